@@ -14,9 +14,8 @@
 
 enum {
     PERIOD_MS = 100,
-    AWAKE_MS = 1000, /* since bytes came the last time */
-    LOOK_MS = 1000,  /* at the jobs of callers */
-    TRIM_MS = 2000,  /* between two times that memory is given back */
+    LOOK_MS = 1000, /* at the jobs of callers */
+    TRIM_MS = 2000, /* between two times that memory is given back */
     PAGE_TOPICS = 1000
 };
 
@@ -190,8 +189,7 @@ static void run_woken(struct letter *letter)
 {
     struct limits *limits =
         (struct limits *)(void *)((char *)letter - offsetof(struct limits, woken));
-    limits->came_ms = clock_inner_ms();
-    deadline_set(limits->alarm, limits->came_ms + PERIOD_MS);
+    deadline_set(limits->alarm, clock_inner_ms() + PERIOD_MS);
 }
 
 /* On the thread of the front to which bytes came. */
@@ -201,14 +199,13 @@ static void wake(void *ctx)
     reactor_post(limits->reactor, &limits->woken);
 }
 
-/* Where nothing has come for a while and memory is not short, the next look waits for what comes. */
+/* Where nothing has come since the last look and memory is not short, the next look waits for what comes. */
 static void fall_asleep_or_go_on(struct limits *limits, int64_t now_ms)
 {
     uint64_t came = http_shared_bytes_in(limits->http);
-    if (came != limits->came)
-        limits->came_ms = now_ms;
+    bool is_idle = came == limits->came;
     limits->came = came;
-    if (limits->is_spent || limits->never_sleeps || now_ms - limits->came_ms < AWAKE_MS) {
+    if (limits->is_spent || limits->never_sleeps || !is_idle) {
         deadline_set(limits->alarm, now_ms + PERIOD_MS);
         return;
     }

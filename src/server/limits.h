@@ -33,8 +33,7 @@ struct limits {
     bool never_sleeps; /* jobs come from elsewhere than the fronts, too */
     struct letter woken;
     struct reactor *reactor;
-    uint64_t came;   /* bytes at all fronts, at the last look */
-    int64_t came_ms; /* when they were others than at the look before */
+    uint64_t came; /* bytes at all fronts, at the last look */
     int64_t looked_ms, trimmed_ms;
     void (*on_event)(void *owner, enum queue_event event,
                      struct slice topic); /* of who came before */

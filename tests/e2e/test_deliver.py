@@ -365,7 +365,7 @@ def test_a_kill_loses_nothing_and_duplicates_have_their_cause(start_delivering, 
 
 
 def test_a_stop_gives_back_what_is_under_way(start_delivering, endpoint):
-    server = start_delivering()
+    server = start_delivering(*FLAGS, "--grace", "5s")
     client = server.client()
     endpoint.answer = lambda call: time.sleep(8.0 if call.n == 1 else 0) or 200
     settle(client, "orders", deliver={"to": endpoint.url})

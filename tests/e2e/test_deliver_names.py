@@ -26,7 +26,7 @@ def slow_names(tmp_path_factory):
 
 @pytest.fixture
 def server(start_server, tmp_path, slow_names):
-    return start_server(*FLAGS, "--deliver", write_policy(tmp_path / "policy", "allow-host = *"), env=slow_names)
+    return start_server(*FLAGS, "--grace", "5s", "--deliver", write_policy(tmp_path / "policy", "allow-host = *"), env=slow_names)
 
 
 def push_to_slow(client, scheme, count):
