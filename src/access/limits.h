@@ -16,7 +16,7 @@ struct access_rate {
 
 struct access_limits {
     struct access_rate push_rate, request_rate;
-    uint64_t jobs_max, bytes_max; /* pending, over the topics he may use */
+    uint64_t jobs_max; /* pending, over the topics he may use */
     uint64_t waiting_max, connections_max;
 };
 

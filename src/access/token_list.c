@@ -35,7 +35,6 @@ static const struct key keys[] = {
     {"rate", KEY_RATE, FIELD(limits.push_rate), RIGHT_RATE},
     {"requests", KEY_RATE, FIELD(limits.request_rate), RIGHT_RATE},
     {"max-jobs", KEY_COUNT, FIELD(limits.jobs_max), RIGHT_COUNT},
-    {"max-bytes", KEY_COUNT, FIELD(limits.bytes_max), RIGHT_COUNT},
     {"max-waiting", KEY_COUNT, FIELD(limits.waiting_max), RIGHT_COUNT},
     {"max-connections", KEY_COUNT, FIELD(limits.connections_max), RIGHT_COUNT},
     {"created", KEY_TIME, FIELD(created_ms), RIGHT_TIME},

@@ -20,7 +20,7 @@ enum { LIST_BYTES_MAX = 16 << 20 };
 
 struct wishes { /* what the command line says; NULL: nothing */
     const char *scope, *topics, *expires, *overlap, *output;
-    const char *rate, *requests, *max_jobs, *max_bytes, *max_waiting, *max_connections;
+    const char *rate, *requests, *max_jobs, *max_waiting, *max_connections;
     bool is_certificate;
 };
 
@@ -58,8 +58,6 @@ static int read_limits(const struct wishes *wishes, struct access_limits *limits
         exit_code = read_rate(wishes->requests, "requests", &limits->request_rate);
     if (exit_code == CLI_OK)
         exit_code = read_count(wishes->max_jobs, "max-jobs", &limits->jobs_max);
-    if (exit_code == CLI_OK)
-        exit_code = read_count(wishes->max_bytes, "max-bytes", &limits->bytes_max);
     if (exit_code == CLI_OK)
         exit_code = read_count(wishes->max_waiting, "max-waiting", &limits->waiting_max);
     if (exit_code == CLI_OK)
@@ -345,7 +343,6 @@ static void write_token(struct buffer *out, const struct token *token, int64_t n
     write_rate(out, "rate", token->limits.push_rate);
     write_rate(out, "requests", token->limits.request_rate);
     write_count(out, "max_jobs", token->limits.jobs_max);
-    write_count(out, "max_bytes", token->limits.bytes_max);
     write_count(out, "max_waiting", token->limits.waiting_max);
     write_count(out, "max_connections", token->limits.connections_max);
     write_time(out, "created_at", token->created_ms);
@@ -427,7 +424,6 @@ static int token_command(int argc, char **argv)
         {"rate", CLI_TEXT, &wishes.rate, "1000/s", "new: how many jobs it may push"},
         {"requests", CLI_TEXT, &wishes.requests, "2000/s", "new: how many requests it may make"},
         {"max-jobs", CLI_TEXT, &wishes.max_jobs, "1M", "new: how many of its jobs may be pending"},
-        {"max-bytes", CLI_TEXT, &wishes.max_bytes, "1G", "new: how many bytes those may have"},
         {"max-waiting", CLI_TEXT, &wishes.max_waiting, "100", "new: takes that wait at a time"},
         {"max-connections", CLI_TEXT, &wishes.max_connections, "100", "new: connections at a time"},
         {"certificate", CLI_SWITCH, &wishes.is_certificate, NULL,

@@ -91,7 +91,7 @@ static void one_line_is_edited_and_no_other(void **state)
     char error[ACCESS_ERROR_BYTES];
     (void)state;
     const char *all = "token a scope=push,admin topics=a-*,b rate=90/m requests=5/s max-jobs=7 "
-                      "max-bytes=8 max-waiting=9 max-connections=10 "
+                      "max-waiting=9 max-connections=10 "
                       "created=2026-11-23T05:00:00.001Z expires=2030-01-01T00:00:00.000Z "
                       "revoked=2027-01-01T00:00:00.000Z sha256=" HASH_A " old-sha256=" HASH_B
                       " old-until=2026-11-24T05:00:00.000Z\n";
