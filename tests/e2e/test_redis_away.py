@@ -76,7 +76,7 @@ def test_a_server_whose_redis_is_gone_still_stops_in_good_order(start_server):
 
 def test_a_stop_does_not_take_as_long_as_the_patience_with_a_redis_that_is_gone(start_server):
     with RedisServer(aof="always") as server:
-        started = start_server("--store", server.url, "--redis-patience", "60s")
+        started = start_server("--store", server.url, "--redis-patience", "60s", "--grace", "8s")
         works(started)
         server.kill()
         pushing = started.connection()
