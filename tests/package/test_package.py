@@ -154,7 +154,7 @@ def test_signed_checksums_are_checked_as_documented(builder, packages):
 INSTALL = "apt-get install -q -y --no-install-recommends --allow-downgrades -o Dpkg::Options::=--force-confold"
 
 
-def test_an_upgrade_from_the_last_version_keeps_the_jobs(machine):
+def test_an_upgrade_from_the_last_version_keeps_the_jobs(needs_previous, machine):
     machine(f"{INSTALL} /root/tarry-previous.deb")
     old = machine("dpkg-query -W -f '${Version}' tarry").stdout
     assert old == "0.1.0-1" != f"{VERSION}-1"
@@ -165,7 +165,7 @@ def test_an_upgrade_from_the_last_version_keeps_the_jobs(machine):
     push(machine, "later", 5)
 
 
-def test_a_downgrade_to_a_version_that_cannot_read_the_jobs_is_refused_in_words(machine):
+def test_a_downgrade_to_a_version_that_cannot_read_the_jobs_is_refused_in_words(needs_previous, machine):
     machine(f"{INSTALL} /root/tarry-previous.deb")
     wait_until(lambda: "this version reads up to 4" in machine("journalctl -u tarry").stdout)
     told = machine("journalctl -u tarry").stdout
