@@ -76,11 +76,27 @@ static void count_full(void *ctx, const char *name)
     listing->full_runs += run_file_number(name) && size_of(listing->exam, name) > 0;
 }
 
-/* A crash before the first catalog leaves one run at most. */
+/* No checkpoint has let go of any of the log: all that counts is in it, and runs are what crashes
+ * before the first catalog left. */
+static bool is_all_in_log(struct fsck_exam *exam)
+{
+    struct wal_manifest manifest;
+    int fd, result = wal_manifest_open(&exam->disk, O_RDONLY, &fd, &manifest, NULL);
+
+    fsck_unread(exam, "the log's MANIFEST");
+    if (result < 0)
+        return false;
+    (void)exam->reading.fs.ops->close(&exam->reading, fd);
+    return manifest.epoch > 0 && manifest.first == 1 && !manifest.has_runs;
+}
+
+/* Where the log is missing too, a crash before the first catalog leaves one run at most. */
 static void check_none_is_lost(struct fsck_exam *exam)
 {
     struct listing listing = {.exam = exam};
 
+    if (is_all_in_log(exam))
+        return;
     (void)exam->reading.fs.ops->list(&exam->reading, exam->run_dir, count_full, &listing);
     fsck_unread(exam, "the directory of runs");
     if (listing.full_runs < 2)

@@ -90,7 +90,7 @@ FRAMING = [
     ("a request line of four words", head("GET /health z HTTP/1.1\nHost: localhost"), 400, "bad_framing"),
     ("two blanks in the request line", head("GET  /healthz HTTP/1.1\nHost: localhost"), 400, "bad_framing"),
     ("bytes above ASCII in the target", b"GET /\xc3\xa4 HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad_framing"),
-    ("TLS knocking", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad_framing"),
+    ("TLS knocking", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad_request"),
     ("a method that is no word", head("G(T /healthz HTTP/1.1\nHost: localhost"), 400, "bad_framing"),
     ("an answer in place of a request", head("HTTP/1.1 200 OK\nHost: localhost"), 400, "bad_framing"),
     ("RTSP", head("GET /healthz RTSP/1.0\nHost: localhost"), 400, "bad_request"),

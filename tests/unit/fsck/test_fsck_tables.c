@@ -411,6 +411,21 @@ static void empty_runs_need_no_catalog(void **state)
     the_finding("", "there are 2 runs, and no catalog");
 }
 
+static void an_empty_batch(void)
+{
+}
+
+/* A power cut within a recovery may leave several: all that counts is in the log. */
+static void runs_beside_a_log_from_its_first_file_need_no_catalog(void **state)
+{
+    (void)state;
+    forget_shard();
+    write_log(an_empty_batch);
+    make_file("00000001.run", "x");
+    make_file("00000002.run", "x");
+    expect_clean();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +447,7 @@ int main(void)
         ROW(beside_what_only_a_backup_heals_nothing_goes),
         ROW(notes_beyond_those_kept_are_counted),
         ROW(empty_runs_need_no_catalog),
+        ROW(runs_beside_a_log_from_its_first_file_need_no_catalog),
 #undef ROW
     };
 
