@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""Plays the scenarios of scenarios.json against a client's adapter, a real server, and a proxy between them: run.py --client NAME [--scenario NAME] [--rounds N]"""
+
+import argparse
+import base64
+import collections
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(REPO / "tests" / "e2e")]
+
+import adapters  # noqa: E402
+from client import Client  # noqa: E402
+from proxy import Proxy  # noqa: E402
+from server import Server  # noqa: E402
+
+SCENARIOS = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))
+USUAL = [name for name, scenario in SCENARIOS.items() if not scenario.get("only_named")]
+SECRET = "whsec_" + base64.b64encode(b"a secret that callbacks are signed with").decode()
+OTHER = "whsec_" + base64.b64encode(b"another one").decode()
+
+
+class Failed(AssertionError):
+    pass
+
+
+def has_fake_clock():
+    return shutil.which("faketime") is not None
+
+
+class Adapter:
+    """The client's program: requests go in, answers and events come out."""
+
+    def __init__(self, name, log, clock_ahead_s=0):
+        command, env = adapters.command(name), {**os.environ, "PYTHONUNBUFFERED": "1"}
+        for variable in [one for one in env if one.startswith("TARRY_")]:
+            del env[variable]
+        if clock_ahead_s:
+            command = ["faketime", "-f", f"+{clock_ahead_s}s", *command]
+            env |= {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        self.log = log
+        self.proc = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8", env=env, cwd=adapters.folder(name))
+        self.events, self.answers, self.n = [], {}, 0
+        self.changed = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.proc.stdout:
+            with self.changed:
+                try:
+                    found = json.loads(line)
+                except ValueError:
+                    print(f"adapter says: {line.rstrip()}", file=sys.stderr)
+                    continue
+                if "event" in found:
+                    self.events.append(found)
+                else:
+                    self.answers[found.get("n")] = found
+                self.changed.notify_all()
+        with self.changed:
+            self.answers = None
+            self.changed.notify_all()
+
+    def ask(self, request, seconds=90):
+        self.n += 1
+        number = self.n
+        self.proc.stdin.write(json.dumps({**request, "n": number}) + "\n")
+        self.proc.stdin.flush()
+        with self.changed:
+            if not self.changed.wait_for(lambda: self.answers is None or number in self.answers, seconds):
+                raise Failed(f"no answer to {request['op']} within {seconds} s")
+            if self.answers is None:
+                raise Failed(f"the adapter ended with {self.proc.wait()} instead of answering {request['op']}")
+            return self.answers.pop(number)
+
+    def wait_event(self, wanted, seconds):
+        with self.changed:
+            if not self.changed.wait_for(lambda: any(fits(wanted, event) is None for event in self.events), seconds):
+                raise Failed(f"no event {wanted} within {seconds} s, but {self.events[-5:]}")
+
+    def stop(self):
+        with contextlib.suppress(Exception):
+            self.ask({"op": "quit"}, 3)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.proc.wait(3)
+        self.proc.kill()
+        self.proc.wait()
+
+
+def fits(wanted, found, where=""):
+    """None where `found` has all that is wanted; else what it lacks."""
+    if isinstance(wanted, dict):
+        if not isinstance(found, dict):
+            return f"{where or 'it'} is {found!r}, not an object"
+        return next((fault for key, value in wanted.items() if (fault := fits(value, found.get(key), f"{where}.{key}"))), None)
+    if isinstance(wanted, list):
+        if not isinstance(found, list) or len(found) != len(wanted):
+            return f"{where} is {found!r}, wanted {wanted!r}"
+        return next((fault for at, value in enumerate(wanted) if (fault := fits(value, found[at], f"{where}[{at}]"))), None)
+    return None if wanted == found else f"{where} is {found!r}, wanted {wanted!r}"
+
+
+class Play:
+    """One scenario, once."""
+
+    def __init__(self, client, scenario, directory):
+        self.scenario = scenario
+        self.server = Server(directory / "server", ["--sync", "always", "--shards", "1", "--wal-file", "16MiB"]).start()
+        self.proxy = Proxy(self.server.port)
+        self.log = open(directory / "adapter.log", "w+", encoding="utf-8")
+        self.adapter = Adapter(client, self.log, scenario.get("clock_ahead_s", 0))
+        self.kept = {}
+        self.away_ms = 0  # the server, at most: what it needs to start depends on the machine
+
+    def close(self):
+        self.adapter.stop()
+        self.proxy.stop()
+        if self.server.alive:
+            self.server.terminate()
+
+    def run(self):
+        self._do({"op": "open", "url": self.proxy.url}, {})
+        for step in self.scenario["steps"]:
+            kind = next(iter(step))
+            try:
+                getattr(self, f"_{kind}")(step[kind], step)
+            except Failed as fault:
+                raise Failed(f"at {json.dumps(step, ensure_ascii=False)[:200]}: {fault}") from None
+
+    # ---- steps ----
+
+    def _do(self, request, step):
+        request = dict(request)
+        if isinstance(request.get("leases"), str):
+            request["leases"] = self.kept[request["leases"]]
+        if isinstance(request.get("items"), dict):
+            item, count = request["items"]["item"], request["items"]["count"]
+            request["items"] = [json.loads(json.dumps(item).replace("{n}", str(n))) for n in range(count)]
+        began = time.monotonic()
+        answer = self.adapter.ask(request)
+        took = (time.monotonic() - began) * 1000
+        if "takes_ms" in step and not step["takes_ms"][0] <= took <= step["takes_ms"][1]:
+            raise Failed(f"it took {took:.0f} ms")
+        if "error" in step:
+            if "error" not in answer:
+                raise Failed(f"no error, but {answer}")
+            if fault := fits(step["error"], answer["error"], "error"):
+                raise Failed(fault)
+            return
+        if "error" in answer:
+            raise Failed(f"an error: {answer['error']}")
+        found = answer["ok"]
+        if "expect" in step and (fault := fits(step["expect"], found, "answer")):
+            raise Failed(fault)
+        if "expect_count" in step and len(found["ids"]) != step["expect_count"]:
+            raise Failed(f"{len(found['ids'])} ids")
+        if "expect_ids" in step and [one.get("id") for one in found] != [step["expect_ids"].replace("{n}", str(n)) for n in range(len(request["items"]))]:
+            raise Failed("the results are not in the order of the items")
+        if "keep_leases" in step:
+            self.kept[step["keep_leases"]] = [job["lease"] for job in found["jobs"]]
+            if not found["jobs"]:
+                raise Failed("no job was taken")
+        if "then_take" in step:
+            self._check_taken(request, step["then_take"])
+
+    def _check_taken(self, request, wanted):
+        (job,) = self.adapter.ask({"op": "take", "topics": [request["topic"]], "max": 1, "wait_ms": 5000})["ok"]["jobs"]
+        found = {"body_base64": job["body_base64"], "content_type": job["content_type"]}
+        if "text" in wanted:
+            found["text"] = base64.b64decode(job["body_base64"]).decode()
+        if "json" in wanted:
+            found["json"] = json.loads(base64.b64decode(job["body_base64"]))
+        if job["id"] != request["id"] or (fault := fits(wanted, found, "job")):
+            raise Failed(fault or f"another job came: {job['id']}")
+
+    def _proxy(self, rules, _):
+        self.proxy.set(rules)
+
+    def _open(self, options, _):
+        self._do({"op": "open", "url": self.proxy.url, **options}, {})
+
+    def _requests(self, begins, step):
+        if (count := self.proxy.count(begins)) != step["count"]:
+            raise Failed(f"{count} requests")
+
+    def _sleep_ms(self, ms, _):
+        time.sleep(ms / 1000)
+
+    def _server(self, what, _):
+        if what == "kill":
+            self.port = self.server.port
+            self.killed_at = time.monotonic()
+            self.server.kill()
+        else:
+            self.server.start(port=self.port)
+            self.away_ms = max(self.away_ms, round((time.monotonic() - self.killed_at) * 1000))
+
+    def _client(self):
+        return Client(self.server.port)
+
+    def _jobs(self, count, step):
+        for start in range(0, count, 1000):
+            self._client().push_batch([{"topic": step["topic_name"], "id": f"j{n}", "body": "x"} for n in range(start, min(count, start + 1000))])
+
+    def _topic(self, name, step):
+        topic = self._client().topic(name)
+        for part in ("totals", "counts"):
+            if part in step and (fault := fits(step[part], topic[part], part)):
+                raise Failed(fault)
+
+    def _until(self, wanted, step):
+        limit = time.monotonic() + step["seconds"]
+        while True:
+            try:
+                return self._topic(wanted["topic"], wanted)
+            except (Failed, OSError) as fault:
+                if time.monotonic() > limit:
+                    raise Failed(f"not within {step['seconds']} s: {fault}") from None
+            time.sleep(0.05)
+
+    def _job(self, wanted, step):
+        job = self._client().get(wanted["topic"], wanted["id"])
+        if fault := fits(step.get("members", {}), job, "job"):
+            raise Failed(fault)
+        if "history_errors" in step and [one.get("error") for one in job["history"]] != step["history_errors"]:
+            raise Failed(f"the history is {job['history']}")
+
+    def _settings(self, name, step):
+        self._client().put_topic(name, **{key: value for key, value in step.items() if key != "settings"})
+
+    def _pause(self, name, _):
+        self._client().topic_verb(name, "pause")
+
+    def _resume(self, name, _):
+        self._client().topic_verb(name, "resume")
+
+    def _delete_topic(self, topic, _):
+        """With it all its leases end."""
+        self._client().delete_topic(topic)
+
+    def _wait_event(self, wanted, step):
+        self.adapter.wait_event(wanted, step["seconds"])
+
+    def _events(self, kind, step):
+        """What the adapter tells may come a little after the server has it."""
+        wanted = step.get("each_id_once", 0)
+        with self.adapter.changed:
+            self.adapter.changed.wait_for(lambda: sum(event["event"] == kind for event in self.adapter.events) >= wanted, 10)
+            found = [event for event in self.adapter.events if event["event"] == kind and event.get("outcome") != "given_back"]
+        if "each_id_once" in step:
+            counts = collections.Counter(event["id"] for event in found if event.get("outcome", "ack") == "ack")
+            twice = [one for one, count in counts.items() if count > 1]
+            if len(counts) != step["each_id_once"] or twice:
+                raise Failed(f"{len(counts)} ids, {len(twice)} of them more than once")
+        if "attempts" in step and {event["attempt"] for event in found} != set(step["attempts"]):
+            raise Failed(f"attempts {({event['attempt'] for event in found})}")
+
+    def _signatures(self, _, __):
+        body, now = b'{"order":1001}', int(time.time())
+
+        def ask(secrets, signed_with=SECRET, at=now, received=body, extra=""):
+            digest = hmac.new(base64.b64decode(signed_with[6:]), f"msg.{at}.".encode() + body, hashlib.sha256).digest()
+            headers = {"Webhook-Id": "msg", "Webhook-Timestamp": str(at), "Webhook-Signature": f"{extra}v1,{base64.b64encode(digest).decode()}", "Tarry-Topic": "t", "Tarry-Id": "1"}
+            return self.adapter.ask({"op": "verify", "secrets": secrets, "headers": headers, "body_base64": base64.b64encode(received).decode(), "now_ms": now * 1000})["ok"]["valid"]
+
+        cases = [(True, ask([SECRET])), (True, ask([OTHER, SECRET])), (True, ask([SECRET], extra="v1,AAAA ")), (True, ask([SECRET], at=now - 290)), (False, ask([OTHER])),
+                 (False, ask([SECRET], signed_with=OTHER)), (False, ask([SECRET], received=body + b" ")), (False, ask([SECRET], at=now - 310)), (False, ask([SECRET], at=now + 310))]
+        if wrong := [at for at, (wanted, found) in enumerate(cases) if wanted != found]:
+            raise Failed(f"cases {wrong} of the signature are wrong")
+
+
+def play(client, name):
+    """None, or what failed."""
+    with tempfile.TemporaryDirectory() as directory:
+        one = Play(client, SCENARIOS[name], pathlib.Path(directory))
+        try:
+            one.run()
+        except Failed as fault:
+            one.log.flush()
+            one.log.seek(0)
+            away = f" (the server was away for up to {one.away_ms} ms)" if one.away_ms else ""
+            return f"{fault}{away}\n{one.log.read()[-2000:]}"
+        finally:
+            one.close()
+            one.log.close()
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--client", required=True, choices=sorted(adapters.ADAPTERS))
+    parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS))
+    parser.add_argument("--rounds", type=int, default=1)
+    options = parser.parse_args()
+    failed = 0
+    for _ in range(options.rounds):
+        for name in options.scenario or USUAL:
+            began = time.monotonic()
+            fault = play(options.client, name)
+            failed += fault is not None
+            print(f"{'ok    ' if not fault else 'FAILED'} {name} ({time.monotonic() - began:.1f} s)" + (f"\n  {fault}" if fault else ""), flush=True)
+    if options.rounds > 1:
+        print(f"{options.rounds} rounds, {failed} failed")
+    sys.exit(failed != 0)
+
+
+if __name__ == "__main__":
+    main()

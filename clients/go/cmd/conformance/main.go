@@ -1,0 +1,290 @@
+// The adapter of the Go client for clients/conformance: JSON lines in, JSON lines out.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	tarry "tarry.io/tarry/clients/go"
+)
+
+type object map[string]any
+
+// step is what a handler does.
+type step struct {
+	Do      string `json:"do"`
+	Error   string `json:"error"`
+	AfterMS int    `json:"after_ms"`
+	SleepMS int    `json:"sleep_ms"`
+}
+
+type plan struct {
+	step
+	ByAttempt []step `json:"by_attempt"`
+}
+
+type call struct {
+	N           any               `json:"n"`
+	Op          string            `json:"op"`
+	URL         string            `json:"url"`
+	Token       string            `json:"token"`
+	RetryForMS  int               `json:"retry_for_ms"`
+	TimeoutMS   int               `json:"timeout_ms"`
+	Topic       string            `json:"topic"`
+	Topics      []string          `json:"topics"`
+	ID          string            `json:"id"`
+	Name        string            `json:"name"`
+	Items       []call            `json:"items"`
+	Body        []byte            `json:"body_base64"`
+	Text        *string           `json:"text"`
+	JSON        json.RawMessage   `json:"json"`
+	DelayMS     int               `json:"delay_ms"`
+	AtMS        int64             `json:"at_ms"`
+	TTLMS       int               `json:"ttl_ms"`
+	Priority    *int              `json:"priority"`
+	MaxAttempts int               `json:"max_attempts"`
+	Backoff     string            `json:"backoff"`
+	OnConflict  string            `json:"on_conflict"`
+	Meta        map[string]string `json:"meta"`
+	ContentType string            `json:"content_type"`
+	State       string            `json:"state"`
+	Page        int               `json:"page"`
+	Max         int               `json:"max"`
+	WaitMS      int               `json:"wait_ms"`
+	LeaseMS     int               `json:"lease_ms"`
+	Leases      []string          `json:"leases"`
+	Error       string            `json:"error"`
+	Final       bool              `json:"final"`
+	Concurrency int               `json:"concurrency"`
+	Handler     plan              `json:"handler"`
+	GraceMS     int               `json:"grace_ms"`
+	Secrets     []string          `json:"secrets"`
+	Headers     map[string]string `json:"headers"`
+	NowMS       *int64            `json:"now_ms"`
+}
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+var (
+	client  *tarry.Client
+	workers = map[string]*tarry.Worker{}
+	writing sync.Mutex
+	writer  = json.NewEncoder(os.Stdout)
+)
+
+func say(line object) {
+	writing.Lock()
+	defer writing.Unlock()
+	if err := writer.Encode(line); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot write:", err)
+		os.Exit(1)
+	}
+}
+
+var kinds = map[error]string{
+	tarry.ErrNotFound: "NotFound", tarry.ErrConflict: "Conflict", tarry.ErrLeaseEnded: "LeaseEnded", tarry.ErrRefused: "Refused",
+	tarry.ErrDenied: "Denied", tarry.ErrFull: "Full", tarry.ErrUnavailable: "Unavailable", tarry.ErrServer: "TarryError",
+}
+
+func problem(err error) object {
+	var fault *tarry.Error
+	if !errors.As(err, &fault) {
+		return object{"kind": "error", "detail": err.Error()}
+	}
+	return object{"kind": kinds[fault.Kind], "code": fault.Code, "status": fault.Status, "detail": fault.Detail}
+}
+
+func (c *call) push() tarry.Push {
+	made := tarry.Push{
+		Topic: c.Topic, ID: c.ID, Body: c.Body, Delay: ms(c.DelayMS), Priority: c.Priority, TTL: ms(c.TTLMS), MaxAttempts: c.MaxAttempts,
+		Backoff: c.Backoff, OnConflict: c.OnConflict, Meta: c.Meta, ContentType: c.ContentType,
+	}
+	if c.AtMS != 0 {
+		made.At = time.UnixMilli(c.AtMS)
+	}
+	if c.Text != nil {
+		made.Body = *c.Text
+	} else if c.JSON != nil {
+		made.Body = c.JSON
+	}
+	return made
+}
+
+func job(one *tarry.Job) object {
+	meta := one.Meta
+	if meta == nil {
+		meta = map[string]string{}
+	}
+	return object{"topic": one.Topic, "id": one.ID, "lease": one.Lease, "attempt": one.Attempt, "delivery": one.Delivery,
+		"body_base64": one.Body, "content_type": one.ContentType, "meta": meta}
+}
+
+func results(found []error, err error) (any, error) {
+	codes := make([]string, len(found))
+	for at, one := range found {
+		var fault *tarry.Error
+		if codes[at] = "ok"; errors.As(one, &fault) {
+			codes[at] = fault.Code
+		}
+	}
+	return object{"results": codes}, err
+}
+
+func (c *call) answer(ctx context.Context) (any, error) {
+	done := object{"done": true}
+	switch c.Op {
+	case "open":
+		var err error
+		client, err = tarry.New(tarry.Options{URL: c.URL, Token: c.Token, RetryFor: ms(c.RetryForMS), Timeout: ms(c.TimeoutMS)})
+		return object{}, err
+	case "push":
+		found, err := client.Push(ctx, c.push())
+		return object{"id": found.ID, "result": found.Result, "due_at_ms": found.DueAt.UnixMilli()}, err
+	case "push_many":
+		var pushes []tarry.Push
+		for _, one := range c.Items {
+			pushes = append(pushes, one.push())
+		}
+		found, err := client.PushMany(ctx, pushes)
+		var told []object
+		for _, one := range found {
+			if one.Err != nil {
+				told = append(told, object{"error": problem(one.Err)})
+			} else {
+				told = append(told, object{"id": one.ID, "result": one.Result})
+			}
+		}
+		return told, err
+	case "cancel":
+		found, err := client.Cancel(ctx, c.Topic, c.ID)
+		return object{"done": found}, err
+	case "run":
+		return done, client.Run(ctx, c.Topic, c.ID)
+	case "reschedule":
+		move := tarry.Move{Delay: ms(c.DelayMS), Priority: c.Priority}
+		if c.AtMS != 0 {
+			move.At = time.UnixMilli(c.AtMS)
+		}
+		_, err := client.Reschedule(ctx, c.Topic, c.ID, move)
+		return done, err
+	case "get":
+		found, err := client.Get(ctx, c.Topic, c.ID)
+		if errors.Is(err, tarry.ErrNotFound) {
+			return object{"job": nil}, nil
+		} else if err != nil {
+			return nil, err
+		}
+		return object{"job": job(found)}, nil
+	case "list":
+		ids := []string{}
+		var fault error
+		client.List(ctx, c.Topic, tarry.ListOptions{State: c.State, Page: c.Page})(func(one *tarry.Job, err error) bool {
+			if fault = err; err == nil {
+				ids = append(ids, one.ID)
+			}
+			return true
+		})
+		return object{"ids": ids}, fault
+	case "take":
+		found, err := client.Take(ctx, tarry.Take{Topics: c.Topics, Max: c.Max, Wait: ms(c.WaitMS), Lease: ms(c.LeaseMS)})
+		jobs := []object{}
+		for at := range found {
+			jobs = append(jobs, job(&found[at]))
+		}
+		return object{"jobs": jobs}, err
+	case "ack":
+		return results(client.Ack(ctx, c.Leases...))
+	case "nack":
+		return results(client.Nack(ctx, tarry.Nack{Delay: ms(c.DelayMS), Error: c.Error, Final: c.Final}, c.Leases...))
+	case "extend":
+		return results(client.Extend(ctx, ms(c.LeaseMS), c.Leases...))
+	case "give_back":
+		return results(client.GiveBack(ctx, c.Leases...))
+	case "worker":
+		c.startWorker(ctx)
+		return object{}, nil
+	case "stop":
+		workers[c.Name].Stop(ms(c.GraceMS))
+		return object{}, nil
+	case "verify":
+		now, header := time.Now(), http.Header{}
+		if c.NowMS != nil {
+			now = time.UnixMilli(*c.NowMS)
+		}
+		for name, value := range c.Headers {
+			header.Set(name, value)
+		}
+		_, err := tarry.VerifyAt(now, c.Secrets, header, c.Body)
+		if err != nil && !errors.Is(err, tarry.ErrSignature) {
+			return nil, err
+		}
+		return object{"valid": err == nil}, nil
+	case "quit":
+		return object{}, nil
+	}
+	return nil, fmt.Errorf("no such op: %s", c.Op)
+}
+
+func (c *call) startWorker(ctx context.Context) {
+	handle := func(ctx context.Context, job *tarry.Job) error {
+		say(object{"event": "began", "worker": c.Name, "id": job.ID, "attempt": job.Attempt, "delivery": job.Delivery})
+		now := c.Handler.step
+		if steps := c.Handler.ByAttempt; len(steps) > 0 {
+			now = steps[min(job.Attempt, len(steps))-1]
+		}
+		select {
+		case <-time.After(ms(now.SleepMS)):
+		case <-ctx.Done():
+		}
+		switch now.Do {
+		case "fail":
+			return errors.New(now.Error)
+		case "retry":
+			return tarry.Retry(ms(now.AfterMS), errors.New(now.Error))
+		case "reject":
+			return tarry.Reject(errors.New(now.Error))
+		}
+		return nil
+	}
+	worker := tarry.NewWorker(client, c.Topics, handle, tarry.WorkerOptions{
+		Concurrency: c.Concurrency, Lease: ms(c.LeaseMS),
+		OnDone: func(job *tarry.Job, outcome string, _ time.Duration) {
+			say(object{"event": "ended", "worker": c.Name, "id": job.ID, "attempt": job.Attempt, "outcome": outcome})
+		},
+		OnError: func(err error, what string) { fmt.Fprintln(os.Stderr, time.Now().Format("15:04:05.000"), what, err) },
+	})
+	workers[c.Name] = worker
+	go func() {
+		if err := worker.Run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+		}
+	}()
+}
+
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var c call
+		line := object{}
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			line["error"] = problem(err)
+		} else if found, err := c.answer(context.Background()); err != nil {
+			line["error"] = problem(err)
+		} else {
+			line["ok"] = found
+		}
+		line["n"] = c.N
+		say(line)
+		if c.Op == "quit" {
+			return
+		}
+	}
+}

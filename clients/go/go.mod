@@ -1,0 +1,3 @@
+module tarry.io/tarry/clients/go
+
+go 1.21

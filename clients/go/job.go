@@ -1,0 +1,216 @@
+package tarry
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Push is a job to be handed over. Only the topic is needed; what is left zero is the topic's default.
+type Push struct {
+	Topic string
+	// Body is []byte, a string, or anything else, which becomes JSON (json.RawMessage as it is).
+	Body        any
+	ID          string // yours: by it the job is cancelled, moved, looked up. Without it the client makes a ULID
+	Delay       time.Duration
+	At          time.Time // in place of Delay
+	Priority    *int      // lower comes first; see Priority
+	TTL         time.Duration
+	Lease       time.Duration
+	MaxAttempts int
+	Backoff     string // like exponential:1s..1h, or fixed:30s
+	OnConflict  string // where there is a job of this id: keep, replace, reject
+	Callback    string
+	Meta        map[string]string
+	ContentType string
+	TraceParent string
+	TraceState  string
+}
+
+// Priority gives one for Push and Move.
+func Priority(n int) *int { return &n }
+
+// Pushed is what became of a push.
+type Pushed struct {
+	ID     string
+	Result string // created, replaced, or existed, where nothing was changed
+	DueAt  time.Time
+}
+
+// Job is a job as it was taken, or as it stands. Body is to the byte what was pushed.
+type Job struct {
+	Topic       string            `json:"topic"`
+	ID          string            `json:"id"`
+	Body        []byte            `json:"body_base64"`
+	ContentType string            `json:"content_type"`
+	Meta        map[string]string `json:"meta"`
+	Attempt     int               `json:"attempt"`
+	// Delivery rises with every delivery: hand it on to what you write to, which then refuses whoever comes late.
+	Delivery   int64     `json:"delivery"`
+	Priority   int       `json:"priority"`
+	State      string    `json:"state"`
+	DueAt      time.Time `json:"due_at"`
+	Lease      string    `json:"lease"`
+	LeaseUntil time.Time `json:"lease_until"`
+	LastError  string    `json:"last_error"`
+}
+
+// Text gives the body as a text.
+func (j *Job) Text() string { return string(j.Body) }
+
+// JSON reads the body into v.
+func (j *Job) JSON(v any) error { return json.Unmarshal(j.Body, v) }
+
+// TraceParent gives the trace that the job was pushed in, or "".
+func (j *Job) TraceParent() string { return j.Meta["traceparent"] }
+
+// LogValue makes slog write topic, id and attempt as a group, and never the body.
+func (j *Job) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("topic", j.Topic), slog.String("id", j.ID), slog.Int("attempt", j.Attempt))
+}
+
+// item is a job of a batch push as the API has it.
+type item struct {
+	Topic       string            `json:"topic"`
+	ID          string            `json:"id"`
+	Body        []byte            `json:"body_base64"`
+	ContentType string            `json:"content_type"`
+	Delay       string            `json:"delay,omitempty"`
+	At          string            `json:"at,omitempty"`
+	Priority    *int              `json:"priority,omitempty"`
+	TTL         string            `json:"ttl,omitempty"`
+	Lease       string            `json:"lease_for,omitempty"`
+	MaxAttempts int               `json:"max_attempts,omitempty"`
+	Backoff     string            `json:"backoff,omitempty"`
+	OnConflict  string            `json:"on_conflict,omitempty"`
+	Callback    string            `json:"callback,omitempty"`
+	Meta        map[string]string `json:"meta,omitempty"`
+}
+
+func (p *Push) item() (item, error) {
+	body, contentType, err := bodyOf(p.Body)
+	if err != nil {
+		return item{}, err
+	}
+	if p.ContentType != "" {
+		contentType = p.ContentType
+	}
+	made := item{
+		Topic: p.Topic, ID: p.ID, Body: body, ContentType: contentType, Delay: milliseconds(p.Delay), At: moment(p.At), Priority: p.Priority,
+		TTL: milliseconds(p.TTL), Lease: milliseconds(p.Lease), MaxAttempts: p.MaxAttempts, Backoff: p.Backoff, OnConflict: p.OnConflict,
+		Callback: p.Callback, Meta: p.Meta,
+	}
+	if made.ID == "" {
+		made.ID = newID(time.Now())
+		if made.OnConflict == "" {
+			made.OnConflict = "keep" // a try whose answer was lost may have made the job
+		}
+	}
+	if p.TraceParent != "" || p.TraceState != "" {
+		made.Meta = map[string]string{}
+		for name, value := range map[string]string{"traceparent": p.TraceParent, "tracestate": p.TraceState} {
+			if value != "" {
+				made.Meta[name] = value
+			}
+		}
+		for name, value := range p.Meta {
+			made.Meta[name] = value
+		}
+	}
+	return made, nil
+}
+
+// bodyOf gives the bytes and their content type. Never nil: the API wants a text, not null.
+func bodyOf(body any) ([]byte, string, error) {
+	switch body := body.(type) {
+	case nil:
+		return []byte{}, "application/octet-stream", nil
+	case []byte:
+		return append([]byte{}, body...), "application/octet-stream", nil
+	case string:
+		return []byte(body), "text/plain; charset=utf-8", nil
+	case json.RawMessage:
+		return append([]byte{}, body...), "application/json", nil
+	}
+	var made bytes.Buffer
+	encoder := json.NewEncoder(&made)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(body); err != nil {
+		return nil, "", &Error{Kind: ErrRefused, Code: "bad_body", Detail: "the body cannot be written as JSON: " + err.Error(), cause: err}
+	}
+	return bytes.TrimSuffix(made.Bytes(), []byte("\n")), "application/json", nil
+}
+
+// milliseconds gives a duration as the API has it, rounded up: never early. "" for 0.
+func milliseconds(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return wholeMilliseconds(d)
+}
+
+func wholeMilliseconds(d time.Duration) string {
+	n := d.Milliseconds()
+	if d > time.Duration(n)*time.Millisecond {
+		n++
+	}
+	return strconv.FormatInt(n, 10) + "ms"
+}
+
+// moment gives a time as the API has it, in milliseconds since 1970, rounded up. "" for none.
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	n := t.UnixMilli()
+	if t.After(time.UnixMilli(n)) {
+		n++
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// newID makes a ULID: 48 bits of milliseconds and 80 random ones, five to a letter.
+func newID(now time.Time) string {
+	var bits [16]byte
+	binary.BigEndian.PutUint64(bits[:8], uint64(now.UnixMilli())<<16)
+	if _, err := rand.Read(bits[6:]); err != nil {
+		panic("tarry: no random numbers: " + err.Error())
+	}
+	high, low := binary.BigEndian.Uint64(bits[:8]), binary.BigEndian.Uint64(bits[8:])
+	var id [26]byte
+	for at := 25; at >= 0; at-- {
+		id[at] = crockford[low&31]
+		low = low>>5 | high<<59
+		high >>= 5
+	}
+	return string(id[:])
+}
+
+const errorBytes = 200 // of an attempt's error, as the server keeps them
+
+// cutText gives one line of valid UTF-8, at most so long.
+func cutText(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) <= errorBytes {
+		return text
+	}
+	end := errorBytes
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}

@@ -1,0 +1,263 @@
+package tarry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func TestMillisecondsAreRoundedUp(t *testing.T) {
+	for d, expected := range map[time.Duration]string{0: "", 1: "1ms", time.Millisecond: "1ms", 1500*time.Millisecond + 1: "1501ms", -time.Second: "-1000ms"} {
+		if found := milliseconds(d); found != expected {
+			t.Errorf("%v: %s, not %s", d, found, expected)
+		}
+	}
+	if found := moment(time.UnixMilli(1700000000000).Add(1)); found != "1700000000001" {
+		t.Error(found)
+	}
+	if found := moment(time.Time{}); found != "" {
+		t.Error(found)
+	}
+}
+
+func TestIDsAreULIDs(t *testing.T) {
+	now := time.UnixMilli(1469918176385) // the example of the specification of ULIDs
+	one, other := newID(now), newID(now)
+	if !strings.HasPrefix(one, "01ARYZ6S41") || len(one) != 26 || one == other || strings.Trim(one, crockford) != "" {
+		t.Error(one, other)
+	}
+}
+
+func TestBodies(t *testing.T) {
+	type order struct {
+		Text string `json:"text"`
+	}
+	for _, c := range []struct {
+		body     any
+		expected string
+		kind     string
+	}{
+		{nil, "", "application/octet-stream"},
+		{[]byte{0, 255}, "\x00\xff", "application/octet-stream"},
+		{"Grüße", "Grüße", "text/plain; charset=utf-8"},
+		{order{"<&>"}, `{"text":"<&>"}`, "application/json"},
+		{json.RawMessage(`{"a" : 1.0}`), `{"a" : 1.0}`, "application/json"},
+	} {
+		push := Push{Topic: "t", Body: c.body}
+		made, err := push.item()
+		if err != nil || string(made.Body) != c.expected || made.ContentType != c.kind || made.Body == nil {
+			t.Errorf("%v: %q %s %v", c.body, made.Body, made.ContentType, err)
+		}
+	}
+	push := Push{Topic: "t", Body: func() {}}
+	if _, err := push.item(); !errors.Is(err, ErrRefused) {
+		t.Error(err)
+	}
+}
+
+func TestAnIDOfTheClientKeeps(t *testing.T) {
+	push := Push{Topic: "t", TraceParent: "00-a", Meta: map[string]string{"who": "Ada"}}
+	made, _ := push.item()
+	if made.OnConflict != "keep" || made.Meta["traceparent"] != "00-a" || made.Meta["who"] != "Ada" || len(push.Meta) != 1 {
+		t.Error(made)
+	}
+	push.ID = "1001"
+	if made, _ = push.item(); made.OnConflict != "" || made.ID != "1001" {
+		t.Error(made)
+	}
+}
+
+func TestErrorsOfAttemptsAreCut(t *testing.T) {
+	found := cutText(strings.Repeat("a", 199) + "é\n")
+	if len(found) != 199 || !utf8.ValidString(found) {
+		t.Error(found)
+	}
+	if found = cutText("two\nlines"); found != "two lines" {
+		t.Error(found)
+	}
+}
+
+func TestKindsOfErrors(t *testing.T) {
+	for _, c := range []struct {
+		code   string
+		status int
+		kind   error
+	}{
+		{"leased", 409, ErrConflict}, {"lease_ended", 0, ErrLeaseEnded}, {"bad_topic", 0, ErrRefused}, {"", 413, ErrRefused}, {"", 507, ErrFull},
+		{"", 503, ErrUnavailable}, {"too_many_requests", 0, ErrUnavailable}, {"", 403, ErrDenied}, {"", 500, ErrServer}, {"", 302, ErrServer},
+	} {
+		err := error((&result{Code: c.code}).toError(c.status, 0))
+		var fault *Error
+		if !errors.Is(err, c.kind) || !errors.As(err, &fault) || fault.Detail == "" {
+			t.Error(c, err)
+		}
+	}
+	cause := errors.New("boom")
+	if err := Retry(time.Second, cause); !errors.Is(err, cause) || err.Error() != "boom" || Reject(nil).Error() == "" {
+		t.Error(err)
+	}
+}
+
+func TestRetryAfterIsHeldAgainstTheDateOfTheAnswer(t *testing.T) {
+	for text, expected := range map[string]time.Duration{
+		"": noRetryAfter, "soon": noRetryAfter, "3": 3 * time.Second, "0": 0, "Mon, 02 Jan 2006 15:04:12 GMT": 7 * time.Second, "Mon, 02 Jan 2006 15:04:00 GMT": 0,
+	} {
+		header := http.Header{"Date": {"Mon, 02 Jan 2006 15:04:05 GMT"}, "Retry-After": {text}}
+		if found := retryAfterOf(header); found != expected {
+			t.Errorf("%q: %v", text, found)
+		}
+	}
+}
+
+func TestURLs(t *testing.T) {
+	t.Setenv("TARRY_URL", "")
+	for text, expected := range map[string]string{
+		"": "http://127.0.0.1:8279", "queue": "http://queue:8279", "http://queue:80/q/": "http://queue:80/q", "https://queue": "https://queue", " http://a:1 , b:2,": "http://a:1 http://b:2",
+	} {
+		client, err := New(Options{URL: text})
+		if err != nil || strings.Join(client.transport.places, " ") != expected {
+			t.Errorf("%q: %v %v", text, client, err)
+		}
+	}
+	for _, text := range []string{"ftp://queue", "http://", ",", "http://a b"} {
+		if _, err := New(Options{URL: text}); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+func TestTokensComeFromTheEnvironment(t *testing.T) {
+	t.Setenv("TARRY_TOKEN", "of the environment")
+	if client, err := New(Options{}); err != nil || client.transport.token != "of the environment" {
+		t.Error(err)
+	}
+	if client, err := New(Options{Token: "given"}); err != nil || client.transport.token != "given" {
+		t.Error(err)
+	}
+	t.Setenv("TARRY_TOKEN", "")
+	t.Setenv("TARRY_TOKEN_FILE", t.TempDir()+"/none")
+	if _, err := New(Options{}); err == nil {
+		t.Error("a token that cannot be read is no error")
+	}
+}
+
+func TestSeveralServersAreTriedInTurn(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	var target string
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		target = r.RequestURI
+		w.Write([]byte(`{"due_at":"2026-01-02T03:04:05.678Z"}`))
+	}))
+	defer there.Close()
+	client, _ := New(Options{URL: gone.URL + "," + there.URL + "/q"})
+	due, err := client.Reschedule(context.Background(), "a topic", "x/ü+1", Move{At: time.UnixMilli(5), Priority: Priority(0)})
+	if err != nil || due.UnixMilli() != 1767323045678 || target != "/q/v1/topics/a%20topic/jobs/x%2F%C3%BC+1?at=5&priority=0" {
+		t.Error(due, err, target)
+	}
+}
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "20")
+		w.WriteHeader(503)
+	}))
+	defer busy.Close()
+	client, _ := New(Options{URL: busy.URL})
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := client.Push(ctx, Push{Topic: "t"})
+	if !errors.Is(err, ErrUnavailable) || time.Since(began) > 5*time.Second {
+		t.Error(err, time.Since(began))
+	}
+	client, _ = New(Options{URL: busy.URL, RetryFor: -1})
+	var fault *Error
+	if _, err = client.Push(context.Background(), Push{Topic: "t"}); !errors.As(err, &fault) || fault.RetryAfter != 20*time.Second {
+		t.Error(err)
+	}
+}
+
+func TestASignatureOfAWrongSecret(t *testing.T) {
+	header := http.Header{"Webhook-Id": {"a"}, "Webhook-Timestamp": {"1000"}, "Webhook-Signature": {"v1,AAAA"}}
+	if _, err := VerifyAt(time.Unix(1000, 0), []string{"c2VjcmV0"}, header, nil); !errors.Is(err, ErrSignature) {
+		t.Error(err)
+	}
+	if _, err := VerifyAt(time.Unix(1000, 0), []string{"no base64!"}, header, nil); err == nil || errors.Is(err, ErrSignature) {
+		t.Error(err)
+	}
+	header.Set("Webhook-Timestamp", "18446744073709551615")
+	if _, err := VerifyAt(time.Unix(-1, 0), []string{"c2VjcmV0"}, header, nil); !errors.Is(err, ErrSignature) {
+		t.Error(err)
+	}
+}
+
+func TestAPushThatWaitsForOthersEndsWithItsContext(t *testing.T) {
+	release, requests := make(chan struct{}), make(chan int, 9)
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var items []item
+		json.NewDecoder(r.Body).Decode(&items)
+		requests <- len(items)
+		<-release
+		results := make([]map[string]string, len(items))
+		for at := range items {
+			results[at] = map[string]string{"id": items[at].ID, "result": "created"}
+		}
+		json.NewEncoder(w).Encode(map[string]any{"results": results})
+	}))
+	defer busy.Close()
+	client, _ := New(Options{URL: busy.URL})
+	done := make(chan string, 9)
+	push := func(ctx context.Context, id string, body []byte) {
+		pushed, err := client.Push(ctx, Push{Topic: "t", ID: id, Body: body})
+		if err == nil && pushed.ID != id || err != nil && ctx.Err() == nil {
+			t.Error(id, pushed, err)
+		}
+		done <- id
+	}
+	waiting := func(n int) {
+		for found := -1; found != n; time.Sleep(time.Millisecond) {
+			client.gatherer.mutex.Lock()
+			found = len(client.gatherer.waiting)
+			client.gatherer.mutex.Unlock()
+		}
+	}
+	for n := 0; n < firstTriesMax; n++ {
+		go push(context.Background(), strconv.Itoa(n), nil)
+		if <-requests != 1 {
+			t.Error(n)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	big := make([]byte, gatheredBytes)
+	for n, id := range []string{"c", "d", "e", "big"} {
+		own, body := context.Background(), []byte("x")
+		if id == "d" {
+			own = ctx
+		}
+		if id == "big" {
+			body = big
+		}
+		go push(own, id, body)
+		waiting(n + 1)
+	}
+	cancel()
+	if <-done != "d" {
+		t.Error("another ended")
+	}
+	waiting(3)
+	close(release)
+	for n := 0; n < firstTriesMax+3; n++ {
+		<-done
+	}
+	if one, other := <-requests, <-requests; one+other != 3 || one == 3 || other == 3 {
+		t.Error("c and e together, and the big one by itself, not", one, other)
+	}
+}

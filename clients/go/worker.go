@@ -1,0 +1,542 @@
+package tarry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+const (
+	takeWait   = 30 * time.Second
+	momentLeft = 500 * time.Millisecond // that a take has when the worker stops: jobs on their way through a proxy would wait for their lease to end
+	linger     = 5 * time.Millisecond   // for answers that come together
+	beats      = 10                     // in the time of a lease: nine tenths are left whenever the server goes
+)
+
+// Handler works on a job. Its context ends once the lease is lost (context.Cause is ErrLeaseEnded) or the grace is over; what it returns
+// then is thrown away. nil: the job is done. Retry and Reject say more than other errors, which are tried again by the job's backoff.
+type Handler func(ctx context.Context, job *Job) error
+
+// How a job ended, as OnDone is told.
+const (
+	Acked     = "ack"
+	Failed    = "nack"
+	Retried   = "retry"
+	Rejected  = "reject"
+	Lost      = "lost"       // somebody else may work on it by now
+	GivenBack = "given_back" // costs no attempt
+)
+
+// WorkerOptions of a worker. Everything has a default. Hooks come from several goroutines at once, and should be quick.
+type WorkerOptions struct {
+	Concurrency int           // jobs at once, 10
+	Lease       time.Duration // 1 min, extended for as long as the handler works
+	Grace       time.Duration // that handlers have once Run's context ends, 30 s; below 0: none
+	OnTaken     func(job *Job)
+	OnDone      func(job *Job, outcome string, took time.Duration)
+	OnError     func(err error, what string) // what failed: take, ack, nack, return, extend, or handler for a panic
+}
+
+// Worker takes jobs, has a handler work on them, keeps their leases, and says how it went.
+type Worker struct {
+	client  *Client
+	topics  []string
+	handler Handler
+	options WorkerOptions
+
+	stopping chan struct{} // closed by Stop
+	over     chan struct{} // closed at the end of Run
+	slot     chan struct{} // signals that a handler has ended
+	beat     chan struct{} // signals that an extend has been answered
+	rest     chan struct{} // signals that no handler is at work, or no job held
+
+	mutex   sync.Mutex
+	held    map[*held]struct{}
+	running int // handlers
+	grace   time.Duration
+	isRun   bool
+	isStop  bool
+	queues  map[string]*queue
+}
+
+// held is a job from take to answer. The worker's mutex guards it.
+type held struct {
+	job                  *Job
+	takenAt              time.Time // with the clock that does not jump, as all times here
+	livesUntil, nextBeat time.Time
+	cancel               context.CancelCauseFunc // nil: not begun
+	isEnded              bool                    // the handler
+	isBeating            bool                    // an extend is under way
+	isAnswered           bool
+	verb, outcome        string // of the answer, once it is known
+	answer               answer
+}
+
+// queue has the answers of one verb that wait to be sent.
+type queue struct {
+	verb    string
+	waiting []*held
+	some    chan struct{} // signals that there are some
+	now     chan struct{} // signals that no more are to be waited for
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// NewWorker makes a worker for the topics; that named first is served first.
+func NewWorker(client *Client, topics []string, handler Handler, options WorkerOptions) *Worker {
+	if options.Concurrency < 1 {
+		options.Concurrency = 10
+	}
+	if options.Lease <= 0 {
+		options.Lease = time.Minute
+	}
+	if options.Grace == 0 {
+		options.Grace = 30 * time.Second
+	}
+	w := &Worker{
+		client: client, topics: topics, handler: handler, options: options, grace: max(options.Grace, 0),
+		stopping: make(chan struct{}), over: make(chan struct{}),
+		slot: make(chan struct{}, 1), beat: make(chan struct{}, 1), rest: make(chan struct{}, 1),
+		held: map[*held]struct{}{}, queues: map[string]*queue{},
+	}
+	for _, verb := range []string{"ack", "nack", "return"} {
+		w.queues[verb] = &queue{verb: verb, some: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+	}
+	return w
+}
+
+// Run works until its context ends or Stop is called, and then nil; or until a take is refused in a way that stays so, and then that error.
+// Handlers have the values of its context, and their own end. A worker runs once.
+func (w *Worker) Run(ctx context.Context) error {
+	w.mutex.Lock()
+	if w.isRun {
+		w.mutex.Unlock()
+		return errors.New("tarry: a worker runs once")
+	}
+	w.isRun = true
+	w.mutex.Unlock()
+	defer close(w.over)
+	defer context.AfterFunc(ctx, w.Quit)()
+
+	inner, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var helpers sync.WaitGroup
+	for _, q := range w.queues {
+		helpers.Add(1)
+		go func(q *queue) { defer helpers.Done(); w.sendAnswers(inner, q) }(q)
+	}
+	helpers.Add(1)
+	go func() { defer helpers.Done(); w.keepLeases(inner) }()
+
+	err := w.takeUntilStopped(inner)
+	w.windUp()
+	end()
+	helpers.Wait()
+	return err
+}
+
+// Stop takes no further job, gives back those that were not begun, and waits for handlers under way, for the grace at most; then their
+// context ends and their jobs are given back. It returns once Run has ended.
+func (w *Worker) Stop(grace time.Duration) {
+	w.beginToStop(grace)
+	w.mutex.Lock()
+	isRun := w.isRun
+	w.mutex.Unlock()
+	if isRun {
+		<-w.over
+	}
+}
+
+// Quit is Stop for handlers and hooks: it does not wait, and leaves the grace as it is.
+func (w *Worker) Quit() { w.beginToStop(max(w.options.Grace, 0)) }
+
+func (w *Worker) beginToStop(grace time.Duration) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if !w.isStop {
+		w.isStop, w.grace = true, grace
+		close(w.stopping)
+	}
+}
+
+func (w *Worker) isStopping() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// ---- taking ----
+
+func (w *Worker) takeUntilStopped(ctx context.Context) error {
+	taking, cut := context.WithCancel(ctx)
+	defer cut()
+	go func() { // ends with the takes
+		select {
+		case <-w.stopping:
+			sleep(taking, momentLeft)
+			cut()
+		case <-taking.Done():
+		}
+	}()
+	pause := firstPause
+	for {
+		free := w.freeSlots()
+		if free == 0 {
+			return nil
+		}
+		jobs, err := w.client.Take(taking, Take{Topics: w.topics, Max: min(free, leasesMax), Wait: takeWait, Lease: w.options.Lease})
+		if err == nil {
+			pause = firstPause
+			w.begin(ctx, jobs)
+			continue
+		}
+		if w.isStopping() {
+			return nil
+		}
+		var fault *Error
+		errors.As(err, &fault)
+		if fault.Kind == ErrDenied || fault.Kind == ErrNotFound || fault.Kind == ErrRefused {
+			w.Quit()
+			return err
+		}
+		w.tell(err, "take")
+		wait := fault.RetryAfter
+		if wait == 0 {
+			wait, pause = jittered(pause), min(2*pause, longestPause)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-w.stopping:
+			timer.Stop()
+		}
+	}
+}
+
+// freeSlots waits for one; 0 once the worker stops.
+func (w *Worker) freeSlots() int {
+	for {
+		w.mutex.Lock()
+		free := w.options.Concurrency - w.running
+		w.mutex.Unlock()
+		if w.isStopping() {
+			return 0
+		}
+		if free > 0 {
+			return free
+		}
+		select {
+		case <-w.slot:
+		case <-w.stopping:
+		}
+	}
+}
+
+// begin starts a handler for each; where the worker stops, they are given back.
+func (w *Worker) begin(ctx context.Context, jobs []Job) {
+	now := time.Now()
+	for at := range jobs {
+		one := &held{job: &jobs[at], takenAt: now, livesUntil: now.Add(w.options.Lease), nextBeat: now.Add(w.options.Lease / beats)}
+		if w.options.OnTaken != nil {
+			w.options.OnTaken(one.job)
+		}
+		w.mutex.Lock()
+		w.held[one] = struct{}{}
+		if w.isStop {
+			w.settle(one, "return", GivenBack, answer{})
+		} else {
+			var own context.Context
+			own, one.cancel = context.WithCancelCause(ctx)
+			w.running++
+			go w.handle(own, one)
+		}
+		w.mutex.Unlock()
+	}
+}
+
+// windUp waits for handlers and for answers, once there is no take any more.
+func (w *Worker) windUp() {
+	w.mutex.Lock()
+	timer := time.NewTimer(w.grace)
+	w.mutex.Unlock()
+	defer timer.Stop()
+	isOver := false
+	for {
+		w.mutex.Lock()
+		for one := range w.held {
+			if isOver && one.cancel != nil && !one.isEnded {
+				one.cancel(errGraceOver)
+				w.settle(one, "return", GivenBack, answer{})
+			}
+		}
+		w.flush()
+		left, running := len(w.held), w.running
+		w.mutex.Unlock()
+		if left == 0 && (running == 0 || isOver) {
+			return
+		}
+		select {
+		case <-w.rest:
+		case <-timer.C:
+			isOver = true
+		}
+	}
+}
+
+// ---- handling ----
+
+func (w *Worker) handle(ctx context.Context, one *held) {
+	err := w.callHandler(ctx, one.job)
+	verb, outcome, said := "ack", Acked, answer{}
+	var retry *RetryError
+	var reject *RejectError
+	switch {
+	case err == nil:
+	case errors.As(err, &reject):
+		verb, outcome, said = "nack", Rejected, answer{Error: cutText(textOf("", reject.Err)), Final: true}
+	case errors.As(err, &retry):
+		verb, outcome, said = "nack", Retried, answer{Error: cutText(textOf("", retry.Err)), Delay: milliseconds(max(retry.After, 0))}
+	default:
+		verb, outcome, said = "nack", Failed, answer{Error: cutText(err.Error())}
+	}
+	w.mutex.Lock()
+	one.isEnded = true
+	w.running--
+	w.settle(one, verb, outcome, said)
+	if w.running == 0 {
+		w.flush()
+		signal(w.rest)
+	}
+	w.mutex.Unlock()
+	signal(w.slot)
+	one.cancel(nil)
+}
+
+// callHandler makes a panic an error: it fails one job, and not the program that has others under way.
+func (w *Worker) callHandler(ctx context.Context, job *Job) (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("panic: %v", fault)
+			w.tell(fmt.Errorf("%w\n%s", err, debug.Stack()), "handler")
+		}
+	}()
+	return w.handler(ctx, job)
+}
+
+func (w *Worker) tell(err error, what string) {
+	if w.options.OnError != nil {
+		w.options.OnError(err, what)
+	}
+}
+
+// ---- leases ----
+
+// keepLeases extends each after a tenth of it until its answer is answered.
+func (w *Worker) keepLeases(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.beat:
+		case <-timer.C:
+		}
+		now := time.Now()
+		next := now.Add(w.options.Lease / beats) // one that is taken from now on is due no sooner
+		var due, lost []*held
+		w.mutex.Lock()
+		for one := range w.held {
+			switch {
+			case one.isBeating:
+				continue
+			case one.verb == "" && !now.Before(one.livesUntil):
+				lost = append(lost, one)
+				continue
+			case !one.nextBeat.After(now.Add(w.options.Lease / 100)): // those of about the same time go together
+				one.isBeating = true
+				due = append(due, one)
+				continue
+			}
+			if one.nextBeat.Before(next) {
+				next = one.nextBeat
+			}
+		}
+		w.mutex.Unlock()
+		w.lose(lost)
+		for start := 0; start < len(due); start += leasesMax {
+			go w.extend(ctx, due[start:min(start+leasesMax, len(due))])
+		}
+		if !timer.Stop() {
+			select {
+			case <-timer.C:
+			default:
+			}
+		}
+		timer.Reset(max(time.Until(next), time.Millisecond))
+	}
+}
+
+func (w *Worker) extend(ctx context.Context, due []*held) {
+	sent := time.Now()
+	answers := make([]answer, len(due))
+	for at, one := range due {
+		answers[at] = answer{Lease: one.job.Lease, LeaseFor: milliseconds(w.options.Lease)}
+	}
+	how := request{isOnce: true, timeout: max(w.options.Lease/4, 200*time.Millisecond)}
+	results, err := w.client.answerLeases(ctx, "extend", answers, how)
+	if err != nil && ctx.Err() == nil {
+		w.tell(err, "extend")
+	}
+	var lost []*held
+	w.mutex.Lock()
+	now := time.Now()
+	for at, one := range due {
+		one.isBeating = false
+		switch {
+		case at < len(results) && results[at] == nil:
+			one.livesUntil, one.nextBeat = sent.Add(w.options.Lease), sent.Add(w.options.Lease/beats)
+		case at < len(results) && errors.Is(results[at], ErrLeaseEnded):
+			if one.verb == "" {
+				lost = append(lost, one)
+			}
+			one.nextBeat = now.Add(24 * time.Hour) // what its answer is told counts
+		default:
+			one.nextBeat = now.Add(w.options.Lease / (2 * beats))
+		}
+	}
+	w.mutex.Unlock()
+	w.lose(lost)
+	signal(w.beat)
+}
+
+// lose tells the handlers; what they return is thrown away.
+func (w *Worker) lose(those []*held) {
+	for _, one := range those {
+		w.mutex.Lock()
+		isLost := one.verb == "" && !one.isAnswered
+		if isLost {
+			one.cancel(ErrLeaseEnded)
+		}
+		w.mutex.Unlock()
+		if isLost {
+			w.finish(one, Lost)
+		}
+	}
+}
+
+// ---- answers ----
+
+// settle has its answer sent, once. Under the mutex.
+func (w *Worker) settle(one *held, verb, outcome string, said answer) {
+	if one.verb != "" || one.isAnswered {
+		return
+	}
+	said.Lease = one.job.Lease
+	one.verb, one.outcome, one.answer = verb, outcome, said
+	q := w.queues[verb]
+	q.waiting = append(q.waiting, one)
+	signal(q.some)
+	if len(q.waiting) >= leasesMax {
+		signal(q.now)
+	}
+}
+
+// flush sends what waits for company. Under the mutex.
+func (w *Worker) flush() {
+	for _, q := range w.queues {
+		if len(q.waiting) > 0 {
+			signal(q.now)
+		}
+	}
+}
+
+func (w *Worker) finish(one *held, outcome string) {
+	w.mutex.Lock()
+	isFirst := !one.isAnswered
+	one.isAnswered = true
+	w.mutex.Unlock()
+	if isFirst && w.options.OnDone != nil {
+		w.options.OnDone(one.job, outcome, time.Since(one.takenAt))
+	}
+	w.mutex.Lock()
+	delete(w.held, one) // after the hook: Run ends behind the last of them
+	if len(w.held) == 0 {
+		signal(w.rest)
+	}
+	w.mutex.Unlock()
+}
+
+func (w *Worker) sendAnswers(ctx context.Context, q *queue) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.some:
+		}
+		for {
+			w.mutex.Lock()
+			mayWait := w.running > 0 && !w.isStop && len(q.waiting) < leasesMax
+			w.mutex.Unlock()
+			if mayWait {
+				timer := time.NewTimer(linger)
+				select {
+				case <-timer.C:
+				case <-q.now:
+				}
+				timer.Stop()
+			}
+			w.mutex.Lock()
+			those := q.waiting[:min(len(q.waiting), leasesMax)]
+			q.waiting = q.waiting[len(those):]
+			if len(q.waiting) == 0 {
+				q.waiting = nil
+			}
+			w.mutex.Unlock()
+			if len(those) == 0 {
+				break
+			}
+			w.send(ctx, q.verb, those)
+		}
+	}
+}
+
+// send makes the answer again for as long as one of the leases lives.
+func (w *Worker) send(ctx context.Context, verb string, those []*held) {
+	answers := make([]answer, len(those))
+	for at, one := range those {
+		answers[at] = one.answer
+	}
+	how := request{retryFor: forever, timeout: max(w.options.Lease/3, 200*time.Millisecond), goesOn: func() bool {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		for _, one := range those {
+			if time.Now().Before(one.livesUntil) {
+				return true
+			}
+		}
+		return false
+	}}
+	results, err := w.client.answerLeases(ctx, verb, answers, how)
+	if err != nil {
+		w.tell(err, verb)
+	}
+	for at, one := range those {
+		if at < len(results) && results[at] == nil {
+			w.finish(one, one.outcome)
+		} else {
+			w.finish(one, Lost)
+		}
+	}
+}

@@ -1,0 +1,7 @@
+package shop;
+
+import org.springframework.boot.autoconfigure.SpringBootApplication;
+
+@SpringBootApplication
+class Shop {
+}

@@ -1,0 +1,397 @@
+package io.tarry;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import java.util.Optional;
+import java.util.Spliterator;
+import java.util.Spliterators;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
+import javax.net.ssl.SSLContext;
+
+/**
+ * A server, or several that share a store. Threads may use one client together.
+ *
+ * <pre>{@code
+ * try (Client client = new Client()) {
+ *     client.push(new Push("orders", Map.of("order", 1001)).id("1001").delay(Duration.ofMinutes(30)));
+ * }
+ * }</pre>
+ *
+ * <p>Calls fail with a {@link TarryException}. A call whose thread is interrupted is cut, and fails; the thread stays interrupted. Futures fail
+ * with the same exceptions; what is chained to them runs on threads of the HTTP client, and must not wait there.
+ */
+public final class Client implements AutoCloseable {
+    static final int BATCH = 1000;
+
+    final Transport transport;
+
+    /** Where {@code TARRY_URL} says, else {@code http://127.0.0.1:8279}. */
+    public Client() {
+        this(builder());
+    }
+
+    public Client(String url) {
+        this(builder().url(url));
+    }
+
+    private Client(Builder builder) {
+        transport = new Transport(builder.url, builder.token == null ? tokenOfEnvironment() : builder.token, builder.timeout, builder.retryFor, builder.tls);
+    }
+
+    public static Builder builder() {
+        return new Builder();
+    }
+
+    /** What a client is made of; everything has a default. */
+    public static final class Builder {
+        private String url = Optional.ofNullable(System.getenv("TARRY_URL")).filter(one -> !one.isEmpty()).orElse("http://127.0.0.1:8279");
+        private String token;
+        private Duration timeout = Duration.ofSeconds(10);
+        private Duration retryFor = Duration.ofSeconds(30);
+        private SSLContext tls;
+
+        private Builder() {
+        }
+
+        /** Several, separated by commas, are tried in turn. */
+        public Builder url(String url) {
+            this.url = url;
+            return this;
+        }
+
+        /** Else that in the file {@code TARRY_TOKEN_FILE}, else {@code TARRY_TOKEN}. */
+        public Builder token(String token) {
+            this.token = token;
+            return this;
+        }
+
+        /** Of one request; 10 s. A take has its wait on top. */
+        public Builder timeout(Duration timeout) {
+            this.timeout = timeout;
+            return this;
+        }
+
+        /** How long a call is made again before its failure is reported; 30 s. */
+        public Builder retryFor(Duration retryFor) {
+            this.retryFor = retryFor;
+            return this;
+        }
+
+        /** Whom to trust, and who one is, on https. */
+        public Builder tls(SSLContext tls) {
+            this.tls = tls;
+            return this;
+        }
+
+        public Client build() {
+            return new Client(this);
+        }
+    }
+
+    private static String tokenOfEnvironment() {
+        String file = System.getenv("TARRY_TOKEN_FILE");
+        if (file == null || file.isEmpty()) {
+            return System.getenv("TARRY_TOKEN");
+        }
+        try {
+            return Files.readString(Path.of(file)).strip();
+        } catch (IOException fault) {
+            throw new UncheckedIOException("cannot read the token's file '" + file + "'", fault);
+        }
+    }
+
+    /** Calls under way go on to their end; none is made again any more. */
+    @Override
+    public void close() {
+        transport.close();
+    }
+
+    // ---- push ----
+
+    /** Hands over a job that is due now. */
+    public Pushed push(String topic, Object body) {
+        return push(new Push(topic, body));
+    }
+
+    public Pushed push(Push push) {
+        return Transport.await(pushAsync(push));
+    }
+
+    public CompletableFuture<Pushed> pushAsync(Push push) {
+        return pushAll(List.of(push.item())).thenApply(results -> results.get(0).orThrow());
+    }
+
+    /** What became of each, in order. One that is refused says so in its place, and spoils no other. More than 1,000 are sent as several requests. */
+    public List<Pushed> pushMany(List<Push> pushes) {
+        return Transport.await(pushManyAsync(pushes));
+    }
+
+    public CompletableFuture<List<Pushed>> pushManyAsync(List<Push> pushes) {
+        List<Map<String, Object>> items = pushes.stream().map(Push::item).collect(Collectors.toList());
+        CompletableFuture<List<Pushed>> out = CompletableFuture.completedFuture(new ArrayList<>());
+        for (int at = 0; at < items.size(); at += BATCH) {
+            List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
+            out = out.thenCompose(before -> pushAll(batch).thenApply(more -> concat(before, more)));
+        }
+        return out;
+    }
+
+    private CompletableFuture<List<Pushed>> pushBatch(List<Map<String, Object>> items) {
+        return transport.call(request("POST", "/v1/jobs").json(items), answer -> {
+            List<Map<String, Object>> results = answer.objects("results");
+            List<Pushed> out = new ArrayList<>();
+            for (int at = 0; at < items.size(); at++) {
+                out.add(Pushed.of(items.get(at).get("id"), at < results.size() ? results.get(at) : Map.of("detail", "the answer has no result for it")));
+            }
+            return out;
+        });
+    }
+
+    /** An item that the server had no room for just now (429, 503) is made again as a call would be. */
+    private CompletableFuture<List<Pushed>> pushAll(List<Map<String, Object>> items) {
+        return pushUntil(System.nanoTime() + transport.retryFor.toNanos(), Transport.FIRST_PAUSE, items);
+    }
+
+    private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Map<String, Object>> items) {
+        return pushBatch(items).thenCompose(results -> {
+            List<Integer> left = IntStream.range(0, results.size()).filter(at -> isForLater(results.get(at))).boxed().collect(Collectors.toList());
+            Duration wait = Transport.jitter(pause);
+            if (left.isEmpty() || System.nanoTime() + wait.toNanos() - limitNs > 0) {
+                return CompletableFuture.completedFuture(results);
+            }
+            List<Map<String, Object>> again = left.stream().map(items::get).collect(Collectors.toList());
+            return CompletableFuture.supplyAsync(() -> again, CompletableFuture.delayedExecutor(wait.toNanos(), TimeUnit.NANOSECONDS))
+                .thenCompose(those -> pushUntil(limitNs, Transport.longer(pause), those))
+                .thenApply(later -> {
+                    for (int nth = 0; nth < left.size(); nth++) {
+                        results.set(left.get(nth), later.get(nth));
+                    }
+                    return results;
+                });
+        });
+    }
+
+    private static boolean isForLater(Pushed one) {
+        return one.error().filter(error -> error instanceof TarryException.Unavailable).isPresent();
+    }
+
+    // ---- one job ----
+
+    /** False: there is no such job (any more). A job that a consumer holds cannot be cancelled: {@link TarryException.Conflict}. */
+    public boolean cancel(String topic, String id) {
+        Transport.Request request = request("DELETE", Api.path(topic, "jobs", id));
+        request.mayBeMissing = true;
+        return Transport.await(transport.call(request, answer -> answer.status != 404 || answer.isRepeated));
+    }
+
+    /** The new due. */
+    public Instant reschedule(String topic, String id, Duration delay) {
+        return reschedule(topic, id, "?delay=" + Api.milliseconds(delay), null);
+    }
+
+    /** The same, with a new priority; where that is null, it stays. */
+    public Instant reschedule(String topic, String id, Duration delay, Integer priority) {
+        return reschedule(topic, id, delay == null ? "?" : "?delay=" + Api.milliseconds(delay), priority);
+    }
+
+    public Instant reschedule(String topic, String id, Instant at) {
+        return reschedule(topic, id, at, null);
+    }
+
+    public Instant reschedule(String topic, String id, Instant at, Integer priority) {
+        return reschedule(topic, id, at == null ? "?" : "?at=" + Api.moment(at), priority);
+    }
+
+    private Instant reschedule(String topic, String id, String query, Integer priority) {
+        String more = priority == null ? "" : (query.equals("?") ? "" : "&") + "priority=" + priority;
+        return Transport.await(transport.call(request("PATCH", Api.path(topic, "jobs", id) + query + more), answer -> Api.instant(answer.json().get("due_at"))));
+    }
+
+    /** It is due now. */
+    public void run(String topic, String id) {
+        Transport.await(transport.call(request("POST", Api.path(topic, "jobs", id, "run")), answer -> true));
+    }
+
+    public Optional<Job> get(String topic, String id) {
+        Transport.Request request = request("GET", Api.path(topic, "jobs", id) + "?body=base64");
+        request.mayBeMissing = true;
+        return Transport.await(transport.call(request, answer -> answer.status == 404 ? Optional.empty() : Optional.of(new Job(answer.json()))));
+    }
+
+    /** All jobs by due, asked for page by page while you go on. */
+    public Stream<Job> list(String topic, Listing listing) {
+        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(new Pages(topic, listing), Spliterator.ORDERED | Spliterator.NONNULL), false);
+    }
+
+    public Stream<Job> list(String topic) {
+        return list(topic, new Listing());
+    }
+
+    private final class Pages implements Iterator<Job> {
+        private final String topic;
+        private final Listing listing;
+        private Iterator<Map<String, Object>> page = List.<Map<String, Object>>of().iterator();
+        private String cursor;
+        private boolean isLast;
+
+        Pages(String topic, Listing listing) {
+            this.topic = topic;
+            this.listing = listing;
+        }
+
+        @Override
+        public boolean hasNext() {
+            while (!page.hasNext() && !isLast) {
+                Transport.Request request = request("GET", Api.path(topic, "jobs") + listing.query(cursor));
+                request.mayBeMissing = true;
+                Transport.Answer answer = Transport.await(transport.call(request, one -> one));
+                page = (answer.status == 404 ? List.<Map<String, Object>>of() : answer.objects("jobs")).iterator();
+                Object found = answer.status == 404 ? null : answer.json().get("cursor");
+                cursor = found instanceof String ? (String) found : null;
+                isLast = cursor == null;
+            }
+            return page.hasNext();
+        }
+
+        @Override
+        public Job next() {
+            if (!hasNext()) {
+                throw new NoSuchElementException();
+            }
+            return new Job(page.next());
+        }
+    }
+
+    // ---- consuming ----
+
+    /** Ready jobs. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends. */
+    public List<Job> take(Take take) {
+        return Transport.await(takeAsync(take));
+    }
+
+    /** Cancelling it cuts the request; what came all the same is given back. */
+    public CompletableFuture<List<Job>> takeAsync(Take take) {
+        Transport.Request request = request("POST", take.target());
+        request.isMadeAgain = false;
+        request.timeout = take.wait.plus(transport.timeout);
+        request.late = answer -> {
+            if (answer.status < 400) {
+                giveBackAsync(jobs(answer).stream().map(Job::lease).collect(Collectors.toList()));
+            }
+        };
+        return transport.call(request, Client::jobs);
+    }
+
+    private static List<Job> jobs(Transport.Answer answer) {
+        return answer.objects("jobs").stream().map(Job::new).collect(Collectors.toList());
+    }
+
+    /** For each lease nothing where it counts, else why not. One that an earlier try of this call may have acked counts. */
+    public List<Optional<TarryException>> ack(Collection<String> leases) {
+        return Transport.await(ackAsync(leases));
+    }
+
+    public CompletableFuture<List<Optional<TarryException>>> ackAsync(Collection<String> leases) {
+        return answers("ack", items(leases, Map.of()), request -> { });
+    }
+
+    /** Failed: tried again by the job's backoff. */
+    public List<Optional<TarryException>> nack(Collection<String> leases, String error) {
+        return nack(leases, null, error, false);
+    }
+
+    /** Failed: tried again after {@code delay}, or by the backoff where that is null; {@code isFinal}: never, the job is dead. */
+    public List<Optional<TarryException>> nack(Collection<String> leases, Duration delay, String error, boolean isFinal) {
+        return Transport.await(answers("nack", items(leases, nackOptions(delay, error, isFinal)), request -> { }));
+    }
+
+    /** The leases end so long from now. Null: as long as they were given for. */
+    public List<Optional<TarryException>> extend(Collection<String> leases, Duration lease) {
+        return Transport.await(answers("extend", items(leases, lease == null ? Map.of() : Map.of("lease_for", Api.milliseconds(lease))), request -> { }));
+    }
+
+    /** Not begun: the jobs are ready again at once, and the attempt does not count. */
+    public List<Optional<TarryException>> giveBack(Collection<String> leases) {
+        return Transport.await(giveBackAsync(leases));
+    }
+
+    private CompletableFuture<List<Optional<TarryException>>> giveBackAsync(Collection<String> leases) {
+        return answers("return", items(leases, Map.of()), request -> { });
+    }
+
+    static Map<String, Object> nackOptions(Duration delay, String error, boolean isFinal) {
+        Map<String, Object> out = new LinkedHashMap<>();
+        if (delay != null) {
+            out.put("delay", Api.milliseconds(delay));
+        }
+        if (error != null && !error.isEmpty()) {
+            out.put("error", Api.errorText(error));
+        }
+        if (isFinal) {
+            out.put("final", true);
+        }
+        return out;
+    }
+
+    static Map<String, Object> item(String lease, Map<String, Object> options) {
+        Map<String, Object> out = new LinkedHashMap<>(options);
+        out.put("lease", lease);
+        return out;
+    }
+
+    private static List<Map<String, Object>> items(Collection<String> leases, Map<String, Object> options) {
+        return leases.stream().map(lease -> item(lease, options)).collect(Collectors.toList());
+    }
+
+    /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. */
+    CompletableFuture<List<Optional<TarryException>>> answers(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
+        CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
+        for (int at = 0; at < items.size(); at += BATCH) {
+            List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
+            out = out.thenCompose(before -> answerBatch(verb, batch, how).thenApply(more -> concat(before, more)));
+        }
+        return out;
+    }
+
+    private CompletableFuture<List<Optional<TarryException>>> answerBatch(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
+        Transport.Request request = request("POST", "/v1/" + verb).json(Map.of("leases", items));
+        how.accept(request);
+        return transport.call(request, answer -> {
+            List<Map<String, Object>> results = answer.objects("results");
+            List<Optional<TarryException>> out = new ArrayList<>();
+            for (int at = 0; at < items.size(); at++) {
+                Map<String, Object> one = at < results.size() ? results.get(at) : Map.of("detail", "the answer has no result for it");
+                boolean counts = "ok".equals(one.get("result")) || answer.isRepeated && !verb.equals("extend") && "lease_ended".equals(one.get("result"));
+                out.add(counts ? Optional.empty() : Optional.of(TarryException.of(0, one, null)));
+            }
+            return out;
+        });
+    }
+
+    private Transport.Request request(String method, String target) {
+        return new Transport.Request(method, target, transport);
+    }
+
+    private static <T> List<T> concat(List<T> before, List<T> more) {
+        List<T> out = new ArrayList<>(before);
+        out.addAll(more);
+        return out;
+    }
+}

@@ -1,0 +1,124 @@
+package io.tarry;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Base64;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * A job to push, and its options: {@code new Push("orders", Map.of("order", 1001)).id("1001").delay(Duration.ofMinutes(30))}.
+ *
+ * <p>A body is a {@code byte[]}, a text, or else what becomes JSON: a map, list, number, boolean or null of those. The content type follows
+ * from that, unless it is given. For JSON of a library's making, give its bytes and {@code contentType("application/json")}.
+ */
+public final class Push {
+    private final Map<String, Object> item = new LinkedHashMap<>();
+    private final Map<String, String> meta = new LinkedHashMap<>();
+    private final Object body;
+
+    public Push(String topic, Object body) {
+        item.put("topic", topic);
+        this.body = body;
+    }
+
+    /** Without one the client makes one, so that a try whose answer was lost does not make two jobs. */
+    public Push id(String id) {
+        return with("id", id);
+    }
+
+    public Push delay(Duration delay) {
+        return with("delay", Api.milliseconds(delay));
+    }
+
+    public Push at(Instant at) {
+        return with("at", Api.moment(at));
+    }
+
+    /** The smaller, the sooner; 100 where nothing is said. */
+    public Push priority(int priority) {
+        return with("priority", priority);
+    }
+
+    public Push ttl(Duration ttl) {
+        return with("ttl", Api.milliseconds(ttl));
+    }
+
+    public Push lease(Duration lease) {
+        return with("lease_for", Api.milliseconds(lease));
+    }
+
+    public Push maxAttempts(int maxAttempts) {
+        return with("max_attempts", maxAttempts);
+    }
+
+    /** As the topic's option: {@code fixed:10s}, {@code exponential:1s..1h}. */
+    public Push backoff(String backoff) {
+        return with("backoff", backoff);
+    }
+
+    /** {@code replace}, {@code keep} or {@code reject}, where there is a job of this id. */
+    public Push onConflict(String onConflict) {
+        return with("on_conflict", onConflict);
+    }
+
+    public Push callback(String url) {
+        return with("callback", url);
+    }
+
+    public Push contentType(String contentType) {
+        return with("content_type", contentType);
+    }
+
+    public Push meta(String name, String value) {
+        meta.put(name, value);
+        return this;
+    }
+
+    public Push meta(Map<String, String> more) {
+        meta.putAll(more);
+        return this;
+    }
+
+    /** Handed to the handler, in the job's meta. */
+    public Push traceparent(String traceparent) {
+        return meta("traceparent", traceparent);
+    }
+
+    public Push tracestate(String tracestate) {
+        return meta("tracestate", tracestate);
+    }
+
+    private Push with(String name, Object value) {
+        item.put(name, value);
+        return this;
+    }
+
+    /** The item of a batch push. An id that is made here stays: the same Push pushed again is the same job. */
+    Map<String, Object> item() {
+        if (!item.containsKey("id")) {
+            item.put("id", Api.newId(System.currentTimeMillis()));
+            item.putIfAbsent("on_conflict", "keep");
+        }
+        String given = (String) item.get("content_type");
+        byte[] bytes;
+        String type;
+        if (body instanceof byte[]) {
+            bytes = (byte[]) body;
+            type = "application/octet-stream";
+        } else if (body instanceof CharSequence && (given == null || !given.startsWith("application/json"))) {
+            bytes = Json.encode(body.toString());
+            type = "text/plain; charset=utf-8";
+        } else {
+            bytes = Json.encode(Json.write(body));
+            type = "application/json";
+        }
+        Map<String, Object> out = new LinkedHashMap<>(item);
+        out.put("body_base64", Base64.getEncoder().encodeToString(bytes));
+        out.putIfAbsent("content_type", type);
+        if (!meta.isEmpty()) {
+            out.put("meta", meta);
+        }
+        return out;
+    }
+}

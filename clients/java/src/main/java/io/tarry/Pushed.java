@@ -1,0 +1,63 @@
+package io.tarry;
+
+import java.time.Instant;
+import java.util.Map;
+import java.util.Optional;
+
+/** What became of a push. */
+public final class Pushed {
+    /** EXISTED: nothing was changed. REFUSED: see {@link Pushed#error}. */
+    public enum Result { CREATED, REPLACED, EXISTED, REFUSED }
+
+    private final String id;
+    private final Result result;
+    private final Instant dueAt;
+    private final TarryException error;
+
+    private Pushed(String id, Result result, Instant dueAt, TarryException error) {
+        this.id = id;
+        this.result = result;
+        this.dueAt = dueAt;
+        this.error = error;
+    }
+
+    static Pushed of(Object id, Map<String, Object> answer) {
+        for (Result one : Result.values()) {
+            if (one != Result.REFUSED && one.name().toLowerCase(java.util.Locale.ROOT).equals(answer.get("result"))) {
+                return new Pushed(String.valueOf(answer.getOrDefault("id", id)), one, Api.instant(answer.get("due_at")), null);
+            }
+        }
+        return new Pushed(String.valueOf(id), Result.REFUSED, null, TarryException.of(0, answer, null));
+    }
+
+    public String id() {
+        return id;
+    }
+
+    public Result result() {
+        return result;
+    }
+
+    /** When the job falls due; null of one that was refused. */
+    public Instant dueAt() {
+        return dueAt;
+    }
+
+    /** Why it was refused; of one of many, for a single push throws it. */
+    public Optional<TarryException> error() {
+        return Optional.ofNullable(error);
+    }
+
+    /** This, unless it was refused. */
+    public Pushed orThrow() {
+        if (error != null) {
+            throw error;
+        }
+        return this;
+    }
+
+    @Override
+    public String toString() {
+        return result.name().toLowerCase(java.util.Locale.ROOT) + " " + id + (error != null ? " (" + error.getMessage() + ")" : "");
+    }
+}

@@ -1,0 +1,47 @@
+package io.tarry;
+
+import java.time.Duration;
+import java.util.List;
+
+/** What to take: {@code new Take("orders", "mails").max(10).waitFor(Duration.ofSeconds(30))}. The topic named first is served first. */
+public final class Take {
+    final List<String> topics;
+    int max = 1;
+    Duration wait = Duration.ZERO;
+    Duration lease;
+
+    public Take(String... topics) {
+        this(List.of(topics));
+    }
+
+    public Take(List<String> topics) {
+        this.topics = List.copyOf(topics);
+    }
+
+    /** At most so many jobs; 1 where nothing is said. */
+    public Take max(int max) {
+        this.max = max;
+        return this;
+    }
+
+    /** Answer as soon as one job is ready, or empty after so long, up to four minutes. */
+    public Take waitFor(Duration wait) {
+        this.wait = wait;
+        return this;
+    }
+
+    /** Until when the job must be answered; the job's own where nothing is said. */
+    public Take lease(Duration lease) {
+        this.lease = lease;
+        return this;
+    }
+
+    String target() {
+        StringBuilder out = new StringBuilder("/v1/take?max=").append(max).append("&wait=").append(Api.milliseconds(wait)).append("&body=base64");
+        topics.forEach(topic -> out.append("&topic=").append(Api.quote(topic)));
+        if (lease != null) {
+            out.append("&lease_for=").append(Api.milliseconds(lease));
+        }
+        return out.toString();
+    }
+}

@@ -1,0 +1,187 @@
+package io.tarry;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+
+/**
+ * A refusal of the server. {@link #code} never changes and is what programs look at; {@link #detail} says what to do. Refusals that
+ * programs decide by have classes of their own, here within.
+ */
+public class TarryException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+    private static final Set<String> CONFLICTS = Set.of("conflict", "leased", "dead");
+    private static final Set<String> FULL = Set.of("topic_full", "caller_full", "no_space", "memory");
+    private static final Set<String> UNAVAILABLE = Set.of("too_many_requests", "unavailable", "stopping");
+
+    private final String code;
+    private final int status;
+    private final String detail;
+    private final String state;
+    private final String limit;
+    private final Duration retryAfter;
+
+    TarryException(Problem problem) {
+        super(problem.code.isEmpty() ? problem.detail : problem.code + ": " + problem.detail, problem.cause);
+        code = problem.code;
+        status = problem.status;
+        detail = problem.detail;
+        state = problem.state;
+        limit = problem.limit;
+        retryAfter = problem.retryAfter;
+    }
+
+    /** What kind of refusal, as docs/api.md lists them; {@code no_answer} where there was none, {@code interrupted} where the thread was. */
+    public String code() {
+        return code;
+    }
+
+    /** The status of the answer; 0 where there was none, or where this is one result of many. */
+    public int status() {
+        return status;
+    }
+
+    public String detail() {
+        return detail;
+    }
+
+    /** Of a {@link Conflict}: the job's state, which was in the way. */
+    public Optional<String> state() {
+        return Optional.ofNullable(state);
+    }
+
+    /** The limit that was met. */
+    public Optional<String> limit() {
+        return Optional.ofNullable(limit);
+    }
+
+    /** After how long the server wants to be asked again. */
+    public Optional<Duration> retryAfter() {
+        return Optional.ofNullable(retryAfter);
+    }
+
+    /** There is no such job or topic, or the job has finished. */
+    public static final class NotFound extends TarryException {
+        private static final long serialVersionUID = 1L;
+
+        NotFound(Problem problem) {
+            super(problem);
+        }
+    }
+
+    /** The job is in a state in which this cannot be done. */
+    public static final class Conflict extends TarryException {
+        private static final long serialVersionUID = 1L;
+
+        Conflict(Problem problem) {
+            super(problem);
+        }
+    }
+
+    /** The lease is not the job's any more: it is over, or was answered. */
+    public static final class LeaseEnded extends TarryException {
+        private static final long serialVersionUID = 1L;
+
+        LeaseEnded(Problem problem) {
+            super(problem);
+        }
+    }
+
+    /** The call is wrong, and would be wrong again. */
+    public static final class Refused extends TarryException {
+        private static final long serialVersionUID = 1L;
+
+        Refused(Problem problem) {
+            super(problem);
+        }
+    }
+
+    /** The server does not know who calls, or he may not do this. */
+    public static final class Denied extends TarryException {
+        private static final long serialVersionUID = 1L;
+
+        Denied(Problem problem) {
+            super(problem);
+        }
+    }
+
+    /** The topic, the caller, the disk or the memory has no room for another job. */
+    public static final class Full extends TarryException {
+        private static final long serialVersionUID = 1L;
+
+        Full(Problem problem) {
+            super(problem);
+        }
+    }
+
+    /** The server cannot be reached, or could not answer for as long as was tried. What became of the call is not known. */
+    public static final class Unavailable extends TarryException {
+        private static final long serialVersionUID = 1L;
+
+        Unavailable(Problem problem) {
+            super(problem);
+        }
+    }
+
+    /** What is known of a refusal before it has a class. */
+    static final class Problem {
+        String code = "";
+        int status;
+        String detail = "";
+        String state;
+        String limit;
+        Duration retryAfter;
+        Throwable cause;
+    }
+
+    /** There was no answer. */
+    static Unavailable noAnswer(String code, String detail, Throwable cause) {
+        Problem problem = new Problem();
+        problem.code = code;
+        problem.detail = detail;
+        problem.cause = cause;
+        return new Unavailable(problem);
+    }
+
+    /** The refusal that an answer, or one result of a batch, tells; status 0 for the latter. */
+    static TarryException of(int status, Map<String, Object> answer, Duration retryAfter) {
+        Problem problem = new Problem();
+        problem.status = status;
+        problem.code = text(answer, "code", text(answer, "result", ""));
+        problem.detail = text(answer, "detail", text(answer, "title", "the server answered " + status));
+        problem.state = text(answer, "state", null);
+        problem.limit = text(answer, "limit", null);
+        problem.retryAfter = retryAfter;
+        return of(problem);
+    }
+
+    private static TarryException of(Problem problem) {
+        String code = problem.code;
+        int status = problem.status;
+        if (code.equals("lease_ended")) {
+            return new LeaseEnded(problem);
+        }
+        if (FULL.contains(code) || status == 507) {
+            return new Full(problem);
+        }
+        if (code.equals("not_found") || status == 404) {
+            return new NotFound(problem);
+        }
+        if (CONFLICTS.contains(code) || status == 409) {
+            return new Conflict(problem);
+        }
+        if (code.equals("unauthorized") || code.equals("forbidden") || status == 401 || status == 403) {
+            return new Denied(problem);
+        }
+        if (UNAVAILABLE.contains(code) || status == 429 || status == 502 || status == 503 || status == 504) {
+            return new Unavailable(problem);
+        }
+        return status == 0 || status >= 400 && status < 500 ? new Refused(problem) : new TarryException(problem);
+    }
+
+    private static String text(Map<String, Object> answer, String name, String otherwise) {
+        Object found = answer.get(name);
+        return found == null ? otherwise : found.toString();
+    }
+}

@@ -1,0 +1,753 @@
+package io.tarry;
+
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+
+/**
+ * Takes jobs, has a handler work on them, keeps their leases, and says how it went; docs/clients.md has the rules by number.
+ *
+ * <pre>{@code
+ * try (Client client = new Client()) {
+ *     Worker.builder(client, "orders", job -> close(job.jsonObject())).concurrency(8).build().run();
+ * }
+ * }</pre>
+ *
+ * <p>Three threads beside the handlers': one takes, the heartbeat extends, the answerer acks and nacks. What they share is under one lock;
+ * hooks are called outside of it.
+ */
+public final class Worker implements AutoCloseable {
+    private static final Duration WAIT = Duration.ofSeconds(30);
+    /** What a take under way has when the worker stops: jobs on their way with a proxy would wait for the end of their lease. */
+    private static final long MOMENT_MS = 500;
+    /** For answers that come together. */
+    private static final long LINGER_NS = TimeUnit.MILLISECONDS.toNanos(5);
+    /** In the time of a lease: nine tenths are left whenever the server goes. */
+    private static final int BEATS = 10;
+    /** Jobs without an answer beyond those in handlers, where acks fail and takes do not. */
+    private static final int UNANSWERED_MAX = 2 * Client.BATCH;
+
+    /** What a job is for. It returns: done. It throws {@link Retry}, {@link Reject} or anything else: not done. */
+    @FunctionalInterface
+    public interface Handler {
+        void handle(Job job) throws Exception;
+    }
+
+    /** How a job ended here. */
+    public enum Outcome { ACK, RETRY, NACK, REJECT, LOST, GIVEN_BACK }
+
+    /** Is told of each job that ended, and how long it was held. */
+    @FunctionalInterface
+    public interface DoneHook {
+        void done(Job job, Outcome outcome, Duration held);
+    }
+
+    /** Is told what went wrong in a {@code take}, {@code extend}, {@code ack}, {@code nack}, {@code return} or {@code hook}; the worker goes on. */
+    @FunctionalInterface
+    public interface ErrorHook {
+        void error(Exception error, String what);
+    }
+
+    /** A job from take to answer. All under the lock but {@code livesUntil}. */
+    private static final class Held {
+        final Job job;
+        final long takenAt = System.nanoTime();
+        volatile long livesUntil;
+        long nextBeat;
+        boolean beats = true;
+        boolean isAnswered;
+        Thread thread; // while the handler runs
+        String verb; // of its answer, once that is to be sent
+        Outcome outcome;
+        Map<String, Object> answer;
+
+        Held(Job job, long leaseNs) {
+            this.job = job;
+            livesUntil = takenAt + leaseNs;
+            nextBeat = takenAt + leaseNs / BEATS;
+        }
+    }
+
+    private final Client client;
+    private final List<String> topics;
+    private final Handler handler;
+    private final int concurrency;
+    private final Duration lease;
+    private final long leaseNs;
+    private final Duration graceDefault;
+    private final Executor executorGiven;
+    private final Consumer<Job> onTaken;
+    private final DoneHook onDone;
+    private final ErrorHook onError;
+
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Condition slots = lock.newCondition(); // a slot is free, a job is over, the worker stops
+    private final Condition answered = lock.newCondition(); // an answer is to be sent, no handler runs, it is over
+    private final Condition ended = lock.newCondition(); // it is over: for the heartbeat, which else wakes by time
+    private final Set<Held> held = new LinkedHashSet<>();
+    private final Set<Held> waiting = new LinkedHashSet<>(); // taken, not begun
+    private final ArrayDeque<Held> answers = new ArrayDeque<>();
+    private final CompletableFuture<Void> done = new CompletableFuture<>();
+    private int running;
+    private boolean isStarted;
+    private boolean isStopping;
+    private boolean isOver;
+    private Duration grace;
+    private CompletableFuture<List<Job>> taking;
+    private RuntimeException failure;
+
+    private Worker(Builder builder) {
+        client = builder.client;
+        topics = builder.topics;
+        handler = builder.handler;
+        concurrency = builder.concurrency;
+        lease = builder.lease;
+        leaseNs = lease.toNanos();
+        grace = graceDefault = builder.grace;
+        executorGiven = builder.executor;
+        onTaken = builder.onTaken;
+        onDone = builder.onDone;
+        onError = builder.onError;
+    }
+
+    public static Builder builder(Client client, String topic, Handler handler) {
+        return new Builder(client, List.of(topic), handler);
+    }
+
+    /** For several topics, of which the one named first is served first. */
+    public static Builder builder(Client client, Collection<String> topics, Handler handler) {
+        return new Builder(client, List.copyOf(topics), handler);
+    }
+
+    /** What a worker is made of. */
+    public static final class Builder {
+        private final Client client;
+        private final List<String> topics;
+        private final Handler handler;
+        private int concurrency = 10;
+        private Duration lease = Duration.ofSeconds(60);
+        private Duration grace = Duration.ofSeconds(30);
+        private Executor executor;
+        private Consumer<Job> onTaken = job -> { };
+        private DoneHook onDone = (job, outcome, took) -> { };
+        private ErrorHook onError = (error, what) -> { };
+
+        private Builder(Client client, List<String> topics, Handler handler) {
+            this.client = client;
+            this.topics = topics;
+            this.handler = handler;
+        }
+
+        /** So many handlers at once; 10. */
+        public Builder concurrency(int concurrency) {
+            if (concurrency < 1) {
+                throw new IllegalArgumentException("concurrency must be 1 at least");
+            }
+            this.concurrency = concurrency;
+            return this;
+        }
+
+        /** 60 s. It is extended for as long as the handler works: it says how soon another worker gets the job where this one dies. */
+        public Builder lease(Duration lease) {
+            if (lease.isNegative() || lease.isZero()) {
+                throw new IllegalArgumentException("lease must be longer than nothing");
+            }
+            this.lease = lease;
+            return this;
+        }
+
+        /** What handlers under way have where nothing else is said, by {@link Worker#close} and at the end of the program; 30 s. */
+        public Builder grace(Duration grace) {
+            this.grace = grace;
+            return this;
+        }
+
+        /** Whose threads the handlers run on; else the worker's own. It stays its owner's to shut down. */
+        public Builder executor(Executor executor) {
+            this.executor = executor;
+            return this;
+        }
+
+        public Builder onTaken(Consumer<Job> onTaken) {
+            this.onTaken = onTaken;
+            return this;
+        }
+
+        public Builder onDone(DoneHook onDone) {
+            this.onDone = onDone;
+            return this;
+        }
+
+        public Builder onError(ErrorHook onError) {
+            this.onError = onError;
+            return this;
+        }
+
+        public Worker build() {
+            return new Worker(this);
+        }
+
+        /** A worker that works, on threads of its own. */
+        public Worker start() {
+            return build().start();
+        }
+    }
+
+    // ---- life ----
+
+    /** Works until {@link #stop}, or until the program is to end (SIGTERM, SIGINT): then it stops first. Throws what ended it otherwise. */
+    public void run() {
+        Thread hook = new Thread(() -> stop(graceDefault), "tarry-stop");
+        Runtime.getRuntime().addShutdownHook(hook);
+        try {
+            begin();
+            takeUntilStopped();
+        } finally {
+            removeHook(hook);
+        }
+        if (failure != null) {
+            throw failure;
+        }
+    }
+
+    /** Works on threads of its own, all daemons, until {@link #stop} or {@link #close}. */
+    public Worker start() {
+        begin();
+        thread("take", this::takeUntilStopped);
+        return this;
+    }
+
+    /** Is done once the worker is over: with the error where one ended it. */
+    public CompletableFuture<Void> done() {
+        return done.copy();
+    }
+
+    /**
+     * Takes no further job, gives back those that were not begun, and waits for handlers under way, {@code grace} at most: then they are
+     * interrupted, and their jobs given back. Returns once that is done. Not for a handler to call: that would wait for itself.
+     */
+    public void stop(Duration grace) {
+        try {
+            stopAsync(grace).get();
+        } catch (InterruptedException fault) {
+            Thread.currentThread().interrupt();
+        } catch (ExecutionException fault) {
+            return; // run() or done() tells it
+        }
+    }
+
+    /** The same, without waiting. */
+    public CompletableFuture<Void> stopAsync(Duration grace) {
+        lock.lock();
+        try {
+            if (!isStarted) {
+                isStarted = isOver = true;
+                done.complete(null);
+            }
+            if (!isStopping) {
+                isStopping = true;
+                this.grace = grace;
+                slots.signalAll();
+                CompletableFuture.delayedExecutor(MOMENT_MS, TimeUnit.MILLISECONDS).execute(this::cut);
+            }
+        } finally {
+            lock.unlock();
+        }
+        return done();
+    }
+
+    /** {@link #stop} with the grace that the worker was made with. */
+    @Override
+    public void close() {
+        stop(graceDefault);
+    }
+
+    private static void removeHook(Thread hook) {
+        try {
+            Runtime.getRuntime().removeShutdownHook(hook);
+        } catch (IllegalStateException fault) {
+            return; // the program ends, and the hook waited for the worker
+        }
+    }
+
+    private void begin() {
+        lock.lock();
+        try {
+            if (isStarted) {
+                throw new IllegalStateException("a worker runs once");
+            }
+            isStarted = true;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private void cut() {
+        CompletableFuture<List<Job>> take;
+        lock.lock();
+        try {
+            take = taking;
+        } finally {
+            lock.unlock();
+        }
+        if (take != null) {
+            take.cancel(true);
+        }
+    }
+
+    private static Thread thread(String name, Runnable what) {
+        Thread thread = new Thread(what, "tarry-" + name);
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
+    /** Threads that are made as they are needed, and go again. */
+    private static ThreadPoolExecutor pool(int threads) {
+        AtomicInteger number = new AtomicInteger();
+        ThreadFactory factory = task -> {
+            Thread thread = new Thread(task, "tarry-handler-" + number.incrementAndGet());
+            thread.setDaemon(true);
+            return thread;
+        };
+        ThreadPoolExecutor pool = new ThreadPoolExecutor(threads, threads, 10, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), factory);
+        pool.allowCoreThreadTimeOut(true);
+        return pool;
+    }
+
+    // ---- taking ----
+
+    private void takeUntilStopped() {
+        ThreadPoolExecutor own = executorGiven == null ? pool(concurrency) : null;
+        Executor executor = own == null ? executorGiven : own;
+        thread("heartbeat", this::beat);
+        Thread answerer = thread("answers", this::answer);
+        Duration pause = Transport.FIRST_PAUSE;
+        try {
+            for (int free = freeSlots(); free > 0; free = freeSlots()) {
+                try {
+                    handOut(take(free), executor);
+                    pause = Transport.FIRST_PAUSE;
+                } catch (TarryException.Denied | TarryException.NotFound | TarryException.Refused fault) {
+                    throw fault;
+                } catch (TarryException | RejectedExecutionException fault) {
+                    tellError(fault, "take");
+                    Optional<Duration> after = fault instanceof TarryException ? ((TarryException) fault).retryAfter() : Optional.empty();
+                    pauseFor(after.orElse(Transport.jitter(pause)));
+                    pause = fault instanceof TarryException ? Transport.longer(pause) : pause; // an executor that is full has room again soon
+                }
+            }
+        } catch (CancellationException fault) {
+            // cut, since the worker stops
+        } catch (RuntimeException fault) {
+            failure = fault;
+        }
+        windUp();
+        if (own != null) {
+            own.shutdown();
+        }
+        joinQuietly(answerer);
+        if (failure == null) {
+            done.complete(null);
+        } else {
+            done.completeExceptionally(failure);
+        }
+    }
+
+    /** Waits for one; 0 once the worker stops. An interrupt of this thread is a way to stop it. */
+    private int freeSlots() {
+        lock.lock();
+        try {
+            while (!isStopping && Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size()) <= 0) {
+                slots.await();
+            }
+            return isStopping ? 0 : Math.min(Client.BATCH, Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size()));
+        } catch (InterruptedException fault) {
+            Thread.currentThread().interrupt();
+            return 0;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private List<Job> take(int free) {
+        Take take = new Take(topics).max(free).waitFor(WAIT).lease(lease);
+        CompletableFuture<List<Job>> under;
+        lock.lock();
+        try {
+            if (isStopping) {
+                throw new CancellationException();
+            }
+            under = taking = client.takeAsync(take);
+        } finally {
+            lock.unlock();
+        }
+        try {
+            return under.get();
+        } catch (InterruptedException fault) {
+            under.cancel(true);
+            Thread.currentThread().interrupt();
+            throw new CancellationException();
+        } catch (ExecutionException fault) {
+            if (fault.getCause() instanceof RuntimeException) {
+                throw (RuntimeException) fault.getCause();
+            }
+            throw new IllegalStateException(fault.getCause());
+        } finally {
+            lock.lock();
+            taking = null;
+            lock.unlock();
+        }
+    }
+
+    private void pauseFor(Duration pause) {
+        await(slots, () -> isStopping, pause.toNanos());
+    }
+
+    /** Gives each job to a thread. What was taken while the worker stops is given back when it winds up. */
+    private void handOut(List<Job> jobs, Executor executor) {
+        List<Held> taken = new ArrayList<>();
+        jobs.forEach(job -> taken.add(new Held(job, leaseNs)));
+        boolean stops;
+        lock.lock();
+        try {
+            held.addAll(taken);
+            waiting.addAll(taken);
+            stops = isStopping;
+        } finally {
+            lock.unlock();
+        }
+        for (Held one : taken) {
+            quietly(() -> onTaken.accept(one.job));
+            if (stops) {
+                continue;
+            }
+            try {
+                executor.execute(() -> handle(one));
+            } catch (RejectedExecutionException fault) {
+                lock.lock();
+                try {
+                    taken.stream().filter(waiting::contains).forEach(this::settleGivenBack);
+                } finally {
+                    lock.unlock();
+                }
+                throw fault;
+            }
+        }
+    }
+
+    /** No take any more: gives back what was not begun, waits for handlers and for answers. */
+    private void windUp() {
+        lock.lock();
+        try {
+            isStopping = true;
+            new ArrayList<>(waiting).forEach(this::settleGivenBack);
+            if (!await(slots, () -> running == 0, grace.toNanos())) {
+                for (Held one : held) {
+                    if (one.thread != null) {
+                        lose(one);
+                        settleGivenBack(one);
+                    }
+                }
+            }
+            await(slots, held::isEmpty, Long.MAX_VALUE);
+            isOver = true;
+            answered.signalAll();
+            ended.signalAll();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    // ---- handling ----
+
+    private void handle(Held one) {
+        lock.lock();
+        try {
+            if (!waiting.remove(one)) {
+                return; // given back, or lost
+            }
+            one.thread = Thread.currentThread();
+            running++;
+        } finally {
+            lock.unlock();
+        }
+        Throwable fault = null;
+        try {
+            handler.handle(one.job);
+        } catch (Throwable thrown) { // whatever it is, it is the job's, and its text goes with the nack
+            fault = thrown;
+        }
+        lock.lock();
+        try {
+            one.thread = null;
+            Thread.interrupted(); // meant for this job, not for the thread's next one
+            running--;
+            settleHandled(one, fault);
+            slots.signalAll();
+            if (running == 0) {
+                answered.signal();
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Under the lock: the handler is over. */
+    private void settleHandled(Held one, Throwable fault) {
+        if (fault == null) {
+            settle(one, "ack", Outcome.ACK, Map.of());
+        } else if (fault instanceof Retry) {
+            settle(one, "nack", Outcome.RETRY, Client.nackOptions(((Retry) fault).after(), fault.getMessage(), false));
+        } else if (fault instanceof Reject) {
+            settle(one, "nack", Outcome.REJECT, Client.nackOptions(null, fault.getMessage(), true));
+        } else {
+            String text = fault.getMessage() == null || fault.getMessage().isEmpty() ? fault.getClass().getSimpleName() : fault.getMessage();
+            settle(one, "nack", Outcome.NACK, Client.nackOptions(null, text, false));
+        }
+    }
+
+    /** Under the lock: the handler is told that what it does does not count any more. */
+    private static void lose(Held one) {
+        one.job.lose();
+        if (one.thread != null) {
+            one.thread.interrupt();
+        }
+    }
+
+    // ---- heartbeat ----
+
+    private void beat() {
+        while (true) {
+            List<Held> due = new ArrayList<>();
+            lock.lock();
+            try {
+                if (isOver) {
+                    return;
+                }
+                long now = System.nanoTime();
+                long soonest = leaseNs / BEATS; // what is taken meanwhile is not due before
+                for (Held one : held) {
+                    if (one.beats && one.nextBeat - now <= 0) {
+                        due.add(one);
+                    } else if (one.beats) {
+                        soonest = Math.min(soonest, one.nextBeat - now);
+                    }
+                }
+                if (due.isEmpty()) {
+                    await(ended, () -> isOver, Math.max(soonest, TimeUnit.MILLISECONDS.toNanos(1)));
+                    continue;
+                }
+            } finally {
+                lock.unlock();
+            }
+            for (int at = 0; at < due.size(); at += Client.BATCH) {
+                extend(due.subList(at, Math.min(due.size(), at + Client.BATCH)));
+            }
+        }
+    }
+
+    private void extend(List<Held> due) {
+        long sent = System.nanoTime();
+        List<Map<String, Object>> items = new ArrayList<>();
+        due.forEach(one -> items.add(Client.item(one.job.lease(), Map.of("lease_for", Api.milliseconds(lease)))));
+        List<Optional<TarryException>> results = null;
+        try {
+            results = Transport.await(client.answers("extend", items, request -> {
+                request.isMadeAgain = false;
+                request.timeout = atLeast(lease.dividedBy(4));
+            }));
+        } catch (RuntimeException fault) {
+            tellError(fault, "extend");
+        }
+        List<Held> lost = new ArrayList<>();
+        lock.lock();
+        try {
+            long now = System.nanoTime();
+            for (int at = 0; at < due.size(); at++) {
+                Held one = due.get(at);
+                TarryException fault = results == null ? null : results.get(at).orElse(null);
+                if (results != null && fault == null) {
+                    one.livesUntil = sent + leaseNs;
+                    one.nextBeat = sent + leaseNs / BEATS;
+                } else {
+                    one.nextBeat = now + leaseNs / (2 * BEATS);
+                    one.beats = !(fault instanceof TarryException.LeaseEnded);
+                    if (one.verb == null && !one.isAnswered && (!one.beats || now - one.livesUntil > 0)) {
+                        lose(one);
+                        finish(one, Outcome.LOST);
+                        lost.add(one);
+                    }
+                }
+            }
+        } finally {
+            lock.unlock();
+        }
+        lost.forEach(this::tellDone);
+    }
+
+    private static Duration atLeast(Duration found) {
+        return found.toMillis() < 200 ? Duration.ofMillis(200) : found;
+    }
+
+    // ---- answers ----
+
+    /** Under the lock: its answer is to be sent, once. */
+    private void settle(Held one, String verb, Outcome outcome, Map<String, Object> options) {
+        if (one.verb != null || one.isAnswered) {
+            return;
+        }
+        one.verb = verb;
+        one.outcome = outcome;
+        one.answer = Client.item(one.job.lease(), options);
+        answers.add(one);
+        answered.signal();
+    }
+
+    private void settleGivenBack(Held one) {
+        waiting.remove(one);
+        settle(one, "return", Outcome.GIVEN_BACK, Map.of());
+    }
+
+    /** Under the lock: nothing is to be done for it any more. */
+    private void finish(Held one, Outcome outcome) {
+        one.isAnswered = true;
+        one.outcome = outcome;
+        held.remove(one);
+        waiting.remove(one);
+        slots.signalAll();
+    }
+
+    private void answer() {
+        while (true) {
+            List<Held> batch = new ArrayList<>();
+            lock.lock();
+            try {
+                await(answered, () -> !answers.isEmpty() || isOver, Long.MAX_VALUE);
+                if (answers.isEmpty()) {
+                    return;
+                }
+                await(answered, () -> running == 0 || answers.size() >= Client.BATCH, LINGER_NS);
+                while (!answers.isEmpty() && batch.size() < Client.BATCH) {
+                    batch.add(answers.poll());
+                }
+            } finally {
+                lock.unlock();
+            }
+            for (String verb : List.of("ack", "nack", "return")) {
+                List<Held> those = new ArrayList<>(batch);
+                those.removeIf(one -> !one.verb.equals(verb));
+                if (!those.isEmpty()) {
+                    send(verb, those);
+                }
+            }
+        }
+    }
+
+    private void send(String verb, List<Held> those) {
+        List<Map<String, Object>> items = new ArrayList<>();
+        those.forEach(one -> items.add(one.answer));
+        List<Optional<TarryException>> results = null;
+        try {
+            results = Transport.await(client.answers(verb, items, request -> {
+                request.retryFor = Duration.ofSeconds(Long.MAX_VALUE);
+                request.goesOn = () -> those.stream().anyMatch(one -> System.nanoTime() - one.livesUntil < 0);
+                request.timeout = atLeast(lease.dividedBy(3));
+            }));
+        } catch (RuntimeException fault) {
+            tellError(fault, verb);
+        }
+        List<Held> over = new ArrayList<>();
+        lock.lock();
+        try {
+            for (int at = 0; at < those.size(); at++) {
+                Held one = those.get(at);
+                if (!one.isAnswered) {
+                    finish(one, results != null && results.get(at).isEmpty() ? one.outcome : Outcome.LOST);
+                    over.add(one);
+                }
+            }
+        } finally {
+            lock.unlock();
+        }
+        over.forEach(this::tellDone);
+    }
+
+    // ---- hooks, and waiting ----
+
+    private void tellDone(Held one) {
+        quietly(() -> onDone.done(one.job, one.outcome, Duration.ofNanos(System.nanoTime() - one.takenAt)));
+    }
+
+    private void tellError(RuntimeException fault, String what) {
+        try {
+            onError.error(fault instanceof CompletionException && fault.getCause() instanceof Exception ? (Exception) fault.getCause() : fault, what);
+        } catch (RuntimeException ignored) {
+            return; // there is nobody left to tell
+        }
+    }
+
+    /** A hook's own error does the worker no harm. */
+    private void quietly(Runnable hook) {
+        try {
+            hook.run();
+        } catch (RuntimeException fault) {
+            tellError(fault, "hook");
+        }
+    }
+
+    /** Whether it came to hold in time. Under the lock, or not. */
+    private boolean await(Condition condition, BooleanSupplier holds, long withinNs) {
+        long until = System.nanoTime() + Math.min(withinNs, TimeUnit.DAYS.toNanos(36_500));
+        boolean isInterrupted = false;
+        lock.lock();
+        try {
+            while (!holds.getAsBoolean()) {
+                long left = until - System.nanoTime();
+                if (left <= 0) {
+                    return false;
+                }
+                try {
+                    condition.awaitNanos(left);
+                } catch (InterruptedException fault) {
+                    isInterrupted = true; // what has begun is brought to its end
+                }
+            }
+            return true;
+        } finally {
+            lock.unlock();
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private static void joinQuietly(Thread thread) {
+        try {
+            thread.join();
+        } catch (InterruptedException fault) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

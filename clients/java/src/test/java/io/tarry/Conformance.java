@@ -1,0 +1,235 @@
+package io.tarry;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Base64;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
+
+/** The adapter for clients/conformance: JSON lines in, JSON lines out. */
+public final class Conformance {
+    private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    private static final Map<String, Worker> WORKERS = new ConcurrentHashMap<>();
+    private static Client client;
+
+    /** A request of the suite. */
+    private static final class Request {
+        final Map<String, Object> members;
+
+        Request(Map<String, Object> members) {
+            this.members = members;
+        }
+
+        boolean has(String name) {
+            return members.get(name) != null;
+        }
+
+        String text(String name) {
+            return (String) members.get(name);
+        }
+
+        int number(String name, int otherwise) {
+            return has(name) ? ((Number) members.get(name)).intValue() : otherwise;
+        }
+
+        Duration duration(String name) {
+            return has(name) ? Duration.ofMillis(((Number) members.get(name)).longValue()) : null;
+        }
+
+        Instant instant(String name) {
+            return has(name) ? Instant.ofEpochMilli(((Number) members.get(name)).longValue()) : null;
+        }
+
+        List<String> texts(String name) {
+            return ((List<?>) members.get(name)).stream().map(String.class::cast).collect(Collectors.toList());
+        }
+
+        List<Request> requests(String name) {
+            return ((List<?>) members.get(name)).stream().map(Request::of).collect(Collectors.toList());
+        }
+
+        @SuppressWarnings("unchecked")
+        static Request of(Object found) {
+            return new Request((Map<String, Object>) found);
+        }
+
+        Push push() {
+            Object body = has("body_base64") ? Base64.getDecoder().decode(text("body_base64")) : has("text") ? text("text") : members.get("json");
+            Push push = new Push(text("topic"), body);
+            Optional.ofNullable(text("id")).ifPresent(push::id);
+            Optional.ofNullable(duration("delay_ms")).ifPresent(push::delay);
+            Optional.ofNullable(instant("at_ms")).ifPresent(push::at);
+            Optional.ofNullable(duration("ttl_ms")).ifPresent(push::ttl);
+            Optional.ofNullable(text("backoff")).ifPresent(push::backoff);
+            Optional.ofNullable(text("on_conflict")).ifPresent(push::onConflict);
+            Optional.ofNullable(text("content_type")).ifPresent(push::contentType);
+            if (has("priority")) {
+                push.priority(number("priority", 0));
+            }
+            if (has("max_attempts")) {
+                push.maxAttempts(number("max_attempts", 0));
+            }
+            if (has("meta")) {
+                of(members.get("meta")).members.forEach((name, value) -> push.meta(name, value.toString()));
+            }
+            return push;
+        }
+    }
+
+    private static Map<String, Object> object(Object... pairs) {
+        Map<String, Object> out = new LinkedHashMap<>();
+        for (int at = 0; at < pairs.length; at += 2) {
+            out.put((String) pairs[at], pairs[at + 1]);
+        }
+        return out;
+    }
+
+    private static synchronized void say(Map<String, Object> line) {
+        OUT.println(Json.write(line));
+        OUT.flush();
+    }
+
+    private static Map<String, Object> problem(TarryException fault) {
+        return object("kind", fault.getClass().getSimpleName(), "code", fault.code(), "status", fault.status(), "detail", fault.detail());
+    }
+
+    private static Map<String, Object> job(Job job) {
+        return object("topic", job.topic(), "id", job.id(), "lease", job.lease(), "attempt", job.attempt(), "delivery", job.delivery(),
+            "body_base64", Base64.getEncoder().encodeToString(job.body()), "content_type", job.contentType(), "meta", job.meta());
+    }
+
+    private static String lower(Enum<?> one) {
+        return one.name().toLowerCase(Locale.ROOT);
+    }
+
+    private static Object pushed(Pushed one) {
+        return one.error().isPresent() ? object("error", problem(one.error().get()))
+            : object("id", one.id(), "result", lower(one.result()), "due_at_ms", one.dueAt() == null ? null : one.dueAt().toEpochMilli());
+    }
+
+    private static Object results(List<Optional<TarryException>> found) {
+        return object("results", found.stream().map(one -> one.map(TarryException::code).orElse("ok")).collect(Collectors.toList()));
+    }
+
+    private static Object done(boolean isDone) {
+        return object("done", isDone);
+    }
+
+    private static Object carryOut(Request request) {
+        String topic = request.text("topic");
+        String id = request.text("id");
+        switch (request.text("op")) {
+            case "open":
+                Client.Builder builder = Client.builder().url(request.text("url")).token(request.text("token"));
+                Optional.ofNullable(request.duration("retry_for_ms")).ifPresent(builder::retryFor);
+                Optional.ofNullable(request.duration("timeout_ms")).ifPresent(builder::timeout);
+                client = builder.build();
+                return Map.of();
+            case "push":
+                return pushed(client.push(request.push()));
+            case "push_many":
+                List<Push> pushes = request.requests("items").stream().map(Request::push).collect(Collectors.toList());
+                return client.pushMany(pushes).stream().map(Conformance::pushed).collect(Collectors.toList());
+            case "cancel":
+                return done(client.cancel(topic, id));
+            case "run":
+                client.run(topic, id);
+                return done(true);
+            case "reschedule":
+                Integer priority = request.has("priority") ? (Integer) request.number("priority", 0) : null;
+                if (request.has("at_ms")) {
+                    client.reschedule(topic, id, request.instant("at_ms"), priority);
+                } else {
+                    client.reschedule(topic, id, request.duration("delay_ms"), priority);
+                }
+                return done(true);
+            case "get":
+                return object("job", client.get(topic, id).map(Conformance::job).orElse(null));
+            case "list":
+                Listing listing = new Listing().page(request.number("page", 100));
+                Optional.ofNullable(request.text("state")).ifPresent(listing::state);
+                return object("ids", client.list(topic, listing).map(Job::id).collect(Collectors.toList()));
+            case "take":
+                Take take = new Take(request.texts("topics")).max(request.number("max", 1)).waitFor(request.duration("wait_ms")).lease(request.duration("lease_ms"));
+                return object("jobs", client.take(take).stream().map(Conformance::job).collect(Collectors.toList()));
+            case "ack":
+                return results(client.ack(request.texts("leases")));
+            case "nack":
+                return results(client.nack(request.texts("leases"), request.duration("delay_ms"), request.text("error"), Boolean.TRUE.equals(request.members.get("final"))));
+            case "extend":
+                return results(client.extend(request.texts("leases"), request.duration("lease_ms")));
+            case "give_back":
+                return results(client.giveBack(request.texts("leases")));
+            case "worker":
+                WORKERS.put(request.text("name"), worker(request));
+                return Map.of();
+            case "stop":
+                WORKERS.remove(request.text("name")).stop(request.duration("grace_ms"));
+                return Map.of();
+            case "verify":
+                return object("valid", isValid(request));
+            case "quit":
+                return Map.of();
+            default:
+                throw new IllegalArgumentException("no such request: " + request.text("op"));
+        }
+    }
+
+    private static boolean isValid(Request request) {
+        try {
+            Instant now = request.has("now_ms") ? request.instant("now_ms") : Instant.now();
+            Signature.verify(request.texts("secrets"), Request.of(request.members.get("headers")).members, Base64.getDecoder().decode(request.text("body_base64")), now);
+            return true;
+        } catch (BadSignature fault) {
+            return false;
+        }
+    }
+
+    private static Worker worker(Request request) {
+        String name = request.text("name");
+        Request plan = Request.of(request.members.get("handler"));
+        return Worker.builder(client, request.texts("topics"), job -> {
+            say(object("event", "began", "worker", name, "id", job.id(), "attempt", job.attempt(), "delivery", job.delivery()));
+            List<Request> steps = plan.has("by_attempt") ? plan.requests("by_attempt") : List.of(plan);
+            Request step = steps.get(Math.min(job.attempt(), steps.size()) - 1);
+            Thread.sleep(step.number("sleep_ms", 0));
+            switch (step.text("do")) {
+                case "fail":
+                    throw new IllegalStateException(step.text("error"));
+                case "retry":
+                    throw new Retry(step.duration("after_ms"), step.text("error"));
+                case "reject":
+                    throw new Reject(step.text("error"));
+                default:
+            }
+        }).concurrency(request.number("concurrency", 10)).lease(request.duration("lease_ms"))
+            .onDone((job, outcome, took) -> say(object("event", "ended", "worker", name, "id", job.id(), "attempt", job.attempt(), "outcome", lower(outcome))))
+            .onError((fault, what) -> System.err.println(Instant.now() + " " + what + " " + fault))
+            .start();
+    }
+
+    public static void main(String... arguments) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            Request request = Request.of(Json.parse(line));
+            Object number = request.members.get("n");
+            try {
+                say(object("ok", carryOut(request), "n", number));
+            } catch (TarryException fault) {
+                say(object("error", problem(fault), "n", number));
+            }
+            if (request.text("op").equals("quit")) {
+                System.exit(0);
+            }
+        }
+    }
+}

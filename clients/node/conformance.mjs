@@ -1,0 +1,104 @@
+// The adapter of the Node client for clients/conformance: JSON lines in, JSON lines out.
+
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import { BadSignature, Client, Reject, Retry, TarryError, verify, Worker } from "./build/index.js";
+
+let client;
+const workers = new Map();
+const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
+const problem = (fault) => ({ kind: fault.name, code: fault.code, status: fault.status, detail: fault.detail });
+const results = (found) => ({ results: found.map((one) => (one ? one.code : "ok")) });
+
+function item(request) {
+  const body = "body_base64" in request ? Buffer.from(request.body_base64, "base64") : "text" in request ? request.text : (request.json ?? null);
+  const { topic, id, priority, backoff, meta, delay_ms: delay, at_ms: at, ttl_ms: ttl, max_attempts: maxAttempts, on_conflict: onConflict, content_type: contentType } = request;
+  return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, contentType };
+}
+
+function shown({ topic, id, lease, attempt, delivery, body, contentType, meta }) {
+  return { topic, id, lease, attempt, delivery, body_base64: body.toString("base64"), content_type: contentType, meta };
+}
+
+function handlerOf(name, plan) {
+  return async (job, { signal }) => {
+    say({ event: "began", worker: name, id: job.id, attempt: job.attempt, delivery: job.delivery });
+    const step = plan.by_attempt ? plan.by_attempt[Math.min(job.attempt, plan.by_attempt.length) - 1] : plan;
+    if (step.sleep_ms) await sleep(step.sleep_ms, undefined, { signal });
+    if (step.do === "fail") throw new Error(step.error);
+    if (step.do === "retry") throw new Retry(step.after_ms, step.error);
+    if (step.do === "reject") throw new Reject(step.error);
+  };
+}
+
+const operations = {
+  open({ url, token, retry_for_ms: retryFor, timeout_ms: timeout }) {
+    client = new Client({ url, token, retryFor, timeout });
+    return {};
+  },
+  async push(request) {
+    const { topic, body, ...options } = item(request);
+    const found = await client.push(topic, body, options);
+    return { id: found.id, result: found.result, due_at_ms: found.dueAt?.getTime() };
+  },
+  async push_many({ items }) {
+    const found = await client.pushMany(items.map(item));
+    return found.map((one) => (one instanceof TarryError ? { error: problem(one) } : { id: one.id, result: one.result }));
+  },
+  cancel: async ({ topic, id }) => ({ done: await client.cancel(topic, id) }),
+  async run({ topic, id }) {
+    await client.run(topic, id);
+    return { done: true };
+  },
+  async reschedule({ topic, id, delay_ms: delay, at_ms: at, priority }) {
+    await client.reschedule(topic, id, { delay, at, priority });
+    return { done: true };
+  },
+  async get({ topic, id }) {
+    const found = await client.get(topic, id);
+    return { job: found && shown(found) };
+  },
+  async list({ topic, state, page }) {
+    const ids = [];
+    for await (const job of client.list(topic, { state, page })) ids.push(job.id);
+    return { ids };
+  },
+  take: async ({ topics, max, wait_ms: wait, lease_ms: lease }) => ({ jobs: (await client.take(topics, { max, wait, lease })).map(shown) }),
+  ack: async ({ leases }) => results(await client.ack(leases)),
+  nack: async ({ leases, delay_ms: delay, error, final }) => results(await client.nack(leases, { delay, error, final })),
+  extend: async ({ leases, lease_ms: lease }) => results(await client.extend(leases, { lease })),
+  give_back: async ({ leases }) => results(await client.giveBack(leases)),
+  worker({ name, topics, concurrency, lease_ms: lease, handler }) {
+    const onDone = (job, outcome) => say({ event: "ended", worker: name, id: job.id, attempt: job.attempt, outcome });
+    const onError = (fault, what) => console.error(new Date().toISOString(), what, String(fault));
+    const worker = new Worker(client, topics, handlerOf(name, handler), { concurrency, lease, onDone, onError });
+    workers.set(name, worker);
+    worker.run({ signals: false }).catch((fault) => console.error("the worker ended:", fault));
+    return {};
+  },
+  async stop({ name, grace_ms: grace }) {
+    await workers.get(name).stop({ grace });
+    return {};
+  },
+  verify({ secrets, headers, body_base64, now_ms: now }) {
+    try {
+      verify(secrets, headers, Buffer.from(body_base64, "base64"), { now });
+      return { valid: true };
+    } catch (fault) {
+      if (fault instanceof BadSignature) return { valid: false };
+      throw fault;
+    }
+  },
+  quit: () => ({}),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { n, ...request } = JSON.parse(line);
+  try {
+    say({ ok: await operations[request.op](request), n });
+  } catch (fault) {
+    if (!(fault instanceof TarryError)) throw fault;
+    say({ error: problem(fault), n });
+  }
+  if (request.op === "quit") process.exit(0);
+}

@@ -1,0 +1,326 @@
+/** The calls of a server, one method each. */
+
+import { readFileSync } from "node:fs";
+import type { AgentOptions } from "node:https";
+import { dateOf, durationText, milliseconds, momentText, now, sleep, type Duration, type Moment } from "./duration.js";
+import { errorOf, NotFound, TarryError, Unavailable } from "./errors.js";
+import { bodyOf, jobOf, newId, type Job, type JobState, type Pushed, type PushResult } from "./job.js";
+import { FIRST_PAUSE_MS, jitter, LONGEST_PAUSE_MS, Transport, type Call, type Json } from "./transport.js";
+
+const ITEMS_MAX = 1_000; // of a request
+const BYTES_MAX = 12 << 20; // of a request that pushes; the server takes 16 MiB
+export const LEASES_MAX = 1_000;
+
+export interface ClientOptions {
+  /** Where the server is; several, separated by commas, are tried in turn. TARRY_URL, else http://127.0.0.1:8279. */
+  url?: string | undefined;
+  /** TARRY_TOKEN, else what the file TARRY_TOKEN_FILE holds. */
+  token?: string | undefined;
+  /** Of one request; a take has its `wait` and this. 10 s. */
+  timeout?: Duration | undefined;
+  /** How long a call is made again before its failure is reported. 30 s. */
+  retryFor?: Duration | undefined;
+  /** For https: `ca`, `cert`, `key` and so on. */
+  tls?: AgentOptions | undefined;
+}
+
+export interface CallOptions {
+  /** Cuts the request at once where it is aborted. */
+  signal?: AbortSignal | undefined;
+}
+
+export interface PushOptions {
+  /** Without one it gets a ULID, and is pushed with `onConflict` keep. */
+  id?: string | undefined;
+  delay?: Duration | undefined;
+  at?: Moment | undefined;
+  /** 0 to 65535; 0 comes first. */
+  priority?: number | undefined;
+  ttl?: Duration | undefined;
+  lease?: Duration | undefined;
+  maxAttempts?: number | undefined;
+  /** "fixed:10s", or "exp:1s..10m". */
+  backoff?: string | undefined;
+  onConflict?: "replace" | "keep" | "reject" | undefined;
+  callback?: string | undefined;
+  meta?: Readonly<Record<string, string>> | undefined;
+  contentType?: string | undefined;
+  traceparent?: string | undefined;
+  tracestate?: string | undefined;
+}
+
+export interface PushItem extends PushOptions {
+  topic: string;
+  body?: unknown;
+}
+
+export interface RescheduleOptions extends CallOptions {
+  delay?: Duration | undefined;
+  at?: Moment | undefined;
+  priority?: number | undefined;
+}
+
+export interface ListOptions extends CallOptions {
+  state?: JobState | undefined;
+  idPrefix?: string | undefined;
+  bodies?: boolean | undefined;
+  /** How many jobs a request asks for. 100. */
+  page?: number | undefined;
+}
+
+export interface TakeOptions extends CallOptions {
+  /** 1. */
+  max?: number | undefined;
+  wait?: Duration | undefined;
+  lease?: Duration | undefined;
+}
+
+export interface NackOptions extends CallOptions {
+  delay?: Duration | undefined;
+  error?: string | undefined;
+  final?: boolean | undefined;
+}
+
+/** A lease or the job that was taken, or several. */
+export type Leases = string | Job | readonly (string | Job)[];
+
+/** For each lease: null where it counts, else why not. */
+export type LeaseResults = (TarryError | null)[];
+
+/** A server, or several that share a store. Its connections keep no process alive. */
+export class Client {
+  /** @internal */
+  readonly transport: Transport;
+
+  constructor(options: string | ClientOptions = {}) {
+    const given = typeof options === "string" ? { url: options } : options;
+    const url = given.url || process.env["TARRY_URL"] || "http://127.0.0.1:8279";
+    this.transport = new Transport(url, tokenOf(given.token), milliseconds(given.timeout ?? "10s"), milliseconds(given.retryFor ?? "30s"), given.tls ?? {});
+  }
+
+  /** Closes all connections; what is under way on them fails. */
+  close(): void {
+    this.transport.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  /** Hands over a job. Without an id it gets one here, so that a try whose answer was lost does not make two. */
+  async push(topic: string, body?: unknown, options: PushOptions & CallOptions = {}): Promise<Pushed> {
+    const [result] = await this.#push([itemText({ ...options, topic, body })], options.signal);
+    if (result instanceof TarryError) throw result;
+    return result as Pushed;
+  }
+
+  /**
+   * One that is refused is an error in its place; it spoils no other. A request that fails as a whole is thrown where it is the first; later
+   * its error stands in the place of all that are left, so that what became of the others is known.
+   */
+  async pushMany(items: Iterable<PushItem>, options: CallOptions = {}): Promise<(Pushed | TarryError)[]> {
+    const texts = Array.from(items, itemText);
+    const results: (Pushed | TarryError)[] = [];
+    while (results.length < texts.length) {
+      try {
+        results.push(...(await this.#push(chunk(texts, results.length), options.signal)));
+      } catch (fault) {
+        if (results.length === 0 || !(fault instanceof TarryError)) throw fault;
+        results.push(...new Array<TarryError>(texts.length - results.length).fill(fault));
+      }
+    }
+    return results;
+  }
+
+  /** An item that the server had no room for just now (429, 503) is made again as a call would be. */
+  async #push(texts: readonly string[], signal: AbortSignal | undefined): Promise<(Pushed | TarryError)[]> {
+    const limit = now() + this.transport.retryFor;
+    const results = new Array<Pushed | TarryError>(texts.length);
+    let left = [...texts.keys()];
+    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
+      const body = `[${left.map((at) => texts[at]).join(",")}]`;
+      const found = resultsOf(await this.transport.call({ method: "POST", path: "/v1/jobs", body, signal }));
+      left.forEach((at, n) => (results[at] = pushedOf(found[n] ?? {})));
+      left = left.filter((at) => results[at] instanceof Unavailable);
+      const wait = jitter(pause);
+      if (left.length === 0 || now() + wait > limit) return results;
+      await sleep(wait, signal);
+    }
+  }
+
+  /** False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict. */
+  async cancel(topic: string, id: string, options: CallOptions = {}): Promise<boolean> {
+    let mayBeDone = false;
+    try {
+      await this.transport.call({ method: "DELETE", path: pathOf(topic, "jobs", id), signal: options.signal, onDoubt: () => (mayBeDone = true) });
+    } catch (fault) {
+      if (fault instanceof NotFound) return mayBeDone;
+      throw fault;
+    }
+    return true;
+  }
+
+  /** The new due. */
+  async reschedule(topic: string, id: string, options: RescheduleOptions): Promise<Date | undefined> {
+    const query: [string, string][] = [];
+    if (options.delay !== undefined) query.push(["delay", durationText(options.delay)]);
+    if (options.at !== undefined) query.push(["at", momentText(options.at)]);
+    if (options.priority !== undefined) query.push(["priority", String(options.priority)]);
+    return dateOf((await this.transport.call({ method: "PATCH", path: pathOf(topic, "jobs", id), query, signal: options.signal }))["due_at"]);
+  }
+
+  /** It is due now. */
+  async run(topic: string, id: string, options: CallOptions = {}): Promise<void> {
+    await this.transport.call({ method: "POST", path: pathOf(topic, "jobs", id, "run"), signal: options.signal });
+  }
+
+  /** Null: there is no such job. */
+  async get(topic: string, id: string, options: CallOptions = {}): Promise<Job | null> {
+    try {
+      return jobOf(await this.transport.call({ method: "GET", path: pathOf(topic, "jobs", id), query: [["body", "base64"]], signal: options.signal }));
+    } catch (fault) {
+      if (fault instanceof NotFound) return null;
+      throw fault;
+    }
+  }
+
+  /** All jobs by due, asked for page by page while you go on: for await (const job of client.list("orders")). */
+  async *list(topic: string, options: ListOptions = {}): AsyncGenerator<Job, void, undefined> {
+    const query: [string, string][] = [["limit", String(options.page ?? 100)]];
+    if (options.state) query.push(["state", options.state]);
+    if (options.idPrefix) query.push(["id_prefix", options.idPrefix]);
+    if (options.bodies) query.push(["body", "base64"]);
+    for (let cursor: string | undefined = ""; cursor !== undefined; ) {
+      let answer: Json;
+      try {
+        const at: [string, string][] = cursor ? [["cursor", cursor]] : [];
+        answer = await this.transport.call({ method: "GET", path: pathOf(topic, "jobs"), query: [...query, ...at], signal: options.signal });
+      } catch (fault) {
+        if (fault instanceof NotFound) return;
+        throw fault;
+      }
+      for (const job of objectsOf(answer["jobs"])) yield jobOf(job);
+      cursor = typeof answer["cursor"] === "string" ? answer["cursor"] : undefined;
+    }
+  }
+
+  /** Ready jobs, of the topic named first first. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends. */
+  async take(topics: string | readonly string[], options: TakeOptions = {}): Promise<Job[]> {
+    const wait = options.wait ?? 0;
+    const query: [string, string][] = (typeof topics === "string" ? [topics] : topics).map((topic) => ["topic", topic]);
+    query.push(["max", String(options.max ?? 1)], ["wait", durationText(wait)], ["body", "base64"]);
+    if (options.lease !== undefined) query.push(["lease_for", durationText(options.lease)]);
+    const timeout = milliseconds(wait) + this.transport.timeout;
+    const answer = await this.transport.call({ method: "POST", path: "/v1/take", query, again: false, timeout, isAhead: true, signal: options.signal });
+    return objectsOf(answer["jobs"]).map(jobOf);
+  }
+
+  /** One that an earlier try may have acked counts. */
+  ack(leases: Leases, options: CallOptions = {}): Promise<LeaseResults> {
+    return this.#answer("ack", leases, {}, options);
+  }
+
+  nack(leases: Leases, options: NackOptions = {}): Promise<LeaseResults> {
+    const delay = options.delay === undefined ? {} : { delay: durationText(options.delay) };
+    const error = options.error ? { error: cutText(options.error) } : {};
+    return this.#answer("nack", leases, { ...delay, ...error, ...(options.final ? { final: true } : {}) }, options);
+  }
+
+  extend(leases: Leases, options: CallOptions & { lease?: Duration | undefined } = {}): Promise<LeaseResults> {
+    return this.#answer("extend", leases, options.lease === undefined ? {} : { lease_for: durationText(options.lease) }, options);
+  }
+
+  /** Not begun: the job is ready again at once, and the attempt does not count. */
+  giveBack(leases: Leases, options: CallOptions = {}): Promise<LeaseResults> {
+    return this.#answer("return", leases, {}, options);
+  }
+
+  #answer(verb: Verb, leases: Leases, members: Json, options: CallOptions): Promise<LeaseResults> {
+    const all = Array.isArray(leases) ? (leases as readonly (string | Job)[]) : [leases as string | Job];
+    const items = all.map((one) => ({ lease: typeof one === "string" ? one : one.lease, ...members }));
+    return answerLeases(this.transport, verb, items, { signal: options.signal });
+  }
+}
+
+export type Verb = "ack" | "nack" | "extend" | "return";
+
+/** A consumer's answers, in requests of at most so many. */
+export async function answerLeases(transport: Transport, verb: Verb, items: readonly Json[], how: Partial<Call>): Promise<LeaseResults> {
+  const out: LeaseResults = [];
+  for (let start = 0; start < items.length; start += LEASES_MAX) {
+    let mayBeDone = false;
+    const asked = items.slice(start, start + LEASES_MAX);
+    const body = JSON.stringify({ leases: asked });
+    const found = resultsOf(await transport.call({ ...how, method: "POST", path: `/v1/${verb}`, body, onDoubt: () => (mayBeDone = verb !== "extend") }));
+    for (const at of asked.keys()) {
+      const result = found[at] ?? {};
+      const counts = result["result"] === "ok" || (mayBeDone && result["result"] === "lease_ended");
+      out.push(counts ? null : errorOf(0, result));
+    }
+  }
+  return out;
+}
+
+/** At most so many bytes of UTF-8, and no control characters. */
+export function cutText(text: string, bytesMax = 200): string {
+  const line = Buffer.from(text.replace(/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/gu, " "));
+  return new TextDecoder().decode(line.subarray(0, bytesMax), { stream: true });
+}
+
+function tokenOf(given: string | undefined): string | undefined {
+  if (given !== undefined) return given;
+  const path = process.env["TARRY_TOKEN_FILE"];
+  return process.env["TARRY_TOKEN"] ?? (path ? readFileSync(path, "utf8").trim() : undefined);
+}
+
+function pathOf(...parts: string[]): string {
+  return `/v1/topics/${parts.map(encodeURIComponent).join("/")}`;
+}
+
+function objectsOf(found: unknown): Json[] {
+  return Array.isArray(found) ? found.filter((one): one is Json => typeof one === "object" && one !== null) : [];
+}
+
+function resultsOf(answer: Json): Json[] {
+  return objectsOf(answer["results"]);
+}
+
+function pushedOf(result: Json): Pushed | TarryError {
+  const what = result["result"];
+  if (what !== "created" && what !== "replaced" && what !== "existed") return errorOf(0, result);
+  return { id: String(result["id"]), result: what satisfies PushResult, dueAt: dateOf(result["due_at"]) };
+}
+
+/** As many items as one request may have, from `start`; at least one. */
+function chunk(texts: readonly string[], start: number): string[] {
+  let end = start;
+  for (let bytes = 0; end < texts.length && end - start < ITEMS_MAX; end++) {
+    bytes += Buffer.byteLength(texts[end] ?? "");
+    if (bytes > BYTES_MAX && end > start) break;
+  }
+  return texts.slice(start, end);
+}
+
+/** An item of a batch push, as JSON. Members that are undefined are left out. */
+function itemText(item: PushItem): string {
+  const [body, contentType] = bodyOf(item.body, item.contentType);
+  const span = (one: Duration | undefined): string | undefined => (one === undefined ? undefined : durationText(one));
+  const traces = { ...(item.traceparent ? { traceparent: item.traceparent } : {}), ...(item.tracestate ? { tracestate: item.tracestate } : {}) };
+  const meta = { ...traces, ...item.meta };
+  return JSON.stringify({
+    topic: item.topic,
+    id: item.id || newId(),
+    body_base64: body.toString("base64"),
+    content_type: contentType,
+    delay: span(item.delay),
+    at: item.at === undefined ? undefined : momentText(item.at),
+    priority: item.priority,
+    ttl: span(item.ttl),
+    lease_for: span(item.lease),
+    max_attempts: item.maxAttempts,
+    backoff: item.backoff,
+    on_conflict: item.onConflict ?? (item.id ? undefined : "keep"),
+    callback: item.callback,
+    meta: Object.keys(meta).length > 0 ? meta : undefined,
+  });
+}

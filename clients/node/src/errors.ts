@@ -1,0 +1,138 @@
+/** What a call can fail with, and what a handler may throw. docs/clients.md says which code is which kind. */
+
+import { milliseconds, type Duration } from "./duration.js";
+
+export interface ErrorFacts {
+  code?: string | undefined;
+  status?: number | undefined;
+  state?: string | undefined;
+  limit?: unknown;
+  retryAfter?: number | undefined;
+  cause?: unknown;
+}
+
+/** A refusal of the server: `code` is stable, `detail` says what to do. */
+export class TarryError extends Error {
+  override name = "TarryError";
+  readonly detail: string;
+  readonly code: string;
+  /** Of the answer; 0 where one of many items was refused, or where there is no answer. */
+  readonly status: number;
+  /** Of the job, where that was in the way. */
+  readonly state: string | undefined;
+  /** The limit that was met. */
+  readonly limit: unknown;
+  /** Milliseconds. */
+  readonly retryAfter: number | undefined;
+
+  constructor(detail: string, facts: ErrorFacts = {}) {
+    super(facts.code ? `${facts.code}: ${detail}` : detail, facts.cause === undefined ? undefined : { cause: facts.cause });
+    this.detail = detail;
+    this.code = facts.code ?? "";
+    this.status = facts.status ?? 0;
+    this.state = facts.state;
+    this.limit = facts.limit;
+    this.retryAfter = facts.retryAfter;
+  }
+}
+
+/** There is no such job or topic, or the job has finished. */
+export class NotFound extends TarryError {
+  override name = "NotFound";
+}
+
+/** The job is in a state in which this cannot be done: see `state`. */
+export class Conflict extends TarryError {
+  override name = "Conflict";
+}
+
+/** The lease is not the job's any more: it is over, or was answered. */
+export class LeaseEnded extends TarryError {
+  override name = "LeaseEnded";
+}
+
+/** The call is wrong, and would be wrong again. */
+export class Refused extends TarryError {
+  override name = "Refused";
+}
+
+/** The server does not know who calls, or he may not do this. */
+export class Denied extends TarryError {
+  override name = "Denied";
+}
+
+/** The topic, the caller, the disk or the memory has no room for another job. */
+export class Full extends TarryError {
+  override name = "Full";
+}
+
+/** The server cannot be reached, or could not answer for as long as was tried. What became of the call is not known. */
+export class Unavailable extends TarryError {
+  override name = "Unavailable";
+}
+
+const BY_CODE: Readonly<Record<string, typeof TarryError>> = {
+  not_found: NotFound,
+  conflict: Conflict,
+  leased: Conflict,
+  dead: Conflict,
+  lease_ended: LeaseEnded,
+  unauthorized: Denied,
+  forbidden: Denied,
+  topic_full: Full,
+  caller_full: Full,
+  no_space: Full,
+  memory: Full,
+  too_many_requests: Unavailable,
+  unavailable: Unavailable,
+  stopping: Unavailable,
+};
+
+const BY_STATUS: Readonly<Record<number, typeof TarryError>> = {
+  401: Denied,
+  403: Denied,
+  404: NotFound,
+  408: Unavailable,
+  409: Conflict,
+  429: Unavailable,
+  502: Unavailable,
+  503: Unavailable,
+  504: Unavailable,
+  507: Full,
+};
+
+/** The error for a refusal: `problem` as the server wrote it, or a result of a batch, whose status is 0. */
+export function errorOf(status: number, problem: Readonly<Record<string, unknown>>, retryAfter?: number): TarryError {
+  const text = (member: string): string | undefined => (typeof problem[member] === "string" ? problem[member] : undefined);
+  const code = text("code") ?? text("result") ?? "";
+  const isWrong = status === 0 || (status >= 400 && status < 500);
+  const kind = BY_CODE[code] ?? BY_STATUS[status] ?? (isWrong ? Refused : TarryError);
+  const detail = text("detail") ?? text("title") ?? (status ? `the server answered ${status}` : "the answer has no result for it");
+  return new kind(detail, { code, status, state: text("state"), limit: problem["limit"], retryAfter });
+}
+
+/** A handler throws it: try the job again after `after`; without it, after the job's backoff. */
+export class Retry extends Error {
+  override name = "Retry";
+  /** Milliseconds. */
+  readonly after: number | undefined;
+
+  constructor(after?: Duration, error = "") {
+    super(error);
+    this.after = after === undefined ? undefined : milliseconds(after);
+  }
+}
+
+/** A handler throws it: no further attempt can help, the job is dead at once. */
+export class Reject extends Error {
+  override name = "Reject";
+
+  constructor(error = "") {
+    super(error);
+  }
+}
+
+/** The callback was not signed with one of the secrets, or not just now. */
+export class BadSignature extends Error {
+  override name = "BadSignature";
+}

@@ -1,0 +1,105 @@
+/** What is pushed, and what comes back. */
+
+import { randomBytes } from "node:crypto";
+import { dateOf } from "./duration.js";
+
+const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+let random = Buffer.alloc(0); // fetched for many ids: a call for each takes longer than all else of a push
+
+function randomBytesOf(count: number): Buffer {
+  if (random.length < count) random = randomBytes(4096);
+  const taken = random.subarray(0, count);
+  random = random.subarray(count);
+  return taken;
+}
+
+/** A ULID: 48 bits of milliseconds and 80 random ones. */
+export function newId(): string {
+  let time = "";
+  for (let left = Date.now(), at = 0; at < 10; at++, left = Math.floor(left / 32)) time = CROCKFORD.charAt(left % 32) + time;
+  return time + Array.from(randomBytesOf(16), (byte) => CROCKFORD.charAt(byte & 31)).join("");
+}
+
+/** The bytes and the content type: bytes as they are, text as UTF-8, nothing as no bytes, anything else as JSON. */
+export function bodyOf(body: unknown, contentType?: string): [bytes: Buffer, contentType: string] {
+  if (body === undefined) return [Buffer.alloc(0), contentType ?? "application/octet-stream"];
+  if (ArrayBuffer.isView(body)) return [Buffer.from(body.buffer, body.byteOffset, body.byteLength), contentType ?? "application/octet-stream"];
+  if (body instanceof ArrayBuffer || body instanceof SharedArrayBuffer) return [Buffer.from(body), contentType ?? "application/octet-stream"];
+  if (typeof body === "string" && !contentType?.startsWith("application/json")) return [Buffer.from(body), contentType ?? "text/plain; charset=utf-8"];
+  const text = JSON.stringify(body) as string | undefined;
+  if (text === undefined) throw new TypeError(`a ${typeof body} is no body, give bytes, a text, or what JSON can hold`);
+  return [Buffer.from(text), contentType ?? "application/json"];
+}
+
+export type PushResult = "created" | "replaced" | "existed";
+
+/** What became of a push. `existed`: nothing was changed. */
+export interface Pushed {
+  readonly id: string;
+  readonly result: PushResult;
+  readonly dueAt: Date | undefined;
+}
+
+export type JobState = "delayed" | "ready" | "leased" | "dead";
+
+/** A job as it was taken, or as it stands. */
+export interface JobFacts {
+  readonly topic: string;
+  readonly id: string;
+  /** To the byte what was pushed. */
+  readonly body: Buffer;
+  readonly contentType: string;
+  readonly meta: Readonly<Record<string, string>>;
+  readonly attempt: number;
+  /** Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late. */
+  readonly delivery: number;
+  readonly priority: number;
+  readonly state: JobState;
+  readonly dueAt: Date | undefined;
+  /** Proves that you hold the job; empty where you do not. */
+  readonly lease: string;
+  readonly leaseUntil: Date | undefined;
+  readonly lastError: string | undefined;
+}
+
+export interface Job extends JobFacts {}
+export class Job {
+  constructor(facts: JobFacts) {
+    Object.assign(this, facts);
+  }
+
+  get text(): string {
+    return this.body.toString();
+  }
+
+  /** The body read as JSON. `T` is what you know of it: nothing is checked. */
+  json<T = unknown>(): T {
+    return JSON.parse(this.text) as T;
+  }
+
+  get traceparent(): string | undefined {
+    return this.meta["traceparent"];
+  }
+}
+
+/** A job of an answer that was asked for with body=base64. */
+export function jobOf(data: Readonly<Record<string, unknown>>): Job {
+  const text = (member: string, otherwise: string): string => (typeof data[member] === "string" ? data[member] : otherwise);
+  const number = (member: string, otherwise: number): number => (typeof data[member] === "number" ? data[member] : otherwise);
+  return new Job({
+    topic: text("topic", ""),
+    id: text("id", ""),
+    body: Buffer.from(text("body_base64", ""), "base64"),
+    contentType: text("content_type", "application/octet-stream"),
+    meta: (data["meta"] ?? {}) as Record<string, string>,
+    attempt: number("attempt", 0),
+    delivery: number("delivery", 0),
+    priority: number("priority", 100),
+    state: text("state", "leased") as JobState,
+    dueAt: dateOf(data["due_at"]),
+    lease: text("lease", ""),
+    leaseUntil: dateOf(data["lease_until"]),
+    lastError: typeof data["last_error"] === "string" ? data["last_error"] : undefined,
+  });
+}

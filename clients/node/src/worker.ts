@@ -1,0 +1,379 @@
+/** A worker: takes jobs, has a handler work on them, keeps their leases, and says how it went. docs/clients.md has the rules by number. */
+
+import { setImmediate as turn } from "node:timers/promises";
+import { answerLeases, cutText, LEASES_MAX, type Client, type LeaseResults, type Verb } from "./client.js";
+import { durationText, milliseconds, now, sleep, timer, type Duration } from "./duration.js";
+import { Denied, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError } from "./errors.js";
+import type { Job } from "./job.js";
+import { FIRST_PAUSE_MS, jitter, LONGEST_PAUSE_MS, type Json } from "./transport.js";
+
+const WAIT_MS = 30_000; // of a take
+const MOMENT_MS = 500; // that a take has when the worker stops: jobs that are on their way with a proxy would wait for the end of their lease
+const LINGER_MS = 5; // for answers that come together
+const BEATS = 10; // in the time of a lease: nine tenths are left whenever the server goes
+const EMPTY_MS = 1_000; // an empty answer within so long is no long poll: the server is going down, and asked again at once would be asked without end
+
+/** What became of a job: "lost" is one whose lease ended before its answer counted. */
+export type Outcome = "ack" | "nack" | "retry" | "reject" | "lost" | "given_back";
+
+export interface Handling {
+  /** Aborted once the lease is lost, or the grace is over: what the handler does from then on somebody else may do as well. */
+  readonly signal: AbortSignal;
+}
+
+/** Returns, or its promise is kept: ack. Throws: Retry, Reject, or anything else, which is tried again after the job's backoff. */
+export type Handler = (job: Job, handling: Handling) => unknown;
+
+export interface WorkerOptions {
+  /** How many jobs at once. 10. */
+  concurrency?: number | undefined;
+  /** 60 s; extended for as long as the handler works. */
+  lease?: Duration | undefined;
+  onTaken?: ((job: Job) => unknown) | undefined;
+  /** `ms`: from take to answer. */
+  onDone?: ((job: Job, outcome: Outcome, ms: number) => unknown) | undefined;
+  /** `what` failed: take, extend, ack, nack, return, or hook. */
+  onError?: ((error: unknown, what: string) => unknown) | undefined;
+}
+
+export interface StopOptions {
+  /** How long handlers under way have. 30 s. */
+  grace?: Duration | undefined;
+}
+
+export interface RunOptions extends StopOptions {
+  /** Whether SIGTERM and SIGINT stop it; a second one ends the process. True. */
+  signals?: boolean | undefined;
+  /** Stops it where it is aborted. */
+  signal?: AbortSignal | undefined;
+}
+
+type AnswerVerb = Exclude<Verb, "extend">;
+
+/** A job from take to answer. */
+class Held {
+  #controller: AbortController | undefined; // made for handlers that ask for it: it costs more than a small job
+  readonly takenAt = now();
+  livesUntil: number;
+  nextBeat: number;
+  isBeating = false;
+  isEnded = false;
+  isAnswered = false;
+  answer: Json | undefined;
+  outcome: Outcome = "lost";
+
+  constructor(
+    readonly job: Job,
+    lease: number,
+  ) {
+    this.livesUntil = this.takenAt + lease;
+    this.nextBeat = this.takenAt + lease / BEATS;
+  }
+
+  get controller(): AbortController {
+    return (this.#controller ??= new AbortController());
+  }
+}
+
+/** await new Worker(client, "orders", handle, { concurrency: 10, lease: "1m" }).run() */
+export class Worker {
+  readonly #client: Client;
+  readonly #topics: readonly string[];
+  readonly #handler: Handler;
+  readonly #concurrency: number;
+  readonly #lease: number;
+  readonly #hooks: WorkerOptions;
+  readonly #held = new Set<Held>();
+  readonly #answers: Record<AnswerVerb, { waiting: Held[]; isSending: boolean }> = {
+    ack: { waiting: [], isSending: false },
+    nack: { waiting: [], isSending: false },
+    return: { waiting: [], isSending: false },
+  };
+  readonly #takeCut = new AbortController();
+  readonly #stopped = new AbortController();
+  readonly #waiters = new Set<() => void>();
+  #running = 0;
+  #isGraceOver = false;
+  #graceUntil = Infinity;
+  #graceTimer: NodeJS.Timeout | undefined;
+  #cutTimer: NodeJS.Timeout | undefined;
+  #beatTimer: NodeJS.Timeout | undefined;
+  #beatAt = Infinity;
+  #life: Promise<void> | undefined;
+
+  constructor(client: Client, topics: string | readonly string[], handler: Handler, options: WorkerOptions = {}) {
+    this.#client = client;
+    this.#topics = typeof topics === "string" ? [topics] : [...topics];
+    this.#handler = handler;
+    this.#concurrency = options.concurrency ?? 10;
+    this.#lease = milliseconds(options.lease ?? "60s");
+    this.#hooks = { ...options };
+    if (!(Number.isInteger(this.#concurrency) && this.#concurrency >= 1)) throw new RangeError("concurrency must be 1 at least");
+  }
+
+  // ---- life ----
+
+  /** Works until stop(), SIGTERM or SIGINT. Fails where the server says that it never may take. */
+  async run(options: RunOptions = {}): Promise<void> {
+    if (this.#life) throw new Error("a worker runs once, make another one");
+    const stop = (): void => void this.stop(options);
+    const names = options.signals === false ? [] : (["SIGTERM", "SIGINT"] as const);
+    for (const name of names) process.once(name, stop);
+    options.signal?.addEventListener("abort", stop, { once: true });
+    if (options.signal?.aborted) this.#stopped.abort();
+    this.#life = this.#live();
+    try {
+      await this.#life;
+    } finally {
+      for (const name of names) process.off(name, stop);
+      options.signal?.removeEventListener("abort", stop);
+    }
+  }
+
+  /** Takes no further job, gives back what was not begun, and waits for handlers under way, `grace` at most. Again: with less of it. */
+  async stop(options: StopOptions = {}): Promise<void> {
+    const until = now() + milliseconds(options.grace ?? "30s");
+    this.#stopped.abort();
+    if (!this.#life) return;
+    if (until < this.#graceUntil) {
+      this.#graceUntil = until;
+      clearTimeout(this.#graceTimer);
+      this.#graceTimer = timer(until - now(), () => this.#endGrace());
+    }
+    this.#cutTimer ??= timer(MOMENT_MS, () => this.#takeCut.abort());
+    this.#changed();
+    await this.#life.catch(() => undefined);
+  }
+
+  async #live(): Promise<void> {
+    await turn(); // #life is set
+    try {
+      await this.#take();
+    } finally {
+      void this.stop();
+      await this.#until(() => this.#held.size === 0 && (this.#running === 0 || this.#isGraceOver));
+      for (const one of [this.#graceTimer, this.#cutTimer, this.#beatTimer]) clearTimeout(one);
+    }
+  }
+
+  #endGrace(): void {
+    this.#isGraceOver = true;
+    for (const one of [...this.#held].filter((held) => !held.isEnded)) {
+      this.#settle(one, "return", "given_back");
+      one.controller.abort(new Error("the worker stops, and the grace is over"));
+    }
+    this.#changed();
+  }
+
+  /** Until `holds`, which is asked whenever something changes, or so long. */
+  #until(holds: () => boolean, ms?: number): Promise<void> {
+    if (holds()) return Promise.resolve();
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(limit);
+        this.#waiters.delete(check);
+        resolve();
+      };
+      const check = (): void => {
+        if (holds()) end();
+      };
+      const limit = ms === undefined ? undefined : timer(ms, end);
+      this.#waiters.add(check);
+    });
+  }
+
+  #changed(): void {
+    for (const check of this.#waiters) check();
+  }
+
+  // ---- taking ----
+
+  /** Free slots; none while a thousand answers are not out. */
+  #free(): number {
+    return this.#held.size >= this.#concurrency + LEASES_MAX ? 0 : Math.min(this.#concurrency - this.#running, LEASES_MAX);
+  }
+
+  async #take(): Promise<void> {
+    const stopped = this.#stopped.signal;
+    for (let pause = FIRST_PAUSE_MS; ; ) {
+      await this.#until(() => stopped.aborted || this.#free() > 0);
+      if (stopped.aborted) return;
+      const began = now();
+      let wait: number | undefined;
+      try {
+        const jobs = await this.#client.take(this.#topics, { max: this.#free(), wait: WAIT_MS, lease: this.#lease, signal: this.#takeCut.signal });
+        for (const job of jobs) this.#begin(job);
+        if (jobs.length > 0 || now() - began > EMPTY_MS) {
+          pause = FIRST_PAUSE_MS;
+          continue;
+        }
+      } catch (fault) {
+        if (stopped.aborted) return;
+        if (!(fault instanceof TarryError) || fault instanceof Denied || fault instanceof NotFound || fault instanceof Refused) throw fault;
+        this.#tell(fault, "take");
+        wait = fault.retryAfter;
+      }
+      wait = wait === undefined ? jitter(pause) : Math.min(wait, this.#client.transport.retryFor);
+      pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
+      await sleep(wait, stopped).catch(() => undefined);
+    }
+  }
+
+  #begin(job: Job): void {
+    const one = new Held(job, this.#lease);
+    this.#held.add(one);
+    this.#beatBy(one.nextBeat);
+    this.#hook(() => this.#hooks.onTaken?.(job));
+    if (this.#stopped.signal.aborted) {
+      one.isEnded = true;
+      this.#settle(one, "return", "given_back");
+    } else {
+      this.#running++;
+      void this.#handle(one);
+    }
+  }
+
+  // ---- handling ----
+
+  async #handle(one: Held): Promise<void> {
+    let settle: () => void;
+    try {
+      await this.#handler(one.job, { get signal() { return one.controller.signal; } }); // prettier-ignore
+      settle = () => this.#settle(one, "ack", "ack");
+    } catch (fault) {
+      const error = cutText(fault instanceof Error ? fault.message || (fault instanceof Retry || fault instanceof Reject ? "" : fault.name) : String(fault));
+      const members = error ? { error } : {};
+      if (fault instanceof Reject) settle = () => this.#settle(one, "nack", "reject", { ...members, final: true });
+      else if (fault instanceof Retry) {
+        const delay = fault.after === undefined ? {} : { delay: durationText(fault.after) };
+        settle = () => this.#settle(one, "nack", "retry", { ...members, ...delay });
+      } else settle = () => this.#settle(one, "nack", "nack", members);
+    }
+    one.isEnded = true;
+    this.#running--;
+    settle();
+    this.#changed();
+  }
+
+  // ---- heartbeat ----
+
+  #beatBy(at: number): void {
+    if (at >= this.#beatAt) return;
+    clearTimeout(this.#beatTimer);
+    this.#beatAt = at;
+    this.#beatTimer = timer(at - now(), () => this.#beat());
+  }
+
+  #beat(): void {
+    this.#beatAt = Infinity;
+    const time = now();
+    const due: Held[] = [];
+    for (const one of this.#held) {
+      if (one.isBeating) continue;
+      if (one.livesUntil <= time && !one.answer) this.#lose(one);
+      else if (one.nextBeat <= time + this.#lease / 100) due.push(one); // those of about the same time go together
+    }
+    for (let start = 0; start < due.length; start += LEASES_MAX) void this.#extend(due.slice(start, start + LEASES_MAX));
+    this.#beatByNext();
+  }
+
+  #beatByNext(): void {
+    let next = Infinity;
+    for (const one of this.#held) if (!one.isBeating) next = Math.min(next, one.nextBeat);
+    if (next < Infinity) this.#beatBy(next);
+  }
+
+  async #extend(due: readonly Held[]): Promise<void> {
+    const sent = now();
+    let results: LeaseResults = [];
+    for (const one of due) one.isBeating = true;
+    try {
+      const items = due.map((one) => ({ lease: one.job.lease, lease_for: durationText(this.#lease) }));
+      const how = { again: false, timeout: Math.max(this.#lease / 4, 200), isAhead: true };
+      results = await answerLeases(this.#client.transport, "extend", items, how);
+    } catch (fault) {
+      this.#tell(fault, "extend");
+    }
+    for (const [at, one] of due.entries()) {
+      const result = results[at];
+      one.isBeating = false;
+      if (one.isAnswered) continue;
+      if (result === null) {
+        one.livesUntil = sent + this.#lease;
+        one.nextBeat = sent + this.#lease / BEATS;
+      } else if (result instanceof LeaseEnded) {
+        one.nextBeat = Infinity;
+        if (!one.answer) this.#lose(one); // else what its answer is told counts
+      } else one.nextBeat = now() + this.#lease / (2 * BEATS);
+    }
+    this.#beatByNext();
+  }
+
+  /** The handler is told, and what it returns is thrown away. */
+  #lose(one: Held): void {
+    one.controller.abort(new LeaseEnded("the lease of this job is lost", { code: "lease_ended" }));
+    this.#finish(one, "lost");
+  }
+
+  // ---- answers ----
+
+  /** Its answer is to be sent, once. */
+  #settle(one: Held, verb: AnswerVerb, outcome: Outcome, members: Json = {}): void {
+    if (one.answer || one.isAnswered) return;
+    one.answer = { lease: one.job.lease, ...members };
+    one.outcome = outcome;
+    this.#answers[verb].waiting.push(one);
+    void this.#answer(verb);
+  }
+
+  #finish(one: Held, outcome: Outcome): void {
+    one.isAnswered = true;
+    this.#held.delete(one);
+    this.#hook(() => this.#hooks.onDone?.(one.job, outcome, now() - one.takenAt));
+    this.#changed();
+  }
+
+  async #answer(verb: AnswerVerb): Promise<void> {
+    const queue = this.#answers[verb];
+    if (queue.isSending) return;
+    queue.isSending = true;
+    await turn(); // handlers that end in the same turn are answered together
+    while (queue.waiting.length > 0) {
+      await this.#until(() => this.#running === 0 || queue.waiting.length >= LEASES_MAX, LINGER_MS);
+      await this.#send(verb, queue.waiting.splice(0, LEASES_MAX));
+    }
+    queue.isSending = false;
+  }
+
+  async #send(verb: AnswerVerb, those: readonly Held[]): Promise<void> {
+    let results: LeaseResults = [];
+    try {
+      results = await answerLeases(
+        this.#client.transport,
+        verb,
+        those.map((one) => one.answer ?? {}),
+        { retryFor: Infinity, timeout: Math.max(this.#lease / 3, 200), isAhead: true, goesOn: () => those.some((one) => now() < one.livesUntil) },
+      );
+    } catch (fault) {
+      this.#tell(fault, verb);
+    }
+    for (const [at, one] of those.entries()) this.#finish(one, results[at] === null ? one.outcome : "lost");
+  }
+
+  // ---- hooks ----
+
+  #tell(error: unknown, what: string): void {
+    this.#hook(() => this.#hooks.onError?.(error, what), what === "hook");
+  }
+
+  /** A hook that fails stops no worker: onError is told, and nobody where that one fails. */
+  #hook(call: () => unknown, isLast = false): void {
+    const fail = (fault: unknown): void => (isLast ? undefined : this.#tell(fault, "hook"));
+    try {
+      const found = call();
+      if (found instanceof Promise) found.catch(fail);
+    } catch (fault) {
+      fail(fault);
+    }
+  }
+}

@@ -1,0 +1,215 @@
+<?php
+
+/** The adapter of the PHP client for clients/conformance: JSON lines in, JSON lines out. */
+
+declare(strict_types=1);
+
+use Tarry\BadSignature;
+use Tarry\Client;
+use Tarry\Job;
+use Tarry\Pushed;
+use Tarry\Reject;
+use Tarry\Retry;
+use Tarry\Signature;
+use Tarry\TarryError;
+use Tarry\Worker;
+
+require __DIR__ . '/autoload.php';
+
+/** @param array<string, mixed> $line */
+function say(array $line): void
+{
+    fwrite(STDOUT, json_encode($line, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE) . "\n");
+}
+
+/** @param array<string, mixed> $from */
+function seconds(array $from, string $name, ?float $else = null): ?float
+{
+    return isset($from[$name]) ? $from[$name] / 1000 : $else;
+}
+
+/** @return array<string, mixed> */
+function problem(TarryError $fault): array
+{
+    $kind = (new ReflectionClass($fault))->getShortName();
+    return ['kind' => $kind, 'code' => $fault->code, 'status' => $fault->status, 'detail' => $fault->detail];
+}
+
+/**
+ * @param array<string, mixed> $item
+ * @return array<string, mixed>
+ */
+function pushOptions(array $item): array
+{
+    $body = isset($item['body_base64']) ? base64_decode($item['body_base64']) : $item['text'] ?? $item['json'] ?? null;
+    $options = [
+        'topic' => $item['topic'], 'body' => $body, 'id' => $item['id'] ?? null, 'priority' => $item['priority'] ?? null,
+        'delay' => seconds($item, 'delay_ms'), 'at' => seconds($item, 'at_ms'), 'ttl' => seconds($item, 'ttl_ms'),
+        'maxAttempts' => $item['max_attempts'] ?? null, 'backoff' => $item['backoff'] ?? null,
+        'onConflict' => $item['on_conflict'] ?? null, 'contentType' => $item['content_type'] ?? null,
+        'meta' => $item['meta'] ?? null,
+    ];
+    return array_filter($options, static fn (mixed $value): bool => $value !== null);
+}
+
+/** @return array<string, mixed> */
+function job(Job $job): array
+{
+    return [
+        'topic' => $job->topic, 'id' => $job->id, 'lease' => $job->lease, 'attempt' => $job->attempt,
+        'delivery' => $job->delivery, 'body_base64' => base64_encode($job->body), 'content_type' => $job->contentType,
+        'meta' => (object) $job->meta,
+    ];
+}
+
+/**
+ * @param list<TarryError|null> $found
+ * @return array<string, mixed>
+ */
+function results(array $found): array
+{
+    return ['results' => array_map(static fn (?TarryError $one): string => $one === null ? 'ok' : $one->code, $found)];
+}
+
+/** @param array<string, mixed> $step */
+function end_as(array $step): void
+{
+    match ($step['do']) {
+        'fail' => throw new RuntimeException($step['error']),
+        'retry' => throw new Retry($step['after_ms'] / 1000, $step['error']),
+        'reject' => throw new Reject($step['error']),
+        default => null,
+    };
+}
+
+/**
+ * Works in a process of its own, until a grace is read from the pipe.
+ *
+ * @param array<string, mixed> $request
+ * @return array{int, resource}
+ */
+function start_worker(Client $client, array $request): array
+{
+    [$mine, $its] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+    $pid = pcntl_fork();
+    if ($pid !== 0) {
+        fclose($its);
+        return [$pid, $mine];
+    }
+    [$name, $plan] = [$request['name'], $request['handler']];
+    $handle = static function (Job $job) use ($name, $plan): void {
+        say(['event' => 'began', 'worker' => $name, 'id' => $job->id, 'attempt' => $job->attempt, 'delivery' => $job->delivery]);
+        $steps = $plan['by_attempt'] ?? [$plan];
+        $step = $steps[min($job->attempt, count($steps)) - 1];
+        usleep(1000 * ($step['sleep_ms'] ?? 0));
+        end_as($step);
+    };
+    $done = static fn (Job $job, string $outcome) =>
+        say(['event' => 'ended', 'worker' => $name, 'id' => $job->id, 'attempt' => $job->attempt, 'outcome' => $outcome]);
+    $error = static fn (Throwable $fault, string $what) => fwrite(STDERR, date('H:i:s') . " $what: {$fault->getMessage()}\n");
+    $worker = new Worker(
+        $client,
+        $request['topics'],
+        $handle,
+        concurrency: $request['concurrency'],
+        lease: $request['lease_ms'] / 1000,
+        onDone: $done,
+        onError: $error,
+    );
+    pcntl_async_signals(true);
+    pcntl_signal(SIGUSR1, static fn () => $worker->stop((float) fgets($its)));
+    $worker->run(signals: false);
+    posix_kill(getmypid(), SIGKILL);
+    exit;
+}
+
+/**
+ * @param array<string, mixed> $request
+ * @param array<string, array{int, resource}> $workers
+ */
+function answer(?Client &$client, array &$workers, array $request): mixed
+{
+    [$topic, $id, $leases] = [$request['topic'] ?? '', $request['id'] ?? '', $request['leases'] ?? []];
+    switch ($request['op']) {
+        case 'open':
+            $retryFor = seconds($request, 'retry_for_ms', 30.0);
+            $client = new Client($request['url'], $request['token'] ?? null, seconds($request, 'timeout_ms', 10.0), $retryFor);
+            return [];
+        case 'push':
+            $found = $client->push(...pushOptions($request));
+            $due = $found->dueAt === null ? null : 1000 * (float) $found->dueAt->format('U.u');
+            return ['id' => $found->id, 'result' => $found->result, 'due_at_ms' => $due];
+        case 'push_many':
+            return array_map(
+                static fn (Pushed|TarryError $one): array => $one instanceof Pushed
+                    ? ['id' => $one->id, 'result' => $one->result] : ['error' => problem($one)],
+                $client->pushMany(array_map(pushOptions(...), $request['items'])),
+            );
+        case 'cancel':
+            return ['done' => $client->cancel($topic, $id)];
+        case 'run':
+            $client->run($topic, $id);
+            return ['done' => true];
+        case 'reschedule':
+            $at = seconds($request, 'at_ms');
+            $client->reschedule($topic, $id, seconds($request, 'delay_ms'), $at, $request['priority'] ?? null);
+            return ['done' => true];
+        case 'get':
+            $found = $client->get($topic, $id);
+            return ['job' => $found === null ? null : job($found)];
+        case 'list':
+            $found = $client->list($topic, $request['state'] ?? null, page: $request['page'] ?? 100);
+            return ['ids' => array_map(static fn (Job $one): string => $one->id, iterator_to_array($found, false))];
+        case 'take':
+            $wait = $request['wait_ms'] / 1000;
+            $found = $client->take($request['topics'], $request['max'], $wait, seconds($request, 'lease_ms'));
+            return ['jobs' => array_map(job(...), $found)];
+        case 'ack':
+            return results($client->ack($leases));
+        case 'nack':
+            return results($client->nack($leases, seconds($request, 'delay_ms'), $request['error'] ?? '', $request['final'] ?? false));
+        case 'extend':
+            return results($client->extend($leases, seconds($request, 'lease_ms')));
+        case 'give_back':
+            return results($client->giveBack($leases));
+        case 'worker':
+            $workers[$request['name']] = start_worker($client, $request);
+            return [];
+        case 'stop':
+            [$pid, $socket] = $workers[$request['name']];
+            fwrite($socket, $request['grace_ms'] / 1000 . "\n");
+            posix_kill($pid, SIGUSR1);
+            pcntl_waitpid($pid, $status);
+            return [];
+        case 'verify':
+            try {
+                $body = base64_decode($request['body_base64']);
+                Signature::verify($request['secrets'], $request['headers'], $body, seconds($request, 'now_ms'));
+                return ['valid' => true];
+            } catch (BadSignature) {
+                return ['valid' => false];
+            }
+        case 'quit':
+            return [];
+        default:
+            throw new LogicException("no such operation: {$request['op']}");
+    }
+}
+
+[$client, $workers] = [null, []];
+while (($line = fgets(STDIN)) !== false) {
+    $request = json_decode($line, true, 512, JSON_THROW_ON_ERROR);
+    try {
+        $found = answer($client, $workers, $request);
+        $answer = ['ok' => $found === [] && $request['op'] !== 'push_many' ? new stdClass() : $found];
+    } catch (TarryError $fault) {
+        $answer = ['error' => problem($fault)];
+    }
+    say($answer + ['n' => $request['n'] ?? null]);
+    if ($request['op'] === 'quit') {
+        foreach ($workers as [$pid]) {
+            posix_kill($pid, SIGKILL); // where no stop came before
+        }
+        break;
+    }
+}

@@ -1,0 +1,51 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Tarry;
+
+/**
+ * What came for a request. Status 0: nothing did, and `body` says why.
+ *
+ * @internal
+ */
+final readonly class Answer
+{
+    public function __construct(
+        public int $status,
+        public string $body,
+        public ?float $retryAfter = null,
+    ) {
+    }
+
+    /**
+     * What the server says of a call that it carried out.
+     *
+     * @return array<mixed>
+     * @throws TarryError for any other
+     */
+    public function json(): array
+    {
+        if ($this->status === 0) {
+            throw new Unavailable("no answer: $this->body", code: 'no_answer');
+        }
+        $found = json_decode($this->body, true);
+        $found = is_array($found) ? $found : [];
+        if ($this->status >= 400) {
+            throw TarryError::of($this->status, $found, $this->retryAfter);
+        }
+        return $found;
+    }
+
+    /** Is the same request to be made again? */
+    public function asksForAnother(): bool
+    {
+        return in_array($this->status, [0, 429, 502, 503, 504], true);
+    }
+
+    /** May the server have carried out a request that was answered so? */
+    public function leavesOpen(): bool
+    {
+        return in_array($this->status, [0, 502, 504], true);
+    }
+}

@@ -1,0 +1,222 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Tarry;
+
+/**
+ * A process that was forked to do one thing again and again: a value goes in, a value comes out. It is kept for the
+ * next, and ends when its parent closes its side of the socket between them, or is no more.
+ *
+ * A child ends itself with SIGKILL: an ordinary end would destroy what it got from its parent, and so close the
+ * parent's connections to a database or over TLS.
+ *
+ * @internal
+ */
+final class Child
+{
+    private const READ_BYTES = 1 << 16;
+
+    /** @var array<int, resource> the parent's ends, which a later child must not hold open */
+    private static array $sockets = [];
+    /** In a child: is it at work? */
+    private static bool $isWorking = false;
+
+    public bool $isGone = false;
+    public ?Held $held = null;
+    public int $jobs = 0;
+    /** Its end was asked for: when it is forced. */
+    public float $killAt = INF;
+    private string $buffer = '';
+
+    /** @param resource $socket */
+    private function __construct(public readonly int $pid, public readonly mixed $socket)
+    {
+    }
+
+    /**
+     * @param \Closure(mixed): mixed $work
+     * @param bool $isHandler may it be interrupted? Other children hear no signal
+     */
+    public static function start(\Closure $work, bool $isHandler): self
+    {
+        $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
+        if ($pair === false) {
+            throw new \RuntimeException('no socket for another process');
+        }
+        foreach ($pair as $socket) {
+            stream_set_chunk_size($socket, self::READ_BYTES);
+            stream_set_timeout($socket, 1 << 30);
+        }
+        $pid = @pcntl_fork();
+        if ($pid === -1) {
+            throw new \RuntimeException('cannot fork: ' . pcntl_strerror(pcntl_get_last_error()));
+        }
+        if ($pid === 0) {
+            self::live($pair[1], $work, $isHandler, [...self::$sockets, $pair[0]]);
+        }
+        fclose($pair[1]);
+        self::$sockets[$pid] = $pair[0];
+        return new self($pid, $pair[0]);
+    }
+
+    // ---- in the parent ----
+
+    public function send(mixed $value): bool
+    {
+        $this->isGone = $this->isGone || !self::write($this->socket, $value);
+        return !$this->isGone;
+    }
+
+    /**
+     * Reads once, what there is.
+     *
+     * @return list<mixed> the values that are whole
+     */
+    public function receive(): array
+    {
+        $data = is_resource($this->socket) ? @fread($this->socket, self::READ_BYTES) : '';
+        if ($data === false || $data === '') {
+            $this->isGone = true;
+            return [];
+        }
+        $this->buffer .= $data;
+        $values = [];
+        while (($value = self::cut($this->buffer)) !== null) {
+            $values[] = $value[0];
+        }
+        return $values;
+    }
+
+    /** What it does is not wanted any more: interrupts it; kill() follows where that is not heard. */
+    public function interrupt(float $killAt): void
+    {
+        $this->killAt = $killAt;
+        stream_socket_shutdown($this->socket, STREAM_SHUT_WR);
+        posix_kill($this->pid, SIGTERM);
+    }
+
+    public function kill(): void
+    {
+        posix_kill($this->pid, SIGKILL);
+        $this->isGone = true;
+    }
+
+    /** No more work for it. */
+    public function close(): void
+    {
+        unset(self::$sockets[$this->pid]);
+        fclose($this->socket);
+    }
+
+    /** Has it ended? */
+    public function reap(bool $waits = false): bool
+    {
+        return pcntl_waitpid($this->pid, $status, $waits ? 0 : WNOHANG) !== 0;
+    }
+
+    // ---- in the child ----
+
+    /**
+     * @param resource $socket
+     * @param \Closure(mixed): mixed $work
+     * @param array<resource> $others
+     */
+    private static function live($socket, \Closure $work, bool $isHandler, array $others): never
+    {
+        array_map(fclose(...), $others);
+        self::$sockets = [];
+        mt_srand();
+        pcntl_async_signals(true);
+        pcntl_signal(SIGINT, SIG_IGN); // a terminal sends it to all; the parent sees to the end
+        pcntl_signal(SIGTERM, $isHandler ? static fn () => self::heedInterrupt($socket) : SIG_IGN);
+        register_shutdown_function(static function () use ($socket): void {
+            if (self::$isWorking) {
+                $why = error_get_last()['message'] ?? 'the handler called exit';
+                self::write($socket, ['nack', Client::nackOptions(null, $why), true]);
+            }
+            register_shutdown_function(self::end(...)); // after those that the handler registered
+        });
+        try {
+            $buffer = '';
+            while (($value = self::next($socket, $buffer)) !== null) {
+                self::$isWorking = true;
+                $answer = $work($value[0]);
+                self::$isWorking = false;
+                if (!self::write($socket, $answer)) {
+                    break;
+                }
+            }
+        } catch (Lost) {
+            // nobody waits for an answer
+        }
+        self::end();
+    }
+
+    private static function end(): never
+    {
+        posix_kill((int) getmypid(), SIGKILL);
+        exit;
+    }
+
+    /**
+     * SIGTERM may have come from the parent or, where a service is stopped, to all processes at once. Only the parent
+     * has closed its side before.
+     *
+     * @param resource $socket
+     */
+    private static function heedInterrupt($socket): void
+    {
+        [$read, $write, $except] = [[$socket], null, null];
+        if (self::$isWorking && @stream_select($read, $write, $except, 0) === 1) {
+            throw new Lost('the lease of the job was lost');
+        }
+    }
+
+    /**
+     * @param resource $socket
+     * @return array{mixed}|null null at the end
+     */
+    private static function next($socket, string &$buffer): ?array
+    {
+        while (($value = self::cut($buffer)) === null) {
+            $data = @fread($socket, self::READ_BYTES);
+            if (($data === false || $data === '') && feof($socket)) {
+                return null;
+            }
+            $buffer .= $data;
+        }
+        return $value;
+    }
+
+    // ---- values on a socket: four bytes of length, then PHP's own form ----
+
+    /** @return array{mixed}|null the first value that is whole */
+    private static function cut(string &$buffer): ?array
+    {
+        if (strlen($buffer) < 4) {
+            return null;
+        }
+        $end = 4 + (ord($buffer[0]) << 24 | ord($buffer[1]) << 16 | ord($buffer[2]) << 8 | ord($buffer[3]));
+        if (strlen($buffer) < $end) {
+            return null;
+        }
+        $value = [unserialize(substr($buffer, 4, $end - 4))];
+        $buffer = substr($buffer, $end);
+        return $value;
+    }
+
+    /** @param resource $socket */
+    private static function write($socket, mixed $value): bool
+    {
+        $data = serialize($value);
+        $data = pack('N', strlen($data)) . $data;
+        for ($from = 0; $from < strlen($data); $from += $written) {
+            $written = @fwrite($socket, $from === 0 ? $data : substr($data, $from));
+            if ($written === false || $written === 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+}

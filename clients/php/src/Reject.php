@@ -1,0 +1,14 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Tarry;
+
+/** A handler throws it: no further attempt can help, the job is dead at once. */
+final class Reject extends \RuntimeException
+{
+    public function __construct(public readonly string $error = '')
+    {
+        parent::__construct($error);
+    }
+}

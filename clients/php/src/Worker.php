@@ -1,0 +1,586 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Tarry;
+
+/**
+ * Takes jobs, has a handler work on them, keeps their leases, and says how it went.
+ *
+ *     (new Tarry\Worker(new Tarry\Client(), 'orders', $handle, concurrency: 10, lease: 60))->run();
+ *
+ * PHP has no threads, so processes are forked: one for each job at work, which is kept for the next, and one each for
+ * takes, extensions and answers, since PHP can wait for many sockets or for one request, not for both. The process that
+ * called run() only sees to who does what, and when: nothing keeps it from a heartbeat. docs/clients.md has the rules.
+ */
+final class Worker
+{
+    private const WAIT = 30.0; // of a take
+    private const MOMENT = 0.5; // that a take has when the worker stops
+    private const LINGER = 0.005; // for answers that come together
+    private const BEATS = 10; // in the time of a lease: nine tenths are left whenever the server goes
+    private const BATCH = 1000;
+    private const KILL_AFTER = 2.0; // that a handler has once it was interrupted
+    private const LONGEST_SLEEP = 1.0; // a signal may come just before the worker waits
+    private const MOST = 900; // stream_select() knows 1,024 sockets
+
+    /** @var list<string> */
+    private readonly array $topics;
+    private readonly float $lease;
+    /** @var \Closure(Job): mixed */
+    private readonly \Closure $handler;
+
+    /** @var array<int, Held> from take to answer, by object id */
+    private array $held = [];
+    /** @var list<Held> whose answer is to be sent */
+    private array $answers = [];
+    /** @var array<int, Child> those that run the handler, by process id */
+    private array $children = [];
+    /** @var list<Child> */
+    private array $idle = [];
+    /** @var array<string, Child> those that make requests: take, extend, answer */
+    private array $helpers = [];
+    /** @var array<string, \Closure(Answer): void> what is done with the answer of the helper's request */
+    private array $then = [];
+    /** @var list<Child> that are about to end */
+    private array $leaving = [];
+
+    private bool $isStopping = false;
+    private float $stopsAt = INF;
+    private float $takeAt = 0.0;
+    private float $takePause = Transport::FIRST_PAUSE;
+    private float $answerAt = 0.0;
+    private float $answerPause = Transport::FIRST_PAUSE;
+    private float $reapAt = 0.0;
+    private ?\Throwable $failure = null;
+
+    /**
+     * @param string|array<string> $topics a ready job of the first is taken first
+     * @param callable(Job): mixed $handler returns: done; throws: tried again, see Retry and Reject. Runs in a process of
+     *     its own: open connections within it, and keep them in a static variable
+     * @param int|float|\DateInterval $lease is extended for as long as the handler runs
+     * @param float $grace seconds that handlers have to end once the worker stops
+     * @param int $jobsPerChild after so many jobs a process is replaced, so that what leaks is given back
+     * @param (\Closure(Job): mixed)|null $onTaken hooks run in the process that called run(), and hold it up
+     * @param (\Closure(Job, string, float): mixed)|null $onDone job; ack, nack, reject, lost or given_back; seconds
+     * @param (\Closure(\Throwable, string): mixed)|null $onError error; take, extend, ack, nack, return or fork
+     */
+    public function __construct(
+        private readonly Client $client,
+        string|array $topics,
+        callable $handler,
+        private readonly int $concurrency = 10,
+        int|float|\DateInterval $lease = 60,
+        private float $grace = 30.0,
+        private readonly int $jobsPerChild = 1000,
+        private readonly ?\Closure $onTaken = null,
+        private readonly ?\Closure $onDone = null,
+        private readonly ?\Closure $onError = null,
+    ) {
+        if ($concurrency < 1 || $concurrency > self::MOST) {
+            throw new \InvalidArgumentException('concurrency must be between 1 and ' . self::MOST);
+        }
+        if (!extension_loaded('pcntl') || !extension_loaded('posix')) {
+            throw new \LogicException('a worker needs the extensions pcntl and posix: its heartbeat goes on while handlers '
+                . 'run, each in a process; without them, take(), extend() and ack() by hand');
+        }
+        $this->topics = array_values((array) $topics);
+        $this->lease = Format::seconds($lease);
+        $this->handler = $handler(...);
+    }
+
+    // ---- life ----
+
+    /**
+     * Works until stop(), or SIGTERM or SIGINT where `$signals`.
+     *
+     * @throws TarryError a refusal of take that stays
+     */
+    public function run(bool $signals = true): void
+    {
+        $wasAsync = pcntl_async_signals();
+        $before = [];
+        foreach ($signals ? [SIGTERM, SIGINT] : [] as $number) {
+            $before[$number] = pcntl_signal_get_handler($number);
+            pcntl_async_signals(true);
+            pcntl_signal($number, fn () => $this->stop());
+        }
+        try {
+            $next = $this->step(Transport::now());
+            while (!$this->isOver()) {
+                $this->wait($next - Transport::now());
+                $next = $this->step(Transport::now());
+            }
+        } finally {
+            $this->endChildren();
+            foreach ($before as $number => $handler) {
+                pcntl_signal($number, $handler);
+            }
+            pcntl_async_signals($wasAsync);
+        }
+        if ($this->failure !== null) {
+            throw $this->failure;
+        }
+    }
+
+    /**
+     * Only says so, for signal handlers and hooks: run() then takes no further job, waits for handlers under way, `$grace`
+     * seconds at most, and returns.
+     */
+    public function stop(?float $grace = null): void
+    {
+        $this->grace = $grace ?? $this->grace;
+        $this->isStopping = true;
+    }
+
+    private function isOver(): bool
+    {
+        return $this->isStopping && !isset($this->then['take']) && $this->held === [];
+    }
+
+    /** Does what is due; the time of what is due next. */
+    private function step(float $now): float
+    {
+        return min(
+            $this->isStopping ? $this->windUp($now) : $this->take($now),
+            $this->beat($now),
+            $this->answer($now),
+            $this->reap($now),
+        );
+    }
+
+    /** No take any more: one under way has a moment, handlers have their grace. */
+    private function windUp(float $now): float
+    {
+        $this->stopsAt = min($this->stopsAt, $now);
+        $cutAt = $this->stopsAt + self::MOMENT;
+        if (isset($this->then['take']) && $now >= $cutAt) {
+            $this->helpers['take']->kill();
+            $this->helperGone('take');
+        }
+        $graceEnds = $this->stopsAt + $this->grace;
+        foreach ($now < $graceEnds ? [] : $this->held as $one) {
+            if ($one->verb === '') {
+                $this->interrupt($one, $now);
+                $this->settle($one, 'return');
+            }
+        }
+        return min(isset($this->then['take']) ? $cutAt : INF, $now < $graceEnds ? $graceEnds : INF);
+    }
+
+    /** Waits for a child, so many seconds at most. */
+    private function wait(float $seconds): void
+    {
+        $byKey = [];
+        foreach ([...array_values($this->children), ...array_values($this->helpers)] as $child) {
+            $byKey[$child->pid] = $child;
+        }
+        $read = array_map(static fn (Child $child): mixed => $child->socket, $byKey);
+        $microseconds = (int) ceil(max(0.0, min($seconds, self::LONGEST_SLEEP)) * 1e6);
+        if ($read === []) {
+            usleep($microseconds);
+            return;
+        }
+        [$write, $except] = [null, null];
+        if ((int) @stream_select($read, $write, $except, 0, $microseconds) === 0) {
+            return;
+        }
+        foreach (array_keys($read) as $pid) {
+            $this->hear($byKey[$pid]);
+        }
+    }
+
+    private function hear(Child $child): void
+    {
+        $name = array_search($child, $this->helpers, true);
+        foreach ($child->receive() as $value) {
+            if (is_string($name) && $value instanceof Answer) {
+                $then = $this->then[$name];
+                unset($this->then[$name]);
+                $then($value);
+            } elseif (is_array($value)) {
+                $this->handled($child, ...$value);
+            }
+        }
+        if ($child->isGone) {
+            is_string($name) ? $this->helperGone($name) : $this->childGone($child);
+        }
+    }
+
+    // ---- processes ----
+
+    /** @param \Closure(Answer): void $then */
+    private function ask(string $name, Request $request, \Closure $then): void
+    {
+        $this->then[$name] = $then;
+        try {
+            $transport = $this->client->transport;
+            $work = static fn (mixed $asked): mixed => $asked instanceof Request ? $transport->once($asked) : null;
+            $this->helpers[$name] ??= Child::start($work, false);
+            $isSent = $this->helpers[$name]->send($request);
+        } catch (\RuntimeException $fault) {
+            $this->tellError($fault, 'fork');
+            $isSent = false;
+        }
+        if (!$isSent) {
+            $this->helperGone($name);
+        }
+    }
+
+    private function helperGone(string $name): void
+    {
+        if (isset($this->helpers[$name])) {
+            $this->leave($this->helpers[$name]);
+            unset($this->helpers[$name]);
+        }
+        $then = $this->then[$name] ?? null;
+        unset($this->then[$name]);
+        if ($then !== null) {
+            $then(new Answer(0, 'the process that made the request has ended'));
+        }
+    }
+
+    private function childGone(Child $child): void
+    {
+        $one = $child->held;
+        $this->dismiss($child);
+        if ($one !== null) {
+            $this->settle($one, 'nack', Client::nackOptions(null, 'the process of the handler has ended'));
+        }
+    }
+
+    /** It gets no further job. */
+    private function dismiss(Child $child): void
+    {
+        if (isset($this->children[$child->pid])) {
+            unset($this->children[$child->pid]);
+            $this->idle = array_values(array_filter($this->idle, static fn (Child $one): bool => $one !== $child));
+            $this->leave($child);
+        }
+    }
+
+    private function leave(Child $child): void
+    {
+        $child->held = null;
+        $child->killAt = min($child->killAt, Transport::now() + self::KILL_AFTER);
+        $child->close();
+        $this->leaving[] = $child;
+    }
+
+    /** Sees to those that end, and kills those that do not. */
+    private function reap(float $now): float
+    {
+        if ($now >= $this->reapAt) {
+            $this->reapAt = $now + self::LONGEST_SLEEP;
+            $this->reapLeaving($now);
+        }
+        $next = $this->reapAt;
+        foreach ($this->children as $child) {
+            if ($now >= $child->killAt) {
+                $child->kill();
+                $this->dismiss($child);
+            }
+            $next = min($next, $child->killAt);
+        }
+        return $next;
+    }
+
+    /** Of those that are about to end. */
+    private function reapLeaving(float $now): void
+    {
+        $this->leaving = array_values(array_filter($this->leaving, static fn (Child $child): bool => !$child->reap()));
+        foreach ($this->leaving as $child) {
+            if ($now >= $child->killAt) {
+                $child->kill();
+            }
+        }
+    }
+
+    private function endChildren(): void
+    {
+        foreach ($this->helpers as $child) {
+            $child->kill();
+            $this->leave($child);
+        }
+        foreach ($this->children as $child) {
+            if ($child->held !== null) {
+                $child->interrupt(INF);
+            }
+            $this->leave($child);
+        }
+        $this->reapLeaving(Transport::now());
+        while ($this->leaving !== []) {
+            usleep(2000);
+            $this->reapLeaving(Transport::now());
+        }
+        $this->helpers = $this->children = $this->idle = $this->then = [];
+    }
+
+    // ---- taking ----
+
+    private function take(float $now): float
+    {
+        $free = $this->concurrency - count($this->children) + count($this->idle);
+        if (isset($this->then['take']) || $free < 1) {
+            return INF;
+        }
+        if ($now < $this->takeAt) {
+            return $this->takeAt;
+        }
+        $request = $this->client->takeRequest($this->topics, $free, self::WAIT, $this->lease);
+        $this->ask('take', $request, $this->taken(...));
+        return isset($this->then['take']) ? INF : $this->takeAt;
+    }
+
+    private function taken(Answer $answer): void
+    {
+        try {
+            $jobs = Client::jobs($answer->json());
+        } catch (TarryError $fault) {
+            if ($this->isStopping) {
+                return;
+            }
+            if ($fault instanceof Denied || $fault instanceof NotFound || $fault instanceof Refused) {
+                $this->failure = $fault;
+                $this->stop();
+                return;
+            }
+            $this->tellError($fault, 'take');
+            $this->pauseTakes($fault->retryAfter);
+            return;
+        }
+        $this->takePause = Transport::FIRST_PAUSE;
+        foreach ($jobs as $job) {
+            $one = new Held($job, Transport::now(), $this->lease, self::BEATS);
+            $this->held[spl_object_id($one)] = $one;
+            if ($this->onTaken !== null) {
+                ($this->onTaken)($job);
+            }
+            $this->begin($one);
+        }
+    }
+
+    private function pauseTakes(?float $seconds): void
+    {
+        $this->takeAt = Transport::now() + ($seconds ?? Transport::jitter($this->takePause));
+        $this->takePause = min(2 * $this->takePause, Transport::LONGEST_PAUSE);
+    }
+
+    private function begin(Held $one): void
+    {
+        while (!$this->isStopping) {
+            try {
+                $child = array_pop($this->idle) ?? Child::start($this->handle(...), true);
+            } catch (\RuntimeException $fault) {
+                $this->tellError($fault, 'fork');
+                $this->pauseTakes(null);
+                break;
+            }
+            $this->children[$child->pid] = $child;
+            if ($child->send($one->job)) {
+                [$child->held, $one->child] = [$one, $child];
+                return;
+            }
+            $this->dismiss($child);
+        }
+        $this->settle($one, 'return');
+    }
+
+    // ---- handling ----
+
+    /**
+     * In a child: what becomes of the job.
+     *
+     * @return array{string, array<string, mixed>}
+     */
+    private function handle(mixed $job): array
+    {
+        try {
+            assert($job instanceof Job);
+            ($this->handler)($job);
+            return ['ack', []];
+        } catch (Lost $lost) {
+            throw $lost;
+        } catch (Retry $retry) {
+            return ['nack', Client::nackOptions($retry->after, $retry->error)];
+        } catch (Reject $reject) {
+            return ['nack', Client::nackOptions(null, $reject->error, true)];
+        } catch (\Throwable $fault) {
+            return ['nack', Client::nackOptions(null, $fault->getMessage() ?: $fault::class)];
+        }
+    }
+
+    /**
+     * In the parent: a child has said how it went.
+     *
+     * @param array<string, mixed> $options
+     */
+    private function handled(Child $child, string $verb, array $options, bool $isItsLast = false): void
+    {
+        [$one, $child->held] = [$child->held, null];
+        if ($isItsLast || ++$child->jobs >= $this->jobsPerChild) {
+            $this->dismiss($child);
+        } elseif ($child->killAt === INF) {
+            $this->idle[] = $child;
+        }
+        if ($one !== null) {
+            $this->settle($one, $verb, $options);
+        }
+    }
+
+    /** The job is not the handler's any more. */
+    private function interrupt(Held $one, float $now): void
+    {
+        if ($one->child !== null && $one->child->held === $one) {
+            $one->child->held = null;
+            $one->child->interrupt($now + self::KILL_AFTER);
+        }
+    }
+
+    // ---- heartbeat ----
+
+    private function beat(float $now): float
+    {
+        if (isset($this->then['extend'])) {
+            return INF;
+        }
+        [$due, $next] = [[], INF];
+        foreach ($this->held as $one) {
+            if ($one->nextBeat <= $now && count($due) < self::BATCH) {
+                $due[] = $one;
+            } else {
+                $next = min($next, $one->nextBeat);
+            }
+        }
+        if ($due !== []) {
+            $length = Format::milliseconds($this->lease);
+            $items = array_map(static fn (Held $one): array => ['lease' => $one->job->lease, 'lease_for' => $length], $due);
+            $request = Client::answersRequest('extend', $items, max($this->lease / 4, 0.2));
+            $this->ask('extend', $request, fn (Answer $answer) => $this->extended($due, $now, $answer));
+        }
+        return $next;
+    }
+
+    /** @param list<Held> $due */
+    private function extended(array $due, float $sentAt, Answer $answer): void
+    {
+        $results = [];
+        try {
+            $results = Client::results($answer->json());
+        } catch (TarryError $fault) {
+            $this->tellError($fault, 'extend');
+        }
+        $now = Transport::now();
+        foreach ($due as $at => $one) {
+            $error = isset($results[$at]) ? Client::answered('extend', $results[$at], false) : new TarryError('no result');
+            if ($error === null) {
+                $one->livesUntil = $sentAt + $this->lease;
+                $one->nextBeat = $sentAt + $this->lease / self::BEATS;
+                continue;
+            }
+            $hasEnded = $error instanceof LeaseEnded;
+            $one->nextBeat = $hasEnded ? INF : $now + $this->lease / 20;
+            if ($one->verb === '' && isset($this->held[spl_object_id($one)]) && ($hasEnded || $now > $one->livesUntil)) {
+                $this->interrupt($one, $now);
+                $this->finish($one, 'lost');
+            }
+        }
+    }
+
+    // ---- answers ----
+
+    /**
+     * Its answer is to be sent, once.
+     *
+     * @param array<string, mixed> $options
+     */
+    private function settle(Held $one, string $verb, array $options = []): void
+    {
+        if ($one->verb !== '' || !isset($this->held[spl_object_id($one)])) {
+            return;
+        }
+        if ($this->answers === []) {
+            $this->answerAt = max($this->answerAt, Transport::now() + self::LINGER);
+        }
+        [$one->verb, $one->options] = [$verb, $options];
+        $this->answers[] = $one;
+    }
+
+    private function answer(float $now): float
+    {
+        if ($this->answers === [] || isset($this->then['answer'])) {
+            return INF;
+        }
+        if ($now < $this->answerAt) {
+            return $this->answerAt;
+        }
+        $verb = $this->answers[0]->verb;
+        [$batch, $rest] = [[], []];
+        foreach ($this->answers as $one) {
+            $one->verb === $verb && count($batch) < self::BATCH ? $batch[] = $one : $rest[] = $one;
+        }
+        $this->answers = $rest;
+        $items = array_map(static fn (Held $one): array => ['lease' => $one->job->lease] + $one->options, $batch);
+        $request = Client::answersRequest($verb, $items, max($this->lease / 3, 0.2));
+        $this->ask('answer', $request, fn (Answer $answer) => $this->answered($verb, $batch, $answer));
+        return $this->answers === [] ? INF : $now;
+    }
+
+    /** @param list<Held> $batch */
+    private function answered(string $verb, array $batch, Answer $answer): void
+    {
+        $results = [];
+        try {
+            $results = Client::results($answer->json());
+        } catch (TarryError $fault) {
+            $this->tellError($fault, $verb);
+        }
+        if ($answer->asksForAnother()) {
+            $this->answerLater($batch, $answer);
+            return;
+        }
+        $this->answerPause = Transport::FIRST_PAUSE;
+        foreach ($batch as $at => $one) {
+            $counts = isset($results[$at]) && Client::answered($verb, $results[$at], $one->wasTried) === null;
+            $outcome = match ($verb) {
+                'return' => 'given_back',
+                'nack' => isset($one->options['final']) ? 'reject' : 'nack',
+                default => $verb,
+            };
+            $this->finish($one, $counts ? $outcome : 'lost');
+        }
+    }
+
+    /**
+     * Again, for as long as the leases live.
+     *
+     * @param list<Held> $batch
+     */
+    private function answerLater(array $batch, Answer $answer): void
+    {
+        $now = Transport::now();
+        $this->answerAt = $now + min($answer->retryAfter ?? Transport::jitter($this->answerPause), $this->lease);
+        $this->answerPause = min(2 * $this->answerPause, Transport::LONGEST_PAUSE);
+        $alive = [];
+        foreach ($batch as $one) {
+            $one->wasTried = $one->wasTried || $answer->leavesOpen();
+            $one->livesUntil > $now ? $alive[] = $one : $this->finish($one, 'lost');
+        }
+        $this->answers = [...$alive, ...$this->answers];
+    }
+
+    private function finish(Held $one, string $outcome): void
+    {
+        unset($this->held[spl_object_id($one)]);
+        if ($this->onDone !== null) {
+            ($this->onDone)($one->job, $outcome, Transport::now() - $one->takenAt);
+        }
+    }
+
+    private function tellError(\Throwable $fault, string $what): void
+    {
+        if ($this->onError !== null) {
+            ($this->onError)($fault, $what);
+        }
+    }
+}

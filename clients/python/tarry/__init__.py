@@ -1,0 +1,28 @@
+"""tarry: a client of the delay queue. A job goes in now and comes out when it is due. docs/clients.md says what it does, and why."""
+
+from .client import Client
+from .errors import Conflict, Denied, Full, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError, Unavailable
+from .job import Job, Pushed, new_id
+from .signature import BadSignature, verify
+from .worker import Worker
+
+__version__ = "0.2.0"
+__all__ = [
+    "BadSignature",
+    "Client",
+    "Conflict",
+    "Denied",
+    "Full",
+    "Job",
+    "LeaseEnded",
+    "NotFound",
+    "Pushed",
+    "Refused",
+    "Reject",
+    "Retry",
+    "TarryError",
+    "Unavailable",
+    "Worker",
+    "new_id",
+    "verify",
+]

@@ -1,0 +1,285 @@
+"""The calls of a server, one method each."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+import random
+import ssl
+import time
+import urllib.parse
+from typing import Any, Iterable, Iterator, Mapping, Sequence
+
+from .errors import NotFound, TarryError, Unavailable, error_of
+from .job import Duration, Job, Pushed, body_of, job_of, milliseconds, moment, new_id, time_of
+from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut, Query, Transport
+
+Outcomes = list[TarryError | None]
+Pushes = list[Pushed | TarryError]
+Jobs = list[Job]
+Items = list[dict[str, Any]]
+Tries = list[int]
+
+BATCH = 1000
+LEASES = 1000
+
+
+def _token(token: str | None) -> str | None:
+    if token is not None:
+        return token
+    if path := os.environ.get("TARRY_TOKEN_FILE"):
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    return os.environ.get("TARRY_TOKEN")
+
+
+def _path(topic: str, *rest: str) -> str:
+    return "/v1/topics/" + "/".join(urllib.parse.quote(one, safe="") for one in (topic, *rest))
+
+
+class Client:
+    """
+    A server, or several that share a store. Threads may use one client together.
+
+        with tarry.Client() as client:
+            client.push("orders", {"order": 1001}, id="1001", delay=1800)
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout: float = 10.0,
+        retry_for: float = 30.0,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        url = url or os.environ.get("TARRY_URL") or "http://127.0.0.1:8279"
+        self.transport = Transport(url, _token(token), timeout, retry_for, ssl_context)
+
+    def close(self) -> None:
+        self.transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- push ----
+
+    def push(
+        self,
+        topic: str,
+        body: Any = b"",
+        *,
+        id: str | None = None,
+        delay: Duration | None = None,
+        at: datetime.datetime | float | None = None,
+        priority: int | None = None,
+        ttl: Duration | None = None,
+        lease: Duration | None = None,
+        max_attempts: int | None = None,
+        backoff: str | None = None,
+        on_conflict: str | None = None,
+        callback: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+    ) -> Pushed:
+        """Hands over a job. Without an id it gets one here, so that a try whose answer was lost does not make two."""
+        item = _item(
+            topic, body, id=id, delay=delay, at=at, priority=priority, ttl=ttl, lease=lease, max_attempts=max_attempts, backoff=backoff,
+            on_conflict=on_conflict, callback=callback, meta=meta, content_type=content_type, traceparent=traceparent, tracestate=tracestate,
+        )  # fmt: skip
+        (result,) = self._push_items([item])
+        if isinstance(result, TarryError):
+            raise result
+        return result
+
+    def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
+        """Each item has the arguments of push(). One that is refused is an error in its place; it spoils no other."""
+        wanted = [_item(**item) for item in items]
+        return [result for start in range(0, len(wanted), BATCH) for result in self._push_items(wanted[start : start + BATCH])]
+
+    def _push_items(self, items: Items) -> Pushes:
+        """An item that the server had no room for just now (429, 503) is made again as a call would be."""
+        limit, pause = time.monotonic() + self.transport.retry_for, FIRST_PAUSE
+        missing = TarryError("the answer has no result for it")
+        results: Pushes = [missing] * len(items)
+        left = list(range(len(items)))
+        while True:
+            body = json.dumps([items[at] for at in left]).encode()
+            found = _results(self.transport.call("POST", "/v1/jobs", body=body, headers={"Content-Type": "application/json"}))
+            for at, result in zip(left, found):
+                results[at] = _pushed(result)
+            left = [at for at in left if isinstance(results[at], Unavailable)]
+            wait = pause * random.uniform(0.5, 1)
+            if not left or time.monotonic() + wait > limit:
+                return results
+            time.sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    # ---- one job ----
+
+    def cancel(self, topic: str, id: str) -> bool:
+        """False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict."""
+        tries: Tries = []
+        try:
+            self.transport.call("DELETE", _path(topic, "jobs", id), tries=tries)
+        except NotFound:
+            return bool(tries)  # an earlier try may have done it
+        return True
+
+    def reschedule(
+        self,
+        topic: str,
+        id: str,
+        *,
+        delay: Duration | None = None,
+        at: datetime.datetime | float | None = None,
+        priority: int | None = None,
+    ) -> datetime.datetime | None:
+        """The new due."""
+        query = [("delay", milliseconds(delay))] if delay is not None else []
+        query += [("at", moment(at))] if at is not None else []
+        query += [("priority", str(priority))] if priority is not None else []
+        return time_of(self.transport.call("PATCH", _path(topic, "jobs", id), query).get("due_at"))
+
+    def run(self, topic: str, id: str) -> None:
+        """It is due now."""
+        self.transport.call("POST", _path(topic, "jobs", id, "run"))
+
+    def get(self, topic: str, id: str) -> Job | None:
+        try:
+            return job_of(self.transport.call("GET", _path(topic, "jobs", id), [("body", "base64")]))
+        except NotFound:
+            return None
+
+    def list(self, topic: str, *, state: str | None = None, id_prefix: str | None = None, bodies: bool = False, page: int = 100) -> Iterator[Job]:
+        """All jobs by due, asked for page by page while you go on."""
+        cursor: str | None = None
+        while True:
+            query = [("limit", str(page))]
+            query += [("state", state)] if state else []
+            query += [("id_prefix", id_prefix)] if id_prefix else []
+            query += [("body", "base64")] if bodies else []
+            query += [("cursor", cursor)] if cursor else []
+            try:
+                answer = self.transport.call("GET", _path(topic, "jobs"), query)
+            except NotFound:
+                return
+            jobs = answer.get("jobs")
+            yield from (job_of(job) for job in jobs if isinstance(job, dict)) if isinstance(jobs, list) else ()
+            found = answer.get("cursor")
+            if not isinstance(found, str):
+                return
+            cursor = found
+
+    # ---- consuming ----
+
+    def take(self, *topics: str, max: int = 1, wait: Duration = 0, lease: Duration | None = None, cut: Cut | None = None) -> Jobs:
+        """Ready jobs, of the topic named first first. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends."""
+        query: Query = [*(("topic", topic) for topic in topics), ("max", str(max)), ("wait", milliseconds(wait)), ("body", "base64")]
+        query = [*query, *([("lease_for", milliseconds(lease))] if lease is not None else [])]
+        seconds = wait.total_seconds() if isinstance(wait, datetime.timedelta) else wait
+        timeout = seconds + self.transport.timeout
+        if cut is None:
+            answer = self.transport.call("POST", "/v1/take", query, again=False, timeout=timeout)
+        else:
+            found = self.transport.once("POST", "/v1/take", query, timeout=timeout, cut=cut)
+            if found.status >= 400:
+                raise error_of(found.status, found.json(), found.retry_after)
+            answer = found.json()
+        jobs = answer.get("jobs")
+        return [job_of(job) for job in jobs] if isinstance(jobs, list) else []
+
+    def ack(self, *leases: str) -> Outcomes:
+        """None for each that counts; else why not. One that an earlier try may have acked counts."""
+        return self._answers("ack", [{"lease": lease} for lease in leases])
+
+    def nack(self, *leases: str, delay: Duration | None = None, error: str = "", final: bool = False) -> Outcomes:
+        options: dict[str, Any] = {"delay": milliseconds(delay)} if delay is not None else {}
+        options |= {"error": cut_text(error)} if error else {}
+        options |= {"final": True} if final else {}
+        return self._answers("nack", [{"lease": lease, **options} for lease in leases])
+
+    def extend(self, *leases: str, lease: Duration | None = None) -> Outcomes:
+        options = {"lease_for": milliseconds(lease)} if lease is not None else {}
+        return self._answers("extend", [{"lease": one, **options} for one in leases])
+
+    def give_back(self, *leases: str) -> Outcomes:
+        """Not begun: the job is ready again at once, and the attempt does not count."""
+        return self._answers("return", [{"lease": lease} for lease in leases])
+
+    def _answers(self, verb: str, items: Sequence[Mapping[str, Any]], **how: Any) -> Outcomes:
+        out: Outcomes = []
+        for start in range(0, len(items), LEASES):
+            tries: Tries = []
+            body = json.dumps({"leases": items[start : start + LEASES]}).encode()
+            answer = self.transport.call("POST", f"/v1/{verb}", body=body, headers={"Content-Type": "application/json"}, tries=tries, **how)
+            for result in _results(answer):
+                counts = result.get("result") == "ok" or (bool(tries) and verb != "extend" and result.get("result") == "lease_ended")
+                out.append(None if counts else error_of(0, result))
+        return out
+
+
+def cut_text(text: str, most: int = 200) -> str:
+    """At most so many bytes, and no control characters."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    return line.encode()[:most].decode(errors="ignore")
+
+
+def _results(answer: Mapping[str, object]) -> list[dict[str, Any]]:
+    found = answer.get("results")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _pushed(result: Mapping[str, Any]) -> Pushed | TarryError:
+    if result.get("result") in ("created", "replaced", "existed"):
+        return Pushed(id=result["id"], result=result["result"], due_at=time_of(result.get("due_at")))
+    return error_of(0, dict(result))
+
+
+def _item(
+    topic: str,
+    body: Any = b"",
+    *,
+    id: str | None = None,
+    delay: Duration | None = None,
+    at: datetime.datetime | float | None = None,
+    priority: int | None = None,
+    ttl: Duration | None = None,
+    lease: Duration | None = None,
+    max_attempts: int | None = None,
+    backoff: str | None = None,
+    on_conflict: str | None = None,
+    callback: str | None = None,
+    meta: Mapping[str, str] | None = None,
+    content_type: str | None = None,
+    traceparent: str | None = None,
+    tracestate: str | None = None,
+) -> dict[str, Any]:
+    """An item of a batch push."""
+    data, kind = body_of(body, content_type)
+    traces = {name: value for name, value in (("traceparent", traceparent), ("tracestate", tracestate)) if value}
+    item: dict[str, Any] = {
+        "topic": topic,
+        "id": id or new_id(),
+        "body_base64": base64.b64encode(data).decode(),
+        "content_type": kind,
+        "delay": milliseconds(delay) if delay is not None else None,
+        "at": moment(at) if at is not None else None,
+        "priority": priority,
+        "ttl": milliseconds(ttl) if ttl is not None else None,
+        "lease_for": milliseconds(lease) if lease is not None else None,
+        "max_attempts": max_attempts,
+        "backoff": backoff,
+        "on_conflict": on_conflict or (None if id else "keep"),
+        "callback": callback,
+        "meta": {**traces, **(meta or {})} or None,
+    }
+    return {name: value for name, value in item.items() if value is not None}

@@ -1,0 +1,108 @@
+"""What is pushed, and what comes back."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any, Mapping
+
+Duration = float | datetime.timedelta
+"""Seconds, or a timedelta."""
+
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def new_id() -> str:
+    """A ULID: 48 bits of milliseconds and 80 random ones."""
+    number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
+    return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -5, -5))
+
+
+def milliseconds(duration: Duration) -> str:
+    """As the API has it, rounded up: never early."""
+    seconds = duration.total_seconds() if isinstance(duration, datetime.timedelta) else duration
+    return f"{-int(-seconds * 1000 // 1)}ms"
+
+
+def moment(at: datetime.datetime | float) -> str:
+    """As the API has it. A time without zone is local, as everywhere in Python; a number is seconds since 1970."""
+    seconds = at.timestamp() if isinstance(at, datetime.datetime) else at
+    return str(-int(-seconds * 1000 // 1))
+
+
+def body_of(body: Any, content_type: str | None = None) -> tuple[bytes, str]:
+    """The bytes and the content type: bytes as they are, text as UTF-8, anything else as JSON."""
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return bytes(body), content_type or "application/octet-stream"
+    if isinstance(body, str) and not (content_type or "").startswith("application/json"):
+        return body.encode(), content_type or "text/plain; charset=utf-8"
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode(), content_type or "application/json"
+
+
+def time_of(text: object) -> datetime.datetime | None:
+    if not isinstance(text, str):
+        return None
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What became of a push. `result`: created, replaced, or existed, where nothing was changed."""
+
+    id: str
+    result: str
+    due_at: datetime.datetime | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it was taken, or as it stands. `body` is to the byte what was pushed."""
+
+    topic: str
+    id: str
+    body: bytes = b""
+    content_type: str = "application/octet-stream"
+    meta: Mapping[str, str] = field(default_factory=dict)
+    attempt: int = 0
+    delivery: int = 0
+    """Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late."""
+    priority: int = 100
+    state: str = "leased"
+    due_at: datetime.datetime | None = None
+    lease: str = ""
+    lease_until: datetime.datetime | None = None
+    last_error: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def traceparent(self) -> str | None:
+        return self.meta.get("traceparent")
+
+
+def job_of(data: Mapping[str, Any]) -> Job:
+    """A job of an answer that was asked for with body=base64."""
+    return Job(
+        topic=data["topic"],
+        id=data["id"],
+        body=base64.b64decode(data.get("body_base64", "")),
+        content_type=data.get("content_type", "application/octet-stream"),
+        meta=data.get("meta") or {},
+        attempt=data.get("attempt", 0),
+        delivery=data.get("delivery", 0),
+        priority=data.get("priority", 100),
+        state=data.get("state", "leased"),
+        due_at=time_of(data.get("due_at")),
+        lease=data.get("lease", ""),
+        lease_until=time_of(data.get("lease_until")),
+        last_error=data.get("last_error"),
+    )

@@ -1,0 +1,373 @@
+"""
+A worker: takes jobs, has a handler work on them, keeps their leases, and says how it went. docs/clients.md has the rules by number.
+
+Three threads beside the handlers': the one that called run() takes, the heartbeat extends, the answerer acks and nacks. What they share is
+under one lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import threading
+import time
+from typing import Any, Awaitable, Callable, Iterator, Sequence
+
+from .client import LEASES, Client, cut_text
+from .errors import Denied, LeaseEnded, NotFound, Refused, Reject, Retry, TarryError
+from .job import Duration, Job
+from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut
+
+WAIT = 30.0  # of a take
+MOMENT = 0.5  # that a take has when the worker stops: jobs that are on their way with a proxy would wait for the end of their lease
+LINGER = 0.005  # for answers that come together
+BEATS = 10  # in the time of a lease: nine tenths are left whenever the server goes
+GIVE_BACK, ACK, NACK = "return", "ack", "nack"
+
+Handler = Callable[["Taken"], object]
+AsyncHandler = Callable[["Taken"], Awaitable[object]]
+
+
+class Taken(Job):
+    """A job under its lease. `lost` is set once the lease is lost: what the handler does from then on somebody else may do as well."""
+
+    lost: threading.Event
+
+
+class _Held:
+    """A job from take to answer."""
+
+    def __init__(self, job: Job, lease: float) -> None:
+        self.job = Taken(**{name: getattr(job, name) for name in Job.__dataclass_fields__})
+        object.__setattr__(self.job, "lost", threading.Event())
+        now = time.monotonic()
+        self.taken_at = now
+        self.lives_until, self.next_beat = now + lease, now + lease / BEATS
+        self.is_begun = self.is_answered = self.is_ended = False
+        self.answer: dict[str, Any] = {}
+        self.verb = ""
+        self.cancel: Callable[[], object] = lambda: None
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{-int(-seconds * 1000 // 1)}ms"
+
+
+class Worker:
+    """
+    Worker(client, "orders", handle, concurrency=10, lease=60).run()
+
+    The handler is a function, or a coroutine function if the worker is run by run_async().
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        topics: str | Sequence[str],
+        handler: Handler | AsyncHandler,
+        *,
+        concurrency: int = 10,
+        lease: Duration = 60.0,
+        on_taken: Callable[[Taken], object] | None = None,
+        on_done: Callable[[Taken, str, float], object] | None = None,
+        on_error: Callable[[Exception, str], object] | None = None,
+    ) -> None:
+        if concurrency < 1:
+            raise ValueError("concurrency must be 1 at least")
+        self.client, self.handler, self.concurrency = client, handler, concurrency
+        self.topics = [topics] if isinstance(topics, str) else list(topics)
+        self.lease = lease if isinstance(lease, (int, float)) else lease.total_seconds()
+        self._on_taken, self._on_done, self._on_error = on_taken, on_done, on_error
+        self._changed = threading.Condition()
+        self._held: set[_Held] = set()
+        self._waiting: list[_Held] = []  # taken, not begun
+        self._answers: list[_Held] = []
+        self._running = 0
+        self._stopping = self._over = self._taking = False
+        self._grace = 30.0
+        self._cut = Cut()
+        self._failure: Exception | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ---- life ----
+
+    def run(self, *, signals: bool = True) -> None:
+        """Works until stop(), from whichever thread, or SIGTERM or SIGINT where `signals` and this is the main thread."""
+        for number in range(self.concurrency):
+            threading.Thread(target=self._work, name=f"tarry-handler-{number}", daemon=True).start()
+        with self._signals(signals and threading.current_thread() is threading.main_thread()):
+            self._take_until_stopped()
+
+    async def run_async(self) -> None:
+        """The same for a handler that is a coroutine function; handlers run as tasks of this loop. A task is cancelled once its lease is lost."""
+        self._loop = asyncio.get_running_loop()
+        taking = asyncio.ensure_future(asyncio.to_thread(self._take_until_stopped))
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            self.stop(wait=False)
+            await taking
+            raise
+
+    def stop(self, grace: float = 30.0, *, wait: bool = True) -> None:
+        """Takes no further job, gives back those that were not begun, and waits for handlers under way, `grace` seconds at most."""
+        with self._changed:
+            self._grace, self._stopping = grace, True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._taking, MOMENT)
+        self._cut.cut()
+        if wait:
+            with self._changed:
+                self._changed.wait_for(lambda: self._over)
+
+    @contextlib.contextmanager
+    def _signals(self, wanted: bool) -> Iterator[None]:
+        if not wanted:
+            yield
+            return
+        before = {number: signal.signal(number, lambda *_: threading.Thread(target=self.stop, kwargs={"wait": False}).start()) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # ---- taking ----
+
+    def _take_until_stopped(self) -> None:
+        helpers = [threading.Thread(target=one, name=f"tarry-{name}", daemon=True) for name, one in (("heartbeat", self._beat), ("answers", self._answer))]
+        for helper in helpers:
+            helper.start()
+        try:
+            pause = FIRST_PAUSE
+            while free := self._free_slots():
+                try:
+                    self._taking = True
+                    jobs = self.client.take(*self.topics, max=free, wait=WAIT, lease=self.lease, cut=self._cut)
+                except Exception as fault:
+                    if self._stopping:
+                        break
+                    if isinstance(fault, (Denied, NotFound, Refused)):
+                        self._failure = fault
+                        break
+                    if not isinstance(fault, (TarryError, OSError)) and type(fault).__module__ != "http.client":
+                        raise
+                    self._tell_error(fault, "take")
+                    after = fault.retry_after if isinstance(fault, TarryError) else None
+                    self._pause(after if after is not None else pause * random.uniform(0.5, 1))
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                    continue
+                finally:
+                    with self._changed:
+                        self._taking = False
+                        self._changed.notify_all()
+                pause = FIRST_PAUSE
+                self._begin(jobs)
+        finally:
+            self._wind_up()
+            for helper in helpers:
+                helper.join()
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
+        if self._failure:
+            raise self._failure
+
+    def _free_slots(self) -> int:
+        """Waits for one; 0 once the worker stops."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._running + len(self._waiting) < self.concurrency)
+            return 0 if self._stopping else self.concurrency - self._running - len(self._waiting)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, seconds)
+
+    def _begin(self, jobs: Sequence[Job]) -> None:
+        held = [_Held(job, self.lease) for job in jobs]
+        with self._changed:
+            self._held.update(held)
+            self._waiting += held
+            self._changed.notify_all()
+        for one in held:
+            if self._on_taken:
+                self._on_taken(one.job)
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._begin_task, one)
+
+    def _wind_up(self) -> None:
+        """No take any more: gives back what was not begun, waits for handlers and for answers."""
+        with self._changed:
+            self._stopping = True
+            for one in self._waiting:
+                self._settle(one, GIVE_BACK)
+            self._waiting.clear()
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: self._running == 0, self._grace):
+                for one in [one for one in self._held if one.is_begun and not one.is_ended]:
+                    self._lose(one)
+                    self._settle(one, GIVE_BACK)
+            self._changed.wait_for(lambda: not self._held)
+            self._over = True
+            self._changed.notify_all()
+
+    # ---- handling ----
+
+    def _next(self) -> _Held | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._over)
+            if not self._waiting:
+                return None
+            one = self._waiting.pop(0)
+            one.is_begun = True
+            self._running += 1
+            return one
+
+    def _work(self) -> None:
+        while one := self._next():
+            try:
+                self.handler(one.job)
+            except BaseException as fault:
+                self._ended(one, fault)
+            else:
+                self._ended(one, None)
+
+    def _begin_task(self, one: _Held) -> None:
+        with self._changed:
+            if one not in self._waiting:
+                return  # given back
+            self._waiting.remove(one)
+            one.is_begun = True
+            self._running += 1
+        assert self._loop is not None
+        loop, task = self._loop, self._loop.create_task(self._run_task(one))
+        one.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+
+    async def _run_task(self, one: _Held) -> None:
+        try:
+            await self.handler(one.job)  # type: ignore[misc]
+        except asyncio.CancelledError as fault:
+            self._ended(one, fault)
+        except Exception as fault:
+            self._ended(one, fault)
+        else:
+            self._ended(one, None)
+
+    def _ended(self, one: _Held, fault: BaseException | None) -> None:
+        """The handler is over."""
+        options: dict[str, Any] = {}
+        if isinstance(fault, Retry):
+            verb, options = NACK, {"error": fault.error} | ({"delay": _milliseconds(fault.after)} if fault.after is not None else {})
+        elif isinstance(fault, Reject):
+            verb, options = NACK, {"error": fault.error, "final": True}
+        elif fault is not None:
+            verb, options = NACK, {"error": str(fault) or type(fault).__name__}
+        else:
+            verb = ACK
+        if "error" in options:
+            options["error"] = cut_text(options["error"])
+        with self._changed:
+            one.is_ended = True
+            self._running -= 1
+            self._settle(one, verb, **{name: value for name, value in options.items() if value != ""})
+            self._changed.notify_all()
+
+    def _lose(self, one: _Held) -> None:
+        one.job.lost.set()
+        one.cancel()
+
+    # ---- heartbeat ----
+
+    def _beat(self) -> None:
+        while True:
+            with self._changed:
+                if self._over:
+                    return
+                now = time.monotonic()
+                due = [one for one in self._held if one.next_beat <= now and not one.is_answered]
+                if not due:
+                    soonest = min((one.next_beat for one in self._held if not one.is_answered), default=now + self.lease / BEATS)
+                    self._changed.wait(min(max(0.001, soonest - now), self.lease / BEATS))  # one whose lease has ended has no next beat
+                    continue
+            for start in range(0, len(due), LEASES):
+                self._extend(due[start : start + LEASES])
+
+    def _extend(self, due: list[_Held]) -> None:
+        sent = time.monotonic()
+        items = [{"lease": one.job.lease, "lease_for": _milliseconds(self.lease)} for one in due]
+        results: list[TarryError | None] | None = None
+        try:
+            results = self.client._answers("extend", items, again=False, timeout=max(self.lease / 4, 0.2))
+        except Exception as fault:
+            self._tell_error(fault, "extend")
+        with self._changed:
+            for at, one in enumerate(due):
+                result = results[at] if results and at < len(results) else None
+                if results and result is None:
+                    one.lives_until, one.next_beat = sent + self.lease, sent + self.lease / BEATS
+                elif isinstance(result, LeaseEnded):
+                    one.next_beat = float("inf")
+                    if not one.verb:
+                        self._drop(one)
+                else:
+                    one.next_beat = time.monotonic() + self.lease / 20
+                    if time.monotonic() > one.lives_until and not one.verb:
+                        self._drop(one)
+
+    def _drop(self, one: _Held) -> None:
+        """Its lease is lost: the handler is told, and what it returns is thrown away."""
+        self._lose(one)
+        self._finish(one, "lost")
+
+    # ---- answers ----
+
+    def _settle(self, one: _Held, verb: str, **options: Any) -> None:
+        """Under the lock: its answer is to be sent, once."""
+        if one.verb or one.is_answered:
+            return
+        one.verb, one.answer = verb, {"lease": one.job.lease, **options}
+        self._answers.append(one)
+
+    def _finish(self, one: _Held, outcome: str) -> None:
+        one.is_answered = True
+        self._held.discard(one)
+        self._changed.notify_all()
+        if self._on_done:
+            self._on_done(one.job, outcome, time.monotonic() - one.taken_at)
+
+    def _answer(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._answers or self._over)
+                if not self._answers:
+                    return
+                if self._running:
+                    self._changed.wait_for(lambda: not self._running or len(self._answers) >= LEASES, LINGER)
+                batch, self._answers = self._answers[:LEASES], self._answers[LEASES:]
+            for verb in (ACK, NACK, GIVE_BACK):
+                if those := [one for one in batch if one.verb == verb]:
+                    self._send(verb, those)
+
+    def _send(self, verb: str, those: list[_Held]) -> None:
+        results: list[TarryError | None] = []
+        try:
+            results = self.client._answers(
+                verb, [one.answer for one in those], retry_for=float("inf"), timeout=max(self.lease / 3, 0.2),
+                goes_on=lambda: any(time.monotonic() < one.lives_until for one in those),
+            )  # fmt: skip
+        except Exception as fault:
+            self._tell_error(fault, verb)
+            results = [fault if isinstance(fault, TarryError) else TarryError(str(fault))] * len(those)
+        with self._changed:
+            for at, one in enumerate(those):
+                result = results[at] if at < len(results) else TarryError("the answer has no result for it")
+                if one.is_answered:
+                    continue
+                outcome = {GIVE_BACK: "given_back", NACK: "reject" if one.answer.get("final") else "nack"}.get(verb, verb)
+                self._finish(one, outcome if result is None else "lost")
+
+    def _tell_error(self, fault: Exception, what: str) -> None:
+        if self._on_error:
+            self._on_error(fault, what)

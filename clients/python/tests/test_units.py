@@ -1,0 +1,101 @@
+"""What needs no server: ids, times, bodies, Retry-After, signatures."""
+
+import base64
+import datetime
+import hashlib
+import hmac
+import threading
+import time
+
+import pytest
+import tarry
+from tarry.client import cut_text
+from tarry.errors import error_of
+from tarry.job import body_of, milliseconds, moment
+from tarry.transport import Place, retry_after_of
+from tarry.worker import Worker, _Held
+
+SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
+
+
+def test_ids_are_ulids_that_rise():
+    ids = [tarry.new_id() for _ in range(1000)]
+    assert len(set(ids)) == 1000 and all(len(one) == 26 and set(one) <= set("0123456789ABCDEFGHJKMNPQRSTVWXYZ") for one in ids)
+    first = tarry.new_id()
+    time.sleep(0.003)
+    assert first < tarry.new_id()
+
+
+@pytest.mark.parametrize("duration, text", [(0, "0ms"), (1, "1000ms"), (0.0001, "1ms"), (1.5, "1500ms"), (datetime.timedelta(minutes=30), "1800000ms")])
+def test_durations_are_never_shortened(duration, text):
+    assert milliseconds(duration) == text
+
+
+def test_times():
+    assert moment(datetime.datetime(2026, 11, 20, 9, tzinfo=datetime.timezone.utc)) == "1795165200000" and moment(1.0001) == "1001"
+
+
+@pytest.mark.parametrize("body, kind, data, content_type", [
+    (b"\x00\xff", None, b"\x00\xff", "application/octet-stream"), ("é", None, "é".encode(), "text/plain; charset=utf-8"), ({"a": "é"}, None, '{"a":"é"}'.encode(), "application/json"),
+    (None, None, b"null", "application/json"), ("x", "text/csv", b"x", "text/csv"), ("x", "application/json", b'"x"', "application/json"), (b"x", "image/png", b"x", "image/png")])
+def test_bodies(body, kind, data, content_type):
+    assert body_of(body, kind) == (data, content_type)
+
+
+@pytest.mark.parametrize("headers, seconds", [
+    ({}, None), ({"Retry-After": "7"}, 7), ({"Retry-After": "soon"}, None), ({"Retry-After": "Mon, 23 Nov 2026 10:00:09 GMT", "Date": "Mon, 23 Nov 2026 10:00:05 GMT"}, 4),
+    ({"Retry-After": "Mon, 23 Nov 2026 10:00:00 GMT", "Date": "Mon, 23 Nov 2026 10:00:05 GMT"}, 0)])
+def test_retry_after_goes_by_the_clock_of_the_answer(headers, seconds):
+    assert retry_after_of(headers) == seconds
+
+
+@pytest.mark.parametrize("status, problem, kind", [
+    (404, {"code": "not_found"}, tarry.NotFound), (409, {"code": "leased", "state": "leased"}, tarry.Conflict), (409, {"code": "lease_ended"}, tarry.LeaseEnded), (400, {"code": "bad_topic"}, tarry.Refused),
+    (401, {}, tarry.Denied), (403, {"code": "forbidden"}, tarry.Denied), (507, {"code": "topic_full"}, tarry.Full), (503, {}, tarry.Unavailable), (0, {"result": "bad_topic"}, tarry.Refused), (0, {"result": "too_many_requests"}, tarry.Unavailable), (500, {}, tarry.TarryError)])
+def test_each_refusal_has_its_kind(status, problem, kind):
+    fault = error_of(status, problem)
+    assert type(fault) is kind and fault.status == status
+
+
+def test_urls():
+    assert (Place("localhost:1").host, Place("localhost:1").port, Place("https://a/x/").prefix, Place("https://a").port) == ("localhost", 1, "/x", 443)
+    with pytest.raises(ValueError, match="bad URL 'ftp://a'"):
+        Place("ftp://a")
+
+
+def test_errors_are_cut_where_a_character_ends():
+    assert cut_text("a\nb\x00") == "a b " and cut_text("é" * 200) == "é" * 100
+
+
+def sign(body, at, secret=SECRET):
+    digest = hmac.new(base64.b64decode(secret[6:]), f"m.{at}.".encode() + body, hashlib.sha256).digest()
+    return {"Webhook-Id": "m", "Webhook-Timestamp": str(at), "Webhook-Signature": "v1," + base64.b64encode(digest).decode(), "Tarry-Topic": "t", "Tarry-Id": "1", "Tarry-Attempt": "2", "Tarry-Meta-k": "v"}
+
+
+def test_a_signature_gives_the_job():
+    job = tarry.verify([SECRET], sign(b"x", 1000), b"x", now=1100)
+    assert (job.topic, job.id, job.attempt, job.meta, job.body) == ("t", "1", 2, {"k": "v"}, b"x")
+
+
+@pytest.mark.parametrize("change", [{"body": b"y"}, {"now": 1301}, {"now": 699}, {"secrets": "whsec_" + base64.b64encode(b"other").decode()}, {"headers": {}}])
+def test_anything_else_does_not(change):
+    words = {"secrets": SECRET, "headers": sign(b"x", 1000), "body": b"x", "now": 1000, **change}
+    with pytest.raises(tarry.BadSignature):
+        tarry.verify(words["secrets"], words["headers"], words["body"], now=words["now"])
+
+
+def test_the_heartbeat_goes_on_after_a_lease_that_ended_before_its_ack_was_answered():
+    client = tarry.Client("http://127.0.0.1:9")
+    worker = Worker(client, "t", lambda job: None, lease=1.0)
+    held = _Held(tarry.Job(topic="t", id="a", lease="l"), 1.0)
+    held.next_beat, held.verb = float("inf"), "ack"
+    worker._held.add(held)
+    beating = threading.Thread(target=worker._beat, daemon=True)
+    beating.start()
+    beating.join(0.1)
+    assert beating.is_alive()
+    with worker._changed:
+        worker._over = True
+        worker._changed.notify_all()
+    beating.join(2)
+    assert not beating.is_alive()

@@ -1,0 +1,3 @@
+<?php
+
+return ['default' => 'none', 'channels' => ['none' => ['driver' => 'monolog', 'handler' => Monolog\Handler\NullHandler::class]]];

@@ -1,0 +1,3 @@
+<?php
+
+return require getenv('TRY_QUEUE'); // that of docs/frameworks.md

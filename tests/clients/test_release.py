@@ -1,0 +1,103 @@
+"""
+What scripts/release_clients makes: each client has the server's version, and each package can be used from an empty project. What a language
+lacks here is named as not run.
+
+TARRY_TEST_CLIENT=python picks one.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+MADE = REPO / "build-package" / "clients"
+VERSION = re.search(r"^project\(tarry VERSION ([0-9.]+) ", (REPO / "CMakeLists.txt").read_text(), re.M)[1]
+NEEDS = {"python": ["python3"], "node": ["node", "npm"], "java": ["java", "javac", "mvn"], "php": ["php", "composer"]}
+LANGUAGES = [name for name in NEEDS if os.environ.get("TARRY_TEST_CLIENT") in (None, name)]
+
+
+def text(path):
+    return (REPO / "clients" / path).read_text()
+
+
+def test_each_client_has_the_version_of_the_server():
+    found = {
+        "python": re.search(r'^version = "(.*)"', text("python/pyproject.toml"), re.M)[1],
+        "python, by itself": re.search(r'^__version__ = "(.*)"', text("python/tarry/__init__.py"), re.M)[1],
+        "node": json.loads(text("node/package.json"))["version"],
+        "java": re.search(r"^  <version>(.*)</version>", text("java/pom.xml"), re.M)[1],
+        "java, its page": re.search(r"^  <version>(.*)</version>", text("java/README.md"), re.M)[1],
+        "php": json.loads(text("php/composer.json"))["version"],
+    }
+    assert found == dict.fromkeys(found, VERSION)
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def of_python(place):
+    run("python3", "-m", "venv", place)
+    run(place / "bin/pip", "install", "-q", "--no-index", MADE / "python" / f"tarry-{VERSION}-py3-none-any.whl")
+    return run(place / "bin/python", "-c", "import tarry; tarry.Client().close(); print(tarry.__version__)", cwd=place)
+
+
+def of_node(place):
+    (place / "package.json").write_text('{"name": "empty", "private": true, "type": "module"}')
+    run("npm", "install", "--silent", "--offline", MADE / "node" / f"tarry-client-{VERSION}.tgz", cwd=place)
+    (place / "main.js").write_text("import { Client } from '@tarry/client';\nnew Client();\n")
+    run("node", "main.js", cwd=place)
+    return json.loads((place / "node_modules/@tarry/client/package.json").read_text())["version"]
+
+
+def of_java(place):
+    folder = MADE / "java/io/tarry/tarry-client" / VERSION
+    names = {f"tarry-client-{VERSION}{kind}" for kind in (".jar", ".pom", "-sources.jar", "-javadoc.jar")}
+    assert {path.name for path in folder.iterdir()} == {name + end for name in names for end in ("", ".md5", ".sha1")}
+    (place / "Main.java").write_text("public class Main { public static void main(String[] a) { new io.tarry.Client().close(); } }")
+    jar = folder / f"tarry-client-{VERSION}.jar"
+    run("java", "-cp", jar, "Main.java", cwd=place)
+    return re.search(r"tarry-client-(.*)\.jar", jar.name)[1]
+
+
+def of_php(place):
+    package = json.loads(text("php/composer.json"))
+    package["dist"] = {"type": "zip", "url": f"file://{MADE}/php/tarry-client-{VERSION}.zip"}
+    repositories = [{"type": "package", "package": package}, {"packagist.org": False}]
+    (place / "composer.json").write_text(json.dumps({"repositories": repositories, "require": {"tarry/client": VERSION}}))
+    run("composer", "install", "--quiet", "--no-interaction", cwd=place, env={**os.environ, "COMPOSER_ALLOW_SUPERUSER": "1", "COMPOSER_HOME": str(place / "home")})
+    run("php", "-r", "require 'vendor/autoload.php'; new Tarry\\Client();", cwd=place)
+    return json.loads((place / "vendor/composer/installed.json").read_text())["packages"][0]["version"]
+
+
+USES = {"python": of_python, "node": of_node, "java": of_java, "php": of_php}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_package_can_be_used_from_an_empty_project(language, tmp_path):
+    if lacking := [program for program in NEEDS[language] if not shutil.which(program)]:
+        pytest.skip(f"not run: the package for '{language}', {', '.join(lacking)} is not here")
+    said = run("scripts/release_clients", language, cwd=REPO)
+    assert said.lower().startswith(language), said
+    assert USES[language](tmp_path).strip() == VERSION
+
+
+def test_another_version_is_refused(tmp_path):
+    """In a copy of the tree: the client says another version than the server."""
+    for path in ("scripts/release_clients", "CMakeLists.txt", "CHANGELOG.md", "clients/php/composer.json"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPO / path, tmp_path / path)
+    if not shutil.which("composer"):
+        pytest.skip("not run: composer is not here")
+    file = tmp_path / "clients/php/composer.json"
+    file.write_text(file.read_text().replace(VERSION, "9.9.9"))
+    done = subprocess.run([tmp_path / "scripts/release_clients", "php"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"has version '9.9.9' but the server has {VERSION}" in done.stderr
