@@ -65,7 +65,7 @@ package: ## a Debian package and a tar archive in build-package/; RELEASE=1 is t
 	@RELEASE="$(RELEASE)" scripts/package
 
 clean: ## removes what was built
-	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-openapi
+	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-openapi build-otlp build-axe
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'

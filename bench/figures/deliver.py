@@ -22,7 +22,7 @@ fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s;
 server {{ listen 127.0.0.1:{port}; location / {{ return 204; }} }} }}
 """
 TARRY = servers.Kind("tarry", "http", "{tarry} serve --data {dir}/data --deliver {policy} --listen 127.0.0.1:{port}", "delivers by itself")
-BUCKET = re.compile(r'^tarry_deliver_lateness_seconds_bucket\{le="([^"]+)"\} (\d+)$', re.M)
+BUCKET = re.compile(r'^tarry_lateness_seconds_bucket\{topic="[^"]*",way="callback",le="([^"]+)"\} (\d+)$', re.M)
 IN_FLIGHT, LATE_PER_S = 128, 2000
 
 

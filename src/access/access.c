@@ -7,7 +7,6 @@
 #include "access/token_file.h"
 #include "access/token_list.h"
 #include "base/error.h"
-#include "base/prometheus.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -20,6 +19,7 @@
 struct credential {
     struct table_entry entry;
     struct access_caller *caller; /* NULL: it was revoked */
+    _Atomic int64_t shown_ms;     /* when somebody last proved himself by it; 0: not yet */
     unsigned char hash[TOKEN_HASH_BYTES];
     char name[TOKEN_NAME_BYTES_MAX];
 };
@@ -90,8 +90,10 @@ static bool book_add(struct book *book, const struct token *token,
     credentials_add(into, made);
     if (token->revoked_ms != INT64_MAX)
         return true;
-    made->caller = book_caller(token, secret ? secret->until_ms : INT64_MAX,
-                               credentials_find(in_old, made->entry.key));
+    const struct credential *before = credentials_find(in_old, made->entry.key);
+    if (before)
+        made->shown_ms = before->shown_ms;
+    made->caller = book_caller(token, secret ? secret->until_ms : INT64_MAX, before);
     return made->caller;
 }
 
@@ -260,7 +262,7 @@ const char *access_challenge(enum access_refusal refusal)
 }
 
 /* The caller of a credential, held. */
-static enum access_refusal admit_credential(const struct credential *credential, int64_t now_ms,
+static enum access_refusal admit_credential(struct credential *credential, int64_t now_ms,
                                             struct access_caller **caller)
 {
     if (!credential)
@@ -269,6 +271,7 @@ static enum access_refusal admit_credential(const struct credential *credential,
         return ACCESS_REVOKED;
     if (credential->caller->ends_ms <= now_ms)
         return ACCESS_EXPIRED;
+    atomic_store_explicit(&credential->shown_ms, now_ms, memory_order_relaxed);
     *caller = access_caller_hold(credential->caller);
     return ACCESS_OK;
 }
@@ -390,6 +393,28 @@ bool access_holds(struct access *access, const struct access_caller *caller, int
     return !caller_has_ended(caller) && now_ms < caller->ends_ms;
 }
 
+/* The secrets of one token stand side by side, the newest first. */
+size_t access_list(struct access *access,
+                   void (*each)(void *ctx, const struct access_caller *caller, int64_t shown_ms),
+                   void *ctx)
+{
+    size_t count = 0;
+    const struct access_caller *last = NULL;
+    pthread_rwlock_rdlock(&access->lock);
+    const struct book *book = access->book;
+    for (size_t i = 0; i < book->count; i++) {
+        const struct credential *credential = &book->all[i];
+        if (!credential->caller || (last && last->kind == credential->caller->kind &&
+                                    slice_equals(last->name, credential->caller->name)))
+            continue;
+        last = credential->caller;
+        count++;
+        each(ctx, last, atomic_load_explicit(&credential->shown_ms, memory_order_relaxed));
+    }
+    pthread_rwlock_unlock(&access->lock);
+    return count;
+}
+
 /* ---- changes ---- */
 
 static bool is_lost(int result)
@@ -478,31 +503,51 @@ int access_set_tokens(struct access *access, struct slice text, struct access_ch
 
 /* ---- metrics ---- */
 
-void access_emit_metrics(struct access *access, struct buffer *out)
+enum { TOKENS, JWT_KEYS, CHANGES, RELOAD_FAILURES, REFUSALS };
+
+void access_emit_metrics(struct access *access, struct metric_page *page)
 {
     pthread_rwlock_rdlock(&access->lock);
     size_t tokens = access->book->token_count;
     pthread_rwlock_unlock(&access->lock);
-    prometheus_family(out, "tarry_access_tokens", PROMETHEUS_GAUGE,
-                      "Tokens and certificates that are known and not revoked.");
-    prometheus_sample(out, "tarry_access_tokens", NULL, (int64_t)tokens);
-    prometheus_family(out, "tarry_access_jwt_keys", PROMETHEUS_GAUGE,
-                      "Keys of the issuer of JWTs that serve.");
-    prometheus_sample(out, "tarry_access_jwt_keys", NULL,
-                      access->issuer ? (int64_t)issuer_key_count(access->issuer) : 0);
-    prometheus_family(out, "tarry_access_generation", PROMETHEUS_COUNTER,
-                      "How often what is known of callers has changed.");
-    prometheus_sample(out, "tarry_access_generation", NULL, (int64_t)access_generation(access));
-    prometheus_family(out, "tarry_access_reload_failures_total", PROMETHEUS_COUNTER,
-                      "Tokens or keys that could not be read again.");
-    prometheus_sample(out, "tarry_access_reload_failures_total", NULL,
-                      (int64_t)access->reload_failures);
-    prometheus_family(out, "tarry_access_refusals_total", PROMETHEUS_COUNTER,
-                      "Requests of which it was not clear who asked, by reason.");
-    for (int refusal = ACCESS_OK + 1; refusal < ACCESS_REFUSALS; refusal++) {
-        const struct prometheus_label labels[] = {
-            {"reason", slice_of(access_refusal_name((enum access_refusal)refusal))}, {0}};
-        prometheus_sample(out, "tarry_access_refusals_total", labels,
-                          (int64_t)access->refusals[refusal]);
-    }
+    metric_write(page, &access_metrics[TOKENS], tokens);
+    metric_write(page, &access_metrics[JWT_KEYS],
+                 access->issuer ? issuer_key_count(access->issuer) : 0);
+    metric_write(page, &access_metrics[CHANGES], access_generation(access));
+    metric_write(page, &access_metrics[RELOAD_FAILURES], access->reload_failures);
+    metric_begin(page, &access_metrics[REFUSALS]);
+    for (int refusal = ACCESS_OK + 1; refusal < ACCESS_REFUSALS; refusal++)
+        metric_sample(page,
+                      METRIC_LABELS(slice_of(access_refusal_name((enum access_refusal)refusal))),
+                      access->refusals[refusal]);
 }
+
+const struct metric access_metrics[] = {
+    [TOKENS] = {.name = "tarry_access_tokens",
+                .type = PROMETHEUS_GAUGE,
+                .help = "Tokens and certificates that are known and not revoked.",
+                .meaning = "Falls where tokens end or are revoked. 0 with `--tokens`: nobody can "
+                           "call; look at the log for `tokens not read`."},
+    [JWT_KEYS] = {.name = "tarry_access_jwt_keys",
+                  .type = PROMETHEUS_GAUGE,
+                  .help = "Keys of the issuer of JWTs that serve.",
+                  .meaning = "0 with `--jwt-issuer`: no JWT is admitted. See whether the issuer "
+                             "can be reached; the log says why not."},
+    [CHANGES] = {.name = "tarry_access_changes_total",
+                 .type = PROMETHEUS_COUNTER,
+                 .help = "How often what is known of callers has changed.",
+                 .meaning = "Rises with each new token, revocation and change of keys. Nothing to "
+                            "do, unless nobody of yours did it: then read the audit."},
+    [RELOAD_FAILURES] = {.name = "tarry_access_reload_failures_total",
+                         .type = PROMETHEUS_COUNTER,
+                         .help = "Tokens or keys that could not be read again.",
+                         .meaning = "Worth an alert: the old ones go on, so a revoked token still "
+                                    "serves. The log names the file or URL and the fault."},
+    [REFUSALS] = {.name = "tarry_access_refusals_total",
+                  .type = PROMETHEUS_COUNTER,
+                  .labels = {"reason"},
+                  .help = "Requests of which it was not clear who asked, by reason.",
+                  .meaning = "Rises by `expired` or `revoked`: a client has an old token; by "
+                             "`unknown` or `forged` on a network that others can reach: somebody "
+                             "tries. See [security.md](security.md)."},
+    METRIC_END};

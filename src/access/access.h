@@ -26,7 +26,7 @@
 
 #include "access/limits.h"
 #include "access/rights.h"
-#include "base/buffer.h"
+#include "base/metric.h"
 
 enum {
     ACCESS_ERROR_BYTES = 512,
@@ -145,6 +145,13 @@ enum access_refusal access_admit(struct access *access, const struct access_aske
  * he is asked again who he is. Where he is, it is the same caller, so nothing need be made anew. */
 bool access_holds(struct access *access, const struct access_caller *caller, int64_t now_ms);
 
+/* All tokens and certificates that are listed and not revoked, in the order of the list. `shown_ms`:
+ * when somebody last proved himself by it, on a new connection or after a change; wall clock; 0: not
+ * since the start. `each` is called under a lock, and is quick. Returns how many. */
+size_t access_list(struct access *access,
+                   void (*each)(void *ctx, const struct access_caller *caller, int64_t shown_ms),
+                   void *ctx);
+
 /* ---- changes ---- */
 
 struct access_change {
@@ -170,6 +177,7 @@ int access_set_jwt_keys(struct access *access, struct slice text, const char *pl
 bool access_wants_jwt_keys(struct access *access);
 
 /* Lines for /metrics. */
-void access_emit_metrics(struct access *access, struct buffer *out);
+void access_emit_metrics(struct access *access, struct metric_page *page);
+extern const struct metric access_metrics[];
 
 #endif

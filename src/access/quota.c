@@ -53,6 +53,18 @@ const char *quota_limit_name(enum quota_limit limit)
         [QUOTA_ADDRESS_CONNECTIONS] = "address-connections",
         [QUOTA_ADDRESS_WAITING] = "address-waiting",
         [QUOTA_MEMORY] = "max-memory",
+        [QUOTA_TOPIC_JOBS] = "max_jobs",
+        [QUOTA_REQUEST_MEMORY] = "max-request-memory",
+        [QUOTA_ALL_CONNECTIONS] = "max-connections",
+        [QUOTA_ALL_WAITING] = "max-waiting",
+        [QUOTA_TOPICS] = "max-topics",
+        [QUOTA_BODY] = "max-body",
+        [QUOTA_ITEMS] = "items",
+        [QUOTA_REQUEST_LINE] = "request-line",
+        [QUOTA_HEADER] = "header",
+        [QUOTA_SWEEPS] = "sweeps",
+        [QUOTA_STREAMS] = "streams",
+        [QUOTA_BACKUPS] = "backups",
     };
     return names[limit];
 }
@@ -362,17 +374,25 @@ void quota_refused(struct quota *quota, enum quota_limit limit)
     atomic_fetch_add_explicit(&quota->refused[limit], 1, memory_order_relaxed);
 }
 
-void quota_emit_metrics(struct quota *quota, struct buffer *out)
+uint64_t quota_refusals(const struct quota *quota, enum quota_limit limit)
 {
-    buffer_append_text(out,
-                       "# HELP tarry_limit_refused_total Requests, jobs, takes and connections "
-                       "that a limit refused.\n"
-                       "# TYPE tarry_limit_refused_total counter\n");
-    for (int i = QUOTA_NONE + 1; i < QUOTA_LIMITS; i++) {
-        buffer_append_text(out, "tarry_limit_refused_total{limit=\"");
-        buffer_append_text(out, quota_limit_name((enum quota_limit)i));
-        buffer_append_text(out, "\"} ");
-        buffer_append_u64(out, atomic_load_explicit(&quota->refused[i], memory_order_relaxed));
-        buffer_append_byte(out, '\n');
-    }
+    return atomic_load_explicit(&quota->refused[limit], memory_order_relaxed);
 }
+
+void quota_emit_metrics(struct quota *quota, struct metric_page *page)
+{
+    metric_begin(page, &quota_metrics[0]);
+    for (int i = QUOTA_NONE + 1; i < QUOTA_LIMITS; i++)
+        metric_sample(page, METRIC_LABELS(slice_of(quota_limit_name((enum quota_limit)i))),
+                      quota_refusals(quota, (enum quota_limit)i));
+}
+
+const struct metric quota_metrics[] = {
+    {.name = "tarry_limits_met_total",
+     .type = PROMETHEUS_COUNTER,
+     .labels = {"limit"},
+     .help = "Requests, jobs, takes and connections that a limit refused.",
+     .meaning = "Somebody meets a limit; the label says which, and *Limits* in "
+                "[operations.md](operations.md#limits) what it is for. Raise it, or speak with who "
+                "calls."},
+    METRIC_END};

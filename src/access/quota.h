@@ -34,6 +34,19 @@ enum quota_limit {
     QUOTA_ADDRESS_CONNECTIONS, /* likewise */
     QUOTA_ADDRESS_WAITING,
     QUOTA_MEMORY, /* of the process: pushes */
+    /* Those that are the same for all who call; counted here only. */
+    QUOTA_TOPIC_JOBS,
+    QUOTA_REQUEST_MEMORY,
+    QUOTA_ALL_CONNECTIONS,
+    QUOTA_ALL_WAITING,
+    QUOTA_TOPICS,
+    QUOTA_BODY,         /* of a job, a batch, or another call */
+    QUOTA_ITEMS,        /* of a batch; leases or ids in one call */
+    QUOTA_REQUEST_LINE, /* also a URL that is too long */
+    QUOTA_HEADER,
+    QUOTA_SWEEPS,
+    QUOTA_STREAMS,
+    QUOTA_BACKUPS,
     QUOTA_LIMITS
 };
 const char *quota_limit_name(enum quota_limit limit); /* "rate", "address-rate", … */
@@ -112,6 +125,8 @@ bool quota_has_topics(const struct quota *quota);
 /* ---- what was refused ---- */
 
 void quota_refused(struct quota *quota, enum quota_limit limit);
-void quota_emit_metrics(struct quota *quota, struct buffer *out);
+uint64_t quota_refusals(const struct quota *quota, enum quota_limit limit);
+void quota_emit_metrics(struct quota *quota, struct metric_page *page);
+extern const struct metric quota_metrics[];
 
 #endif

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "base/log.h"
-#include "base/prometheus.h"
 #include "targets/amqp_message.h"
 
 #include <assert.h>
@@ -267,37 +266,74 @@ void amqp_in_free(struct amqp_in *in)
 
 /* ---- figures ---- */
 
-static void emit_figure(struct buffer *out, const char *name, enum prometheus_type type,
-                        const char *help, uint64_t value)
+enum { RECEIVED, TAKEN, REJECTED, OFFERED_AGAIN, CONNECTIONS, IS_CONNECTED, IS_PAUSED };
+
+static void emit_rejected(const struct amqp_in_counts *counts, struct metric_page *page)
 {
-    prometheus_family(out, name, type, help);
-    prometheus_sample(out, name, NULL, (int64_t)value);
+    metric_begin(page, &amqp_in_metrics[REJECTED]);
+    for (unsigned i = AMQP_IN_BAD_DELAY; i <= AMQP_IN_BAD_JOB; i++)
+        if (i != AMQP_IN_NO_MEMORY)
+            metric_sample(page,
+                          METRIC_LABELS(slice_of(amqp_in_refusal_name((enum amqp_in_refusal)i))),
+                          counts->rejected[i]);
 }
 
-void amqp_in_emit_metrics(struct amqp_in *in, struct buffer *out)
+void amqp_in_emit_metrics(struct amqp_in *in, struct metric_page *page)
 {
     if (!in)
         return;
-    static const char *const rejected = "tarry_amqp_in_rejected_total";
     const struct amqp_in_counts *counts = &in->counts;
-    emit_figure(out, "tarry_amqp_in_received_total", PROMETHEUS_COUNTER,
-                "Messages that RabbitMQ delivered to --amqp-in.", counts->received);
-    emit_figure(out, "tarry_amqp_in_taken_total", PROMETHEUS_COUNTER,
-                "Messages of --amqp-in that are kept as jobs and acknowledged.", counts->taken);
-    prometheus_family(out, rejected, PROMETHEUS_COUNTER,
-                      "Messages of --amqp-in that can never be taken, by reason.");
-    for (unsigned i = AMQP_IN_BAD_DELAY; i <= AMQP_IN_BAD_JOB; i++) {
-        const struct prometheus_label labels[] = {
-            {"reason", slice_of(amqp_in_refusal_name((enum amqp_in_refusal)i))}, {0}};
-        if (i != AMQP_IN_NO_MEMORY)
-            prometheus_sample(out, rejected, labels, (int64_t)counts->rejected[i]);
-    }
-    emit_figure(out, "tarry_amqp_in_offered_again_total", PROMETHEUS_COUNTER,
-                "Times a message of --amqp-in was refused for now and put aside.", counts->again);
-    emit_figure(out, "tarry_amqp_in_connections_total", PROMETHEUS_COUNTER,
-                "Connections that --amqp-in has made.", counts->connections);
-    emit_figure(out, "tarry_amqp_in_connected", PROMETHEUS_GAUGE,
-                "1 while --amqp-in is connected and consumes.", counts->is_connected);
-    emit_figure(out, "tarry_amqp_in_paused", PROMETHEUS_GAUGE,
-                "1 while the queue takes nothing from --amqp-in.", counts->is_refused);
+    metric_write(page, &amqp_in_metrics[RECEIVED], counts->received);
+    metric_write(page, &amqp_in_metrics[TAKEN], counts->taken);
+    emit_rejected(counts, page);
+    metric_write(page, &amqp_in_metrics[OFFERED_AGAIN], counts->again);
+    metric_write(page, &amqp_in_metrics[CONNECTIONS], counts->connections);
+    metric_write(page, &amqp_in_metrics[IS_CONNECTED], counts->is_connected);
+    metric_write(page, &amqp_in_metrics[IS_PAUSED], counts->is_refused);
 }
+
+#define AMQP_IN_ON .when = "with `--amqp-in`"
+
+const struct metric amqp_in_metrics[] = {
+    [RECEIVED] = {.name = "tarry_amqp_in_received_total",
+                  .type = PROMETHEUS_COUNTER,
+                  .help = "Messages that RabbitMQ delivered to --amqp-in.",
+                  .meaning = "Stands still while the queue in RabbitMQ grows: see "
+                             "`tarry_amqp_in_connected` and `tarry_amqp_in_paused`.",
+                  AMQP_IN_ON},
+    [TAKEN] = {.name = "tarry_amqp_in_taken_total",
+               .type = PROMETHEUS_COUNTER,
+               .help = "Messages of --amqp-in that are kept as jobs and acknowledged.",
+               .meaning = "Falls behind what was received where messages are rejected or put "
+                          "aside.",
+               AMQP_IN_ON},
+    [REJECTED] = {.name = "tarry_amqp_in_rejected_total",
+                  .type = PROMETHEUS_COUNTER,
+                  .labels = {"reason"},
+                  .help = "Messages of --amqp-in that can never be taken, by reason.",
+                  .meaning = "A publisher sends what cannot be a job. They are dead-lettered by "
+                             "their queue where it has a dead letter exchange, else gone.",
+                  AMQP_IN_ON},
+    [OFFERED_AGAIN] = {.name = "tarry_amqp_in_offered_again_total",
+                       .type = PROMETHEUS_COUNTER,
+                       .help = "Times a message of --amqp-in was refused for now and put aside.",
+                       .meaning = "Rises while the store takes nothing, or a topic is full. "
+                                  "`tarry_limits_met_total` and `tarry_store_accepting` say why.",
+                       AMQP_IN_ON},
+    [CONNECTIONS] = {.name = "tarry_amqp_in_connections_total",
+                     .type = PROMETHEUS_COUNTER,
+                     .help = "Connections that --amqp-in has made.",
+                     .meaning = "Rises again and again: RabbitMQ or the network cuts it. The log "
+                                "says each time why.",
+                     AMQP_IN_ON},
+    [IS_CONNECTED] = {.name = "tarry_amqp_in_connected",
+                      .type = PROMETHEUS_GAUGE,
+                      .help = "1 while --amqp-in is connected and consumes.",
+                      .meaning = "0 for a minute: nothing comes from RabbitMQ. The log says why.",
+                      AMQP_IN_ON},
+    [IS_PAUSED] = {.name = "tarry_amqp_in_paused",
+                   .type = PROMETHEUS_GAUGE,
+                   .help = "1 while the queue takes nothing from --amqp-in.",
+                   .meaning = "The store refuses pushes: see the runbook page *full*.",
+                   AMQP_IN_ON},
+    METRIC_END};

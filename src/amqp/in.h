@@ -13,6 +13,7 @@
 #define TARRY_AMQP_IN_H
 
 #include "amqp/source.h"
+#include "base/metric.h"
 #include "guard/guard.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
@@ -38,6 +39,7 @@ void amqp_in_stop(struct amqp_in *in, void (*stopped)(void *ctx), void *ctx);
 void amqp_in_free(struct amqp_in *in);
 
 /* Any thread. Lines of a Prometheus page; NULL: none. */
-void amqp_in_emit_metrics(struct amqp_in *in, struct buffer *out);
+void amqp_in_emit_metrics(struct amqp_in *in, struct metric_page *page);
+extern const struct metric amqp_in_metrics[];
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/timestamp.h"
 #include "targets/amqp_message.h"
+#include "trace/carry.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -277,6 +278,22 @@ static enum amqp_in_refusal make_meta(amqp_basic_properties_t *properties, struc
     return AMQP_IN_PROPERTIES_TOO_BIG;
 }
 
+/* The context of the trace that the message belongs to; NULL `at` of what it has not. */
+static void find_trace(const amqp_table_t *headers, struct slice *parent, struct slice *state)
+{
+    bool found;
+    *parent = text_header(headers, "traceparent", &found);
+    *state = text_header(headers, "tracestate", &found);
+}
+
+/* Where there is room. */
+static void add_trace(struct buffer *meta, struct slice parent, struct slice state)
+{
+    struct trace_carry carry;
+    if (parent.len && trace_carry_set(&carry, parent, state))
+        (void)trace_meta_add(meta, &carry);
+}
+
 /* ---- the job ---- */
 
 /* Of a message that has an id: the same for the same message once more, another one for any other
@@ -304,7 +321,9 @@ static struct slice copy_to(char **at, struct slice text)
     return copied;
 }
 
-static struct amqp_in_job *new_job(const amqp_envelope_t *envelope, struct slice meta)
+/* The first `hashed` bytes of the meta are what its id is made of. */
+static struct amqp_in_job *new_job(const amqp_envelope_t *envelope, struct slice meta,
+                                   size_t hashed)
 {
     const amqp_basic_properties_t *properties = &envelope->message.properties;
     char id[JOB_ID_BYTES_MAX + 1];
@@ -315,7 +334,7 @@ static struct amqp_in_job *new_job(const amqp_envelope_t *envelope, struct slice
     for (size_t i = 0; i < type.len; i++)
         if (type.at[i] < ' ' || type.at[i] > '~')
             type.len = 0;
-    size_t id_bytes = make_id(properties, meta, body, id);
+    size_t id_bytes = make_id(properties, slice_make(meta.at, hashed), body, id);
     struct amqp_in_job *job = malloc(sizeof *job + id_bytes + type.len + meta.len + body.len);
     if (!job)
         return NULL;
@@ -345,7 +364,7 @@ enum amqp_in_refusal amqp_in_job_make(const struct amqp_in_source *source,
     amqp_basic_properties_t properties = envelope->message.properties;
     const amqp_table_t *headers =
         properties._flags & AMQP_BASIC_HEADERS_FLAG ? &properties.headers : &none;
-    struct slice exchange, key;
+    struct slice exchange, key, parent, state;
     struct queue_when when;
     struct buffer meta;
     if (!amqp_in_delay_read(headers, &when, why))
@@ -355,10 +374,13 @@ enum amqp_in_refusal amqp_in_job_make(const struct amqp_in_source *source,
     if (when.due == QUEUE_DUE_NOW && was_here(source, headers))
         when = (struct queue_when){.due = QUEUE_DUE_DELAY, .ms = RETURNED_MS};
     buffer_init(&meta, JOB_META_BYTES_MAX);
+    find_trace(headers, &parent, &state);
     /* Changes the headers' own memory, which nobody reads afterwards. */
     enum amqp_in_refusal refusal = make_meta(&properties, exchange, key, &meta, why);
     if (refusal == AMQP_IN_TAKEN) {
-        *out = new_job(envelope, buffer_slice(&meta));
+        size_t hashed = meta.len;
+        add_trace(&meta, parent, state);
+        *out = new_job(envelope, buffer_slice(&meta), hashed);
         refusal = *out ? AMQP_IN_TAKEN : AMQP_IN_NO_MEMORY;
         if (*out)
             (*out)->when = when;

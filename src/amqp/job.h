@@ -8,6 +8,7 @@
  *   x-exchange       where it goes; else what the source says; else the exchange it came through
  *                    without ".delayed" at its end; else the default exchange
  *   x-routing-key    else the one it came with
+ *   traceparent      and tracestate: the context of the message's trace, which the job then carries
  * What is changed: x-delay is negated, as the delayed-message plugin does it; user_id, which only
  * its own user may publish, and x-delivery-count, which a queue adds, are left out.
  */

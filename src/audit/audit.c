@@ -179,3 +179,23 @@ uint64_t audit_failures(void)
 {
     return atomic_load_explicit(&audit.failures, memory_order_relaxed);
 }
+
+enum { EVENTS, FAILURES };
+
+void audit_emit_metrics(struct metric_page *page)
+{
+    metric_write(page, &audit_metrics[EVENTS], audit_events());
+    metric_write(page, &audit_metrics[FAILURES], audit_failures());
+}
+
+const struct metric audit_metrics[] = {
+    [EVENTS] = {.name = "tarry_audit_events_total",
+                .type = PROMETHEUS_COUNTER,
+                .help = "Administrative changes, and what the audit tells of beside them.",
+                .meaning = "Somebody changes settings, pauses, purges, redrives: the audit says "
+                           "who and what."},
+    [FAILURES] = {.name = "tarry_audit_failures_total",
+                  .type = PROMETHEUS_COUNTER,
+                  .help = "Events that the audit file does not have: it could not be written.",
+                  .meaning = "Worth an alert where the audit must be whole: see to its disk."},
+    METRIC_END};

@@ -14,6 +14,8 @@
 #ifndef TARRY_AUDIT_AUDIT_H
 #define TARRY_AUDIT_AUDIT_H
 
+#include "base/metric.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -43,5 +45,7 @@ void audit_event(const struct audit_event *event);
 /* So far: events, and those that the file does not have. */
 uint64_t audit_events(void);
 uint64_t audit_failures(void);
+void audit_emit_metrics(struct metric_page *page);
+extern const struct metric audit_metrics[];
 
 #endif

@@ -73,11 +73,16 @@ int64_t clock_inner_ms(void)
     return clock_inner_us() / 1000;
 }
 
-int64_t clock_wall_ms(void)
+int64_t clock_wall_us(void)
 {
     if (atomic_load_explicit(&fake, memory_order_relaxed))
-        return atomic_load_explicit(&fake_wall_ms, memory_order_relaxed);
-    return read_us(CLOCK_REALTIME) / 1000;
+        return atomic_load_explicit(&fake_wall_ms, memory_order_relaxed) * 1000;
+    return read_us(CLOCK_REALTIME);
+}
+
+int64_t clock_wall_ms(void)
+{
+    return clock_wall_us() / 1000;
 }
 
 int64_t clock_boot_us(void)
@@ -85,10 +90,32 @@ int64_t clock_boot_us(void)
     return read_us(CLOCK_BOOTTIME);
 }
 
+int64_t clock_awake_us(void)
+{
+    return read_us(CLOCK_MONOTONIC);
+}
+
 int64_t clock_skew_ms(void)
 {
     int64_t inner_ms = clock_inner_ms();
     return clock_wall_ms() - inner_ms;
+}
+
+static _Atomic uint64_t step_count;
+static _Atomic int64_t step_last_ms, step_last_at_ms;
+
+void clock_note_step(int64_t step_ms)
+{
+    atomic_store(&step_last_ms, step_ms);
+    atomic_store(&step_last_at_ms, clock_inner_ms());
+    atomic_fetch_add(&step_count, 1);
+}
+
+void clock_steps(struct clock_steps *out)
+{
+    *out = (struct clock_steps){.count = atomic_load(&step_count),
+                                .last_ms = atomic_load(&step_last_ms),
+                                .last_at_ms = atomic_load(&step_last_at_ms)};
 }
 
 void clock_boot_id(char id[BOOT_ID_CHARS + 1])

@@ -23,13 +23,26 @@ void clock_raise(int64_t inner_ms);
 int64_t clock_inner_ms(void);
 int64_t clock_inner_us(void); /* the same in microseconds, for setting timers */
 int64_t clock_wall_ms(void);
+int64_t clock_wall_us(void); /* the same in microseconds, for what other machines compare */
 
 /* Elapsed microseconds since boot, for measuring durations. Real even while the clocks are faked.
  */
 int64_t clock_boot_us(void);
 
+/* Elapsed microseconds while the machine was awake: the clock that event loops sleep by. As real. */
+int64_t clock_awake_us(void);
+
 /* wall minus inner, now. A change of it (beyond a few ms) is a step of the wall clock. */
 int64_t clock_skew_ms(void);
+
+/* Steps of the wall clock that somebody noticed: how many, how far the last one went, and when that
+ * was (inner clock; 0: there was none). Any thread. */
+struct clock_steps {
+    uint64_t count;
+    int64_t last_ms, last_at_ms;
+};
+void clock_note_step(int64_t step_ms);
+void clock_steps(struct clock_steps *out);
 
 /* Names this boot of the machine: 36 characters and NUL into `id`. "" when the system does not
  * tell. */

@@ -78,3 +78,24 @@ uint64_t histogram_count_to(const struct histogram *histogram, uint64_t value)
         seen += histogram->buckets[i];
     return seen;
 }
+
+void shared_histogram_add(struct shared_histogram *histogram, uint64_t value)
+{
+    counter_add(&histogram->sum, value);
+    if (value > counter_get(&histogram->max))
+        counter_set(&histogram->max, value);
+    counter_add(&histogram->buckets[bucket_of(value)], 1);
+}
+
+void shared_histogram_merge(struct histogram *into, const struct shared_histogram *from)
+{
+    uint64_t max = counter_get(&from->max);
+    into->sum += counter_get(&from->sum);
+    if (max > into->max)
+        into->max = max;
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        uint64_t count = counter_get(&from->buckets[i]);
+        into->buckets[i] += count;
+        into->count += count;
+    }
+}

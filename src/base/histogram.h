@@ -7,6 +7,8 @@
 #ifndef TARRY_BASE_HISTOGRAM_H
 #define TARRY_BASE_HISTOGRAM_H
 
+#include "base/counter.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +30,16 @@ uint64_t histogram_at(const struct histogram *histogram, double fraction);
 /* How many values were <= `value` (to the bucket's precision: all of the bucket that `value` is
  * in). */
 uint64_t histogram_count_to(const struct histogram *histogram, uint64_t value);
+
+/* One that a single thread adds to and any thread reads, without a lock. What is read while it is
+ * added to may lack the newest values. Zeroed: empty. */
+struct shared_histogram {
+    _Atomic uint64_t sum, max;
+    _Atomic uint64_t buckets[HISTOGRAM_BUCKETS];
+};
+
+void shared_histogram_add(struct shared_histogram *histogram, uint64_t value);
+/* Adds what it holds to `into`. */
+void shared_histogram_merge(struct histogram *into, const struct shared_histogram *from);
 
 #endif

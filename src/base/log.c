@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/json_read.h"
 #include "base/json_write.h"
+#include "base/log_ring.h"
 #include "base/timestamp.h"
 
 #include <errno.h>
@@ -211,6 +212,29 @@ static void write_line(struct slice line)
     }
 }
 
+/* The same for who looks at the running process. */
+static void append_ring_line(struct buffer *line, enum log_level level, const char *event,
+                             const struct log_field *fields)
+{
+    buffer_append_text(line, "{\"at\":");
+    json_write_time(line, clock_wall_ms());
+    buffer_append_text(line, ",\"level\":\"");
+    buffer_append_text(line, level_names[level]);
+    buffer_append_text(line, "\",\"event\":");
+    json_write_string(line, cut(event));
+    buffer_append_text(line, ",\"fields\":{");
+    for (int i = 0; i < FIELDS_MAX && fields[i].key; i++) {
+        if (i)
+            buffer_append_byte(line, ',');
+        json_write_key(line, fields[i].key);
+        if (fields[i].text)
+            json_write_string(line, cut(fields[i].text));
+        else
+            buffer_append_i64(line, fields[i].number);
+    }
+    buffer_append_text(line, "}}");
+}
+
 void log_fields(enum log_level level, const char *event, const struct log_field *fields)
 {
     struct buffer line;
@@ -223,6 +247,10 @@ void log_fields(enum log_level level, const char *event, const struct log_field 
     append_line(&line, level, event, fields);
     if (!line.failed)
         write_line(buffer_slice(&line));
+    buffer_clear(&line);
+    append_ring_line(&line, level, event, fields);
+    if (!line.failed)
+        log_ring_add(buffer_slice(&line));
     buffer_fini(&line);
     errno = error;
 }

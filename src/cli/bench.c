@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "cli/commands.h"
 #include "cli/credentials.h"
+#include "cli/terminal.h"
 #include "cli/url.h"
 #include "load/http.h"
 #include "load/stamp.h"
@@ -294,7 +295,7 @@ static int bench_command(int argc, char **argv)
     cli_url_show(args.url, url, sizeof url);
     if (!load_http_url(args.url, &plan, problem))
         return cli_usage("bad URL '%s', give http://HOST:PORT, without a user and password", url);
-    plan.progress = isatty(STDERR_FILENO);
+    plan.progress = terminal_can_erase(STDERR_FILENO);
     plan.token = credentials_get()->token;
     if (plan.wants_tls && !(plan.tls = make_context(problem)))
         return cli_usage("%s", problem);

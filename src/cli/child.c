@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { VARIABLES = 6 };
+enum { VARIABLES = 8, ALWAYS = 6 }; /* the context of a trace only where the job has one */
 
 /* The body as a file in memory: a command may read it, or not, without anybody waiting on a pipe.
  */
@@ -57,11 +57,12 @@ static void free_environment(char **environment, char *const *ours)
  * stand in `ours`. */
 static char **make_environment(const struct child_job *job, const char *url, char *ours[VARIABLES])
 {
-    static const char *const names[VARIABLES] = {"TARRY_TOPIC",        "TARRY_ID",
-                                                 "TARRY_ATTEMPT",      "TARRY_LEASE",
-                                                 "TARRY_CONTENT_TYPE", "TARRY_URL"};
-    const struct slice values[VARIABLES] = {job->topic, job->id,           job->attempt,
-                                            job->lease, job->content_type, slice_of(url)};
+    static const char *const names[VARIABLES] = {
+        "TARRY_TOPIC",        "TARRY_ID",  "TARRY_ATTEMPT", "TARRY_LEASE",
+        "TARRY_CONTENT_TYPE", "TARRY_URL", "TRACEPARENT",   "TRACESTATE"};
+    const struct slice values[VARIABLES] = {job->topic,       job->id,           job->attempt,
+                                            job->lease,       job->content_type, slice_of(url),
+                                            job->traceparent, job->tracestate};
     size_t count = 0, kept = 0;
     bool ok = true;
     while (environ[count])
@@ -72,6 +73,8 @@ static char **make_environment(const struct child_job *job, const char *url, cha
             environment[kept++] = environ[i];
     for (size_t i = 0; i < VARIABLES; i++) {
         ours[i] = NULL;
+        if (i >= ALWAYS && !values[i].len)
+            continue;
         ok = asprintf(&ours[i], "%s=%.*s", names[i], (int)values[i].len,
                       values[i].len ? values[i].at : "") >= 0 &&
              ok;

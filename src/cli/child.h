@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 struct child_job {
-    struct slice topic, id, attempt, lease, content_type, body;
+    struct slice topic, id, attempt, lease, content_type, body, traceparent, tracestate;
 };
 
 enum { CHILD_TAIL_BYTES = 1024, CHILD_ERROR_BYTES = 224 };
@@ -30,7 +30,7 @@ struct child {
 };
 
 /* Starts `argv` for the job: TARRY_TOPIC, TARRY_ID, TARRY_ATTEMPT, TARRY_LEASE, TARRY_CONTENT_TYPE
- * and TARRY_URL are set. 0 or negative errno. */
+ * and TARRY_URL are set; TRACEPARENT and TRACESTATE where the job has them. 0 or negative errno. */
 int child_start(struct child *child, char **argv, const struct child_job *job, const char *url);
 
 /* Hands on what it has written to its standard error. Does not wait. */

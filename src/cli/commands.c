@@ -24,10 +24,11 @@ static const struct cli_command own_commands[] = {
 
 /* In the order in which the help shows them. */
 static const struct cli_command *const tables[] = {
-    cli_serve_commands,  cli_push_commands,    cli_lease_commands,   cli_work_commands,
-    cli_job_commands,    cli_topic_commands,   cli_deliver_commands, cli_dead_commands,
-    cli_export_commands, cli_import_commands,  cli_bench_commands,   cli_backup_commands,
-    cli_fsck_commands,   cli_reshard_commands, cli_token_commands,   own_commands,
+    cli_serve_commands,   cli_push_commands,    cli_lease_commands,  cli_work_commands,
+    cli_job_commands,     cli_topic_commands,   cli_status_commands, cli_top_commands,
+    cli_tail_commands,    cli_deliver_commands, cli_dead_commands,   cli_export_commands,
+    cli_import_commands,  cli_bench_commands,   cli_backup_commands, cli_fsck_commands,
+    cli_reshard_commands, cli_token_commands,   own_commands,
 };
 
 enum { TABLES = sizeof tables / sizeof tables[0], COMMANDS_MAX = 64 };
@@ -495,8 +496,10 @@ static int help_command(int argc, char **argv)
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "help [COMMAND] | help --man PAGE | help --completion SHELL",
-        .about = "Prints the commands, or what one of them does.",
+        .usage = "help [COMMAND] | help metrics | help --man PAGE | help --completion SHELL",
+        .about =
+            "Prints the commands, or what one of them does. 'help metrics' tells what each metric\n"
+            "at /metrics is, and what to do where it moves.",
         .flags = flags,
         .most = 1,
         .is_local = true,
@@ -511,6 +514,10 @@ static int help_command(int argc, char **argv)
         return print_completion(shell);
     if (args.list.count == 0) {
         print_commands(stdout);
+        return CLI_OK;
+    }
+    if (strcmp(args.list.at[0], "metrics") == 0) {
+        cli_print_metrics();
         return CLI_OK;
     }
     const struct cli_command *command = find_command(args.list.at[0]);

@@ -28,5 +28,11 @@ extern const struct cli_command cli_backup_commands[];
 extern const struct cli_command cli_fsck_commands[];
 extern const struct cli_command cli_reshard_commands[];
 extern const struct cli_command cli_token_commands[];
+extern const struct cli_command cli_tail_commands[];
+extern const struct cli_command cli_status_commands[];
+extern const struct cli_command cli_top_commands[];
+
+/* The rows of all metrics, as Markdown, on standard output. */
+void cli_print_metrics(void);
 
 #endif

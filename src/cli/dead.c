@@ -1,11 +1,14 @@
 /* redrive, purge: dead jobs sent round again, as they are or with another body, or dropped; and others
  * dropped. */
+#include "base/clock.h"
 #include "base/json_write.h"
 #include "base/text.h"
 #include "cli/body.h"
+#include "cli/bulk.h"
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/show.h"
 #include "job/job.h"
 
@@ -219,7 +222,10 @@ static int redrive_edited(const struct cli_args *args, const struct edit *edit)
 
 /* ---- redrive, purge ---- */
 
-enum { SWEEP_MS = 6 * 3600 * 1000 }; /* the server answers when all pages are done */
+enum {
+    SWEEP_MS = 6 * 3600 * 1000, /* the server answers when all pages are done */
+    SWEEP_LOOK_US = 500 * 1000
+};
 
 struct sweep_filter {
     const char *error, *id_prefix, *died_after, *died_before, *max;
@@ -252,6 +258,71 @@ static void print_swept(const struct client *client, const char *done)
         fputs("tarry: there may be more\n", stderr);
 }
 
+/* While the server sweeps, its counts say how far it has come. */
+struct sweep_view {
+    const struct cli_args *args;
+    const char *state; /* of the jobs that go; NULL: of each */
+    struct client client;
+    uint64_t begin; /* so many there were */
+    bool is_whole;  /* all of them go */
+    int64_t next_us;
+};
+
+/* How many jobs are there that may go. False where the server does not say. */
+static bool count_jobs(struct sweep_view *view, uint64_t *out)
+{
+    const char *state;
+    json_t *jobs;
+    *out = 0;
+    struct buffer *target = client_begin(&view->client);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, view->args->list.at[0]);
+    if (client_call(&view->client, "GET", NULL, 0) != CLI_OK)
+        return false;
+    json_object_foreach(json_object_get(view->client.json, "counts"), state, jobs)
+    {
+        if (view->state ? strcmp(state, view->state) == 0 : strcmp(state, "leased") != 0)
+            *out += (uint64_t)json_integer_value(jobs);
+    }
+    return true;
+}
+
+/* curl calls it some times a second. */
+static int on_sweep(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    struct sweep_view *view = ctx;
+    uint64_t left;
+    int64_t now_us = clock_boot_us();
+    (void)a, (void)b, (void)c, (void)d;
+    if (now_us < view->next_us)
+        return 0;
+    view->next_us = now_us + SWEEP_LOOK_US;
+    if (count_jobs(view, &left))
+        progress_show(left < view->begin ? view->begin - left : 0, view->is_whole ? view->begin : 0,
+                      -1);
+    return 0;
+}
+
+static int sweep_call(struct client *client, struct sweep_view *view, const char *done)
+{
+    progress_begin(done, false);
+    if (!progress_is_on() || !client_open(&view->client, view->args->url))
+        return client_call(client, "POST", NULL, SWEEP_MS);
+    view->client.is_silent = true;
+    bool knows = count_jobs(view, &view->begin);
+    int exit_code = CLI_USAGE;
+    if (client_prepare(client, "POST", NULL, SWEEP_MS)) {
+        curl_easy_setopt(client->curl, CURLOPT_NOPROGRESS, knows ? 0L : 1L);
+        curl_easy_setopt(client->curl, CURLOPT_XFERINFOFUNCTION, on_sweep);
+        curl_easy_setopt(client->curl, CURLOPT_XFERINFODATA, view);
+        CURLcode code = curl_easy_perform(client->curl);
+        progress_clear();
+        exit_code = client_finish(client, code);
+    }
+    client_close(&view->client);
+    return exit_code;
+}
+
 /* Asks the server to redrive or purge what the filter matches, and prints how many that were. */
 static int sweep(const struct cli_args *args, const char *verb, const char *done,
                  const struct sweep_filter *filter, const char *key, const char *value)
@@ -270,7 +341,11 @@ static int sweep(const struct cli_args *args, const char *verb, const char *done
     cli_url_add_query(target, "died_before", filter->died_before);
     cli_url_add_query(target, "max", filter->max);
     cli_url_add_query(target, "dry_run", filter->dry_run ? "true" : NULL);
-    int exit_code = client_call(&client, "POST", NULL, SWEEP_MS);
+    struct sweep_view view = {.args = args};
+    view.state = strcmp(verb, "redrive") == 0 ? "dead" : value;
+    view.is_whole = !is_of_the_dead(filter) && !filter->max && strcmp(key, "id") != 0;
+    int exit_code = filter->dry_run ? client_call(&client, "POST", NULL, SWEEP_MS)
+                                    : sweep_call(&client, &view, done);
     if (exit_code == CLI_OK && args->json)
         client_print_json(&client);
     else if (exit_code == CLI_OK)
@@ -292,13 +367,15 @@ static int redrive_command(int argc, char **argv)
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "redrive TOPIC [ID [--body TEXT | --file FILE | --edit]] [--error TEXT] ...",
+        .usage =
+            "redrive TOPIC [ID... | -] [--body TEXT | --file FILE | --edit] [--error TEXT] ...",
         .about =
-            "Sends dead jobs round again, with their attempts starting anew: all, one, or those\n"
-            "that match all that is given. One may get another body on the way.",
+            "Sends dead jobs round again, with their attempts starting anew: all, those that are\n"
+            "named (- reads their ids from standard input, a line each), or those that match all\n"
+            "that is given. One may get another body on the way.",
         .flags = flags,
         .least = 1,
-        .most = 2,
+        .most = CLI_LIST_MAX,
     };
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, &syntax, &args);
@@ -308,6 +385,12 @@ static int redrive_command(int argc, char **argv)
     int bodies = (edit.body != NULL) + (edit.file != NULL) + edit.in_editor;
     if (id && (is_of_the_dead(&filter) || filter.dry_run))
         return cli_usage("both an ID and which others are given, choose one");
+    if (bodies && bulk_is_meant(&args))
+        return cli_usage("one body for several jobs cannot be meant, give one ID");
+    if (bulk_is_meant(&args) && filter.max)
+        return cli_usage("both several IDs and '--max' are given, choose one");
+    if (bulk_is_meant(&args))
+        return bulk_run(&args, &(struct bulk_change){.verb = "redrive", .done = "redriven"});
     if (bodies > 1)
         return cli_usage("'--body', '--file' and '--edit' exclude each other, choose one");
     if (bodies && !id)

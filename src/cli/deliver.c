@@ -114,7 +114,9 @@ static int deliver_command(int argc, char **argv)
 
 /* ---- pause, resume ---- */
 
-static int pause_or_resume(const struct cli_args *args, const char *verb, const char *done)
+/* `lasts`: NULL: until it is resumed. */
+static int pause_or_resume(const struct cli_args *args, const char *verb, const char *done,
+                           const char *lasts)
 {
     struct client client;
     if (!client_open(&client, args->url))
@@ -123,9 +125,13 @@ static int pause_or_resume(const struct cli_args *args, const char *verb, const 
     cli_url_add_segment(target, "topics");
     cli_url_add_segment(target, args->list.at[0]);
     cli_url_add_segment(target, verb);
+    if (lasts)
+        cli_url_add_query(target, "for", lasts);
     int exit_code = client_call(&client, "POST", NULL, 0);
     if (exit_code == CLI_OK && args->json)
         client_print_json(&client);
+    else if (exit_code == CLI_OK && lasts)
+        printf("%s %s for %s\n", done, args->list.at[0], lasts);
     else if (exit_code == CLI_OK)
         printf("%s %s\n", done, args->list.at[0]);
     client_close(&client);
@@ -134,15 +140,23 @@ static int pause_or_resume(const struct cli_args *args, const char *verb, const 
 
 static int pause_command(int argc, char **argv)
 {
+    const char *lasts = NULL;
+    const struct cli_flag flags[] = {
+        {"for", CLI_DURATION, &lasts, "30m", "resume it by itself after so long"},
+        {0},
+    };
     const struct cli_syntax syntax = {
-        .usage = "pause TOPIC",
-        .about = "Stops delivery from a topic. Its jobs still fall due, and wait.",
+        .usage = "pause TOPIC [--for 30m]",
+        .about =
+            "Stops delivery from a topic, until it is resumed or for a time. Its jobs still fall\n"
+            "due, and wait. Pausing again counts from then.",
+        .flags = flags,
         .least = 1,
         .most = 1,
     };
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, &syntax, &args);
-    return exit_code >= 0 ? exit_code : pause_or_resume(&args, "pause", "paused");
+    return exit_code >= 0 ? exit_code : pause_or_resume(&args, "pause", "paused", lasts);
 }
 
 static int resume_command(int argc, char **argv)
@@ -155,7 +169,7 @@ static int resume_command(int argc, char **argv)
     };
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, &syntax, &args);
-    return exit_code >= 0 ? exit_code : pause_or_resume(&args, "resume", "resumed");
+    return exit_code >= 0 ? exit_code : pause_or_resume(&args, "resume", "resumed", NULL);
 }
 
 const struct cli_command cli_deliver_commands[] = {

@@ -33,7 +33,8 @@ static bool read_word(struct json_value value, char *into, size_t room)
 /* ---- reading ---- */
 
 struct members {
-    struct json_value head, end, topic, id, settings, paused, cursor, topics, jobs, at, on_conflict;
+    struct json_value head, end, topic, id, settings, paused, paused_until, cursor, topics, jobs,
+        at, on_conflict;
 };
 
 static void read_members(struct json_value object, struct members *out)
@@ -44,6 +45,7 @@ static void read_members(struct json_value object, struct members *out)
     out->id = member(object, "id");
     out->settings = member(object, "settings");
     out->paused = member(object, "paused");
+    out->paused_until = member(object, "paused_until");
     out->cursor = member(object, "cursor");
     out->topics = member(object, "topics");
     out->jobs = member(object, "jobs");
@@ -84,6 +86,9 @@ void dump_read(struct slice text, struct dump_line *out)
         out->topic_lines = (uint64_t)topics;
     out->settings = members.settings.raw;
     out->paused = members.paused.kind == JSON_TRUE;
+    if (members.paused_until.kind == JSON_NUMBER &&
+        !json_number_i64(members.paused_until.raw, &out->paused_until_ms))
+        out->paused_until_ms = 0;
     if (members.at.kind == JSON_NUMBER && !json_number_i64(members.at.raw, &out->at_ms))
         out->at_ms = 0;
     out->has_on_conflict = members.on_conflict.kind != JSON_NONE;
@@ -134,8 +139,16 @@ bool dump_write_topic(struct buffer *out, struct slice answer)
     buffer_append_slice(out, name.raw);
     buffer_append_text(out, ",\"settings\":");
     buffer_append_slice(out, settings.raw);
-    buffer_append_text(out, member(topic, "paused").kind == JSON_TRUE ? ",\"paused\":true}\n"
-                                                                      : ",\"paused\":false}\n");
+    bool is_paused = member(topic, "paused").kind == JSON_TRUE;
+    buffer_append_text(out, is_paused ? ",\"paused\":true" : ",\"paused\":false");
+    struct json_value until = member(topic, "paused_until");
+    int64_t until_ms;
+    if (is_paused && until.kind == JSON_STRING && until.raw.len > 2 &&
+        timestamp_parse(slice_make(until.raw.at + 1, until.raw.len - 2), &until_ms)) {
+        buffer_append_text(out, ",\"paused_until\":");
+        buffer_append_i64(out, until_ms);
+    }
+    buffer_append_text(out, "}\n");
     return true;
 }
 

@@ -36,6 +36,7 @@ struct dump_line {
     char topic[JOB_TOPIC_BYTES_MAX + 1]; /* topic, cursor */
     struct slice settings;               /* topic: a JSON object */
     bool paused;                         /* topic */
+    int64_t paused_until_ms;             /* topic: 0: until resumed */
     char cursor[DUMP_CURSOR_BYTES_MAX];
     int64_t at_ms;        /* job: due; 0: it does not say */
     bool has_on_conflict; /* job */

@@ -6,7 +6,6 @@
 #include "redis/fsck.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum { REPORT_BYTES_MAX = 16 << 20 };
 
@@ -34,12 +33,12 @@ int fsck_redis(const char *store, const char *password_file, bool repair, bool j
 {
     static struct redis_fsck_report report; /* large */
     char url[REDIS_URL_BYTES_MAX];
+    progress_begin("checked", false);
     const struct redis_fsck_options options = {
-        .url = url, .repair = repair, .progress = isatty(STDERR_FILENO) ? on_progress : NULL};
+        .url = url, .repair = repair, .progress = progress_is_on() ? on_progress : NULL};
     int exit_code = redis_store_url(store, password_file, url);
     if (exit_code != CLI_OK)
         return exit_code;
-    progress_begin("checked", false);
     int result = redis_fsck_run(&options, &report);
     explicit_bzero(url, sizeof url);
     progress_clear();

@@ -383,8 +383,8 @@ struct import {
 
 /* ---- topics ---- */
 
-/* One that is there already gets these settings too; it is paused where the other was, and resumed
- * by hand. */
+/* One that is there already gets these settings too; it is paused where the other was, until the same
+ * moment or until it is resumed by hand. */
 static int put_topic(struct import *import, const struct dump_line *line)
 {
     struct client *client = &import->client;
@@ -393,12 +393,16 @@ static int put_topic(struct import *import, const struct dump_line *line)
     cli_url_add_segment(target, line->topic);
     client_add_header(client, "Content-Type: application/json");
     int exit_code = patience_call(&import->patience, client, "PUT", &line->settings);
-    if (exit_code != CLI_OK || !line->paused)
+    int64_t left_ms = line->paused_until_ms - clock_wall_ms();
+    bool is_over = line->paused_until_ms && left_ms <= 0;
+    if (exit_code != CLI_OK || !line->paused || is_over)
         return exit_code;
     target = client_begin(client);
     cli_url_add_segment(target, "topics");
     cli_url_add_segment(target, line->topic);
     cli_url_add_segment(target, "pause");
+    if (line->paused_until_ms)
+        cli_url_add_query_number(target, "for", (uint64_t)(left_ms < 1000 ? 1000 : left_ms));
     return patience_call(&import->patience, client, "POST", NULL);
 }
 

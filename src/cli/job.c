@@ -1,4 +1,5 @@
 /* get, list, cancel, reschedule, run: jobs by their id. */
+#include "cli/bulk.h"
 #include "cli/client.h"
 #include "cli/commands.h"
 #include "cli/show.h"
@@ -141,16 +142,36 @@ static void add_job_row(struct show_table *table, const json_t *job)
     show_table_add(table, show_text(json_object_get(job, "last_error"), cell));
 }
 
+struct list_options {
+    const char *state, *cursor, *id_prefix, *meta, *error;
+    uint64_t limit;
+};
+
+/* A search may end before it found anything. */
+static void print_next(const struct client *client)
+{
+    const char *next = json_string_value(json_object_get(client->json, "cursor"));
+    json_int_t seen = json_integer_value(json_object_get(client->json, "seen"));
+    if (!next || !*next)
+        return;
+    if (seen)
+        fprintf(stderr, "looked at %lld jobs, ", (long long)seen);
+    fprintf(stderr, "there are more: --cursor %s\n", next);
+}
+
 /* Shows one page of a topic's jobs, and the cursor of the next. */
-static int list_jobs(struct client *client, const struct cli_args *args, const char *state,
-                     uint64_t limit, const char *cursor)
+static int list_jobs(struct client *client, const struct cli_args *args,
+                     const struct list_options *options)
 {
     static const char *const heads[] = {"ID",       "STATE",     "DUE",        "LEASE UNTIL",
                                         ">ATTEMPT", ">PRIORITY", "LAST ERROR", NULL};
     struct buffer *target = begin_job(client, args->list.at[0], NULL);
-    cli_url_add_query(target, "state", state);
-    cli_url_add_query_number(target, "limit", limit);
-    cli_url_add_query(target, "cursor", cursor);
+    cli_url_add_query(target, "state", options->state);
+    cli_url_add_query_number(target, "limit", options->limit);
+    cli_url_add_query(target, "cursor", options->cursor);
+    cli_url_add_query(target, "id_prefix", options->id_prefix);
+    cli_url_add_query(target, "meta", options->meta);
+    cli_url_add_query(target, "error", options->error);
     int exit_code = client_call(client, "GET", NULL, 0);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -165,25 +186,28 @@ static int list_jobs(struct client *client, const struct cli_args *args, const c
     json_array_foreach(json_object_get(client->json, "jobs"), i, job) add_job_row(&table, job);
     show_table_print(&table);
     show_table_fini(&table);
-    const char *next = json_string_value(json_object_get(client->json, "cursor"));
-    if (next && *next)
-        fprintf(stderr, "there are more: --cursor %s\n", next);
+    print_next(client);
     return CLI_OK;
 }
 
 static int list_command(int argc, char **argv)
 {
-    const char *state = NULL, *cursor = NULL;
-    uint64_t limit = 100;
+    struct list_options options = {.limit = 100};
     const struct cli_flag flags[] = {
-        {"state", CLI_TEXT, &state, "STATE", "only delayed, ready, leased or dead ones"},
-        {"limit", CLI_COUNT, &limit, "N", "so many at most; 100"},
-        {"cursor", CLI_TEXT, &cursor, "CURSOR", "go on where an earlier list ended"},
+        {"state", CLI_TEXT, &options.state, "STATE", "only delayed, ready, leased or dead ones"},
+        {"id-prefix", CLI_TEXT, &options.id_prefix, "TEXT", "only those whose id begins so"},
+        {"meta", CLI_TEXT, &options.meta, "NAME:VALUE",
+         "only those with this meta; NAME: whatever it is"},
+        {"error", CLI_TEXT, &options.error, "TEXT", "only those whose last error holds this"},
+        {"limit", CLI_COUNT, &options.limit, "N", "so many at most; 100"},
+        {"cursor", CLI_TEXT, &options.cursor, "CURSOR", "go on where an earlier list ended"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "list TOPIC [--state STATE] [--limit N]",
-        .about = "Lists the jobs of a topic, the one that is due first on top.",
+        .usage =
+            "list TOPIC [--state STATE] [--id-prefix TEXT] [--meta NAME:VALUE] [--error TEXT] ...",
+        .about = "Lists the jobs of a topic, the one that is due first on top: all, or those that\n"
+                 "match all that is given.",
         .flags = flags,
         .least = 1,
         .most = 1,
@@ -195,55 +219,50 @@ static int list_command(int argc, char **argv)
         return exit_code;
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
-    exit_code = list_jobs(&client, &args, state, limit, cursor);
+    exit_code = list_jobs(&client, &args, &options);
     client_close(&client);
     return exit_code;
 }
 
-/* ---- cancel, run: several ids, one call each over one connection ---- */
+/* ---- cancel, run ---- */
 
-static int change_job(struct client *client, const struct cli_args *args, const char *id,
-                      bool is_run)
+static int change_one(const struct cli_args *args, const char *done, bool is_run)
 {
-    struct buffer *target = begin_job(client, args->list.at[0], id);
+    const char *id = args->list.at[1];
+    struct client client;
+    if (!client_open(&client, args->url))
+        return CLI_REFUSED;
+    struct buffer *target = begin_job(&client, args->list.at[0], id);
     if (is_run)
         cli_url_add_segment(target, "run");
-    int exit_code = client_call(client, is_run ? "POST" : "DELETE", NULL, 0);
-    if (exit_code != CLI_OK)
-        return exit_code;
-    if (args->json)
-        client_print_json(client);
-    else
-        printf("%s %s\n", is_run ? "due now" : "cancelled", id);
-    return CLI_OK;
+    int exit_code = client_call(&client, is_run ? "POST" : "DELETE", NULL, 0);
+    if (exit_code == CLI_OK && args->json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        printf("%s %s\n", done, id);
+    client_close(&client);
+    return exit_code;
 }
 
-/* Makes the same call for each id over one connection; the worst outcome is the exit code. */
 static int change_jobs(int argc, char **argv, const struct cli_syntax *syntax, bool is_run)
 {
+    struct bulk_change bulk = {.verb = is_run ? "run" : "cancel",
+                               .done = is_run ? "due now" : "cancelled"};
     struct cli_args args;
-    struct client client;
-    int worst = CLI_OK;
     int exit_code = cli_parse(argc, argv, syntax, &args);
     if (exit_code >= 0)
         return exit_code;
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    for (size_t i = 1; i < args.list.count && worst != CLI_UNREACHABLE; i++) {
-        exit_code = change_job(&client, &args, args.list.at[i], is_run);
-        if (exit_code != CLI_OK && (worst == CLI_OK || exit_code != CLI_NOTHING))
-            worst = exit_code;
-    }
-    client_close(&client);
-    return worst;
+    return bulk_is_meant(&args) ? bulk_run(&args, &bulk) : change_one(&args, bulk.done, is_run);
 }
 
 static int cancel_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
-        .usage = "cancel TOPIC ID...",
-        .about = "Drops jobs that are not wanted any more. A job that a consumer holds cannot be\n"
-                 "cancelled (exit code 1); one that is unknown or finished is not found (4).",
+        .usage = "cancel TOPIC ID... | -",
+        .about =
+            "Drops jobs that are not wanted any more; - reads their ids from standard input, a\n"
+            "line each. A job that a consumer holds cannot be cancelled (exit code 1); one that\n"
+            "is unknown or finished is not found (4).",
         .least = 2,
         .most = CLI_LIST_MAX,
     };
@@ -253,8 +272,10 @@ static int cancel_command(int argc, char **argv)
 static int run_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
-        .usage = "run TOPIC ID...",
-        .about = "Makes jobs due now instead of later.",
+        .usage = "run TOPIC ID... | -",
+        .about =
+            "Makes jobs due now instead of later; - reads their ids from standard input, a line\n"
+            "each.",
         .least = 2,
         .most = CLI_LIST_MAX,
     };
@@ -262,6 +283,25 @@ static int run_command(int argc, char **argv)
 }
 
 /* ---- reschedule ---- */
+
+static int reschedule_one(const struct cli_args *args, const struct bulk_option *options)
+{
+    struct client client;
+    char due[SHOW_CELL_BYTES];
+    if (!client_open(&client, args->url))
+        return CLI_REFUSED;
+    struct buffer *target = begin_job(&client, args->list.at[0], args->list.at[1]);
+    for (; options->name; options++)
+        cli_url_add_query(target, options->name, options->value);
+    int exit_code = client_call(&client, "PATCH", NULL, 0);
+    if (exit_code == CLI_OK && args->json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        printf("rescheduled %s, due %s\n", args->list.at[1],
+               show_time_from_now(json_object_get(client.json, "due_at"), due));
+    client_close(&client);
+    return exit_code;
+}
 
 static int reschedule_command(int argc, char **argv)
 {
@@ -273,35 +313,26 @@ static int reschedule_command(int argc, char **argv)
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "reschedule TOPIC ID [--delay 30m | --at TIME] [--priority N]",
-        .about = "Moves a job to another due time or priority; it keeps its body and attempts.",
+        .usage = "reschedule TOPIC ID... | - [--delay 30m | --at TIME] [--priority N]",
+        .about =
+            "Moves jobs to another due time or priority; they keep their bodies and attempts.\n"
+            "- reads their ids from standard input, a line each.",
         .flags = flags,
         .least = 2,
-        .most = 2,
+        .most = CLI_LIST_MAX,
     };
     struct cli_args args;
-    struct client client;
-    char due[SHOW_CELL_BYTES];
     int exit_code = cli_parse(argc, argv, &syntax, &args);
     if (exit_code >= 0)
         return exit_code;
     if ((delay && at) || (!delay && !at && !priority))
         return cli_usage("nothing to change or two due times, give one of '--delay' and '--at', or "
                          "'--priority'");
-    if (!client_open(&client, args.url))
-        return CLI_REFUSED;
-    struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
-    cli_url_add_query(target, "delay", delay);
-    cli_url_add_query(target, "at", at);
-    cli_url_add_query(target, "priority", priority);
-    exit_code = client_call(&client, "PATCH", NULL, 0);
-    if (exit_code == CLI_OK && args.json)
-        client_print_json(&client);
-    else if (exit_code == CLI_OK)
-        printf("rescheduled %s, due %s\n", args.list.at[1],
-               show_time_from_now(json_object_get(client.json, "due_at"), due));
-    client_close(&client);
-    return exit_code;
+    const struct bulk_option options[] = {
+        {"delay", delay}, {"at", at}, {"priority", priority}, {NULL, NULL}};
+    const struct bulk_change bulk = {
+        .verb = "reschedule", .done = "rescheduled", .options = options};
+    return bulk_is_meant(&args) ? bulk_run(&args, &bulk) : reschedule_one(&args, options);
 }
 
 const struct cli_command cli_job_commands[] = {
@@ -310,7 +341,7 @@ const struct cli_command cli_job_commands[] = {
     {.name = "cancel", .run = cancel_command, .help = "drop jobs that are not wanted any more"},
     {.name = "reschedule",
      .run = reschedule_command,
-     .help = "move a job to another due time or priority"},
+     .help = "move jobs to another due time or priority"},
     {.name = "run", .run = run_command, .help = "make jobs due now"},
     {0},
 };

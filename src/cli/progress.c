@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "cli/terminal.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -28,9 +29,14 @@ static struct {
 void progress_begin(const char *verb, bool is_asked)
 {
     progress.verb = verb;
-    progress.is_terminal = isatty(STDERR_FILENO) == 1;
+    progress.is_terminal = terminal_can_erase(STDERR_FILENO);
     progress.is_on = is_asked || progress.is_terminal;
     progress.has_first = false;
+}
+
+bool progress_is_on(void)
+{
+    return progress.is_on;
 }
 
 static bool is_time(int64_t now_us)

@@ -13,7 +13,7 @@
 /* ---- text that is safe on a terminal ---- */
 
 /* Control bytes become '?', also those of U+0080 to U+009F. */
-static void disarm(char *text)
+void show_disarm(char *text)
 {
     for (unsigned char *at = (unsigned char *)text; *at; at++) {
         if (*at < 0x20 || *at == 0x7f)
@@ -77,7 +77,7 @@ void show_table_add(struct show_table *table, const char *text)
         abort();
     char *cell = table->cells.at[table->cells.count++].text;
     copy_cut(cell, SHOW_CELL_BYTES, text ? text : "", SHOW_CELL_BYTES);
-    disarm(cell);
+    show_disarm(cell);
 }
 
 void show_table_print(const struct show_table *table)
@@ -114,7 +114,7 @@ const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES])
         copy_cut(out, SHOW_CELL_BYTES, text ? text : "", SHOW_CELL_BYTES);
         free(text);
     }
-    disarm(out);
+    show_disarm(out);
     return out;
 }
 

@@ -33,6 +33,9 @@ void show_table_fini(struct show_table *table);
 void show_table_add(struct show_table *table, const char *text);
 void show_table_print(const struct show_table *table);
 
+/* Control bytes become '?': what comes from a server moves no cursor. */
+void show_disarm(char *text);
+
 /* A value as a cell: a string as it is, another value as JSON; absent or null: "". Returns `out`.
  */
 const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES]);

@@ -31,6 +31,7 @@ struct change {
     int64_t now_ms;
     struct token token;           /* as it became */
     char secret[TOKEN_BYTES + 1]; /* "": none was made */
+    struct buffer *json;          /* what a program is told of it; NULL: it is for people */
     int (*make)(struct change *change, const struct token *old);
 };
 
@@ -177,84 +178,7 @@ static int make_rotated(struct change *change, const struct token *old)
     return CLI_OK;
 }
 
-static int edit_list(void *ctx, struct slice text, struct buffer *out)
-{
-    struct change *change = ctx;
-    struct token_list list;
-    char error[ACCESS_ERROR_BYTES];
-    if (token_list_read(text, change->store->place, &list, error) != 0)
-        return cli_error("%s", error);
-    int exit_code = change->make(change, token_list_find(&list, change->name));
-    if (exit_code == CLI_OK)
-        token_list_put(text, &change->token, out);
-    change->token.name = change->name; /* the text ends before what is said of it */
-    token_list_fini(&list);
-    return exit_code;
-}
-
-/* ---- what is said ---- */
-
-/* The secret alone on standard output, so that it can be piped where it belongs. */
-static int hand_over(const struct change *change, FILE *output)
-{
-    if (!change->secret[0])
-        return CLI_OK;
-    bool ok = fprintf(output ? output : stdout, "%s\n", change->secret) > 0 &&
-              fflush(output ? output : stdout) == 0;
-    return ok ? CLI_OK
-              : cli_error("cannot write the token, %s, make another one: tarry token rotate %.*s",
-                          strerror(errno), (int)change->name.len, change->name.at);
-}
-
-static void say_new(const struct change *change)
-{
-    const struct token *token = &change->token;
-    char scopes[ACCESS_SCOPES_TEXT_BYTES], until[TIMESTAMP_BYTES + 1] = "";
-    access_scopes_emit(token->scopes, scopes);
-    timestamp_write(until, token->expires_ms);
-    fprintf(stderr, "tarry: %.*s may %s on %.*s%s%s%s\n", (int)token->name.len, token->name.at,
-            scopes, (int)token->topics.len, token->topics.at,
-            token->expires_ms == INT64_MAX ? "" : " until ",
-            token->expires_ms == INT64_MAX ? "" : until,
-            token->kind == ACCESS_CERTIFICATE ? ", by its certificate"
-                                              : "; the token is shown this once");
-}
-
-static void say_rotated(const struct change *change)
-{
-    const struct token *token = &change->token;
-    char until[TIMESTAMP_BYTES + 1] = "";
-    timestamp_write(until, token->secrets[1].until_ms);
-    fprintf(stderr, "tarry: %.*s has a new token, shown this once; the old one %s%s\n",
-            (int)token->name.len, token->name.at,
-            token->secret_count > 1 ? "is good until " : "is refused from now on",
-            token->secret_count > 1 ? until : "");
-}
-
-static int run_change(struct change *change, bool is_rotation)
-{
-    const char *path = change->wishes->output;
-    FILE *output = path ? private_file_open(path, "w", 0) : NULL;
-    if (path && (!output || fchmod(fileno(output), S_IRUSR | S_IWUSR) != 0))
-        return cli_error("cannot write '%s', %s, nothing was changed", path, strerror(errno));
-    int exit_code = token_store_edit(change->store, edit_list, change);
-    if (exit_code == CLI_OK && !change->secret[0] && change->token.revoked_ms != INT64_MAX)
-        fprintf(stderr, "tarry: %.*s is revoked, servers refuse it within two seconds\n",
-                (int)change->name.len, change->name.at);
-    else if (exit_code == CLI_OK && is_rotation)
-        say_rotated(change);
-    else if (exit_code == CLI_OK)
-        say_new(change);
-    if (exit_code == CLI_OK)
-        exit_code = hand_over(change, output);
-    if (output && fclose(output) != 0 && exit_code == CLI_OK)
-        exit_code = cli_error("cannot write '%s', %s, make another one: tarry token rotate", path,
-                              strerror(errno));
-    explicit_bzero(change->secret, sizeof change->secret);
-    return exit_code;
-}
-
-/* ---- the list ---- */
+/* ---- what programs are told ---- */
 
 static const char *state_of(const struct token *token, int64_t now_ms)
 {
@@ -262,48 +186,6 @@ static const char *state_of(const struct token *token, int64_t now_ms)
            : token->expires_ms <= now_ms                                    ? "expired"
            : token->secret_count > 1 && token->secrets[1].until_ms > now_ms ? "rotating"
                                                                             : "valid";
-}
-
-static void add_cell(struct show_table *table, struct slice text)
-{
-    char cell[SHOW_CELL_BYTES];
-    snprintf(cell, sizeof cell, "%.*s", (int)text.len, text.len ? text.at : "");
-    show_table_add(table, cell);
-}
-
-static void add_time(struct show_table *table, int64_t ms)
-{
-    char cell[SHOW_CELL_BYTES], text[TIMESTAMP_BYTES + 1] = "";
-    timestamp_write(text, ms);
-    json_t *time = json_string(text);
-    bool is_set = ms && ms != INT64_MAX;
-    show_table_add(table, is_set && time ? show_time_from_now(time, cell) : "");
-    json_decref(time);
-}
-
-static void add_token(struct show_table *table, const struct token *token, int64_t now_ms)
-{
-    char scopes[ACCESS_SCOPES_TEXT_BYTES];
-    access_scopes_emit(token->scopes, scopes);
-    add_cell(table, token->name);
-    show_table_add(table, access_kind_name(token->kind));
-    show_table_add(table, state_of(token, now_ms));
-    show_table_add(table, scopes);
-    add_cell(table, token->topics);
-    add_time(table, token->created_ms);
-    add_time(table, token->expires_ms);
-}
-
-static void print_list(const struct token_list *list, int64_t now_ms)
-{
-    static const char *const heads[] = {"NAME",   "KIND",    "STATE",   "SCOPE",
-                                        "TOPICS", "CREATED", "EXPIRES", NULL};
-    struct show_table table;
-    show_table_init(&table, heads);
-    for (size_t i = 0; i < list->count; i++)
-        add_token(&table, &list->tokens[i], now_ms);
-    show_table_print(&table);
-    show_table_fini(&table);
 }
 
 static void write_time(struct buffer *out, const char *key, int64_t ms)
@@ -353,6 +235,83 @@ static void write_token(struct buffer *out, const struct token *token, int64_t n
     buffer_append_byte(out, '}');
 }
 
+/* The token as a list shows it, with its secret where that goes to no file. */
+static void write_change(const struct change *change)
+{
+    struct buffer *out = change->json;
+    buffer_clear(out);
+    write_token(out, &change->token, change->now_ms);
+    if (change->secret[0] && !change->wishes->output) {
+        out->len--; /* the brace comes behind it */
+        json_write_member_text(out, "token", slice_of(change->secret));
+        buffer_append_byte(out, '}');
+    }
+    buffer_append_byte(out, '\n');
+}
+
+/* ---- the list that is kept ---- */
+
+static int edit_list(void *ctx, struct slice text, struct buffer *out)
+{
+    struct change *change = ctx;
+    struct token_list list;
+    char error[ACCESS_ERROR_BYTES];
+    if (token_list_read(text, change->store->place, &list, error) != 0)
+        return cli_error("%s", error);
+    int exit_code = change->make(change, token_list_find(&list, change->name));
+    if (exit_code == CLI_OK)
+        token_list_put(text, &change->token, out);
+    if (exit_code == CLI_OK && change->json)
+        write_change(change);
+    change->token.name = change->name; /* the text ends before what is said of it */
+    token_list_fini(&list);
+    return exit_code;
+}
+
+/* ---- the list ---- */
+
+static void add_cell(struct show_table *table, struct slice text)
+{
+    char cell[SHOW_CELL_BYTES];
+    snprintf(cell, sizeof cell, "%.*s", (int)text.len, text.len ? text.at : "");
+    show_table_add(table, cell);
+}
+
+static void add_time(struct show_table *table, int64_t ms)
+{
+    char cell[SHOW_CELL_BYTES], text[TIMESTAMP_BYTES + 1] = "";
+    timestamp_write(text, ms);
+    json_t *time = json_string(text);
+    bool is_set = ms && ms != INT64_MAX;
+    show_table_add(table, is_set && time ? show_time_from_now(time, cell) : "");
+    json_decref(time);
+}
+
+static void add_token(struct show_table *table, const struct token *token, int64_t now_ms)
+{
+    char scopes[ACCESS_SCOPES_TEXT_BYTES];
+    access_scopes_emit(token->scopes, scopes);
+    add_cell(table, token->name);
+    show_table_add(table, access_kind_name(token->kind));
+    show_table_add(table, state_of(token, now_ms));
+    show_table_add(table, scopes);
+    add_cell(table, token->topics);
+    add_time(table, token->created_ms);
+    add_time(table, token->expires_ms);
+}
+
+static void print_list(const struct token_list *list, int64_t now_ms)
+{
+    static const char *const heads[] = {"NAME",   "KIND",    "STATE",   "SCOPE",
+                                        "TOPICS", "CREATED", "EXPIRES", NULL};
+    struct show_table table;
+    show_table_init(&table, heads);
+    for (size_t i = 0; i < list->count; i++)
+        add_token(&table, &list->tokens[i], now_ms);
+    show_table_print(&table);
+    show_table_fini(&table);
+}
+
 static int print_json_list(const struct token_list *list, int64_t now_ms)
 {
     struct buffer out;
@@ -390,6 +349,86 @@ static int run_list(const struct token_store *store, bool json)
     return exit_code;
 }
 
+/* ---- what is said ---- */
+
+/* The secret alone on standard output, so that it can be piped where it belongs. */
+static int hand_over(const struct change *change, FILE *output)
+{
+    if (!change->secret[0])
+        return CLI_OK;
+    bool ok = fprintf(output ? output : stdout, "%s\n", change->secret) > 0 &&
+              fflush(output ? output : stdout) == 0;
+    return ok ? CLI_OK
+              : cli_error("cannot write the token, %s, make another one: tarry token rotate %.*s",
+                          strerror(errno), (int)change->name.len, change->name.at);
+}
+
+static void say_new(const struct change *change)
+{
+    const struct token *token = &change->token;
+    char scopes[ACCESS_SCOPES_TEXT_BYTES], until[TIMESTAMP_BYTES + 1] = "";
+    access_scopes_emit(token->scopes, scopes);
+    timestamp_write(until, token->expires_ms);
+    fprintf(stderr, "tarry: %.*s may %s on %.*s%s%s%s\n", (int)token->name.len, token->name.at,
+            scopes, (int)token->topics.len, token->topics.at,
+            token->expires_ms == INT64_MAX ? "" : " until ",
+            token->expires_ms == INT64_MAX ? "" : until,
+            token->kind == ACCESS_CERTIFICATE ? ", by its certificate"
+                                              : "; the token is shown this once");
+}
+
+static void say_rotated(const struct change *change)
+{
+    const struct token *token = &change->token;
+    char until[TIMESTAMP_BYTES + 1] = "";
+    timestamp_write(until, token->secrets[1].until_ms);
+    fprintf(stderr, "tarry: %.*s has a new token, shown this once; the old one %s%s\n",
+            (int)token->name.len, token->name.at,
+            token->secret_count > 1 ? "is good until " : "is refused from now on",
+            token->secret_count > 1 ? until : "");
+}
+
+static int print_change(struct buffer *json)
+{
+    bool ok =
+        !json->failed && fwrite(json->at, 1, json->len, stdout) == json->len && fflush(stdout) == 0;
+    if (json->len)
+        explicit_bzero(json->at, json->len);
+    return ok ? CLI_OK
+              : cli_error("cannot write to standard output, make another one: tarry token rotate");
+}
+
+static void say_change(const struct change *change, bool is_rotation)
+{
+    if (!change->secret[0] && change->token.revoked_ms != INT64_MAX)
+        fprintf(stderr, "tarry: %.*s is revoked, servers refuse it within two seconds\n",
+                (int)change->name.len, change->name.at);
+    else if (is_rotation)
+        say_rotated(change);
+    else
+        say_new(change);
+}
+
+static int run_change(struct change *change, bool is_rotation)
+{
+    const char *path = change->wishes->output;
+    FILE *output = path ? private_file_open(path, "w", 0) : NULL;
+    if (path && (!output || fchmod(fileno(output), S_IRUSR | S_IWUSR) != 0))
+        return cli_error("cannot write '%s', %s, nothing was changed", path, strerror(errno));
+    int exit_code = token_store_edit(change->store, edit_list, change);
+    if (exit_code == CLI_OK && !change->json)
+        say_change(change, is_rotation);
+    if (exit_code == CLI_OK && (output || !change->json))
+        exit_code = hand_over(change, output);
+    if (exit_code == CLI_OK && change->json)
+        exit_code = print_change(change->json);
+    if (output && fclose(output) != 0 && exit_code == CLI_OK)
+        exit_code = cli_error("cannot write '%s', %s, make another one: tarry token rotate", path,
+                              strerror(errno));
+    explicit_bzero(change->secret, sizeof change->secret);
+    return exit_code;
+}
+
 /* ---- the command ---- */
 
 static int run_verb(const char *verb, const char *name, const struct wishes *wishes,
@@ -407,7 +446,12 @@ static int run_verb(const char *verb, const char *name, const struct wishes *wis
                          name ? name : "", TOKEN_NAME_BYTES_MAX);
     change.name = slice_of(name);
     change.make = is_new ? make_new : is_rotation ? make_rotated : make_revoked;
-    return run_change(&change, is_rotation);
+    struct buffer told;
+    buffer_init(&told, LIST_BYTES_MAX);
+    change.json = json ? &told : NULL;
+    int exit_code = run_change(&change, is_rotation);
+    buffer_fini(&told);
+    return exit_code;
 }
 
 static int token_command(int argc, char **argv)
@@ -438,7 +482,8 @@ static int token_command(int argc, char **argv)
         {"redis-password-file", CLI_TEXT, &place.password_file, "FILE",
          "its first line is the password of Redis"},
         {"config", CLI_TEXT, &place.config, "FILE", "the server's configuration"},
-        {"json", CLI_SWITCH, &json, NULL, "list: print one JSON object, for programs"},
+        {"json", CLI_SWITCH, &json, NULL,
+         "print one JSON object, for programs; of a new token with its secret"},
         {0},
     };
     const struct cli_syntax syntax = {

@@ -206,8 +206,13 @@ static void print_topic(const json_t *topic)
     static const char *const counts[] = {"delayed", "retrying", "ready", "leased", "dead"};
     const json_t *held = json_object_get(topic, "counts");
     char name[SHOW_CELL_BYTES];
-    printf("%s%s:", show_text(json_object_get(topic, "topic"), name),
+    const json_t *until = json_object_get(topic, "paused_until");
+    char until_text[SHOW_CELL_BYTES];
+    printf("%s%s", show_text(json_object_get(topic, "topic"), name),
            json_is_true(json_object_get(topic, "paused")) ? ", paused" : "");
+    if (json_is_string(until))
+        printf(" until %s", show_time_from_now(until, until_text));
+    putchar(':');
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         printf("%s %s %lld", i ? "," : "", counts[i],
                (long long)json_integer_value(json_object_get(held, counts[i])));
@@ -376,7 +381,13 @@ static void add_topic_row(struct show_table *table, const json_t *topic)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         show_table_add(table, show_text(json_object_get(held, counts[i]), cell));
     show_table_add(table, show_time_from_now(json_object_get(topic, "oldest_ready_due_at"), cell));
-    show_table_add(table, json_is_true(json_object_get(topic, "paused")) ? "paused" : "");
+    const json_t *until = json_object_get(topic, "paused_until");
+    char pause[SHOW_CELL_BYTES + 16] = "";
+    if (json_is_string(until))
+        snprintf(pause, sizeof pause, "paused until %s", show_time_from_now(until, cell));
+    else if (json_is_true(json_object_get(topic, "paused")))
+        snprintf(pause, sizeof pause, "paused");
+    show_table_add(table, pause);
 }
 
 static void print_topics(const json_t *answer)

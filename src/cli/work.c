@@ -461,6 +461,8 @@ static void start_job(struct work *work)
         .lease = client_header(client, "Tarry-Lease"),
         .content_type = client_header(client, "Content-Type"),
         .body = buffer_slice(&client->answer),
+        .traceparent = client_header(client, "Tarry-Meta-Traceparent"),
+        .tracestate = client_header(client, "Tarry-Meta-Tracestate"),
     };
     struct work_slot *slot = work->slots;
     while (slot->state != WORK_SLOT_FREE)
@@ -646,12 +648,12 @@ static int work_command(int argc, char **argv)
         .about =
             "Runs COMMAND for each job that falls due, with the body on standard input and\n"
             "TARRY_TOPIC, TARRY_ID, TARRY_ATTEMPT, TARRY_LEASE and TARRY_CONTENT_TYPE in the\n"
-            "environment. Exit code 0 acks the job; 65 (data error: no further attempt can help)\n"
-            "makes it dead at once; anything else nacks it, and the last lines of its standard\n"
-            "error are kept with the job. The lease is extended until the server has the answer;\n"
-            "a server that is away is tried again until it is back. SIGTERM or Ctrl-C lets "
-            "running\n"
-            "commands finish; a second one is handed on to them. A command dies with its worker.",
+            "environment, TRACEPARENT and TRACESTATE too where it has them. Exit code 0 acks the\n"
+            "job; 65 (data error: no further attempt can help) makes it dead at once; anything\n"
+            "else nacks it, and the last lines of its standard error are kept with the job. The\n"
+            "lease is extended until the server has the answer; a server that is away is tried\n"
+            "again until it is back. SIGTERM or Ctrl-C lets running commands finish; a second one\n"
+            "is handed on to them. A command dies with its worker.",
         .flags = flags,
         .least = 1,
         .most = 1,

@@ -153,7 +153,7 @@ static void alert_done(struct dead_letter_worker *worker)
 {
     const struct alert_note now = {.died_before = worker->pass.died, .last_ms = clock_wall_ms()};
     if (worker->pass.figures)
-        dead_letter_count(worker, &worker->pass.figures->alerts, 1);
+        dead_letter_count(worker, &worker->pass.figures->tally->alerts, 1);
     write_note_of_pass(worker, &now, on_noted);
 }
 
@@ -163,7 +163,7 @@ static void alert_failed(struct dead_letter_worker *worker, const char *error)
     struct dead_letter_pass *pass = &worker->pass;
     struct alerting *alerting = pass->step;
     if (pass->figures)
-        dead_letter_count(worker, &pass->figures->alert_faults, 1);
+        dead_letter_count(worker, &pass->figures->tally->alert_faults, 1);
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     (void)snprintf(topic, sizeof topic, "%.*s", (int)pass->topic_bytes, pass->topic);
     log_event(LOG_WARN, "alert failed", LOG_TEXT("topic", topic), LOG_TEXT("error", error));
@@ -252,9 +252,10 @@ static void alert_run_end(struct alert_run *run, enum alert_command_end end)
         note.rest_ms = end == ALERT_COMMAND_TOO_LONG ? REST_KILLED_MS : REST_MS;
     }
     if (run->figures)
-        dead_letter_count(
-            worker, end == ALERT_COMMAND_WELL ? &run->figures->alerts : &run->figures->alert_faults,
-            1);
+        dead_letter_count(worker,
+                          end == ALERT_COMMAND_WELL ? &run->figures->tally->alerts
+                                                    : &run->figures->tally->alert_faults,
+                          1);
     write_note(worker, slice_of(run->topic), &note, on_end_noted);
     alert_run_free(run);
 }

@@ -153,6 +153,7 @@ static void note_ring(struct dead_letter_worker *worker)
                   LOG_TEXT("error", "the topics that 'dead_letter.to' names lead back to this one, "
                                     "they stay here"));
     pthread_mutex_lock(&worker->lock);
+    pass->figures->tally->ringed += pass->ringed - pass->figures->ringed;
     pass->figures->ringed = pass->ringed;
     pthread_mutex_unlock(&worker->lock);
 }
@@ -184,7 +185,7 @@ static void on_gone(void *owner, uint64_t tag, const struct queue_reply *reply)
     for (size_t i = 0; i < reply->result_count; i++)
         gone += reply->results[i].status == QUEUE_CANCELLED;
     if (worker->pass.figures)
-        dead_letter_count(worker, &worker->pass.figures->forwarded, gone);
+        dead_letter_count(worker, &worker->pass.figures->tally->forwarded, gone);
     forward_go_on(worker);
 }
 
@@ -493,7 +494,7 @@ static void on_dropped(void *owner, uint64_t tag, const struct queue_reply *repl
         worker->pass.droppable -= step->count;
     for (size_t i = 0; i < step->count && worker->pass.figures; i++)
         if (reply->results[i].status == QUEUE_CANCELLED)
-            dead_letter_count(worker, &worker->pass.figures->dropped[step->reasons[i]], 1);
+            dead_letter_count(worker, &worker->pass.figures->tally->dropped[step->reasons[i]], 1);
     if (dead_letter_pass_is_over(worker))
         dead_letter_pass_next(worker);
     else

@@ -31,16 +31,23 @@ enum dead_letter_drop_reason {
     DEAD_LETTER_REASONS
 };
 
+/* What metrics show: of a topic, or of all that have none of their own. Under worker.lock. */
+struct dead_letter_tally {
+    uint64_t forwarded, dropped[DEAD_LETTER_REASONS], alerts, alert_faults; /* since the start */
+    uint64_t ringed; /* as of the last pass: not forwarded any more */
+};
+
 struct dead_letter_topic {    /* a topic with rules for its dead jobs; stays for its counts */
     struct table_entry entry; /* by name */
     struct list wanted;       /* in worker.wanted: a control job is to be pushed */
     char *name;
     bool has_rules, needs_callbacks;
-    bool is_pushing; /* its control job is on its way to the queue */
-    int64_t push_ms; /* not before; inner clock */
-    /* since the start of the server; under worker.lock */
-    uint64_t forwarded, dropped[DEAD_LETTER_REASONS], alerts, alert_faults;
-    uint64_t ringed; /* of its dead jobs, as of the last pass: not forwarded any more */
+    bool is_pushing;                 /* its control job is on its way to the queue */
+    int64_t push_ms;                 /* not before; inner clock */
+    uint64_t ringed;                 /* what it has in the tally */
+    struct dead_letter_tally *tally; /* `own`, where it is in worker.shown; else the others' */
+    struct dead_letter_tally own;
+    struct list shown;
 };
 
 TABLE_DECLARE(dead_letter_topics, struct dead_letter_topic, entry)
@@ -73,6 +80,11 @@ struct alert_runs { /* commands of alerts that run beside the passes */
 struct dead_letter_worker {
     struct dead_letter_worker_options options;
     struct dead_letter_topics topics;
+    struct list
+        shown; /* topics with a tally of their own; like all that metrics read under `lock` */
+    uint32_t shown_count;
+    bool has_others;
+    struct dead_letter_tally others;
     struct list wanted;
     struct deadline *alarm;
     int64_t alarm_ms; /* INT64_MAX: not set */

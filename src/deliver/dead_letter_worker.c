@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/prometheus.h"
 #include "deliver/check.h"
 #include "deliver/dead_letter_pass.h"
 
@@ -241,6 +240,19 @@ static void callbacks_need(struct dead_letter_worker *worker)
 
 /* ---- topics ---- */
 
+/* Metrics tell of it by name where there is room. */
+static void topic_show(struct dead_letter_worker *worker, struct dead_letter_topic *topic)
+{
+    topic->tally = &worker->others;
+    if (worker->shown_count == worker->options.topics_max) {
+        worker->has_others = true;
+        return;
+    }
+    topic->tally = &topic->own;
+    list_add_last(&worker->shown, &topic->shown);
+    worker->shown_count++;
+}
+
 static struct dead_letter_topic *topic_add(struct dead_letter_worker *worker, struct slice name)
 {
     struct dead_letter_topic *topic = calloc(1, sizeof *topic);
@@ -253,8 +265,10 @@ static struct dead_letter_topic *topic_add(struct dead_letter_worker *worker, st
     }
     topic->entry.key = slice_of(topic->name);
     list_init(&topic->wanted);
+    list_init(&topic->shown);
     pthread_mutex_lock(&worker->lock);
     dead_letter_topics_add(&worker->topics, topic);
+    topic_show(worker, topic);
     pthread_mutex_unlock(&worker->lock);
     return topic;
 }
@@ -337,6 +351,7 @@ struct dead_letter_worker *dead_letter_worker_new(const struct dead_letter_worke
     struct dead_letter_worker *worker = calloc(1, sizeof *worker);
     if (!worker)
         return NULL;
+    list_init(&worker->shown);
     worker->options = *options;
     worker->alarm_ms = INT64_MAX;
     worker->alarm = deadline_new(options->reactor, on_alarm, worker);
@@ -386,61 +401,86 @@ void dead_letter_worker_free(struct dead_letter_worker *worker)
     free(worker);
 }
 
-/* ---- figures ---- */
+/* ---- metrics ---- */
 
-static void emit_topic(struct buffer *out, const char *name, const struct dead_letter_topic *topic,
-                       uint64_t value)
-{
-    const struct prometheus_label labels[] = {{"topic", slice_of(topic->name)}, {NULL, {0}}};
-    prometheus_sample(out, name, labels, (int64_t)value);
-}
-
-static void emit_dropped(struct buffer *out, const char *name,
-                         const struct dead_letter_topic *topic)
+static void emit_dropped(struct metric_page *page, struct slice topic,
+                         const struct dead_letter_tally *tally)
 {
     static const char *const reasons[DEAD_LETTER_REASONS] = {
         [DEAD_LETTER_COUNT] = "count", [DEAD_LETTER_AGE] = "age", [DEAD_LETTER_BYTES] = "bytes"};
-    for (int i = 0; i < DEAD_LETTER_REASONS; i++) {
-        const struct prometheus_label labels[] = {
-            {"topic", slice_of(topic->name)}, {"reason", slice_of(reasons[i])}, {NULL, {0}}};
-        prometheus_sample(out, name, labels, (int64_t)topic->dropped[i]);
-    }
+    for (int i = 0; i < DEAD_LETTER_REASONS; i++)
+        metric_sample(page, METRIC_LABELS(topic, slice_of(reasons[i])), tally->dropped[i]);
 }
 
-struct figure {
-    const char *name, *help;
-    size_t offset; /* in struct dead_letter_topic; 0: the dropped ones */
-    bool is_gauge;
+enum { FORWARDED, RINGED, DROPPED, ALERTS, ALERT_FAILURES, METRICS };
+
+/* Where in a tally; 0 for FORWARDED is right, DROPPED has three. */
+static const size_t offsets[METRICS] = {
+    [FORWARDED] = offsetof(struct dead_letter_tally, forwarded),
+    [RINGED] = offsetof(struct dead_letter_tally, ringed),
+    [ALERTS] = offsetof(struct dead_letter_tally, alerts),
+    [ALERT_FAILURES] = offsetof(struct dead_letter_tally, alert_faults),
 };
 
-static const struct figure figures[] = {
-    {"tarry_dead_forwarded_total", "Dead jobs forwarded to where 'dead_letter.to' says.",
-     offsetof(struct dead_letter_topic, forwarded), false},
-    {"tarry_dead_ringed",
-     "Dead jobs that stay because topics name each other as 'dead_letter.to' in a ring.",
-     offsetof(struct dead_letter_topic, ringed), true},
-    {"tarry_dead_dropped_total", "Dead jobs dropped because 'dead_letter.keep' was met.", 0, false},
-    {"tarry_alerts_total", "Alerts of dead jobs given to their callback or command.",
-     offsetof(struct dead_letter_topic, alerts), false},
-    {"tarry_alert_failures_total", "Alerts that could not be given, and will be tried again.",
-     offsetof(struct dead_letter_topic, alert_faults), false},
-};
+static void emit_tally(struct metric_page *page, int which, struct slice topic,
+                       const struct dead_letter_tally *tally)
+{
+    if (which == DROPPED)
+        emit_dropped(page, topic, tally);
+    else
+        metric_sample(page, METRIC_LABELS(topic),
+                      *(const uint64_t *)(const void *)((const char *)tally + offsets[which]));
+}
 
-void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct buffer *out)
+void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct metric_page *page)
 {
     pthread_mutex_lock(&worker->lock);
-    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
-        const struct figure *figure = &figures[i];
-        prometheus_family(out, figure->name,
-                          figure->is_gauge ? PROMETHEUS_GAUGE : PROMETHEUS_COUNTER, figure->help);
-        for (const struct dead_letter_topic *at = dead_letter_topics_first(&worker->topics); at;
-             at = dead_letter_topics_next(&worker->topics, at)) {
-            if (figure->offset)
-                emit_topic(out, figure->name, at,
-                           *(const uint64_t *)(const void *)((const char *)at + figure->offset));
-            else
-                emit_dropped(out, figure->name, at);
+    for (int which = 0; which < METRICS; which++) {
+        metric_begin(page, &dead_letter_metrics[which]);
+        for (struct list *at = worker->shown.next; at != &worker->shown; at = at->next) {
+            const struct dead_letter_topic *topic = list_entry(at, struct dead_letter_topic, shown);
+            emit_tally(page, which, slice_of(topic->name), topic->tally);
         }
+        if (worker->has_others)
+            emit_tally(page, which, slice_of(METRIC_OTHERS), &worker->others);
     }
     pthread_mutex_unlock(&worker->lock);
 }
+
+#define HAS_RULES .when = "for topics with `dead_letter`"
+
+const struct metric dead_letter_metrics[] = {
+    [FORWARDED] = {.name = "tarry_dead_forwarded_total",
+                   .type = PROMETHEUS_COUNTER,
+                   .labels = {"topic"},
+                   .help = "Dead jobs forwarded to where 'dead_letter.to' says.",
+                   .meaning = "Jobs of the topic use up their attempts; the other topic has them.",
+                   HAS_RULES},
+    [RINGED] = {.name = "tarry_dead_ringed",
+                .type = PROMETHEUS_GAUGE,
+                .labels = {"topic"},
+                .help = "Dead jobs that stay because topics name each other as 'dead_letter.to' in "
+                        "a ring.",
+                .meaning = "Above 0: change `dead_letter.to` of one of the topics, then drop the "
+                           "jobs or push them anew.",
+                HAS_RULES},
+    [DROPPED] = {.name = "tarry_dead_dropped_total",
+                 .type = PROMETHEUS_COUNTER,
+                 .labels = {"topic", "reason"},
+                 .help = "Dead jobs dropped because 'dead_letter.keep' was met.",
+                 .meaning = "They are gone for good. Wider bounds in `dead_letter.keep` keep more; "
+                            "`dead_letter.to` keeps them elsewhere.",
+                 HAS_RULES},
+    [ALERTS] = {.name = "tarry_alerts_total",
+                .type = PROMETHEUS_COUNTER,
+                .labels = {"topic"},
+                .help = "Alerts of dead jobs given to their callback or command.",
+                .meaning = "Somebody was told of dead jobs: see the runbook page on them.",
+                HAS_RULES},
+    [ALERT_FAILURES] = {.name = "tarry_alert_failures_total",
+                        .type = PROMETHEUS_COUNTER,
+                        .labels = {"topic"},
+                        .help = "Alerts that could not be given, and will be tried again.",
+                        .meaning = "Nobody hears of dead jobs. `alert failed` in the log says why.",
+                        HAS_RULES},
+    METRIC_END};

@@ -17,6 +17,7 @@
 #ifndef TARRY_DELIVER_DEAD_LETTER_WORKER_H
 #define TARRY_DELIVER_DEAD_LETTER_WORKER_H
 
+#include "base/metric.h"
 #include "deliver/dead_letter.h"
 #include "guard/guard.h"
 #include "net/reactor.h"
@@ -32,6 +33,7 @@ struct dead_letter_worker_options {
     struct queue *queue;
     struct waiters *waiters;
     struct guard *guard;
+    uint32_t topics_max; /* that metrics tell apart */
 };
 
 /* Before the reactor runs. NULL: out of memory. */
@@ -49,6 +51,6 @@ void dead_letter_worker_stop(struct dead_letter_worker *worker, void (*stopped)(
 /* After the reactor has stopped. */
 void dead_letter_worker_free(struct dead_letter_worker *worker);
 
-void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct buffer *out);
+void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct metric_page *page);
 
 #endif

@@ -286,12 +286,16 @@ static bool deliver_make_parts(struct deliver *deliver)
     const struct dead_letter_worker_options worker = {.reactor = options->reactor,
                                                       .queue = options->queue,
                                                       .waiters = options->waiters,
-                                                      .guard = options->guard};
+                                                      .guard = options->guard,
+                                                      .topics_max =
+                                                          lateness_topics_max(options->lateness)};
     const struct dispatchers_env dispatchers = {.reactor = options->reactor,
                                                 .queue = options->queue,
                                                 .waiters = options->waiters,
                                                 .guard = options->guard,
+                                                .lateness = options->lateness,
                                                 .endpoints = &deliver->endpoints,
+                                                .tracer = options->tracer,
                                                 .answered = on_answered,
                                                 .owner = deliver};
     deliver->follow_alarm = deadline_new(options->reactor, on_follow_alarm, deliver);
@@ -307,6 +311,30 @@ static bool deliver_make_parts(struct deliver *deliver)
     bool has_endpoints = endpoints_init(&deliver->endpoints, &targets);
     return dispatchers_init(&deliver->dispatchers, &dispatchers) && has_endpoints &&
            deliver->follow_alarm && deliver->timeout && deliver->resolver && deliver->worker;
+}
+
+void deliver_endpoints(struct deliver *deliver, deliver_each_endpoint *each, void *ctx)
+{
+    static const char *const states[] = {
+        [ENDPOINT_CLOSED] = "closed", [ENDPOINT_OPEN] = "open", [ENDPOINT_HALF_OPEN] = "half_open"};
+    struct endpoint_tallies *tallies = &deliver->endpoints.tallies;
+    pthread_mutex_lock(&tallies->lock);
+    for (const struct endpoint_tally *at = endpoint_tally_table_first(&tallies->table); at;
+         at = endpoint_tally_table_next(&tallies->table, at)) {
+        struct deliver_endpoint endpoint = {.name = at->entry.key,
+                                            .kind = at->kind,
+                                            .state = states[counter_get(&at->state)],
+                                            .since_ms = (int64_t)counter_get(&at->since_ms),
+                                            .wait_until_ms =
+                                                (int64_t)counter_get(&at->wait_until_ms),
+                                            .in_flight = counter_get(&at->in_flight),
+                                            .error = slice_of(at->error),
+                                            .error_at_ms = at->error_at_ms};
+        for (int outcome = TARGET_DONE; outcome <= TARGET_UNSENT; outcome++)
+            endpoint.outcomes[outcome] = counter_get(&at->sums.outcomes[outcome]);
+        each(ctx, &endpoint);
+    }
+    pthread_mutex_unlock(&tallies->lock);
 }
 
 struct deliver *deliver_new(const struct deliver_options *options)

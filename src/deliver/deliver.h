@@ -18,19 +18,23 @@
 #ifndef TARRY_DELIVER_DELIVER_H
 #define TARRY_DELIVER_DELIVER_H
 
+#include "queue/lateness.h"
 #include "queue/waiter.h"
 #include "targets/target.h"
 
 struct deliver;
+struct tracer;
 
 struct deliver_options {
     struct reactor *reactor;
     struct queue *queue; /* of that reactor; its on_event is set by deliver_new */
     struct waiters *waiters;
     struct guard *guard;
+    struct lateness *lateness;
     const char *(*store_name)(void *store); /* the queue's own random name */
     void *store;
     const char *version;
+    struct tracer *tracer; /* NULL: nothing is traced */
 };
 
 /* Before the reactor runs. NULL: out of memory. */
@@ -63,8 +67,30 @@ bool deliver_check_callback(struct guard *guard, struct slice url, char error[DE
 /* The name of the meta that carries it. */
 #define DELIVER_CALLBACK_META JOB_META_CALLBACK
 
-/* Lines of a Prometheus page. */
-void deliver_emit_metrics(void *deliver, struct buffer *out);
+void deliver_emit_metrics(struct deliver *deliver, struct metric_page *page);
+extern const struct metric deliver_metrics[], dead_letter_metrics[];
+
+/* The peers that jobs went to, also those whose connections are closed by now. */
+struct deliver_endpoint {
+    struct slice name; /* "https://example.com:443" */
+    const char *kind;  /* the plain scheme: "http", "amqp" */
+    const char
+        *state; /* of its breaker: "closed", "open" (nothing is sent), "half_open" (a probe is) */
+    int64_t since_ms;      /* inner clock, as all times here */
+    int64_t wait_until_ms; /* nothing is sent before; 0: no wait */
+    uint64_t in_flight;
+    uint64_t outcomes[TARGET_UNSENT + 1]; /* by enum target_outcome */
+    struct slice error;                   /* of the last message that was not done; empty: none */
+    int64_t error_at_ms;
+};
+typedef void deliver_each_endpoint(void *ctx, const struct deliver_endpoint *endpoint);
+/* In no order; `each` is called under a lock, and calls nothing of this room. */
+void deliver_endpoints(struct deliver *deliver, deliver_each_endpoint *each, void *ctx);
+/* Those of a topic with this extension, as JSON objects with commas between: that of its own target,
+ * also where nothing was sent there yet; and where its jobs may name their own, for who `sees_all`
+ * topics, all that callbacks go to: nobody knows whose they are. */
+void deliver_write_endpoints(struct deliver *deliver, struct slice extension, bool sees_all,
+                             struct buffer *out);
 
 /* ---- the reactor's thread ---- */
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "deliver/check.h"
+#include "deliver/traced.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@ struct delivery { /* a job from its take to the queue's answer */
     struct endpoint_request request;
     struct list list; /* in dispatchers.answers or dispatchers.again */
     struct dispatcher *dispatcher;
+    struct traced *traced; /* NULL: the job is not sampled */
     enum queue_verb verb;
     bool final;
     bool is_again; /* the queue could not take the answer before */
@@ -68,6 +70,7 @@ static void delivery_free(struct delivery *delivery)
     assert(dispatcher->unanswered > 0);
     dispatcher->unanswered--;
     dispatcher->all->unanswered--;
+    traced_free(delivery->traced);
     free(delivery);
 }
 
@@ -76,7 +79,7 @@ static void delivery_end(struct delivery *delivery, bool lease_ended)
     struct dispatcher *dispatcher = delivery->dispatcher;
     if (lease_ended) {
         pthread_mutex_lock(&dispatcher->all->lock);
-        dispatcher->tally.lease_ended++;
+        dispatcher->tally->lease_ended++;
         pthread_mutex_unlock(&dispatcher->all->lock);
     }
     delivery_free(delivery);
@@ -215,7 +218,7 @@ static void delivery_return(struct delivery *delivery, enum dispatcher_return wh
 {
     struct dispatchers *all = delivery->dispatcher->all;
     pthread_mutex_lock(&all->lock);
-    delivery->dispatcher->tally.returned[why]++;
+    delivery->dispatcher->tally->returned[why]++;
     pthread_mutex_unlock(&all->lock);
     delivery_answer(delivery, QUEUE_RETURN, delay_ms);
 }
@@ -267,15 +270,17 @@ static void on_reported(struct endpoint_request *request, const struct target_re
     struct delivery *delivery = list_entry(request, struct delivery, request);
     struct dispatcher *dispatcher = delivery->dispatcher;
     struct dispatchers *all = dispatcher->all;
+    (void)took_ms;
     assert(dispatcher->in_flight > 0 && report->outcome >= TARGET_DONE &&
            report->outcome <= TARGET_UNSENT);
     dispatcher->in_flight--;
     dispatcher->bytes_in_flight -= delivery->body_bytes;
     pthread_mutex_lock(&all->lock);
-    dispatcher->tally.in_flight = dispatcher->in_flight;
-    dispatcher->tally.attempts[report->outcome]++;
-    histogram_add(&all->took, (uint64_t)took_ms);
+    dispatcher->tally->in_flight--;
+    dispatcher->tally->attempts[report->outcome]++;
     pthread_mutex_unlock(&all->lock);
+    if (delivery->traced)
+        traced_end(delivery->traced, report);
     delivery_end_reported(delivery, report);
     dispatcher_kick(dispatcher);
 }
@@ -292,29 +297,39 @@ static struct slice find_callback(const struct job *job)
     return slice_make(NULL, 0);
 }
 
-static void delivery_note_sent(struct delivery *delivery, const struct job *job)
+static enum job_way way_of(struct slice endpoint)
+{
+    return target_find(endpoint) == &target_http ? JOB_WAY_CALLBACK : JOB_WAY_BROKER;
+}
+
+static void delivery_note_sent(struct delivery *delivery, struct slice endpoint,
+                               const struct job *job)
 {
     struct dispatcher *dispatcher = delivery->dispatcher;
     struct dispatchers *all = dispatcher->all;
-    int64_t late_ms = clock_wall_ms() - job->due_ms;
     dispatcher->in_flight++;
     dispatcher->bytes_in_flight += delivery->body_bytes;
     pthread_mutex_lock(&all->lock);
-    dispatcher->tally.in_flight = dispatcher->in_flight;
-    if (job->attempt == 1)
-        histogram_add(&all->late, late_ms > 0 ? (uint64_t)late_ms : 0);
+    dispatcher->tally->in_flight++;
     pthread_mutex_unlock(&all->lock);
+    lateness_add_job(all->env.lateness, way_of(endpoint), job, clock_wall_ms());
 }
 
 static void delivery_give(struct delivery *delivery, struct slice endpoint,
-                          const struct target_message *message)
+                          const struct target_message *given)
 {
+    const struct dispatchers_env *env = &delivery->dispatcher->all->env;
+    struct target_message message = *given;
     char error[TARGET_ERROR_BYTES];
     int64_t wait_ms;
-    switch (endpoints_give(delivery->dispatcher->all->env.endpoints, &delivery->request, endpoint,
-                           message, &wait_ms)) {
+    delivery->traced = traced_new(env->tracer, given, endpoint);
+    if (delivery->traced)
+        message.job = traced_job(delivery->traced);
+    switch (endpoints_give(env->endpoints, &delivery->request, endpoint, &message, &wait_ms)) {
     case ENDPOINT_SENT:
-        delivery_note_sent(delivery, message->job);
+        if (delivery->traced)
+            traced_sent(delivery->traced);
+        delivery_note_sent(delivery, endpoint, message.job);
         return;
     case ENDPOINT_RESTS:
         delivery_return(delivery, DISPATCHER_RETURN_RESTS, wait_ms);

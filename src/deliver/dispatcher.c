@@ -61,14 +61,22 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         dispatcher_kick(dispatcher);
 }
 
+/* A topic without a destination of its own delivers to callbacks. */
+static enum job_way dispatcher_way(const struct dispatcher *dispatcher)
+{
+    const char *to = dispatcher->setting.to;
+    return !to || target_find(slice_of(to)) == &target_http ? JOB_WAY_CALLBACK : JOB_WAY_BROKER;
+}
+
 static void dispatcher_take(struct dispatcher *dispatcher, uint32_t max, int64_t now_ms)
 {
     const struct slice topic = dispatcher->entry.key;
     const struct queue_take call = {.topics = &topic,
                                     .topic_count = 1,
                                     .max = max,
-                                    .lease_ms = dispatcher->setting.timeout_ms +
-                                                DISPATCHER_LEASE_MARGIN_MS};
+                                    .lease_ms =
+                                        dispatcher->setting.timeout_ms + DISPATCHER_LEASE_MARGIN_MS,
+                                    .way = dispatcher_way(dispatcher)};
     dispatcher->take = waiter_take(dispatcher->all->env.waiters, &call, TAKE_WAIT_MS, now_ms,
                                    on_taken, dispatcher, 0);
     if (!dispatcher->take)
@@ -205,6 +213,24 @@ static bool is_same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+/* It delivers: metrics tell of it from now on, by name where there is room. */
+static void dispatcher_show(struct dispatcher *dispatcher)
+{
+    struct dispatchers *all = dispatcher->all;
+    if (dispatcher->is_counted)
+        return;
+    dispatcher->is_counted = true;
+    pthread_mutex_lock(&all->lock);
+    if (all->shown_count < lateness_topics_max(all->env.lateness)) {
+        dispatcher->tally = &dispatcher->own;
+        list_add_last(&all->shown, &dispatcher->shown);
+        all->shown_count++;
+    } else {
+        all->has_others = true;
+    }
+    pthread_mutex_unlock(&all->lock);
+}
+
 /* Takes the setting over; NULL: delivers no more. What is under way ends with the old one. */
 static void dispatcher_set(struct dispatcher *dispatcher, struct target_setting *setting)
 {
@@ -219,9 +245,7 @@ static void dispatcher_set(struct dispatcher *dispatcher, struct target_setting 
         *setting = (struct target_setting){0};
         rate_set(&dispatcher->rate, dispatcher->setting.rate_per_s, clock_inner_ms());
         dispatcher->is_on = dispatcher_find_endpoint(dispatcher);
-        pthread_mutex_lock(&dispatcher->all->lock);
-        dispatcher->tally.has_delivered = true;
-        pthread_mutex_unlock(&dispatcher->all->lock);
+        dispatcher_show(dispatcher);
         if (dispatcher->is_on && (!was_on || !same))
             dispatcher_log(dispatcher, "delivery started");
         dispatcher_judge(dispatcher);
@@ -268,7 +292,9 @@ static struct dispatcher *dispatcher_new(struct dispatchers *all, struct slice t
     dispatcher->all = all;
     dispatcher->entry.key = slice_of(dispatcher->topic);
     dispatcher->wake_ms = INT64_MAX;
+    dispatcher->tally = &all->others;
     list_init(&dispatcher->kicked);
+    list_init(&dispatcher->shown);
     pthread_mutex_lock(&all->lock);
     dispatcher_table_add(&all->table, dispatcher);
     pthread_mutex_unlock(&all->lock);
@@ -286,6 +312,8 @@ static void dispatcher_free(struct dispatcher *dispatcher)
     assert(dispatcher_is_idle(dispatcher));
     pthread_mutex_lock(&all->lock);
     dispatcher_table_remove(&all->table, dispatcher);
+    all->shown_count -= !list_is_empty(&dispatcher->shown);
+    list_remove(&dispatcher->shown);
     pthread_mutex_unlock(&all->lock);
     list_remove(&dispatcher->kicked);
     target_setting_fini(&dispatcher->setting);
@@ -364,6 +392,7 @@ bool dispatchers_init(struct dispatchers *dispatchers, const struct dispatchers_
         .env = *env, .turn_end.run = run_turn_end, .alarm_ms = INT64_MAX, .again_ms = INT64_MAX};
     list_init(&dispatchers->turn_end.list);
     list_init(&dispatchers->kicked);
+    list_init(&dispatchers->shown);
     list_init(&dispatchers->answers);
     list_init(&dispatchers->again);
     pthread_mutex_init(&dispatchers->lock, NULL);

@@ -15,10 +15,11 @@
 #ifndef TARRY_DELIVER_DISPATCHER_H
 #define TARRY_DELIVER_DISPATCHER_H
 
-#include "base/histogram.h"
+#include "base/buckets.h"
 #include "base/table.h"
 #include "deliver/endpoint.h"
 #include "deliver/rate.h"
+#include "queue/lateness.h"
 #include "queue/waiter.h"
 
 #include <pthread.h>
@@ -38,8 +39,8 @@ enum dispatcher_return { /* why a job was given back */
                          DISPATCHER_RETURNS
 };
 
+/* What metrics show: of a topic, or of all that have none of their own. */
 struct dispatcher_tally {
-    bool has_delivered;                   /* metrics show it */
     uint64_t attempts[TARGET_UNSENT + 1]; /* by outcome */
     uint64_t returned[DISPATCHER_RETURNS];
     uint64_t lease_ended, in_flight;
@@ -51,6 +52,7 @@ struct dispatcher {
     char *topic;
     struct target_setting setting; /* to NULL and !allows_callback: none any more */
     bool is_on;
+    bool is_counted;       /* metrics tell of it, by its name or as one of the others */
     bool is_forbidden;     /* by the policy file */
     bool is_gone;          /* the topic is no more: the dispatcher goes when nothing is under way */
     uint64_t setting_hash; /* of the JSON it was set from, and its size */
@@ -64,8 +66,10 @@ struct dispatcher {
     int64_t lag_ms;     /* how much shorter than asked for leases usually are when they come here */
     bool knows_lag;
     uint32_t in_flight, unanswered;
-    uint64_t bytes_in_flight; /* of bodies */
-    struct dispatcher_tally tally;
+    uint64_t bytes_in_flight;       /* of bodies */
+    struct dispatcher_tally *tally; /* `own`, where it is in `shown`; else the others' */
+    struct dispatcher_tally own;
+    struct list shown; /* in dispatchers.shown */
 };
 
 TABLE_DECLARE(dispatcher_table, struct dispatcher, entry)
@@ -75,6 +79,8 @@ struct dispatchers_env { /* outlives them */
     struct queue *queue;
     struct waiters *waiters;
     struct guard *guard;
+    struct lateness *lateness;
+    struct tracer *tracer;         /* NULL: none */
     struct endpoints *endpoints;   /* its `changed` is set by dispatchers_init */
     void (*answered)(void *owner); /* the queue has answered: maybe nothing is under way any more */
     void *owner;
@@ -94,7 +100,10 @@ struct dispatchers { /* those of one server */
     bool is_ending;             /* the queue is gone: nothing is asked of it any more */
 
     pthread_mutex_t lock; /* of what is below, of `table`, and of the dispatchers' tallies */
-    struct histogram took, late;
+    struct list shown;    /* dispatchers with a tally of their own, the oldest first */
+    uint32_t shown_count;
+    bool has_others;
+    struct dispatcher_tally others;
 };
 
 /* False: out of memory; dispatchers_fini is fine then, too. */

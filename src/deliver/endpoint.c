@@ -93,6 +93,7 @@ static void endpoint_free(struct endpoints *endpoints, struct endpoint *endpoint
     endpoints->open--;
     endpoints->resting -= endpoint->breaker.is_open;
     list_remove(&endpoint->idle);
+    endpoint_tally_close(&endpoints->tallies, endpoint->tally, clock_inner_ms());
     endpoint_table_remove(&endpoints->table, endpoint);
     free(endpoint->name);
     free(endpoint);
@@ -156,9 +157,15 @@ static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice 
         return NULL;
     list_init(&endpoint->idle);
     endpoint->name = strndup(name.at, name.len);
+    endpoint->idle_since_ms = clock_inner_ms();
     if (endpoint->name)
+        endpoint->tally = endpoint_tally_open(&endpoints->tallies, name, ops->schemes[0],
+                                              endpoint->idle_since_ms);
+    if (endpoint->tally)
         endpoint->target = ops->open(&endpoints->env, message->setting, message->to);
     if (!endpoint->target) {
+        if (endpoint->tally)
+            endpoint_tally_close(&endpoints->tallies, endpoint->tally, endpoint->idle_since_ms);
         free(endpoint->name);
         free(endpoint);
         return NULL;
@@ -166,7 +173,6 @@ static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice 
     endpoints->open++;
     endpoint->entry.key = slice_of(endpoint->name);
     endpoint_table_add(&endpoints->table, endpoint);
-    endpoint->idle_since_ms = clock_inner_ms();
     list_add_last(&endpoints->idle, &endpoint->idle);
     endpoints_set_sweep(endpoints);
     return endpoint;
@@ -206,6 +212,7 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
     list_remove(&endpoint->idle);
     if (endpoint->in_flight++ == 0)
         endpoint->crowd.heard_ms = clock_inner_ms();
+    counter_set(&endpoint->tally->in_flight, endpoint->in_flight);
     endpoint->windowed += request->window > 0;
     endpoints->pending_for = endpoint;
     endpoints->pending[endpoints->pending_count] = *message;
@@ -258,6 +265,9 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
         return ENDPOINT_LATER;
     if (request->is_probe)
         breaker_probe(&endpoint->breaker);
+    if (request->is_probe)
+        endpoint_tally_show(endpoint->tally, &endpoint->breaker, endpoint->in_flight,
+                            clock_inner_ms());
     return ENDPOINT_SENT;
 }
 
@@ -308,6 +318,7 @@ static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoin
         endpoint_log_change(endpoints, endpoint, report, now_ms);
     if (changed || was_probe)
         endpoints->changed(endpoints->owner, endpoint);
+    endpoint_tally_show(endpoint->tally, &endpoint->breaker, endpoint->in_flight, now_ms);
     crowd_learn(&endpoint->crowd, took_ms, now_ms);
     crowd_learn(&endpoints->crowd, took_ms, now_ms);
 }
@@ -320,7 +331,8 @@ static void endpoint_unload(struct endpoints *endpoints, struct endpoint *endpoi
     endpoint->windowed -= was_windowed;
     if (endpoint->windowed == 0)
         endpoint->crowd.next_ms = 0;
-    if (--endpoint->in_flight > 0)
+    counter_set(&endpoint->tally->in_flight, --endpoint->in_flight);
+    if (endpoint->in_flight > 0)
         return;
     if (!endpoint->target) {
         endpoint_free(endpoints, endpoint);
@@ -342,7 +354,10 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
     assert(flight->handle == tag); /* else it was reported twice */
     struct endpoint_request *request = flight->request;
     slab_remove(&endpoints->flights, id);
-    double took_ms = (double)(clock_boot_us() - request->sent_us) / 1000;
+    int64_t took_us = clock_boot_us() - request->sent_us;
+    double took_ms = (double)took_us / 1000;
+    endpoint_tally_report(&endpoints->tallies, request->endpoint->tally, report, took_us,
+                          clock_inner_ms());
     if (request->endpoint->target)
         endpoint_learn(endpoints, request->endpoint, request->is_probe, report, took_ms);
     endpoint_unload(endpoints, request->endpoint, request->window > 0);
@@ -357,6 +372,7 @@ bool endpoints_init(struct endpoints *endpoints, const struct target_env *env)
     endpoints->env.reported = on_reported;
     endpoints->env.owner = endpoints;
     list_init(&endpoints->idle);
+    endpoint_tallies_init(&endpoints->tallies);
     slab_init(&endpoints->flights, sizeof(struct flight));
     endpoints->sweep = deadline_new(env->reactor, on_sweep, endpoints);
     return endpoints->sweep != NULL;
@@ -395,5 +411,6 @@ void endpoints_fini(struct endpoints *endpoints)
     }
     deadline_free(endpoints->sweep);
     endpoint_table_fini(&endpoints->table);
+    endpoint_tallies_fini(&endpoints->tallies);
     slab_fini(&endpoints->flights);
 }

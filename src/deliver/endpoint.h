@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/slab.h"
 #include "base/table.h"
-#include "deliver/breaker.h"
+#include "deliver/endpoint_tally.h"
 #include "guard/resolve.h"
 #include "targets/target.h"
 
@@ -43,6 +43,7 @@ struct endpoint {
     char *name;
     struct target *target;
     struct breaker breaker;
+    struct endpoint_tally *tally;
     struct list idle; /* in endpoints.idle while nothing is under way */
     int64_t idle_since_ms;
     uint32_t in_flight;          /* all */
@@ -62,6 +63,7 @@ struct endpoints {
     bool is_closing;           /* all of them: what is reported now was given up */
     uint32_t closing;          /* targets asked to close, not closed yet */
     atomic_uint open, resting; /* for whoever counts; resting: with an open breaker */
+    struct endpoint_tallies tallies;
     struct deadline *sweep;
     struct random random;
     /* Of one target: handed over by endpoints_flush. */

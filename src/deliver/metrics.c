@@ -1,105 +1,261 @@
-/* metrics: lines of a Prometheus page about deliveries. Labels: topics that deliver, and words of
- * ours: their number is bounded by the settings. */
-#include "base/prometheus.h"
+/* metrics: what a Prometheus page tells of deliveries. Labels: topics that deliver, as many as the
+ * page may tell apart, and words of ours. */
 #include "deliver/state.h"
 
-static const uint32_t bounds_ms[] = {1,   2,    5,    10,   25,    50,    100,   250,
-                                     500, 1000, 2500, 5000, 10000, 30000, 60000, 300000};
-enum { BOUNDS = sizeof bounds_ms / sizeof bounds_ms[0] };
+#include <stdlib.h>
 
 static const char *const returns[DISPATCHER_RETURNS] = {
     [DISPATCHER_RETURN_RESTS] = "endpoint_rests", [DISPATCHER_RETURN_CROWDED] = "endpoint_full",
     [DISPATCHER_RETURN_LATER] = "too_many",       [DISPATCHER_RETURN_SHORT_LEASE] = "short_lease",
     [DISPATCHER_RETURN_UNSENT] = "unsent",        [DISPATCHER_RETURN_STOPPING] = "stopping"};
 
-typedef void emit_dispatcher(const struct dispatcher *dispatcher, struct buffer *out);
+enum {
+    ATTEMPTS,
+    IN_FLIGHT,
+    RETURNED,
+    LEASE_ENDED,
+    ENDPOINTS,
+    ENDPOINT_OUTCOMES,
+    ENDPOINT_DURATION,
+    ENDPOINT_IN_FLIGHT,
+    ENDPOINT_BREAKER
+};
 
-static void each_dispatcher(struct deliver *deliver, emit_dispatcher *emit, struct buffer *out)
-{
-    const struct dispatcher_table *table = &deliver->dispatchers.table;
-    for (const struct dispatcher *at = dispatcher_table_first(table); at;
-         at = dispatcher_table_next(table, at))
-        if (at->tally.has_delivered)
-            emit(at, out);
-}
+/* ---- by topic ---- */
 
-static void emit_attempts(const struct dispatcher *dispatcher, struct buffer *out)
+typedef void emit_tally(struct metric_page *page, struct slice topic,
+                        const struct dispatcher_tally *tally);
+
+/* Samples of all topics, each by `emit`. */
+static void each_tally(const struct dispatchers *dispatchers, struct metric_page *page, int which,
+                       emit_tally *emit)
 {
-    for (enum target_outcome outcome = TARGET_DONE; outcome <= TARGET_UNSENT; outcome++) {
-        const struct prometheus_label labels[] = {
-            {"topic", dispatcher->entry.key},
-            {"outcome", slice_of(target_outcome_name(outcome))},
-            {0}};
-        prometheus_sample(out, "tarry_deliver_attempts_total", labels,
-                          (int64_t)dispatcher->tally.attempts[outcome]);
+    metric_begin(page, &deliver_metrics[which]);
+    for (struct list *at = dispatchers->shown.next; at != &dispatchers->shown; at = at->next) {
+        const struct dispatcher *dispatcher = list_entry(at, struct dispatcher, shown);
+        emit(page, dispatcher->entry.key, dispatcher->tally);
     }
+    if (dispatchers->has_others)
+        emit(page, slice_of(METRIC_OTHERS), &dispatchers->others);
 }
 
-static void emit_in_flight(const struct dispatcher *dispatcher, struct buffer *out)
+static void emit_attempts(struct metric_page *page, struct slice topic,
+                          const struct dispatcher_tally *tally)
 {
-    const struct prometheus_label labels[] = {{"topic", dispatcher->entry.key}, {0}};
-    prometheus_sample(out, "tarry_deliver_in_flight", labels, (int64_t)dispatcher->tally.in_flight);
+    for (enum target_outcome outcome = TARGET_DONE; outcome <= TARGET_UNSENT; outcome++)
+        metric_sample(page, METRIC_LABELS(topic, slice_of(target_outcome_name(outcome))),
+                      tally->attempts[outcome]);
 }
 
-static void emit_lease_ended(const struct dispatcher *dispatcher, struct buffer *out)
+static void emit_in_flight(struct metric_page *page, struct slice topic,
+                           const struct dispatcher_tally *tally)
 {
-    const struct prometheus_label labels[] = {{"topic", dispatcher->entry.key}, {0}};
-    prometheus_sample(out, "tarry_deliver_lease_ended_total", labels,
-                      (int64_t)dispatcher->tally.lease_ended);
+    metric_sample(page, METRIC_LABELS(topic), tally->in_flight);
 }
 
-static void emit_returned(const struct dispatcher *dispatcher, struct buffer *out)
+static void emit_lease_ended(struct metric_page *page, struct slice topic,
+                             const struct dispatcher_tally *tally)
 {
-    for (int why = 0; why < DISPATCHER_RETURNS; why++) {
-        const struct prometheus_label labels[] = {
-            {"topic", dispatcher->entry.key}, {"reason", slice_of(returns[why])}, {0}};
-        prometheus_sample(out, "tarry_deliver_returned_total", labels,
-                          (int64_t)dispatcher->tally.returned[why]);
-    }
+    metric_sample(page, METRIC_LABELS(topic), tally->lease_ended);
 }
 
-static void emit_endpoints(struct deliver *deliver, struct buffer *out)
+static void emit_returned(struct metric_page *page, struct slice topic,
+                          const struct dispatcher_tally *tally)
 {
-    static const char name[] = "tarry_deliver_endpoints";
-    const struct prometheus_label resting[] = {{"state", slice_of("resting")}, {0}};
-    const struct prometheus_label working[] = {{"state", slice_of("working")}, {0}};
+    for (int why = 0; why < DISPATCHER_RETURNS; why++)
+        metric_sample(page, METRIC_LABELS(topic, slice_of(returns[why])), tally->returned[why]);
+}
+
+static void emit_endpoints(struct deliver *deliver, struct metric_page *page)
+{
     unsigned open = atomic_load(&deliver->endpoints.open);
     unsigned rest = atomic_load(&deliver->endpoints.resting);
-    prometheus_family(out, name, PROMETHEUS_GAUGE,
-                      "Endpoints in use; resting: nothing is sent there but probes.");
-    prometheus_sample(out, name, working, open > rest ? open - rest : 0);
-    prometheus_sample(out, name, resting, rest);
+    metric_begin(page, &deliver_metrics[ENDPOINTS]);
+    metric_sample(page, METRIC_LABELS(slice_of("working")), open > rest ? open - rest : 0);
+    metric_sample(page, METRIC_LABELS(slice_of("resting")), rest);
 }
 
-static void emit_times(const struct deliver *deliver, struct buffer *out)
+/* ---- by endpoint ---- */
+
+enum { ENDPOINTS_SHOWN_MAX = 50 }; /* that the page stays quick: 23 lines each */
+
+/* As one line, or one sum, of the page has it. */
+struct endpoint_line {
+    struct slice name;
+    uint64_t in_flight, open;
+    struct endpoint_sums sums;
+};
+
+static uint64_t sent_to(const struct endpoint_tally *tally)
 {
-    prometheus_family(out, "tarry_deliver_seconds", PROMETHEUS_HISTOGRAM,
-                      "From handing a job to its target to the outcome.");
-    prometheus_histogram(out, "tarry_deliver_seconds", NULL, &deliver->dispatchers.took, 1,
-                         bounds_ms, BOUNDS);
-    prometheus_family(out, "tarry_deliver_lateness_seconds", PROMETHEUS_HISTOGRAM,
-                      "From a job's due time to its first attempt.");
-    prometheus_histogram(out, "tarry_deliver_lateness_seconds", NULL, &deliver->dispatchers.late, 1,
-                         bounds_ms, BOUNDS);
+    return buckets_total(&tally->sums.took_us);
 }
 
-void deliver_emit_metrics(void *ctx, struct buffer *out)
+/* Those that more was sent to come first, then by name. */
+static int by_use(const void *a, const void *b)
 {
-    struct deliver *deliver = ctx;
-    pthread_mutex_lock(&deliver->dispatchers.lock);
-    prometheus_family(out, "tarry_deliver_attempts_total", PROMETHEUS_COUNTER,
-                      "Jobs handed to a target, by what became of them.");
-    each_dispatcher(deliver, emit_attempts, out);
-    prometheus_family(out, "tarry_deliver_in_flight", PROMETHEUS_GAUGE, "Jobs with a target now.");
-    each_dispatcher(deliver, emit_in_flight, out);
-    prometheus_family(out, "tarry_deliver_returned_total", PROMETHEUS_COUNTER,
-                      "Jobs given back to the queue without an attempt.");
-    each_dispatcher(deliver, emit_returned, out);
-    prometheus_family(out, "tarry_deliver_lease_ended_total", PROMETHEUS_COUNTER,
-                      "Outcomes that came after the job's lease had ended: it comes again.");
-    each_dispatcher(deliver, emit_lease_ended, out);
-    emit_times(deliver, out);
-    pthread_mutex_unlock(&deliver->dispatchers.lock);
-    emit_endpoints(deliver, out);
-    dead_letter_worker_emit_metrics(deliver->worker, out);
+    const struct endpoint_tally *one = *(const struct endpoint_tally *const *)a,
+                                *other = *(const struct endpoint_tally *const *)b;
+    uint64_t sent = sent_to(one), others = sent_to(other);
+    if (sent != others)
+        return sent < others ? 1 : -1;
+    return slice_compare(one->entry.key, other->entry.key);
 }
+
+static void add_sums(struct endpoint_line *line, const struct endpoint_sums *sums)
+{
+    for (int outcome = TARGET_DONE; outcome <= TARGET_UNSENT; outcome++)
+        counter_add(&line->sums.outcomes[outcome], counter_get(&sums->outcomes[outcome]));
+    buckets_merge(&line->sums.took_us, &sums->took_us);
+}
+
+static void add_tally(struct endpoint_line *line, const struct endpoint_tally *tally)
+{
+    line->in_flight += counter_get(&tally->in_flight);
+    line->open += counter_get(&tally->state) != ENDPOINT_CLOSED;
+    add_sums(line, &tally->sums);
+}
+
+/* The `most` that are used most, then one for all others where there are such. Returns how many. */
+static size_t endpoint_lines(const struct endpoint_tallies *tallies, size_t most,
+                             struct endpoint_line *lines)
+{
+    size_t count = 0, kept = tallies->table.table.count;
+    const struct endpoint_tally **all = calloc(kept + 1, sizeof *all);
+    if (!all)
+        return 0;
+    for (const struct endpoint_tally *at = endpoint_tally_table_first(&tallies->table); at;
+         at = endpoint_tally_table_next(&tallies->table, at))
+        all[count++] = at;
+    qsort((void *)all, count, sizeof *all, by_use);
+    size_t shown = count < most ? count : most;
+    for (size_t i = 0; i < count; i++) {
+        struct endpoint_line *line = &lines[i < shown ? i : shown];
+        line->name = i < shown ? all[i]->entry.key : slice_of(METRIC_OTHERS);
+        add_tally(line, all[i]);
+    }
+    free((void *)all);
+    bool has_others = count > shown || buckets_total(&tallies->gone.took_us) > 0;
+    lines[shown].name = slice_of(METRIC_OTHERS);
+    add_sums(&lines[shown], &tallies->gone);
+    return shown + has_others;
+}
+
+static void emit_outcomes(struct metric_page *page, const struct endpoint_line *line)
+{
+    for (enum target_outcome outcome = TARGET_DONE; outcome <= TARGET_UNSENT; outcome++)
+        metric_sample(page, METRIC_LABELS(line->name, slice_of(target_outcome_name(outcome))),
+                      counter_get(&line->sums.outcomes[outcome]));
+}
+
+static void emit_lines(struct metric_page *page, const struct endpoint_line *lines, size_t count)
+{
+    metric_begin(page, &deliver_metrics[ENDPOINT_OUTCOMES]);
+    for (size_t i = 0; i < count; i++)
+        emit_outcomes(page, &lines[i]);
+    metric_begin(page, &deliver_metrics[ENDPOINT_DURATION]);
+    for (size_t i = 0; i < count; i++)
+        metric_histogram(page, METRIC_LABELS(lines[i].name), &lines[i].sums.took_us,
+                         &endpoint_took_bounds);
+    metric_begin(page, &deliver_metrics[ENDPOINT_IN_FLIGHT]);
+    for (size_t i = 0; i < count; i++)
+        metric_sample(page, METRIC_LABELS(lines[i].name), lines[i].in_flight);
+    metric_begin(page, &deliver_metrics[ENDPOINT_BREAKER]);
+    for (size_t i = 0; i < count; i++)
+        metric_sample(page, METRIC_LABELS(lines[i].name), lines[i].open);
+}
+
+static void each_endpoint(struct endpoint_tallies *tallies, struct metric_page *page)
+{
+    struct endpoint_line lines[ENDPOINTS_SHOWN_MAX + 1] = {0};
+    size_t most = page->topics_max < ENDPOINTS_SHOWN_MAX ? page->topics_max : ENDPOINTS_SHOWN_MAX;
+    pthread_mutex_lock(&tallies->lock);
+    emit_lines(page, lines, endpoint_lines(tallies, most, lines));
+    pthread_mutex_unlock(&tallies->lock);
+}
+
+void deliver_emit_metrics(struct deliver *deliver, struct metric_page *page)
+{
+    struct dispatchers *dispatchers = &deliver->dispatchers;
+    pthread_mutex_lock(&dispatchers->lock);
+    each_tally(dispatchers, page, ATTEMPTS, emit_attempts);
+    each_tally(dispatchers, page, IN_FLIGHT, emit_in_flight);
+    each_tally(dispatchers, page, RETURNED, emit_returned);
+    each_tally(dispatchers, page, LEASE_ENDED, emit_lease_ended);
+    pthread_mutex_unlock(&dispatchers->lock);
+    emit_endpoints(deliver, page);
+    each_endpoint(&deliver->endpoints.tallies, page);
+    dead_letter_worker_emit_metrics(deliver->worker, page);
+}
+
+#define HAS_TARGET .when = "for topics with `deliver`"
+
+const struct metric deliver_metrics[] = {
+    [ATTEMPTS] = {.name = "tarry_deliver_attempts_total",
+                  .type = PROMETHEUS_COUNTER,
+                  .labels = {"topic", "outcome"},
+                  .help = "Jobs handed to a target, by what became of them.",
+                  .meaning = "`failed` comes again by backoff, `refused` is dead at once, `unsent` "
+                             "never left. What the target answers stands in each job's last error.",
+                  HAS_TARGET},
+    [IN_FLIGHT] = {.name = "tarry_deliver_in_flight",
+                   .type = PROMETHEUS_GAUGE,
+                   .labels = {"topic"},
+                   .help = "Jobs with a target now.",
+                   .meaning = "Always at the topic's `max_in_flight`: the endpoint is the brake.",
+                   HAS_TARGET},
+    [RETURNED] = {.name = "tarry_deliver_returned_total",
+                  .type = PROMETHEUS_COUNTER,
+                  .labels = {"topic", "reason"},
+                  .help = "Jobs given back to the queue without an attempt.",
+                  .meaning = "`endpoint_rests`: its breaker is open; `endpoint_full`: its window "
+                             "is met; `too_many`: over 1,024 endpoints at work; `short_lease`: the "
+                             "lease is shorter than the timeout. They lose no attempt.",
+                  HAS_TARGET},
+    [LEASE_ENDED] = {.name = "tarry_deliver_lease_ended_total",
+                     .type = PROMETHEUS_COUNTER,
+                     .labels = {"topic"},
+                     .help = "Outcomes that came after the job's lease had ended: it comes again.",
+                     .meaning = "Those jobs come twice. The store was away, or the process stood "
+                                "still.",
+                     HAS_TARGET},
+    [ENDPOINTS] = {.name = "tarry_deliver_endpoints",
+                   .type = PROMETHEUS_GAUGE,
+                   .labels = {"state"},
+                   .help = "Endpoints in use; resting: nothing is sent there but probes.",
+                   .meaning = "`resting` above 0 for long: an endpoint is down. Its jobs wait as "
+                              "ready and lose no attempts; it goes on by itself when it answers."},
+    [ENDPOINT_OUTCOMES] = {.name = "tarry_endpoint_outcomes_total",
+                           .type = PROMETHEUS_COUNTER,
+                           .labels = {"endpoint", "outcome"},
+                           .help = "Messages sent to an endpoint, by what became of them; alerts "
+                                   "and tests too.",
+                           .meaning = "`failed` grows at one endpoint: it, and no topic, is the "
+                                      "cause. `GET /v1/topics/{topic}/endpoints` has its last "
+                                      "error.",
+                           HAS_TARGET},
+    [ENDPOINT_DURATION] = {.name = "tarry_endpoint_duration_seconds",
+                           .type = PROMETHEUS_HISTOGRAM,
+                           .labels = {"endpoint"},
+                           .help = "From handing a message over to the outcome.",
+                           .meaning = "Grows where the endpoint becomes slow, up to the topic's "
+                                      "`timeout`; then raise `max_in_flight` or make it faster, or "
+                                      "jobs become late.",
+                           HAS_TARGET},
+    [ENDPOINT_IN_FLIGHT] = {.name = "tarry_endpoint_in_flight",
+                            .type = PROMETHEUS_GAUGE,
+                            .labels = {"endpoint"},
+                            .help = "Messages with the endpoint now.",
+                            .meaning = "High and `tarry_endpoint_outcomes_total` still: it takes "
+                                       "messages and does not answer.",
+                            HAS_TARGET},
+    [ENDPOINT_BREAKER] = {.name = "tarry_endpoint_breaker_open",
+                          .type = PROMETHEUS_GAUGE,
+                          .labels = {"endpoint"},
+                          .help = "1 while nothing but probes is sent there; of `(others)`, how "
+                                  "many of them.",
+                          .meaning = "Worth an alert after some minutes: the endpoint is down. Its "
+                                     "jobs wait and lose no attempts; it goes on by itself. "
+                                     "Runbook page *stuck*.",
+                          HAS_TARGET},
+    METRIC_END};

@@ -3,6 +3,36 @@
 
 #include <assert.h>
 
+/* The page that counts it has a count for it. */
+static void check_forecast(const struct engine *engine, const struct entry *entry)
+{
+    const struct forecast_page *page = &engine->forecast.pages[entry->ready_at];
+    uint64_t minute = forecast_minute(&engine->forecast, entry->timer.when_ms);
+    if (!entry->ready_at)
+        return;
+    assert(page->number == minute / FORECAST_PAGE_MINUTES && page->jobs);
+    assert(page->topic == entry->topic || !page->topic);
+    assert(page->minutes[minute % FORECAST_PAGE_MINUTES]);
+}
+
+/* Jobs are counted once, and by nobody else. */
+static void check_pages(const struct engine *engine, uint64_t delayed)
+{
+    uint64_t jobs = 0, empty = 0;
+    for (uint32_t id = 1; id <= engine->forecast.top; id++) {
+        const struct forecast_page *page = &engine->forecast.pages[id];
+        uint64_t sum = 0;
+        if (page->number == FORECAST_PAGE_UNUSED)
+            continue;
+        for (uint32_t i = 0; i < FORECAST_PAGE_MINUTES; i++)
+            sum += page->minutes[i];
+        assert(sum == page->jobs);
+        jobs += sum;
+        empty += !sum;
+    }
+    assert(jobs <= delayed && empty == engine->forecast.empty);
+}
+
 static void check_entry(const struct engine *engine, uint32_t id, struct queue_counts *sum,
                         uint64_t *remembered)
 {
@@ -20,6 +50,7 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
     case JOB_DELAYED:
         *(entry->attempt ? &sum->retrying : &sum->delayed) += 1;
         assert(in_wheel);
+        check_forecast(engine, entry);
         break;
     case JOB_READY:
         sum->ready++;
@@ -98,10 +129,14 @@ void engine_check(const struct engine *engine)
             check_entry(engine, id, &sum, &remembered);
             live++;
         }
+    check_pages(engine, sum.delayed + sum.retrying);
     assert(live == engine->index.count && live == engine->entries.live);
     for (uint32_t id = 1; id <= engine->topic_top; id++)
         if (engine->topics[id])
             check_topic(engine, engine->topics[id]);
+    for (uint32_t i = 1; i < engine->topic_count && !engine->recovering; i++)
+        assert(slice_compare(engine->topics_by_name[i - 1]->name, engine->topics_by_name[i]->name) <
+               0);
     /* What is cold comes on top. */
     engine_stats(engine, &stats);
     assert(stats.counts.ready + stats.counts.delayed + stats.counts.retrying >=

@@ -8,7 +8,9 @@ struct engine *engine_new(const struct engine_options *options)
     struct engine *engine = calloc(1, sizeof *engine);
     if (!engine)
         return NULL;
-    if (!engine_index_init(&engine->index)) {
+    if (!engine_index_init(&engine->index) ||
+        !forecast_pages_init(&engine->forecast, options->now.skew_ms)) {
+        engine_index_fini(&engine->index);
         free(engine);
         return NULL;
     }
@@ -19,6 +21,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->shards = options->shards ? options->shards : 1;
     engine->random.state = options->random_seed;
     engine->recovering = true;
+    engine->pause_end_ms = INT64_MAX;
     slab_init(&engine->entries, sizeof(struct entry));
     slab_init(&engine->extras, sizeof(struct extra));
     engine->recovery = options->now;
@@ -39,9 +42,15 @@ void engine_free(struct engine *engine)
     stub_fini(engine);
     engine_topics_fini(engine);
     engine_index_fini(&engine->index);
+    forecast_pages_fini(&engine->forecast);
     slab_fini(&engine->extras);
     slab_fini(&engine->entries);
     free(engine);
+}
+
+void engine_tell(struct engine *engine, uint32_t kinds)
+{
+    engine->told_kinds = engine->sink.event ? kinds : 0;
 }
 
 /* ---- time ---- */
@@ -59,7 +68,9 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
+    const struct slice none = {0};
     entry_unhang(engine, id);
+    entry_tell(engine, id, JOB_EVENT_EXPIRED, none, none, now);
     /* Without memory for the extra the job goes as if the topic kept no dead letters. */
     if (!topic->settings.dead_letter_expired || !entry_need_extra(engine, entry)) {
         entry_finish(engine, id, RECORD_EXPIRED, now);
@@ -69,6 +80,7 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     entry_hang(engine, id, JOB_DEAD, now);
     entry_died(engine, entry);
     entry_record(engine, id);
+    entry_tell(engine, id, JOB_EVENT_DEAD, none, slice_of("expired"), now);
 }
 
 /* The wheel gave it out: what that means depends on its state. */
@@ -79,6 +91,8 @@ static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
         entry_unhang(engine, id);
         /* The entry becomes delayed again where the wall clock went back. */
         entry_hang(engine, id, JOB_READY, now);
+        if (entry_at(engine, id)->state == JOB_READY)
+            entry_tell(engine, id, JOB_EVENT_DUE, (struct slice){0}, (struct slice){0}, now);
         break;
     case JOB_READY:
         ready_expired(engine, id, now);
@@ -123,6 +137,7 @@ size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
     uint32_t ids[AT_ONCE];
     size_t done = 0;
     retime_some(engine, now);
+    engine_end_pauses(engine, now);
     while (done < max) {
         size_t want = max - done < AT_ONCE ? max - done : AT_ONCE;
         size_t got = wheel_take_due(&engine->wheel, now.inner_ms, ids, want);
@@ -137,7 +152,8 @@ size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
 
 int64_t engine_next_ms(const struct engine *engine)
 {
-    return engine->retime_at ? 0 : wheel_next_ms(&engine->wheel);
+    int64_t next_ms = engine->retime_at ? 0 : wheel_next_ms(&engine->wheel);
+    return next_ms < engine->pause_end_ms ? next_ms : engine->pause_end_ms;
 }
 
 /* ---- push ---- */
@@ -295,6 +311,8 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     entry_hang(engine, id, state, now);
     if (state == JOB_DEAD && topic->settings.extension.len)
         engine->sink.died(engine->sink.ctx, topic->name);
+    entry_tell(engine, id, is_new ? JOB_EVENT_PUSHED : JOB_EVENT_REPLACED, push->id,
+               (struct slice){0}, now);
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
@@ -325,6 +343,8 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
         entry->priority = (uint64_t)change->priority & 0xffff;
     entry_hang(engine, id, JOB_DELAYED, now);
     entry_record(engine, id);
+    entry_tell(engine, id, change->verb == QUEUE_RUN ? JOB_EVENT_RUN : JOB_EVENT_RESCHEDULED,
+               change->id, (struct slice){0}, now);
     result->status = QUEUE_OK;
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
@@ -360,6 +380,7 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
     if (change->verb == QUEUE_CANCEL) {
         result->status = QUEUE_CANCELLED;
         entry_unhang(engine, id);
+        entry_tell(engine, id, JOB_EVENT_CANCELLED, change->id, (struct slice){0}, now);
         entry_finish(engine, id, RECORD_CANCELLED, now);
         return;
     }
@@ -393,6 +414,7 @@ enum queue_status engine_redrive(struct engine *engine, struct slice topic, stru
     if (!id || entry_at(engine, id)->state != JOB_DEAD)
         return QUEUE_NOT_FOUND;
     engine_redrive_entry(engine, id, now);
+    entry_tell(engine, id, JOB_EVENT_REDRIVEN, id_text, (struct slice){0}, now);
     return QUEUE_OK;
 }
 
@@ -439,6 +461,7 @@ static void lease_give_back(struct engine *engine, uint32_t id, int64_t delay_ms
         entry_set_delay(engine, entry, delay_ms, now);
     entry_hang(engine, id, JOB_READY, now);
     entry_record(engine, id);
+    entry_tell(engine, id, JOB_EVENT_RETURNED, (struct slice){0}, (struct slice){0}, now);
 }
 
 static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
@@ -453,6 +476,7 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     extra->lease_until_ms = now.inner_ms + 1 + lease_ms;
     entry_hang(engine, id, JOB_LEASED, now);
     entry_record(engine, id);
+    entry_tell(engine, id, JOB_EVENT_EXTENDED, (struct slice){0}, (struct slice){0}, now);
     result->lease_until_ms = extra->lease_until_ms + now.skew_ms;
 }
 
@@ -471,6 +495,7 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     switch (answer->verb) {
     case QUEUE_ACK:
         entry_unhang(engine, id);
+        entry_tell(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
         entry_finish(engine, id, RECORD_ACKED, now);
         result->state = JOB_FINISHED;
         return;

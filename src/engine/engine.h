@@ -22,6 +22,7 @@
 #ifndef TARRY_ENGINE_ENGINE_H
 #define TARRY_ENGINE_ENGINE_H
 
+#include "job/event.h"
 #include "job/section.h"
 #include "queue/queue.h"
 
@@ -47,10 +48,20 @@ struct engine_sink {
      * SLOT_UNKNOWN (replay only): its run was never committed. NULL: there are no runs. */
     enum engine_slot (*release_slot)(void *ctx, struct record_place place,
                                      enum job_section *section);
+    /* The slot's job came to memory, or left it: a slot that is alive and has none is a cold job. NULL:
+     * nobody wants to know. */
+    void (*hold_slot)(void *ctx, struct record_place place, bool in_memory);
     /* The topic had nothing to hand out and has now. */
     void (*ready)(void *ctx, struct slice topic);
+    /* The topic's pause is over, since its time has come. NULL: nobody wants to know. */
+    void (*resumed)(void *ctx, struct slice topic);
     /* A job of this topic, which has an extension, has died. */
     void (*died)(void *ctx, struct slice topic);
+    /* What happens to jobs, of the kinds that engine_tell named; after it happened, but while the
+     * job's record still lies at `place`. The id is empty where the engine does not know it: who wants
+     * it reads it there, and `key` proves it. Deliveries are not told: who takes knows. */
+    void (*event)(void *ctx, const struct job_event *event, struct hash128 key,
+                  struct record_place place);
     void *ctx;
 };
 
@@ -135,7 +146,9 @@ bool engine_find(struct engine *engine, struct slice topic, struct slice id, str
 
 enum queue_status engine_topic_put(struct engine *engine, struct slice topic,
                                    const struct topic_settings *settings);
-enum queue_status engine_topic_pause(struct engine *engine, struct slice topic, bool paused);
+/* Paused until `until_ms` (inner clock), when it resumes by itself; 0: until it is resumed. */
+enum queue_status engine_topic_pause(struct engine *engine, struct slice topic, int64_t until_ms);
+enum queue_status engine_topic_resume(struct engine *engine, struct slice topic);
 /* A delete in all shards begins (the topic is made where it is not there), or does not after all. */
 enum queue_status engine_topic_mark(struct engine *engine, struct slice topic, bool deleting);
 /* Only when no job of it is left: else QUEUE_CONFLICT (a walk empties it). */
@@ -161,12 +174,16 @@ uint32_t engine_topic_count(const struct engine *engine);
 
 /*
  * Lets what is due happen: delayed jobs become ready, leases end, ready jobs expire, remembered ids
- * are forgotten. At most `max` of them (each may need ENGINE_STATE_BYTES_MAX). Returns how many;
+ * are forgotten, pauses end. At most `max` of them (each may need ENGINE_STATE_BYTES_MAX). Returns how many;
  * call again while engine_next_ms <= now.
  */
 size_t engine_advance(struct engine *engine, struct engine_now now, size_t max);
 /* Inner clock; INT64_MAX: nothing to wait for. */
 int64_t engine_next_ms(const struct engine *engine);
+
+/* From now on these kinds of events are told to the sink, a bit each (job_event_bit); 0, as at the
+ * beginning: none. */
+void engine_tell(struct engine *engine, uint32_t kinds);
 
 /* ---- figures ---- */
 

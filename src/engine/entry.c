@@ -26,6 +26,12 @@ bool entry_is_at(const struct entry *entry, struct record_place place)
     return entry->place.bytes && entry->place.file == place.file && entry->place.at == place.at;
 }
 
+void entry_hold_slot(const struct engine *engine, struct record_place place, bool in_memory)
+{
+    if (engine->sink.hold_slot)
+        engine->sink.hold_slot(engine->sink.ctx, place, in_memory);
+}
+
 void entry_settle(struct engine *engine, struct entry *entry, struct record_place place,
                   enum job_section section)
 {
@@ -33,6 +39,7 @@ void entry_settle(struct engine *engine, struct entry *entry, struct record_plac
     assert(record_place_is_run(place) && !entry->place.bytes);
     entry->place = place;
     entry->section = (uint8_t)section;
+    entry_hold_slot(engine, place, true);
     topic->loaded[section]++;
     if (section == SECTION_DEAD)
         topic->loaded_dead_bytes += place.bytes;
@@ -388,6 +395,8 @@ void entry_unhang(struct engine *engine, uint32_t id)
     topic->changes++;
     if (entry->state == JOB_READY)
         ready_remove(engine, topic, id);
+    else if (entry->state == JOB_DELAYED)
+        forecast_pages_take(&engine->forecast, entry->ready_at, entry->timer.when_ms);
     if (entry->state == JOB_DEAD)
         dead_remove(engine, topic, id);
     else
@@ -445,6 +454,8 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
             wheel_add(&engine->wheel, id, now.inner_ms + RETRY_WITHOUT_MEMORY_MS);
         else
             hang_delayed(engine, id, now);
+        entry->ready_at = forecast_pages_count(&engine->forecast, topic->id, &topic->forecast_page,
+                                               entry->timer.when_ms, now.inner_ms);
         break;
     case JOB_READY:
         hang_ready(engine, id, now);
@@ -602,6 +613,12 @@ void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, in
     if (dies)
         entry_died(engine, entry);
     record_change(engine, id, ended);
+    if (outcome == JOB_OUTCOME_LEASE_ENDED)
+        entry_tell(engine, id, JOB_EVENT_LEASE_ENDED, (struct slice){0}, (struct slice){0}, now);
+    else
+        entry_tell(engine, id, JOB_EVENT_NACKED, (struct slice){0}, error, now);
+    if (dies)
+        entry_tell(engine, id, JOB_EVENT_DEAD, (struct slice){0}, error, now);
 }
 
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
@@ -626,6 +643,26 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
         out->error_bytes = extra->error_bytes;
         memcpy(out->text, extra->text, extra->history_bytes + extra->error_bytes);
     }
+}
+
+void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event *what,
+                      struct engine_now now)
+{
+    const struct entry *entry = entry_at(engine, id);
+    struct job_event event = *what;
+    if (!(engine->told_kinds & job_event_bit(event.kind)))
+        return;
+    event.at_ms = now.inner_ms + now.skew_ms; /* the clock that dues are shown on */
+    event.topic = entry_topic(engine, entry)->name;
+    /* The attempt that reached nobody is not counted any more. */
+    event.attempt = entry->attempt + (event.kind == JOB_EVENT_RETURNED);
+    if (event.error.len > JOB_ERROR_BYTES_MAX)
+        event.error.len = JOB_ERROR_BYTES_MAX;
+    if (entry->state == JOB_DELAYED || entry->state == JOB_READY)
+        event.due_ms = entry_due_wall_ms(entry, now.skew_ms);
+    if (event.kind == JOB_EVENT_EXTENDED)
+        event.lease_until_ms = entry_extra(engine, entry)->lease_until_ms + now.skew_ms;
+    engine->sink.event(engine->sink.ctx, &event, entry->key, entry->place);
 }
 
 void engine_view_fini(struct engine_view *view)

@@ -447,7 +447,8 @@ static bool replay_removal(struct engine *engine, struct slice name)
         return false;
     engine_topic_set(topic, &(struct topic_settings){0});
     topic->totals = (struct topic_totals){0};
-    topic->paused = topic->deleting = false;
+    engine_topic_set_pause(engine, topic, false, 0);
+    topic->deleting = false;
     topic->exists = false;
     engine_topic_let_go(engine, topic);
     return true;
@@ -463,7 +464,7 @@ static bool replay_topic(struct engine *engine, const struct record_topic *recor
         return false;
     topic->totals = record->totals;
     topic->totals_at = engine->replayed;
-    topic->paused = record->paused;
+    engine_topic_set_pause(engine, topic, record->paused, record->paused_until_ms);
     topic->deleting = record->deleting;
     return true;
 }
@@ -523,5 +524,7 @@ void engine_start(struct engine *engine, uint64_t epoch)
     engine->sequence = engine->sequence + GAP > first ? engine->sequence + GAP : first;
     assert(!engine->stubs);
     stub_fini(engine);
+    engine_topics_sort(engine);
+    engine_end_pauses(engine, engine->recovery);
     engine->recovering = false;
 }

@@ -3,6 +3,7 @@
 #define TARRY_ENGINE_STATE_H
 
 #include "base/random.h"
+#include "engine/forecast_pages.h"
 #include "engine/stored.h"
 #include "wheel/wheel.h"
 
@@ -26,8 +27,10 @@ struct entry {
     uint32_t index_next; /* the key index's chain */
     uint32_t topic;
     struct record_place place;
-    uint32_t extra;    /* id of a struct extra, 0: none */
-    uint32_t ready_at; /* position in the topic's heap; of a stub: its last event */
+    uint32_t extra; /* id of a struct extra, 0: none */
+    /* Position in the topic's heap; while delayed: the page that counts it (forecast.h); of a stub: its
+     * last event. */
+    uint32_t ready_at;
     uint32_t attempt;
     /* Log file of its newest STATE record; 0: its JOB record holds its state. */
     uint32_t state_file;
@@ -76,6 +79,7 @@ struct topic {
     uint32_t id;
     bool exists; /* false: only its memory is kept, for jobs on their way out */
     bool paused;
+    int64_t paused_until_ms;        /* inner; 0: not paused, or until resumed */
     bool deleting;                  /* as of the record */
     struct topic_settings settings; /* the extension is own memory */
     struct queue_counts counts;
@@ -91,6 +95,7 @@ struct topic {
     uint64_t cold_ready;                           /* of cold jobs: due by now */
     uint64_t waiting;                              /* entries in slots for which entry_waits */
     uint64_t totals_at;                            /* the replayed record that `totals` came with */
+    uint32_t forecast_page; /* where its last delayed job was counted; 0: none */
 };
 
 /* What a STATE record adds to the totals of a stub's topic. */
@@ -111,8 +116,11 @@ struct engine {
     struct slab extras;
     struct index index;
     struct wheel wheel;
-    struct topic **topics; /* by id from 1; NULL: free */
+    struct forecast_pages forecast; /* of the delayed jobs in it */
+    struct topic **topics;          /* by id from 1; NULL: free */
     uint32_t topic_top, topic_cap, topic_count;
+    struct topic **topics_by_name; /* topic_count of them; in order once recovery is over */
+    uint32_t topics_by_name_cap;
     uint32_t *topic_table; /* open addressing over ids; a power of two in size */
     uint32_t topic_table_size;
     uint32_t topic_last;        /* the one found last */
@@ -120,7 +128,9 @@ struct engine {
     int64_t skew_ms;            /* as of the last retime */
     struct engine_now recovery; /* the time replayed jobs are hung by */
     uint32_t retime_at;         /* entry a retime goes on from; 0: none under way */
+    int64_t pause_end_ms;       /* no pause ends before; INT64_MAX: none */
     bool recovering;            /* replay: nothing is appended, no ready is told */
+    uint32_t told_kinds;        /* of events, a bit each */
     /* while recovering */
     uint64_t replayed; /* records */
     uint32_t stubs;
@@ -146,6 +156,11 @@ uint32_t engine_index_find_place(const struct engine *engine, uint64_t key_low,
                                  struct record_place place);
 
 /* ---- topic.c ---- */
+/* The topic as of its record: it is paused, or not; engine_end_pauses will know. */
+void engine_topic_set_pause(struct engine *engine, struct topic *topic, bool paused,
+                            int64_t until_ms);
+/* Pauses whose time has come. */
+void engine_end_pauses(struct engine *engine, struct engine_now now);
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none cold */
 /* Its share of max_jobs is used up: no new job comes in. */
@@ -164,6 +179,8 @@ enum queue_status engine_topic_make(struct engine *engine, struct slice name, st
 void engine_topic_unmake(struct engine *engine, struct topic *topic);
 void engine_topic_free(struct engine *engine, struct topic *topic);
 void engine_topics_fini(struct engine *engine);
+/* Recovery is over: those there are come into the order of their names. */
+void engine_topics_sort(struct engine *engine);
 
 /* ---- entry.c: where the records of entries lie ---- */
 /* Its slot, for record.from; bytes 0: it lies in the log. */
@@ -172,6 +189,8 @@ bool entry_is_at(const struct entry *entry, struct record_place place);
 /* The entry's record is this slot; counted as loaded. It is not hung. */
 void entry_settle(struct engine *engine, struct entry *entry, struct record_place place,
                   enum job_section section);
+/* Tells whoever keeps the runs. */
+void entry_hold_slot(const struct engine *engine, struct record_place place, bool in_memory);
 /* Its record is needed no more; it lies nowhere then. Not hung. */
 void entry_release(struct engine *engine, struct entry *entry);
 /* The slot is needed no more, entry or not: `stored` follows. */
@@ -255,5 +274,17 @@ void entry_add_history(struct engine *engine, struct entry *entry, const struct 
 void entry_died(struct engine *engine, const struct entry *entry);
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
                 struct engine_view *out);
+/* For entry_tell: somebody wants to know some of what happens. */
+void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event *event,
+                      struct engine_now now);
+/* Tells what has happened to the job as it stands. `name`: its id, empty where it is not known;
+ * `error`: of the attempt, if it failed. Its record is not released yet. */
+static inline void entry_tell(struct engine *engine, uint32_t id, enum job_event_kind kind,
+                              struct slice name, struct slice error, struct engine_now now)
+{
+    if (__builtin_expect(engine->told_kinds != 0, 0))
+        entry_tell_event(engine, id, &(struct job_event){.kind = kind, .id = name, .error = error},
+                         now);
+}
 
 #endif

@@ -129,6 +129,8 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
     entry_hang(engine, id, is_job ? job->state : JOB_FINISHED, now);
     if (entry->state == JOB_READY && topic->cold_ready)
         topic->cold_ready--;
+    if (entry->state == JOB_READY) /* it fell due on the disk */
+        entry_tell(engine, id, JOB_EVENT_DUE, job->id, (struct slice){0}, now);
     return ENGINE_LOADED;
 }
 
@@ -163,6 +165,7 @@ static void entry_evict(struct engine *engine, uint32_t id)
     topic->cold_ready += entry->state == JOB_READY;
     entry_unhang(engine, id);
     topic->loaded[entry->section]--;
+    entry_hold_slot(engine, entry->place, false);
     if (entry->section == SECTION_DEAD)
         topic->loaded_dead_bytes -= entry->place.bytes;
     entry_discard(engine, id);
@@ -398,4 +401,5 @@ void engine_relocate(struct engine *engine, uint64_t key_low, struct record_plac
     struct entry *entry = entry_at(engine, id);
     assert(place.bytes == old.bytes); /* its record was copied */
     entry->place = place;
+    entry_hold_slot(engine, place, true);
 }

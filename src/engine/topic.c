@@ -1,8 +1,6 @@
 /* The shard's topics: a table by name, settings, counts. */
 #include "engine/state.h"
 
-#include "base/heap.h"
-
 #include <assert.h>
 #include <stdlib.h>
 
@@ -77,6 +75,70 @@ static uint32_t topic_free_id(struct engine *engine)
     return ++engine->topic_top;
 }
 
+/* ---- in the order of their names ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct topic *one = *(struct topic *const *)a, *other = *(struct topic *const *)b;
+    return slice_compare(one->name, other->name);
+}
+
+static bool by_name_reserve(struct engine *engine)
+{
+    if (engine->topic_count < engine->topics_by_name_cap)
+        return true;
+    uint32_t cap = engine->topics_by_name_cap ? engine->topics_by_name_cap * 2 : 64;
+    struct topic **grown = realloc((void *)engine->topics_by_name, cap * sizeof *grown);
+    if (!grown)
+        return false;
+    engine->topics_by_name = grown;
+    engine->topics_by_name_cap = cap;
+    return true;
+}
+
+/* How many come before the name; `with` it: or have it. */
+static uint32_t by_name_find(const struct engine *engine, struct slice name, bool with)
+{
+    uint32_t low = 0, high = engine->topic_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = slice_compare(engine->topics_by_name[middle]->name, name);
+        if (order < 0 || (with && order == 0))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* There is room. While the engine recovers they only gather: many may come, and nobody asks. */
+static void by_name_add(struct engine *engine, struct topic *topic)
+{
+    uint32_t count = engine->topic_count;
+    uint32_t at = engine->recovering ? count : by_name_find(engine, topic->name, false);
+    struct topic **place = engine->topics_by_name + at;
+    memmove((void *)(place + 1), (void *)place, (count - at) * sizeof *place);
+    *place = topic;
+}
+
+static void by_name_remove(struct engine *engine, const struct topic *topic)
+{
+    uint32_t at = engine->recovering ? 0 : by_name_find(engine, topic->name, false);
+    while (engine->topics_by_name[at] != topic)
+        at++;
+    struct topic **place = engine->topics_by_name + at;
+    memmove((void *)place, (void *)(place + 1), (engine->topic_count - at - 1) * sizeof *place);
+}
+
+void engine_topics_sort(struct engine *engine)
+{
+    if (engine->topic_count)
+        qsort((void *)engine->topics_by_name, engine->topic_count, sizeof *engine->topics_by_name,
+              compare_names);
+}
+
+/* ---- making and freeing ---- */
+
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out)
 {
     struct topic *removed = engine_topic_lookup(engine, name);
@@ -88,6 +150,8 @@ enum queue_status engine_topic_make(struct engine *engine, struct slice name, st
     }
     if (engine->topic_count >= engine->topics_max && !engine->recovering)
         return QUEUE_TOO_MANY_TOPICS;
+    if (!by_name_reserve(engine))
+        return QUEUE_NO_MEMORY;
     if ((engine->topic_count + 1) * 2 > engine->topic_table_size && !topic_table_grow(engine))
         return QUEUE_NO_MEMORY;
     uint32_t id = topic_free_id(engine);
@@ -104,6 +168,7 @@ enum queue_status engine_topic_make(struct engine *engine, struct slice name, st
     topic->id = id;
     topic->exists = true;
     engine->topics[id] = topic;
+    by_name_add(engine, topic);
     engine->topic_count++;
     *topic_table_slot(engine, topic->name, topic->name_hash) = id;
     *out = topic;
@@ -139,6 +204,7 @@ static void topic_give_back(struct topic *topic)
 void engine_topic_free(struct engine *engine, struct topic *topic)
 {
     engine->topics[topic->id] = NULL;
+    by_name_remove(engine, topic);
     engine->topic_count--;
     engine->topic_last = 0;
     /* Open addressing has no holes: put the rest back in place. */
@@ -156,6 +222,7 @@ void engine_topics_fini(struct engine *engine)
         if (topic)
             topic_give_back(topic);
     }
+    free((void *)engine->topics_by_name);
     free(engine->topics);
     free(engine->topic_table);
 }
@@ -243,6 +310,7 @@ static void topic_append(struct engine *engine, const struct topic *topic, bool 
                             .topic = {.topic = topic->name,
                                       .exists = topic->exists,
                                       .paused = topic->paused,
+                                      .paused_until_ms = topic->paused_until_ms,
                                       .carried = carried,
                                       .deleting = topic->deleting,
                                       .settings = topic->settings,
@@ -287,18 +355,64 @@ enum queue_status engine_topic_put(struct engine *engine, struct slice name,
     return status;
 }
 
-enum queue_status engine_topic_pause(struct engine *engine, struct slice name, bool paused)
+void engine_topic_set_pause(struct engine *engine, struct topic *topic, bool paused,
+                            int64_t until_ms)
+{
+    topic->paused = paused;
+    topic->paused_until_ms = paused ? until_ms : 0;
+    if (topic->paused_until_ms && topic->paused_until_ms < engine->pause_end_ms)
+        engine->pause_end_ms = topic->paused_until_ms;
+}
+
+static void topic_resume(struct engine *engine, struct topic *topic)
+{
+    engine_topic_set_pause(engine, topic, false, 0);
+    if (topic->ready_count && !engine->recovering)
+        engine->sink.ready(engine->sink.ctx, topic->name);
+}
+
+enum queue_status engine_topic_pause(struct engine *engine, struct slice name, int64_t until_ms)
 {
     struct topic *topic = engine_topic_find(engine, name);
     if (!topic)
         return QUEUE_NOT_FOUND;
-    if (topic->paused == paused)
+    if (topic->paused && topic->paused_until_ms == until_ms)
         return QUEUE_OK;
-    topic->paused = paused;
+    engine_topic_set_pause(engine, topic, true, until_ms);
     topic_append(engine, topic, false);
-    if (!paused && topic->ready_count)
-        engine->sink.ready(engine->sink.ctx, topic->name);
     return QUEUE_OK;
+}
+
+enum queue_status engine_topic_resume(struct engine *engine, struct slice name)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    if (!topic)
+        return QUEUE_NOT_FOUND;
+    if (!topic->paused)
+        return QUEUE_OK;
+    topic_resume(engine, topic);
+    topic_append(engine, topic, false);
+    return QUEUE_OK;
+}
+
+/* That a pause is over is not recorded: it follows from its record and the time. */
+void engine_end_pauses(struct engine *engine, struct engine_now now)
+{
+    if (engine->pause_end_ms > now.inner_ms)
+        return;
+    engine->pause_end_ms = INT64_MAX;
+    for (uint32_t id = 1; id <= engine->topic_top; id++) {
+        struct topic *topic = engine->topics[id];
+        if (!topic || !topic->paused_until_ms)
+            continue;
+        if (topic->paused_until_ms > now.inner_ms) {
+            engine_topic_set_pause(engine, topic, true, topic->paused_until_ms);
+            continue;
+        }
+        topic_resume(engine, topic);
+        if (topic->exists && engine->sink.resumed && !engine->recovering)
+            engine->sink.resumed(engine->sink.ctx, topic->name);
+    }
 }
 
 enum queue_status engine_topic_mark(struct engine *engine, struct slice name, bool deleting)
@@ -333,12 +447,14 @@ static void topic_show(const struct engine *engine, const struct topic *topic,
                        struct engine_now now, struct queue_topic *out)
 {
     uint64_t remembered;
-    *out = (struct queue_topic){.name = topic->name,
-                                .paused = topic->paused,
-                                .deleting = topic->deleting,
-                                .settings = topic->settings,
-                                .counts = engine_topic_counts(topic, &remembered),
-                                .totals = topic->totals};
+    *out = (struct queue_topic){
+        .name = topic->name,
+        .paused = topic->paused,
+        .paused_until_ms = topic->paused_until_ms ? topic->paused_until_ms + now.skew_ms : 0,
+        .deleting = topic->deleting,
+        .settings = topic->settings,
+        .counts = engine_topic_counts(topic, &remembered),
+        .totals = topic->totals};
     /* The head of the heap is the next to go, not always the oldest: good enough for "how far
      * behind", and free. */
     if (topic->ready_count)
@@ -374,46 +490,20 @@ bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now no
     return false;
 }
 
-/* The last by name comes out first. */
-static inline bool topic_is_behind(struct topic *const *a, struct topic *const *b)
-{
-    return slice_compare((*a)->name, (*b)->name) > 0;
-}
-HEAP_DECLARE(first_topics, struct topic *, topic_is_behind, heap_place_unused)
-
-/* The topic is one of the first `max`, as far as is known; there is room for so many. */
-static void page_offer(struct first_topics *first, size_t max, struct topic *topic)
-{
-    if (first->count < max) {
-        (void)first_topics_add(first, topic);
-    } else if (topic_is_behind(&first->at[0], &topic)) {
-        first->at[0] = topic;
-        first_topics_changed(first, 0);
-    }
-}
-
 bool engine_topics_page(const struct engine *engine, struct slice after, size_t limit,
                         struct engine_now now, struct queue_topic **out, size_t *count)
 {
-    struct first_topics first = {0};
+    assert(!engine->recovering);
     size_t max = limit && limit < engine->topic_count ? limit : engine->topic_count;
     struct queue_topic *page = malloc((max + 1) * sizeof *page);
-    if (!page || !first_topics_reserve(&first, max)) {
-        free(page);
+    if (!page)
         return false;
-    }
-    for (uint32_t id = 1; id <= engine->topic_top; id++) {
-        struct topic *topic = engine->topics[id];
-        if (topic && topic->exists && (!after.len || slice_compare(topic->name, after) > 0))
-            page_offer(&first, max, topic);
-    }
     *out = page;
-    *count = first.count;
-    while (first.count) {
-        size_t at = first.count - 1;
-        topic_show(engine, first_topics_take_first(&first), now, &page[at]);
-    }
-    first_topics_fini(&first);
+    *count = 0;
+    for (uint32_t at = after.len ? by_name_find(engine, after, true) : 0;
+         at < engine->topic_count && *count < max; at++)
+        if (engine->topics_by_name[at]->exists)
+            topic_show(engine, engine->topics_by_name[at], now, &page[(*count)++]);
     return true;
 }
 

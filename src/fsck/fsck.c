@@ -149,7 +149,8 @@ struct half {
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     uint32_t shard;
     uint64_t settings;
-    bool paused, deleting;
+    bool paused; /* without an end: a pause for a time may be over, of which nothing is written */
+    bool deleting;
 };
 
 /* Zeroed: nothing said yet. */
@@ -185,7 +186,7 @@ static bool add_half(void *ctx, const struct queue_topic *topic)
     at += halves->count++;
     *at = (struct half){.shard = halves->shards,
                         .settings = settings_hash(&topic->settings),
-                        .paused = topic->paused,
+                        .paused = topic->paused && !topic->paused_until_ms,
                         .deleting = topic->deleting};
     snprintf(at->topic, sizeof at->topic, "%.*s", (int)topic->name.len, topic->name.at);
     return true;

@@ -1,7 +1,8 @@
-/* Consumers' answers: ack, nack, extend. */
+/* Consumers' answers: ack, nack, extend, return. */
 #include "base/json_write.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
+#include "http/trace.h"
 #include "queue/status.h"
 
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static bool read_answer(struct answers_reading *reading, struct json_value item)
     struct json_cursor cursor = {0};
     struct json_value value;
     struct slice key;
-    uint32_t allowed = reading->call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
+    uint64_t allowed = reading->call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
     if (item.kind != JSON_OBJECT)
         return read_lease(reading, item, &answer.lease) && add_answer(reading, answer);
     while (json_next_member(item, &cursor, &key, &value)) {
@@ -101,7 +102,7 @@ static bool read_answers_body(struct answers_reading *reading)
     struct json_cursor cursor = {0};
     struct slice key, body = call->request->body;
     size_t error_at;
-    uint32_t allowed = call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
+    uint64_t allowed = call->exchange->route->options & ~OPTION_BIT(OPTION_LEASE);
     struct buffer *arena = &call->front->arena;
 
     buffer_clear(arena);
@@ -202,12 +203,23 @@ static void write_result(struct buffer *out, struct slice lease, const struct qu
     buffer_append_byte(out, '}');
 }
 
+/* Deliveries end with the answer. */
+static void trace_answers(struct http_exchange *exchange, const struct queue_reply *reply)
+{
+    enum queue_verb verb = (enum queue_verb)exchange->route->verb;
+    size_t at = 0;
+    for (size_t i = 0; i < reply->result_count; i++)
+        http_trace_answered(exchange->front, verb, noted_lease(exchange, &at), &reply->results[i]);
+}
+
 static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
     const struct queue_result *results = reply->results;
     if (!exchange)
         return;
+    if (exchange->front->shared->tracer)
+        trace_answers(exchange, reply);
     if (exchange->is_single && !queue_status_is_success(results->status)) {
         http_answer_refusal(exchange, results->status, results->detail, results->state);
         return;
@@ -216,9 +228,10 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     size_t at = 0;
     buffer_append_text(out, "{\"results\":[");
     for (size_t i = 0; i < reply->result_count; i++) {
+        struct slice lease = noted_lease(exchange, &at);
         if (i)
             buffer_append_byte(out, ',');
-        write_result(out, noted_lease(exchange, &at), &results[i]);
+        write_result(out, lease, &results[i]);
     }
     buffer_append_text(out, "]}");
     http_answer_end_json(exchange, 200);
@@ -247,6 +260,8 @@ static void answer_leases(struct http_call *call)
         return;
     }
     call->exchange->is_single = reading.count == 1 && call->query->lease_count == 1;
+    if (front->shared->tracer)
+        http_trace_answering(front, reading.answers, reading.count);
     queue_answer(front->queue, reading.answers, reading.count, http_reply_to(call, on_answered));
 }
 
@@ -262,5 +277,6 @@ const struct http_route http_answers_routes[] = {
     ANSWER("/v1/nack", "nack", QUEUE_NACK,
            OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL)),
     ANSWER("/v1/extend", "extend", QUEUE_EXTEND, OPTION_BIT(OPTION_LEASE_FOR)),
+    ANSWER("/v1/return", "return", QUEUE_RETURN, OPTION_BIT(OPTION_DELAY)),
     {0},
 };

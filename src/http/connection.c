@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "http/channel.h"
 #include "http/dispatch.h"
+#include "http/stream.h"
 #include "net/proxy_protocol.h"
 #include "net/tls.h"
 
@@ -188,6 +189,12 @@ static void end_greeting(struct http_connection *connection)
     connection->is_greeting = false;
 }
 
+/* The answer that stays open, which is the only one under way then; NULL: there is none. */
+static struct http_stream *stream_of(const struct http_connection *connection)
+{
+    return connection->first ? connection->first->stream : NULL;
+}
+
 /* At once; exchanges under way lose it, takes that wait are cancelled. */
 static void cut_connection(struct http_connection *connection)
 {
@@ -195,6 +202,8 @@ static void cut_connection(struct http_connection *connection)
     if (connection->is_cut)
         return;
     connection->is_cut = true;
+    if (stream_of(connection))
+        http_stream_cut(stream_of(connection));
     for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
         next = exchange->next;
         http_exchange_orphan(exchange);
@@ -213,6 +222,7 @@ static void cut_connection(struct http_connection *connection)
     end_greeting(connection);
     http_budget_remove(front, CONNECTION_BYTES);
     front->connection_count--;
+    http_count(&connection->listener->open, UINT64_MAX);
     front->crowd_count -= connection->is_crowd;
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
@@ -385,10 +395,12 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 }
 
 /* The peer sends no more. It may still read: what is under way is answered, takes that wait are not
- * kept waiting, as there may be nobody. */
+ * kept waiting and streams not kept open, as there may be nobody. */
 static void end_waits(struct http_connection *connection)
 {
     connection->peer_ended = true;
+    if (stream_of(connection))
+        http_stream_end(stream_of(connection));
     for (struct http_exchange *exchange = connection->first, *next; exchange; exchange = next) {
         next = exchange->next;
         if (!exchange->waits || !exchange->waiter)
@@ -782,6 +794,8 @@ static bool write_output(struct http_connection *connection)
         count_out(connection, out->cap);
         return true;
     }
+    if (stream_of(connection))
+        http_stream_flush(stream_of(connection));
     size_t plain = out->len;
     if (channel) {
         if (!http_channel_seal(channel, connection->front, out))
@@ -926,6 +940,7 @@ static struct http_connection *connection_new(struct http_listener *listener)
     list_add_last(&front->connections, &connection->node);
     front->open_handles++;
     front->connection_count++;
+    http_count(&listener->open, 1);
     atomic_store_explicit(&front->counters.connections, front->connection_count,
                           memory_order_relaxed);
     return connection;
@@ -1082,6 +1097,15 @@ void http_connections_expire(struct http_front *front)
     deadline_set(front->alarm, next_ms);
 }
 
+/* Nobody's stream holds the end up: not that of a client that takes nothing either. */
+static void drain_stream(struct http_connection *connection)
+{
+    if (connection->writing)
+        cut_connection(connection);
+    else
+        http_stream_drain(stream_of(connection));
+}
+
 /* Has it no request under way that would get its last answer, but one that has begun to come, or may
  * well be on its way? The answer before that has not said that it is the last. */
 static bool has_more_to_say(const struct http_connection *connection)
@@ -1111,7 +1135,9 @@ void http_connections_drain(struct http_front *front)
          node = next) {
         struct http_connection *connection = list_entry(node, struct http_connection, node);
         next = node->next;
-        if (has_more_to_say(connection))
+        if (stream_of(connection))
+            drain_stream(connection);
+        else if (has_more_to_say(connection))
             wait_in_phase(connection, connection->phase, true); /* less long */
         else
             end_connection(connection);

@@ -77,18 +77,10 @@ uint16_t http_cors_find(struct slice origins, struct slice origin)
 
 /* ---- a page that asks ---- */
 
-static struct slice find_header(const struct http_request *request, const char *lower)
-{
-    for (uint32_t i = 0; i < request->header_count; i++)
-        if (http_is(request->headers[i].name, lower))
-            return request->headers[i].value;
-    return (struct slice){0};
-}
-
 bool http_cors_is_preflight(const struct http_request *request)
 {
     return request->method == HTTP_METHOD_OPTIONS && request->has_origin &&
-           find_header(request, "access-control-request-method").len;
+           http_request_field(request, "access-control-request-method").len;
 }
 
 /* What the API reads of a request. */
@@ -96,13 +88,14 @@ static bool is_field_of_ours(struct slice name)
 {
     static const char token[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
     return http_is(name, "authorization") || http_is(name, "content-type") ||
-           http_is(name, "accept") || (http_begins(name, "tarry-meta-") && holds_only(name, token));
+           http_is(name, "accept") || http_is(name, "traceparent") || http_is(name, "tracestate") ||
+           (http_begins(name, "tarry-meta-") && holds_only(name, token));
 }
 
 void http_cors_emit_preflight(const struct http_request *request, struct slice allow,
                               struct buffer *out)
 {
-    struct slice wanted = find_header(request, "access-control-request-headers"), name;
+    struct slice wanted = http_request_field(request, "access-control-request-headers"), name;
     bool is_first = true;
     buffer_append_text(out, "Access-Control-Allow-Methods: ");
     buffer_append_slice(out, allow);

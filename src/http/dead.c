@@ -1,5 +1,5 @@
 /* Dead jobs: purge and redrive, of all, of one, or of those that a filter picks. */
-#include "http/connection.h"
+#include "http/bulk.h"
 #include "queue/status.h"
 #include "queue/sweep.h"
 
@@ -13,14 +13,9 @@ static void call_all(struct http_call *call, struct queue_topic_call topic)
 
 /* ---- a sweep ---- */
 
-/* Nobody works on for a client that has gone (or sends no more: it may have), or while the server
- * goes down. */
 static bool sweep_is_wanted(void *owner, uint64_t tag)
 {
-    struct http_front *front = owner;
-    const struct http_exchange *exchange = http_exchange_find(front, tag);
-    return exchange && exchange->connection && !exchange->connection->saw_end &&
-           !front->is_draining;
+    return http_exchange_is_wanted(owner, tag);
 }
 
 static void refuse_sweep(struct http_exchange *exchange, const struct sweep_result *result)
@@ -57,16 +52,14 @@ static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct htt
     struct sweep_order order = {
         .verb = fields->dry_run ? SWEEP_COUNT : verb,
         .topic = call->topic,
-        .error = fields->error,
-        .id_prefix = fields->id_prefix,
-        .died_after_ms = fields->died_after_ms,
-        .died_before_ms = fields->died_before_ms,
+        .filter = {.error = fields->error,
+                   .id_prefix = fields->id_prefix,
+                   .died_after_ms = fields->died_after_ms,
+                   .died_before_ms = fields->died_before_ms},
         .max = (uint64_t)fields->max,
     };
-    if (http_fields_have(fields, OPTION_ERROR) && !fields->error.len)
-        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
-                              "'error' is empty but must be a part of the last error of the jobs "
-                              "that are meant");
+    if (!http_error_filter_check(fields, fault))
+        return false;
     if (front->sweep_count >= HTTP_SWEEPS_MAX)
         return http_fault_set(fault, PROBLEM_TOO_MANY_SWEEPS, HTTP_SWEEPS_MAX,
                               "%d purges or redrives by a filter are under way: try again when one "
@@ -112,10 +105,29 @@ static void purge(struct http_call *call)
     }
 }
 
+/* A body that names no ids is no reason to send all of them round. */
+static bool body_says_nothing(struct http_call *call)
+{
+    struct http_fault fault;
+    struct slice body = call->request->body;
+    buffer_clear(&call->front->arena);
+    if (!body.len ||
+        http_query_refuse_body(body, call->exchange->route->options, &call->front->arena, &fault))
+        return true;
+    http_answer_fault(call->exchange, &fault);
+    return false;
+}
+
 static void redrive(struct http_call *call)
 {
-    static const uint32_t filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
+    static const uint64_t filter = OPTIONS_FILTER | OPTION_BIT(OPTION_DRY_RUN);
     const struct http_fields *fields = &call->query->fields;
+    if (http_bulk_is_named(call->request->body)) {
+        http_bulk_redrive(call);
+        return;
+    }
+    if (!body_says_nothing(call))
+        return;
     http_note_subject(call, fields->id.len ? HTTP_SUBJECT_DEAD_JOB : HTTP_SUBJECT_TOPIC,
                       fields->id);
     if (!(fields->set & filter)) {
@@ -148,6 +160,7 @@ const struct http_route http_dead_routes[] = {
      .topics = HTTP_TOPICS_PATH,
      .audit = "topic redriven",
      .handle = redrive,
-     .options = OPTION_BIT(OPTION_ID) | SWEEP},
+     .options = OPTION_BIT(OPTION_ID) | SWEEP,
+     .body = HTTP_BODY_SMALL},
     {0},
 };

@@ -7,6 +7,7 @@
  *   long     lists and pages over all topics: begin once all earlier answers of the connection
  *            are out; a front has few under way at a time, the other connections stand in line
  *   take     not behind a take that waits: its jobs could not be handed over
+ *   stream   once all earlier answers of the connection are out: it is the last one
  *
  * A request that has to wait is left where it is, unanswered and unread; what comes behind it waits
  * too.
@@ -117,6 +118,7 @@ static uint32_t weight_of(const struct http_front *front, const struct http_rout
     uint64_t jobs = 1;
     switch (route->answer) {
     case HTTP_ANSWER_SHORT:
+    case HTTP_ANSWER_STREAM:
         break;
     case HTTP_ANSWER_LONG:
         return WEIGHT_MAX;
@@ -154,6 +156,8 @@ static bool may_begin(struct http_connection *connection, const struct http_rout
                       uint32_t *weight)
 {
     struct http_front *front = connection->front;
+    if (route->answer == HTTP_ANSWER_STREAM)
+        return !connection->first && !connection->out.len;
     *weight = weight_of(front, route);
     if (!*weight)
         return true;

@@ -5,6 +5,7 @@
 #include "http/connection.h"
 #include "http/cors.h"
 #include "queue/status.h"
+#include "trace/tracer.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -49,6 +50,13 @@ struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag)
         return NULL;
     struct http_exchange *exchange = slab_at(&front->exchanges, id);
     return exchange->serial == (uint32_t)(tag >> 32) ? exchange : NULL;
+}
+
+bool http_exchange_is_wanted(struct http_front *front, uint64_t tag)
+{
+    const struct http_exchange *exchange = http_exchange_find(front, tag);
+    return exchange && exchange->connection && !exchange->connection->saw_end &&
+           !front->is_draining;
 }
 
 struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done)
@@ -143,6 +151,8 @@ void http_lease_return(struct http_front *front, const struct slice *leases, siz
 {
     struct queue_answer answers[RETURN_BATCH];
     assert(count <= RETURN_BATCH);
+    for (size_t i = 0; front->shared->tracer && i < count; i++)
+        tracer_lease_ended(front->shared->tracer, leases[i], "returned", false);
     for (size_t i = 0; i < count; i++)
         answers[i] =
             (struct queue_answer){.verb = QUEUE_RETURN, .lease = leases[i], .delay_ms = -1};
@@ -210,6 +220,15 @@ void http_lease_settle(struct http_connection *connection, uint64_t written, boo
 
 /* ---- its end ---- */
 
+/* The push did not come to the queue, or that refused it as a whole. */
+static void span_end(struct http_exchange *exchange)
+{
+    if (exchange->outcome)
+        tracer_end(exchange->front->shared->tracer, exchange->span, exchange->outcome, true);
+    else
+        trace_span_free(exchange->span);
+}
+
 /* Gives back what the exchange holds and counts, and forgets it. */
 static void release_exchange(struct http_exchange *exchange)
 {
@@ -227,6 +246,8 @@ static void release_exchange(struct http_exchange *exchange)
     http_front_give_back(front, &exchange->reply);
     http_front_give_back(front, &exchange->note);
     http_change_drop(exchange);
+    if (exchange->span)
+        span_end(exchange);
     access_caller_release(exchange->caller);
     slab_remove(&front->exchanges, exchange->id);
 }
@@ -253,6 +274,8 @@ static const struct reason {
     {200, "HTTP/1.1 200 OK\r\nDate: "},
     {201, "HTTP/1.1 201 Created\r\nDate: "},
     {204, "HTTP/1.1 204 No Content\r\nDate: "},
+    {304, "HTTP/1.1 304 Not Modified\r\nDate: "},
+    {308, "HTTP/1.1 308 Permanent Redirect\r\nDate: "},
     {400, "HTTP/1.1 400 Bad Request\r\nDate: "},
     {401, "HTTP/1.1 401 Unauthorized\r\nDate: "},
     {403, "HTTP/1.1 403 Forbidden\r\nDate: "},
@@ -274,13 +297,26 @@ static const struct reason {
     {500, "HTTP/1.1 500 Internal Server Error\r\nDate: "}, /* last: for all that is not above */
 };
 
+enum { REASONS = sizeof reasons / sizeof reasons[0] };
+_Static_assert((int)REASONS <= (int)HTTP_STATUSES, "each status has a counter");
+
+static size_t status_index(uint16_t status)
+{
+    size_t i = 0;
+    while (reasons[i].status != status && i + 1 < REASONS)
+        i++;
+    return i;
+}
+
+uint16_t http_status_at(size_t index)
+{
+    return index < REASONS ? reasons[index].status : 0;
+}
+
 /* The status line, and the name of the field that always follows it. */
 static const char *status_line_of(uint16_t status)
 {
-    size_t i = 0;
-    while (reasons[i].status != status && reasons[i].status != 500)
-        i++;
-    return reasons[i].line;
+    return reasons[status_index(status)].line;
 }
 
 /* ---- answers, in the order of the requests ---- */
@@ -302,6 +338,11 @@ static const char *date_of(struct http_front *front)
     return front->date;
 }
 
+const struct bucket_bounds http_duration_bounds = {
+    .units = 1000000,
+    .count = 11,
+    .at = {500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 500000, 1000000, 10000000}};
+
 /* Counts it for /metrics, with its duration unless it waited for something else than the store; and
  * tells the audit where it was a change. */
 static void count_answer(struct http_exchange *exchange, uint16_t status)
@@ -309,15 +350,14 @@ static void count_answer(struct http_exchange *exchange, uint16_t status)
     struct http_front *front = exchange->front;
     uint32_t index =
         exchange->route ? (uint32_t)(exchange->route - front->shared->routes) : HTTP_ROUTES_MAX - 1;
-    http_count(&front->counters.requests[index][status / 100], 1);
+    http_count(&front->counters.requests[index][status_index(status)], 1);
     if (exchange->change)
         http_change_end(exchange, exchange->outcome);
     if (exchange->waits || !exchange->route)
         return;
     int64_t took_us = http_front_now_us(front) - exchange->started_us;
-    pthread_mutex_lock(&front->lock);
-    histogram_add(&front->durations, took_us > 0 ? (uint64_t)took_us : 0);
-    pthread_mutex_unlock(&front->lock);
+    buckets_add(&front->counters.durations[index][status / 100 - 2], &http_duration_bounds,
+                took_us > 0 ? (uint64_t)took_us : 0);
 }
 
 /* Where this exchange's answer goes: to the socket if it is its turn. */
@@ -379,20 +419,20 @@ void http_answer_field(struct http_exchange *exchange, const char *name, struct 
     buffer_append(fields, "\r\n", 2);
 }
 
-/* Writes the whole answer; no content type: no body and no length, as in 204. */
-static void write_answer(struct http_exchange *exchange, uint16_t status, const char *content_type)
+static void write_head_start(const struct http_exchange *exchange, struct buffer *out,
+                             uint16_t status, const char *content_type)
 {
-    struct http_front *front = exchange->front;
-    bool closes = exchange->connection->is_closing && !exchange->next;
-    struct buffer *out = answer_buffer(exchange);
     buffer_append_text(out, status_line_of(status));
-    buffer_append_text(out, date_of(front));
+    buffer_append_text(out, date_of(exchange->front));
     if (content_type) {
         buffer_append_text(out, "\r\nContent-Type: ");
         buffer_append_text(out, content_type);
-        buffer_append_text(out, "\r\nContent-Length: ");
-        buffer_append_u64(out, front->body.len);
     }
+}
+
+static void write_head_end(const struct http_exchange *exchange, struct buffer *out, bool closes)
+{
+    const struct http_front *front = exchange->front;
     buffer_append(out, "\r\n", 2);
     buffer_append_slice(out, buffer_slice(&front->fields));
     if (front->options.cors_origins)
@@ -402,6 +442,20 @@ static void write_answer(struct http_exchange *exchange, uint16_t status, const 
     else if (exchange->is_http_1_0)
         buffer_append_text(out, "Connection: keep-alive\r\n");
     buffer_append(out, "\r\n", 2);
+}
+
+/* Writes the whole answer; no content type: no body and no length, as in 204. */
+static void write_answer(struct http_exchange *exchange, uint16_t status, const char *content_type)
+{
+    struct http_front *front = exchange->front;
+    bool closes = exchange->connection->is_closing && !exchange->next;
+    struct buffer *out = answer_buffer(exchange);
+    write_head_start(exchange, out, status, content_type);
+    if (content_type) {
+        buffer_append_text(out, "\r\nContent-Length: ");
+        buffer_append_u64(out, front->body.len);
+    }
+    write_head_end(exchange, out, closes);
     if (!exchange->is_head && content_type)
         buffer_append_slice(out, buffer_slice(&front->body));
     finish_answer(exchange);
@@ -439,6 +493,25 @@ void http_answer_end(struct http_exchange *exchange, uint16_t status, const char
         buffer_shrink(&front->body, HTTP_SPARE_BYTES_MAX);
 }
 
+void http_answer_open(struct http_exchange *exchange, const char *content_type)
+{
+    struct http_connection *connection = exchange->connection;
+    assert(connection->first == exchange && !exchange->next);
+    struct buffer *out = answer_buffer(exchange);
+    connection->is_closing = true;
+    count_answer(exchange, 200);
+    write_head_start(exchange, out, 200, content_type);
+    if (!exchange->is_http_1_0)
+        buffer_append_text(out, "\r\nTransfer-Encoding: chunked");
+    write_head_end(exchange, out, true);
+    http_connection_touch(connection);
+}
+
+void http_answer_close(struct http_exchange *exchange)
+{
+    finish_answer(exchange);
+}
+
 void http_answer_end_json(struct http_exchange *exchange, uint16_t status)
 {
     buffer_append_byte(&exchange->front->body, '\n');
@@ -461,6 +534,7 @@ void http_answer_fault(struct http_exchange *exchange, const struct http_fault *
 {
     struct buffer *body = http_answer_start(exchange);
     exchange->outcome = http_problem_code(fault->problem);
+    http_quota_note_problem(exchange->front, fault->problem);
     if (fault->challenge)
         http_answer_field(exchange, "WWW-Authenticate", slice_of(fault->challenge));
     end_problem(exchange, http_problem_write(body, fault), fault->retry_s);
@@ -528,6 +602,7 @@ void http_answer_refusal(struct http_exchange *exchange, enum queue_status statu
         detail = describe_missing(exchange, missing);
     uint64_t limit = status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
     exchange->outcome = queue_status_code(status);
+    http_quota_note_refusal(exchange->front, status);
     end_problem(exchange,
                 http_refusal_write(http_answer_start(exchange), status, detail, state, limit), 0);
 }

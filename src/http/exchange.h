@@ -48,6 +48,7 @@ struct http_exchange {
     bool is_dry_run;              /* of a sweep */
     bool is_single;               /* answers: one lease, named in the query */
     struct http_change *change;   /* see change.c; NULL: the call is none */
+    struct trace_span *span;      /* of a push that is sampled; else NULL */
     const char *outcome;          /* code of the problem it is answered with */
     struct access_caller *caller; /* held, where it is needed beyond the handler; else NULL */
     uint64_t generation;          /* of what was known of callers when it was held */
@@ -60,6 +61,7 @@ struct http_exchange {
     uint32_t weight;                /* counted in connection->weight */
     size_t bytes_counted;           /* in the budget */
     size_t lease_at;                /* of its leases in connection->unsent */
+    struct http_stream *stream;     /* its answer stays open, see stream.h; else NULL */
     struct buffer reply;
     struct buffer note; /* a handler's own, for when the queue has answered */
 };
@@ -79,7 +81,10 @@ struct http_call {
 struct http_exchange *http_exchange_add(struct http_connection *connection);
 uint64_t http_exchange_tag(const struct http_exchange *exchange);
 struct http_exchange *http_exchange_find(struct http_front *front, uint64_t tag);
-/* The same for a reply. NULL also where the whole call was refused: that is its answer then. */
+/* Nobody works on for a client that has gone (or sends no more: it may have), or while the server
+ * goes down. */
+bool http_exchange_is_wanted(struct http_front *front, uint64_t tag);
+/* As http_exchange_find for a reply. NULL also where the whole call was refused: that is its answer then. */
 struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t tag,
                                             const struct queue_reply *reply);
 /* The connection goes: free what is answered or waits, leave the rest to the queue's reply. */
@@ -98,6 +103,10 @@ void http_answer_end_json(struct http_exchange *exchange, uint16_t status);
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault);
 void http_answer_problem(struct http_exchange *exchange, enum http_problem problem, uint64_t limit,
                          const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* An answer that stays open: its head goes out, and the connection takes no more requests. What follows
+ * is written to the connection by stream.c, until the exchange is over with the second one. */
+void http_answer_open(struct http_exchange *exchange, const char *content_type);
+void http_answer_close(struct http_exchange *exchange);
 /* Notes what the call is about; `id` counts for jobs only. */
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id);
 
@@ -111,6 +120,13 @@ void http_answer_continue(struct http_exchange *exchange);
 struct buffer *http_answer_start_affected(struct http_exchange *exchange, uint64_t jobs);
 /* The reply to delete, purge or redrive: how many jobs it concerned; the note has the topic. */
 void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply);
+
+/* The statuses there are, as counters count them: their number is below HTTP_STATUSES. 0: no more. */
+uint16_t http_status_at(size_t index);
+/* How long requests took, in microseconds. */
+extern const struct bucket_bounds http_duration_bounds;
+/* The front ends: pages of metrics on their way are given up. */
+void http_metrics_end(struct http_front *front);
 
 /* ---- the line of long requests: lists, and pages over all topics ---- */
 

@@ -4,6 +4,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "http/listening.h"
+#include "http/live.h"
+#include "http/sampler.h"
+#include "http/stream.h"
+#include "trace/carry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +20,12 @@ enum {
     CONNECTIONS_MAX = 10000,
     WAITING_MAX = 10000,
     IDLE_MS = 60 * 1000,
+    METRICS_TOPICS = 200,
     LOOK_MS = 1000, /* at the callers of takes that wait */
     HEADER_MS = 10 * 1000,
-    BODY_MS = 120 * 1000
+    BODY_MS = 120 * 1000,
+    /* In the arena, beside what a body brings. */
+    ARENA_BYTES_BESIDE = 64 * 1024 + QUEUE_BATCH_MAX * TRACE_META_BYTES_MAX
 };
 
 /* ---- what the fronts of a server have in common ---- */
@@ -32,7 +39,7 @@ struct http_shared *http_shared_new(const char *version)
     shared->started_ms = clock_wall_ms();
     shared->route_count = http_routes_list(shared->routes);
     http_shared_set_memory(shared, 0);
-    http_shared_set_metrics_topics(shared, 0);
+    shared->metrics_topics = METRICS_TOPICS;
     pthread_mutex_init(&shared->lock, NULL);
     pthread_mutex_init(&shared->tls_lock, NULL);
     return shared;
@@ -45,6 +52,7 @@ void http_shared_free(struct http_shared *shared)
     pthread_mutex_destroy(&shared->lock);
     pthread_mutex_destroy(&shared->tls_lock);
     tls_context_release(shared->tls);
+    http_sampler_free(shared->sampler);
     free(shared);
 }
 
@@ -53,10 +61,15 @@ void http_shared_set_ready(struct http_shared *shared, bool ready)
     atomic_store_explicit(&shared->is_ready, ready, memory_order_release);
 }
 
-void http_shared_set_metrics_topics(struct http_shared *shared, uint32_t topics)
+void http_shared_set_lateness(struct http_shared *shared, struct lateness *lateness)
 {
-    enum { TOPICS = 200 };
-    shared->metrics_topics = topics ? topics : TOPICS;
+    shared->lateness = lateness;
+    shared->metrics_topics = lateness_topics_max(lateness);
+}
+
+void http_shared_set_tracer(struct http_shared *shared, struct tracer *tracer)
+{
+    shared->tracer = tracer;
 }
 
 void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max)
@@ -74,7 +87,8 @@ void http_shared_set_tls(struct http_shared *shared, struct tls_context *context
 }
 
 void http_shared_add_metrics(struct http_shared *shared,
-                             void (*emit)(void *ctx, struct buffer *out), void *ctx)
+                             bool (*emit)(void *ctx, struct metric_page *page, uint32_t part),
+                             void *ctx)
 {
     shared->emit = emit;
     shared->emit_ctx = ctx;
@@ -101,9 +115,25 @@ void http_shared_note_memory(struct http_shared *shared, uint64_t bytes, bool is
     atomic_store_explicit(&shared->is_memory_spent, is_spent, memory_order_relaxed);
 }
 
+bool http_shared_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue)
+{
+    shared->sampler = http_sampler_new(shared, reactor, queue);
+    return shared->sampler;
+}
+
+void http_shared_note_certificate(struct http_shared *shared, int64_t ends_s)
+{
+    atomic_store_explicit(&shared->certificate_ends_s, ends_s, memory_order_relaxed);
+}
+
 void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *hooks)
 {
     shared->hooks = hooks;
+}
+
+void http_shared_set_server_hooks(struct http_shared *shared, const struct http_server_hooks *hooks)
+{
+    shared->server = hooks;
 }
 
 void http_shared_set_backup_hooks(struct http_shared *shared, const struct http_backup_hooks *hooks)
@@ -136,8 +166,10 @@ static void expire_waits(void *ctx)
     front->expiry_ms = INT64_MAX;
     front->now_ms = 0;
     waiters_expire(front->waiters, http_front_now_ms(front));
-    if (front->held_waits)
+    if (front->held_waits) {
         http_gate_end_waits(front);
+        http_streams_end_unheld(front);
+    }
 }
 
 static void expire_connections(void *ctx)
@@ -167,9 +199,11 @@ static bool on_front_turn_end(void *ctx)
         http_front_wake_by(front, http_front_now_ms(front) + LOOK_MS);
     atomic_store_explicit(&front->counters.waiting, waiters_count(front->waiters),
                           memory_order_relaxed);
+    if (front->shared->sampler)
+        http_sampler_look(front->shared->sampler, front);
     if (front->now_ms)
         front->turn_ms = front->now_ms;
-    front->now_ms = front->now_us = 0;
+    front->now_ms = 0;
     front->has_date = front->is_late = false;
     tell_drained(front);
     return again;
@@ -244,7 +278,9 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     list_init(&front->long_line);
     front->alarm_ms = front->expiry_ms = INT64_MAX;
     list_init(&front->connections);
+    list_init(&front->streams);
     list_init(&front->dirty);
+    list_init(&front->scrapes);
     for (int i = 0; i < HTTP_PHASE_COUNT; i++)
         list_init(&front->timed[i]);
     slab_init(&front->exchanges, sizeof(struct http_exchange));
@@ -252,15 +288,18 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     buffer_init(&front->decoded, HTTP_HEAD_BYTES_MAX);
     buffer_init(&front->body, (64 << 20) + 8 * front->options.body_bytes_max);
     buffer_init(&front->fields, 64 * 1024);
-    buffer_init(&front->arena, front->options.batch_bytes_max + 64 * 1024);
-    pthread_mutex_init(&front->lock, NULL);
+    buffer_init(&front->arena, front->options.batch_bytes_max + ARENA_BYTES_BESIDE);
+    buffer_init(&front->event_text, 64 * 1024);
     front->read_at = malloc(HTTP_READ_BYTES);
     front->sealed_at = malloc(HTTP_READ_BYTES);
     front->alarm = deadline_new(reactor, expire_connections, front);
     front->expiry = deadline_new(reactor, expire_waits, front);
+    front->stream_alarm = deadline_new(reactor, http_streams_ping, front);
+    front->live = http_live_new(front);
     reactor_at_turn_end(reactor, on_front_turn_end, front);
     /* So much is never outgrown, and slices into it stay good. */
     bool has_memory = front->read_at && front->sealed_at && front->alarm && front->expiry &&
+                      front->stream_alarm && front->live &&
                       buffer_reserve(&front->decoded, HTTP_HEAD_BYTES_MAX);
     if (!has_memory || !enter_shared(front)) {
         http_front_free(front);
@@ -315,6 +354,9 @@ void http_front_free(struct http_front *front)
     deadline_free(front->listening_alarm);
     deadline_free(front->alarm);
     deadline_free(front->expiry);
+    deadline_free(front->stream_alarm);
+    http_metrics_end(front);
+    http_live_free(front->live);
     for (uint32_t i = 0; i < front->spare_count; i++)
         buffer_fini(&front->spares[i]);
     for (uint32_t id = 1; id <= front->exchanges.top; id++) {
@@ -328,12 +370,13 @@ void http_front_free(struct http_front *front)
     slab_fini(&front->exchanges);
     free(front->pushes);
     free(front->answers);
+    free(front->ids);
     buffer_fini(&front->meta);
     buffer_fini(&front->decoded);
     buffer_fini(&front->body);
     buffer_fini(&front->fields);
+    buffer_fini(&front->event_text);
     buffer_fini(&front->arena);
-    pthread_mutex_destroy(&front->lock);
     free(front->read_at);
     free(front->sealed_at);
     free(front);

@@ -21,18 +21,21 @@
 #ifndef TARRY_HTTP_FRONT_H
 #define TARRY_HTTP_FRONT_H
 
-#include "base/buffer.h"
+#include "base/metric.h"
 #include "net/listener.h"
 #include "net/reactor.h"
 #include "net/tls.h"
+#include "queue/lateness.h"
 #include "queue/waiter.h"
 
+struct feed_desk;
 struct http_front;
 struct http_shared;
 
 /* A zero means the default that stands with it. */
 struct http_options {
     struct listeners *listeners; /* open; what the front accepts from; outlives it */
+    struct feed_desk *desk;      /* where the front listens to what happens; NULL: to nothing */
     const char
         *allowed_hosts;       /* names beside its own, see host.h; NULL: none; outlives the front */
     const char *cors_origins; /* of pages that may use the API, see cors.h; NULL: none; likewise */
@@ -52,27 +55,42 @@ void http_shared_free(struct http_shared *shared);
 /* What requests, answers and waiting takes may take together, beyond which there is 503; 0: 256 MiB.
  * Before the reactors run. */
 void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max);
-/* How many topics have lines of their own at /metrics, the largest; the rest is summed up. 0: 200.
- * Before the reactors run. */
-void http_shared_set_metrics_topics(struct http_shared *shared, uint32_t topics);
+/* How late jobs are; as many topics as it tells apart have lines of their own at /metrics, the
+ * largest, and the rest is summed up; without it 200. Before the reactors run; outlives the fronts. */
+void http_shared_set_lateness(struct http_shared *shared, struct lateness *lateness);
 /* Any thread: what /readyz says. */
 void http_shared_set_ready(struct http_shared *shared, bool ready);
 /* Any thread: what listeners with TLS speak with those who come from now on. Holds the context. */
 void http_shared_set_tls(struct http_shared *shared, struct tls_context *context);
-/* Something that adds lines to /metrics, e.g. what the server knows of its store. Called on any
+/* Something that adds to /metrics, part by part: part 0, 1, … each in a turn of its own, until it
+ * returns false and has written nothing. A part takes well under a millisecond. Called on any
  * reactor's thread. Before the reactors run; one. */
 void http_shared_add_metrics(struct http_shared *shared,
-                             void (*emit)(void *ctx, struct buffer *out), void *ctx);
+                             bool (*emit)(void *ctx, struct metric_page *page, uint32_t part),
+                             void *ctx);
+/* The rows of what this room itself writes there. */
+extern const struct metric http_topic_metrics[], http_store_metrics[], http_metrics[],
+    http_server_metrics[];
 
 /* Who may call, and what; without it everybody may do everything. Before the reactors run; it must
  * outlive the fronts. */
 struct access;
 void http_shared_set_access(struct http_shared *shared, struct access *access);
 
+/* What makes spans of pushes and takes; NULL: nothing does. Before the reactors run; outlives the
+ * fronts. */
+struct tracer;
+void http_shared_set_tracer(struct http_shared *shared, struct tracer *tracer);
+
 /* What limits are held against; NULL: nothing is counted. Before the reactors run; outlives the
  * fronts. */
 struct quota;
 void http_shared_set_quota(struct http_shared *shared, struct quota *quota);
+/* From now on the server looks at itself (sampler.h), at home on this reactor with its queue: without
+ * that nobody can listen to it, and there is no status. Before the reactors run. False: no memory. */
+bool http_shared_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue);
+/* Any thread: when the certificate ends that clients see, of Unix time; 0: there is none. */
+void http_shared_note_certificate(struct http_shared *shared, int64_t ends_s);
 /* What the process may use; 0: no limit. Before the reactors run. */
 void http_shared_set_process_memory(struct http_shared *shared, uint64_t bytes_max);
 /* Bytes that have come at all fronts. Any thread. */
@@ -98,6 +116,9 @@ struct http_hooks {
      * topic of the queue? Then `other` (JOB_TOPIC_BYTES_MAX + 1) is that. NULL: never. */
     bool (*other_topic)(void *ctx, struct slice extension, char *other);
     bool (*check_callback)(void *ctx, struct slice url, char *error);
+    /* Any thread. The endpoints of a topic with this extension, as JSON objects with commas between;
+     * those that topics share for who `sees_all` of them. NULL: none are shown. */
+    void (*write_endpoints)(void *ctx, struct slice extension, bool sees_all, struct buffer *out);
     /* Sends a sample to the topic's target. `done` comes on the calling reactor's thread, once,
      * never inside the call; `json` is an object that explains the outcome. */
     void (*test)(void *ctx, struct reactor *reactor, struct slice topic, struct slice body,
@@ -121,6 +142,16 @@ struct http_backup_hooks {
 /* Before the reactors run; `hooks` must outlive the fronts. */
 void http_shared_set_backup_hooks(struct http_shared *shared,
                                   const struct http_backup_hooks *hooks);
+
+/* What the server knows of its store, for GET /v1/server: `write_store` adds the members `,"shards":…`
+ * and `,"disk":…`. On any reactor's thread. Without it there are none. */
+struct http_server_hooks {
+    void *ctx;
+    void (*write_store)(void *ctx, struct buffer *out);
+};
+/* Before the reactors run; `hooks` must outlive the fronts. */
+void http_shared_set_server_hooks(struct http_shared *shared,
+                                  const struct http_server_hooks *hooks);
 
 /* 0 or negative errno, then `error` (LISTENER_ERROR_BYTES) says what, where and what to do. */
 int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters *waiters,

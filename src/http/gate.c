@@ -197,6 +197,18 @@ void http_gate_keep(struct http_exchange *exchange, struct access_caller *caller
     exchange->generation = front->shared->access ? access_generation(front->shared->access) : 0;
 }
 
+void http_gate_wait(struct http_exchange *exchange, struct access_caller *caller, size_t bytes)
+{
+    if (caller->kind != ACCESS_ANYONE) {
+        http_gate_keep(exchange, caller);
+        exchange->front->held_waits++;
+    }
+    exchange->waits = exchange->is_waiting = true;
+    exchange->connection->wait_count++;
+    exchange->bytes_counted = bytes;
+    http_budget_add(exchange->front, bytes);
+}
+
 bool http_gate_holds(const struct http_exchange *exchange)
 {
     struct access *access = exchange->front->shared->access;

@@ -57,6 +57,9 @@ bool http_gate_allows(struct http_front *front, const struct access_caller *call
 
 /* The exchange's caller is needed beyond the handler. */
 void http_gate_keep(struct http_exchange *exchange, struct access_caller *caller);
+/* One that stays open for long (a take that waits, a stream): as long as it does it counts with so many
+ * bytes in the budget, holds back takes behind it, and its caller is looked at once a second. */
+void http_gate_wait(struct http_exchange *exchange, struct access_caller *caller, size_t bytes);
 /* Is he still the caller he was? */
 bool http_gate_holds(const struct http_exchange *exchange);
 /* The answer where he is not. */

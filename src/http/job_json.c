@@ -27,6 +27,8 @@ static void write_meta(struct buffer *out, struct slice meta)
             callback = value;
             continue;
         }
+        if (slice_is(name, JOB_META_PUSHED))
+            continue;
         if (!is_first)
             buffer_append_byte(out, ',');
         is_first = false;
@@ -162,13 +164,13 @@ void http_job_write(struct buffer *out, const struct queue_job *job, enum http_v
     json_write_string(out, job->job.topic);
     PUT(out, ",\"id\":");
     json_write_string(out, job->job.id);
-    if (view == HTTP_VIEW_TAKEN)
+    if (view == HTTP_VIEW_TAKEN || view == HTTP_VIEW_TAKEN_EXACT)
         write_taken(out, job);
     else
         write_kept(out, &job->job);
     write_content_type(out, job->job.content_type);
     write_meta(out, job->job.meta);
-    if (view == HTTP_VIEW_EXACT) {
+    if (view == HTTP_VIEW_EXACT || view == HTTP_VIEW_TAKEN_EXACT) {
         PUT(out, ",\"body_base64\":");
         json_write_base64(out, job->job.body);
     } else if (view != HTTP_VIEW_LISTED) {

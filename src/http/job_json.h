@@ -6,10 +6,11 @@
 #include "queue/queue.h"
 
 enum http_view {
-    HTTP_VIEW_TAKEN = 1, /* with lease and body */
-    HTTP_VIEW_WHOLE,     /* with state, settings of its own and body */
-    HTTP_VIEW_LISTED,    /* the same without body */
-    HTTP_VIEW_EXACT      /* the same with the body in base64 */
+    HTTP_VIEW_TAKEN = 1,   /* with lease and body */
+    HTTP_VIEW_TAKEN_EXACT, /* the same with the body in base64 */
+    HTTP_VIEW_WHOLE,       /* with state, settings of its own and body */
+    HTTP_VIEW_LISTED,      /* the same without body */
+    HTTP_VIEW_EXACT        /* the same with the body in base64 */
 };
 
 void http_job_write(struct buffer *out, const struct queue_job *job, enum http_view view);

@@ -2,7 +2,11 @@
 #include "base/json_write.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
+#include "http/meta.h"
+#include "queue/search.h"
 #include "queue/status.h"
+
+#include <stdlib.h>
 
 /* ---- get and list ---- */
 
@@ -55,20 +59,123 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     http_answer_end_json(exchange, 200);
 }
 
-static void list_jobs(struct http_call *call)
+static uint32_t limit_of(const struct http_fields *fields)
 {
     enum { LIMIT = 100 };
+    return http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : LIMIT;
+}
+
+static void list_all(struct http_call *call)
+{
     const struct http_fields *fields = &call->query->fields;
     struct queue_list list = {
         .topic = call->topic,
         .state = fields->state,
-        .limit = http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : LIMIT,
+        .limit = limit_of(fields),
         .cursor = fields->cursor,
         .with_body = view_of(fields->bodies) != HTTP_VIEW_LISTED,
     };
-    call->exchange->bodies = fields->bodies;
-    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     queue_list(call->front->queue, &list, http_reply_to(call, on_listed));
+}
+
+/* ---- search ---- */
+
+enum { SEARCH_ANSWER_BYTES_MAX = 8 << 20 }; /* then the rest is the next page's */
+
+/* What has been found for an exchange so far. */
+struct job_search {
+    struct http_front *front;
+    struct buffer jobs;
+    enum http_view view;
+};
+
+static void on_job_found(void *owner, uint64_t tag, const struct queue_job *job)
+{
+    struct job_search *search = owner;
+    (void)tag;
+    if (search->jobs.len)
+        buffer_append_byte(&search->jobs, ',');
+    http_job_write(&search->jobs, job, search->view);
+}
+
+static bool search_is_wanted(void *owner, uint64_t tag)
+{
+    const struct job_search *search = owner;
+    return search->jobs.len < SEARCH_ANSWER_BYTES_MAX && !search->jobs.failed &&
+           http_exchange_is_wanted(search->front, tag);
+}
+
+static void write_found(struct buffer *body, const struct job_search *search,
+                        const struct search_result *result)
+{
+    buffer_append_text(body, "{\"jobs\":[");
+    buffer_append_slice(body, buffer_slice(&search->jobs));
+    buffer_append_text(body, "],\"cursor\":");
+    if (result->cursor.len)
+        json_write_string(body, result->cursor);
+    else
+        buffer_append_text(body, "null");
+    buffer_append_text(body, ",\"seen\":");
+    buffer_append_u64(body, result->seen);
+    buffer_append_byte(body, '}');
+    if (search->jobs.failed)
+        body->failed = true;
+}
+
+static void on_searched(void *owner, uint64_t tag, const struct search_result *result)
+{
+    struct job_search *search = owner;
+    struct http_exchange *exchange = http_exchange_find(search->front, tag);
+    if (exchange && result->status != QUEUE_OK) {
+        http_answer_refusal(exchange, result->status, NULL, 0);
+    } else if (exchange) {
+        write_found(http_answer_start(exchange), search, result);
+        http_answer_end_json(exchange, 200);
+    }
+    buffer_fini(&search->jobs);
+    free(search);
+}
+
+static bool begin_search(struct http_call *call, struct http_fault *fault)
+{
+    const struct http_fields *fields = &call->query->fields;
+    struct search_order order = {
+        .topic = call->topic,
+        .state = fields->state,
+        .filter = {.id_prefix = fields->id_prefix, .error = fields->error},
+        .cursor = fields->cursor,
+        .limit = limit_of(fields),
+        .with_body = view_of(fields->bodies) != HTTP_VIEW_LISTED,
+    };
+    (void)http_meta_split(fields->meta, &order.filter.meta_name, &order.filter.meta_value);
+    if (!http_error_filter_check(fields, fault))
+        return false;
+    struct job_search *search = calloc(1, sizeof *search);
+    if (!search)
+        return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+    search->front = call->front;
+    search->view = view_of(fields->bodies);
+    buffer_init(&search->jobs, HTTP_OUT_BYTES_MAX);
+    struct search_listener listener = {.found = on_job_found,
+                                       .wanted = search_is_wanted,
+                                       .done = on_searched,
+                                       .owner = search,
+                                       .tag = http_exchange_tag(call->exchange)};
+    if (search_start(call->front->queue, &order, &listener))
+        return true;
+    free(search);
+    return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
+static void list_jobs(struct http_call *call)
+{
+    struct http_fault fault;
+    call->exchange->bodies = call->query->fields.bodies;
+    http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
+    if (!(call->query->fields.set & OPTIONS_SEARCH))
+        list_all(call);
+    else if (!begin_search(call, &fault))
+        http_answer_fault(call->exchange, &fault);
 }
 
 /* ---- changes ---- */
@@ -126,7 +233,7 @@ static void call_job(struct http_call *call)
 
 #define LIST                                                                                       \
     (OPTION_BIT(OPTION_STATE) | OPTION_BIT(OPTION_LIMIT) | OPTION_BIT(OPTION_CURSOR) |             \
-     OPTION_BIT(OPTION_BODY))
+     OPTION_BIT(OPTION_BODY) | OPTIONS_SEARCH)
 
 const struct http_route http_jobs_routes[] = {
     {.method = HTTP_METHOD_DELETE,

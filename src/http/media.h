@@ -11,4 +11,13 @@ bool http_media_is_lines(struct slice type);
 /* Printable ASCII, so that it can stand in a header. */
 bool http_media_is_valid(struct slice type);
 
+/*
+ * Does a client that sends `accept` rather have the first of two media types? Each is given with its
+ * `version`, a parameter: an item of the header with another version does not mean it. Where it wants
+ * both alike it gets the first one; where the header does not name the first, it does not. Wildcards
+ * do not count.
+ */
+bool http_media_prefers(struct slice accept, const char *first, const char *first_version,
+                        const char *second, const char *second_version);
+
 #endif

@@ -33,3 +33,17 @@ bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
                           "meta may hold at most %d pairs and %d bytes", JOB_META_PAIRS_MAX,
                           JOB_META_BYTES_MAX);
 }
+
+bool http_meta_split(struct slice text, struct slice *name, struct slice *value)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+    const char *colon = text.len ? memchr(text.at, ':', text.len) : NULL;
+    if (!colon || colon == text.at)
+        return false;
+    *name = slice_make(text.at, (size_t)(colon - text.at));
+    *value = slice_make(colon + 1, text.len - name->len - 1);
+    for (size_t i = 0; i < name->len; i++)
+        if (!memchr(letters, name->at[i], sizeof letters - 1))
+            return false;
+    return true;
+}

@@ -9,4 +9,7 @@
 bool http_meta_add(struct buffer *meta, struct slice name, struct slice value,
                    struct http_fault *fault);
 
+/* `NAME:VALUE` or `NAME:`, of an option. False: it is neither. */
+bool http_meta_split(struct slice text, struct slice *name, struct slice *value);
+
 #endif

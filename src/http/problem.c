@@ -49,6 +49,7 @@ static const struct row {
     [PROBLEM_TOO_MANY_CONNECTIONS] = {"too_many_connections", "There are too many connections",
                                       503},
     [PROBLEM_TOO_MANY_WAITING] = {"too_many_waiting", "There are too many waiting takes", 503},
+    [PROBLEM_TOO_MANY_STREAMS] = {"too_many_streams", "There are too many streams", 503},
     [PROBLEM_TOO_MANY_SWEEPS] = {"too_many_sweeps", "There are too many sweeps", 503},
     [PROBLEM_TOO_MANY_BACKUPS] = {"too_many_backups", "There are too many backups", 503},
     [PROBLEM_TOO_MUCH_MEMORY] = {"too_much_memory", "Requests and answers take too much memory",

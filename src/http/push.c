@@ -1,5 +1,6 @@
 #include "http/push.h"
 
+#include "base/clock.h"
 #include "base/json_write.h"
 #include "base/text.h"
 #include "http/connection.h"
@@ -7,6 +8,7 @@
 #include "http/job_json.h"
 #include "http/media.h"
 #include "http/meta.h"
+#include "http/trace.h"
 #include "queue/status.h"
 
 #include <assert.h>
@@ -302,15 +304,34 @@ static void set_aside(struct http_batch *batch, const struct http_fault *fault)
     buffer_append(batch->faults, &item, sizeof item);
 }
 
+/* The item just read gets the request's context; its pairs are still gathered in `meta`. */
+static void carry_item(struct http_batch *batch, struct queue_push *push)
+{
+    struct buffer *arena = batch->arena;
+    size_t before = batch->meta->len;
+    if (batch->carry && trace_meta_add(batch->meta, batch->carry))
+        batch->carried++;
+    if (batch->notes_pushed && trace_meta_is_sampled(buffer_slice(batch->meta)))
+        trace_meta_add_pushed(batch->meta, clock_wall_us());
+    if (batch->meta->len == before)
+        return;
+    arena->len -= push->meta.len; /* what was kept last */
+    push->meta = slice_make(arena->at + arena->len, batch->meta->len);
+    buffer_append_slice(arena, buffer_slice(batch->meta));
+}
+
 static void add_item(struct http_batch *batch, struct json_value value)
 {
     struct http_fault fault;
     struct queue_push *push = &batch->pushes[batch->push_count];
     if (http_item_parse(value, push, batch->arena, batch->meta, batch->hooks, &fault) &&
-        (!batch->allows || batch->allows(batch->ctx, push->topic, &fault)))
+        (!batch->allows || batch->allows(batch->ctx, push->topic, &fault))) {
+        if (batch->carry || batch->notes_pushed)
+            carry_item(batch, push);
         batch->push_count++;
-    else
+    } else {
         set_aside(batch, &fault);
+    }
 }
 
 static bool refuse_json(struct http_fault *fault, size_t at)
@@ -384,11 +405,13 @@ static bool begins_array(struct slice body)
 bool http_batch_parse(struct slice body, struct slice type, struct http_batch *batch,
                       struct http_fault *fault)
 {
-    batch->push_count = batch->item_count = 0;
+    batch->push_count = batch->item_count = batch->carried = 0;
     buffer_clear(batch->arena);
     buffer_clear(batch->faults);
     /* All text that is unescaped or copied is shorter than where it stands in the body. */
-    if (!buffer_reserve(batch->arena, body.len + 1))
+    bool carries = batch->carry || batch->notes_pushed;
+    size_t carried = carries ? (size_t)QUEUE_BATCH_MAX * TRACE_META_BYTES_MAX : 0;
+    if (!buffer_reserve(batch->arena, body.len + 1 + carried))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     const char *arena_at = batch->arena->at;
     bool parsed = begins_array(body) && !http_media_is_lines(type)
@@ -436,6 +459,8 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     const struct queue_result *result = reply->results;
     if (!exchange)
         return;
+    if (exchange->span)
+        http_trace_pushed(exchange, result, 1);
     if (!queue_status_is_success(result->status)) {
         http_answer_refusal(exchange, result->status, result->detail, result->state);
         return;
@@ -479,6 +504,10 @@ static void push_one(struct http_call *call)
         http_answer_fault(call->exchange, &fault);
         return;
     }
+    if (http_trace_is_on(call)) {
+        http_trace_push(call, &call->front->meta);
+        push.meta = buffer_slice(&call->front->meta);
+    }
     http_fields_push(&call->query->fields, &push);
     queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }
@@ -493,6 +522,7 @@ static void write_item_result(struct http_exchange *exchange, struct buffer *out
     if (!queue_status_is_success(result->status)) {
         uint64_t limit =
             result->status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
+        http_quota_note_refusal(exchange->front, result->status);
         http_refusal_members_write(out, result->status, result->detail, 0, limit);
     }
     buffer_append_byte(out, '}');
@@ -533,8 +563,11 @@ static void answer_batch(struct http_exchange *exchange, const struct queue_resu
 static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
-    if (exchange)
-        answer_batch(exchange, reply->results, reply->result_count);
+    if (!exchange)
+        return;
+    if (exchange->span)
+        http_trace_pushed(exchange, reply->results, reply->result_count);
+    answer_batch(exchange, reply->results, reply->result_count);
 }
 
 static bool batch_allows(void *ctx, struct slice topic, struct http_fault *fault)
@@ -550,16 +583,20 @@ static void push_many(struct http_call *call)
     struct http_front *front = call->front;
     struct http_exchange *exchange = call->exchange;
     struct http_fault fault;
+    struct trace_carry carry;
     if (!front->pushes)
         front->pushes = calloc(QUEUE_BATCH_MAX, sizeof *front->pushes);
     buffer_init(&exchange->note, QUEUE_BATCH_MAX * sizeof(struct http_item_fault));
-    struct http_batch batch = {.pushes = front->pushes,
-                               .faults = &exchange->note,
-                               .arena = &front->arena,
-                               .meta = &front->meta,
-                               .hooks = front->shared->hooks,
-                               .allows = batch_allows,
-                               .ctx = call};
+    struct http_batch batch = {
+        .pushes = front->pushes,
+        .faults = &exchange->note,
+        .arena = &front->arena,
+        .meta = &front->meta,
+        .hooks = front->shared->hooks,
+        .carry = http_trace_is_on(call) && http_trace_batch(call, &carry) ? &carry : NULL,
+        .notes_pushed = front->shared->tracer,
+        .allows = batch_allows,
+        .ctx = call};
     if (!front->pushes)
         (void)http_fault_set(&fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     if (!front->pushes ||
@@ -567,6 +604,8 @@ static void push_many(struct http_call *call)
         http_answer_fault(exchange, &fault);
         return;
     }
+    if (exchange->span)
+        http_trace_batch_read(exchange, front->pushes, batch.push_count, batch.carried);
     exchange->count = batch.item_count;
     exchange->wants_lines = http_media_is_lines(call->request->accept);
     if (batch.push_count)

@@ -9,6 +9,7 @@
 
 #include "http/front.h"
 #include "http/query.h"
+#include "trace/carry.h"
 
 /* The options of a push, into the queue's command. */
 void http_fields_push(const struct http_fields *fields, struct queue_push *push);
@@ -38,6 +39,10 @@ struct http_batch {
     /* May a job be pushed to this topic? False: *fault says why not. NULL: to each. */
     bool (*allows)(void *ctx, struct slice topic, struct http_fault *fault);
     void *ctx;
+    /* Of the request: for items that name no context of their own. NULL: it has none. */
+    const struct trace_carry *carry;
+    uint32_t carried;  /* so many items have it */
+    bool notes_pushed; /* of sampled ones it is noted when they were pushed */
 };
 
 /* `type` is the body's content type. False: *fault says what is wrong with the whole. */

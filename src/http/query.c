@@ -19,6 +19,9 @@ enum option_kind {
     KIND_STATE,
     KIND_FLAG,
     KIND_BODIES,
+    KIND_META,   /* a name, a colon, and maybe a value */
+    KIND_EVENTS, /* uint32_t, a bit for each kind */
+    KIND_VIEW,
     KIND_TEXT,
     KIND_TOPICS, /* may be repeated */
     KIND_LEASES  /* may be repeated */
@@ -31,6 +34,7 @@ static const struct option {
     uint16_t offset; /* in struct http_fields */
     int64_t min, max;
     const char *says; /* what a right value is */
+    bool has_blanks;  /* a right value may have some, so a '+' in a query is one */
 } options[OPTION_COUNT] = {
 #define NAME(TEXT) .name = TEXT, .name_len = sizeof TEXT - 1
 #define INTO(FIELD) .offset = offsetof(struct http_fields, FIELD)
@@ -60,7 +64,7 @@ static const struct option {
                      "a duration up to 4m"},
     [OPTION_TOPIC] = {NAME("topic"), KIND_TOPICS, 0, 1, QUEUE_TAKE_TOPICS_MAX,
                       "a topic's name; at most 64"},
-    [OPTION_ERROR] = {NAME("error"), KIND_TEXT, INTO(error), 0, 8192, "a text"},
+    [OPTION_ERROR] = {NAME("error"), KIND_TEXT, INTO(error), 0, 8192, "a text", true},
     [OPTION_STATE] = {NAME("state"), KIND_STATE, INTO(state), 0, 0,
                       "delayed, ready, leased or dead"},
     [OPTION_LIMIT] = {NAME("limit"), KIND_NUMBER, INTO(limit), 1, QUEUE_LIST_MAX,
@@ -87,10 +91,20 @@ static const struct option {
                             "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
                             "1970"},
     [OPTION_DRY_RUN] = {NAME("dry_run"), KIND_FLAG, INTO(dry_run), 0, 0, "true or false"},
+    [OPTION_FOR] = {NAME("for"), KIND_DURATION, INTO(for_ms), 1000, POLICY_DELAY_MS_MAX,
+                    "a duration from 1s to 10 years"},
     [OPTION_MAX_JOBS] = {NAME("max_jobs"), KIND_NUMBER, INTO(max_jobs), 1, TOPIC_JOBS_MAX,
                          "a number from 1 to 1099511627776"},
     [OPTION_PUSH_RATE] = {NAME("push_rate"), KIND_FREQUENCY, INTO(push_rate), 0, 0,
                           "a number a second, a minute or an hour, such as 100/s, 90/m or 1/h"},
+    [OPTION_META] = {NAME("meta"), KIND_META, INTO(meta), 2, 64 + 1 + 1024,
+                     "NAME:VALUE or NAME: alone, with a name of a-z, 0-9 and '-'", true},
+    [OPTION_EVENT] = {NAME("event"), KIND_EVENTS, INTO(events), 0, 0,
+                      "kinds of events with commas between, of pushed, replaced, due, delivered, "
+                      "acked, nacked, extended, returned, lease_ended, expired, cancelled, "
+                      "rescheduled, run, dead, redriven, purged, paused, resumed, settings, "
+                      "deleted"},
+    [OPTION_VIEW] = {NAME("view"), KIND_VIEW, INTO(view), 0, 0, "overview, topic or server"},
 #undef INTO
 #undef NAME
 };
@@ -110,7 +124,7 @@ const char *http_option_says(const char *name)
 }
 
 /* `beside` are members that a JSON object of the call has and that are no options; NULL: none. */
-static bool refuse_unknown_option(uint32_t allowed, const char *const *beside, struct slice name,
+static bool refuse_unknown_option(uint64_t allowed, const char *const *beside, struct slice name,
                                   struct http_fault *fault)
 {
     const char *candidates[OPTION_COUNT + HTTP_MEMBERS_BESIDE_MAX + 1];
@@ -179,6 +193,36 @@ static bool parse_bodies(struct slice value, enum http_bodies *out)
     return true;
 }
 
+/* "pushed,dead" */
+static bool parse_events(struct slice value, uint32_t *out)
+{
+    *out = 0;
+    for (;;) {
+        const char *comma = value.len ? memchr(value.at, ',', value.len) : NULL;
+        size_t len = comma ? (size_t)(comma - value.at) : value.len;
+        enum job_event_kind kind = job_event_find(slice_make(value.at, len));
+        if (!kind)
+            return false;
+        *out |= job_event_bit(kind);
+        if (!comma)
+            return true;
+        value = slice_make(comma + 1, value.len - len - 1);
+    }
+}
+
+static bool parse_view(struct slice value, enum http_live_view *out)
+{
+    if (slice_is(value, "overview"))
+        *out = HTTP_LIVE_OVERVIEW;
+    else if (slice_is(value, "topic"))
+        *out = HTTP_LIVE_TOPIC;
+    else if (slice_is(value, "server"))
+        *out = HTTP_LIVE_SERVER;
+    else
+        return false;
+    return true;
+}
+
 static bool parse_number(struct slice value, const struct option *option, int64_t *out)
 {
     uint64_t number;
@@ -218,6 +262,10 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         return parse_conflict(value, into);
     case KIND_BODIES:
         return parse_bodies(value, into);
+    case KIND_EVENTS:
+        return parse_events(value, into);
+    case KIND_VIEW:
+        return parse_view(value, into);
     case KIND_STATE: {
         enum job_state state = job_state_parse(value);
         *(enum job_state *)into = state;
@@ -226,6 +274,11 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_FLAG:
         *(bool *)into = slice_is(value, "true");
         return *(bool *)into || slice_is(value, "false");
+    case KIND_META: {
+        struct slice meta_name, meta_value;
+        *(struct slice *)into = value;
+        return value.len <= (size_t)option->max && http_meta_split(value, &meta_name, &meta_value);
+    }
     default:
         assert(option->kind == KIND_TEXT);
         *(struct slice *)into = value;
@@ -250,7 +303,7 @@ static bool add_repeated(const struct option *option, struct http_query *values,
 static bool set_option(const struct option *option, struct http_fields *fields,
                        struct http_query *values, struct slice value, struct http_fault *fault)
 {
-    uint32_t bit = OPTION_BIT(option - options);
+    uint64_t bit = OPTION_BIT(option - options);
     bool repeats = option->kind >= KIND_TOPICS;
     if ((fields->set & bit) && !repeats)
         return http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "'%s' is given more than once",
@@ -264,7 +317,7 @@ static bool set_option(const struct option *option, struct http_fields *fields,
 }
 
 static bool set_named_option(struct http_fields *fields, struct http_query *values,
-                             uint32_t allowed, struct slice name, struct slice value,
+                             uint64_t allowed, struct slice name, struct slice value,
                              struct http_fault *fault)
 {
     const struct option *option = find_option(name);
@@ -276,12 +329,12 @@ static bool set_named_option(struct http_fields *fields, struct http_query *valu
 /* Whether a JSON value of this kind can be the option's: a text is a string and nothing else. */
 static bool option_takes(const struct option *option, enum json_kind kind)
 {
-    if (option->kind == KIND_TEXT)
+    if (option->kind == KIND_TEXT || option->kind == KIND_META)
         return kind == JSON_STRING;
     return kind != JSON_ARRAY && kind != JSON_OBJECT && kind != JSON_NULL;
 }
 
-bool http_option_set_member(struct http_fields *fields, uint32_t allowed, const char *const *beside,
+bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const char *const *beside,
                             struct slice raw_key, struct json_value value, struct buffer *scratch,
                             struct http_fault *fault)
 {
@@ -302,7 +355,7 @@ bool http_option_set_member(struct http_fields *fields, uint32_t allowed, const 
     return set_option(option, fields, NULL, text, fault);
 }
 
-bool http_query_refuse_body(struct slice body, uint32_t allowed, struct buffer *scratch,
+bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *scratch,
                             struct http_fault *fault)
 {
     struct json_value object, value;
@@ -323,6 +376,14 @@ bool http_query_refuse_body(struct slice body, uint32_t allowed, struct buffer *
     return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
                           "this call takes no body: give '%s' in the query, as in ?%s=...",
                           option->name, option->name);
+}
+
+bool http_error_filter_check(const struct http_fields *fields, struct http_fault *fault)
+{
+    return !http_fields_have(fields, OPTION_ERROR) || fields->error.len ||
+           http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                          "'error' is empty but must be a part of the last error of the jobs that "
+                          "are meant");
 }
 
 bool http_fields_check(const struct http_fields *fields, struct http_fault *fault)
@@ -348,16 +409,21 @@ struct queue_when http_fields_when(const struct http_fields *fields, enum queue_
 
 /* ---- a whole request ---- */
 
-static bool decode_text(struct slice text, struct buffer *scratch, struct slice *out,
-                        struct http_fault *fault)
+static bool holds(struct slice text, char byte)
 {
-    if (!text.len || !memchr(text.at, '%', text.len)) {
+    return text.len && memchr(text.at, byte, text.len);
+}
+
+static bool decode_text(struct slice text, bool plus_is_space, struct buffer *scratch,
+                        struct slice *out, struct http_fault *fault)
+{
+    if (!holds(text, '%') && !(plus_is_space && holds(text, '+'))) {
         *out = text;
         return true;
     }
     size_t start = scratch->len;
     assert(scratch->cap - scratch->len >= text.len); /* else earlier slices would dangle */
-    if (!text_percent_decode(text, false, scratch))
+    if (!text_percent_decode(text, plus_is_space, scratch))
         return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
                               "'%s' holds a %% that two hex digits do not follow",
                               http_quotable(text, 40));
@@ -365,21 +431,35 @@ static bool decode_text(struct slice text, struct buffer *scratch, struct slice 
     return true;
 }
 
-static bool parse_pair(struct slice pair, uint32_t allowed, struct http_query *out,
+/* A '+' of a query is a blank, as in forms. It is itself in a time, which has no blanks; where else
+ * a blank cannot be, some client meant the one or the other, and which is not known. */
+static bool decode_value(const struct option *option, struct slice text, struct buffer *scratch,
+                         struct slice *out, struct http_fault *fault)
+{
+    bool has_plus = option && holds(text, '+');
+    if (has_plus && !option->has_blanks && option->kind != KIND_TIME)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'%s' is '%s' but '+' is a blank in a query, which cannot be there; "
+                              "write %%2B for a plus",
+                              option->name, http_quotable(text, 40));
+    return decode_text(text, has_plus && option->has_blanks, scratch, out, fault);
+}
+
+static bool parse_pair(struct slice pair, uint64_t allowed, struct http_query *out,
                        struct buffer *scratch, struct http_fault *fault)
 {
     const char *equals = memchr(pair.at, '=', pair.len);
     size_t name_len = equals ? (size_t)(equals - pair.at) : pair.len;
     struct slice name, value = {0};
-    if (!decode_text(slice_make(pair.at, name_len), scratch, &name, fault))
+    if (!decode_text(slice_make(pair.at, name_len), false, scratch, &name, fault))
         return false;
-    if (equals &&
-        !decode_text(slice_make(equals + 1, pair.len - name_len - 1), scratch, &value, fault))
+    if (equals && !decode_value(find_option(name), slice_make(equals + 1, pair.len - name_len - 1),
+                                scratch, &value, fault))
         return false;
     return set_named_option(&out->fields, out, allowed, name, value, fault);
 }
 
-static bool parse_text(struct slice query, uint32_t allowed, struct http_query *out,
+static bool parse_text(struct slice query, uint64_t allowed, struct http_query *out,
                        struct buffer *scratch, struct http_fault *fault)
 {
     while (query.len) {
@@ -414,7 +494,7 @@ static bool add_header_meta(struct http_query *out, struct slice name, struct sl
     return http_meta_add(out->meta, name, value, fault);
 }
 
-static bool parse_headers(const struct http_request *request, uint32_t allowed,
+static bool parse_headers(const struct http_request *request, uint64_t allowed,
                           struct http_query *out, struct http_fault *fault)
 {
     static const size_t prefix = sizeof "tarry-" - 1, meta_prefix = sizeof "meta-" - 1;
@@ -439,7 +519,7 @@ static bool parse_headers(const struct http_request *request, uint32_t allowed,
     return true;
 }
 
-bool http_query_parse(const struct http_request *request, uint32_t allowed, struct http_query *out,
+bool http_query_parse(const struct http_request *request, uint64_t allowed, struct http_query *out,
                       struct buffer *scratch, struct http_fault *fault)
 {
     out->fields = (struct http_fields){0};

@@ -47,11 +47,15 @@ enum http_option_id {
     OPTION_DRY_RUN,
     OPTION_MAX_JOBS,
     OPTION_PUSH_RATE,
+    OPTION_META,
+    OPTION_EVENT,
+    OPTION_VIEW,
+    OPTION_FOR,
     OPTION_COUNT
 };
-_Static_assert(OPTION_COUNT < 32, "sets of options have 32 bits");
+_Static_assert(OPTION_COUNT < 64, "sets of options have 64 bits");
 
-#define OPTION_BIT(ID) (1u << (ID))
+#define OPTION_BIT(ID) (UINT64_C(1) << (ID))
 #define OPTIONS_POLICY                                                                             \
     (OPTION_BIT(OPTION_PRIORITY) | OPTION_BIT(OPTION_TTL) | OPTION_BIT(OPTION_LEASE_FOR) |         \
      OPTION_BIT(OPTION_MAX_ATTEMPTS) | OPTION_BIT(OPTION_BACKOFF) |                                \
@@ -71,6 +75,10 @@ _Static_assert(OPTION_COUNT < 32, "sets of options have 32 bits");
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
      OPTION_BIT(OPTION_DIED_BEFORE))
 
+/* Which jobs, of a list. */
+#define OPTIONS_SEARCH                                                                             \
+    (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_META))
+
 #define HTTP_WAIT_MS_MAX                                                                           \
     (4LL * 60 * 1000)                    /* less than clients wait: many give up after 5 minutes */
 enum { HTTP_CALLBACK_BYTES_MAX = 1024 }; /* as the value of a meta may have */
@@ -82,10 +90,13 @@ enum http_bodies {
     HTTP_BODIES_BASE64 /* byte for byte */
 };
 
+/* What of a server is listened to, see live.h. */
+enum http_live_view { HTTP_LIVE_OVERVIEW = 1, HTTP_LIVE_TOPIC, HTTP_LIVE_SERVER };
+
 /* What was given; zeroed where it was not, and `set` tells. */
 struct http_fields {
-    uint32_t set; /* OPTION_BIT each */
-    int64_t delay_ms, at_ms, wait_ms, dedup_window_ms, died_after_ms, died_before_ms;
+    uint64_t set; /* OPTION_BIT each */
+    int64_t delay_ms, at_ms, wait_ms, for_ms, dedup_window_ms, died_after_ms, died_before_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
     int64_t max, limit, max_jobs;
@@ -93,9 +104,11 @@ struct http_fields {
     enum record_conflict on_conflict;
     enum job_state state;
     enum http_bodies bodies;
+    uint32_t events; /* kinds, a bit each */
     uint32_t attempt;
     bool dead_letter_expired, final, dry_run;
-    struct slice error, cursor, id, id_prefix, callback;
+    enum http_live_view view;
+    struct slice error, cursor, id, id_prefix, callback, meta;
 };
 
 struct http_query {
@@ -110,19 +123,22 @@ struct http_query {
  * that the object has and that are no options, for who errs (at most HTTP_MEMBERS_BESIDE_MAX, ended
  * by NULL; NULL: none). Unescapes into `scratch`. */
 enum { HTTP_MEMBERS_BESIDE_MAX = 8 };
-bool http_option_set_member(struct http_fields *fields, uint32_t allowed, const char *const *beside,
+bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const char *const *beside,
                             struct slice raw_key, struct json_value value, struct buffer *scratch,
                             struct http_fault *fault);
 
 /* A body where the call takes none: options in it would be passed over in silence. True where it is
  * an object of nothing. */
-bool http_query_refuse_body(struct slice body, uint32_t allowed, struct buffer *scratch,
+bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *scratch,
                             struct http_fault *fault);
 
 /* All of a request. `out` is emptied first but for `meta`. Unescaped text goes to `scratch`, which
  * must outlive it and have room for the length of the query. */
-bool http_query_parse(const struct http_request *request, uint32_t allowed, struct http_query *out,
+bool http_query_parse(const struct http_request *request, uint64_t allowed, struct http_query *out,
                       struct buffer *scratch, struct http_fault *fault);
+
+/* Of a search or a sweep: an empty `error` would mean any job. */
+bool http_error_filter_check(const struct http_fields *fields, struct http_fault *fault);
 
 /* The rules between options. */
 bool http_fields_check(const struct http_fields *fields, struct http_fault *fault);

@@ -63,6 +63,39 @@ static int64_t now_ns(struct http_front *front)
     return http_front_now_us(front) * 1000;
 }
 
+/* ---- limits that are the same for all ---- */
+
+static void note(struct http_front *front, enum quota_limit limit)
+{
+    if (limit && front->shared->quota)
+        quota_refused(front->shared->quota, limit);
+}
+
+void http_quota_note_problem(struct http_front *front, enum http_problem problem)
+{
+    static const enum quota_limit limits[PROBLEM_COUNT] = {
+        [PROBLEM_BODY_TOO_BIG] = QUOTA_BODY,
+        [PROBLEM_TOO_MANY_ITEMS] = QUOTA_ITEMS,
+        [PROBLEM_TARGET_TOO_LONG] = QUOTA_REQUEST_LINE,
+        [PROBLEM_HEADER_TOO_BIG] = QUOTA_HEADER,
+        [PROBLEM_TOO_MANY_CONNECTIONS] = QUOTA_ALL_CONNECTIONS,
+        [PROBLEM_TOO_MANY_WAITING] = QUOTA_ALL_WAITING,
+        [PROBLEM_TOO_MANY_SWEEPS] = QUOTA_SWEEPS,
+        [PROBLEM_TOO_MANY_STREAMS] = QUOTA_STREAMS,
+        [PROBLEM_TOO_MANY_BACKUPS] = QUOTA_BACKUPS,
+        [PROBLEM_TOO_MUCH_MEMORY] = QUOTA_REQUEST_MEMORY,
+    };
+    note(front, limits[problem]);
+}
+
+void http_quota_note_refusal(struct http_front *front, enum queue_status status)
+{
+    note(front, status == QUEUE_TOPIC_FULL        ? QUOTA_TOPIC_JOBS
+                : status == QUEUE_TOO_MANY_TOPICS ? QUOTA_TOPICS
+                : status == QUEUE_BODY_TOO_BIG    ? QUOTA_BODY
+                                                  : QUOTA_NONE);
+}
+
 /* ---- connections ---- */
 
 bool http_quota_accept(struct http_connection *connection, struct http_fault *fault)

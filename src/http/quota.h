@@ -11,10 +11,12 @@
 
 #include "access/quota.h"
 #include "http/fault.h"
+#include "queue/queue.h"
 
 struct http_call;
 struct http_connection;
 struct http_exchange;
+struct http_front;
 
 /* What a connection has of it. Zeroed: nothing. */
 struct http_quota {
@@ -24,6 +26,11 @@ struct http_quota {
     bool is_refused;               /* the caller has too many already: so with each request */
     bool is_local;                 /* of this machine */
 };
+
+/* Counts what meets one of the limits that are the same for all: by the problem or the refusal that it
+ * is answered with. Any other is none. */
+void http_quota_note_problem(struct http_front *front, enum http_problem problem);
+void http_quota_note_refusal(struct http_front *front, enum queue_status status);
 
 /* It has just come in. False: its address has enough; *fault says so. */
 bool http_quota_accept(struct http_connection *connection, struct http_fault *fault);

@@ -192,13 +192,20 @@ static const struct known {
     {"transfer-encoding", 17, read_transfer},
 };
 
+/* Headers that others read later: it is only noted that there are such. */
+static void note_header(struct http_request *request, struct slice name)
+{
+    if (http_begins(name, "tarry-"))
+        request->has_tarry_headers = true;
+    else if (http_is(name, "traceparent"))
+        request->has_trace = true;
+}
+
 static bool read_header(struct head_reading *reading, struct http_header *header)
 {
     header->value = trimmed(header->value);
-    if (http_begins(header->name, "tarry-")) {
-        reading->request->has_tarry_headers = true;
-        return true;
-    }
+    if ((*header->name.at | 0x20) == 't')
+        note_header(reading->request, header->name);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].name_len == header->name.len && http_is(header->name, known[i].name))
             return known[i].read(reading, header->value);
@@ -433,6 +440,14 @@ struct slice http_request_authorization_line(const struct http_request *request)
         start--;
     start -= AUTHORIZATION_NAME_BYTES;
     return slice_make(start, (size_t)(value.at + value.len + 2 - start));
+}
+
+struct slice http_request_field(const struct http_request *request, const char *lower)
+{
+    for (uint32_t i = 0; i < request->header_count; i++)
+        if (http_is(request->headers[i].name, lower))
+            return request->headers[i].value;
+    return (struct slice){0};
 }
 
 static void read_known_line(struct slice head, const struct http_framing *framing,

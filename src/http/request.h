@@ -49,8 +49,8 @@ struct http_request {
     uint64_t content_length;
     bool has_length, chunked;
     bool is_http_1_0, keeps_alive, expects_continue;
-    bool has_tarry_headers;
-    bool has_marks; /* authority, origin or fetch_site: few have */
+    bool has_tarry_headers, has_trace; /* has_trace: a traceparent */
+    bool has_marks;                    /* authority, origin or fetch_site: few have */
     bool has_type, has_accept, has_origin, has_fetch_site, has_authorization;
     uint32_t header_count;
     struct http_header headers[HTTP_HEADERS_MAX];
@@ -63,6 +63,9 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
 /* The line of a good request's Authorization, which may be known in the next one by its bytes; empty
  * where there is none, or one with blanks behind it. */
 struct slice http_request_authorization_line(const struct http_request *request);
+
+/* The value of the first field of that name; empty where there is none. */
+struct slice http_request_field(const struct http_request *request, const char *lower);
 
 /* Where the reading of a message stands; zeroed at its first byte. */
 struct http_framing {

@@ -10,7 +10,7 @@
 #include "access/rights.h"
 #include "http/query.h"
 
-enum { HTTP_ROUTES_MAX = 40 };
+enum { HTTP_ROUTES_MAX = 64 };
 
 struct http_call;
 
@@ -26,7 +26,8 @@ enum http_answer_kind {
     HTTP_ANSWER_SHORT = 0,
     HTTP_ANSWER_JOB,
     HTTP_ANSWER_TAKE, /* as many jobs as it asks for */
-    HTTP_ANSWER_LONG
+    HTTP_ANSWER_LONG,
+    HTTP_ANSWER_STREAM /* it stays open, see stream.h */
 };
 
 /* Who may make a call: callers with a scope (access/rights.h), or one of these. */
@@ -52,7 +53,7 @@ struct http_route {
     enum http_topics topics;
     enum http_body_kind body;
     enum http_answer_kind answer;
-    uint32_t options; /* OPTION_BIT each */
+    uint64_t options; /* OPTION_BIT each */
     bool takes_meta;
     uint8_t head_bytes;  /* of the pattern before its first word; http_routes_list sets it */
     uint8_t verb;        /* tells calls of one handler apart; the handler's own words */
@@ -70,10 +71,19 @@ extern const struct http_route http_push_routes[];
 extern const struct http_route http_answers_routes[];
 extern const struct http_route http_take_routes[];
 extern const struct http_route http_jobs_routes[];
+extern const struct http_route http_bulk_routes[];
+extern const struct http_route http_endpoints_routes[];
+extern const struct http_route http_dead_errors_routes[];
 extern const struct http_route http_topics_routes[];
 extern const struct http_route http_dead_routes[];
 extern const struct http_route http_system_routes[];
+extern const struct http_route http_server_state_routes[];
 extern const struct http_route http_metrics_routes[];
+extern const struct http_route http_load_routes[];
+extern const struct http_route http_live_routes[];
+extern const struct http_route http_console_routes[];
+extern const struct http_route http_runbooks_routes[];
+extern const struct http_route http_events_routes[];
 
 /* All calls there are, one noun behind the other. Returns how many. */
 uint32_t http_routes_list(struct http_route routes[HTTP_ROUTES_MAX]);

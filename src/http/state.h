@@ -8,8 +8,8 @@
 #ifndef TARRY_HTTP_STATE_H
 #define TARRY_HTTP_STATE_H
 
+#include "base/buckets.h"
 #include "base/clock.h"
-#include "base/histogram.h"
 #include "base/list.h"
 #include "base/slab.h"
 #include "http/front.h"
@@ -28,6 +28,8 @@ enum {
     HTTP_BUDGET_SMALL_BYTES = 16 * 1024, /* allowed whatever the budget says */
     HTTP_RECENT_MS = 1000, /* who came in that time may be about to ask, when a front ends */
     HTTP_POLITE_MS = 100,  /* and has so long to do so */
+    HTTP_STATUSES = 32,    /* different ones that are answered with */
+    HTTP_CLASSES = 4,      /* of statuses: 2xx to 5xx */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_FRONTS_MAX = 256
@@ -48,10 +50,11 @@ enum http_phase {
 
 /* Read by other threads, written by one. */
 struct http_counters {
-    _Atomic uint64_t requests[HTTP_ROUTES_MAX][6]; /* by route, by hundreds of the status */
-    _Atomic uint64_t denied[HTTP_DENIALS];         /* callers, by what they lacked */
+    _Atomic uint64_t requests[HTTP_ROUTES_MAX][HTTP_STATUSES]; /* by route and http_status_at */
+    struct buckets durations[HTTP_ROUTES_MAX][HTTP_CLASSES];   /* by route and class of status */
+    _Atomic uint64_t denied[HTTP_DENIALS];                     /* callers, by what they lacked */
     _Atomic uint64_t accepted, refused, bytes_in, bytes_out;
-    _Atomic uint64_t connections, waiting;
+    _Atomic uint64_t connections, waiting, streams, events_lost;
 };
 
 /* A listener as one front serves it. */
@@ -64,7 +67,8 @@ struct http_listener {
     bool is_open;
     bool is_shared;  /* the descriptor is every front's: they see to it that all have their share */
     bool was_paused; /* since the last connection */
-    _Atomic uint64_t accepted, ungreeted; /* connections; of these closed for want of a greeting */
+    /* Connections; of these closed for want of a greeting; those that are open. */
+    _Atomic uint64_t accepted, ungreeted, open;
 };
 
 struct http_front {
@@ -86,10 +90,15 @@ struct http_front {
     int64_t alarm_ms, expiry_ms;
     struct list long_line; /* connections whose next request is a long one, not begun yet */
     uint32_t long_count;   /* long ones under way */
+    struct list streams;   /* answers that stay open, who was quiet longest first; see stream.h */
+    uint32_t stream_count;
+    struct deadline *stream_alarm;
+    struct http_live *live;          /* see live.h */
+    struct http_sample_box *samples; /* its own, where it gets samples */
     struct slab exchanges;
     uint32_t serial;
-    int64_t now_ms, now_us; /* of this turn; 0: not looked at yet */
-    int64_t turn_ms;        /* when the last turn was that looked */
+    int64_t now_ms;  /* of this turn; 0: not looked at yet */
+    int64_t turn_ms; /* when the last turn was that looked */
     uint32_t pauses; /* turns that came late: the loop had slept, or the process stood still */
     bool is_late;    /* this one is such a turn */
     int64_t date_s;
@@ -107,35 +116,42 @@ struct http_front {
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, arena;
+    struct buffer event_text;     /* of the last event that was told, as JSON */
+    uint64_t event_serial;        /* which one that is */
     struct queue_push *pushes;    /* room for a batch, from the first one on */
     struct queue_answer *answers; /* the same for ack, nack, extend */
+    struct slice *ids;            /* the same for changes to many jobs */
     struct buffer spares[HTTP_SPARES_MAX];
     uint32_t spare_count;
     uint32_t sweep_count; /* under way */
     uint32_t held_waits;  /* takes that wait for a caller who may be nobody some time */
 
     struct http_counters counters;
-    pthread_mutex_t lock; /* of the two histograms, in microseconds */
-    struct histogram lateness, durations;
+    struct list scrapes; /* pages of metrics on their way */
 };
 
 struct http_shared {
     const char *version;
     int64_t started_ms;
     atomic_bool is_ready;
-    uint32_t metrics_topics; /* that have lines of their own at /metrics */
-    void (*emit)(void *ctx, struct buffer *out);
+    uint32_t metrics_topics;   /* that have lines of their own at /metrics */
+    struct lateness *lateness; /* NULL: nobody asks */
+    bool (*emit)(void *ctx, struct metric_page *page, uint32_t part);
     void *emit_ctx;
     atomic_bool wants_wake; /* somebody sleeps until bytes come */
     void (*wake)(void *ctx);
     void *wake_ctx;
-    struct access *access;       /* NULL: everybody is anyone */
-    struct quota *quota;         /* NULL: nothing is counted */
-    atomic_bool is_memory_spent; /* of the process: nothing is pushed */
+    struct access *access;              /* NULL: everybody is anyone */
+    struct quota *quota;                /* NULL: nothing is counted */
+    struct tracer *tracer;              /* NULL: nothing is traced */
+    atomic_bool is_memory_spent;        /* of the process: nothing is pushed */
+    struct http_sampler *sampler;       /* NULL: nobody looks at the server */
+    _Atomic int64_t certificate_ends_s; /* of Unix time; 0: there is none */
     _Atomic uint64_t process_bytes;
     uint64_t process_bytes_max;             /* 0: no limit */
     const struct http_hooks *hooks;         /* NULL: none */
     const struct http_backup_hooks *backup; /* NULL: none */
+    const struct http_server_hooks *server; /* NULL: none */
     uint64_t memory_bytes_max;
     _Atomic uint64_t memory_bytes, memory_refused;
     pthread_mutex_t tls_lock;
@@ -166,9 +182,7 @@ static inline void http_wake_sleeper(struct http_shared *shared)
 int64_t http_front_now_ms(struct http_front *front);
 static inline int64_t http_front_now_us(struct http_front *front)
 {
-    if (!front->now_us)
-        front->now_us = clock_boot_us();
-    return front->now_us;
+    return reactor_now_us(front->reactor);
 }
 /* A take waits until then at most. */
 void http_front_wake_by(struct http_front *front, int64_t at_ms);

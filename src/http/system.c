@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/feature.h"
 #include "base/json_write.h"
+#include "http/caller_json.h"
 #include "http/exchange.h"
 #include "http/openapi.h"
 #include "queue/status.h"
@@ -78,42 +79,6 @@ static void write_features(struct buffer *out)
     buffer_append_byte(out, '}');
 }
 
-static void write_word(struct buffer *out, bool follows, struct slice word)
-{
-    if (follows)
-        buffer_append_byte(out, ',');
-    json_write_string(out, word);
-}
-
-/* Who asks, and what he may do. */
-static void write_caller(struct buffer *out, const struct access_caller *caller)
-{
-    struct slice topics = caller->topics;
-    bool follows = false;
-    buffer_append_text(out, "{\"name\":");
-    json_write_string(out, caller->name);
-    json_write_member_text(out, "kind", slice_of(access_kind_name(caller->kind)));
-    buffer_append_text(out, ",\"scopes\":[");
-    for (unsigned scope = 1; scope <= ACCESS_SCOPES_ALL; scope *= 2)
-        if (access_has_scope(caller, scope)) {
-            write_word(out, follows, slice_of(access_scope_name(scope)));
-            follows = true;
-        }
-    buffer_append_text(out, "],\"topics\":[");
-    while (topics.len) {
-        const char *comma = memchr(topics.at, ',', topics.len);
-        size_t len = comma ? (size_t)(comma - topics.at) : topics.len;
-        write_word(out, topics.at != caller->topics.at, slice_make(topics.at, len));
-        topics = slice_make(topics.at + len + !!comma, topics.len - len - !!comma);
-    }
-    buffer_append_byte(out, ']');
-    if (caller->ends_ms != INT64_MAX) {
-        json_write_member(out, "expires_at");
-        json_write_time(out, caller->ends_ms);
-    }
-    buffer_append_byte(out, '}');
-}
-
 /* Which scope each call needs, by its name in the metrics. */
 static void write_scopes(struct buffer *out, const struct http_shared *shared)
 {
@@ -181,7 +146,9 @@ static void get_info(struct http_call *call)
             body, atomic_load_explicit(&front->shared->process_bytes, memory_order_relaxed));
     }
     buffer_append_text(body, ",\"caller\":");
-    write_caller(body, call->caller);
+    buffer_append_byte(body, '{');
+    http_caller_members_write(body, call->caller);
+    buffer_append_byte(body, '}');
     buffer_append_text(body, ",\"scopes\":");
     write_scopes(body, front->shared);
     buffer_append_text(body, ",\"limits\":");

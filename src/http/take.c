@@ -4,6 +4,7 @@
 #include "http/connection.h"
 #include "http/job_json.h"
 #include "http/media.h"
+#include "http/trace.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,19 +12,6 @@
 enum { WAIT_BYTES = 1024 };
 
 /* ---- answering ---- */
-
-/* How late jobs were handed out; retries are not counted, they wait for their backoff. */
-static void record_lateness(struct http_front *front, const struct queue_job *jobs, size_t count)
-{
-    int64_t now_ms = clock_wall_ms();
-    pthread_mutex_lock(&front->lock);
-    for (size_t i = 0; i < count; i++) {
-        int64_t late_ms = now_ms - jobs[i].job.due_ms;
-        if (jobs[i].job.attempt == 1)
-            histogram_add(&front->lateness, late_ms > 0 ? (uint64_t)late_ms * 1000 : 0);
-    }
-    pthread_mutex_unlock(&front->lock);
-}
 
 /* Jobs that reached nobody. */
 static void return_jobs(struct http_front *front, const struct queue_job *jobs, size_t count)
@@ -57,6 +45,8 @@ static void write_meta_fields(struct http_exchange *exchange, struct slice meta)
             http_answer_field(exchange, "Tarry-Callback", value);
             continue;
         }
+        if (slice_is(name, JOB_META_PUSHED))
+            continue;
         if (name.len >= sizeof field - prefix)
             continue;
         memcpy(field + prefix, name.at, name.len);
@@ -93,12 +83,14 @@ static const char *write_raw(struct http_exchange *exchange, const struct queue_
 static size_t write_json(struct http_exchange *exchange, const struct queue_job *jobs, size_t count)
 {
     struct buffer *body = http_answer_start(exchange);
+    enum http_view view =
+        exchange->bodies == HTTP_BODIES_BASE64 ? HTTP_VIEW_TAKEN_EXACT : HTTP_VIEW_TAKEN;
     size_t i = 0;
     buffer_append_text(body, "{\"jobs\":[");
     for (; i < count && (i == 0 || body->len < HTTP_TAKE_BYTES_MAX); i++) {
         if (i)
             buffer_append_byte(body, ',');
-        http_job_write(body, &jobs[i], HTTP_VIEW_TAKEN);
+        http_job_write(body, &jobs[i], view);
     }
     buffer_append_text(body, "]}\n");
     return i;
@@ -176,8 +168,10 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         refuse_take_for_memory(exchange);
     else
         http_answer_no_jobs(exchange);
-    if (used)
-        record_lateness(front, reply->jobs, used);
+    if (used && front->shared->lateness)
+        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used, clock_wall_ms());
+    if (used && front->shared->tracer)
+        http_trace_taken(front, reply->jobs, used);
     return_jobs(front, reply->jobs + used, reply->job_count - used);
 }
 
@@ -193,6 +187,7 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
         .topic_count = query->topic_count,
         .max = http_fields_have(fields, OPTION_MAX) ? (uint32_t)fields->max : 1,
         .lease_ms = fields->policy.lease_ms,
+        .way = JOB_WAY_TAKE,
     };
     if (call->topic.len) {
         take->topics = &call->topic;
@@ -205,25 +200,16 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
         if (!http_gate_allows(call->front, call->caller, call->exchange->route, take->topics[i],
                               fault))
             return false;
+    call->exchange->bodies = fields->bodies;
+    if (fields->bodies == HTTP_BODIES_NONE)
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'body' of a take is true or base64: who takes a job gets its body");
     call->exchange->wants_raw = http_begins(call->request->accept, "application/octet-stream");
     if (call->exchange->wants_raw && take->max != 1)
         return http_fault_set(fault, PROBLEM_BAD_OPTION, 1,
                               "'max' must be 1 where the body is to come raw (Accept: "
                               "application/octet-stream)");
     return true;
-}
-
-/* One that may wait counts while it is under way: in the budget, and for the takes behind it. */
-static void begin_wait(struct http_exchange *exchange, struct access_caller *caller)
-{
-    if (caller->kind != ACCESS_ANYONE) {
-        http_gate_keep(exchange, caller);
-        exchange->front->held_waits++;
-    }
-    exchange->waits = exchange->is_waiting = true;
-    exchange->connection->wait_count++;
-    exchange->bytes_counted = WAIT_BYTES;
-    http_budget_add(exchange->front, WAIT_BYTES);
 }
 
 static void take_jobs(struct http_call *call)
@@ -252,7 +238,7 @@ static void take_jobs(struct http_call *call)
     if (wait_ms > 0) {
         /* The millisecond that has begun does not count: a take is never answered empty too soon. */
         wait_ms++;
-        begin_wait(exchange, call->caller);
+        http_gate_wait(exchange, call->caller, WAIT_BYTES);
     }
     int64_t now_ms = http_front_now_ms(front);
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
@@ -263,7 +249,9 @@ static void take_jobs(struct http_call *call)
         http_front_wake_by(front, now_ms + wait_ms);
 }
 
-#define TAKE (OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_LEASE_FOR))
+#define TAKE                                                                                       \
+    (OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_LEASE_FOR) |             \
+     OPTION_BIT(OPTION_BODY))
 #define TAKE_ROUTE(PATTERN, OPTIONS, TOPICS)                                                       \
     {                                                                                              \
         .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "take", .handle = take_jobs,     \

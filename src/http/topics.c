@@ -240,7 +240,11 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic)
     buffer_append_text(out, "{\"topic\":");
     json_write_string(out, topic->name);
     buffer_append_text(out, ",\"paused\":");
-    buffer_append_text(out, topic->paused ? "true" : "false");
+    buffer_append_text(out, topic->paused ? "true,\"paused_until\":" : "false,\"paused_until\":");
+    if (topic->paused_until_ms)
+        json_write_time(out, topic->paused_until_ms);
+    else
+        buffer_append_text(out, "null");
     write_numbers(out, "counts", states,
                   (const uint64_t[]){counts->delayed, counts->retrying, counts->ready,
                                      counts->leased, counts->dead},
@@ -288,26 +292,13 @@ static void write_topics(struct buffer *body, const struct http_exchange *exchan
     buffer_append_text(body, "],\"cursor\":null");
 }
 
-/* The first topic behind the cursor, which is the name of the last one shown. They come by name. */
-static size_t first_after(const struct queue_topic *topics, size_t count, struct slice cursor)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (slice_compare(topics[middle].name, cursor) <= 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
     if (!exchange)
         return;
-    size_t at = first_after(reply->topics, reply->topic_count, buffer_slice(&exchange->note));
+    size_t at =
+        queue_topics_after(reply->topics, reply->topic_count, buffer_slice(&exchange->note));
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"topics\":[");
     write_topics(body, exchange, reply->topics + at, reply->topic_count - at);
@@ -356,7 +347,9 @@ static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *re
 static void call_topic(struct http_call *call)
 {
     uint8_t verb = call->exchange->route->verb;
-    struct queue_topic_call topic = {.verb = (enum queue_topic_verb)verb, .topic = call->topic};
+    struct queue_topic_call topic = {.verb = (enum queue_topic_verb)verb,
+                                     .topic = call->topic,
+                                     .pause_ms = call->query->fields.for_ms};
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     queue_topic(
         call->front->queue, &topic,
@@ -634,7 +627,15 @@ const struct http_route http_topics_routes[] = {
      .handle = patch_topic,
      .body = HTTP_BODY_SMALL},
     TOPIC_ROUTE(DELETE, HTTP_TOPIC_PATH, "topic_delete", DELETE, "topic deleted"),
-    TOPIC_ROUTE(POST, HTTP_TOPIC_PATH "/pause", "pause", PAUSE, "topic paused"),
+    {.method = HTTP_METHOD_POST,
+     .pattern = HTTP_TOPIC_PATH "/pause",
+     .name = "pause",
+     .scope = ACCESS_ADMIN,
+     .topics = HTTP_TOPICS_PATH,
+     .audit = "topic paused",
+     .handle = call_topic,
+     .verb = QUEUE_TOPIC_PAUSE,
+     .options = OPTION_BIT(OPTION_FOR)},
     TOPIC_ROUTE(POST, HTTP_TOPIC_PATH "/resume", "resume", RESUME, "topic resumed"),
     {.method = HTTP_METHOD_POST,
      .pattern = HTTP_TOPIC_PATH "/deliver-test",

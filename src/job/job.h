@@ -105,6 +105,11 @@ enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct 
 #define JOB_META_OWN "tarry-"
 /* The job's own destination: a URL. */
 #define JOB_META_CALLBACK JOB_META_OWN "callback"
+/* Of a job whose trace is sampled: when it was pushed, in microseconds since 1970. Nobody is shown it. */
+#define JOB_META_PUSHED JOB_META_OWN "pushed"
+/* The context of the trace that the job belongs to: anybody's to give. See trace/carry.h. */
+#define JOB_META_TRACEPARENT "traceparent"
+#define JOB_META_TRACESTATE "tracestate"
 /* Start with *at = 0. False at the end; *at is then meta.len unless the last pair was cut short. */
 bool job_meta_next(struct slice meta, size_t *at, struct slice *name, struct slice *value);
 

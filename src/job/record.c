@@ -60,7 +60,7 @@ size_t record_bytes_max(const struct record *record)
     case RECORD_DONE:
         return 60 + record->done.topic.len;
     case RECORD_TOPIC:
-        return 290 + record->topic.topic.len + record->topic.settings.extension.len;
+        return 300 + record->topic.topic.len + record->topic.settings.extension.len;
     }
     assert(false && "record of no kind");
     return 0;
@@ -102,7 +102,7 @@ static uint16_t take_priority(struct wire_in *in)
 
 /*
  * TOPIC  form · fields · topic · sequence, then what `fields` say is there: policy · priority ·
- * dedup_window · extension · max_jobs · count and unit of push_rate; then the totals.
+ * dedup_window · extension · max_jobs · count and unit of push_rate · paused_until; then the totals.
  */
 
 /* Of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest of a topic's. */
@@ -115,7 +115,8 @@ enum {
     HAS_EXTENSION = 1 << 6,
     HAS_MAX_JOBS = 1 << 7,
     HAS_PUSH_RATE = 1 << 8,
-    TOPIC_FIELDS = (1 << 9) - 1
+    HAS_PAUSED_UNTIL = 1 << 9, /* of one that is paused only */
+    TOPIC_FIELDS = (1 << 10) - 1
 };
 
 /* The byte `form`: on_conflict and these. */
@@ -240,8 +241,10 @@ static char *put_topic(char *at, const struct record_topic *topic)
         policy_fields(&settings->policy) | (settings->has_priority ? HAS_TOPIC_PRIORITY : 0u) |
         (settings->dedup_window_ms ? HAS_DEDUP_WINDOW : 0u) |
         (settings->extension.len ? HAS_EXTENSION : 0u) | (settings->max_jobs ? HAS_MAX_JOBS : 0u) |
-        (settings->push_rate.count ? HAS_PUSH_RATE : 0u);
+        (settings->push_rate.count ? HAS_PUSH_RATE : 0u) |
+        (topic->paused_until_ms ? HAS_PAUSED_UNTIL : 0u);
 
+    assert(topic->paused || !topic->paused_until_ms);
     assert(job_topic_is_valid(topic->topic));
     at = wire_put_byte(at, topic_form(topic));
     at = wire_put_varint(at, fields);
@@ -263,6 +266,8 @@ static char *put_topic(char *at, const struct record_topic *topic)
         at = wire_put_varint(at, settings->push_rate.count);
         at = wire_put_byte(at, settings->push_rate.unit);
     }
+    if (fields & HAS_PAUSED_UNTIL)
+        at = wire_put_ms(at, topic->paused_until_ms);
     return put_totals(at, &topic->totals);
 }
 
@@ -305,6 +310,11 @@ static void take_topic(struct wire_in *in, struct record_topic *topic)
         settings->max_jobs = wire_take_varint(in, 1, TOPIC_JOBS_MAX);
     if (fields & HAS_PUSH_RATE)
         take_push_rate(in, &settings->push_rate);
+    if (fields & HAS_PAUSED_UNTIL) {
+        topic->paused_until_ms = wire_take_ms(in, 1);
+        if (!topic->paused)
+            wire_fail(in);
+    }
     take_totals(in, &topic->totals);
 }
 

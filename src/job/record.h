@@ -99,6 +99,7 @@ struct record_topic { /* RECORD_TOPIC */
     bool paused;
     bool carried;
     bool deleting; /* a delete of all shards has begun, and is finished at the next start */
+    int64_t paused_until_ms; /* inner clock; 0: it is not paused, or until it is resumed */
     struct topic_settings settings;
     struct topic_totals totals;
     uint64_t sequence; /* the shard's sequence when it was written */

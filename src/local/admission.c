@@ -62,7 +62,7 @@ static enum queue_status command_refusal(const struct shard *shard, const struct
 {
     const bool looks_only =
         command->kind == COMMAND_GET || command->kind == COMMAND_LIST ||
-        command->kind == COMMAND_TOPICS ||
+        command->kind == COMMAND_TOPICS || command->kind == COMMAND_FORECAST ||
         (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET);
     if (command->status != QUEUE_OK)
         return command->status;
@@ -117,6 +117,7 @@ static size_t command_names(const struct command *command)
     case COMMAND_TAKE:
     case COMMAND_LIST:
     case COMMAND_TOPICS:
+    case COMMAND_FORECAST:
         return 0;
     }
     return 0;
@@ -179,8 +180,8 @@ static size_t absent_keys(const struct shard *shard, const struct command *comma
 /* Those of them that must be looked for. Each key's filters are asked while the memory of the
  * next one's comes: for more at a time the processor has no room. Where filters err, as they do
  * for one key in some hundred, the tables say so at once if they are in memory. */
-static size_t unknown_keys(const struct shard *shard, const struct absent *absent,
-                           struct hash128 *keys, size_t count)
+static size_t unknown_keys(struct shard *shard, const struct absent *absent, struct hash128 *keys,
+                           size_t count)
 {
     size_t unknown = 0, tries = TRIES_MAX;
     if (count)
@@ -193,6 +194,8 @@ static size_t unknown_keys(const struct shard *shard, const struct absent *absen
             continue;
         if (!tries || !depot_is_absent(shard->depot, key))
             keys[unknown++] = key;
+        else
+            counter_add(&shard->tally.filter_misses, 1);
         tries -= tries > 0;
     }
     return unknown;
@@ -258,11 +261,23 @@ static struct absent *lookup_absent(const struct lookup *lookup)
     return absent;
 }
 
+static void lookup_count(const struct lookup *lookup)
+{
+    struct shard_tally *tally = &lookup->shard->tally;
+    for (size_t i = 0; i < lookup->count; i++) {
+        if (lookup->keys[i].found == 1)
+            counter_add(&tally->lookups_found, 1);
+        else if (lookup->keys[i].found == 0)
+            counter_add(&tally->lookups_absent, 1);
+    }
+}
+
 /* The scout has looked: what it found comes to memory, and the command is carried out. */
 static void lookup_on_back(struct work *work)
 {
     struct lookup *lookup = (struct lookup *)(void *)work;
     struct shard *shard = lookup->shard;
+    lookup_count(lookup);
     enum queue_status status = shard->broken ? QUEUE_UNAVAILABLE : lookup_load_found(lookup);
     struct absent *absent = status == QUEUE_OK ? lookup_absent(lookup) : NULL;
     shard->lookups--;

@@ -571,6 +571,15 @@ static bool catalog_committed(struct checkpoint *checkpoint)
     return false;
 }
 
+static void checkpoint_count(struct checkpoint *checkpoint, struct engine_now now)
+{
+    struct shard_tally *tally = &checkpoint->shard->tally;
+    uint64_t took_ms = (uint64_t)(now.inner_ms - checkpoint->began_ms);
+    counter_set(&tally->checkpoint_took_ms, took_ms);
+    counter_set(&tally->checkpoint_at_ms, (uint64_t)now.inner_ms);
+    shared_histogram_add(&tally->checkpoint_ms, took_ms);
+}
+
 /* That was all of it. */
 static void depot_tidied(struct checkpoint *checkpoint, struct engine_now now)
 {
@@ -585,6 +594,7 @@ static void depot_tidied(struct checkpoint *checkpoint, struct engine_now now)
         atomic_store_explicit(&checkpoint->shard->checkpoints, checkpoint->figures.checkpoints,
                               memory_order_relaxed);
         checkpoint->figures.amid_merges += checkpoint->is_merging;
+        checkpoint_count(checkpoint, now);
     }
     checkpoint->is_keys_turn = checkpoint->build.depot;
     checkpoint->figures.last_ms = now.inner_ms - checkpoint->began_ms;
@@ -659,6 +669,7 @@ static bool keys_merged(struct checkpoint *checkpoint)
     }
     checkpoint->is_merging = false;
     checkpoint->figures.keys_merges++;
+    counter_add(&checkpoint->shard->tally.keys_merges, 1);
     checkpoint->phase = CHECKPOINT_SNAPSHOT;
     return true;
 }

@@ -1,9 +1,11 @@
 #include "local/command.h"
 
 #include "local/checkpoint.h"
+#include "local/forecast.h"
 #include "local/job_reply.h"
 #include "local/lease.h"
 #include "local/scan.h"
+#include "local/shard_feed.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -150,9 +152,10 @@ static int run_take(struct shard *shard, const struct command *command,
         for (size_t at = before; at < count; at++)
             bytes += views[at].place.bytes;
     }
-    job_reply_start(shard, views, count,
-                    (struct job_reply_options){.with_lease = true, .with_body = true},
-                    (struct slice){0}, reply_to);
+    job_reply_start(
+        shard, views, count,
+        (struct job_reply_options){.with_lease = true, .with_body = true, .way = take->way},
+        (struct slice){0}, reply_to);
     return 0;
 }
 
@@ -173,6 +176,20 @@ static void run_get(struct shard *shard, const struct command *command,
 }
 
 /* ---- topics ---- */
+
+/* What all shards do alike the first one tells. */
+static void tell_topic(struct shard *shard, const struct queue_topic_call *call,
+                       enum queue_status status)
+{
+    if (shard->options.index != 0 || (status != QUEUE_OK && status != QUEUE_CREATED))
+        return;
+    if (call->verb == QUEUE_TOPIC_PUT)
+        shard_feed_topic(shard, JOB_EVENT_SETTINGS, call->topic, 0);
+    else if (call->verb == QUEUE_TOPIC_PAUSE)
+        shard_feed_topic(shard, JOB_EVENT_PAUSED, call->topic, 0);
+    else if (call->verb == QUEUE_TOPIC_RESUME)
+        shard_feed_topic(shard, JOB_EVENT_RESUMED, call->topic, 0);
+}
 
 /* One whose reply shows these topics; they live in it. NULL: out of memory. */
 static struct completion *completion_topics(struct shard *shard, const struct queue_topic *topics,
@@ -218,6 +235,15 @@ static bool knows_topic(struct shard *shard, struct slice name)
     return engine_topic_show(shard->engine, name, shard_now(shard), &topic);
 }
 
+/* Inner clock; 0: it has none. */
+static int64_t pause_end_ms(struct shard *shard, const struct queue_topic_call *call)
+{
+    struct engine_now now = shard_now(shard);
+    if (call->pause_until_ms)
+        return call->pause_until_ms > now.skew_ms ? call->pause_until_ms - now.skew_ms : 1;
+    return call->pause_ms ? now.inner_ms + call->pause_ms + 1 : 0;
+}
+
 static int run_topic(struct shard *shard, const struct command *command,
                      struct queue_reply_to reply_to)
 {
@@ -245,9 +271,10 @@ static int run_topic(struct shard *shard, const struct command *command,
             status = engine_topic_put(shard->engine, call->topic, &(struct topic_settings){0});
         if (status == QUEUE_CREATED)
             status = QUEUE_OK;
-        if (status == QUEUE_OK)
-            status =
-                engine_topic_pause(shard->engine, call->topic, call->verb == QUEUE_TOPIC_PAUSE);
+        if (status == QUEUE_OK && call->verb == QUEUE_TOPIC_PAUSE)
+            status = engine_topic_pause(shard->engine, call->topic, pause_end_ms(shard, call));
+        else if (status == QUEUE_OK)
+            status = engine_topic_resume(shard->engine, call->topic);
         break;
     case QUEUE_TOPIC_MARK:
         status = engine_topic_mark(shard->engine, call->topic, call->makes);
@@ -270,6 +297,7 @@ static int run_topic(struct shard *shard, const struct command *command,
         scan_start(shard, command, reply_to);
         return 0;
     }
+    tell_topic(shard, call, status);
     reply_topic(shard, call->topic, status, reply_to);
     return 0;
 }
@@ -294,6 +322,7 @@ static void run_topics(struct shard *shard, const struct command *command,
 
 int command_run(struct shard *shard, const struct command *command, struct queue_reply_to reply_to)
 {
+    shard_feed_look(shard);
     switch (command->kind) {
     case COMMAND_PUSH:
         return run_push(shard, command, reply_to);
@@ -313,6 +342,9 @@ int command_run(struct shard *shard, const struct command *command, struct queue
         return run_topic(shard, command, reply_to);
     case COMMAND_TOPICS:
         run_topics(shard, command, reply_to);
+        return 0;
+    case COMMAND_FORECAST:
+        forecast_start(shard, &command->forecast, reply_to);
         return 0;
     }
     assert(false); /* not a command */

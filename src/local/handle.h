@@ -33,6 +33,7 @@ struct handle {
 
 struct local {
     struct local_options options;
+    struct feed *feed; /* NULL: nothing is told */
     struct datadir *datadir;
     struct datadir_manifest manifest;
     uint32_t shard_count;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "local/lease.h"
 #include "local/preload.h"
+#include "local/shard_feed.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -48,6 +49,14 @@ static void job_reply_free(struct job_reply *job_reply)
 /* Marks in `offsets`. */
 static const size_t failed_mark = SIZE_MAX, pending_mark = SIZE_MAX - 1;
 
+static void job_reply_count(struct job_reply *job_reply, struct slice record, bool may_block)
+{
+    enum shard_read from = record.at != job_reply->scratch.at ? SHARD_READ_MEMORY
+                           : may_block                        ? SHARD_READ_DISK
+                                                              : SHARD_READ_PAGE_CACHE;
+    counter_add(&job_reply->shard->tally.reads[from], 1);
+}
+
 static int job_reply_read_one(struct job_reply *job_reply, size_t i, bool may_block)
 {
     struct slice record;
@@ -63,8 +72,10 @@ static int job_reply_read_one(struct job_reply *job_reply, size_t i, bool may_bl
         return -EAGAIN;
     }
     job_reply->offsets[i] = job_reply->bytes.len;
-    if (!failed)
+    if (!failed) {
+        job_reply_count(job_reply, record, may_block);
         buffer_append_slice(&job_reply->bytes, record);
+    }
     if (failed || job_reply->bytes.failed)
         job_reply->offsets[i] = failed_mark;
     return 0;
@@ -111,6 +122,7 @@ static bool job_reply_fill(struct job_reply *job_reply, size_t i, struct queue_j
         lease_write(lease_text, &job_reply->shard->options.lease_key, &lease,
                     job_reply->shard->options.index);
         out->lease = slice_make(lease_text, LEASE_TEXT_BYTES);
+        shard_feed_delivered(job_reply->shard, &out->job, job_reply->options.way);
     }
     return true;
 }

@@ -2,11 +2,13 @@
 #ifndef TARRY_LOCAL_JOB_REPLY_H
 #define TARRY_LOCAL_JOB_REPLY_H
 
+#include "job/event.h"
 #include "local/shard_core.h"
 
 struct job_reply_options {
     bool with_lease; /* give each a lease token */
     bool with_body;
+    enum job_way way; /* with_lease: by which they go out */
 };
 
 /* Takes over `views` (malloc'd), all `count` of them filled in. */

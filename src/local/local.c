@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "feed/feed.h"
 #include "local/backup.h"
 #include "local/handle.h"
 #include "local/lease.h"
@@ -359,7 +360,9 @@ static void settle_shard(struct local *local, uint32_t index, const struct queue
     struct queue_topic here;
     bool is_there = settle_find_topic(local, index, lead->name, &here);
     bool has_settings = is_there && topic_settings_equal(&here.settings, &lead->settings);
-    if (is_there ? has_settings && here.paused == lead->paused : !topic_says_something(lead))
+    bool has_pause =
+        is_there && here.paused == lead->paused && here.paused_until_ms == lead->paused_until_ms;
+    if (is_there ? has_settings && has_pause : !topic_says_something(lead))
         return;
     enum queue_status status = QUEUE_OK;
     if (wal_has_room(shard->wal, 2 * (size_t)ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER) != 0)
@@ -367,7 +370,9 @@ static void settle_shard(struct local *local, uint32_t index, const struct queue
     if (status == QUEUE_OK && !has_settings)
         status = engine_topic_put(shard->engine, lead->name, &lead->settings);
     if (status == QUEUE_OK || status == QUEUE_CREATED)
-        status = engine_topic_pause(shard->engine, lead->name, lead->paused);
+        /* Both are shown by an inner clock that is the wall's. */
+        status = lead->paused ? engine_topic_pause(shard->engine, lead->name, lead->paused_until_ms)
+                              : engine_topic_resume(shard->engine, lead->name);
     bool failed = status != QUEUE_OK;
     char name[JOB_TOPIC_BYTES_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)lead->name.len, lead->name.at);
@@ -480,6 +485,11 @@ const char *local_store_name(const struct local *local)
 
 /* ---- attach ---- */
 
+void local_set_feed(struct local *local, struct feed *feed)
+{
+    local->feed = feed;
+}
+
 static void on_shard_ready(void *ctx, struct slice topic, uint64_t reactors)
 {
     struct handle *handle = ctx;
@@ -537,6 +547,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .ready = on_shard_ready,
                                     .event = on_shard_event,
                                     .failed = on_shard_failed,
+                                    .desk = local->feed ? feed_desk_at(local->feed, index) : NULL,
                                     .stepped = index == 0 ? on_clock_stepped : NULL,
                                     .ctx = handle};
     local->handles[index] = handle;
@@ -564,6 +575,25 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
               LOG_NUMBER("took_ms", recovered.took_ms));
     *out = handle->queue;
     return 0;
+}
+
+/* ---- figures ---- */
+
+uint32_t local_shards(const struct local *local)
+{
+    return local->shard_count;
+}
+
+void local_figures(const struct local *local, uint32_t shard, struct shard_figures *out)
+{
+    assert(shard < local->shard_count);
+    shard_figures(local->shards[shard], out);
+}
+
+void local_times(const struct local *local, uint32_t shard, struct shard_times *sum)
+{
+    assert(shard < local->shard_count);
+    shard_times(local->shards[shard], sum);
 }
 
 /* ---- stop ---- */

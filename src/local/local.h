@@ -8,6 +8,8 @@
 #ifndef TARRY_LOCAL_LOCAL_H
 #define TARRY_LOCAL_LOCAL_H
 
+#include "base/metric.h"
+#include "local/figures.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
 #include "store/wal.h"
@@ -37,6 +39,10 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
 /* The store's own name: 32 hex digits, drawn when its directory was made, the same in every copy of
  * it. Any thread, until local_free. */
 const char *local_store_name(const struct local *local);
+
+/* Where what happens is told: the desk of each reactor. Before local_attach; outlives the queue. */
+struct feed;
+void local_set_feed(struct local *local, struct feed *feed);
 
 /* On each reactor's own thread or before it runs: recovers shard `index` (may take seconds;
  * `progress` may be NULL) and makes its handle. */
@@ -69,6 +75,15 @@ typedef void local_backed_up(void *owner, uint64_t tag, enum queue_status status
 /* `id`: as BEGIN told it. */
 void local_backup(struct local *local, struct reactor *reactor, enum local_backup what,
                   struct slice id, local_backed_up *done, void *owner, uint64_t tag);
+
+/* What shard `shard` tells, and its histograms added to `sum`. Any thread, while the reactors run. */
+uint32_t local_shards(const struct local *local);
+void local_figures(const struct local *local, uint32_t shard, struct shard_figures *out);
+void local_times(const struct local *local, uint32_t shard, struct shard_times *sum);
+
+/* The same on a Prometheus page. */
+void local_emit_metrics(const struct local *local, struct metric_page *page);
+extern const struct metric local_metrics[];
 
 /* Whether the log of any shard broke. Any thread. */
 bool local_has_failed(const struct local *local);

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "base/vector.h"
 #include "local/checkpoint.h"
+#include "local/shard_feed.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -240,6 +241,14 @@ static int out_of_memory(char *error, size_t error_bytes)
     return -ENOMEM;
 }
 
+/* What all shards do alike the first one tells. */
+static void sink_resumed(void *ctx, struct slice topic)
+{
+    struct shard *shard = ctx;
+    if (shard->options.index == 0)
+        shard_feed_topic(shard, JOB_EVENT_RESUMED, topic, 0);
+}
+
 static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
 {
     const struct catalog *catalog = depot_catalog(shard->depot);
@@ -250,6 +259,8 @@ static int begin_engine(struct shard *shard, char *error, size_t error_bytes)
                                      .shards = shard->options.shards,
                                      .random_seed = random_u64(),
                                      .now = shard_now(shard)};
+    options.sink.event = shard_feed_event;
+    options.sink.resumed = sink_resumed;
     shard->engine = engine_new(&options);
     if (!shard->engine)
         return out_of_memory(error, error_bytes);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "local/cold_list.h"
 #include "local/job_reply.h"
+#include "local/shard_feed.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -384,6 +385,16 @@ static void list_finish(struct shard *shard, struct scan *scan)
                     cursor, scan->reply_to);
 }
 
+/* Each shard tells of its own jobs; that the topic is gone the first one tells. */
+static void tell_change(struct shard *shard, const struct walk *walk)
+{
+    enum job_event_kind kind = walk->kind == WALK_REDRIVE ? JOB_EVENT_REDRIVEN : JOB_EVENT_PURGED;
+    if (walk->kind == WALK_DELETE && shard->options.index == 0)
+        kind = JOB_EVENT_DELETED;
+    if (walk->affected || kind == JOB_EVENT_DELETED)
+        shard_feed_topic(shard, kind, slice_make(walk->topic, walk->topic_bytes), walk->affected);
+}
+
 /* False: it begins again. */
 static bool change_finish(struct shard *shard, struct scan *scan)
 {
@@ -405,6 +416,8 @@ static bool change_finish(struct shard *shard, struct scan *scan)
         if (status != QUEUE_UNAVAILABLE)
             shard_event(shard, QUEUE_EVENT_TOPIC, topic);
     }
+    if (status == QUEUE_OK)
+        tell_change(shard, walk);
     struct completion *completion = completion_new(shard, 0, 0, scan->reply_to);
     assert(completion);
     completion->reply.status = status;

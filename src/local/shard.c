@@ -9,6 +9,7 @@
 #include "local/preload.h"
 #include "local/recovery.h"
 #include "local/scan.h"
+#include "local/shard_feed.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -169,6 +170,8 @@ static void publish_figures(struct shard *shard)
     depot_stats(shard->depot, &stored);
     atomic_store_explicit(&shard->bytes_on_disk, stats.bytes_on_disk + stored.bytes_on_disk,
                           memory_order_relaxed);
+    counter_set(&shard->tally.log_bytes, stats.bytes_on_disk);
+    counter_set(&shard->tally.log_files, stats.files);
     atomic_store_explicit(&shard->cold_jobs, stored.slots_alive, memory_order_relaxed);
     atomic_store_explicit(&shard->runs, stored.runs, memory_order_relaxed);
     atomic_store_explicit(&shard->spare_bytes, engine_spare_bytes(shard->engine),
@@ -205,6 +208,7 @@ static bool shard_turn(void *ctx)
     struct shard *shard = ctx;
     struct engine_now now = shard_now(shard);
     look_for_path(shard, now.inner_ms);
+    shard_feed_look(shard);
     bool busy = advance_engine(shard, now);
     bool more = scans_step(shard);
     if (!shard->broken)
@@ -213,6 +217,7 @@ static bool shard_turn(void *ctx)
     more |= checkpoint_step(shard->checkpoint, now);
     admission_step(shard);
     shard_tell_all(shard);
+    more |= shard->feed_waiting && shard_feed_step(shard);
     bool holds = hold_commit(shard);
     if (!holds)
         shard_commit(shard, false);
@@ -252,6 +257,7 @@ void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx)
 
 void shard_figures(struct shard *shard, struct shard_figures *out)
 {
+    const struct shard_tally *tally = &shard->tally;
     bool leads = wal_leads(shard->wal) && depot_leads(shard->depot);
     if (!leads)
         atomic_store_explicit(&shard->astray_seen, true, memory_order_relaxed);
@@ -265,7 +271,31 @@ void shard_figures(struct shard *shard, struct shard_figures *out)
         .spare_bytes = atomic_load_explicit(&shard->spare_bytes, memory_order_relaxed),
         .astray = !leads || atomic_load_explicit(&shard->astray, memory_order_relaxed),
         .healthy = atomic_load_explicit(&shard->healthy, memory_order_relaxed),
-        .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed)};
+        .accepting = atomic_load_explicit(&shard->accepting, memory_order_relaxed),
+        .log_bytes = counter_get(&tally->log_bytes),
+        .log_files = counter_get(&tally->log_files),
+        .disk_free_bytes = counter_get(&tally->disk_free_bytes),
+        .disk_bytes = counter_get(&tally->disk_bytes),
+        .log_records = counter_get(&tally->log_records),
+        .log_written_bytes = counter_get(&tally->log_written_bytes),
+        .log_syncs = counter_get(&tally->log_syncs),
+        .keys_merges = counter_get(&tally->keys_merges),
+        .checkpoint_took_ms = (int64_t)counter_get(&tally->checkpoint_took_ms),
+        .checkpoint_at_ms = (int64_t)counter_get(&tally->checkpoint_at_ms),
+        .lookups_found = counter_get(&tally->lookups_found),
+        .lookups_absent = counter_get(&tally->lookups_absent),
+        .filter_misses = counter_get(&tally->filter_misses),
+        .recovery_ms = (int64_t)counter_get(&tally->recovery_ms)};
+    for (int from = 0; from < SHARD_READS; from++)
+        out->reads[from] = counter_get(&tally->reads[from]);
+}
+
+void shard_times(const struct shard *shard, struct shard_times *sum)
+{
+    shared_histogram_merge(&sum->sync_us, &shard->tally.sync_us);
+    shared_histogram_merge(&sum->batch_bytes, &shard->tally.batch_bytes);
+    shared_histogram_merge(&sum->batch_records, &shard->tally.batch_records);
+    shared_histogram_merge(&sum->checkpoint_ms, &shard->tally.checkpoint_ms);
 }
 
 /* ---- open and close ---- */
@@ -322,9 +352,12 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
         return -ENOMEM;
     }
     shard_init(shard, options, reactor);
+    shard->dir = strdup(options->dir);
+    shard->options.dir = shard->dir;
     shard->watches = watch_table_new();
+    shard->feed = shard_feed_new(shard);
     int failed = -ENOMEM;
-    if (shard->watches)
+    if (shard->dir && shard->watches && shard->feed)
         failed = shard_recover(shard, recovered, error, error_bytes);
     else
         snprintf(error, error_bytes, "out of memory");
@@ -334,6 +367,8 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
         shard_free(shard);
         return failed;
     }
+    counter_set(&shard->tally.recovery_ms, (uint64_t)recovered->took_ms);
+    shard_look_at_room(shard, clock_boot_us());
     shard->clock_watch = clock_watch_new(reactor);
     reactor_at_turn_end(reactor, shard_turn, shard);
     *out = shard;
@@ -351,6 +386,7 @@ void shard_free(struct shard *shard)
     deadline_free(shard->deadline);
     clock_watch_free(shard->clock_watch);
     shard_core_fini(shard);
+    shard_feed_free(shard->feed);
     checkpoint_free(shard->checkpoint);
     preload_free(shard->preload);
     if (shard->wal)
@@ -359,5 +395,6 @@ void shard_free(struct shard *shard)
         depot_close(shard->depot);
     engine_free(shard->engine);
     watch_table_free(shard->watches);
+    free(shard->dir);
     free(shard);
 }

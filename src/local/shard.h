@@ -10,7 +10,7 @@
  * keeps log files ready; the scout looks for cold jobs by key and by time; the archivist does what takes
  * long: checkpoints, merging, reading filters.
  *
- * All functions on the reactor's thread but shard_figures. Errors: the log is broken after a failed
+ * All functions on the reactor's thread but shard_figures and shard_times. Errors: the log is broken after a failed
  * write or sync: then every call is answered QUEUE_UNAVAILABLE and `failed` is called once: the
  * process should stop. Where the path of the directory leads elsewhere (it was moved, or something
  * was mounted over it), what changes something is answered QUEUE_DIRECTORY_MOVED until it leads
@@ -24,10 +24,11 @@
 #include "queue/queue.h"
 
 struct shard;
+struct feed_desk;
 
 struct shard_options {
     const struct local_options *local;
-    const char *dir;
+    const char *dir; /* copied */
     uint32_t index;
     uint32_t shards; /* that there are */
     uint64_t hash_seed;
@@ -48,6 +49,7 @@ struct shard_options {
         uint32_t keys_fan;
         uint64_t merge_entries; /* of tables of keys before a checkpoint may come in; 2,000,000 */
     } limits;
+    struct feed_desk *desk; /* where what happens is told; NULL: nowhere */
     /* NULL, or called on a helper thread after each step of the wall clock. */
     void (*stepped)(void *ctx);
     void *ctx;
@@ -78,14 +80,8 @@ void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx);
 void shard_free(struct shard *shard);
 
 /* As of the last turn. Any thread. */
-struct shard_figures {
-    uint64_t bytes_on_disk;
-    uint64_t cold_jobs; /* in runs, whether in memory too or not */
-    uint64_t runs, checkpoints, checkpoints_failed;
-    uint64_t spare_bytes; /* of memory, for the next jobs */
-    bool healthy, accepting;
-    bool astray; /* the path of the shard's files leads elsewhere: as of this moment */
-};
 void shard_figures(struct shard *shard, struct shard_figures *out);
+/* Adds its histograms to those there. Any thread. */
+void shard_times(const struct shard *shard, struct shard_times *sum);
 
 #endif

@@ -14,7 +14,8 @@ enum {
     ROUNDS_MAX = 8,       /* of replies in one turn: what they ask for may be answered at once */
     TOPICS_AT_ONCE = 256, /* records of topics in one turn */
     SKEW_NOISE_MS = 2,    /* both clocks are cut to milliseconds */
-    SKEW_WORTH_TELLING_MS = 100
+    SKEW_WORTH_TELLING_MS = 100,
+    ROOM_EVERY_US = 1000 * 1000 /* the disk's free space is looked at */
 };
 
 /* ---- time ---- */
@@ -39,9 +40,12 @@ struct engine_now shard_now(struct shard *shard)
     struct engine_now now = read_clocks();
     int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
     if (step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS) {
-        if (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)
+        if (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS) {
             log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
                       LOG_NUMBER("step_ms", step_ms));
+            if (shard->options.index == 0) /* all shards see it */
+                clock_note_step(step_ms);
+        }
         shard->skew_ms += step_ms;
         shard->stepped = shard->options.stepped != NULL;
     }
@@ -276,10 +280,44 @@ int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need, enum q
     }
 }
 
+void shard_look_at_room(struct shard *shard, int64_t now_us)
+{
+    struct fs_room room;
+    if (shard->room_looked_us && now_us - shard->room_looked_us < ROOM_EVERY_US)
+        return;
+    shard->room_looked_us = now_us;
+    if (!wal_room(shard->wal, &room))
+        return;
+    counter_set(&shard->tally.disk_free_bytes, room.free_bytes);
+    counter_set(&shard->tally.disk_bytes, room.all_bytes);
+}
+
 static void commit_perform(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, commit_work);
+    int64_t began_us = clock_boot_us();
     shard->commit_error = wal_commit(shard->wal);
+    int64_t now_us = clock_boot_us();
+    shard->commit_took_us = now_us - began_us;
+    shard_look_at_room(shard, now_us);
+}
+
+static void commit_count(struct shard *shard)
+{
+    struct shard_tally *tally = &shard->tally;
+    struct wal_stats stats;
+    wal_stats(shard->wal, &stats);
+    uint64_t bytes = stats.bytes_written - counter_get(&tally->log_written_bytes);
+    if (bytes > 0) {
+        shared_histogram_add(&tally->batch_bytes, bytes);
+        shared_histogram_add(&tally->batch_records,
+                             stats.records_written - counter_get(&tally->log_records));
+    }
+    if (stats.syncs > counter_get(&tally->log_syncs))
+        shared_histogram_add(&tally->sync_us, (uint64_t)shard->commit_took_us);
+    counter_set(&tally->log_written_bytes, stats.bytes_written);
+    counter_set(&tally->log_records, stats.records_written);
+    counter_set(&tally->log_syncs, stats.syncs);
 }
 
 /* The committer is back: what it wrote and synced is durable, or the log is broken. */
@@ -288,6 +326,7 @@ static void commit_done(struct work *work)
     struct shard *shard = list_entry(work, struct shard, commit_work);
     shard->committing = false;
     shard->durable = wal_committed(shard->wal);
+    commit_count(shard);
     if (shard->commit_error)
         shard_fail(shard, "commit", shard->commit_error);
     if (!shard->broken && wal_is_astray(shard->wal)) {
@@ -367,6 +406,11 @@ static struct record_place sink_append(void *ctx, const struct record *record)
     return wal_append(((struct shard *)ctx)->wal, record);
 }
 
+static void sink_hold_slot(void *ctx, struct record_place place, bool in_memory)
+{
+    depot_hold_slot(((struct shard *)ctx)->depot, place, in_memory);
+}
+
 static enum engine_slot sink_release_slot(void *ctx, struct record_place place,
                                           enum job_section *section)
 {
@@ -398,6 +442,7 @@ struct engine_sink shard_engine_sink(struct shard *shard)
 {
     return (struct engine_sink){.append = sink_append,
                                 .release_slot = sink_release_slot,
+                                .hold_slot = sink_hold_slot,
                                 .ready = sink_ready,
                                 .died = sink_died,
                                 .ctx = shard};

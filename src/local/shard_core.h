@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "engine/stored.h"
 #include "engine/walk.h"
+#include "feed/feed.h"
 #include "local/shard.h"
 #include "net/worker.h"
 #include "queue/cursor.h"
@@ -27,9 +28,21 @@ struct completion {
     size_t bytes;
 };
 
+/* What local/figures.h tells, counted: on the shard's thread, but where it says another. */
+struct shard_tally {
+    _Atomic uint64_t log_records, log_written_bytes, log_syncs, log_bytes, log_files;
+    _Atomic uint64_t disk_free_bytes, disk_bytes; /* the committer's */
+    _Atomic uint64_t keys_merges, checkpoint_took_ms, checkpoint_at_ms;
+    _Atomic uint64_t lookups_found, lookups_absent, filter_misses;
+    _Atomic uint64_t reads[SHARD_READS]; /* from the disk: the librarian's */
+    _Atomic uint64_t recovery_ms;
+    struct shared_histogram sync_us, batch_bytes, batch_records, checkpoint_ms;
+};
+
 struct shard {
     struct reactor *reactor;
     struct shard_options options;
+    char *dir; /* what options.dir points to */
     uint64_t body_bytes_max;
     struct engine *engine;
     struct wal *wal;
@@ -40,8 +53,12 @@ struct shard {
     struct worker *committer, *librarian, *scout, *archivist;
     struct checkpoint *checkpoint;
     struct preload *preload;
-    size_t lookups;   /* commands that wait for the scout */
-    size_t looked_up; /* while opening: jobs looked for by key */
+    struct shard_feed *feed;
+    struct feed_watch feed_watch;
+    uint32_t told_kinds;   /* of events that the engine was asked to tell */
+    uint32_t feed_waiting; /* events that have no id yet, or stand behind such */
+    size_t lookups;        /* commands that wait for the scout */
+    size_t looked_up;      /* while opening: jobs looked for by key */
     struct deadline *deadline;
     struct clock_watch *clock_watch;
 
@@ -81,6 +98,9 @@ struct shard {
     atomic_uint_fast64_t bytes_on_disk, cold_jobs, runs, checkpoints, checkpoints_failed,
         spare_bytes;
     atomic_bool healthy, accepting;
+    struct shard_tally tally;
+    int64_t room_looked_us; /* the committer's: when it looked at the disk's free space */
+    int64_t commit_took_us;
 };
 
 /* The lists and the commit of a zeroed shard. */
@@ -101,6 +121,9 @@ int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need,
 /* Gives the committer what was appended up to now, where it has nothing in hand. `at_once`: it is synced,
  * whatever the class says. */
 void shard_commit(struct shard *shard, bool at_once);
+/* Looks at the disk's free space, where it was not looked at just now. The committer's thread, and
+ * while there is none. */
+void shard_look_at_room(struct shard *shard, int64_t now_us);
 /* The log or the catalog failed, with a negative errno: nothing more is taken. */
 void shard_fail(struct shard *shard, const char *what, int error);
 /* The path of the log or the runs leads elsewhere: nothing that changes something is taken until it

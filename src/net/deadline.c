@@ -15,10 +15,12 @@
 struct deadline {
     uv_poll_t poll;
     int fd;
+    struct reactor *reactor;
     void (*fire)(void *ctx);
     void *ctx;
     int64_t at_us;
     int64_t armed_us; /* the inner time the timer is set for; INT64_MAX: not set */
+    int64_t fair_us;  /* when it can ring at the earliest: at_us, or later where it was set later */
 };
 
 /* From now, rounded up; 0 us would stop the timer. */
@@ -32,8 +34,9 @@ static void set_timer(struct deadline *deadline, int64_t us)
 
 static void arm(struct deadline *deadline)
 {
-    int64_t left_us = deadline->at_us - clock_inner_us();
+    int64_t now_us = clock_inner_us(), left_us = deadline->at_us - now_us;
     set_timer(deadline, left_us > 0 ? left_us : 1);
+    deadline->fair_us = left_us > 0 ? deadline->at_us : now_us;
     deadline->armed_us = deadline->at_us;
 }
 
@@ -55,10 +58,15 @@ static void on_timer(uv_poll_t *poll, int status, int events)
     deadline->armed_us = INT64_MAX;
     if (deadline->at_us == INT64_MAX)
         return;
-    if (clock_inner_us() < deadline->at_us) {
+    (void)reactor_now_us(deadline->reactor);
+    int64_t now_us = clock_inner_us();
+    if (now_us < deadline->at_us) {
         arm(deadline);
         return;
     }
+    reactor_note_late(
+        deadline->reactor,
+        now_us - (deadline->at_us > deadline->fair_us ? deadline->at_us : deadline->fair_us));
     deadline->at_us = INT64_MAX;
     deadline->fire(deadline->ctx);
 }
@@ -68,6 +76,7 @@ struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), 
     struct deadline *deadline = calloc(1, sizeof *deadline);
     if (!deadline)
         return NULL;
+    deadline->reactor = reactor;
     deadline->fire = fire;
     deadline->ctx = ctx;
     deadline->at_us = deadline->armed_us = INT64_MAX;

@@ -1,5 +1,7 @@
 #include "net/reactor.h"
 
+#include "base/clock.h"
+#include "base/peak.h"
 #include "net/thread.h"
 
 #include <assert.h>
@@ -19,6 +21,7 @@ struct reactor {
     uv_loop_t loop;
     uv_async_t mail;
     uv_prepare_t turn_end;
+    uv_check_t polled;
     uv_idle_t again;                  /* active: the next poll does not sleep */
     _Atomic(struct letter *) mailbox; /* newest first */
     atomic_bool stopping;
@@ -28,6 +31,12 @@ struct reactor {
     uint32_t index;
     bool in_hooks, wants_turn;
     pthread_t thread;
+    int64_t now_us;    /* of this turn; 0: not looked at yet */
+    int64_t polled_us; /* the poll had returned by then */
+    int64_t ended_us;  /* the turn before */
+    _Atomic uint64_t turns, letters;
+    struct peak longest_us;
+    struct shared_histogram turn_us, late_us;
 };
 
 /* ---- mailbox ---- */
@@ -61,13 +70,69 @@ static void on_mail(uv_async_t *mail)
 {
     struct reactor *reactor = mail->data;
     struct letter *letter = take_mail(reactor);
-    while (letter) {
+    uint64_t letters = 0;
+    (void)reactor_now_us(reactor);
+    for (; letter; letters++) {
         struct letter *next = letter->next;
         letter->run(letter);
         letter = next;
     }
+    counter_add(&reactor->letters, letters);
     if (atomic_load_explicit(&reactor->stopping, memory_order_acquire))
         uv_stop(&reactor->loop);
+}
+
+/* ---- how long turns take ---- */
+
+int64_t reactor_now_us(struct reactor *reactor)
+{
+    if (!reactor->now_us)
+        reactor->now_us = clock_awake_us();
+    return reactor->now_us;
+}
+
+/* After a poll: the loop's own time is still the one at which it returned, cut to milliseconds. */
+static void on_polled(uv_check_t *polled)
+{
+    struct reactor *reactor = polled->data;
+    reactor->polled_us = ((int64_t)uv_now(&reactor->loop) + 1) * 1000;
+}
+
+/* The loop polls next. */
+static void turn_note(struct reactor *reactor)
+{
+    int64_t began_us = reactor->polled_us, ended_us = clock_awake_us();
+    if (reactor->now_us && reactor->now_us < began_us)
+        began_us = reactor->now_us;
+    if (began_us < reactor->ended_us)
+        began_us = reactor->ended_us;
+    if (began_us > ended_us)
+        began_us = ended_us;
+    uint64_t took_us = (uint64_t)(ended_us - began_us);
+    reactor->now_us = 0;
+    reactor->ended_us = ended_us;
+    counter_add(&reactor->turns, 1);
+    shared_histogram_add(&reactor->turn_us, took_us);
+    peak_note(&reactor->longest_us, took_us, ended_us);
+}
+
+void reactor_note_late(struct reactor *reactor, int64_t late_us)
+{
+    shared_histogram_add(&reactor->late_us, late_us > 0 ? (uint64_t)late_us : 0);
+}
+
+void reactor_figures(const struct reactor *reactor, struct reactor_figures *sum)
+{
+    uint64_t longest_us = counter_get(&reactor->longest_us.greatest);
+    uint64_t lately_us = peak_of_minute(&reactor->longest_us, clock_awake_us());
+    sum->turns += counter_get(&reactor->turns);
+    sum->letters += counter_get(&reactor->letters);
+    if (longest_us > sum->longest_us)
+        sum->longest_us = longest_us;
+    if (lately_us > sum->longest_of_minute_us)
+        sum->longest_of_minute_us = lately_us;
+    shared_histogram_merge(&sum->turn_us, &reactor->turn_us);
+    shared_histogram_merge(&sum->late_us, &reactor->late_us);
 }
 
 /* ---- end of a turn ---- */
@@ -120,6 +185,7 @@ static void run_hooks(struct reactor *reactor)
 static void on_turn_end(uv_prepare_t *turn_end)
 {
     run_hooks(turn_end->data);
+    turn_note(turn_end->data);
 }
 
 void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx)
@@ -167,10 +233,14 @@ struct reactor *reactor_new(uint32_t index)
     }
     list_init(&reactor->calls);
     (void)uv_prepare_init(&reactor->loop, &reactor->turn_end);
+    (void)uv_check_init(&reactor->loop, &reactor->polled);
     (void)uv_idle_init(&reactor->loop, &reactor->again);
     reactor->mail.data = reactor->turn_end.data = reactor->again.data = reactor;
+    reactor->polled.data = reactor;
     (void)uv_prepare_start(&reactor->turn_end, on_turn_end);
+    (void)uv_check_start(&reactor->polled, on_polled);
     reactor->index = index;
+    reactor->ended_us = clock_awake_us();
     (void)signal(SIGPIPE, SIG_IGN);
     return reactor;
 }
@@ -183,6 +253,7 @@ void reactor_free(struct reactor *reactor)
     assert(list_is_empty(&reactor->calls));
     uv_close((uv_handle_t *)&reactor->mail, NULL);
     uv_close((uv_handle_t *)&reactor->turn_end, NULL);
+    uv_close((uv_handle_t *)&reactor->polled, NULL);
     uv_close((uv_handle_t *)&reactor->again, NULL);
     (void)uv_run(&reactor->loop, UV_RUN_DEFAULT);
     int left = uv_loop_close(&reactor->loop);
@@ -205,6 +276,8 @@ void reactor_run(struct reactor *reactor)
 {
     if (atomic_load_explicit(&reactor->stopping, memory_order_acquire))
         uv_stop(&reactor->loop);
+    reactor->now_us = 0;
+    reactor->ended_us = clock_awake_us(); /* what came before was no turn */
     (void)uv_run(&reactor->loop, UV_RUN_DEFAULT);
     run_hooks(reactor); /* for what the last turn left behind */
 }

@@ -3,12 +3,14 @@
  *
  * A turn: the loop polls, runs what became ready (sockets, timers, mail), then the end-of-turn
  * hooks in the order they were added, then sleeps until the next event or deadline. An idle reactor
- * makes no wake-ups. Everything of a reactor runs on its thread but reactor_post and reactor_stop.
+ * makes no wake-ups. Everything of a reactor runs on its thread but reactor_post, reactor_stop and
+ * reactor_figures.
  */
 #ifndef TARRY_NET_REACTOR_H
 #define TARRY_NET_REACTOR_H
 
 #include "base/list.h"
+#include "base/metric.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,6 +68,30 @@ struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), 
 void deadline_set(struct deadline *deadline, int64_t at_ms);
 void deadline_set_us(struct deadline *deadline, int64_t at_us);
 void deadline_free(struct deadline *deadline);
+
+/* clock_awake_us (base/clock.h) as of the first who asked in this turn: the clock is read once a
+ * turn. For durations. */
+int64_t reactor_now_us(struct reactor *reactor);
+
+/*
+ * How a reactor fares. A turn is what it does from the return of a poll to the next poll. It counts
+ * from the first reactor_now_us, letter or deadline in it; what comes before those is known by the
+ * loop's own clock, to a millisecond, by which a turn may be taken for shorter than it was.
+ */
+struct reactor_figures {
+    uint64_t turns, letters; /* letters that arrived */
+    uint64_t longest_us, longest_of_minute_us;
+    struct histogram turn_us;
+    struct histogram late_us; /* deadlines: from their time, or from being set later, to `fire` */
+};
+/* Any thread. Adds up over several reactors: zero it before the first. */
+void reactor_figures(const struct reactor *reactor, struct reactor_figures *sum);
+/* On a Prometheus page; any thread. */
+void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count,
+                          struct metric_page *page);
+extern const struct metric reactor_metrics[];
+/* For deadlines. */
+void reactor_note_late(struct reactor *reactor, int64_t late_us);
 
 /* Runs the loop on the calling thread until reactor_stop. */
 void reactor_run(struct reactor *reactor);

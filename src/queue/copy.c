@@ -124,6 +124,9 @@ static void place_command(struct space *space, const struct command *from)
     case COMMAND_TOPICS:
         PLACE_SLICE(space, into, from, topics.after);
         break;
+    case COMMAND_FORECAST:
+        PLACE_SLICE(space, into, from, forecast.topic);
+        break;
     }
 }
 
@@ -186,6 +189,10 @@ static void place_reply(struct space *space, const struct queue_reply *from)
     }
     if (into)
         into->topics = topics;
+    const void *forecast =
+        from->forecast ? place(space, from->forecast, sizeof *from->forecast) : NULL;
+    if (into)
+        into->forecast = forecast;
     PLACE_SLICE(space, into, from, cursor);
 }
 

@@ -168,8 +168,12 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
             return QUEUE_BAD_ID;
         return QUEUE_OK;
     case QUEUE_TOPIC_GET:
-    case QUEUE_TOPIC_DELETE:
     case QUEUE_TOPIC_PAUSE:
+        return bad_option(
+            is_within(call->pause_ms, 0, POLICY_DELAY_MS_MAX) && call->pause_until_ms >= 0 ? NULL
+                                                                                           : "for",
+            detail);
+    case QUEUE_TOPIC_DELETE:
     case QUEUE_TOPIC_RESUME:
     case QUEUE_TOPIC_MARK:
         return QUEUE_OK;
@@ -182,6 +186,14 @@ static enum queue_status check_get(const struct command *command)
     if (!job_topic_is_valid(command->get.topic))
         return QUEUE_BAD_TOPIC;
     return job_id_is_valid(command->get.id) ? QUEUE_OK : QUEUE_BAD_ID;
+}
+
+static enum queue_status check_forecast(const struct queue_forecast_call *call, const char **detail)
+{
+    if (call->topic.len && !job_topic_is_valid(call->topic))
+        return QUEUE_BAD_TOPIC;
+    bool is_minute = is_within(call->from_ms, 0, AT_MS_MAX) && call->from_ms % 60000 == 0;
+    return bad_option(is_minute ? NULL : "from", detail);
 }
 
 /* ---- any call ---- */
@@ -214,6 +226,8 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
         return queue_check_topic(&command->topic, detail);
     case COMMAND_TOPICS:
         return QUEUE_OK;
+    case COMMAND_FORECAST:
+        return check_forecast(&command->forecast, detail);
     }
     assert(false); /* not a command */
     return QUEUE_OK;

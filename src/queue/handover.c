@@ -382,6 +382,7 @@ static void submit_to_two(struct handover *handover, const struct command *comma
     case COMMAND_TAKE:
     case COMMAND_LIST:
     case COMMAND_TOPICS:
+    case COMMAND_FORECAST:
         submit_to(sharded_queue(handover->both), command, reply_to);
         break;
     }

@@ -14,3 +14,43 @@ void queue_topics_sort(struct queue_topic *topics, size_t count)
     if (count)
         qsort(topics, count, sizeof *topics, compare_names);
 }
+
+size_t queue_topics_after(const struct queue_topic *topics, size_t count, struct slice name)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (slice_compare(topics[middle].name, name) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+enum { MINUTE_MS = 60000 };
+
+void queue_forecast_add(struct queue_forecast *forecast, int64_t from_ms, int64_t due_ms,
+                        uint64_t jobs)
+{
+    int64_t minute = due_ms > from_ms ? (due_ms - from_ms) / MINUTE_MS : 0;
+    int64_t hour = (minute + from_ms / MINUTE_MS % 60) / 60;
+    if (minute < FORECAST_MINUTES)
+        forecast->minutes[minute] += jobs;
+    if (hour < FORECAST_HOURS)
+        forecast->hours[hour] += jobs;
+    else
+        forecast->later += jobs;
+}
+
+void queue_forecast_join(struct queue_forecast *sum, const struct queue_forecast *part)
+{
+    sum->from_ms = part->from_ms;
+    sum->overdue += part->overdue;
+    sum->later += part->later;
+    sum->estimated |= part->estimated;
+    for (size_t i = 0; i < FORECAST_MINUTES; i++)
+        sum->minutes[i] += part->minutes[i];
+    for (size_t i = 0; i < FORECAST_HOURS; i++)
+        sum->hours[i] += part->hours[i];
+}

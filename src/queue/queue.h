@@ -25,6 +25,7 @@
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
 
+#include "job/event.h"
 #include "job/record.h"
 
 /* ---- statuses: rows of queue/status.c, which gives each its stable code and a sentence ---- */
@@ -101,8 +102,8 @@ struct queue_push {
 
 enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };
 
-/* A consumer's answer. RETURN is for fronts only: the delivery never reached anybody; the job is
- * ready again and the attempt does not count. */
+/* A consumer's answer. RETURN: nobody began to work on it, be it that the delivery never reached its
+ * consumer or that he gives it back; the job is ready again and the attempt does not count. */
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
@@ -132,6 +133,7 @@ struct queue_take {
     size_t topic_count;
     uint32_t max;     /* 1..QUEUE_TAKE_MAX */
     int64_t lease_ms; /* 0: the job's, the topic's, the default */
+    enum job_way way; /* what becomes of the jobs, for those who are told of it */
 };
 
 struct queue_list {
@@ -146,7 +148,7 @@ enum queue_topic_verb {
     QUEUE_TOPIC_GET = 1,
     QUEUE_TOPIC_PUT,    /* settings replaced as a whole; makes the topic where it is new */
     QUEUE_TOPIC_DELETE, /* the topic and all its jobs, leased ones too */
-    QUEUE_TOPIC_PAUSE,  /* no deliveries until resumed; jobs still fall due */
+    QUEUE_TOPIC_PAUSE,  /* no deliveries until resumed, or for a time; jobs still fall due */
     QUEUE_TOPIC_RESUME,
     QUEUE_TOPIC_PURGE,   /* drop jobs in `state`; 0: all but leased ones, which are never purged */
     QUEUE_TOPIC_REDRIVE, /* dead jobs become ready with attempts starting again */
@@ -162,6 +164,10 @@ struct queue_topic_call {
     enum job_state state;           /* purge */
     struct slice id;                /* redrive: only this one; empty: all */
     uint64_t max;                   /* redrive: at most so many; 0: all */
+    int64_t pause_ms;               /* pause: for so long; 0: until resumed */
+    /* pause: until then, by the wall clock, in place of pause_ms; 0: not given. For queues that hold a
+     * part of the jobs only: so they agree. */
+    int64_t pause_until_ms;
     /* pause: also where the topic is not known yet. For queues that hold a part of the jobs only:
      * they must know of the pause before the first one comes. */
     bool makes;
@@ -173,6 +179,14 @@ enum {
     QUEUE_TAKE_TOPICS_MAX = 64,
     QUEUE_LIST_MAX = 1000,
     QUEUE_LEASE_TEXT_BYTES_MAX = 64
+};
+
+/* When the jobs that wait fall due. */
+struct queue_forecast_call {
+    struct slice topic; /* empty: all */
+    /* Wall clock, a whole minute: where the first minute begins; the first hour begins with the whole
+     * hour that it lies in. Given by the caller, so that all parts of a queue count by the same. */
+    int64_t from_ms;
 };
 
 struct queue_topics_page {
@@ -194,7 +208,9 @@ struct queue_topics_page {
  *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or
  *            NOT_FOUND.
  *   TOPICS   topics with counts, by name: all, or the first so many behind a name. A store may tell of
- *            others too, whose counts may then lack some. */
+ *            others too, whose counts may then lack some.
+ *   FORECAST when the delayed jobs of a topic, or of all, fall due: counts, never a scan of jobs. Status
+ *            OK or NOT_FOUND. */
 enum command_kind {
     COMMAND_PUSH = 1,
     COMMAND_ANSWER,
@@ -203,7 +219,8 @@ enum command_kind {
     COMMAND_GET,
     COMMAND_LIST,
     COMMAND_TOPIC,
-    COMMAND_TOPICS
+    COMMAND_TOPICS,
+    COMMAND_FORECAST
 };
 
 /* What the door (queue_submit) found wrong with an item. */
@@ -216,7 +233,7 @@ struct queue_check {
  * again. */
 struct command {
     enum command_kind kind;
-    /* take, get, list, topic: QUEUE_OK, or why the call is refused as a whole. */
+    /* take, get, list, topic, forecast: QUEUE_OK, or why the call is refused as a whole. */
     enum queue_status status;
     size_t count;                     /* push, answer, change: of items, at most QUEUE_BATCH_MAX */
     const struct queue_check *checks; /* of each item; NULL: nothing is wrong with any of them */
@@ -231,6 +248,7 @@ struct command {
         struct queue_list list;
         struct queue_topic_call topic;
         struct queue_topics_page topics;
+        struct queue_forecast_call forecast;
     };
 };
 
@@ -262,11 +280,26 @@ struct queue_counts {
 struct queue_topic {
     struct slice name;
     bool paused;
-    bool deleting; /* marked so; parts of a queue only */
+    bool deleting;           /* marked so; parts of a queue only */
+    int64_t paused_until_ms; /* wall clock; it resumes by itself then. 0: not paused, or for ever */
     struct topic_settings settings;
     struct queue_counts counts;
     struct topic_totals totals;
     int64_t oldest_ready_due_ms; /* wall clock; 0: none ready */
+};
+
+enum { FORECAST_MINUTES = 60, FORECAST_HOURS = 168 };
+
+/* Delayed and retrying jobs by their due. The hours and `later` are all of them; the minutes are a
+ * closer look at the first. What should have fallen due before the first one begins is in it. */
+struct queue_forecast {
+    int64_t from_ms;  /* as it was asked for */
+    uint64_t overdue; /* ready: due, and not handed out yet */
+    uint64_t minutes[FORECAST_MINUTES];
+    uint64_t hours[FORECAST_HOURS];
+    uint64_t later;
+    /* Some of it was sampled or shared out by proportion. The sum is right all the same. */
+    bool estimated;
 };
 
 struct queue_reply {
@@ -280,8 +313,9 @@ struct queue_reply {
     bool drained;
     const struct queue_topic *topics; /* topic calls (one), topics */
     size_t topic_count;
-    struct slice cursor; /* list: empty when there is no more */
-    uint64_t affected;   /* purge, redrive, delete: how many jobs */
+    struct slice cursor;                   /* list: empty when there is no more */
+    uint64_t affected;                     /* purge, redrive, delete: how many jobs */
+    const struct queue_forecast *forecast; /* forecast; NULL where it is refused */
 };
 
 /* `owner` and `tag` as given with the call. The tag is for finding one's request again without
@@ -433,6 +467,13 @@ static inline void queue_topics_page(struct queue *queue, struct queue_topics_pa
     queue_submit(queue, &command, reply_to);
 }
 
+static inline void queue_forecast(struct queue *queue, const struct queue_forecast_call *call,
+                                  struct queue_reply_to reply_to)
+{
+    struct command command = {.kind = COMMAND_FORECAST, .forecast = *call};
+    queue_submit(queue, &command, reply_to);
+}
+
 static inline void queue_watch(struct queue *queue, struct slice topic, bool on)
 {
     queue->ops->watch(queue, topic, on);
@@ -454,7 +495,16 @@ static inline bool command_item_is_good(const struct command *command, size_t i,
     return result->status == QUEUE_OK;
 }
 
+/* For an implementation, and for whoever joins the replies of several: one forecast into another.
+ * `due_ms` by the clock of the call's from_ms. */
+void queue_forecast_add(struct queue_forecast *forecast, int64_t from_ms, int64_t due_ms,
+                        uint64_t jobs);
+void queue_forecast_join(struct queue_forecast *sum, const struct queue_forecast *part);
+
 /* For an implementation: the order in which TOPICS are answered. */
 void queue_topics_sort(struct queue_topic *topics, size_t count);
+
+/* In that order, the first one behind a name: a page may begin with others. */
+size_t queue_topics_after(const struct queue_topic *topics, size_t count, struct slice name);
 
 #endif

@@ -328,7 +328,8 @@ static void take_next(struct taking *take)
                            .take = {.topics = &take->command->take.topics[take->topic],
                                     .topic_count = 1,
                                     .max = take->left,
-                                    .lease_ms = take->command->take.lease_ms}};
+                                    .lease_ms = take->command->take.lease_ms,
+                                    .way = take->command->take.way}};
     uint32_t at = (take->first + take->asked++) % parts;
     sharded_send(take->sharded, at, &part,
                  (struct queue_reply_to){.done = part_taken, .owner = take});
@@ -370,10 +371,15 @@ static struct sharded *sharded_of(struct queue *queue)
 /* How each kind of call is spread over the parts. */
 static void (*const spreads[])(struct sharded *sharded, const struct command *command,
                                struct queue_reply_to reply_to) = {
-    [COMMAND_PUSH] = spread_items,   [COMMAND_ANSWER] = spread_items,
-    [COMMAND_CHANGE] = spread_items, [COMMAND_TAKE] = spread_take,
-    [COMMAND_GET] = spread_get,      [COMMAND_LIST] = spread_list,
-    [COMMAND_TOPIC] = sharded_topic, [COMMAND_TOPICS] = sharded_topics,
+    [COMMAND_PUSH] = spread_items,
+    [COMMAND_ANSWER] = spread_items,
+    [COMMAND_CHANGE] = spread_items,
+    [COMMAND_TAKE] = spread_take,
+    [COMMAND_GET] = spread_get,
+    [COMMAND_LIST] = spread_list,
+    [COMMAND_TOPIC] = sharded_topic,
+    [COMMAND_TOPICS] = sharded_topics,
+    [COMMAND_FORECAST] = sharded_forecast,
 };
 
 static void on_submit(struct queue *queue, const struct command *command,

@@ -67,5 +67,8 @@ void sharded_topic(struct sharded *sharded, const struct command *command,
 /* The same call to all parts, and the sum of what they say: of one topic, or of all of them. */
 void sharded_topics(struct sharded *sharded, const struct command *command,
                     struct queue_reply_to reply_to);
+/* The same call to all parts, and the sum of what they expect. */
+void sharded_forecast(struct sharded *sharded, const struct command *command,
+                      struct queue_reply_to reply_to);
 
 #endif

@@ -94,6 +94,30 @@ void sharded_topics(struct sharded *sharded, const struct command *command,
         sharded_gather_ask_all(gather, command);
 }
 
+static void join_forecasts(struct sharded_gather *gather)
+{
+    struct queue_forecast sum = {0};
+    struct queue_reply reply = {.status = QUEUE_NOT_FOUND, .forecast = &sum};
+    for (uint32_t i = 0; i < gather->sharded->part_count; i++) {
+        const struct queue_reply *part = gather->replies[i];
+        add_status(&reply, part);
+        if (part && part->forecast)
+            queue_forecast_join(&sum, part->forecast);
+    }
+    if (reply.status == QUEUE_OK)
+        sharded_gather_finish(gather, &reply);
+    else
+        sharded_gather_refuse(gather, reply.status);
+}
+
+void sharded_forecast(struct sharded *sharded, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    struct sharded_gather *gather = sharded_gather_new(sharded, join_forecasts, reply_to);
+    if (gather)
+        sharded_gather_ask_all(gather, command);
+}
+
 /* The same, to all parts but the first, whose reply is `first`. */
 static void sum_rest(struct sharded *sharded, const struct command *command,
                      const struct queue_reply *first, struct queue_reply_to reply_to)
@@ -160,6 +184,9 @@ static void lead_done(void *owner, uint64_t tag, const struct queue_reply *reply
         topic_call_finish(topic, reply);
         return;
     }
+    /* A pause ends everywhere when it ends in the first part. */
+    if (topic->command->topic.verb == QUEUE_TOPIC_PAUSE && reply->topic_count)
+        topic->command->topic.pause_until_ms = reply->topics[0].paused_until_ms;
     sum_rest(topic->sharded, topic->command, reply, topic->reply_to);
     topic_call_free(topic);
 }

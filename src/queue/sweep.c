@@ -83,38 +83,10 @@ static bool sent_add(struct sent *sent, struct slice id)
 
 /* ---- the filter ---- */
 
-/* When a job died: the end of its last attempt. 0: its history does not say. */
-static int64_t died_ms(struct slice history)
-{
-    struct job_attempt attempt;
-    int64_t ms = 0;
-    size_t at = 0;
-    while (job_history_next(history, &at, &attempt))
-        if (__builtin_add_overflow(attempt.started_ms, attempt.duration_ms, &ms))
-            ms = 0;
-    return ms;
-}
-
-static bool matches_time(const struct sweep_order *order, const struct job *job)
-{
-    if (!order->died_after_ms && !order->died_before_ms)
-        return true;
-    int64_t ms = died_ms(job->history);
-    return ms && ms >= order->died_after_ms &&
-           (!order->died_before_ms || ms < order->died_before_ms);
-}
-
 static bool matches(const struct sweep *sweep, const struct job *job)
 {
-    const struct sweep_order *order = &sweep->order;
-    struct slice prefix = order->id_prefix, error = order->error;
-    if (job->state != JOB_DEAD || job->id.len < prefix.len ||
-        (prefix.len && memcmp(job->id.at, prefix.at, prefix.len) != 0))
-        return false;
-    if (error.len &&
-        (!job->error.len || !memmem(job->error.at, job->error.len, error.at, error.len)))
-        return false;
-    return matches_time(order, job) && !sent_has(&sweep->sent, job->id);
+    return job->state == JOB_DEAD && queue_filter_matches(&sweep->order.filter, job) &&
+           !sent_has(&sweep->sent, job->id);
 }
 
 /* ---- page by page ---- */
@@ -268,20 +240,11 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 
 /* ---- start ---- */
 
-static struct slice copy_text(char **at, struct slice text)
-{
-    char *kept = *at;
-    if (text.len)
-        memcpy(kept, text.at, text.len);
-    *at += text.len;
-    return slice_make(kept, text.len);
-}
-
 bool sweep_start(struct queue *queue, const struct sweep_order *order, sweep_wanted *wanted,
                  sweep_done *done, void *owner, uint64_t tag)
 {
     struct sweep *sweep =
-        calloc(1, sizeof *sweep + order->topic.len + order->error.len + order->id_prefix.len);
+        calloc(1, sizeof *sweep + order->topic.len + queue_filter_bytes(&order->filter));
     if (!sweep)
         return false;
     *sweep = (struct sweep){.queue = queue,
@@ -295,10 +258,8 @@ bool sweep_start(struct queue *queue, const struct sweep_order *order, sweep_wan
         sweep->left = SWEEP_JOBS_MAX;
     if (order->max && order->max < sweep->left)
         sweep->left = order->max;
-    char *at = sweep->text;
-    sweep->order.topic = copy_text(&at, order->topic);
-    sweep->order.error = copy_text(&at, order->error);
-    sweep->order.id_prefix = copy_text(&at, order->id_prefix);
+    char *at = queue_filter_move(&sweep->order.filter, sweep->text);
+    sweep->order.topic = queue_text_move(&at, order->topic);
     ask_page(sweep);
     return true;
 }

@@ -14,6 +14,7 @@
 #ifndef TARRY_QUEUE_SWEEP_H
 #define TARRY_QUEUE_SWEEP_H
 
+#include "queue/filter.h"
 #include "queue/queue.h"
 
 enum { SWEEP_JOBS_MAX = 1000 * 1000 /* redriven by one sweep */ };
@@ -24,15 +25,10 @@ enum sweep_verb {
     SWEEP_CANCEL
 };
 
-/* Zeroed members: any. */
 struct sweep_order {
     enum sweep_verb verb;
     struct slice topic;
-    struct slice error;     /* a part of the last error */
-    struct slice id_prefix; /* what the id begins with */
-    /* Wall clock; the end of the last attempt, as its history says. A job without history matches
-     * neither. */
-    int64_t died_after_ms, died_before_ms;
+    struct queue_filter filter;
     uint64_t max; /* at most so many; 0: no limit but SWEEP_JOBS_MAX */
 };
 

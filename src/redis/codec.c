@@ -196,12 +196,13 @@ void redis_pack_turn(struct buffer *args, uint64_t chance, uint32_t due_max, uin
 }
 
 void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint32_t bytes_max,
-                     int64_t lease_ms)
+                     int64_t lease_ms, enum job_way way)
 {
     struct packed packed = {.len = 0};
     packed_put(&packed, max, 4);
     packed_put(&packed, bytes_max, 4);
     packed_put(&packed, (uint64_t)lease_ms, 6);
+    packed_put(&packed, way, 1);
     redis_command_arg(args, topic);
     redis_command_arg(args, packed_slice(&packed));
 }
@@ -517,6 +518,7 @@ bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic
 {
     struct unpacking in = {.rest = text};
     *out = (struct queue_topic){.paused = read_up_to(&in, 1, 1)};
+    out->paused_until_ms = read_wall_ms(&in, adjust_ms);
     out->counts.delayed = read_number(&in, 6);
     out->counts.retrying = read_number(&in, 6);
     out->counts.ready = read_number(&in, 6);

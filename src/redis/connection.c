@@ -337,6 +337,7 @@ struct redis_connection {
     struct deadline *greeting;      /* with TLS: the end of the handshake's time */
     int64_t connect_ms;
     struct turn_end_call turn_end;
+    uint64_t *bytes_sent, *bytes_received; /* NULL: nobody counts */
     bool is_up;
     bool is_sending;   /* the socket has bytes it could not take at once */
     bool cannot_write; /* writing failed, reading will come to its end */
@@ -501,6 +502,8 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
     struct redis_connection *connection = socket->owner;
     if (!connection)
         return;
+    if (count > 0 && connection->bytes_received)
+        *connection->bytes_received += (uint64_t)count;
     if (count == UV_EOF)
         connection_end(connection, "connection closed by", NULL);
     else if (count < 0)
@@ -573,6 +576,8 @@ static void write_out(struct redis_connection *connection)
     if (!can_write || !sent->len)
         return;
     uv_buf_t all = {.base = sent->at, .len = sent->len};
+    if (connection->bytes_sent)
+        *connection->bytes_sent += sent->len;
     int done = uv_try_write(&connection->socket->stream, &all, 1);
     if (done == UV_EAGAIN)
         done = 0;
@@ -689,6 +694,12 @@ void redis_connection_free(struct redis_connection *connection)
     connection->has_ended = connection->is_freed = true;
     if (!connection->in_callback)
         connection_release(connection);
+}
+
+void redis_connection_count(struct redis_connection *connection, uint64_t *sent, uint64_t *received)
+{
+    connection->bytes_sent = sent;
+    connection->bytes_received = received;
 }
 
 struct buffer *redis_connection_out(struct redis_connection *connection)

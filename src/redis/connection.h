@@ -38,6 +38,9 @@ struct redis_connection *redis_connection_new(struct reactor *reactor,
                                               void *ctx);
 /* In the callback of a reply: it is the caller's from now on, who ends it by freeReplyObject. */
 redisReply *redis_connection_take_reply(struct redis_connection *connection);
+/* From now on the bytes it sends and receives are added to these two, which must outlive it. */
+void redis_connection_count(struct redis_connection *connection, uint64_t *sent,
+                            uint64_t *received);
 /* At any time, also from its callbacks; no callback comes after it. */
 void redis_connection_free(struct redis_connection *connection);
 

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "feed/feed.h"
 #include "queue/door.h"
 #include "redis/lease.h"
 #include "redis/script.h"
@@ -260,6 +261,15 @@ static struct redis_shard *next_of(void *ctx, struct slice topic, struct slice i
     return set == set->redis->from ? into->shards[part_of_job(into, topic, id)] : NULL;
 }
 
+/* It outlives the shard, whose figures the one at its place in the next generation goes on with.
+ * NULL: there was no memory for it, and nothing is counted. */
+static struct redis_tally *tally_of(struct redis *redis, uint32_t place)
+{
+    if (!redis->tallies[place])
+        redis->tallies[place] = calloc(1, sizeof *redis->tallies[place]);
+    return redis->tallies[place];
+}
+
 static bool shards_new(struct redis_set *set)
 {
     struct redis *redis = set->redis;
@@ -285,7 +295,10 @@ static bool shards_new(struct redis_set *set)
             .learned_ctx = set,
             .moved = on_moved,
             .next_of = next_of,
-            .figures = &redis->figures};
+            .desk = redis->feed ? feed_desk_at(redis->feed, 0) : NULL,
+            .figures = &redis->figures,
+            .tally = tally_of(redis, i),
+            .script_us = redis->script_us};
         if (!(set->shards[i] = redis_shard_new(&options, &set->parts[i])))
             return false;
         redis->figures.shards++;
@@ -423,6 +436,11 @@ static bool queue_new(struct redis *redis)
     return redis->queue->door != NULL;
 }
 
+void redis_set_feed(struct redis *redis, struct feed *feed)
+{
+    redis->feed = feed;
+}
+
 int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **out, char *error,
                  size_t error_bytes)
 {
@@ -474,6 +492,8 @@ void redis_free(struct redis *redis)
         redis_topology_free(redis->topology);
     if (redis->deadline)
         deadline_free(redis->deadline);
+    for (uint32_t i = 0; i < REDIS_SHARDS_MAX; i++)
+        free(redis->tallies[i]);
     redis_tls_close(&redis->url);
     explicit_bzero(&redis->url, sizeof redis->url);
     free(redis);
@@ -484,6 +504,44 @@ void redis_free(struct redis *redis)
 void redis_figures(const struct redis *redis, struct redis_figures *out)
 {
     *out = redis->figures;
+}
+
+uint32_t redis_scripts(void)
+{
+    return REDIS_SCRIPTS_SERVED;
+}
+
+const char *redis_script_title(uint32_t script)
+{
+    assert(script < REDIS_SCRIPTS_SERVED);
+    return redis_script_name((enum redis_script)(script + 1));
+}
+
+const struct buckets *redis_script_us(const struct redis *redis, uint32_t script)
+{
+    assert(script < REDIS_SCRIPTS_SERVED);
+    return &redis->script_us[script + 1];
+}
+
+uint32_t redis_shards(const struct redis *redis)
+{
+    return redis->into ? redis->into->generation.shards : 0;
+}
+
+/* In a store that is no cluster the first one's master is everybody's. */
+void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_view *out)
+{
+    const struct redis_set *set = redis->into;
+    assert(shard < redis_shards(redis));
+    uint32_t asked = redis->url.kind == REDIS_CLUSTER ? shard : 0;
+    const struct redis_master *master = &set->masters[asked];
+    *out = (struct redis_shard_view){.is_full = master->is_full,
+                                     .version = master->version,
+                                     .replicas = master->replicas,
+                                     .durability = set->is_known[asked]
+                                                       ? redis_master_durability(master)
+                                                       : REDIS_DURABILITY_UNKNOWN};
+    redis_shard_show(set->shards[shard], out);
 }
 
 static bool set_is_quiet(const struct redis_set *set, int64_t now_us)

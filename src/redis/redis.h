@@ -19,6 +19,7 @@
 #ifndef TARRY_REDIS_REDIS_H
 #define TARRY_REDIS_REDIS_H
 
+#include "base/buckets.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
 
@@ -63,6 +64,10 @@ int redis_open(const struct redis_options *options, struct redis **out, char *er
  * one after Redis lost its data. Empty where a full Redis had no room for it, until the first shard
  * is reached. On the reactor's thread, or before it runs. */
 const char *redis_store_name(const struct redis *redis);
+struct feed;
+/* Where what happens is told, through whatever server; before redis_attach. */
+void redis_set_feed(struct redis *redis, struct feed *feed);
+
 int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **out, char *error,
                  size_t error_bytes);
 void redis_stop(struct redis *redis, void (*stopped)(void *ctx), void *ctx);
@@ -76,9 +81,40 @@ struct redis_figures {
     uint64_t clock_disagreements;
     uint64_t losses;    /* times a shard's core was gone: Redis lost its data */
     uint64_t news_lost; /* looks that found what no message had told */
+    uint64_t bytes_sent, bytes_received;
     uint32_t shards_up, shards;
 };
 void redis_figures(const struct redis *redis, struct redis_figures *out);
+
+/* Of calls, in microseconds. */
+extern const struct bucket_bounds redis_call_bounds;
+
+/* The scripts that servers call, from 0: how many there are; the name of one; how long its calls
+ * took, from being sent to the reply, in microseconds: on the way, in line, and in Redis. On the
+ * reactor's thread. */
+uint32_t redis_scripts(void);
+const char *redis_script_title(uint32_t script);
+const struct buckets *redis_script_us(const struct redis *redis, uint32_t script);
+
+/* One shard of the present generation, of redis_shards. On the reactor's thread; the pointers are
+ * good until the loop's next turn. */
+struct redis_shard_view {
+    const char *host; /* of its master, as last found; empty: not yet. A path where port is 0 */
+    uint16_t port;
+    bool is_up;
+    bool is_full; /* its master has no room for more */
+    const char *version;
+    uint32_t replicas;
+    enum redis_durability durability;
+    /* Over all generations: of the shard that had this number. */
+    uint64_t reconnects, failovers;
+    const struct buckets *round_trip_us; /* of calls, from being sent to the reply */
+    int64_t last_round_trip_us;          /* 0: there was none yet */
+    uint64_t waiting;                    /* calls without a reply */
+    int64_t adjust_ms; /* what the shard's clock is put ahead of its master's wall clock */
+};
+uint32_t redis_shards(const struct redis *redis);
+void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_view *out);
 
 /* No call under way and nothing due: for tests that move the clock. */
 bool redis_is_quiet(const struct redis *redis);

@@ -8,6 +8,7 @@
 #include "queue/handover.h"
 #include "queue/sharded.h"
 #include "redis/redis.h"
+#include "redis/session.h"
 #include "redis/shard.h"
 
 /* The shards of one generation, and the queue they are together. */
@@ -31,6 +32,7 @@ struct redis {
     struct redis_inspection inspection; /* kept true: of each shard's master, as last heard */
     char server[9], name[REDIS_NAME_BYTES];
     struct reactor *reactor;
+    struct feed *feed; /* NULL: nothing is told */
     struct redis_topology *topology;
     struct redis_set *from; /* whose jobs go over into `into`; NULL: there is only that */
     struct redis_set *into;
@@ -40,6 +42,8 @@ struct redis {
     struct deadline *deadline;
     int64_t look_ms; /* the next regular look */
     struct redis_figures figures;
+    struct redis_tally *tallies[REDIS_SHARDS_MAX]; /* by a shard's place in its generation */
+    struct buckets script_us[REDIS_SCRIPTS_SERVED + 1];
     bool stopping, is_ended; /* ended: nobody asks `from` any more */
     void (*stopped)(void *ctx);
     void *stopped_ctx;

@@ -154,7 +154,8 @@ static bool is_copied(const struct reshard *reshard, const struct queue_topic *t
         was = bsearch(topic, before->topics, before->topic_count, sizeof *was, by_name);
     if (!was)
         was = &nothing;
-    return topic->paused == was->paused && topic_settings_equal(&topic->settings, &was->settings);
+    return topic->paused == was->paused && topic->paused_until_ms == was->paused_until_ms &&
+           topic_settings_equal(&topic->settings, &was->settings);
 }
 
 static void copy_next(struct reshard *reshard);
@@ -199,7 +200,8 @@ static void copy_topic(struct reshard *reshard, const struct queue_topic *topic)
         .kind = COMMAND_TOPIC,
         .topic = {.verb = topic->paused ? QUEUE_TOPIC_PAUSE : QUEUE_TOPIC_RESUME,
                   .topic = topic->name,
-                  .makes = topic->paused}};
+                  .makes = topic->paused,
+                  .pause_until_ms = topic->paused_until_ms}};
     for (uint32_t i = 0; i < set->generation.shards; i++) {
         ask_part(reshard, set->parts[i], &put, on_copied);
         ask_part(reshard, set->parts[i], &pause, on_copied);

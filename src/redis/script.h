@@ -21,6 +21,8 @@ enum redis_script {
     REDIS_PURGE,
     REDIS_REDRIVE,
     REDIS_LOOK,
+    REDIS_HEAR,
+    REDIS_FORECAST,
     REDIS_PACK,
     REDIS_RESHARD,
     REDIS_LEAVE,

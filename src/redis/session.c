@@ -366,6 +366,8 @@ static void note_master(struct redis_session *session)
 {
     if (session->run_id[0] && strcmp(session->run_id, session->found_run_id) != 0) {
         session->options.figures->failovers++;
+        if (session->options.tally)
+            session->options.tally->failovers++;
         log_event(LOG_WARN, "redis master is another", LOG_TEXT("shard", session->options.tag),
                   LOG_TEXT("at", session->endpoint.host),
                   LOG_NUMBER("port", session->endpoint.port));
@@ -405,8 +407,12 @@ static void on_found(void *ctx, const struct redis_endpoint *endpoint, const cha
         return;
     }
     session->state = SESSION_CONNECTING;
+    redis_connection_count(session->connection, &session->options.figures->bytes_sent,
+                           &session->options.figures->bytes_received);
     if (session->was_up)
         session->options.figures->reconnects++;
+    if (session->was_up && session->options.tally)
+        session->options.tally->reconnects++;
     redis_subscription_start(&session->news);
 }
 
@@ -520,12 +526,32 @@ static void call_error_reply(struct redis_session *session, struct redis_call *c
 
 /* Its clock jumped: others wait until that is settled. */
 static void hear_clock(struct redis_session *session, const struct redis_call *call,
-                       const struct redis_head *head)
+                       const struct redis_head *head, int64_t came_us)
 {
     int64_t apart_ms;
-    if (!redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms, call->sent_us,
-                          clock_inner_us(), &apart_ms))
+    if (!redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms, call->sent_us, came_us,
+                          &apart_ms))
         session_greet_again(session, SESSION_GREET_CLOCK);
+}
+
+const struct bucket_bounds redis_call_bounds = {.units = 1000000,
+                                                .count = 16,
+                                                .at = {100, 200, 500, 1000, 2000, 5000, 10000,
+                                                       20000, 50000, 100000, 200000, 500000,
+                                                       1000000, 2000000, 5000000, 10000000}};
+
+static void note_round_trip(struct redis_session *session, const struct redis_call *call,
+                            int64_t came_us)
+{
+    int64_t took_us = came_us > call->sent_us ? came_us - call->sent_us : 0;
+    struct redis_tally *tally = session->options.tally;
+    if (tally) {
+        buckets_add(&tally->round_trip_us, &redis_call_bounds, (uint64_t)took_us);
+        tally->last_round_trip_us = took_us;
+    }
+    if (session->options.script_us)
+        buckets_add(&session->options.script_us[call->script], &redis_call_bounds,
+                    (uint64_t)took_us);
 }
 
 static void call_reply(struct redis_session *session, struct redis_call *call,
@@ -542,8 +568,10 @@ static void call_reply(struct redis_session *session, struct redis_call *call,
         call_refuse(session, call, REDIS_CALL_UNAVAILABLE, "its answer makes no sense");
         return;
     }
+    int64_t came_us = clock_inner_us();
     session->pause_ms = SESSION_PAUSE_FIRST_MS;
-    hear_clock(session, call, &head);
+    note_round_trip(session, call, came_us);
+    hear_clock(session, call, &head, came_us);
     if (!call->changes || !session->options.wait_replicas)
         call_finish(session, call, REDIS_CALL_OK, &head, reply);
     else
@@ -769,6 +797,11 @@ size_t redis_session_under_way(const struct redis_session *session)
 const struct mac_key *redis_session_lease_key(const struct redis_session *session)
 {
     return session->has_lease_key ? &session->lease_key : NULL;
+}
+
+const struct redis_endpoint *redis_session_endpoint(const struct redis_session *session)
+{
+    return &session->endpoint;
 }
 
 const struct redis_clock *redis_session_clock(const struct redis_session *session)

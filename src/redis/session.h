@@ -65,6 +65,13 @@ struct redis_call {
     void *kept;     /* its answer, until enough replicas have it */
 };
 
+/* What a session counts for its shard alone. */
+struct redis_tally {
+    struct buckets round_trip_us; /* redis_call_bounds */
+    int64_t last_round_trip_us;
+    uint64_t reconnects, failovers;
+};
+
 struct redis_session_options {
     struct reactor *reactor;
     struct redis_topology *topology;
@@ -79,6 +86,8 @@ struct redis_session_options {
     /* The session counts up calls, resent, reconnects, redirects, failovers (another process is
      * master), clock_disagreements and losses. */
     struct redis_figures *figures;
+    struct redis_tally *tally; /* the shard's; or NULL */
+    struct buckets *script_us; /* by script, how long its calls took; or NULL */
     /* What another server, or a call from here, tells of the shard (scripts/README.md, "News"). Not
      * inside a call. */
     void (*message)(void *ctx, struct slice message);
@@ -112,5 +121,7 @@ size_t redis_session_under_way(const struct redis_session *session);
  * yet, so nobody knows. */
 const struct mac_key *redis_session_lease_key(const struct redis_session *session);
 const struct redis_clock *redis_session_clock(const struct redis_session *session);
+/* Where its master is, as last found; an empty host: it has not been found yet. */
+const struct redis_endpoint *redis_session_endpoint(const struct redis_session *session);
 
 #endif

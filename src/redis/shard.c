@@ -5,6 +5,7 @@
 #include "redis/command.h"
 #include "redis/shard_batch.h"
 #include "redis/shard_calls.h"
+#include "redis/shard_feed.h"
 #include "redis/shard_move.h"
 #include "redis/shard_news.h"
 #include "redis/shard_turn.h"
@@ -162,6 +163,7 @@ static void on_turned(void *ctx, bool up)
     shard->options.figures->shards_up += (uint32_t)up - (uint32_t)shard->up;
     shard->up = up;
     shard->known = false;
+    redis_feed_cut(shard);
     shard->turned_ms = clock_inner_ms();
     shard->may_pack |= up; /* what another server left */
     if (up)
@@ -308,6 +310,7 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
 {
     if (looks)
         shard_look(shard);
+    int64_t feed_ms = redis_feed_turn(shard, now_us / 1000);
     bool comes = coming_us(shard, now_us) <= now_us;
     if (comes)
         come(shard);
@@ -326,6 +329,8 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
     int64_t move_ms = redis_move_turn(shard, now_us / 1000, looks);
     if (move_ms < pack_ms)
         pack_ms = move_ms;
+    if (feed_ms < pack_ms)
+        pack_ms = feed_ms;
     if (has_to_tell(shard))
         return now_us;
     int64_t at_us = coming_us(shard, now_us);
@@ -383,6 +388,7 @@ static void on_submit(struct queue *queue, const struct command *command,
     case COMMAND_LIST:
     case COMMAND_TOPIC:
     case COMMAND_TOPICS:
+    case COMMAND_FORECAST:
         redis_submit_ask(shard, command, reply_to);
         break;
     }
@@ -403,6 +409,8 @@ static struct redis_session *session_new(struct redis_shard *shard)
                                             .wait_replicas = options->wait_replicas,
                                             .patience_ms = options->patience_ms,
                                             .figures = options->figures,
+                                            .tally = options->tally,
+                                            .script_us = options->script_us,
                                             .message = on_message,
                                             .turned = on_turned,
                                             .learned = on_learned,
@@ -458,4 +466,20 @@ void redis_shard_free(struct redis_shard *shard)
     replies_run(shard);
     redis_news_fini(shard);
     free(shard);
+}
+
+void redis_shard_show(const struct redis_shard *shard, struct redis_shard_view *out)
+{
+    static const struct buckets none;
+    const struct redis_endpoint *master = redis_session_endpoint(shard->session);
+    const struct redis_tally *tally = shard->options.tally;
+    out->host = master->host;
+    out->port = master->port;
+    out->is_up = shard->up;
+    out->waiting = redis_session_calls(shard->session);
+    out->adjust_ms = shard->adjust_ms;
+    out->round_trip_us = tally ? &tally->round_trip_us : &none;
+    out->last_round_trip_us = tally ? tally->last_round_trip_us : 0;
+    out->reconnects = tally ? tally->reconnects : 0;
+    out->failovers = tally ? tally->failovers : 0;
 }

@@ -20,6 +20,7 @@
 #include "redis/topology.h"
 
 struct redis_shard;
+struct feed_desk;
 
 /* How far a shard is on its way to the next generation; as in its core (scripts/README.md). */
 enum redis_move_state {
@@ -53,7 +54,10 @@ struct redis_shard_options {
                   const struct redis_generation *target);
     /* The shard of the next generation that a job goes to. NULL: that generation is not here yet. */
     struct redis_shard *(*next_of)(void *ctx, struct slice topic, struct slice id);
+    struct feed_desk *desk;        /* where what happens is told; NULL: nowhere */
     struct redis_figures *figures; /* of all shards; keeps count of those that are up */
+    struct redis_tally *tally;     /* of this one, as in session.h; or NULL */
+    struct buckets *script_us;
 };
 
 /* NULL: no memory. `queue` is the shard as a queue of its own. */
@@ -88,5 +92,8 @@ void redis_shard_stop(struct redis_shard *shard);
 bool redis_shard_is_done(const struct redis_shard *shard);
 /* Nothing under way, nothing due. */
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us);
+
+/* What it knows by itself; the rest of `out` is left alone. */
+void redis_shard_show(const struct redis_shard *shard, struct redis_shard_view *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* get, list, topic and topics: calls that travel alone. Purge, delete and redrive go in bounded steps
+/* get, list, topic, topics and forecast: calls that travel alone. Purge, delete and redrive go in bounded steps
  * until the script says there is no more; topics are shown page after page, then all at once. */
 #include "queue/cursor.h"
 #include "redis/command.h"
@@ -282,7 +282,9 @@ static bool topic_ask(struct inquiry *inquiry)
         redis_command_text(args, "");
     redis_command_arg(args,
                       call->verb == QUEUE_TOPIC_PUT ? call->settings.extension : (struct slice){0});
-    return redis_shard_send(inquiry->shard, &inquiry->call, changes ? 6 : 7);
+    redis_command_number(args, call->pause_ms);
+    redis_command_number(args, call->pause_until_ms);
+    return redis_shard_send(inquiry->shard, &inquiry->call, changes ? 8 : 9);
 }
 
 /* ---- a topic: purge, delete, redrive, step by step ---- */
@@ -399,6 +401,9 @@ struct showing {
     size_t *text_at;
     size_t count, cap;
     struct buffer texts; /* of each its name, then the extension of its settings */
+    size_t limit;        /* 0: all */
+    char after[JOB_TOPIC_BYTES_MAX];
+    size_t after_bytes;
 };
 
 static void showing_free(struct showing *showing)
@@ -472,7 +477,8 @@ static void on_shown(struct redis_call *call, enum redis_call_end end,
 
 static bool showing_ask_page(struct showing *showing)
 {
-    struct slice after = {.at = ""};
+    struct slice after = slice_make(showing->after, showing->after_bytes);
+    size_t left = showing->limit ? showing->limit - showing->count : TOPICS_PAGE;
     if (showing->count) {
         size_t last = showing->count - 1;
         after =
@@ -481,7 +487,7 @@ static bool showing_ask_page(struct showing *showing)
     buffer_fini(&showing->call.args);
     redis_shard_call_init(&showing->call, REDIS_TOPICS, false, on_shown);
     redis_command_arg(&showing->call.args, after);
-    redis_command_number(&showing->call.args, TOPICS_PAGE);
+    redis_command_number(&showing->call.args, left < TOPICS_PAGE ? (int64_t)left : TOPICS_PAGE);
     return redis_shard_send(showing->shard, &showing->call, 2);
 }
 
@@ -502,7 +508,8 @@ static void on_shown(struct redis_call *call, enum redis_call_end end,
         if (status == QUEUE_UNAVAILABLE)
             redis_shard_say_malformed(showing->shard, REDIS_TOPICS);
     }
-    if (status == QUEUE_OK && more && showing->count > before) {
+    bool is_enough = showing->limit && showing->count >= showing->limit;
+    if (status == QUEUE_OK && more && !is_enough && showing->count > before) {
         if (showing_ask_page(showing))
             return;
         status = QUEUE_NO_MEMORY;
@@ -510,17 +517,136 @@ static void on_shown(struct redis_call *call, enum redis_call_end end,
     showing_end(showing, status);
 }
 
-static bool topics_begin(struct redis_shard *shard, struct queue_reply_to reply_to)
+static bool topics_begin(struct redis_shard *shard, const struct queue_topics_page *page,
+                         struct queue_reply_to reply_to)
 {
     struct showing *showing = calloc(1, sizeof *showing);
     if (!showing)
         return false;
     showing->shard = shard;
     showing->reply_to = reply_to;
+    showing->limit = page->limit;
+    showing->after_bytes =
+        page->after.len < sizeof showing->after ? page->after.len : sizeof showing->after;
+    memcpy(showing->after, page->after.len ? page->after.at : "", showing->after_bytes);
     buffer_init(&showing->texts, SIZE_MAX / 2);
     if (showing_ask_page(showing))
         return true;
     showing_free(showing);
+    return false;
+}
+
+/* ---- forecast ---- */
+
+/* Ends of what is counted: each minute of the first hour, then each hour. */
+enum { BOUNDS_MAX = FORECAST_MINUTES + FORECAST_HOURS };
+
+struct forecast {
+    struct redis_call call;
+    struct redis_shard *shard;
+    struct queue_reply_to reply_to;
+    char topic[JOB_TOPIC_BYTES_MAX];
+    size_t topic_bytes;
+    int64_t from_ms;
+    int64_t bounds_ms[BOUNDS_MAX];
+    size_t bound_count;
+    uint64_t rank; /* all topics: of the one to go on with */
+    struct queue_forecast sum;
+};
+
+static void forecast_end(struct forecast *forecast, enum queue_status status)
+{
+    struct queue_reply answer = {.status = status};
+    if (status == QUEUE_OK)
+        answer.forecast = &forecast->sum;
+    redis_shard_reply(forecast->shard, forecast->reply_to, &answer);
+    buffer_fini(&forecast->call.args);
+    free(forecast);
+}
+
+static enum queue_status forecast_read(struct forecast *forecast, struct slice rest)
+{
+    uint8_t status, estimated;
+    uint64_t overdue, jobs;
+    if (!redis_unpack_u8(&rest, &status) || !redis_unpack_u8(&rest, &estimated))
+        return QUEUE_UNAVAILABLE;
+    if (status == QUEUE_NOT_FOUND)
+        return QUEUE_NOT_FOUND;
+    if (status != QUEUE_OK || !redis_unpack_u48(&rest, &forecast->rank) ||
+        !redis_unpack_u48(&rest, &overdue))
+        return QUEUE_UNAVAILABLE;
+    forecast->sum.overdue += overdue;
+    forecast->sum.estimated |= estimated;
+    for (size_t i = 0; i <= forecast->bound_count; i++) {
+        int64_t due_ms = i ? forecast->bounds_ms[i - 1] : forecast->from_ms;
+        if (!redis_unpack_u48(&rest, &jobs))
+            return QUEUE_UNAVAILABLE;
+        queue_forecast_add(&forecast->sum, forecast->from_ms, due_ms, jobs);
+    }
+    return QUEUE_OK;
+}
+
+static void on_forecast(struct redis_call *call, enum redis_call_end end,
+                        const struct redis_head *head, const redisReply *reply);
+
+static bool forecast_ask(struct forecast *forecast)
+{
+    struct buffer *args = &forecast->call.args;
+    char bounds[BOUNDS_MAX * 6];
+    for (size_t i = 0; i < forecast->bound_count; i++)
+        for (int byte = 0; byte < 6; byte++)
+            bounds[i * 6 + (size_t)byte] = (char)(forecast->bounds_ms[i] >> (40 - 8 * byte));
+    buffer_fini(args);
+    redis_shard_call_init(&forecast->call, REDIS_FORECAST, false, on_forecast);
+    redis_command_arg(args, slice_make(forecast->topic, forecast->topic_bytes));
+    redis_command_number(args, (int64_t)forecast->rank);
+    redis_command_arg(args, slice_make(bounds, forecast->bound_count * 6));
+    return redis_shard_send(forecast->shard, &forecast->call, 3);
+}
+
+static void on_forecast(struct redis_call *call, enum redis_call_end end,
+                        const struct redis_head *head, const redisReply *reply)
+{
+    struct forecast *forecast = list_entry(call, struct forecast, call);
+    enum queue_status status = redis_shard_status(end);
+    (void)reply;
+    if (end == REDIS_CALL_OK) {
+        redis_shard_hear(forecast->shard, head);
+        status = forecast_read(forecast, head->rest);
+        if (status == QUEUE_UNAVAILABLE)
+            redis_shard_say_malformed(forecast->shard, REDIS_FORECAST);
+    }
+    if (status == QUEUE_OK && forecast->rank) {
+        if (forecast_ask(forecast))
+            return;
+        status = QUEUE_NO_MEMORY;
+    }
+    forecast_end(forecast, status);
+}
+
+static bool forecast_begin(struct redis_shard *shard, const struct queue_forecast_call *call,
+                           struct queue_reply_to reply_to)
+{
+    const int64_t minute_ms = 60000, hour_ms = 60 * minute_ms;
+    struct forecast *forecast = calloc(1, sizeof *forecast);
+    if (!forecast)
+        return false;
+    forecast->shard = shard;
+    forecast->reply_to = reply_to;
+    forecast->from_ms = forecast->sum.from_ms = call->from_ms;
+    forecast->topic_bytes = call->topic.len;
+    if (call->topic.len)
+        memcpy(forecast->topic, call->topic.at, call->topic.len);
+    int64_t first_hour_ms = call->from_ms - call->from_ms % hour_ms, bound_ms = call->from_ms;
+    while (bound_ms < call->from_ms + FORECAST_MINUTES * minute_ms)
+        forecast->bounds_ms[forecast->bound_count++] = bound_ms += minute_ms;
+    for (bound_ms += hour_ms - bound_ms % hour_ms;
+         bound_ms <= first_hour_ms + FORECAST_HOURS * hour_ms; bound_ms += hour_ms)
+        forecast->bounds_ms[forecast->bound_count++] = bound_ms;
+    if (forecast_ask(forecast))
+        return true;
+    buffer_fini(&forecast->call.args);
+    free(forecast);
     return false;
 }
 
@@ -537,8 +663,10 @@ static bool ask_begin(struct redis_shard *shard, const struct command *command,
         return list_begin(shard, command, after, reply_to);
     case COMMAND_TOPIC:
         return topic_begin(shard, &command->topic, reply_to);
+    case COMMAND_FORECAST:
+        return forecast_begin(shard, &command->forecast, reply_to);
     default:
-        return topics_begin(shard, reply_to);
+        return topics_begin(shard, &command->topics, reply_to);
     }
 }
 

@@ -53,6 +53,7 @@ struct redis_batch {
     struct redis_call call;
     const struct redis_batch_kind *kind;
     int64_t lease_ms; /* take */
+    enum job_way way; /* take: all of them alike, else unknown */
     size_t wanted;    /* take */
     size_t count, cap;
     struct redis_item *items;

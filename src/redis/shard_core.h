@@ -7,6 +7,7 @@
  *   shard_batch   what is asked in a turn travels together
  *   shard_items   push, answer, change: calls with a result for each item, in batches
  *   shard_take    takes, in batches
+ *   shard_feed    what happens, from the scripts to who listens
  *   shard_turn    answers, takes and what is due, in one call
  *   shard_move    the way to the next generation
  *   shard_ask     get, list, topic, topics: calls that travel alone
@@ -97,6 +98,9 @@ struct redis_shard {
     struct redis_watches watches;
     struct list fresh, ready;
     uint64_t looks;
+
+    int64_t hear_ms; /* inner: when the scripts are told again that somebody listens */
+    bool is_heard;   /* somebody did at the last turn */
 
     struct list events; /* to be told */
     size_t event_count;

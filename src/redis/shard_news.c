@@ -1,5 +1,6 @@
 #include "redis/shard_news.h"
 
+#include "redis/shard_feed.h"
 #include "redis/shard_move.h"
 
 #include "base/text.h"
@@ -217,7 +218,9 @@ static void hear_of_server(struct redis_shard *shard, char kind, struct slice re
 {
     bool own = memcmp(rest.at, shard->options.server, SERVER_BYTES) == 0;
     struct slice text = slice_make(rest.at + SERVER_BYTES, rest.len - SERVER_BYTES);
-    if (kind == 's')
+    if (kind == 'e')
+        redis_feed_hear(shard, text);
+    else if (kind == 's')
         hear_event(shard, QUEUE_EVENT_TOPIC, text, own);
     else if (kind == 'r' && !own)
         redis_news_ready(shard, text);

@@ -15,6 +15,7 @@ struct taking {
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
     int64_t lease_ms;
+    enum job_way way;
     uint32_t left; /* jobs still wanted */
     size_t topic, topic_count;
     struct queue_reply **parts; /* what earlier topics gave: copies */
@@ -56,6 +57,7 @@ static struct taking *taking_new(struct redis_shard *shard, const struct queue_t
     *taking = (struct taking){.shard = shard,
                               .reply_to = reply_to,
                               .lease_ms = take->lease_ms,
+                              .way = take->way,
                               .left = take->max,
                               .topic_count = take->topic_count};
     char *text = (char *)(taking->topics + take->topic_count);
@@ -76,8 +78,10 @@ static bool taking_ask(struct taking *taking)
         redis_batch_need(taking->shard, &takes, taking->topics[taking->topic], taking->lease_ms);
     if (!batch)
         return false;
+    bool is_alike = !batch->count || batch->way == taking->way;
     redis_batch_add(batch, taking, taking->left);
     batch->wanted += taking->left;
+    batch->way = is_alike ? taking->way : JOB_WAY_UNKNOWN;
     return true;
 }
 
@@ -222,7 +226,7 @@ static bool taking_ask_again(struct taking *taking, const struct taken *taken)
 static void take_finish(struct redis_batch *batch)
 {
     redis_pack_take(&batch->call.args, redis_batch_topic(batch), (uint32_t)batch->wanted,
-                    TAKE_BYTES_MAX, batch->lease_ms);
+                    TAKE_BYTES_MAX, batch->lease_ms, batch->way);
 }
 
 static void share_out(struct redis_batch *batch, const struct taken *taken)

@@ -5,6 +5,7 @@ enum {
     CORE_SHARDS_AT = 2,
     CORE_BYTES_MIN = 69,
     FLAG_PAUSED = 1,
+    FLAG_TIMED = 4, /* of the other byte */
     FIGURES_AT = 2,
     FIGURE_BYTES = 6,
     TOPIC_BYTES = FIGURES_AT + (REDIS_FIGURES + 2) * FIGURE_BYTES
@@ -38,7 +39,7 @@ bool redis_topic_state_read(struct slice value, struct redis_topic_state *out)
     if (value.len < TOPIC_BYTES)
         return false;
     const unsigned char *at = (const void *)value.at;
-    out->is_paused = at[1] & FLAG_PAUSED;
+    out->is_paused = at[1] & FLAG_PAUSED && !(at[0] & FLAG_TIMED);
     for (size_t i = 0; i < REDIS_FIGURES; i++)
         out->figure[i] = read_figure(at + FIGURES_AT + i * FIGURE_BYTES);
     out->settings = slice_make(value.at + TOPIC_BYTES, value.len - TOPIC_BYTES);

@@ -9,6 +9,8 @@
 #ifndef TARRY_SERVER_BACKEND_H
 #define TARRY_SERVER_BACKEND_H
 
+#include "base/metric.h"
+#include "feed/feed.h"
 #include "http/front.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
@@ -31,6 +33,8 @@ struct backend_ops {
     /* 0 or negative errno with `error` (BACKEND_ERROR_BYTES): what, where, what to do. */
     int (*open)(struct backend *backend, const struct config *config, backend_failed *failed,
                 void *ctx, char *error);
+    /* Where what happens is told; after open, before attach. */
+    void (*set_feed)(struct backend *backend, struct feed *feed);
     /* Before the reactor runs, on any thread. */
     int (*attach)(struct backend *backend, uint32_t index, struct reactor *reactor,
                   struct queue **out, char *error);
@@ -39,8 +43,15 @@ struct backend_ops {
     /* The store's own random name, the same at each of its servers; on the first reactor's
      * thread. */
     const char *(*store_name)(struct backend *backend);
-    /* Lines of a Prometheus page; any reactor's thread. NULL: it has none. */
-    void (*emit_metrics)(struct backend *backend, struct buffer *out);
+    /* Any reactor's thread. NULL: it has none. */
+    void (*emit_metrics)(struct backend *backend, struct metric_page *page);
+    const struct metric *metrics; /* the rows of these; NULL likewise */
+    /* An object for each shard, with commas between: what GET /v1/server says of it. Any reactor's
+     * thread. */
+    void (*write_shards)(struct backend *backend, struct buffer *out);
+    /* What the jobs take on this machine's disk, and what is free there; 0: not known. Any thread.
+     * NULL: they are elsewhere. */
+    void (*disk)(struct backend *backend, uint64_t *used_bytes, uint64_t *free_bytes);
     /* As http_backup_hooks.backup; NULL: the store is backed up by other means. */
     void (*backup)(struct backend *backend, struct reactor *reactor, enum http_backup what,
                    struct slice id, http_tested *done, void *owner, uint64_t tag);

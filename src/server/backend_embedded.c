@@ -1,4 +1,6 @@
 /* Jobs in a data directory of this machine: one shard on each reactor. */
+#include "base/clock.h"
+#include "base/json_write.h"
 #include "local/local.h"
 #include "server/backend.h"
 
@@ -34,6 +36,11 @@ static int on_attach(struct backend *backend, uint32_t index, struct reactor *re
     return local_attach(backend->self, index, reactor, out, error, BACKEND_ERROR_BYTES);
 }
 
+static void on_set_feed(struct backend *backend, struct feed *feed)
+{
+    local_set_feed(backend->self, feed);
+}
+
 static void on_stop(struct backend *backend, void (*stopped)(void *ctx), void *ctx)
 {
     local_stop(backend->self, stopped, ctx);
@@ -49,6 +56,11 @@ static void on_free(struct backend *backend)
     local_free(backend->self);
 }
 
+static void on_emit_metrics(struct backend *backend, struct metric_page *page)
+{
+    local_emit_metrics(backend->self, page);
+}
+
 static void on_backup(struct backend *backend, struct reactor *reactor, enum http_backup what,
                       struct slice id, http_tested *done, void *owner, uint64_t tag)
 {
@@ -58,9 +70,78 @@ static void on_backup(struct backend *backend, struct reactor *reactor, enum htt
     local_backup(backend->self, reactor, names[what], id, done, owner, tag);
 }
 
+/* ---- what it says of itself ---- */
+
+static void write_time(struct buffer *out, const char *name, int64_t ms)
+{
+    json_write_member(out, name);
+    if (ms)
+        json_write_time(out, ms);
+    else
+        buffer_append_text(out, "null");
+}
+
+static void write_flag(struct buffer *out, const char *name, bool value)
+{
+    json_write_member(out, name);
+    buffer_append_text(out, value ? "true" : "false");
+}
+
+static void write_shard(struct buffer *out, uint32_t shard, const struct shard_figures *figures)
+{
+    int64_t done_ms = figures->checkpoint_at_ms;
+    buffer_append_byte(out, '{');
+    json_write_member_number(out, "shard", shard);
+    write_flag(out, "healthy", figures->healthy && !figures->astray);
+    write_flag(out, "accepting", figures->accepting);
+    json_write_member_number(out, "bytes_on_disk", figures->bytes_on_disk);
+    json_write_member_number(out, "log_bytes", figures->log_bytes);
+    json_write_member_number(out, "log_files", figures->log_files);
+    json_write_member_number(out, "runs", figures->runs);
+    json_write_member_number(out, "cold_jobs", figures->cold_jobs);
+    json_write_member_number(out, "checkpoints", figures->checkpoints);
+    json_write_member_number(out, "checkpoints_failed", figures->checkpoints_failed);
+    write_time(out, "last_checkpoint_at", done_ms ? done_ms + clock_skew_ms() : 0);
+    if (done_ms)
+        json_write_member_number(out, "last_checkpoint_ms", (uint64_t)figures->checkpoint_took_ms);
+    json_write_member_number(out, "spare_bytes", figures->spare_bytes);
+    json_write_member_number(out, "recovery_ms", (uint64_t)figures->recovery_ms);
+    buffer_append_byte(out, '}');
+}
+
+static void on_write_shards(struct backend *backend, struct buffer *out)
+{
+    const struct local *local = backend->self;
+    for (uint32_t i = 0; i < local_shards(local); i++) {
+        struct shard_figures figures = {0};
+        local_figures(local, i, &figures);
+        if (i)
+            buffer_append_byte(out, ',');
+        write_shard(out, i, &figures);
+    }
+}
+
+static void on_disk(struct backend *backend, uint64_t *used_bytes, uint64_t *free_bytes)
+{
+    const struct local *local = backend->self;
+    *used_bytes = *free_bytes = 0;
+    for (uint32_t i = 0; i < local_shards(local); i++) {
+        struct shard_figures figures = {0};
+        local_figures(local, i, &figures);
+        *used_bytes += figures.bytes_on_disk;
+        if (figures.disk_free_bytes) /* of one file system for all */
+            *free_bytes = figures.disk_free_bytes;
+    }
+}
+
 const struct backend_ops backend_embedded = {.open = on_open,
+                                             .set_feed = on_set_feed,
                                              .attach = on_attach,
                                              .stop = on_stop,
                                              .store_name = on_store_name,
                                              .free = on_free,
+                                             .emit_metrics = on_emit_metrics,
+                                             .metrics = local_metrics,
+                                             .write_shards = on_write_shards,
+                                             .disk = on_disk,
                                              .backup = on_backup};

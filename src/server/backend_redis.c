@@ -1,6 +1,6 @@
 /* Jobs in Redis, shared with other servers: one reactor, whatever the number of shards there. */
 #include "base/error.h"
-#include "base/prometheus.h"
+#include "base/json_write.h"
 #include "redis/redis.h"
 #include "redis/url.h"
 #include "server/backend.h"
@@ -62,6 +62,11 @@ static int on_attach(struct backend *backend, uint32_t index, struct reactor *re
     return redis_attach(backend->self, reactor, out, error, BACKEND_ERROR_BYTES);
 }
 
+static void on_set_feed(struct backend *backend, struct feed *feed)
+{
+    redis_set_feed(backend->self, feed);
+}
+
 static void on_stop(struct backend *backend, void (*stopped)(void *ctx), void *ctx)
 {
     redis_stop(backend->self, stopped, ctx);
@@ -79,50 +84,248 @@ static void on_free(struct backend *backend)
 
 /* ---- metrics ---- */
 
-static const struct row {
-    const char *name, *help;
-    size_t offset;
-} rows[] = {
-#define ROW(FIELD, HELP)                                                                           \
-    {                                                                                              \
-        "tarry_redis_" #FIELD "_total", HELP, offsetof(struct redis_figures, FIELD)                \
-    }
-    ROW(calls, "Scripts sent to Redis."),
-    ROW(jobs, "Jobs, answers and changes in those scripts."),
-    ROW(resent, "Calls whose fate had to be settled by asking again."),
-    ROW(reconnects, "Connections to Redis made again."),
-    ROW(redirects, "Times a cluster said that a slot is elsewhere."),
-    ROW(failovers, "Times a shard had another master than before."),
-    ROW(clock_disagreements, "Times a shard's clock was not as it ran and put right."),
-    ROW(losses, "Times a shard was gone: Redis lost its data."),
-    ROW(news_lost, "Looks that found what no message had told."),
-#undef ROW
+enum {
+    CALLS,
+    ITEMS,
+    RESENT,
+    RECONNECTS,
+    REDIRECTS,
+    FAILOVERS,
+    CLOCK_DISAGREEMENTS,
+    LOSSES,
+    NEWS_LOST,
+    SENT_BYTES,
+    RECEIVED_BYTES,
+    ROUND_TRIP,
+    SCRIPT_DURATION,
+    CLOCK_ADJUST,
+    SHARDS,
+    SHARDS_UP
 };
 
-static void emit_gauge(struct buffer *out, const char *name, const char *help, int64_t value)
+#define ON_REDIS .when = "with `--store redis://…`"
+
+static const struct metric redis_metrics[] = {
+    [CALLS] = {.name = "tarry_redis_calls_total",
+               .type = PROMETHEUS_COUNTER,
+               .help = "Scripts sent to Redis.",
+               .meaning = "Each is one round trip; `tarry_redis_items_total` over it is how much "
+                          "goes in one.",
+               ON_REDIS},
+    [ITEMS] = {.name = "tarry_redis_items_total",
+               .type = PROMETHEUS_COUNTER,
+               .help = "Jobs, answers and changes in those scripts.",
+               .meaning = "The work that Redis does for this server.",
+               ON_REDIS},
+    [RESENT] = {.name = "tarry_redis_resent_total",
+                .type = PROMETHEUS_COUNTER,
+                .help = "Calls whose fate had to be settled by asking again.",
+                .meaning = "A connection was cut in the midst of a call. Nothing was done twice; "
+                           "see why Redis or the network cuts it.",
+                ON_REDIS},
+    [RECONNECTS] = {.name = "tarry_redis_reconnects_total",
+                    .type = PROMETHEUS_COUNTER,
+                    .labels = {"shard"},
+                    .help = "Connections to Redis made again.",
+                    .meaning = "Rises again and again: see the runbook page *Redis away*.",
+                    ON_REDIS},
+    [REDIRECTS] = {.name = "tarry_redis_redirects_total",
+                   .type = PROMETHEUS_COUNTER,
+                   .help = "Times a cluster said that a slot is elsewhere.",
+                   .meaning = "Slots are moved, or a master is another. Nothing to do.",
+                   ON_REDIS},
+    [FAILOVERS] = {.name = "tarry_redis_failovers_total",
+                   .type = PROMETHEUS_COUNTER,
+                   .help = "Times a shard had another master than before.",
+                   .meaning = "A master was restarted, or is another: look whether jobs may have "
+                              "been lost "
+                              "([redis.md](redis.md#what-an-answered-push-survives)).",
+                   ON_REDIS},
+    [CLOCK_DISAGREEMENTS] = {.name = "tarry_redis_clock_disagreements_total",
+                             .type = PROMETHEUS_COUNTER,
+                             .help = "Times a shard's clock was not as it ran and put right.",
+                             .meaning = "Run NTP on the hosts of Redis; the servers have corrected "
+                                        "it.",
+                             ON_REDIS},
+    [LOSSES] = {.name = "tarry_redis_losses_total",
+                .type = PROMETHEUS_COUNTER,
+                .help = "Times a shard was gone: Redis lost its data.",
+                .meaning = "Jobs are lost: `FLUSHALL`, or a restart that kept nothing. Put the "
+                           "topics' settings again and see what Redis keeps.",
+                ON_REDIS},
+    [NEWS_LOST] = {.name = "tarry_redis_news_lost_total",
+                   .type = PROMETHEUS_COUNTER,
+                   .help = "Looks that found what no message had told.",
+                   .meaning = "Rises steadily: messages between the servers are not heard, and a "
+                              "delivery may come up to a second late. Compare the ACL rule.",
+                   ON_REDIS},
+    [SENT_BYTES] = {.name = "tarry_redis_sent_bytes_total",
+                    .type = PROMETHEUS_COUNTER,
+                    .help = "Bytes sent to Redis.",
+                    .meaning = "Mostly bodies of jobs that are pushed.",
+                    ON_REDIS},
+    [RECEIVED_BYTES] = {.name = "tarry_redis_received_bytes_total",
+                        .type = PROMETHEUS_COUNTER,
+                        .help = "Bytes received from Redis.",
+                        .meaning = "Mostly bodies of jobs that are taken. Grows without "
+                                   "deliveries: somebody lists or scrapes much.",
+                        ON_REDIS},
+    [ROUND_TRIP] = {.name = "tarry_redis_round_trip_duration_seconds",
+                    .type = PROMETHEUS_HISTOGRAM,
+                    .labels = {"shard"},
+                    .help = "From a call of a script sent to its reply.",
+                    .meaning = "What every push, take and ack waits for, at least: the network, "
+                               "Redis' line, the script. Grows at one shard: its master is busy or "
+                               "far. At all: the network, or this server's loop "
+                               "(`tarry_loop_turn_duration_seconds`).",
+                    ON_REDIS},
+    [SCRIPT_DURATION] = {.name = "tarry_redis_script_duration_seconds",
+                         .type = PROMETHEUS_HISTOGRAM,
+                         .labels = {"script"},
+                         .help = "The same, by script. What it takes within Redis alone is not "
+                                 "known here.",
+                         .meaning = "One script much slower than the others, as `list` or `purge` "
+                                    "may be: it holds Redis up for all. `SLOWLOG GET` in Redis has "
+                                    "the time within Redis.",
+                         ON_REDIS},
+    [CLOCK_ADJUST] = {.name = "tarry_redis_clock_adjust_seconds",
+                      .type = PROMETHEUS_GAUGE,
+                      .labels = {"shard"},
+                      .help = "How far a shard's clock is put ahead of its master's; negative: "
+                              "behind.",
+                      .meaning = "Other than 0: the masters that the shard has had did not agree "
+                                 "about the time. It stays so, and does no harm; that it changes "
+                                 "is what NTP should prevent.",
+                      ON_REDIS},
+    [SHARDS] = {.name = "tarry_redis_shards",
+                .type = PROMETHEUS_GAUGE,
+                .help = "Shards in Redis.",
+                .meaning = "As it was set, or changed by `tarry reshard`.",
+                ON_REDIS},
+    [SHARDS_UP] = {.name = "tarry_redis_shards_up",
+                   .type = PROMETHEUS_GAUGE,
+                   .help = "Shards whose master is reached.",
+                   .meaning = "Below `tarry_redis_shards`: see the runbook page *Redis away*.",
+                   ON_REDIS},
+    METRIC_END};
+
+/* By shard: reconnects, how its clock stands, how long calls took. */
+static void emit_shards(struct redis *redis, struct metric_page *page, int row)
 {
-    prometheus_family(out, name, PROMETHEUS_GAUGE, help);
-    prometheus_sample(out, name, NULL, value);
+    metric_begin(page, &redis_metrics[row]);
+    for (uint32_t i = 0; i < redis_shards(redis); i++) {
+        struct redis_shard_view shard;
+        char text[12];
+        int len = snprintf(text, sizeof text, "%u", i);
+        const struct slice *labels = METRIC_LABELS(slice_make(text, (size_t)len));
+        redis_shard_figures(redis, i, &shard);
+        if (row == RECONNECTS)
+            metric_sample(page, labels, shard.reconnects);
+        else if (row == CLOCK_ADJUST)
+            metric_sample_time(page, labels, shard.adjust_ms, 1000);
+        else
+            metric_histogram(page, labels, shard.round_trip_us, &redis_call_bounds);
+    }
 }
 
-static void on_emit_metrics(struct backend *backend, struct buffer *out)
+/* Those that were called. */
+static void emit_scripts(struct redis *redis, struct metric_page *page)
+{
+    metric_begin(page, &redis_metrics[SCRIPT_DURATION]);
+    for (uint32_t i = 0; i < redis_scripts(); i++)
+        if (buckets_total(redis_script_us(redis, i)) > 0)
+            metric_histogram(page, METRIC_LABELS(slice_of(redis_script_title(i))),
+                             redis_script_us(redis, i), &redis_call_bounds);
+}
+
+static void on_emit_metrics(struct backend *backend, struct metric_page *page)
 {
     struct redis_figures figures = {0};
     redis_figures(backend->self, &figures);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *field = (const char *)&figures + rows[i].offset;
-        uint64_t value;
-        memcpy(&value, field, sizeof value);
-        prometheus_family(out, rows[i].name, PROMETHEUS_COUNTER, rows[i].help);
-        prometheus_sample(out, rows[i].name, NULL, (int64_t)value);
+    metric_write(page, &redis_metrics[CALLS], figures.calls);
+    metric_write(page, &redis_metrics[ITEMS], figures.jobs);
+    metric_write(page, &redis_metrics[RESENT], figures.resent);
+    emit_shards(backend->self, page, RECONNECTS);
+    metric_write(page, &redis_metrics[REDIRECTS], figures.redirects);
+    metric_write(page, &redis_metrics[FAILOVERS], figures.failovers);
+    metric_write(page, &redis_metrics[CLOCK_DISAGREEMENTS], figures.clock_disagreements);
+    metric_write(page, &redis_metrics[LOSSES], figures.losses);
+    metric_write(page, &redis_metrics[NEWS_LOST], figures.news_lost);
+    metric_write(page, &redis_metrics[SENT_BYTES], figures.bytes_sent);
+    metric_write(page, &redis_metrics[RECEIVED_BYTES], figures.bytes_received);
+    metric_write(page, &redis_metrics[SHARDS], figures.shards);
+    metric_write(page, &redis_metrics[SHARDS_UP], figures.shards_up);
+    emit_shards(backend->self, page, ROUND_TRIP);
+    emit_shards(backend->self, page, CLOCK_ADJUST);
+    emit_scripts(backend->self, page);
+}
+
+/* ---- what it says of itself ---- */
+
+static void write_flag(struct buffer *out, const char *name, bool value)
+{
+    json_write_member(out, name);
+    buffer_append_text(out, value ? "true" : "false");
+}
+
+static void write_master(struct buffer *out, const struct redis_shard_view *view)
+{
+    char master[300];
+    bool is_v6 = strchr(view->host, ':') != NULL;
+    json_write_member(out, "master");
+    if (!view->host[0]) {
+        buffer_append_text(out, "null");
+        return;
     }
-    emit_gauge(out, "tarry_redis_shards", "Shards in Redis.", figures.shards);
-    emit_gauge(out, "tarry_redis_shards_up", "Shards whose master is reached.", figures.shards_up);
+    if (view->port)
+        (void)snprintf(master, sizeof master, is_v6 ? "[%s]:%u" : "%s:%u", view->host, view->port);
+    else
+        (void)snprintf(master, sizeof master, "%s", view->host);
+    json_write_string(out, slice_of(master));
+}
+
+static void write_shard(struct buffer *out, uint32_t shard, const struct redis_shard_view *view)
+{
+    buffer_append_byte(out, '{');
+    json_write_member_number(out, "shard", shard);
+    write_master(out, view);
+    write_flag(out, "connected", view->is_up);
+    write_flag(out, "accepting", !view->is_full);
+    if (view->version && view->version[0])
+        json_write_member_text(out, "redis_version", slice_of(view->version));
+    json_write_member_number(out, "replicas", view->replicas);
+    json_write_member_text(out, "durability", slice_of(redis_durability_name(view->durability)));
+    json_write_member(out, "round_trip_us");
+    if (view->last_round_trip_us)
+        buffer_append_i64(out, view->last_round_trip_us);
+    else
+        buffer_append_text(out, "null");
+    json_write_member_number(out, "waiting_calls", view->waiting);
+    json_write_member_number(out, "reconnects", view->reconnects);
+    json_write_member_number(out, "failovers", view->failovers);
+    json_write_member(out, "clock_ahead_ms");
+    buffer_append_i64(out, view->adjust_ms);
+    buffer_append_byte(out, '}');
+}
+
+static void on_write_shards(struct backend *backend, struct buffer *out)
+{
+    const struct redis *redis = backend->self;
+    for (uint32_t i = 0; i < redis_shards(redis); i++) {
+        struct redis_shard_view view = {0};
+        redis_shard_figures(redis, i, &view);
+        if (i)
+            buffer_append_byte(out, ',');
+        write_shard(out, i, &view);
+    }
 }
 
 const struct backend_ops backend_redis = {.open = on_open,
+                                          .set_feed = on_set_feed,
                                           .attach = on_attach,
                                           .stop = on_stop,
                                           .store_name = on_store_name,
                                           .free = on_free,
-                                          .emit_metrics = on_emit_metrics};
+                                          .write_shards = on_write_shards,
+                                          .emit_metrics = on_emit_metrics,
+                                          .metrics = redis_metrics};

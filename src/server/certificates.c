@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/file_mode.h"
 #include "base/log.h"
-#include "base/prometheus.h"
 #include "base/timestamp.h"
 
 #include <errno.h>
@@ -118,6 +117,7 @@ static bool take_files(struct certificates *certificates, char *error)
         return false;
     certificates->read_ms = clock_inner_ms();
     certificates->expires_s = tls_context_expires_s(context);
+    http_shared_note_certificate(certificates->http, certificates->expires_s);
     http_shared_set_tls(certificates->http, context);
     tls_context_release(context);
     if (former_s != certificates->expires_s)
@@ -184,12 +184,19 @@ void certificates_close(struct certificates *certificates)
     certificates->look = NULL;
 }
 
-void certificates_emit_metrics(struct certificates *certificates, struct buffer *out)
+void certificates_emit_metrics(struct certificates *certificates, struct metric_page *page)
 {
-    static const char name[] = "tarry_tls_certificate_expiry_timestamp_seconds";
     if (!certificates->expires_s)
         return;
-    prometheus_family(out, name, PROMETHEUS_GAUGE,
-                      "When the certificate that clients are shown ends, in seconds of Unix time.");
-    prometheus_sample(out, name, NULL, certificates->expires_s);
+    metric_begin(page, &certificates_metrics[0]);
+    metric_sample_time(page, NULL, certificates->expires_s, 1);
 }
+
+const struct metric certificates_metrics[] = {
+    {.name = "tarry_tls_certificate_expiry_timestamp_seconds",
+     .type = PROMETHEUS_GAUGE,
+     .help = "When the certificate that clients are shown ends, in seconds of Unix time.",
+     .meaning = "Less than two weeks ahead of `time()`: it was not renewed. Put the new one in its "
+                "place; the server reads it by itself.",
+     .when = "with `--tls-certificate`"},
+    METRIC_END};

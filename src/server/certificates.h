@@ -13,6 +13,7 @@
 #ifndef TARRY_SERVER_CERTIFICATES_H
 #define TARRY_SERVER_CERTIFICATES_H
 
+#include "base/metric.h"
 #include "http/front.h"
 #include "server/config.h"
 
@@ -38,7 +39,8 @@ void certificates_start(struct certificates *certificates);
 /* Reads all of it again, and says what became of it. */
 void certificates_reload(struct certificates *certificates);
 void certificates_close(struct certificates *certificates);
-void certificates_emit_metrics(struct certificates *certificates, struct buffer *out);
+void certificates_emit_metrics(struct certificates *certificates, struct metric_page *page);
+extern const struct metric certificates_metrics[];
 
 /* Reads the files as a server would, and forgets them. True also where none are named. */
 bool certificates_check(const struct config *config, char *error);

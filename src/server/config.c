@@ -12,6 +12,7 @@
 #include "server/config_redis.h"
 #include "server/exposure.h"
 #include "server/secret.h"
+#include "trace/tracer.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -52,6 +53,19 @@ static const struct option options[] = {
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
      "take messages with a delay from a queue of RabbitMQ and publish them there when they are "
      "due: amqp://host:5672/vhost?queue=NAME; needs --deliver"},
+    {"otlp", OPTION_TEXT, "URL", FIELD(otlp), "", 0, 0,
+     "send spans of pushes, waits and deliveries to a collector by OTLP over HTTP, such as "
+     "http://collector:4318 (/v1/traces is added; see docs/tracing.md); without it none are made"},
+    {"otlp-headers-file", OPTION_TEXT, "FILE", FIELD(otlp_headers_file), "", 0, 0,
+     "headers that go with them, one 'Name: value' a line, in a file that others may not read"},
+    {"otlp-ca", OPTION_TEXT, "FILE", FIELD(otlp_ca), "", 0, 0,
+     "certificates that the collector is trusted by, PEM; the system's if empty"},
+    {"trace-sample", OPTION_SHARE, "RATIO", FIELD(trace_share), "0.01", 0, 0,
+     "how many of the traces that begin here are sampled, from 0 to 1; a traceparent that was "
+     "given "
+     "says for itself"},
+    {"service-name", OPTION_TEXT, "NAME", FIELD(service_name), "tarry", 0, 0,
+     "what this server is called in traces"},
     {"tokens", OPTION_TEXT, "FILE|store", FIELD(tokens), "", 0, 0,
      "let in who has a token of this file (made by tarry token, see docs/security.md), or of those "
      "that all servers on one Redis share; followed where they change, and on SIGHUP"},
@@ -120,8 +134,9 @@ static const struct option options[] = {
      "takes that may wait for an address without a token; 0 is half of --max-waiting, and for this "
      "machine's own addresses any number"},
     {"max-topics", OPTION_COUNT, "N", FIELD(max_topics), "10000", 1, 1000000, "topics"},
-    {"metrics-topics", OPTION_COUNT, "N", FIELD(metrics_topics), "200", 1, 100000,
-     "how many topics have lines of their own at /metrics, the largest; the rest is summed up"},
+    {"metrics-topics", OPTION_COUNT, "N", FIELD(metrics_topics), "200", 0, 100000,
+     "how many topics have lines of their own at /metrics; the rest is summed up; with 0 no line "
+     "has a topic"},
     {"idle-timeout", OPTION_DURATION, "TIME", FIELD(idle_timeout_ms), "60s", 1000, 24 * 3600 * 1000,
      "a connection that is silent for so long is closed"},
     {"grace", OPTION_DURATION, "TIME", FIELD(grace_ms), "25s", 1000, 3600 * 1000,
@@ -142,6 +157,7 @@ static const struct option options[] = {
 
 enum { OPTIONS = sizeof options / sizeof options[0], FILE_LINE_BYTES_MAX = 4096 };
 
+_Static_assert((int)TRACER_ERROR_BYTES == (int)CONFIG_ERROR_BYTES, "one error for both");
 _Static_assert((int)LISTENER_ERROR_BYTES == (int)CONFIG_ERROR_BYTES, "one error for both");
 _Static_assert(JOB_BODY_BYTES_MAX == MIB, "the default of max-body");
 _Static_assert((int)OPTIONS <= (int)CONFIG_OPTIONS_MAX, "`given` has a bit for each");
@@ -229,6 +245,26 @@ static bool parse_number(const struct option *option, const char *text, int64_t 
     return true;
 }
 
+/* "0.01": at most one digit before the point and nine behind it. */
+static bool parse_share(const char *text, uint32_t *out)
+{
+    enum { ALL = 1000000000 };
+    uint64_t share = 0, unit = ALL;
+    if ((text[0] != '0' && text[0] != '1') || (text[1] && text[1] != '.'))
+        return false;
+    share = text[0] == '1' ? ALL : 0;
+    for (const char *at = text[1] ? text + 2 : text + 1; *at; at++) {
+        unit /= 10;
+        if (*at < '0' || *at > '9' || unit == 0)
+            return false;
+        share += (uint64_t)(*at - '0') * unit;
+    }
+    if (share > ALL || (text[1] && !text[2]))
+        return false;
+    *out = (uint32_t)share;
+    return true;
+}
+
 /* One or several, with blanks between; added to those that are there where there are to be `more`. */
 static bool parse_listen(const char *text, bool more, struct option_listen *out, char *why)
 {
@@ -279,6 +315,8 @@ static bool option_set(const struct option *option, void *base, const char *text
             return false;
         *(uint32_t *)field = (uint32_t)number;
         return true;
+    case OPTION_SHARE:
+        return parse_share(text, field);
     case OPTION_RATE:
         if (text[0])
             return access_rate_parse(slice_of(text), field);
@@ -342,6 +380,9 @@ static void option_describe(const struct option *option, char *out, size_t out_b
         bytes_emit(most, sizeof most, option->most);
         snprintf(out, out_bytes, "give a size from %s to %s, such as %s", least, most,
                  option->most > (64 << 20) ? "64MiB" : "64KiB");
+        break;
+    case OPTION_SHARE:
+        snprintf(out, out_bytes, "give a number from 0 to 1, such as 0.01");
         break;
     case OPTION_RATE:
         snprintf(out, out_bytes, "give a rate such as 100/s, 90/m or 5K/h");
@@ -695,8 +736,23 @@ static bool check_tokens(const struct config *config, char *error)
                       "file");
 }
 
+static bool check_traces(const struct config *config, char *error)
+{
+    static const char *const beside[] = {"otlp-headers-file", "otlp-ca", "trace-sample",
+                                         "service-name", NULL};
+    const char *given = find_given(config, beside);
+    if (!config->otlp[0])
+        return !given || error_text(error, CONFIG_ERROR_BYTES,
+                                    "'--%s' is for traces, give --otlp and the collector's URL "
+                                    "too",
+                                    given);
+    return tracer_check_endpoint(config->otlp, error);
+}
+
 static bool check(const struct config *config, char *error)
 {
+    if (!check_traces(config, error))
+        return false;
     if (!check_tokens(config, error))
         return false;
     if (!config_jwt_check(config, error) || !check_tls(config, error) ||

@@ -34,6 +34,7 @@ enum option_kind {
     OPTION_BYTES,    /* int64_t */
     OPTION_DURATION, /* int64_t, milliseconds */
     OPTION_RATE,     /* struct access_rate; empty: none */
+    OPTION_SHARE,    /* uint32_t: of all, in billionths */
     OPTION_SWITCH    /* bool */
 };
 
@@ -87,6 +88,11 @@ struct config {
     char jwt_ca[OPTION_TEXT_BYTES];   /* empty: the system's */
     char jwt_scope_claim[OPTION_TEXT_BYTES], jwt_topics_claim[OPTION_TEXT_BYTES];
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
+    char otlp[OPTION_TEXT_BYTES];    /* where spans go; empty: there are none */
+    char otlp_headers_file[OPTION_TEXT_BYTES],
+        otlp_ca[OPTION_TEXT_BYTES]; /* empty: none; the system's */
+    char service_name[OPTION_TEXT_BYTES];
+    uint32_t trace_share; /* of traces that begin here, in billionths */
     struct option_listen listen;
     char allowed_host[OPTION_TEXT_BYTES]; /* names that clients may call it by; empty: its own */
     char cors_origin[OPTION_TEXT_BYTES];  /* of pages that may use the API; empty: none */

@@ -29,6 +29,7 @@ static size_t option_bytes(const struct option *option)
         return sizeof(struct option_sync);
     case OPTION_CHOICE:
     case OPTION_COUNT:
+    case OPTION_SHARE:
         return sizeof(uint32_t);
     case OPTION_BYTES:
     case OPTION_DURATION:

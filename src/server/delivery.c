@@ -35,6 +35,12 @@ static bool check_callback(void *ctx, struct slice url, char *error)
     return deliver_check_callback(delivery->guard, url, error);
 }
 
+static void write_endpoints(void *ctx, struct slice extension, bool sees_all, struct buffer *out)
+{
+    const struct delivery *delivery = ctx;
+    deliver_write_endpoints(delivery->deliver, extension, sees_all, out);
+}
+
 /* ---- a test from any reactor: a letter to the first one, a letter back ---- */
 
 struct test_letter {
@@ -132,6 +138,7 @@ bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES])
 
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
+                   struct lateness *lateness, struct tracer *tracer,
                    char error[DELIVERY_ERROR_BYTES])
 {
     char why[GUARD_ERROR_BYTES] = "";
@@ -142,9 +149,11 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
                                             .queue = queue,
                                             .waiters = waiters,
                                             .guard = delivery->guard,
+                                            .lateness = lateness,
                                             .store_name = store_name,
                                             .store = backend,
-                                            .version = TARRY_VERSION};
+                                            .version = TARRY_VERSION,
+                                            .tracer = tracer};
     if (guard_is_on(delivery->guard))
         log_event(LOG_INFO, "policy read", LOG_TEXT("file", path));
     delivery->reactor = reactor;
@@ -157,6 +166,7 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
                                           .check_extension = check_extension,
                                           .other_topic = other_topic,
                                           .check_callback = check_callback,
+                                          .write_endpoints = write_endpoints,
                                           .test = post_test};
     return true;
 }
@@ -166,10 +176,13 @@ void delivery_start(struct delivery *delivery)
     deliver_start(delivery->deliver);
 }
 
-void delivery_emit_metrics(struct delivery *delivery, struct buffer *out)
+void delivery_emit_metrics(struct delivery *delivery, struct metric_page *page)
 {
-    deliver_emit_metrics(delivery->deliver, out);
+    deliver_emit_metrics(delivery->deliver, page);
 }
+
+const struct metric_table delivery_metrics = {"Deliveries by the server", deliver_metrics};
+const struct metric_table delivery_dead_metrics = {"Dead letters", dead_letter_metrics};
 
 void delivery_reload(struct delivery *delivery)
 {

@@ -24,15 +24,18 @@ struct delivery {        /* zeroed: closed */
 };
 
 /* `path`: the policy file; empty: nothing is delivered. `reactor`, `queue`, `waiters`: the first
- * reactor's. `backend` is what keeps the jobs. False: `error` says what and what to do. */
+ * reactor's. `backend` is what keeps the jobs, `tracer` NULL: nothing is traced. False: `error` says what and what to do. */
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
+                   struct lateness *lateness, struct tracer *tracer,
                    char error[DELIVERY_ERROR_BYTES]);
 /* Would this policy file do? False: `error` says what and what to do. */
 bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES]);
 void delivery_start(struct delivery *delivery);
-/* Lines of a Prometheus page; any thread. */
-void delivery_emit_metrics(struct delivery *delivery, struct buffer *out);
+/* Any thread. */
+void delivery_emit_metrics(struct delivery *delivery, struct metric_page *page);
+/* The rows of these; {0} where nothing is delivered by this build. */
+extern const struct metric_table delivery_metrics, delivery_dead_metrics;
 /* The policy file again; on an error the old rules stay. Logs what became of it. */
 void delivery_reload(struct delivery *delivery);
 void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),

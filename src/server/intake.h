@@ -8,7 +8,7 @@
 #ifndef TARRY_SERVER_INTAKE_H
 #define TARRY_SERVER_INTAKE_H
 
-#include "base/buffer.h"
+#include "base/metric.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
 
@@ -31,7 +31,8 @@ struct intake_ops {
     void (*stop)(void *self, void (*stopped)(void *ctx), void *ctx);
     void (*free)(void *self); /* NULL is fine */
     /* Lines of a Prometheus page; any thread; NULL: none. */
-    void (*emit_metrics)(void *self, struct buffer *out);
+    void (*emit_metrics)(void *self, struct metric_page *page);
+    const struct metric *metrics; /* the rows of these; NULL: none */
 };
 
 extern const struct intake_ops intake_amqp;

@@ -35,13 +35,14 @@ static void on_free(void *self)
     amqp_in_free(self);
 }
 
-static void on_emit_metrics(void *self, struct buffer *out)
+static void on_emit_metrics(void *self, struct metric_page *page)
 {
-    amqp_in_emit_metrics(self, out);
+    amqp_in_emit_metrics(self, page);
 }
 
 const struct intake_ops intake_amqp = {.open = on_open,
                                        .start = on_start,
                                        .stop = on_stop,
                                        .free = on_free,
-                                       .emit_metrics = on_emit_metrics};
+                                       .emit_metrics = on_emit_metrics,
+                                       .metrics = amqp_in_metrics};

@@ -219,6 +219,8 @@ static void on_alarm(void *ctx)
     int64_t now_ms = clock_inner_ms();
     look_at_memory(limits, now_ms);
     look_at_jobs(limits, now_ms);
+    if (limits->on_look)
+        limits->on_look(limits->on_look_ctx);
     fall_asleep_or_go_on(limits, now_ms);
 }
 

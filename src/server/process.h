@@ -5,7 +5,7 @@
 #ifndef TARRY_SERVER_PROCESS_H
 #define TARRY_SERVER_PROCESS_H
 
-#include "base/buffer.h"
+#include "base/metric.h"
 
 /* Before any thread, and before any secret is read: files, memory, look-ups and signals are set as
  * a server needs them. Without `core_dumps` nobody but root sees the process's memory from now on,
@@ -21,6 +21,7 @@ void process_exit_by(unsigned seconds, int code);
 void process_notify(const char *state);
 
 /* Lines of a Prometheus page: memory, CPU, descriptors, start. Any thread. */
-void process_emit_metrics(struct buffer *out);
+void process_emit_metrics(struct metric_page *page);
+extern const struct metric process_metrics[];
 
 #endif

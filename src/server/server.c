@@ -15,6 +15,8 @@
 #include "server/machine.h"
 #include "server/process.h"
 #include "server/secret.h"
+#include "server/store_state.h"
+#include "server/traces.h"
 #include "server/watchdog.h"
 
 #include <assert.h>
@@ -69,13 +71,17 @@ struct server {
     enum phase phase;
     struct backend backend;
     struct http_shared *http;
+    struct lateness *lateness;
     struct http_backup_hooks backup_hooks;
     struct delivery delivery;
     struct callers callers;
     struct limits limits;
+    struct store_state store_state;
     struct certificates certificates;
+    struct traces traces;
     struct watchdog watchdog;
     void *intake; /* of intake_amqp; NULL: none was asked for */
+    struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
     uv_signal_t signals[3];
@@ -107,20 +113,21 @@ static void on_stopped(void *ctx)
     stop_reactors(server);
 }
 
-static void stop_queue(struct server *server)
-{
-    if (server->phase != DRAINING)
-        return;
-    server->phase = STOPPING;
-    deadline_set(server->stop_timer, clock_inner_ms() + server->backend.stop_ms);
-    server->backend.ops->stop(&server->backend, on_stopped, server);
-}
-
 /* How long requests and deliveries under way have; the rest is the store's. */
 static int64_t drain_ms(const struct server *server)
 {
     int64_t grace_ms = server->config->grace_ms;
     return grace_ms - (grace_ms / 4 < KEEP_MS ? grace_ms / 4 : KEEP_MS);
+}
+
+static void stop_queue(struct server *server)
+{
+    if (server->phase != DRAINING)
+        return;
+    server->phase = STOPPING;
+    traces_stop(&server->traces, server->config->grace_ms - drain_ms(server));
+    deadline_set(server->stop_timer, clock_inner_ms() + server->backend.stop_ms);
+    server->backend.ops->stop(&server->backend, on_stopped, server);
 }
 
 static void on_stop_timeout(void *ctx)
@@ -391,6 +398,18 @@ static bool open_callers(struct server *server)
     return true;
 }
 
+static bool open_feed(struct server *server)
+{
+    server->feed = feed_new(server->reactor_count);
+    if (!server->feed)
+        return start_failed("out of memory");
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        if (!feed_desk_open(server->feed, i, server->per_reactor[i].reactor))
+            return start_failed("cannot make a timer, out of memory or file descriptors");
+    server->backend.ops->set_feed(&server->backend, server->feed);
+    return true;
+}
+
 static bool open_queue(struct server *server)
 {
     char error[ERROR_BYTES] = "";
@@ -411,7 +430,7 @@ static bool open_queue(struct server *server)
         if (!per->reactor)
             return start_failed("cannot make an event loop, out of memory or file descriptors");
     }
-    return true;
+    return open_feed(server);
 }
 
 static void attach(void *ctx)
@@ -445,7 +464,8 @@ static bool recover(struct server *server)
 static bool open_front(struct server *server, struct per_reactor *per)
 {
     char error[LISTENER_ERROR_BYTES] = "";
-    const struct http_options options = front_options(server);
+    struct http_options options = front_options(server);
+    options.desk = feed_desk_at(server->feed, per->index);
     per->waiters = waiters_new(per->queue, options.waiting_max);
     if (!per->waiters)
         return start_failed("out of memory");
@@ -454,18 +474,42 @@ static bool open_front(struct server *server, struct per_reactor *per)
            start_failed(error);
 }
 
-static void emit_metrics(void *ctx, struct buffer *out)
+static void emit_loops(const struct server *server, struct metric_page *page)
+{
+    struct reactor *reactors[REACTORS_MAX];
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        reactors[i] = server->per_reactor[i].reactor;
+    reactor_emit_metrics(reactors, server->reactor_count, page);
+}
+
+static bool emit_metrics(void *ctx, struct metric_page *page, uint32_t part)
 {
     struct server *server = ctx;
     struct backend *backend = &server->backend;
-    if (backend->ops->emit_metrics)
-        backend->ops->emit_metrics(backend, out);
-    delivery_emit_metrics(&server->delivery, out);
-    intake_amqp.emit_metrics(server->intake, out);
-    access_emit_metrics(server->callers.access, out);
-    quota_emit_metrics(server->limits.quota, out);
-    certificates_emit_metrics(&server->certificates, out);
-    process_emit_metrics(out);
+    switch (part) {
+    case 0:
+        if (backend->ops->emit_metrics)
+            backend->ops->emit_metrics(backend, page);
+        return true;
+    case 1:
+        delivery_emit_metrics(&server->delivery, page);
+        return true;
+    case 2:
+        intake_amqp.emit_metrics(server->intake, page);
+        access_emit_metrics(server->callers.access, page);
+        quota_emit_metrics(server->limits.quota, page);
+        certificates_emit_metrics(&server->certificates, page);
+        tracer_emit_metrics(server->traces.tracer, page);
+        return true;
+    case 3:
+        emit_loops(server, page);
+        return true;
+    case 4:
+        process_emit_metrics(page);
+        return true;
+    default:
+        return false;
+    }
 }
 
 static void on_backup(void *ctx, struct reactor *reactor, enum http_backup what, struct slice id,
@@ -489,15 +533,19 @@ static bool open_fronts(struct server *server)
 {
     char error[TLS_ERROR_BYTES] = "";
     server->http = http_shared_new(TARRY_VERSION);
-    if (!server->http)
+    server->lateness = lateness_new(server->config->metrics_topics);
+    if (!server->http || !server->lateness)
         return start_failed("out of memory");
     http_shared_set_access(server->http, server->callers.access);
     if (!limits_open(&server->limits, server->config))
         return start_failed("out of memory");
     http_shared_set_quota(server->http, server->limits.quota);
+    http_shared_set_tracer(server->http, server->traces.tracer);
     http_shared_set_memory(server->http, memory_bytes_max(server->config));
-    http_shared_set_metrics_topics(server->http, server->config->metrics_topics);
+    http_shared_set_lateness(server->http, server->lateness);
     http_shared_add_metrics(server->http, emit_metrics, server);
+    store_state_open(&server->store_state, &server->backend);
+    http_shared_set_server_hooks(server->http, &server->store_state.hooks);
     if (!certificates_open(&server->certificates, server->config, server->http,
                            server->per_reactor[0].reactor, error))
         return start_failed(error);
@@ -507,7 +555,9 @@ static bool open_fronts(struct server *server)
     for (uint32_t i = 0; i < server->reactor_count; i++)
         if (!open_front(server, &server->per_reactor[i]))
             return false;
-    return true;
+    return http_shared_look(server->http, server->per_reactor[0].reactor,
+                            server->per_reactor[0].queue) ||
+           start_failed("out of memory");
 }
 
 static bool open_delivery(struct server *server)
@@ -515,16 +565,23 @@ static bool open_delivery(struct server *server)
     const struct per_reactor *per = &server->per_reactor[0];
     char error[DELIVERY_ERROR_BYTES] = "";
     if (!delivery_open(&server->delivery, server->config->deliver, &server->backend, per->reactor,
-                       per->queue, per->waiters, error))
+                       per->queue, per->waiters, server->lateness, server->traces.tracer, error))
         return start_failed(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
     return true;
+}
+
+static void look_at_store(void *ctx)
+{
+    store_state_look(ctx);
 }
 
 /* After the delivery, whose events of topics it hands on. */
 static bool attach_limits(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
+    server->limits.on_look = look_at_store;
+    server->limits.on_look_ctx = &server->store_state;
     return limits_attach(&server->limits, server->http, per->queue, per->reactor) ||
            start_failed("out of memory");
 }
@@ -601,6 +658,12 @@ static void say_ready(void *owner, uint64_t tag, const struct queue_reply *reply
     process_notify("READY=1");
 }
 
+static bool open_traces(struct server *server)
+{
+    char error[TRACER_ERROR_BYTES] = "";
+    return traces_open(&server->traces, server->config, error) || start_failed(error);
+}
+
 static bool start(struct server *server)
 {
     const struct config *config = server->config;
@@ -609,7 +672,7 @@ static bool start(struct server *server)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", server->files),
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     return open_listeners(server) && open_queue(server) && open_callers(server) &&
-           recover(server) && open_fronts(server) && open_delivery(server) &&
+           open_traces(server) && recover(server) && open_fronts(server) && open_delivery(server) &&
            attach_limits(server) && open_intake(server) && watch_signals(server) &&
            open_watchdog(server);
 }
@@ -634,6 +697,7 @@ static void run(struct server *server)
     reactor_run(server->per_reactor[0].reactor);
     for (uint32_t i = 1; i < server->reactor_count; i++)
         reactor_join(server->per_reactor[i].reactor);
+    traces_wait(&server->traces);
 }
 
 /* Also after a start that failed half-way. */
@@ -654,11 +718,15 @@ static void fini(struct server *server)
     }
     listeners_close(&server->listeners);
     http_shared_free(server->http);
+    lateness_free(server->lateness);
     limits_close(&server->limits);
+    store_state_close(&server->store_state);
     callers_close(&server->callers);
     certificates_close(&server->certificates);
     if (server->backend.self)
         server->backend.ops->free(&server->backend);
+    feed_free(server->feed);
+    traces_close(&server->traces);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++)
         if (server->per_reactor[i].reactor)
             reactor_free(server->per_reactor[i].reactor);
@@ -677,6 +745,7 @@ uint32_t server_check(const struct config *config, void (*tell)(void *ctx, const
         certificates_check(config, error) || (tell(ctx, error), false),
         callers_check(config, error) || (tell(ctx, error), false),
         delivery_check(config->deliver, error) || (tell(ctx, error), false),
+        traces_check(config, error) || (tell(ctx, error), false),
         !password[0] || secret_read(password, secret, sizeof secret, error, sizeof error) == 0 ||
             (tell(ctx, error), false),
     };

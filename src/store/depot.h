@@ -90,7 +90,9 @@ struct depot_run {
     uint64_t alive_bytes; /* of the alive slots' records */
     uint64_t file_bytes;
     _Atomic uint64_t freed; /* bytes of the file that were punched */
-    uint32_t *moved;        /* by slot: its slot in the new run plus 1; 0: none. While a victim */
+    /* A bit for each slot whose job is in memory; made with the first. The owner writes it. */
+    _Atomic uint64_t *_Atomic in_memory;
+    uint32_t *moved; /* by slot: its slot in the new run plus 1; 0: none. While a victim */
     /* Slots of each section, from its first, that are dead: as of the catalog being written, as of the
      * committed one (under the depot's lock), and those whose space went (the helper's). */
     uint32_t dead_written[SECTIONS], dead_committed[SECTIONS], punched[SECTIONS];
@@ -117,6 +119,18 @@ struct depot_view *depot_hold(struct depot *depot);
 void depot_let_go(struct depot_view *view); /* [any thread] */
 /* NULL: not in the view. */
 struct depot_run *depot_view_run(const struct depot_view *view, uint32_t number);
+
+/* ---- cold jobs: in slots that are alive, and not in memory ---- */
+
+/* The slot's job came to memory, or left it. A slot of no run is passed over; so is the note where there
+ * is no memory for it. */
+void depot_hold_slot(struct depot *depot, struct record_place place, bool in_memory);
+/* Whether what is cold in the run counts: not in one that is being installed, or whose jobs lie elsewhere
+ * by now. The owner's. */
+bool depot_run_counts(const struct depot_run *run);
+/* How many of the slots [first, end) are cold; whether one is. Any thread, while the view is held. */
+uint32_t depot_cold_count(const struct depot_run *run, uint32_t first, uint32_t end);
+bool depot_is_cold(const struct depot_run *run, uint32_t slot);
 
 /* ---- directories, where a damaged block in which nothing is alive (it was given up, or all of it
  * is done) is passed over: nobody misses what stands there. Any thread, while the view is held ---- */

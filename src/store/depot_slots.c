@@ -55,6 +55,63 @@ enum depot_release depot_release(struct depot *depot, struct record_place place,
     return DEPOT_RELEASED;
 }
 
+void depot_hold_slot(struct depot *depot, struct record_place place, bool in_memory)
+{
+    struct depot_run *run = run_of(depot->view, place);
+    uint64_t bit = UINT64_C(1) << place.at % 64, word;
+    _Atomic uint64_t *words;
+
+    if (!run || place.at >= run->alive.slots)
+        return;
+    words = atomic_load_explicit(&run->in_memory, memory_order_relaxed);
+    if (!words && in_memory) {
+        words = calloc(alive_bytes(run->alive.slots) / 8, sizeof *words);
+        atomic_store_explicit(&run->in_memory, words, memory_order_release);
+    }
+    if (!words)
+        return;
+    word = atomic_load_explicit(&words[place.at / 64], memory_order_relaxed);
+    word = in_memory ? word | bit : word & ~bit;
+    atomic_store_explicit(&words[place.at / 64], word, memory_order_relaxed);
+}
+
+bool depot_run_counts(const struct depot_run *run)
+{
+    return run->is_counted && !run->is_new;
+}
+
+/* Of 64 slots, a bit for each that is cold. */
+static uint64_t cold_word(const struct depot_run *run, size_t index)
+{
+    uint64_t word = atomic_load_explicit(&run->alive.words[index], memory_order_relaxed);
+    const _Atomic uint64_t *in_memory = atomic_load_explicit(&run->in_memory, memory_order_acquire);
+
+    if (in_memory)
+        word &= ~atomic_load_explicit(&in_memory[index], memory_order_relaxed);
+    return word;
+}
+
+bool depot_is_cold(const struct depot_run *run, uint32_t slot)
+{
+    return cold_word(run, slot / 64) >> slot % 64 & 1;
+}
+
+uint32_t depot_cold_count(const struct depot_run *run, uint32_t first, uint32_t end)
+{
+    uint32_t count = 0;
+
+    assert(first <= end && end <= run->alive.slots);
+    for (size_t index = first / 64; index * 64 < end; index++) {
+        uint64_t word = cold_word(run, index);
+        if (index == first / 64)
+            word &= UINT64_MAX << first % 64;
+        if (index == end / 64)
+            word &= (UINT64_C(1) << end % 64) - 1;
+        count += (uint32_t)__builtin_popcountll(word);
+    }
+    return count;
+}
+
 struct record_place depot_moved(const struct depot *depot, struct record_place place)
 {
     const struct depot_run *run;

@@ -74,6 +74,7 @@ void depot_run_free(struct depot_run *run)
     run_close(run->run);
     alive_fini(&run->alive);
     free(run->moved);
+    free((void *)atomic_load(&run->in_memory));
     free(run);
 }
 

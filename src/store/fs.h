@@ -20,6 +20,11 @@ struct fs_stamp {
     int64_t modified_ns;
 };
 
+/* Of a file system, for an ordinary user. */
+struct fs_room {
+    uint64_t free_bytes, all_bytes;
+};
+
 struct fs {
     const struct fs_ops *ops;
     void *ctx;
@@ -57,6 +62,8 @@ struct fs_ops {
      * be relied upon. And whether it still has it. NULL, both: nobody else is there. */
     struct fs_stamp (*stamp)(void *ctx, int fd);
     bool (*has_stamp)(void *ctx, int fd, const struct fs_stamp *stamp);
+    /* The room on the file system that the file is on. NULL: that is not known. */
+    int (*room)(void *ctx, int fd, struct fs_room *out);
 };
 
 /* The real file system. Its operations take as `ctx` the directory below which all paths lie

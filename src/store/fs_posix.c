@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -281,6 +282,18 @@ static bool posix_has_stamp(void *ctx, int fd, const struct fs_stamp *stamp)
            (about.st_size == stamp->bytes && modified_ns(&about) == stamp->modified_ns);
 }
 
+static int posix_room(void *ctx, int fd, struct fs_room *out)
+{
+    struct statvfs about;
+
+    (void)ctx;
+    if (fstatvfs(fd, &about) < 0)
+        return -errno;
+    *out = (struct fs_room){.free_bytes = (uint64_t)about.f_bavail * about.f_frsize,
+                            .all_bytes = (uint64_t)about.f_blocks * about.f_frsize};
+    return 0;
+}
+
 static const struct fs_ops posix_ops = {
     .open = posix_open,
     .close = posix_close,
@@ -301,6 +314,7 @@ static const struct fs_ops posix_ops = {
     .leads = posix_leads,
     .stamp = posix_stamp,
     .has_stamp = posix_has_stamp,
+    .room = posix_room,
 };
 
 const struct fs fs_posix = {.ops = &posix_ops};

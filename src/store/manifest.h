@@ -25,9 +25,11 @@
  *    it. A directory of format 3 gets them when it is opened for writing.
  * 5: a topic's record may carry max_jobs and push_rate. A directory of format 4 is one of format 5
  *    that has none of these.
+ * 6: a topic's record may tell until when it is paused. A directory of format 5 is one of format 6 in
+ *    which none does.
  */
 enum {
-    DATADIR_FORMAT = 5,
+    DATADIR_FORMAT = 6,
     DATADIR_FORMAT_CHECKED = 4, /* the first one with name and checksum */
     DATADIR_SHARDS_MAX = 64,
     DATADIR_NAME_BYTES = 32,

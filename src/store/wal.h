@@ -212,13 +212,15 @@ int wal_upkeep(struct wal *wal);
 void wal_upkept(struct wal *wal);
 
 struct wal_stats {
-    uint64_t bytes_on_disk, bytes_written, commits, syncs;
+    uint64_t bytes_on_disk, bytes_written, records_written, commits, syncs;
     uint32_t files;
     bool broken;
     bool stuck; /* the next file could not be made: for now there is room for little or nothing */
     bool full;  /* that, for want of disk space */
 };
 void wal_stats(const struct wal *wal, struct wal_stats *out);
+/* The room on the disk that the log is on. False: not known. [helper, the one of wal_commit] */
+bool wal_room(struct wal *wal, struct fs_room *out);
 const char *wal_error(const struct wal *wal); /* why it is broken or stuck; NULL: it is not */
 
 #endif

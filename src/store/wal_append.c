@@ -417,6 +417,7 @@ uint64_t wal_committed(struct wal *wal)
     if (flight->batch) {
         wal->commits++;
         wal->bytes_written += flight->batch->len;
+        wal->records_written += flight->batch->count;
         pthread_mutex_lock(&wal->lock);
         wal_recent_add(&wal->recent, flight->batch, wal->options.recent_bytes_max);
         flight->batch = NULL;

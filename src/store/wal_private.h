@@ -261,7 +261,7 @@ struct wal {
     int64_t dirty_since_ms; /* the first commit since the last sync; INT64_MAX: none */
 
     uint32_t held; /* wal_hold_back */
-    uint64_t bytes_written, commits, syncs;
+    uint64_t bytes_written, records_written, commits, syncs;
     bool is_broken, is_astray, spares_unwanted;
     int stuck; /* why there is no next file, as wal_has_room says it; 0: nothing failed */
     char error[WAL_ERROR_BYTES];

@@ -231,6 +231,7 @@ void wal_stats(const struct wal *wal, struct wal_stats *out)
 {
     *out = (struct wal_stats){
         .bytes_written = wal->bytes_written,
+        .records_written = wal->records_written,
         .commits = wal->commits,
         .syncs = wal->syncs,
         .files = wal->files.count,
@@ -240,6 +241,17 @@ void wal_stats(const struct wal *wal, struct wal_stats *out)
     };
     for (uint32_t i = 0; i < wal->files.count; i++)
         out->bytes_on_disk += wal->files.at[i]->bytes;
+}
+
+bool wal_room(struct wal *wal, struct fs_room *out)
+{
+    const struct fs *fs = wal->disk.fs;
+    const struct wal_file *file;
+
+    pthread_mutex_lock(&wal->lock);
+    file = wal_current(wal); /* which stays open */
+    pthread_mutex_unlock(&wal->lock);
+    return fs->ops->room && fs->ops->room(fs->ctx, file->fd, out) == 0;
 }
 
 const char *wal_error(const struct wal *wal)

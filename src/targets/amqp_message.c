@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/timestamp.h"
+#include "trace/carry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,19 @@ static bool add_own_headers(const struct target_amqp_message *message, amqp_pool
     return true;
 }
 
+/* A message that came with the context of a trace goes with the one that its job carries by now. */
+static void renew_trace(struct slice meta, amqp_basic_properties_t *out)
+{
+    struct slice parent = trace_meta_parent(meta);
+    amqp_table_t *headers = &out->headers;
+    if (!parent.at || !(out->_flags & AMQP_BASIC_HEADERS_FLAG))
+        return;
+    for (int i = 0; i < headers->num_entries; i++)
+        if (slice_is(slice_make(headers->entries[i].key.bytes, headers->entries[i].key.len),
+                     JOB_META_TRACEPARENT))
+            headers->entries[i] = text_header(slice_of(JOB_META_TRACEPARENT), parent);
+}
+
 bool target_amqp_message_properties(const struct target_amqp_message *message, amqp_pool_t *pool,
                                     amqp_basic_properties_t *out)
 {
@@ -165,8 +179,10 @@ bool target_amqp_message_properties(const struct target_amqp_message *message, a
     buffer_init(&encoded, JOB_META_BYTES_MAX);
     bool ok =
         join_parts(message->meta, &encoded, &is_restored) &&
-        (is_restored ? restore(buffer_slice(&encoded), pool, out) : describe(message, pool, out)) &&
-        add_own_headers(message, pool, out);
+        (is_restored ? restore(buffer_slice(&encoded), pool, out) : describe(message, pool, out));
+    if (ok && is_restored)
+        renew_trace(message->meta, out);
+    ok = ok && add_own_headers(message, pool, out);
     buffer_fini(&encoded);
     return ok;
 }

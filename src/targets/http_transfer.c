@@ -6,6 +6,7 @@
 #include "base/timestamp.h"
 #include "targets/template.h"
 #include "targets/webhook.h"
+#include "trace/carry.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -396,6 +397,20 @@ static void add_line(struct target_transfer *transfer, const char *name, struct 
     end_line(transfer);
 }
 
+/* The context of the job's trace as the standard has it, for a peer that knows nothing of tarry. */
+static void add_trace(struct target_transfer *transfer, struct slice meta)
+{
+    struct trace_context context;
+    struct slice state;
+    char parent[TRACE_PARENT_BYTES];
+    if (!trace_meta_find(meta, &context, &state))
+        return;
+    trace_parent_emit(&context, parent);
+    add_line(transfer, "traceparent", slice_make(parent, sizeof parent));
+    if (state.len)
+        add_line(transfer, "tracestate", state);
+}
+
 /* The job's meta, each as a header of its own; those that are tarry's stay here. */
 static void add_meta(struct target_transfer *transfer, struct slice meta)
 {
@@ -422,6 +437,7 @@ static void add_lines(struct target_transfer *transfer, const struct job *job)
         buffer_append_byte(begin_line(transfer, "Expect"), ':');
         end_line(transfer);
     }
+    add_trace(transfer, job->meta);
     add_meta(transfer, job->meta);
 }
 

@@ -13,7 +13,7 @@
 
 #include <curl/curl.h>
 
-enum { TARGET_HEADERS_MAX = JOB_META_PAIRS_MAX + 16 };
+enum { TARGET_HEADERS_MAX = JOB_META_PAIRS_MAX + 18 };
 
 enum {
     TARGET_ANSWER_HEADER_BYTES_MAX = 64 * 1024,

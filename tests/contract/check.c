@@ -178,7 +178,8 @@ static bool is_due_of_a_ready_one(struct world *world, const char *topic, int64_
     return false;
 }
 
-static void check_topic(struct world *world, const struct model_topic *topic,
+/* And pins what the model left open. */
+static void check_topic(struct world *world, struct model_topic *topic,
                         const struct queue_topic *is)
 {
     struct queue_counts counts = model_count(&world->model, topic->name);
@@ -189,6 +190,10 @@ static void check_topic(struct world *world, const struct model_topic *topic,
         world_fail(world, "topic '%s' is shown as '%.*s'", name, (int)is->name.len, is->name.at);
     if (is->paused != topic->paused)
         world_fail(world, "topic '%s' is %spaused", name, is->paused ? "" : "not ");
+    if (!span_holds(topic->paused_until, is->paused_until_ms))
+        world_fail(world, "topic '%s' is paused until %+" PRId64 " instead of %+" PRId64, name,
+                   shown_ms(world, is->paused_until_ms),
+                   shown_ms(world, topic->paused_until.most_ms));
     if (!settings_equal(&is->settings, &topic->settings))
         world_fail(world, "topic '%s' has other settings", name);
     check_figure(world, name, "delayed", is->counts.delayed, counts.delayed);
@@ -216,6 +221,7 @@ static void check_topic(struct world *world, const struct model_topic *topic,
                           : !is_due_of_a_ready_one(world, name, is->oldest_ready_due_ms))
         world_fail(world, "topic '%s' says the oldest ready job was due at %+" PRId64, name,
                    shown_ms(world, is->oldest_ready_due_ms));
+    topic->paused_until = (struct span){is->paused_until_ms, is->paused_until_ms};
 }
 
 static void check_topics(struct world *world, const struct queue_reply *reply)
@@ -227,7 +233,7 @@ static void check_topics(struct world *world, const struct queue_reply *reply)
     }
     for (size_t i = 0; i < reply->topic_count; i++) {
         const struct queue_topic *is = &reply->topics[i];
-        const struct model_topic *topic = model_find_topic(&world->model, is->name);
+        struct model_topic *topic = model_find_topic(&world->model, is->name);
 
         if (!topic)
             world_fail(world, "topics: '%.*s' does not exist", (int)is->name.len, is->name.at);
@@ -257,12 +263,62 @@ static void check_get(struct world *world, const struct world_name *name,
 }
 
 static void check_topic_get(struct world *world, const struct queue_reply *reply,
-                            const struct model_topic *topic)
+                            struct model_topic *topic)
 {
     if (reply->status || reply->topic_count != 1)
         world_fail(world, "topic '%s': status %s", topic->name, queue_status_code(reply->status));
     else
         check_topic(world, topic, &reply->topics[0]);
+}
+
+static struct queue_forecast_call forecast_call(const struct world *world, const char *topic)
+{
+    return (struct queue_forecast_call){
+        .topic = slice_of(topic), .from_ms = world->model.now_ms - world->model.now_ms % 60000};
+}
+
+/* Stores may count jobs that were far off when they were pushed by less than their topic. */
+static bool is_far_from_start(const struct world *world)
+{
+    return world->model.now_ms - world->start_ms > 11 * 24 * INT64_C(3600000);
+}
+
+/* Each job's due is pinned by now. What a store has estimated must at least add up. */
+static void check_forecast(struct world *world, const struct queue_reply *reply, const char *topic)
+{
+    struct queue_forecast_call call = forecast_call(world, topic);
+    struct queue_forecast should = {0};
+    const struct queue_forecast *is = reply->forecast;
+    uint64_t sum_is = 0, sum_should = 0;
+
+    if (model_forecast(&world->model, &call, &should) != reply->status || !is) {
+        world_fail(world, "forecast of '%s': status %s", topic, queue_status_code(reply->status));
+        return;
+    }
+    for (size_t i = 0; i < FORECAST_HOURS; i++) {
+        sum_is += is->hours[i];
+        sum_should += should.hours[i];
+        if (is->hours[i] != should.hours[i] && !is->estimated)
+            world_fail(world, "forecast of '%s': %" PRIu64 " in hour %zu instead of %" PRIu64,
+                       topic, is->hours[i], i, should.hours[i]);
+    }
+    for (size_t i = 0; i < FORECAST_MINUTES; i++)
+        if (is->minutes[i] != should.minutes[i] && !is->estimated)
+            world_fail(world, "forecast of '%s': %" PRIu64 " in minute %zu instead of %" PRIu64,
+                       topic, is->minutes[i], i, should.minutes[i]);
+    check_figure(world, topic, "a forecast of", sum_is + is->later, sum_should + should.later);
+    check_figure(world, topic, "overdue", is->overdue, should.overdue);
+    check_figure(world, topic, "a forecast from", (uint64_t)is->from_ms, (uint64_t)call.from_ms);
+    if (is->estimated && world->client.driver->forecasts_exactly && !is_far_from_start(world))
+        world_fail(world, "forecast of '%s': estimated", topic);
+}
+
+static void ask_forecast(struct world *world, const char *topic)
+{
+    struct queue_forecast_call call = forecast_call(world, topic);
+
+    queue_forecast(world->client.queue, &call, client_add(&world->client));
+    client_sent(&world->client);
 }
 
 void check_everything(struct world *world)
@@ -287,6 +343,9 @@ void check_everything(struct world *world)
     }
     queue_topics(queue, client_add(client));
     client_sent(client);
+    ask_forecast(world, "");
+    for (size_t i = 0; i < world->model.topic_count; i++)
+        ask_forecast(world, world->model.topics[i].name);
     client_wait(client);
     if (client->fault) {
         world_fail(world, "%s", client->fault);
@@ -297,7 +356,10 @@ void check_everything(struct world *world)
     for (; at < topics_at + world->model.topic_count; at++)
         check_topic_get(world, &client->calls[at].outcome.reply,
                         &world->model.topics[at - topics_at]);
-    check_topics(world, &client->calls[at].outcome.reply);
+    check_topics(world, &client->calls[at++].outcome.reply);
+    check_forecast(world, &client->calls[at++].outcome.reply, "");
+    for (size_t i = 0; i < world->model.topic_count; i++)
+        check_forecast(world, &client->calls[at++].outcome.reply, world->model.topics[i].name);
 }
 
 /* ---- list ---- */

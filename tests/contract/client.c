@@ -241,3 +241,9 @@ const struct queue_reply *client_topics(struct client *client)
 {
     ONE_CALL(queue_topics(client->queue, to));
 }
+
+const struct queue_reply *client_forecast(struct client *client,
+                                          const struct queue_forecast_call *call)
+{
+    ONE_CALL(queue_forecast(client->queue, call, to));
+}

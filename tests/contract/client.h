@@ -62,5 +62,6 @@ const struct queue_reply *client_get(struct client *, struct slice topic, struct
 const struct queue_reply *client_list(struct client *, const struct queue_list *);
 const struct queue_reply *client_topic(struct client *, const struct queue_topic_call *);
 const struct queue_reply *client_topics(struct client *);
+const struct queue_reply *client_forecast(struct client *, const struct queue_forecast_call *);
 
 #endif

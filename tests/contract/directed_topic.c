@@ -96,6 +96,95 @@ static void a_paused_topic_delivers_nothing_but_jobs_fall_due(void **state)
     assert_int_equal(take_many("t", 10), 7);
 }
 
+static enum queue_status pause_for(int64_t ms)
+{
+    struct queue_topic_call call = {
+        .verb = QUEUE_TOPIC_PAUSE, .topic = slice_of("t"), .pause_ms = ms};
+    enum queue_status status = world_topic(w, &call)->status;
+
+    assert_string_equal(w->fault, "");
+    return status;
+}
+
+static void a_pause_for_a_time_ends_by_itself_and_never_early(void **state)
+{
+    (void)state;
+    push(a_push_in("a", 1000));
+    push(a_push("b"));
+    assert_int_equal(pause_for(10000), QUEUE_OK);
+    pass(9999);
+    take("");
+    assert_true(figures().paused);
+    pass(2);
+    assert_false(figures().paused);
+    assert_int_equal(figures().paused_until_ms, 0);
+    assert_int_equal(take_many("t", 10), 2);
+}
+
+static void a_pause_for_a_time_survives_a_restart_and_ends_while_nobody_is_there(void **state)
+{
+    (void)state;
+    push_some("a", 3);
+    pause_for(10000);
+    restart();
+    take("");
+    pass(5000);
+    restart();
+    take("");
+    assert_true(figures().paused);
+    pass(5002);
+    restart();
+    assert_false(figures().paused);
+    assert_int_equal(take_many("t", 10), 3);
+    restart();
+}
+
+static void a_pause_takes_the_place_of_the_one_before(void **state)
+{
+    (void)state;
+    push(a_push("a"));
+    pause_for(1000);
+    pause_for(60000);
+    pass(30000);
+    take("");
+    pause_for(1000); /* shorter */
+    pass(1001);
+    take("a");
+    push(a_push("b"));
+    pause_for(1000);
+    assert_int_equal(topic_call(QUEUE_TOPIC_PAUSE), QUEUE_OK); /* for ever */
+    pass(5000);
+    take("");
+    pause_for(1000);
+    assert_int_equal(topic_call(QUEUE_TOPIC_RESUME), QUEUE_OK);
+    take("b");
+    topic_call(QUEUE_TOPIC_PAUSE);
+    pass(5000); /* the end of the one that was given up is nobody's */
+    assert_true(figures().paused);
+}
+
+static void a_pause_for_a_time_out_of_range_is_refused(void **state)
+{
+    (void)state;
+    push(a_push("a"));
+    assert_int_equal(pause_for(POLICY_DELAY_MS_MAX + 1), QUEUE_BAD_OPTION);
+    assert_int_equal(pause_for(-1), QUEUE_BAD_OPTION);
+    take("a");
+}
+
+static void a_deleted_topic_takes_its_pause_along(void **state)
+{
+    (void)state;
+    push(a_push("a"));
+    pause_for(5000);
+    assert_int_equal(topic_call(QUEUE_TOPIC_DELETE), QUEUE_OK);
+    push(a_push("b"));
+    take("b");
+    topic_call(QUEUE_TOPIC_PAUSE);
+    pass(6000);
+    assert_true(figures().paused);
+}
+
 static uint64_t count_all(void)
 {
     struct queue_counts counts = figures().counts;
@@ -343,6 +432,11 @@ const struct CMUnitTest directed_topic[] = {
     CLAIM(bad_settings_are_refused),
     CLAIM(what_a_push_does_not_say_the_topic_says),
     CLAIM(a_paused_topic_delivers_nothing_but_jobs_fall_due),
+    CLAIM(a_pause_for_a_time_ends_by_itself_and_never_early),
+    CLAIM(a_pause_for_a_time_survives_a_restart_and_ends_while_nobody_is_there),
+    CLAIM(a_pause_takes_the_place_of_the_one_before),
+    CLAIM(a_pause_for_a_time_out_of_range_is_refused),
+    CLAIM(a_deleted_topic_takes_its_pause_along),
     CLAIM(a_full_topic_refuses_new_jobs_and_nothing_else),
     CLAIM(calls_to_an_unknown_topic_are_not_found),
     CLAIM(purge_spares_the_leased),

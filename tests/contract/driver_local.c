@@ -114,6 +114,7 @@ extern const struct driver driver_local_1, driver_local_3;
 const struct driver driver_local_1 = {
     .name = "local_1",
     .shards = 1,
+    .forecasts_exactly = true,
     .open = open_1,
     .queue = queue_of,
     .pump = pump,
@@ -124,6 +125,7 @@ const struct driver driver_local_1 = {
 const struct driver driver_local_3 = {
     .name = "local_3",
     .shards = 3,
+    .forecasts_exactly = true,
     .open = open_3,
     .queue = queue_of,
     .pump = pump,

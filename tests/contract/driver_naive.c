@@ -39,6 +39,8 @@ static const char *const fault_texts[FAULT_END] = {
     [FAULT_EXTENSION_LOST_AT_REOPEN] = "a topic's extension is lost at a restart",
     [FAULT_DEAD_BYTES_KEPT] = "the dead's bytes only grow",
     [FAULT_DEATH_NOT_TOLD] = "nobody is told of the dead",
+    [FAULT_PAUSE_FOR_EVER] = "a pause for a time has no end",
+    [FAULT_FORECAST_LATE] = "a forecast leaves out the first minute",
     [FAULT_SETTINGS_NOT_TOLD] = "nobody is told of new settings",
 };
 static struct naive *kept; /* as the last close left it */
@@ -82,6 +84,9 @@ static void naive_submit(struct queue *queue, const struct command *command,
         return;
     case COMMAND_TOPICS:
         naive_topics(queue, to);
+        return;
+    case COMMAND_FORECAST:
+        naive_forecast(queue, &command->forecast, to);
         return;
     }
 }

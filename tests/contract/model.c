@@ -91,6 +91,14 @@ void model_advance(struct model *model, int64_t now_ms)
 {
     assert(now_ms >= model->now_ms);
     model->now_ms = now_ms;
+    for (size_t i = 0; i < model->topic_count; i++) {
+        struct model_topic *topic = &model->topics[i];
+
+        if (topic->paused_until.most_ms && topic->paused_until.most_ms <= now_ms) {
+            topic->paused = false;
+            topic->paused_until = (struct span){0};
+        }
+    }
     for (size_t i = 0; i < model->job_count;)
         if (advance_one(model, &model->jobs[i]))
             i++;

@@ -62,6 +62,7 @@ struct model_memory { /* an id that finished within its topic's dedup_window */
 struct model_topic {
     char name[JOB_TOPIC_BYTES_MAX + 1];
     bool paused;
+    struct span paused_until;       /* 0: until resumed */
     struct topic_settings settings; /* the extension is own memory */
     struct topic_totals totals;
 };
@@ -126,6 +127,10 @@ struct model_topic *model_find_topic(struct model *model, struct slice topic);
 struct model_topic *model_need_topic(struct model *model, struct slice topic); /* NULL: too many */
 /* dead_bytes: of the bodies alone, the least that it may be. */
 struct queue_counts model_count(const struct model *model, const char *topic);
+
+/* When the jobs that wait fall due, each counted by the latest it may be. */
+enum queue_status model_forecast(struct model *model, const struct queue_forecast_call *call,
+                                 struct queue_forecast *out);
 
 /* Orders as list does: by due, then push order. */
 bool model_listed_before(const struct model_job *a, const struct model_job *b);

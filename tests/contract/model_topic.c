@@ -53,6 +53,36 @@ struct queue_counts model_count(const struct model *model, const char *topic)
     return counts;
 }
 
+enum queue_status model_forecast(struct model *model, const struct queue_forecast_call *call,
+                                 struct queue_forecast *out)
+{
+    if (call->topic.len && !job_topic_is_valid(call->topic))
+        return QUEUE_BAD_TOPIC;
+    if (call->from_ms < 0 || call->from_ms % 60000)
+        return QUEUE_BAD_OPTION;
+    if (call->topic.len && !model_find_topic(model, call->topic))
+        return QUEUE_NOT_FOUND;
+    out->from_ms = call->from_ms;
+    for (size_t i = 0; i < model->job_count; i++) {
+        const struct model_job *job = &model->jobs[i];
+        int64_t minute = (job->due.most_ms - call->from_ms) / 60000;
+        int64_t hour = (job->due.most_ms - call->from_ms / 3600000 * 3600000) / 3600000;
+
+        if (call->topic.len && !slice_is(call->topic, job->topic))
+            continue;
+        out->overdue += job->state == JOB_READY;
+        if (job->state != JOB_DELAYED)
+            continue;
+        if (minute < FORECAST_MINUTES)
+            out->minutes[minute < 0 ? 0 : minute]++;
+        if (hour < FORECAST_HOURS)
+            out->hours[hour < 0 ? 0 : hour]++;
+        else
+            out->later++;
+    }
+    return QUEUE_OK;
+}
+
 void model_tell(struct model *model, enum queue_event event, const char *topic)
 {
     struct model_event told = {.event = event};
@@ -170,6 +200,10 @@ enum queue_status model_topic_call(struct model *model, const struct queue_topic
     case QUEUE_TOPIC_PAUSE:
     case QUEUE_TOPIC_RESUME:
         topic->paused = call->verb == QUEUE_TOPIC_PAUSE;
+        topic->paused_until = (struct span){0};
+        if (topic->paused && call->pause_ms)
+            topic->paused_until =
+                (struct span){model->now_ms + call->pause_ms, model->now_ms + call->pause_ms + 1};
         break;
     case QUEUE_TOPIC_PURGE:
         *affected = purge(model, call);

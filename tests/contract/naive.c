@@ -33,6 +33,13 @@ static void answer_later(struct naive *naive, struct queue_reply_to to,
 /* Where the promise leaves room, this queue takes the latest. */
 void naive_pin_all(struct naive *naive)
 {
+    for (size_t i = 0; i < naive->model.topic_count; i++) {
+        struct model_topic *topic = &naive->model.topics[i];
+
+        topic->paused_until.least_ms = topic->paused_until.most_ms;
+        if (naive->fault == FAULT_PAUSE_FOR_EVER)
+            topic->paused_until = (struct span){0};
+    }
     for (size_t i = 0; i < naive->model.job_count; i++) {
         struct model_job *job = &naive->model.jobs[i];
 

@@ -38,6 +38,8 @@ enum fault {
     FAULT_DEAD_BYTES_KEPT,
     FAULT_DEATH_NOT_TOLD,
     FAULT_SETTINGS_NOT_TOLD,
+    FAULT_FORECAST_LATE,
+    FAULT_PAUSE_FOR_EVER,
     FAULT_END
 };
 struct pending {
@@ -91,6 +93,7 @@ void naive_get(struct queue *, struct slice topic, struct slice id, struct queue
 void naive_list(struct queue *, const struct queue_list *, struct queue_reply_to);
 void naive_topic(struct queue *, const struct queue_topic_call *, struct queue_reply_to);
 void naive_topics(struct queue *, struct queue_reply_to);
+void naive_forecast(struct queue *, const struct queue_forecast_call *, struct queue_reply_to);
 void naive_watch(struct queue *, struct slice topic, bool on);
 
 #endif

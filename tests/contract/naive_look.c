@@ -90,6 +90,7 @@ static struct queue_topic show_topic(struct naive *naive, const struct model_top
 {
     struct queue_topic shown = {.name = slice_of(topic->name),
                                 .paused = topic->paused,
+                                .paused_until_ms = topic->paused_until.most_ms,
                                 .settings = topic->settings,
                                 .counts = model_count(&naive->model, topic->name),
                                 .totals = topic->totals};
@@ -143,6 +144,20 @@ void naive_topics(struct queue *queue, struct queue_reply_to to)
     naive_end(naive, to,
               &(struct queue_reply){.topics = topics, .topic_count = model->topic_count});
     free(topics);
+}
+
+void naive_forecast(struct queue *queue, const struct queue_forecast_call *call,
+                    struct queue_reply_to to)
+{
+    struct naive *naive = naive_begin(queue);
+    struct queue_forecast forecast = {0};
+    struct queue_reply reply = {.status = model_forecast(&naive->model, call, &forecast)};
+
+    if (naive->fault == FAULT_FORECAST_LATE)
+        forecast.minutes[0] = 0;
+    if (!reply.status)
+        reply.forecast = &forecast;
+    naive_end(naive, to, &reply);
 }
 
 void naive_watch(struct queue *queue, struct slice topic, bool on)

@@ -84,6 +84,11 @@ void outcome_copy(struct outcome *outcome, const struct queue_reply *reply)
     outcome->reply.jobs = copy_jobs(outcome, reply);
     outcome->reply.topics = copy_topics(outcome, reply);
     outcome->reply.cursor = outcome_slice(outcome, reply->cursor);
+    if (reply->forecast)
+        outcome->reply.forecast =
+            (const struct queue_forecast *)(const void *)outcome_slice(
+                outcome, slice_make((const char *)reply->forecast, sizeof *reply->forecast))
+                .at;
 }
 
 void outcome_free(struct outcome *outcome)

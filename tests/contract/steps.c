@@ -299,6 +299,9 @@ static void perform_topic(struct world *world, struct random *random)
 
     if (call.verb == QUEUE_TOPIC_PUT)
         call.settings = any_settings(world, random, call.topic);
+    if (call.verb == QUEUE_TOPIC_PAUSE && chance(random, 60))
+        call.pause_ms =
+            ONE_OF(random, 1, 10, 1000, 60000, POLICY_DELAY_MS_MAX, POLICY_DELAY_MS_MAX + 1);
     if (call.verb == QUEUE_TOPIC_PURGE)
         call.state = (enum job_state)random_below(random, JOB_DEAD + 1);
     if (call.verb == QUEUE_TOPIC_REDRIVE && chance(random, 30))

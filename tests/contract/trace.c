@@ -133,11 +133,12 @@ void trace_topic(struct world *world, const struct queue_topic_call *call,
     char topic[64], id[64], policy[160];
 
     trace_line(world,
-               "topic %s %s state=%d id=%s max=%" PRIu64 "%s dedup=%" PRId64
+               "topic %s %s state=%d id=%s max=%" PRIu64 " pause=%" PRId64 "%s dedup=%" PRId64
                "%s%s extension=%zu -> %s %" PRIu64,
                verbs[call->verb], slice_text(topic, call->topic), (int)call->state,
-               slice_text(id, call->id), call->max, policy_text(policy, &call->settings.policy),
-               call->settings.dedup_window_ms, conflict_text(call->settings.on_conflict),
+               slice_text(id, call->id), call->max, call->pause_ms,
+               policy_text(policy, &call->settings.policy), call->settings.dedup_window_ms,
+               conflict_text(call->settings.on_conflict),
                call->settings.dead_letter_expired ? " dead-letters" : "",
                call->settings.extension.len, queue_status_code(reply->status), reply->affected);
 }

@@ -5,10 +5,14 @@ import re
 import yaml
 from server import REPO
 
-# What is written for {topic}, {id} and {code} where nothing else is said.
-WORDS = {"id": "1", "code": "not_found"}
+# What is written for the words of a path where nothing else is said.
+WORDS = {"id": "1", "code": "not_found", "file": "main.js", "name": "late"}
 # Bodies without which a call is not right.
-BODIES = {"setTopic": b'{"max_attempts":3}', "patchTopic": b'{"max_attempts":4}'}
+BODIES = {"setTopic": b'{"max_attempts":3}', "patchTopic": b'{"max_attempts":4}',
+          **dict.fromkeys(("cancelMany", "runMany"), b'{"ids":["1"]}'), "rescheduleMany": b'{"ids":["1"],"priority":5}'}
+
+# Calls that name their topic in the query.
+NAMES_TOPIC = {"takeAny", "load"}
 
 
 class Call:
@@ -27,7 +31,7 @@ class Call:
         """`topic` stands there as it is given: encoded, or on purpose not."""
         words = {**WORDS, **words, "topic": topic}
         path = re.sub(r"\{(\w+)\}", lambda found: words[found[1]], self.path)
-        return path + (f"?topic={topic}" if self.name == "takeAny" else "")
+        return path + (f"?topic={topic}" if self.name in NAMES_TOPIC else "")
 
 
 def _scope(security):

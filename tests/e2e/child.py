@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from server import free_port
+from server import eventually, free_port
 
 _running = set()
 
@@ -107,10 +107,21 @@ class Child:
             self.proc.wait(timeout)
             self.proc = None
 
+    def stands_still(self):
+        """Each thread of each of its processes: on a busy machine that takes a moment."""
+        states = []
+        for stat in pathlib.Path("/proc").glob("[0-9]*/task/*/stat"):
+            with contextlib.suppress(OSError):
+                fields = stat.read_text().rpartition(")")[2].split()
+                if fields[2] == str(self.proc.pid) or stat.parts[2] == str(self.proc.pid):
+                    states.append(fields[0])
+        return all(state in "TZ" for state in states)
+
     @contextlib.contextmanager
     def frozen(self):
         self.signal(signal.SIGSTOP)
         try:
+            eventually(self.stands_still)
             yield
         finally:
             self.signal(signal.SIGCONT)

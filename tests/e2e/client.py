@@ -44,7 +44,14 @@ class Reply:
         return self.json().get("code")
 
     @property
+    def is_stream(self):
+        """It stays open: streams.py reads those."""
+        return self.headers.get("content-type") == "text/event-stream"
+
+    @property
     def closes(self):
+        if self.is_stream:
+            return True
         connection = self.headers.get("connection", "").lower()
         return connection == "close" or (self.version == "HTTP/1.0" and connection != "keep-alive")
 
@@ -131,7 +138,7 @@ class Connection:
         while status == 100:
             version, status, headers = self._head()
         body = b""
-        if method != "HEAD" and status not in (204, 304):
+        if method != "HEAD" and status not in (204, 304) and headers.get("content-type") != "text/event-stream":
             if "content-length" not in headers:
                 raise AssertionError(f"a reply without Content-Length: {status} {headers}")
             length = int(headers["content-length"])

@@ -1,4 +1,4 @@
-"""A program's wall clock as a test wants it (tests/support/fake_time.c): set, or made to run too fast. Its other clocks go on as they do."""
+"""A program's wall clock as a test wants it (tests/support/fake_time.c): set, or made to run too fast; or its machine asleep. Its other clocks go on as they do."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ class FakeClock:
         self.path = path
         self.ahead_us, self.ppm, self.since = ahead_ms * 1000, 0, time.monotonic()
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(bytes(32))
+        path.write_bytes(bytes(40))
         self.slew(0)
 
     def env(self, library):
@@ -40,6 +40,14 @@ class FakeClock:
 
     def step(self, ms):
         self.slew(self.ppm, ms)
+
+    def sleep(self, seconds):
+        """The machine has been asleep for so much longer: all clocks of the program but those of the processor are ahead."""
+        with self.path.open("r+b") as file:
+            file.seek(32)
+            asleep_us, = struct.unpack("=q", file.read(8))
+            file.seek(32)
+            file.write(struct.pack("=q", asleep_us + int(seconds * 1e6)))
 
     def slew(self, ppm, step_ms=0):
         now = time.monotonic()

@@ -74,7 +74,7 @@ def test_thirty_delays_through_one_queue_come_in_order_and_on_time(broker, start
         late.append(when - sent.pop(n) - delay / 1000)
     assert not sent, f"seed {SEED}"
     assert min(late) >= 0, f"{-min(late) * 1000:.1f} ms early, seed {SEED}"
-    assert sorted(late)[150] < 0.5, "half of them within half a second also on a machine that is busy"
+    assert sorted(late)[150] < 0.9, "behind each other, as in a queue with a TTL, half of them would come 1.4 s late"
 
 
 def test_properties_and_headers_come_out_as_they_went_in(broker, start_in):

@@ -40,6 +40,7 @@ CHANGES = [
     ("POST", "/v1/ack?lease=x", b""),
     ("POST", "/v1/nack?lease=x", b""),
     ("POST", "/v1/extend?lease=x", b""),
+    ("POST", "/v1/return?lease=x", b""),
     ("PUT", "/v1/topics/t", b"{}"),
     ("PATCH", "/v1/topics/t", b'{"ttl":"1s"}'),
     ("DELETE", "/v1/topics/t", b""),
@@ -47,6 +48,9 @@ CHANGES = [
     ("POST", "/v1/topics/t/resume", b""),
     ("POST", "/v1/topics/t/purge", b""),
     ("POST", "/v1/topics/t/redrive", b""),
+    ("POST", "/v1/topics/t/cancel", b'{"ids":["1"]}'),
+    ("POST", "/v1/topics/t/run", b'{"ids":["1"]}'),
+    ("POST", "/v1/topics/t/reschedule?delay=1h", b'{"ids":["1"]}'),
     ("POST", "/v1/topics/t/deliver-test", b""),
     ("POST", "/v1/backup", b""),
     ("PUT", "/v1/backup/x", b""),
@@ -268,7 +272,7 @@ def test_a_page_of_a_stranger_in_a_real_browser(start_delivering, endpoint, brow
     assert after == before, (before, after, told)
     assert client.get("t", "kept")["body"] == "ours" and endpoint.calls == []
     assert told["read"] == told["put"] == told["cancel"] == "failed" and "ours" not in json.dumps(told)
-    refused = [line for line in client.call("GET", "/metrics").body.decode().splitlines() if line.startswith("tarry_http_requests_total") and 'status="4' in line]
+    refused = [line for line in client.call("GET", "/metrics").body.decode().splitlines() if line.startswith("tarry_http_requests_total") and 'code="4' in line]
     assert sum(float(line.split()[-1]) for line in refused) >= 6, "the browser did ask"
 
     # By a name of the stranger's own that now leads here the page and the server are one origin: it could read all that is answered.

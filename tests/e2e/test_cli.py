@@ -45,7 +45,7 @@ def take_one(tarry, topic):
 def test_help_lists_every_command_and_the_exit_codes():
     code, out, _ = local("help")
     assert code == OK
-    for command in ("serve", "push", "take", "ack", "nack", "extend", "cancel", "get", "list", "topics", "topic", "deliver", "pause", "resume", "redrive",
+    for command in ("serve", "push", "take", "ack", "nack", "extend", "cancel", "get", "list", "topics", "topic", "tail", "deliver", "pause", "resume", "redrive",
                     "purge", "run", "work", "export", "import", "bench", "fsck", "version", "help"):
         assert f"\n  {command} " in out
     assert "exit codes:" in out

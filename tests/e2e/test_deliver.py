@@ -239,10 +239,16 @@ def test_an_endpoint_that_is_down_is_left_in_peace_and_found_again(start_deliver
     attempts = metric(client, "tarry_deliver_attempts_total", topic="orders")
     time.sleep(0.5)
     assert metric(client, "tarry_deliver_attempts_total", topic="orders") <= attempts + 1
+    assert metric(client, "tarry_endpoint_breaker_open", endpoint=endpoint.url) == 1
+    sent = metric(client, "tarry_endpoint_duration_seconds_count", endpoint=endpoint.url)
+    assert sent == sum(metric(client, "tarry_endpoint_outcomes_total", endpoint=endpoint.url, outcome=outcome) for outcome in ("failed", "unsent")) >= 5
     endpoint.start()
     eventually(lambda: totals(client, "orders")["acked"] == 100, seconds=15)
     assert "endpoint works again" in server.log()
     assert sorted(endpoint.ids(), key=int) == [str(i) for i in range(100)]
+    assert metric(client, "tarry_endpoint_breaker_open", endpoint=endpoint.url) == 0
+    assert metric(client, "tarry_endpoint_outcomes_total", endpoint=endpoint.url, outcome="done") == 100
+    assert metric(client, "tarry_endpoint_in_flight", endpoint=endpoint.url) == 0
     endpoint.stop()
 
 

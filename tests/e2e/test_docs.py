@@ -97,7 +97,7 @@ def test_every_promised_call_is_described(operations):
 def test_every_described_call_is_there(server, operations):
     assert len(operations) >= 20
     for method, path in operations:
-        target = path.replace("{topic}", "there").replace("{id}", "a").replace("{code}", "not_found")
+        target = path.replace("{topic}", "there").replace("{id}", "a").replace("{code}", "not_found").replace("{file}", "main.js").replace("{name}", "late")
         target = re.sub(r"\{\w+\}", "not_found", target)
         server.client().push("there", "a")
         connection = server.connection()

@@ -119,9 +119,9 @@ def test_what_a_client_asked_for_ends_with_it(small):
         connection.send(LIST * 200)
         connection.socket.recv(1000)
     time.sleep(0.2)
-    done = metric(small, 'tarry_http_requests_total{call="list"')
+    done = metric(small, 'tarry_http_requests_total{route="list"')
     time.sleep(0.3)
-    assert metric(small, 'tarry_http_requests_total{call="list"') == done <= 5
+    assert metric(small, 'tarry_http_requests_total{route="list"') == done <= 5
 
 
 # ---- takes ----

@@ -1,6 +1,8 @@
 """A lease proves who holds a job: nobody makes one up, whatever leases they hold; and it is good after a restart and at every server."""
 
+import base64
 import json
+import time
 
 import pytest
 
@@ -86,3 +88,34 @@ def test_a_lease_of_a_backup_is_good_where_it_is_put_back(start_server, tmp_path
     server.terminate()
     restored = start_server("--sync", "always", directory=tmp_path / "copy")
     assert results(restored.client(), "ack", leases.values()) == ["ok"] * JOBS
+
+
+def test_a_job_that_is_given_back_is_ready_again_and_costs_no_attempt(server):
+    client = server.client()
+    client.push("back", "one", b"x", max_attempts=2)
+    for _ in range(5):
+        (job,) = client.take("back", wait="5s")
+        assert job["attempt"] == 1
+        assert results(client, "return", [job["lease"]]) == ["ok"]
+        assert results(client, "ack", [job["lease"]]) == ["lease_ended"]
+    (job,) = client.take("back", wait="5s")
+    client.nack(job["lease"], delay=0)
+    (job,) = client.take("back", wait="5s")
+    assert job["attempt"] == 2
+    began = time.monotonic()
+    client.answer("return", [job["lease"]], delay="300ms")
+    (job,) = client.take("back", wait="5s")
+    assert job["attempt"] == 2 and time.monotonic() - began >= 0.3
+    client.nack(job["lease"])
+    assert client.topic("back")["counts"]["dead"] == 1
+
+
+def test_bodies_come_byte_for_byte_where_that_is_asked_for(server):
+    client = server.client()
+    bodies = {"json": (b'{"a" : 1.0 }', "application/json"), "text": ("Grüße".encode(), "text/plain"), "bytes": (bytes(range(256)), "image/png"), "none": (b"", "text/plain")}
+    for ident, (body, kind) in bodies.items():
+        client.push("exact", ident, body, kind)
+    jobs = client.take("exact", max=10, body="base64")
+    assert {job["id"]: (base64.b64decode(job["body_base64"]), job["content_type"]) for job in jobs} == bodies
+    assert not any("body" in job for job in jobs)
+    assert client.call("POST", "/v1/topics/exact/take?body=false").code == "bad_option"

@@ -64,7 +64,7 @@ def test_all_listeners_serve_the_same_jobs(start_server, tmp_path, shards):
     lease = doors[2].take("t")[0]["lease"]
     assert doors[0].ack(lease)[0]["result"] == "ok"
     assert f'address=unix:{path}' in server.log()
-    assert metric(server, "tarry_http_listener_connections_total", f"unix:{path}") >= 1
+    assert metric(server, "tarry_http_connections_accepted_total", f"unix:{path}") >= 1
     server.terminate()
     assert not path.exists()
     for place in (server.port, ("::1", listening(server, "[::1]"))):
@@ -369,7 +369,7 @@ def test_a_header_says_who_the_client_is(start_server):
         assert connection.call("POST", "/v1/topics/t/purge").status == 200
         connection.close()
     eventually(lambda: server.log().count("127.0.0.9:") == 2)
-    assert metric(server, "tarry_http_listener_failures_total", f"127.0.0.2:{place[1]}") == 0
+    assert metric(server, "tarry_http_connections_failed_total", f"127.0.0.2:{place[1]}") == 0
 
 
 def test_without_a_header_nobody_is_served(start_server):
@@ -382,7 +382,7 @@ def test_without_a_header_nobody_is_served(start_server):
         connection.close()
     Connection(place).close()
     name = f"127.0.0.2:{place[1]}"
-    eventually(lambda: metric(server, "tarry_http_listener_failures_total", name) == len(bad) + 1)
+    eventually(lambda: metric(server, "tarry_http_connections_failed_total", name) == len(bad) + 1)
     # Elsewhere the header is no request.
     connection = server.connection()
     connection.send(b"PROXY TCP4 192.0.2.7 198.51.100.2 12345 80\r\n\r\n")

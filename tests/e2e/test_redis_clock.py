@@ -9,6 +9,7 @@ import pytest
 import state
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library
 from redis_servers import RedisServer
+from redis_serving import metric
 from server import eventually
 
 HOUR_MS = 3_600_000
@@ -157,6 +158,7 @@ def test_a_new_server_goes_by_the_clock_as_it_ran(world, start_server):
     def during():
         clock.step(400)
         eventually(lambda: state.core_read(redis.client().get(redis.client().keys("{tarry:0*}:core")[0])).adjust < -300, 3)
+        eventually(lambda: metric(servers[0], r'tarry_redis_clock_adjust_seconds\{shard="0"\}') < -0.3, 3)
         start_server("--store", redis.url).client().take("other")
 
     late = late_ms(servers, during, delays)

@@ -95,14 +95,17 @@ def test_a_configuration_that_cannot_be_read_is_unknown_and_said_so(start_server
 
 def test_metrics_count_what_goes_to_redis(fresh, start_server):
     started = start_server("--store", fresh.url)
-    before = metric(started, "tarry_redis_jobs_total")
+    before = metric(started, "tarry_redis_items_total")
     for number in range(20):
         started.client().push("counted", f"job-{number}", delay="1h")
-    assert metric(started, "tarry_redis_jobs_total") >= before + 20
+    assert metric(started, "tarry_redis_items_total") >= before + 20
     assert metric(started, "tarry_redis_calls_total") > 0
     assert metric(started, "tarry_redis_shards") == metric(started, "tarry_redis_shards_up") == 1
-    for name in ("resent", "reconnects", "redirects", "failovers", "clock_disagreements", "news_lost"):
+    for name in ("resent", "redirects", "failovers", "clock_disagreements", "news_lost"):
         assert metric(started, f"tarry_redis_{name}_total") >= 0
+    assert metric(started, r'tarry_redis_reconnects_total\{shard="0"\}') == 0
+    assert 20 <= metric(started, r'tarry_redis_script_duration_seconds_count\{script="push"\}') <= metric(started, r'tarry_redis_round_trip_duration_seconds_count\{shard="0"\}')
+    assert metric(started, "tarry_redis_sent_bytes_total") > 20 * 50 and metric(started, "tarry_redis_received_bytes_total") > 20 * 20
     assert 'tarry_jobs{topic="counted",state="delayed"} 20' in started.client().call("GET", "/metrics").body.decode()
 
 

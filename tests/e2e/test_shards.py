@@ -1,6 +1,7 @@
 """Several shards, each with its thread: from outside one queue. Short and diverse: this is what the thread sanitizer runs."""
 
 import random
+import re
 import threading
 import time
 
@@ -141,6 +142,10 @@ def test_all_at_once(server):
         assert figures["pushed"] == sum(figures[field] for field in figures if field != "pushed"), (name, figures)
     assert counts["busy"]["acked"] == len(taken) > 50
     assert counts["busy"]["pushed"] == len(taken)
+    page = server.client().call("GET", "/metrics").body.decode()
+    for label, name in (("shard", "tarry_log_sync_duration_seconds"), ("shard", "tarry_log_batch_bytes"), ("reactor", "tarry_loop_turn_duration_seconds")):
+        assert all(int(count) > 0 for count in re.findall(rf'^{name}_count{{{label}="\d+"}} (\d+)$', page, re.MULTILINE)), name
+        assert len(re.findall(rf"^{name}_count", page, re.MULTILINE)) > 1, name
 
 
 def drain(server, taken):

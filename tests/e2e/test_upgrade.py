@@ -67,7 +67,7 @@ def test_a_directory_of_format_2_opens_with_all_that_was_in_it(start_server, bef
     server = start_server(*FLAGS, directory=before)
     expect_all(server.client())
     assert server.client().push("orders", "remembered")["result"] == "existed", "a finished id is remembered still"
-    assert format_of(before) == 5
+    assert format_of(before) == 6
     server.restart("kill")
     expect_all(server.client())
     server.terminate()
@@ -97,7 +97,7 @@ def test_checkpoints_happen_in_it(start_server, before):
 def test_the_older_version_refuses_it_afterwards(start_server, before):
     """It has no more to go by than the format in MANIFEST, and said this of a higher one."""
     start_server(*FLAGS, directory=before).terminate()
-    assert format_of(before) == 5
+    assert format_of(before) == 6
     assert REFUSAL.format("x", 3, 2) == (DATA / "format2" / "refusal.txt").read_text().strip()
 
 
@@ -105,11 +105,11 @@ def test_a_newer_format_is_refused_with_what_to_do(start_server, tmp_path):
     server = start_server(*FLAGS)
     server.terminate()
     manifest = server.data / "MANIFEST"
-    manifest.write_text(manifest.read_text().replace("format=5", "format=6"))
+    manifest.write_text(manifest.read_text().replace("format=6", "format=7"))
     with pytest.raises(StartFailed) as failed:
         server.start()
-    assert REFUSAL.format(server.data, 6, 5) in str(failed.value)
+    assert REFUSAL.format(server.data, 7, 6) in str(failed.value)
     checked = server.fsck()
-    assert checked.returncode == 1 and REFUSAL.format(server.data, 6, 5) in checked.stderr
-    manifest.write_text(manifest.read_text().replace("format=6", "format=5"))
+    assert checked.returncode == 1 and REFUSAL.format(server.data, 7, 6) in checked.stderr
+    manifest.write_text(manifest.read_text().replace("format=7", "format=6"))
     server.start()

@@ -9,7 +9,9 @@ NEEDS = {
     "kafka": re.compile(r"import kafka|from kafka"),
     "amqp": re.compile(r"from rabbitmq|import rabbitmq"),
     "stomp": re.compile(r"from activemq|import activemq"),
+    "traces": re.compile(r"from collector|import collector"),
     "jwt": re.compile(r"from issuer|import issuer"),
+    "console": re.compile(r"/console/"),
     "delivery": re.compile(r"start_delivering|write_policy|\"--deliver\""),
 }
 

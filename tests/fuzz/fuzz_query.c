@@ -2,6 +2,7 @@
  */
 #include "claim.h"
 
+#include "http/meta.h"
 #include "http/push.h"
 #include "http/topics.h"
 #include "queue/door.h"
@@ -23,20 +24,25 @@ static void check_fields(const struct http_fields *fields)
     CLAIM("so has limit", fields->limit >= 0 && fields->limit <= QUEUE_LIST_MAX);
     CLAIM("a state is one", fields->state <= JOB_DEAD);
     CLAIM("a callback fits into a meta", fields->callback.len <= HTTP_CALLBACK_BYTES_MAX);
+    struct slice name, value;
+    CLAIM("a meta to look for has a name",
+          !http_fields_have(fields, OPTION_META) ||
+              (http_meta_split(fields->meta, &name, &value) && name.len));
     CLAIM("a final failure has no delay",
           !fields->final || !http_fields_have(fields, OPTION_DELAY));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
-    static const uint32_t allowed[] = {OPTIONS_PUSH, OPTIONS_TOPIC, (1u << OPTION_COUNT) - 1, 0};
+    static const uint64_t allowed[] = {OPTIONS_PUSH, OPTIONS_TOPIC, OPTION_BIT(OPTION_COUNT) - 1,
+                                       0};
     static struct http_query query;
     struct http_request request = {0};
     struct http_fault fault = {0};
     struct buffer scratch, meta;
     if (len == 0 || len > HTTP_LINE_BYTES_MAX)
         return 0;
-    uint32_t mask = allowed[bytes[0] & 3];
+    uint64_t mask = allowed[bytes[0] & 3];
     request.query = slice_make(bytes + 1, len - 1);
     buffer_init(&scratch, len);
     buffer_init(&meta, JOB_META_BYTES_MAX);

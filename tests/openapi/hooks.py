@@ -12,7 +12,7 @@ import schemathesis
 
 URL = os.environ["TARRY_URL"]
 WORKING = {"delay": "1s", "ttl": "1d", "lease_for": "30s", "dedup_window": "1h", "push_rate": "1000000/s", "backoff": "exp:1s..1m", "at": "2026-01-01T00:00:00Z",
-           "died_after": "2026-01-01T00:00:00Z", "died_before": "2099-01-01T00:00:00Z", "topic": "orders", "id": "42", "code": "not_found"}
+           "died_after": "2026-01-01T00:00:00Z", "died_before": "2099-01-01T00:00:00Z", "topic": "orders", "id": "42", "code": "not_found", "file": "main.js"}
 own = requests.Session()
 
 

@@ -196,8 +196,9 @@ def results(answer, jobs):
 
 
 class Topic:
-    def __init__(self, packed):
-        self.paused, *numbers, size, rest = unpack(">B" + "I6" * 17 + "B", packed)
+    def __init__(self, packed, is_before=False):
+        packed = packed[:1] + bytes(6) + packed[1:] if is_before else packed  # servers of before knew no end of a pause
+        self.paused, self.paused_until, *numbers, size, rest = unpack(">BI6" + "I6" * 17 + "B", packed)
         for name, number in zip(COUNTS + TOTALS, numbers):
             setattr(self, name, number)
         self.oldest_due, self.settings, self.extension = numbers[16], rest[:size], rest[size:]
@@ -206,6 +207,8 @@ class Topic:
 
 class Shard:
     """One server's view of one shard. `check`: look for broken invariants after every call that changes something."""
+
+    is_before = False
 
     def __init__(self, client, tag="{tarry:0}", server="0000000a", check=True):
         self.client, self.tag, self.server, self.check = client, tag, server, check
@@ -350,15 +353,15 @@ class Shard:
                 return out
             cursor = (jobs[-1].due, jobs[-1].sequence)
 
-    def topic(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b""):
+    def topic(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b"", pause_ms=0, pause_until=0):
         """(status, Topic or None)"""
-        answer = self.topic_call(verb, name, packed, makes, topics_max, ticket, extension)
+        answer = self.topic_call(verb, name, packed, makes, topics_max, ticket, extension, pause_ms, pause_until)
         status, rest = unpack(">B", answer.rest)
         assert not rest
-        return status, Topic(answer.more[0]) if answer.more and answer.more[0] else None
+        return status, Topic(answer.more[0], self.is_before) if answer.more and answer.more[0] else None
 
-    def topic_call(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b""):
-        return self.change_call("topic", verb, name, topics_max, makes, packed, extension, ticket=ticket)
+    def topic_call(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b"", pause_ms=0, pause_until=0):
+        return self.change_call("topic", verb, name, topics_max, makes, packed, extension, pause_ms, pause_until, ticket=ticket)
 
     def stats(self, name):
         return self.topic(TOPIC_GET, name, ticket=b"")[1]
@@ -368,7 +371,7 @@ class Shard:
         answer = self.call("topics", after, limit)
         more, rest = unpack(">B", answer.rest)
         assert not rest
-        return bool(more), {answer.more[at]: Topic(answer.more[at + 1]) for at in range(0, len(answer.more), 2)}
+        return bool(more), {answer.more[at]: Topic(answer.more[at + 1], self.is_before) for at in range(0, len(answer.more), 2)}
 
     def purge(self, name, state=0, verb="purge", up_to=0, most=1000, ticket=None):
         """One step: (status, more, affected, sequence up to which)"""
@@ -396,6 +399,16 @@ class Shard:
 
     def look(self, *names):
         return self.call("look", *names).more
+
+    def forecast(self, name, bounds, rank=0):
+        """(status, whether it is estimated, rank to go on with, overdue, counts)"""
+        answer = self.call("forecast", name, rank, b"".join(bound.to_bytes(6, "big") for bound in bounds))
+        status, estimated, rest = unpack(">BB", answer.rest)
+        if status != OK:
+            return status, False, 0, 0, []
+        rank, overdue, rest = unpack(">I6I6", rest)
+        assert len(rest) == 6 * (len(bounds) + 1)
+        return status, bool(estimated), rank, overdue, [int.from_bytes(rest[at:at + 6], "big") for at in range(0, len(rest), 6)]
 
     def counters(self):
         """(how often settings changed, how often jobs died that somebody looks after)"""

@@ -19,6 +19,8 @@ class AnswerBefore(Answer):
 class Before(Shard):
     """One of those servers' view of a shard."""
 
+    is_before = True
+
     def __init__(self, client, **options):
         super().__init__(client, check=False, **options)
         client.execute_command("FUNCTION", "LOAD", "REPLACE", TEXT)

@@ -16,7 +16,7 @@ GONE = ("acked", "cancelled", "expired")
 PER_TOPIC = {"topic": "string", "extension": "string", "job": "hash", "try": "hash", "fresh": "zset", "index": "zset", "priorities": "zset", "expiry": "zset", "held": "zset",
              "dead": "zset", "finished": "zset", "history": "hash"}
 PER_PART = {"leaf", "ready"}  # zsets, one per number
-OF_SHARD = {"core": "string", "name": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set",
+OF_SHARD = {"core": "string", "name": "string", "heard": "string", "topics": "zset", "leases": "zset", "leased": "hash", "servers": "zset", "unpacked": "set", "pauses": "zset",
             "moving": "hash", "aware": "zset", "leaving": "zset", "arrived": "hash"}
 INFINITE = float("inf")
 POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4
@@ -36,6 +36,7 @@ class _Keys:
     def __init__(self, client, tag):
         self.client, self.tag, self.faults = client, tag, []
         self.core, self.name, self.unpacked, self.servers, self.leases, self.leased, self.events = None, b"", set(), {}, {}, {}, {}
+        self.pauses = {}
         self.topics = {}  # name: {kind: {} or {part: {}}}
         self.deliveries = {}  # of leased jobs: (lease_until, place)
         keys = sorted(set(client.scan_iter(tag + ":*", count=1000)))
@@ -94,7 +95,7 @@ class _Keys:
     def judge(self):
         if self.core is None:
             return self.blame("there is no core")
-        if self.core.layout not in (state.LAYOUT, state.LIMITED) or not 0 < self.core.sequence + 1 < 2**47:
+        if self.core.layout not in (state.LAYOUT, state.LIMITED, state.TIMED_LAYOUT) or not 0 < self.core.sequence + 1 < 2**47:
             self.blame(f"core of layout {self.core.layout}, sequence {self.core.sequence}")
         if set(self.events) != {name for name, kinds in self.topics.items() if kinds.get("topic")}:
             self.blame(f"topics with an event {sorted(self.events)}, topics that exist {sorted(self.topics)}")
@@ -104,6 +105,11 @@ class _Keys:
         places = {str(number).encode(): place for number, (_, place) in self.deliveries.items()}
         if self.leased != places:
             self.blame(f"leased says {_differ(self.leased, places)}")
+        timed = {name for name, kinds in self.topics.items() if kinds.get("topic") and kinds["topic"].flags & state.TIMED}
+        if set(self.pauses) != timed or any(not self.topics[name]["topic"].flags & state.PAUSED for name in timed):
+            self.blame(f"pauses with an end {sorted(self.pauses)}, topics that are paused so {sorted(timed)}")
+        if self.pauses and self.core.layout != state.TIMED_LAYOUT:
+            self.blame(f"pauses with an end in a core of layout {self.core.layout}")
         self.judge_next()
         return None
 
@@ -111,7 +117,7 @@ class _Keys:
         """The kept events are lower bounds: of the one of next_topic, and of all others."""
         events = {name: kinds["topic"].next for name, kinds in self.topics.items() if kinds.get("topic")}
         named = events.pop(self.core.next_topic, INFINITE)
-        others = min([*events.values(), *self.leases.values(), INFINITE])
+        others = min([*events.values(), *self.leases.values(), *self.pauses.values(), INFINITE])
         if self.core.next_topic and (self.core.next > named or self.core.rest > others) or self.core.next > min(named, others):
             self.blame(f"next {self.core.next} of {self.core.next_topic!r} and {self.core.rest}, but {named} and {others}")
 

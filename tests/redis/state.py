@@ -3,8 +3,8 @@
 import dataclasses
 
 NONE = 2**48 - 1
-LAYOUT, LIMITED = 2, 3  # LIMITED: a topic has limits
-PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED = (1 << bit for bit in range(10))
+LAYOUT, LIMITED, TIMED_LAYOUT = 2, 3, 4  # LIMITED: a topic has limits; TIMED: one is or was paused for a time
+PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED, TIMED = (1 << bit for bit in range(11))
 FIGURES = ("delayed", "retrying", "ready", "leased", "dead", "dead_bytes", "pushed", "acked", "cancelled", "expired", "replaced",
            "delivered", "nacked", "lease_ended", "died", "redriven")
 CORE_NUMBERS = (("layout", 1), ("sealed", 1), ("shards", 4), ("generation", 4), ("changes", 6), ("deaths", 6), ("sequence", 6), ("leaf", 6),

@@ -16,6 +16,7 @@ def calls(shard, lease):
             ("answer", lambda: shard.answer((ACK, lease.delivery))), ("change", lambda: shard.change("t", (3, "later"))), ("advance", shard.advance),
             ("get", lambda: shard.get("t", "later")), ("list", lambda: shard.list("t")), ("topic", lambda: shard.topic(4, "t")),
             ("topics", shard.topics), ("purge", lambda: shard.purge("t")), ("redrive", lambda: shard.redrive("t")), ("look", lambda: shard.look("t")),
+            ("forecast", lambda: shard.forecast("t", [5])),
             ("adjust", lambda: shard.change_call("adjust", 0, 5000))]
 
 

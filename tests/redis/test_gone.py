@@ -18,6 +18,7 @@ CALLS = {
     "purge": lambda shard: shard.purge("t"),
     "redrive": lambda shard: shard.redrive("t"),
     "look": lambda shard: shard.look(),
+    "forecast": lambda shard: shard.forecast("", [5]),
     "pack": lambda shard: shard.pack(),
     "adjust": lambda shard: shard.jump(5),
 }

@@ -54,6 +54,21 @@ int64_t clock_boot_us(void)
     return current->inner_ms * 1000;
 }
 
+int64_t clock_awake_us(void)
+{
+    return clock_boot_us();
+}
+
+void clock_note_step(int64_t step_ms)
+{
+    (void)step_ms;
+}
+
+void clock_steps(struct clock_steps *out)
+{
+    *out = (struct clock_steps){0};
+}
+
 int64_t clock_skew_ms(void)
 {
     return current->wall_ms - current->inner_ms;

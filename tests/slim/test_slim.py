@@ -18,10 +18,10 @@ sys.path[:0] = [str(REPO / "tests" / "e2e"), str(REPO / "tests")]
 import server as serving  # noqa: E402
 
 BUILD = REPO / "build-slim"
-WINGS = ("redis", "delivery", "amqp", "kafka", "stomp", "jwt")
+WINGS = ("redis", "delivery", "amqp", "kafka", "stomp", "jwt", "console", "traces")
 # What a build with only these wings is linked with beside the rest, and what it must not be.
 LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
-BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "delivery", "amqp", "stomp", "jwt")}
+BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "delivery", "amqp", "stomp", "jwt", "console", "traces")}
 # Unit tests of rooms that have wings, or stand where one was.
 TESTS = ("test_exposure", "test_http_delivery", "test_http_front", "test_secret", "test_target_setting", "test_text")
 
@@ -65,7 +65,7 @@ def test_is_not_linked_with_what_only_a_wing_needs(build):
     symbols = done("nm", BUILD / "tarry")
     for wing, library in LIBRARIES.items():
         assert (f"NEEDED               {library}" in needed) == (wing in wings), wing
-    for wing, symbol in (("redis", " redis_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new"), ("jwt", " jwt_read")):
+    for wing, symbol in (("redis", " redis_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
         assert (symbol in symbols) == (wing in wings), wing
 
 
@@ -87,6 +87,9 @@ def test_refuses_what_it_is_without(build, tmp_path):
     if "jwt" not in wings:
         code, out = tarry("serve", *data, "--jwt-issuer", "https://issuer.example", "--jwt-audience", "tarry", "--jwt-keys", str(policy))
         assert code == 2 and without.format("JWTs of an issuer", "JWT") in out
+    if "traces" not in wings:
+        code, out = tarry("serve", *data, "--otlp", "http://127.0.0.1:1")
+        assert code == 2 and without.format("traces", "TRACES") in out
     if "amqp" not in wings:
         code, out = tarry("serve", *data, "--amqp-in", "amqp://127.0.0.1/?queue=q")
         assert code == 1 and without.format("AMQP", "AMQP") in out
@@ -102,6 +105,9 @@ def test_serves_what_is_left(build, tmp_path, monkeypatch):
     try:
         client = server.start().client()
         features = client.good("GET", "/v1/info")["features"]
+        context = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+        assert client.call("PUT", "/v1/topics/traced/jobs/1", b"body", context).status == 201
+        assert client.good("POST", "/v1/topics/traced/take?wait=5s")["jobs"][0]["meta"] == context
         assert {name for name in WINGS if features[name]} == set(wings)
         assert client.call("PUT", "/v1/topics/t/jobs/1", b"body").status == 201
         job = client.good("POST", "/v1/topics/t/take?wait=5s")["jobs"][0]
@@ -117,6 +123,11 @@ def test_serves_what_is_left(build, tmp_path, monkeypatch):
             reply = client.call("PUT", "/v1/topics/t", b'{"dead_letter":{"drop":"1h"}}', {"Content-Type": "application/json"})
             assert reply.status == 400 and "this build has no push delivery" in reply.json()["detail"]
         assert client.call("GET", "/metrics").status == 200
+        page = client.call("GET", "/console/")
+        if "console" in wings:
+            assert page.status == 200 and b"main.js" in page.body
+        else:
+            assert page.status == 404 and "this build has no web console" in page.json()["detail"]
         assert server.terminate() == 0
     finally:
         if server.proc and server.alive:

@@ -1,14 +1,16 @@
 /*
  * fake_time: the wall clock of a program that knows nothing of it. Preloaded (LD_PRELOAD).
  *
- * The file that TARRY_TEST_FAKE_TIME names holds one to four numbers of 8 bytes. The first:
+ * The file that TARRY_TEST_FAKE_TIME names holds one to five numbers of 8 bytes. The first:
  * microseconds since 1970; while it is 0 the clock runs. The second: by how many microseconds it is
  * then ahead of the real one. The third and fourth: by how many parts in a million it runs too
- * fast, since when (microseconds of CLOCK_MONOTONIC). Only the wall clock: what measures time that
- * passes goes on as it does.
+ * fast, since when (microseconds of CLOCK_MONOTONIC). The fifth: for how many microseconds the machine
+ * was asleep, by which CLOCK_BOOTTIME is ahead as well. What
+ * measures time that passes goes on as it does otherwise.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,8 +20,8 @@
 #include <unistd.h>
 
 struct fake {
-    _Atomic int64_t fixed_us, ahead_us, fast_ppm,
-        since_us; /* a file of 8 bytes reads as 0 behind its end */
+    _Atomic int64_t fixed_us, ahead_us, fast_ppm, since_us,
+        asleep_us; /* a file of 8 bytes reads as 0 behind its end */
 };
 
 static const struct fake *shared;
@@ -52,17 +54,20 @@ static int64_t ahead_us(void)
     return atomic_load(&shared->ahead_us) + passed_us * fast_ppm / 1000000;
 }
 
+static void move_time(struct timespec *time, int64_t by_us)
+{
+    int64_t us = (int64_t)time->tv_sec * 1000000 + time->tv_nsec / 1000 + by_us;
+    time->tv_nsec = us % 1000000 * 1000 + time->tv_nsec % 1000;
+    time->tv_sec = us / 1000000;
+}
+
 /* The real one, and what is added to it. */
 static int running_clock(clockid_t clock, struct timespec *now)
 {
     int result = (int)syscall(SYS_clock_gettime, clock, now);
-    if (result == 0 && shared && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
-        int64_t us = (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000;
-        int64_t ns = now->tv_nsec % 1000;
-        us += ahead_us();
-        now->tv_sec = us / 1000000;
-        now->tv_nsec = us % 1000000 * 1000 + ns;
-    }
+    bool is_wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    if (result == 0 && shared && (is_wall || clock == CLOCK_BOOTTIME))
+        move_time(now, atomic_load(&shared->asleep_us) + (is_wall ? ahead_us() : 0));
     return result;
 }
 

@@ -187,6 +187,8 @@ static inline struct record_topic random_topic(struct random *random)
                                (enum frequency_unit)(1 + random_below(random, 3))};
     if (topic.settings.has_priority)
         topic.settings.priority = (int32_t)random_number(random, 16);
+    if (topic.paused && random_below(random, 2))
+        topic.paused_until_ms = random_ms(random);
     return topic;
 }
 
@@ -293,6 +295,7 @@ static inline void same_topic(const struct record_topic *a, const struct record_
     SAME(exists);
     SAME(paused);
     SAME(deleting);
+    SAME(paused_until_ms);
     SAME(carried);
     SAME(sequence);
     SAME(settings.on_conflict);

@@ -34,6 +34,7 @@ local function move(j, verb, when, ms, priority)
     j.state = DELAYED
     hang(t, j)
     try_write(t, j)
+    if feed.heard then feed.tell(verb == RUN and feed.RUN or feed.RESCHEDULED, name, j.id, j.attempt, j.due) end
     return said(OK, j)
 end
 
@@ -50,6 +51,7 @@ local function change(id, verb, when, has_priority, priority, ms)
         local answer = said(CANCELLED, j)
         unhang(t, j)
         finish(t, j, 'cancelled')
+        if feed.heard then feed.tell(feed.CANCELLED, name, j.id, j.attempt, j.due) end
         return answer
     end
     if j.state == DEAD then return said(IS_DEAD, j) end

@@ -12,7 +12,7 @@ end
 local function check_core()
     local text, shards = call('GET', CORE), tonumber(ARGV[6])
     step.looked = 1
-    if text and #text >= CORE_BYTES_MIN and byte(text) ~= LAYOUT.PLAIN and byte(text) ~= LAYOUT.LIMITED then refuse_core(text) end
+    if text and #text >= CORE_BYTES_MIN and not LAYOUT.is_ours(text) then refuse_core(text) end
     if not text or not core_open(text) then
         make_core(shards)
         return ''
@@ -34,8 +34,8 @@ end
 
 -- ---- keys ----
 
-local TYPES = {core = 'string', name = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
-    arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset'}
+local TYPES = {core = 'string', name = 'string', heard = 'string', topics = 'zset', leases = 'zset', leased = 'hash', servers = 'zset', unpacked = 'set',
+    pauses = 'zset', arrived = 'hash', moving = 'hash', leaving = 'zset', aware = 'zset'}
 local TYPES_OF_TOPIC = {topic = 'string', extension = 'string', ticket = 'string', job = 'hash', try = 'hash', fresh = 'zset', index = 'zset', priorities = 'zset', expiry = 'zset', held = 'zset',
                         dead = 'zset', finished = 'zset', history = 'hash', broken = 'hash', leaf = 'zset', ready = 'zset'}
 
@@ -109,7 +109,8 @@ end
 local function settings_here()
     local t, exists = topic_here()
     if not exists then return '' end
-    local paused, extension = has(t, PAUSED) and '1' or '0', call('GET', t.extension) or ''
+    -- A pause for a time ends in each shard by itself: shards need not agree.
+    local paused, extension = has(t, PAUSED) and not topic_rules.pause_has_end(t) and '1' or '0', call('GET', t.extension) or ''
     if t.packed == '' and extension == '' then return paused end
     return paused .. pack('>I2', #extension) .. extension .. t.packed
 end
@@ -117,7 +118,7 @@ end
 local function settings_set(t, wanted)
     local extension_bytes = #wanted > 1 and unpack_from('>I2', wanted, 2) or 0
     local extension = sub(wanted, 4, 3 + extension_bytes)
-    if sub(wanted, 1, 1) == '1' then raise(t, PAUSED) else lower(t, PAUSED) end
+    if sub(wanted, 1, 1) == '1' then topic_rules.pause(t) elseif not topic_rules.pause_has_end(t) then lower(t, PAUSED) end
     if extension ~= '' then
         call('SET', t.extension, extension)
         raise(t, EXTENDED)
@@ -125,7 +126,7 @@ local function settings_set(t, wanted)
         call('DEL', t.extension)
         lower(t, EXTENDED)
     end
-    topic_limits.settings_put(t, sub(wanted, 4 + extension_bytes))
+    topic_rules.settings_put(t, sub(wanted, 4 + extension_bytes))
     settings_tell(NOBODY, t.name)
 end
 

@@ -14,7 +14,7 @@ local function check_whole()
         call('ZADD', TOPICS, 'NX', text_of(NONE), t.name)
     end
     local kept = exists and sub(call('GET', t.key), TOPIC_BYTES + 1) or ''
-    if kept ~= '' and not topic_limits.settings_are_whole(kept) and find(t.name, '', 'the settings cannot be read', 'dropped') then
+    if kept ~= '' and not topic_rules.settings_are_whole(kept) and find(t.name, '', 'the settings cannot be read', 'dropped') then
         t.is_changed = true
         settings_tell(NOBODY, t.name)
     end

@@ -89,5 +89,5 @@ if byte(text) == LAYOUT.CONVERTING then
     met_topics, core_is_changed = {}, false -- a call that breaks writes what it changed; this one has no core to write
     error(answer, 0)
 end
-if byte(text) ~= LAYOUT.PLAIN and byte(text) ~= LAYOUT.LIMITED then refuse_core(text) end
+if not LAYOUT.is_ours(text) then refuse_core(text) end
 return {DONE, '0', 0}

@@ -75,7 +75,7 @@ local function meet(id, on_conflict)
 end
 
 local pushed, default = 0, t and settings_of(t)
-local room = t and topic_limits.room_of(t)
+local room = t and topic_rules.room_of(t)
 local has_ttl = t and default.ttl > 0
 
 -- Hangs a stored job; those that need no look are hung together at the end.
@@ -137,7 +137,7 @@ local function push(id, spec, tail, sequence, exists)
     local is_new = choice >= 8
     local replaces = not is_new and (exists or is_stored and is_stored[id])
     if room and not replaces then
-        if room <= 0 then return pack('>BBI6', topic_limits.FULL, 0, 0) end
+        if room <= 0 then return pack('>BBI6', topic_rules.FULL, 0, 0) end
         room = room - 1
     end
 
@@ -169,6 +169,7 @@ local function push(id, spec, tail, sequence, exists)
         pushed = pushed + 1
     end
     if priority ~= 100 or flags % 2 == 1 then raise(t, SPECIAL) end
+    if feed.heard then feed.tell(replaces and feed.REPLACED or feed.PUSHED, name, id, attempt, due) end
     local state
     if dead then
         state = hang_with_past(id, record, dead, attempt, error)

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- One topic: looks at it, sets it, pauses and resumes it.
 local ticket, verb, name, topics_max, makes, settings, extension = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local pause_ms, pause_until = tonumber(ARGV[8] or 0), tonumber(ARGV[9] or 0)
 local PUT, PAUSE, RESUME = 2, 4, 5
 begin(KEYS, ticket, name)
 
@@ -16,7 +17,7 @@ end
 if not t then return shown(pack('>B', NOT_FOUND)) end
 
 if verb == PUT then
-    topic_limits.settings_put(t, settings)
+    topic_rules.settings_put(t, settings)
     if extension ~= '' then
         call('SET', t.extension, extension)
         raise(t, EXTENDED)
@@ -26,9 +27,13 @@ if verb == PUT then
     end
     settings_tell(server_of(ticket), name)
 elseif verb == PAUSE then
-    raise(t, PAUSED)
+    topic_rules.pause(t, pause_until > 0 and pause_until + adjust or pause_ms > 0 and now + pause_ms + 1 or nil)
 elseif verb == RESUME then
-    lower(t, PAUSED)
+    topic_rules.resume(t)
     if t.ready_before > 0 then tell('r--------' .. name) end
+end
+if feed.heard then
+    local kind = verb == PUT and feed.SETTINGS or verb == PAUSE and feed.PAUSED or verb == RESUME and feed.RESUMED
+    if kind then feed.tell(kind, name, '') end
 end
 return changed(ticket, pack('>B', is_new and verb == PUT and CREATED or OK), {topic_packed(t)})

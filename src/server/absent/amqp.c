@@ -14,10 +14,10 @@ static void on_free(void *self)
     (void)self;
 }
 
-static void on_emit_metrics(void *self, struct buffer *out)
+static void on_emit_metrics(void *self, struct metric_page *page)
 {
     (void)self;
-    (void)out;
+    (void)page;
 }
 
 const struct intake_ops intake_amqp = {

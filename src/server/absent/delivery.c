@@ -19,12 +19,15 @@ static bool check_extension(void *ctx, struct slice topic, struct slice extensio
 
 bool delivery_open(struct delivery *delivery, const char *path, struct backend *backend,
                    struct reactor *reactor, struct queue *queue, struct waiters *waiters,
+                   struct lateness *lateness, struct tracer *tracer,
                    char error[DELIVERY_ERROR_BYTES])
 {
     (void)backend;
     (void)reactor;
     (void)queue;
     (void)waiters;
+    (void)lateness;
+    (void)tracer;
     delivery->hooks = (struct http_hooks){
         .ctx = delivery, .is_on = is_delivery_on, .check_extension = check_extension};
     return !path[0] || feature_refuse("delivery", error, DELIVERY_ERROR_BYTES);
@@ -47,11 +50,13 @@ void delivery_reload(struct delivery *delivery)
     (void)delivery;
 }
 
-void delivery_emit_metrics(struct delivery *delivery, struct buffer *out)
+void delivery_emit_metrics(struct delivery *delivery, struct metric_page *page)
 {
     (void)delivery;
-    (void)out;
+    (void)page;
 }
+
+const struct metric_table delivery_metrics, delivery_dead_metrics;
 
 void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),
                    void *ctx)

@@ -2,6 +2,7 @@
 #include "amqp/source.h"
 #include "targets/amqp_message.h"
 #include "targets/target.h"
+#include "trace/carry.h"
 #include "unit/cases.h"
 
 #include <amqp.h>
@@ -255,6 +256,56 @@ static void it_is_published_with_what_it_came_with(void **state)
     free(rig.job);
 }
 
+#define PARENT(SPAN) "00-4bf92f3577b34da6a3ce929d0e0e4736-" SPAN "-01"
+
+static void the_context_of_its_trace_goes_along(void **state)
+{
+    struct rig plain, traced;
+    amqp_pool_t pool;
+    amqp_basic_properties_t out;
+    struct trace_context context;
+    struct slice states;
+    struct buffer meta;
+    (void)state;
+    rig_make(&plain, "e.delayed");
+    rig_make(&traced, "e.delayed");
+    traced.headers[2] =
+        (amqp_table_entry_t){amqp_cstring_bytes("traceparent"), TEXT(PARENT("00f067aa0ba902b7"))};
+    rig_take(&plain);
+    rig_take(&traced);
+    assert_false(trace_meta_find(plain.job->meta, &context, &states));
+    assert_true(trace_meta_find(traced.job->meta, &context, &states));
+    assert_true(context.span == UINT64_C(0x00f067aa0ba902b7) && context.is_sampled);
+
+    /* A span of tarry's own is the parent by now. */
+    buffer_init(&meta, JOB_META_BYTES_MAX);
+    struct slice name, value;
+    for (size_t at = 0; job_meta_next(traced.job->meta, &at, &name, &value);)
+        assert_int_equal(job_meta_add(&meta, name,
+                                      slice_is(name, JOB_META_TRACEPARENT)
+                                          ? slice_of(PARENT("1111111111111111"))
+                                          : value),
+                         JOB_META_OK);
+    const struct job job = {.topic = slice_of("amqp-in"),
+                            .id = traced.job->id,
+                            .attempt = 1,
+                            .meta = buffer_slice(&meta),
+                            .body = traced.job->body};
+    struct target_amqp_message *message =
+        target_amqp_message_new(&job, slice_of("e"), slice_of("key"));
+    init_amqp_pool(&pool, 4096);
+    assert_true(target_amqp_message_properties(message, &pool, &out));
+    const amqp_table_entry_t *header = find_header(&out.headers, "traceparent");
+    assert_non_null(header);
+    assert_true(slice_is(slice_make(header->value.value.bytes.bytes, header->value.value.bytes.len),
+                         PARENT("1111111111111111")));
+    empty_amqp_pool(&pool);
+    buffer_fini(&meta);
+    free(message);
+    free(plain.job);
+    free(traced.job);
+}
+
 static void properties_that_are_no_properties_are_refused(void **state)
 {
     static const char *const spoiled[] = {"", "AA==", "////////", "no base64"};
@@ -289,6 +340,7 @@ int main(void)
         cmocka_unit_test(a_time_beats_a_delay),
         cmocka_unit_test(a_message_once_more_has_the_same_id_and_any_other_another),
         cmocka_unit_test(it_is_published_with_what_it_came_with),
+        cmocka_unit_test(the_context_of_its_trace_goes_along),
         cmocka_unit_test(properties_that_are_no_properties_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

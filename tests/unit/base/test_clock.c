@@ -100,6 +100,22 @@ static void names_the_boot(void **state)
     assert_string_equal(id, again);
 }
 
+static void remembers_the_last_step(void **state)
+{
+    struct clock_steps before, after;
+
+    (void)state;
+    clock_steps(&before);
+    assert_int_equal(before.count, 0);
+    assert_int_equal(before.last_at_ms, 0);
+    clock_note_step(5000);
+    clock_note_step(-3000);
+    clock_steps(&after);
+    assert_int_equal(after.count, 2);
+    assert_int_equal(after.last_ms, -3000);
+    assert_true(after.last_at_ms > 0 && after.last_at_ms <= clock_inner_ms());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +126,7 @@ int main(void)
         cmocka_unit_test(shows_the_time_of_the_system),
         cmocka_unit_test(moves_only_when_told_while_faked),
         cmocka_unit_test(names_the_boot),
+        cmocka_unit_test(remembers_the_last_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,25 @@ static void merges_as_if_all_had_gone_into_one(void **state)
     assert_memory_equal(&parts[0], &all, sizeof all);
 }
 
+static void one_that_is_shared_holds_the_same(void **state)
+{
+    struct random random = seed_random("one_that_is_shared_holds_the_same");
+    static struct histogram plain, read;
+    static struct shared_histogram shared;
+
+    (void)state;
+    for (int i = 0; i < 10000; i++) {
+        uint64_t value = random_next(&random) >> random_below(&random, 64);
+        histogram_add(&plain, value);
+        shared_histogram_add(&shared, value);
+    }
+    shared_histogram_merge(&read, &shared);
+    assert_memory_equal(&read, &plain, sizeof plain);
+    shared_histogram_merge(&read, &shared);
+    histogram_merge(&plain, &plain);
+    assert_memory_equal(&read, &plain, sizeof plain);
+}
+
 static void never_falls_as_the_fraction_rises(void **state)
 {
     struct random random = seed_random("never_falls_as_the_fraction_rises");
@@ -105,6 +124,7 @@ int main(void)
         cmocka_unit_test(never_errs_by_more_than_a_32nd),
         cmocka_unit_test(keeps_values_beyond_its_range),
         cmocka_unit_test(merges_as_if_all_had_gone_into_one),
+        cmocka_unit_test(one_that_is_shared_holds_the_same),
         cmocka_unit_test(never_falls_as_the_fraction_rises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,11 +10,11 @@ static void writes_a_family_with_its_samples(void **state)
 
     (void)state;
     buffer_init(&out, 4096);
-    prometheus_family(&out, "tarry_jobs", PROMETHEUS_GAUGE, "Jobs by state.");
-    prometheus_sample(&out, "tarry_jobs", labels, 42);
-    prometheus_sample(&out, "tarry_jobs", NULL, -1);
-    prometheus_sample(&out, "tarry_jobs", labels + 2, 0);
-    prometheus_family(&out, "tarry_pushed_total", PROMETHEUS_COUNTER, "Pushes.");
+    prometheus_family(&out, PROMETHEUS_TEXT, "tarry_jobs", PROMETHEUS_GAUGE, "Jobs by state.");
+    prometheus_sample(&out, "tarry_jobs", labels, 42, 1);
+    prometheus_sample(&out, "tarry_jobs", NULL, -1, 1);
+    prometheus_sample(&out, "tarry_jobs", labels + 2, 0, 1);
+    prometheus_family(&out, PROMETHEUS_TEXT, "tarry_pushed_total", PROMETHEUS_COUNTER, "Pushes.");
     assert_true(slice_is(buffer_slice(&out), "# HELP tarry_jobs Jobs by state.\n"
                                              "# TYPE tarry_jobs gauge\n"
                                              "tarry_jobs{topic=\"orders\",state=\"ready\"} 42\n"
@@ -32,8 +32,8 @@ static void escapes_help_and_label_values(void **state)
 
     (void)state;
     buffer_init(&out, 4096);
-    prometheus_family(&out, "x", PROMETHEUS_GAUGE, "a \\ \"b\"\nc");
-    prometheus_sample(&out, "x", labels, 1);
+    prometheus_family(&out, PROMETHEUS_TEXT, "x", PROMETHEUS_GAUGE, "a \\ \"b\"\nc");
+    prometheus_sample(&out, "x", labels, 1, 1);
     assert_true(slice_is(buffer_slice(&out), "# HELP x a \\\\ \"b\"\\nc\n"
                                              "# TYPE x gauge\n"
                                              "x{path=\"C:\\\\\\\"a\\\"\\n\"} 1\n"));
@@ -61,7 +61,7 @@ static void writes_times_as_exact_seconds(void **state)
     buffer_init(&out, 4096);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         buffer_clear(&out);
-        prometheus_sample_seconds(&out, "t", NULL, rows[i].ms);
+        prometheus_sample(&out, "t", NULL, rows[i].ms, 1000);
         CASE_HOLDS(rows[i].line, slice_is(buffer_slice(&out), rows[i].line));
     }
     buffer_fini(&out);
@@ -69,37 +69,65 @@ static void writes_times_as_exact_seconds(void **state)
 
 static void writes_a_histogram_whose_buckets_add_up(void **state)
 {
-    static const uint32_t bounds_ms[] = {1, 10, 500, 60000};
+    static const struct bucket_bounds bounds = {
+        .units = 1000000, .count = 4, .at = {1000, 10000, 500000, 60000000}};
     const struct prometheus_label labels[] = {{"topic", {"a", 1}}, {0}};
-    static struct histogram histogram;
+    struct buckets buckets = {0};
     struct buffer out;
 
     (void)state;
     buffer_init(&out, 4096);
-    histogram_add(&histogram, 900);      /* µs */
-    histogram_add(&histogram, 2000);     /* 2 ms */
-    histogram_add(&histogram, 400000);   /* 400 ms */
-    histogram_add(&histogram, 90000000); /* 90 s */
-    prometheus_histogram(&out, "late_seconds", labels, &histogram, 1000, bounds_ms, 4);
+    buckets_add(&buckets, &bounds, 1000);     /* 1 ms: a bound is in its bucket */
+    buckets_add(&buckets, &bounds, 2000);     /* 2 ms */
+    buckets_add(&buckets, &bounds, 400000);   /* 400 ms */
+    buckets_add(&buckets, &bounds, 90000000); /* 90 s */
+    prometheus_histogram(&out, "late_seconds", labels, &buckets, &bounds);
     assert_true(slice_is(buffer_slice(&out), "late_seconds_bucket{topic=\"a\",le=\"0.001\"} 1\n"
                                              "late_seconds_bucket{topic=\"a\",le=\"0.01\"} 2\n"
                                              "late_seconds_bucket{topic=\"a\",le=\"0.5\"} 3\n"
-                                             "late_seconds_bucket{topic=\"a\",le=\"60\"} 3\n"
+                                             "late_seconds_bucket{topic=\"a\",le=\"60.0\"} 3\n"
                                              "late_seconds_bucket{topic=\"a\",le=\"+Inf\"} 4\n"
-                                             "late_seconds_sum{topic=\"a\"} 90.4029\n"
+                                             "late_seconds_sum{topic=\"a\"} 90.403\n"
                                              "late_seconds_count{topic=\"a\"} 4\n"));
     buffer_fini(&out);
 }
 
 static void writes_a_histogram_without_labels_or_bounds(void **state)
 {
-    static const struct histogram empty;
+    static const struct bucket_bounds none = {.units = 1};
+    static const struct buckets empty;
     struct buffer out;
 
     (void)state;
     buffer_init(&out, 4096);
-    prometheus_histogram(&out, "h", NULL, &empty, 1, NULL, 0);
+    prometheus_histogram(&out, "h", NULL, &empty, &none);
     assert_true(slice_is(buffer_slice(&out), "h_bucket{le=\"+Inf\"} 0\nh_sum 0\nh_count 0\n"));
+    buffer_fini(&out);
+}
+
+static void families_of_openmetrics_have_units_and_no_suffix(void **state)
+{
+    struct buffer out;
+
+    (void)state;
+    buffer_init(&out, 4096);
+    prometheus_family(&out, PROMETHEUS_OPENMETRICS, "a_seconds_total", PROMETHEUS_COUNTER, "\"q\"");
+    prometheus_family(&out, PROMETHEUS_OPENMETRICS, "b_bytes", PROMETHEUS_GAUGE, "b");
+    prometheus_family(&out, PROMETHEUS_OPENMETRICS, "c_info", PROMETHEUS_INFO, "c");
+    prometheus_family(&out, PROMETHEUS_OPENMETRICS, "d", PROMETHEUS_GAUGE, "d");
+    prometheus_end(&out, PROMETHEUS_OPENMETRICS);
+    assert_true(slice_is(buffer_slice(&out),
+                         "# HELP a_seconds \\\"q\\\"\n# TYPE a_seconds counter\n"
+                         "# UNIT a_seconds seconds\n"
+                         "# HELP b_bytes b\n# TYPE b_bytes gauge\n"
+                         "# UNIT b_bytes bytes\n"
+                         "# HELP c c\n# TYPE c info\n"
+                         "# HELP d d\n# TYPE d gauge\n"
+                         "# EOF\n"));
+    buffer_clear(&out);
+    prometheus_family(&out, PROMETHEUS_TEXT, "c_info", PROMETHEUS_INFO, "c");
+    prometheus_end(&out, PROMETHEUS_TEXT);
+    assert_true(slice_is(buffer_slice(&out), "# HELP c_info c\n# TYPE c_info gauge\n"));
     buffer_fini(&out);
 }
 
@@ -111,6 +139,7 @@ int main(void)
         cmocka_unit_test(writes_times_as_exact_seconds),
         cmocka_unit_test(writes_a_histogram_whose_buckets_add_up),
         cmocka_unit_test(writes_a_histogram_without_labels_or_bounds),
+        cmocka_unit_test(families_of_openmetrics_have_units_and_no_suffix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

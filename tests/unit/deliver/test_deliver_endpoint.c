@@ -164,6 +164,14 @@ static void one_that_fails_again_and_again_rests(void **state)
     assert_int_equal(endpoints_ask(&stage->endpoints, slice_of("http://127.0.0.1:9"), &next_ms),
                      BREAKER_WAIT);
     assert_true(next_ms > clock_inner_ms());
+    const struct endpoint_tally *tally =
+        endpoint_tally_table_find(&stage->endpoints.tallies.table, slice_of("http://127.0.0.1:9"));
+    assert_int_equal(tally->state, ENDPOINT_OPEN);
+    assert_int_equal(tally->wait_until_ms, next_ms);
+    assert_int_equal(tally->sums.outcomes[TARGET_FAILED] + tally->sums.outcomes[TARGET_UNSENT],
+                     BREAKER_RUN);
+    assert_true(tally->error[0]);
+    assert_int_equal(tally->in_flight, 0);
     assert_int_equal(give(stage, "null:", 0, &wait_ms), ENDPOINT_SENT); /* others do not */
     strike_stage(stage);
 }

@@ -101,7 +101,12 @@ static void set_topic(struct world *world)
                                       .extension = slice_of(below(world, 2) ? "{\"a\":1}" : "")};
     struct slice topic = topic_name(below(world, TOPICS));
     engine_topic_put(world->engine, topic, &settings);
-    engine_topic_pause(world->engine, topic, !below(world, 4));
+    if (below(world, 4))
+        engine_topic_resume(world->engine, topic);
+    else
+        engine_topic_pause(world->engine, topic,
+                           below(world, 2) ? world->now.inner_ms + 1 + (int64_t)below(world, 500)
+                                           : 0);
 }
 
 static void step(struct world *world)

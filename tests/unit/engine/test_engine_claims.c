@@ -399,6 +399,20 @@ static void topics_are_told_by_name_and_page_by_page(void **state)
     expect_page(&world, "b0", 2, "cd");
     expect_page(&world, "b", 0, "cde");
     expect_page(&world, "e", 2, "");
+    assert_int_equal(engine_topic_remove(world.engine, slice_of("c")), QUEUE_OK);
+    assert_int_equal(engine_topic_remove(world.engine, slice_of("e")), QUEUE_OK);
+    expect_page(&world, "", 0, "abd");
+    expect_page(&world, "c", 0, "d");
+    engine_topic_put(world.engine, slice_of("c"), &(struct topic_settings){0});
+    expect_page(&world, "b", 1, "c");
+
+    struct log own; /* and as well after a recovery */
+    struct engine *engine = replay(&world.log, &own, world.now);
+    engine_free(world.engine);
+    world.engine = engine;
+    expect_page(&world, "", 0, "abcd");
+    expect_page(&world, "a", 2, "bc");
+    log_free(&own);
     close_world(&world);
 }
 

@@ -132,7 +132,7 @@ static void a_topic_that_was_refused_is_not_there(void **state)
         end(engine);
     }
     assert_int_equal(status, QUEUE_CREATED);
-    assert_int_equal(refused, 5);
+    assert_int_equal(refused, 6);
 }
 
 static void settings_that_were_refused_change_nothing(void **state)

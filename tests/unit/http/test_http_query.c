@@ -1,3 +1,4 @@
+#include "http/meta.h"
 #include "http/problem.h"
 #include "http/push.h"
 #include "http/query.h"
@@ -17,7 +18,7 @@ struct parsed {
 };
 
 /* `headers`: lines of NAME: VALUE ended by CR LF each. */
-static void parse(struct parsed *parsed, const char *query, const char *headers, uint32_t allowed)
+static void parse(struct parsed *parsed, const char *query, const char *headers, uint64_t allowed)
 {
     static char head[4096];
     int len =
@@ -129,6 +130,82 @@ static void values_arrive(void **state)
     assert_int_equal(push.policy.backoff.first_ms, 10 * 1000);
     assert_int_equal(push.on_conflict, CONFLICT_REJECT);
     assert_true(slice_equals(buffer_slice(&parsed.meta), slice_make("order\0a b\0", 10)));
+    done(&parsed);
+}
+
+/* A meta to look for: a name as jobs have it, a colon, and all of a value or none. */
+static void a_meta_is_a_name_and_maybe_a_value(void **state)
+{
+    static const struct {
+        const char *query, *name, *value; /* name NULL: refused */
+    } rows[] = {
+        {"meta=kind:mail", "kind", "mail"},
+        {"meta=kind:", "kind", ""},
+        {"meta=a-1:b:c%20%26", "a-1", "b:c &"},
+        {"meta=a-1:b+c%2B", "a-1", "b c+"},
+        {"meta=kind", NULL, NULL},
+        {"meta=:mail", NULL, NULL},
+        {"meta=Kind:mail", NULL, NULL},
+        {"meta=a_b:c", NULL, NULL},
+        {"meta=%00:c", NULL, NULL},
+        {"meta=", NULL, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct parsed parsed;
+        struct slice name = {0}, value = {0};
+        parse(&parsed, rows[i].query, "", OPTIONS_SEARCH);
+        CASE_HOLDS(rows[i].query, parsed.good == (rows[i].name != NULL));
+        if (parsed.good) {
+            CASE_HOLDS(rows[i].query, http_meta_split(parsed.query.fields.meta, &name, &value));
+            CASE_HOLDS(rows[i].query, slice_is(name, rows[i].name));
+            CASE_HOLDS(rows[i].query, slice_is(value, rows[i].value));
+        } else {
+            CASE_HOLDS(rows[i].query, strstr(parsed.fault.detail, "NAME:VALUE") != NULL);
+        }
+        done(&parsed);
+    }
+}
+
+/* As in forms; but never where it could be either, and nobody would notice. */
+static void a_plus_is_a_blank_or_refused(void **state)
+{
+    struct parsed parsed;
+    (void)state;
+    parse(&parsed, "error=card+declined%2B1", "", OPTION_BIT(OPTION_ERROR));
+    assert_true(parsed.good);
+    assert_true(slice_is(parsed.query.fields.error, "card declined+1"));
+    done(&parsed);
+    parse(&parsed, "", "Tarry-Error: card+declined\r\n", OPTION_BIT(OPTION_ERROR));
+    assert_true(parsed.good);
+    assert_true(slice_is(parsed.query.fields.error, "card+declined"));
+    done(&parsed);
+
+    static const char *const times[] = {"at=2026-11-20T09:00:00+08:00",
+                                        "at=2026-11-20T09:00:00%2B08:00"};
+    for (size_t i = 0; i < COUNT_OF(times); i++) {
+        parse(&parsed, times[i], "", OPTION_BIT(OPTION_AT));
+        CASE_HOLDS(times[i], parsed.good);
+        CASE_HOLDS(times[i], parsed.query.fields.at_ms == 1795136400000);
+        done(&parsed);
+    }
+
+    static const char *const refused[] = {
+        "id=a+b",   "id_prefix=+", "cursor=a+b", "topic=a+b", "callback=https://a.example/?q=a+b",
+        "lease=a+b"};
+    for (size_t i = 0; i < COUNT_OF(refused); i++) {
+        parse(&parsed, refused[i], "",
+              OPTION_BIT(OPTION_ID) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_CURSOR) |
+                  OPTION_BIT(OPTION_TOPIC) | OPTION_BIT(OPTION_CALLBACK) |
+                  OPTION_BIT(OPTION_LEASE));
+        CASE_HOLDS(refused[i], !parsed.good);
+        CASE_HOLDS(refused[i], parsed.fault.problem == PROBLEM_BAD_OPTION);
+        CASE_HOLDS(refused[i], strstr(parsed.fault.detail, "write %2B for a plus") != NULL);
+        done(&parsed);
+    }
+    parse(&parsed, "id=a%2Bb", "", OPTION_BIT(OPTION_ID));
+    assert_true(parsed.good);
+    assert_true(slice_is(parsed.query.fields.id, "a+b"));
     done(&parsed);
 }
 
@@ -396,6 +473,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refusals_have_their_code),
         cmocka_unit_test(values_arrive),
+        cmocka_unit_test(a_meta_is_a_name_and_maybe_a_value),
+        cmocka_unit_test(a_plus_is_a_blank_or_refused),
         cmocka_unit_test(what_is_not_given_is_not_set),
         cmocka_unit_test(topics_and_leases_may_be_repeated),
         cmocka_unit_test(meta_only_where_it_is_taken),

@@ -130,6 +130,8 @@ static void every_field_at_its_largest_fits_the_bound(void **unused)
 
     record = (struct record){.kind = RECORD_TOPIC};
     record.topic = (struct record_topic){.topic = slice_of("t"),
+                                         .paused = true,
+                                         .paused_until_ms = INT64_MAX,
                                          .sequence = UINT64_MAX,
                                          .settings = {policy,
                                                       CONFLICT_REJECT,

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -284,6 +285,70 @@ static void after_a_failed_sync_nothing_is_answered_ok_and_the_server_is_told(vo
     assert_int_equal(world->status, QUEUE_UNAVAILABLE);
 }
 
+/* ---- figures ---- */
+
+static void a_slow_sync_is_told_by_the_figures(void **state)
+{
+    struct world *world = *state;
+    struct shard_figures figures;
+    static struct shard_times times;
+    pump(world, LOOK_MS, UINT32_MAX); /* what the opening left to do */
+    local_times(world->local, 0, &times);
+    const uint64_t commits = times.batch_bytes.count, syncs = times.sync_us.count;
+    local_figures(world->local, 0, &figures);
+    const uint64_t records = figures.log_records, bytes = figures.log_written_bytes;
+    atomic_store(&held, true);
+    push(world, "one", 0);
+    push(world, "two", 0);
+    pump(world, LOOK_MS, 1);
+    atomic_store(&held, false);
+    pump(world, PATIENCE_MS, 2);
+
+    times = (struct shard_times){0};
+    local_times(world->local, 0, &times);
+    local_figures(world->local, 0, &figures);
+    assert_int_equal(times.sync_us.count, syncs + 1);
+    assert_int_equal(figures.log_syncs, times.sync_us.count);
+    assert_true(times.sync_us.max >= LOOK_MS * 1000 / 2);
+    assert_int_equal(times.batch_bytes.count, commits + 1);
+    assert_int_equal(times.batch_records.count, commits + 1);
+    assert_int_equal(times.batch_records.max, figures.log_records - records);
+    assert_in_range(figures.log_records - records, 2, 4); /* the topic may have one, too */
+    assert_int_equal(times.batch_bytes.max, figures.log_written_bytes - bytes);
+}
+
+static void the_figures_know_log_disk_and_opening(void **state)
+{
+    struct world *world = *state;
+    struct shard_figures figures;
+    struct statvfs room;
+    push(world, "one", 0);
+    pump(world, PATIENCE_MS, 1);
+    local_figures(world->local, 0, &figures);
+    assert_int_equal(statvfs(world->dir, &room), 0);
+    assert_int_equal(figures.disk_bytes, (uint64_t)room.f_blocks * room.f_frsize);
+    assert_in_range(figures.disk_free_bytes, 1, figures.disk_bytes);
+    assert_true(figures.log_files >= 1);
+    assert_int_equal(figures.log_bytes, figures.log_files * (4 << 20));
+    assert_true(figures.bytes_on_disk >= figures.log_bytes);
+    assert_true(figures.recovery_ms >= 0 && figures.recovery_ms < PATIENCE_MS);
+    assert_int_equal(local_shards(world->local), 1);
+}
+
+static void bodies_are_counted_by_where_they_were_read(void **state)
+{
+    struct world *world = *state;
+    struct shard_figures figures;
+    push(world, "one", 0);
+    pump(world, PATIENCE_MS, 1);
+    queue_get(world->queue, slice_of("t"), slice_of("one"), to(world));
+    pump(world, PATIENCE_MS, 2);
+    local_figures(world->local, 0, &figures);
+    assert_int_equal(figures.reads[SHARD_READ_MEMORY], 1);
+    assert_int_equal(figures.reads[SHARD_READ_PAGE_CACHE], 0);
+    assert_int_equal(figures.reads[SHARD_READ_DISK], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +356,9 @@ int main(void)
         CLAIM(no_change_is_answered_before_its_sync),
         CLAIM(what_exists_only_in_ram_is_not_told_to_exist),
         CLAIM(after_a_failed_sync_nothing_is_answered_ok_and_the_server_is_told),
+        CLAIM(a_slow_sync_is_told_by_the_figures),
+        CLAIM(the_figures_know_log_disk_and_opening),
+        CLAIM(bodies_are_counted_by_where_they_were_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -475,6 +475,52 @@ static void a_start_that_is_refused_removes_no_run(void **state)
     in_run(world, "test ! -e half.tmp");
 }
 
+/* ---- figures ---- */
+
+static void get(struct world *world, struct slice id)
+{
+    const struct command command = {.kind = COMMAND_GET, .get = {.topic = slice_of("t"), .id = id}};
+    shard_submit(world->shard, &command, to(world));
+    (void)answer(world, "get");
+}
+
+static uint64_t reads_of(const struct shard_figures *figures)
+{
+    return figures->reads[SHARD_READ_MEMORY] + figures->reads[SHARD_READ_PAGE_CACHE] +
+           figures->reads[SHARD_READ_DISK];
+}
+
+static void checkpoints_and_looks_for_cold_jobs_are_counted(void **state)
+{
+    struct world *world = *state;
+    struct shard_figures before, after;
+    static struct shard_times times;
+    char room[16];
+    open_shard(world);
+    push_far(world);
+    shard_figures(world->shard, &before);
+    shard_times(world->shard, &times);
+    assert_true(before.checkpoints > 0 && before.runs > 0 && before.cold_jobs > 0);
+    assert_int_equal(times.checkpoint_ms.count, before.checkpoints);
+    assert_true(before.checkpoint_at_ms > 0 && before.checkpoint_at_ms <= clock_inner_ms());
+    assert_in_range(before.checkpoint_took_ms, 0, times.checkpoint_ms.max);
+
+    get(world, far_id(world, depot_view(world->shard->depot)->runs[0], room));
+    assert_int_equal(world->status, QUEUE_OK);
+    shard_figures(world->shard, &after);
+    assert_int_equal(after.lookups_found, before.lookups_found + 1);
+    assert_int_equal(reads_of(&after), reads_of(&before) + 1);
+    for (unsigned i = 0; i < 2000; i++)
+        get(world, name(room, JOBS_MAX + i)); /* nobody's */
+    shard_figures(world->shard, &before);
+    assert_int_equal(before.lookups_found, after.lookups_found);
+    assert_int_equal(reads_of(&before), reads_of(&after));
+    assert_true(before.filter_misses + before.lookups_absent >
+                0); /* a filter errs for one in 500 */
+    assert_in_range(before.filter_misses + before.lookups_absent, 1, 200);
+    close_shard(world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,6 +532,7 @@ int main(void)
         CLAIM(a_damaged_job_with_a_newer_state_keeps_no_checkpoint_from_ending),
         CLAIM(a_log_whose_files_went_to_runs_is_refused_without_a_catalog),
         CLAIM(a_start_that_is_refused_removes_no_run),
+        CLAIM(checkpoints_and_looks_for_cold_jobs_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,7 +215,7 @@ static void counts_what_matches_and_changes_nothing(void **state)
 {
     struct fake *fake = fake_new(450);
     (void)state;
-    sweep(fake, (struct sweep_order){.verb = SWEEP_COUNT, .error = slice_of("500")});
+    sweep(fake, (struct sweep_order){.verb = SWEEP_COUNT, .filter.error = slice_of("500")});
     assert_int_equal(fake->result.status, QUEUE_OK);
     assert_int_equal(fake->result.jobs, 113);
     assert_int_equal(fake->result.seen, 450);
@@ -230,8 +230,8 @@ static void redrives_what_matches_page_by_page(void **state)
     struct fake *fake = fake_new(900);
     (void)state;
     sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE,
-                                     .error = slice_of("timed out"),
-                                     .id_prefix = slice_of("odd-")});
+                                     .filter.error = slice_of("timed out"),
+                                     .filter.id_prefix = slice_of("odd-")});
     assert_int_equal(fake->result.jobs, 450);
     assert_true(fake->result.is_complete);
     assert_true(fake->most_calls <= 200);
@@ -245,7 +245,7 @@ static void what_dies_again_meanwhile_is_not_sent_round_twice(void **state)
     struct fake *fake = fake_new(450);
     (void)state;
     fake->dies_again = true;
-    sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE, .id_prefix = slice_of("odd-")});
+    sweep(fake, (struct sweep_order){.verb = SWEEP_REDRIVE, .filter.id_prefix = slice_of("odd-")});
     assert_int_equal(fake->result.jobs, 225);
     assert_true(fake->result.is_complete);
     free(fake);
@@ -255,7 +255,7 @@ static void cancels_what_matches(void **state)
 {
     struct fake *fake = fake_new(450);
     (void)state;
-    sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL, .error = slice_of("500")});
+    sweep(fake, (struct sweep_order){.verb = SWEEP_CANCEL, .filter.error = slice_of("500")});
     assert_int_equal(fake->result.jobs, 113);
     for (size_t i = 0; i < 450; i++)
         assert_true(fake->jobs[i].is_gone == (i % 4 == 0));
@@ -366,8 +366,8 @@ static void the_time_of_death_is_the_end_of_the_last_attempt(void **state)
         fake->jobs[2].history_len = 3;
         memset(fake->jobs[2].history, 0xff, 3);
         sweep(fake, (struct sweep_order){.verb = SWEEP_COUNT,
-                                         .died_after_ms = rows[i].after_ms,
-                                         .died_before_ms = rows[i].before_ms});
+                                         .filter.died_after_ms = rows[i].after_ms,
+                                         .filter.died_before_ms = rows[i].before_ms});
         CASE_HOLDS(rows[i].sentence, fake->result.jobs == rows[i].jobs);
         free(fake);
     }

@@ -18,6 +18,8 @@ struct rig {
     struct redis_topology *topology;
     struct redis_session *session;
     struct redis_figures figures;
+    struct redis_tally tally;
+    struct buckets script_us[REDIS_SCRIPTS_SERVED + 1];
     uv_timer_t tick;
     int64_t patience_ms;
     uint32_t wait_replicas;
@@ -86,6 +88,8 @@ static inline void rig_start(struct rig *rig, const char *url)
         .wait_replicas = rig->wait_replicas,
         .patience_ms = rig->patience_ms ? rig->patience_ms : 10000,
         .figures = &rig->figures,
+        .tally = &rig->tally,
+        .script_us = rig->script_us,
         .message = rig_on_message,
         .turned = rig_on_turned,
         .ctx = rig,

@@ -167,6 +167,7 @@ static void a_failover_that_was_ordered_costs_no_change(void **state)
     assert_ptr_equal(redis_cluster_master(cluster, slot), promoted);
     assert_int_equal(pushed(promoted, &rig), stream->submitted);
     assert_int_equal(rig.figures.failovers, 1);
+    assert_int_equal(rig.tally.failovers, 1);
     stream_free(stream);
     rig_stop(&rig);
     redis_cluster_free(cluster);

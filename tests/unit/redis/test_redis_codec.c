@@ -437,6 +437,7 @@ static void settings_come_back_with_the_topic(void **state)
         packed = next_arg(&rest);
         buffer_clear(&text);
         put(&text, 1, 1);
+        put(&text, 500000, 6);
         for (uint64_t i = 1; i <= 17; i++)
             put(&text, i * 1000, 6);
         put(&text, packed.len, 1);
@@ -445,6 +446,7 @@ static void settings_come_back_with_the_topic(void **state)
         buffer_append_slice(&text, extension);
         assert_true(redis_unpack_topic(buffer_slice(&text), adjust_ms, &topic));
         assert_true(topic.paused);
+        assert_int_equal(topic.paused_until_ms, 500000 - adjust_ms);
         assert_int_equal(topic.counts.delayed, 1000);
         assert_int_equal(topic.counts.dead, 5000);
         assert_int_equal(topic.counts.dead_bytes, 6000);

@@ -25,6 +25,34 @@ static void calls_are_answered(void **state)
     redis_server_free(server);
 }
 
+/* Redis is held up: the call's time is what passed until its reply, whoever held it up. */
+static void calls_are_timed_for_their_shard_and_by_script(void **state)
+{
+    enum { HELD_MS = 60 };
+    struct redis_server *server = redis_server_new(NULL);
+    struct rig rig = {0};
+    (void)state;
+    scene_start(&rig, server);
+    uint64_t sent = rig.figures.bytes_sent, received = rig.figures.bytes_received;
+    assert_true(sent > 0 && received > 0); /* the greeting */
+    assert_int_equal(rig_end_of(&rig, rig_get(&rig, "t", "a"), 5), REDIS_CALL_OK);
+    redis_server_do(server, "CLIENT PAUSE 10000 WRITE");
+    struct rig_call *push = rig_push(&rig, "t", "a", 1000);
+    rig_run_ms(&rig, HELD_MS);
+    redis_server_do(server, "CLIENT UNPAUSE");
+    assert_int_equal(rig_end_of(&rig, push, 5), REDIS_CALL_OK);
+    assert_int_equal(buckets_total(&rig.tally.round_trip_us), 2);
+    assert_int_equal(buckets_total(&rig.script_us[REDIS_GET]), 1);
+    assert_int_equal(buckets_total(&rig.script_us[REDIS_PUSH]), 1);
+    assert_true(rig.script_us[REDIS_PUSH].sum >= HELD_MS * 1000);
+    assert_int_equal(rig.tally.last_round_trip_us, rig.script_us[REDIS_PUSH].sum);
+    assert_true(rig.figures.bytes_sent > sent + 100);
+    assert_true(rig.figures.bytes_received > received);
+    assert_string_equal(redis_session_endpoint(rig.session)->host, rig.url.hosts[0].host);
+    rig_stop(&rig);
+    redis_server_free(server);
+}
+
 static void no_more_calls_are_under_way_than_there_are_slots(void **state)
 {
     enum { PUSHES = 200, GETS = 300 };
@@ -193,6 +221,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_answered),
+        cmocka_unit_test(calls_are_timed_for_their_shard_and_by_script),
         cmocka_unit_test(no_more_calls_are_under_way_than_there_are_slots),
         cmocka_unit_test(stopping_ends_what_is_under_way_and_what_waits),
         cmocka_unit_test(a_change_that_too_few_replicas_have_is_not_promised),

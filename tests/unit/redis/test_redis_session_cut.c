@@ -61,6 +61,7 @@ static void a_change_whose_reply_was_lost_is_made_once(void **state)
     assert_int_equal(push->status, CREATED);
     assert_int_equal(rig.figures.resent, 1);
     assert_int_equal(rig.figures.reconnects, 1);
+    assert_int_equal(rig.tally.reconnects, 1);
     assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_PUSHED), 1);
     assert_int_equal(scene_figure(server, "t", REDIS_FIGURE_REPLACED), 0);
     free(push);

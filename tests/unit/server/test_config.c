@@ -269,6 +269,43 @@ static void refuses_flags_and_says_why(void **state)
     }
 }
 
+static void a_ratio_is_a_number_from_0_to_1(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t billionths; /* -1: refused */
+    } rows[] = {
+        {"0", 0},
+        {"1", 1000000000},
+        {"0.01", 10000000},
+        {"0.5", 500000000},
+        {"1.0", 1000000000},
+        {"0.000000001", 1},
+        {"1.000000001", -1},
+        {"0.0000000001", -1},
+        {"2", -1},
+        {"01", -1},
+        {".5", -1},
+        {"0.", -1},
+        {"-0", -1},
+        {"0,5", -1},
+        {"50%", -1},
+        {"1e-3", -1},
+    };
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    variables = NULL;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        bool ok = load(&config, ARGS("--otlp", "http://c", "--trace-sample", rows[i].text), error);
+        CASE_HOLDS(rows[i].text, ok == (rows[i].billionths >= 0));
+        CASE_HOLDS(rows[i].text, !ok || config.trace_share == rows[i].billionths);
+    }
+    assert_true(load(&config, ARGS("--otlp", "http://c"), error));
+    assert_int_equal(config.trace_share, 10000000);
+    assert_string_equal(config.service_name, "tarry");
+}
+
 static void names_file_and_line_of_a_fault(void **state)
 {
     static const struct {
@@ -336,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_store_that_is_too_long_is_refused_without_showing_it),
         cmocka_unit_test(the_file_may_be_named_by_the_environment),
         cmocka_unit_test(refuses_flags_and_says_why),
+        cmocka_unit_test(a_ratio_is_a_number_from_0_to_1),
         cmocka_unit_test(names_file_and_line_of_a_fault),
         cmocka_unit_test(names_the_variable_of_a_fault),
         cmocka_unit_test(refuses_a_line_or_a_text_without_end),

@@ -327,9 +327,9 @@ static void newer_format_is_refused_as_such(void **state)
 {
     (void)state;
     datadir_close(open_well(1));
-    write_manifest("format=6\nfuture=yes\n");
+    write_manifest("format=7\nfuture=yes\n");
     assert_int_equal(open_badly(1), -EPROTONOSUPPORT);
-    assert_non_null(strstr(error, "format 6"));
+    assert_non_null(strstr(error, "format 7"));
 }
 
 /* Its words are those by which an older version refuses this one's. */

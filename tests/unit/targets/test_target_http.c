@@ -583,6 +583,8 @@ static void what_is_under_way_is_given_up_by_close(void **state)
 
 /* ---- what the peer gets ---- */
 
+#define TRACE "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 static void the_body_is_untouched_and_the_rest_is_in_headers(void **state)
 {
     struct rig *rig = malloc(sizeof *rig);
@@ -596,6 +598,8 @@ static void the_body_is_untouched_and_the_rest_is_in_headers(void **state)
     assert_int_equal(job_meta_add(&meta, slice_of("kind"), slice_of("gr\xc3\xbc\xc3\x9f: a")), 0);
     assert_int_equal(job_meta_add(&meta, slice_of("none"), slice_of("")), 0);
     assert_int_equal(job_meta_add(&meta, slice_of("tarry-callback"), slice_of("http://x/")), 0);
+    assert_int_equal(job_meta_add(&meta, slice_of("traceparent"), slice_of("cc-" TRACE "-x")), 0);
+    assert_int_equal(job_meta_add(&meta, slice_of("tracestate"), slice_of("a=1")), 0);
     rig->job.meta = buffer_slice(&meta);
     rig->job.body = slice_make(body, sizeof body);
     rig->job.content_type = slice_of("text/plain\r\nEvil: yes");
@@ -613,6 +617,9 @@ static void the_body_is_untouched_and_the_rest_is_in_headers(void **state)
                                         "\r\nTarry-Due-At: 2026-11-18T11:06:40.123Z\r\n",
                                         "\r\nTarry-Meta-kind: gr\xc3\xbc\xc3\x9f: a\r\n",
                                         "\r\nTarry-Meta-none:\r\n",
+                                        "\r\ntraceparent: 00-" TRACE "\r\n",
+                                        "\r\ntracestate: a=1\r\n",
+                                        "\r\nTarry-Meta-traceparent: cc-" TRACE "-x\r\n",
                                         "\r\nUser-Agent: tarry/9.9\r\n",
                                         "\r\nContent-Length: 70000\r\n"};
     for (size_t i = 0; i < COUNT_OF(lines); i++)

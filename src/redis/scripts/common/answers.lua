@@ -8,8 +8,16 @@ local ENDED, ACKED
 local gone -- deliveries that an answer of this call has ended
 local acked -- topics with acks in this call: each has lists of the deliveries, jobs and members that are to be taken away
 
+-- The attempt that ends: of whom nothing else wants to know. Its try is there still.
+local function ack_tell(t, id)
+    local try, attempt = call('HGET', t.tries, id), 0
+    if try then attempt = select(3, unpack_from(TRY, try)) end
+    feed.tell(feed.ACKED, t.name, id, attempt)
+end
+
 local function ack(t, place, id, delivery)
     local a = t.acked
+    if feed.heard then ack_tell(t, id) end
     if not a then
         a = {deliveries = {}, jobs = {}, held = {}}
         t.acked, acked[#acked + 1] = a, t
@@ -52,6 +60,7 @@ local function extend(t, j, ms)
     call('ZADD', LEASES, j.lease_until, text_of(j.delivery))
     soonest = min(soonest, j.lease_until)
     try_write(t, j)
+    if feed.heard then feed.tell(feed.EXTENDED, t.name, j.id, j.attempt, 0, j.lease_until) end
     return pack(ANSWER, OK, LEASED_STATE, j.due, j.lease_until)
 end
 
@@ -61,6 +70,7 @@ local function give_back(t, j, ms)
     if ms > 0 then j.due = now + 1 + ms end
     hang(t, j)
     try_write(t, j)
+    if feed.heard then feed.tell(feed.RETURNED, t.name, j.id, j.attempt + 1, j.due) end
 end
 
 local function answer(verb, delivery, place, ms, error)
@@ -96,6 +106,7 @@ local function ack_one(place, delivery)
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if not t then return ENDED, '' end
+    if feed.heard then ack_tell(t, id) end
     call('ZREM', LEASES, delivery)
     call('HDEL', LEASED, delivery)
     call('ZREM', t.held, sub(place, 1, 6) .. id)

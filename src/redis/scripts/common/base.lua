@@ -29,7 +29,14 @@ local ticket_slot -- server and slot of the call's ticket; nil: it has none
 -- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
 
 -- CONVERTING: a shard of layout 1 that is on its way to layout 2 (convert.lua). LIMITED: the same as 2, but some topic has limits.
-local LAYOUT = {CONVERTING = 1, PLAIN = 2, LIMITED = 3}
+-- TIMED: the same as 3, but some topic is, or was, paused for a time.
+local LAYOUT = {CONVERTING = 1, PLAIN = 2, LIMITED = 3, TIMED = 4}
+
+function LAYOUT.is_ours(text)
+    local layout = byte(text)
+    return layout ~= nil and layout >= LAYOUT.PLAIN and layout <= LAYOUT.TIMED
+end
+
 local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
 local CORE_BYTES_MIN = 69 -- with no topic's name, whose length stands two bytes before
 
@@ -42,7 +49,7 @@ local core_is_changed
 -- From its text; false where it cannot be read.
 local function core_open(text)
     core_tail, core_is_changed = false, false
-    if not text or byte(text) ~= LAYOUT.PLAIN and byte(text) ~= LAYOUT.LIMITED or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
+    if not text or not LAYOUT.is_ours(text) or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
         core_layout = LAYOUT.PLAIN
         adjust, next_ms, rest_ms, next_topic, next_before, sequence, leaf_number = 0, NONE, NONE, '', NONE, 0, 0
         return false
@@ -80,11 +87,26 @@ end
 
 -- Above any number that was given out, also where the last of them were lost: numbers rise by less than this in a millisecond, but
 -- for bursts. (The half of 48 bits that a clock may use lasts until 2109; after that only the million is left.)
-local NUMBERS_A_MS = 32
-
 local function number_beyond(number)
-    local by_clock = clock * NUMBERS_A_MS
+    local by_clock = clock * 32
     return max(number + 1000000, by_clock < 2 ^ 47 and by_clock or 0)
+end
+
+-- ---- what happens, told to whoever listens (README.md, "Events") ----
+
+-- The numbers are those of job/event.h. `heard`: somebody listens; else a call tells nothing, and looks nothing up for it.
+local feed = {PUSHED = 1, REPLACED = 2, DUE = 3, DELIVERED = 4, ACKED = 5, NACKED = 6, EXTENDED = 7, RETURNED = 8, LEASE_ENDED = 9, EXPIRED = 10, CANCELLED = 11,
+              RESCHEDULED = 12, RUN = 13, DEAD = 14, REDRIVEN = 15, PURGED = 16, PAUSED = 17, RESUMED = 18, SETTINGS = 19, DELETED = 20, MANY = 500}
+
+-- Only where feed.heard. What is not known is 0 or ''; `due` and `lease_until` are on the shard's clock.
+function feed.tell(kind, topic, id, attempt, due, lease_until, count, error)
+    local at = #feed.words
+    if at >= feed.MANY then
+        feed.lost = feed.lost + 1
+        return
+    end
+    error = error and sub(error, 1, 256) or ''
+    feed.words[at + 1] = pack('>BI4I6I6I6Bc0Bc0I2c0', kind, attempt or 0, due or 0, lease_until or 0, count or 0, #topic, topic, #id, id, #error, error)
 end
 
 -- ---- reaching the shard ----
@@ -99,7 +121,7 @@ local function name_shard(core)
     CORE = core
     T = sub(core, 1, -6) -- without ':core'
     TOPICS, LEASES, LEASED, SERVERS, UNPACKED = T .. ':topics', T .. ':leases', T .. ':leased', T .. ':servers', T .. ':unpacked'
-    TICKET, NOWHERE = T .. ':ticket:', T .. ':never'
+    TICKET, NOWHERE, feed.key = T .. ':ticket:', T .. ':never', T .. ':heard'
     shard_topics = shards_topics[core]
     if not shard_topics then
         shard_topics = {}
@@ -135,8 +157,10 @@ local function reach(keys, ticket, name)
     local time = call('TIME')
     wall = time[1] * 1000 + floor(time[2] / 1000)
     ticket_slot = ticket and ticket ~= '' and sub(ticket, 1, 9) or nil
-    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_slot and TICKET .. ticket_slot or NOWHERE, NOWHERE)
+    local found = call('MGET', CORE, name and keys_of(name).__index.key or NOWHERE, ticket_slot and TICKET .. ticket_slot or NOWHERE, feed.key, NOWHERE)
     found_name, found_topic, found_ticket = name, found[2], found[3]
+    feed.heard = found[4]
+    if feed.heard then feed.words, feed.lost = {}, 0 end
     core_open(found[1])
     clock = wall + adjust
     now = clock
@@ -154,7 +178,7 @@ local function refuse_core(text)
     if text and byte(text) == LAYOUT.CONVERTING or not text and is_of_before() then
         error({err = 'OLDER the jobs lie as versions of before kept them, start a server, which converts them'})
     end
-    if text and (text == '' or byte(text) == LAYOUT.PLAIN or byte(text) == LAYOUT.LIMITED) then
+    if text and (text == '' or LAYOUT.is_ours(text)) then
         error({err = 'BROKEN the core of this shard cannot be read, run tarry fsck --repair with the same --store'})
     end
     if text then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end

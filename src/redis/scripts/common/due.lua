@@ -8,11 +8,13 @@ local function expire_all(t, members)
         call('ZREM', t.expiry, members[i])
         -- Not one that is elsewhere by now: a topic may have lost its ttl in between.
         if j and j.member == members[i] and ready_remove(t, j.priority, j.member) then
+            if feed.heard then feed.tell(feed.EXPIRED, t.name, j.id, j.attempt, j.due) end
             if settings_of(t).dead_letter_expired then
                 j.state, j.error = DEAD, 'expired'
                 count(t, 'died', 1)
                 hang(t, j)
                 try_write(t, j)
+                if feed.heard then feed.tell(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, 'expired') end
             else
                 finish(t, j, 'expired')
             end
@@ -69,10 +71,19 @@ local function move_plain(t, due)
     ready_add(t, 100, words)
 end
 
+local function due_tell(t, due)
+    for i = 1, #due, 2 do
+        local id = sub(due[i], 7)
+        local try = t.f[AT.retrying] ~= 0 and call('HGET', t.tries, id)
+        feed.tell(feed.DUE, t.name, id, try and select(3, unpack_from(TRY, try)) or 0, tonumber(due[i + 1]))
+    end
+end
+
 -- Up to `most` jobs of the topic. Returns how many.
 local function advance_topic(t, most)
     local due = delayed_take_due(t, most)
     if #due > 0 then
+        if feed.heard then due_tell(t, due) end
         if has(t, SPECIAL) or settings_of(t).ttl > 0 then move_looking(t, due) else move_plain(t, due) end
     end
     local done = #due / 2
@@ -101,10 +112,26 @@ local function end_leases(most)
     return #deliveries
 end
 
--- The same, where some may be over.
+-- Up to `most` pauses whose time has come. Topics that have ready jobs are then told as if these had just become so.
+local function end_pauses(most)
+    local names = call('ZRANGE', T .. ':pauses', '-inf', now, 'BYSCORE', 'LIMIT', '0', most)
+    for i = 1, #names do
+        local t = topic_find(names[i])
+        call('ZREM', T .. ':pauses', names[i])
+        if t and topic_rules.pause_has_end(t) then
+            topic_rules.resume(t)
+            t.ready_before = 0
+            if feed.heard then feed.tell(feed.RESUMED, t.name, '') end
+        end
+    end
+    return #names
+end
+
+-- Leases and pauses, where some may be over.
 local function leases_due(most)
     if (next_topic == '' and next_ms or rest_ms) > now then return 0 end
-    local done = end_leases(most)
+    local done = topic_rules.first_pause_end() <= now and end_pauses(most) or 0
+    if done < most then done = done + end_leases(most - done) end
     if next_topic == '' then
         events_settle() -- what ended leases brought about is listed before it is looked for
         shard_look()

@@ -51,6 +51,10 @@ local function settle(server, ticket, kept)
         tell('d' .. text_of(next_ms) .. ' ' .. next_topic)
         next_before = next_ms
     end
+    if feed.heard and #feed.words + feed.lost > 0 then
+        tell('e' .. server .. pack('>I6I4', now - adjust, feed.lost) .. table.concat(feed.words))
+        feed.words, feed.lost = {}, 0
+    end
     write(ticket, kept)
     return woken
 end

@@ -27,7 +27,7 @@ end
 
 -- The shard's next event, from the sets themselves. T:topics may hold a topic by an event that is over: it is put right where it comes first.
 local function shard_look()
-    local lease, topics, first = first_score(LEASES), nil, nil
+    local lease, topics, first = min(first_score(LEASES), topic_rules.first_pause_end()), nil, nil
     repeat
         topics = call('ZRANGE', TOPICS, '0', '1', 'WITHSCORES')
         first = tonumber(topics[2] or NONE)

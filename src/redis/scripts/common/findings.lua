@@ -27,7 +27,7 @@ local function topic_here()
     local kept = call('GET', keys_of(step.name).__index.key)
     local exists = kept and #kept >= TOPIC_BYTES
     local t = topic_open(step.name, exists and kept or TOPIC_NEW)
-    if not topic_limits.settings_are_whole(t.packed) then t.packed = '' end
+    if not topic_rules.settings_are_whole(t.packed) then t.packed = '' end
     t.is_exact, t.is_lost = true, not exists
     return t, exists
 end

@@ -161,6 +161,14 @@ local function fail(t, j, delay, error, outcome)
     end
     hang(t, j)
     try_write(t, j)
+    if not feed.heard then return end
+    local due = j.state ~= DEAD and j.due or 0
+    if outcome == LEASE_OVER then
+        feed.tell(feed.LEASE_ENDED, t.name, j.id, j.attempt, due)
+    else
+        feed.tell(feed.NACKED, t.name, j.id, j.attempt, due, 0, 0, error)
+    end
+    if j.state == DEAD then feed.tell(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, error) end
 end
 
 return TRY, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang,

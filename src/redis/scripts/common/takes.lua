@@ -12,6 +12,7 @@ local tries, leased, leases, held -- what is to be written, as words
 local expiring -- how many of those whose ttl is over may go meanwhile
 local until_texts -- the ends of leases as text, by length: jobs of a topic mostly share one
 local place_end, topic_lease
+local was_delayed, way -- for events: they were never ready; how the jobs go out
 
 -- Redis searches a small hash or sorted set from end to end, as long as it was never large. Those that change with every
 -- job are made large for a moment once some leases are out. Nothing else is called so: no id is empty, no sequence that high.
@@ -45,6 +46,11 @@ local function try_leased(record, try, delivery)
     return error and new .. error or new, text, due, attempt
 end
 
+local function lease_tell(id, attempt, due, until_text)
+    if was_delayed then feed.tell(feed.DUE, t.name, id, attempt, due) end
+    feed.tell(feed.DELIVERED, t.name, id, attempt + 1, due, tonumber(until_text), way)
+end
+
 -- The first of `members`, as many as the bytes allow. How many, and how many of them had failed before.
 local function lease(members)
     local n, ids = #members, {}
@@ -62,6 +68,7 @@ local function lease(members)
             local number = text_of(sequence + 1)
             sequence, bytes, taken = sequence + 1, bytes + size, taken + 1
             if attempt > 0 then retrying = retrying + 1 end
+            if feed.heard then lease_tell(id, attempt, due, until_text) end
             tries[at + 1], tries[at + 2] = id, try
             leased[at + 1], leased[at + 2] = number, sub(member, 1, 6) .. place_end .. id
             leases[at + 1], leases[at + 2] = until_text, number
@@ -90,6 +97,7 @@ local function lease_one(member, due_text)
     count(t, 'leased', 1)
     count(t, 'delivered', 1)
     if old and has(t, HISTORIC) then try = history_shown(record, try, call('HGET', t.history, id)) end
+    if feed.heard then lease_tell(id, attempt, due, until_text) end
     local at = #shown
     shown[at + 1], shown[at + 2], shown[at + 3] = id, record, try
     return 1, attempt > 0 and 1 or 0
@@ -115,6 +123,7 @@ end
 -- From the ready set of a priority.
 local function take_ready(priority)
     local key, out, goes_on = t.ready_of .. priority, 0, true
+    was_delayed = false
     local expires = has(t, EXPIRING)
     repeat
         local members = call('ZRANGE', key, '-inf', text_of(now + LEEWAY_MS), 'BYSCORE', 'LIMIT', text_of(out), text_of(step(16)))
@@ -153,6 +162,7 @@ end
 -- that; NONE where none is left.
 local function take_delayed(key)
     local out, following = 0, nil
+    was_delayed = true
     repeat
         local wanted, members = taken == 0 and 1 or step(16), {}
         local found = call('ZRANGE', key, text_of(out), text_of(out + wanted), 'WITHSCORES')
@@ -238,8 +248,8 @@ end
 
 -- Up to `max_jobs`, of `max_bytes` of records but for the first. `out`: where the answer's words go, id, record and try per job. Returns how
 -- many jobs.
-local function take(topic, max_jobs, max_bytes, ms, out)
-    t, most, bytes_max, lease_ms = topic, max_jobs, max_bytes, ms
+local function take(topic, max_jobs, max_bytes, ms, out, by)
+    t, most, bytes_max, lease_ms, way = topic, max_jobs, max_bytes, ms, by
     shown, taken, bytes, tries, leased, leases, held, until_texts = out, 0, 0, {}, {}, {}, {}, {}
     expiring, place_end = most + 64, t.name .. '\0'
     topic_lease = ms > 0 and ms or policy_of(t, {flags = 0}).lease

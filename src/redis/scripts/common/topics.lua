@@ -1,6 +1,6 @@
 -- Topics: one packed string each (README.md), read where a call meets it and written where the call changed it.
 local TOPIC_BYTES, TOPIC_NEW, FIGURES, FIRST_FIGURE, NEXT, LISTED, PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED, AT, has, raise, lower,
-    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, topic_limits, policy_of_settings, topic_packed, count, event_at = (function()
+    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, topic_rules, policy_of_settings, topic_packed, count, event_at = (function()
 
 -- The numbers of a topic `t` are t.f: its flags, its figures, its next event, the one it is listed by in T:topics.
 local FORM = '>I2i6i6i6i6i6i6i6i6i6i6i6i6i6i6i6i6I6I6'
@@ -15,7 +15,7 @@ for i = 1, #FIGURES do AT[FIGURES[i]] = i + FIRST_FIGURE - 1 end
 
 -- Flags: it is paused; some of its jobs have a priority or policy of their own; some may have a history; it has an extension; some
 -- may be in leaves; some may expire; some ids may be remembered; it is in T:unpacked; the keys that change with every job were
--- made large; some jobs that wait may have been tried, or moved.
+-- made large; some jobs that wait may have been tried, or moved; the pause has an end (T:pauses).
 local PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED =
     1, 2, 4, 8, 16, 32, 64, 128, 256, 512
 
@@ -31,6 +31,47 @@ end
 local function lower(t, flag)
     if not has(t, flag) then return end
     t.f[1], t.is_changed = t.f[1] - flag, true
+end
+
+-- ---- pauses ----
+
+local TIMED = 1024
+local topic_rules = {FULL = 23} -- of limits and pauses; FULL: the status of a push
+
+function topic_rules.pause_has_end(t)
+    return has(t, TIMED)
+end
+
+-- Of the topic, whether it was paused or not. `until_ms`: nil: for ever. Servers that know no end must not work here from then on.
+function topic_rules.pause(t, until_ms)
+    raise(t, PAUSED)
+    if until_ms then
+        call('ZADD', T .. ':pauses', text_of(until_ms), t.name)
+        raise(t, TIMED)
+        soonest = min(soonest, until_ms)
+        if core_layout ~= LAYOUT.TIMED then core_layout, core_is_changed = LAYOUT.TIMED, true end
+    elseif has(t, TIMED) then
+        call('ZREM', T .. ':pauses', t.name)
+        lower(t, TIMED)
+    end
+end
+
+function topic_rules.resume(t)
+    if has(t, TIMED) then call('ZREM', T .. ':pauses', t.name) end
+    lower(t, TIMED)
+    lower(t, PAUSED)
+end
+
+-- 0: it has no end.
+function topic_rules.pause_end_of(t)
+    return has(t, TIMED) and tonumber(call('ZSCORE', T .. ':pauses', t.name) or 0) or 0
+end
+
+-- When the first one ends.
+function topic_rules.first_pause_end()
+    if core_layout ~= LAYOUT.TIMED then return NONE end
+    local first = call('ZRANGE', T .. ':pauses', '0', '0', 'WITHSCORES')
+    return tonumber(first[2] or NONE)
 end
 
 -- The numbers of its text, and where they end.
@@ -96,14 +137,13 @@ local function settings_read(packed)
     return s
 end
 
-local topic_limits = {FULL = 23} -- FULL: the status of a push
 
-function topic_limits.settings_are_whole(packed)
+function topic_rules.settings_are_whole(packed)
     return #packed == SETTINGS_BYTES or #packed == LIMITED_BYTES
 end
 
 -- Servers that know no limits must not work here once a topic has some.
-function topic_limits.settings_put(t, packed)
+function topic_rules.settings_put(t, packed)
     t.packed, t.is_changed = packed, true
     if #packed == LIMITED_BYTES and core_layout == LAYOUT.PLAIN then core_layout, core_is_changed = LAYOUT.LIMITED, true end
 end
@@ -115,7 +155,7 @@ local function settings_of(t)
 end
 
 -- How many new jobs may come: the shard's share of the topic's max_jobs, rounded up, less those that are there. nil: any number.
-function topic_limits.room_of(t)
+function topic_rules.room_of(t)
     local most = settings_of(t).max_jobs
     if most == 0 then return nil end
     local f, shards = t.f, core_more().shards
@@ -146,7 +186,7 @@ end
 
 -- A topic as it is shown to people.
 local function topic_packed(t)
-    local f, packed = t.f, {pack('>B', has(t, PAUSED) and 1 or 0)}
+    local f, packed = t.f, {pack('>BI6', has(t, PAUSED) and 1 or 0, topic_rules.pause_end_of(t))}
     for i = 1, #FIGURES do packed[i + 1] = pack('>I6', max(0, f[i + FIRST_FIGURE - 1])) end
     local priority = call('ZRANGE', t.priorities, '0', '0')[1]
     local oldest = priority and call('ZRANGE', t.ready_of .. priority, '0', '0', 'WITHSCORES')[2]
@@ -165,7 +205,7 @@ local function event_at(t, ms)
 end
 
 return BYTES, NEW, FIGURES, FIRST_FIGURE, NEXT, LISTED, PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED_TOO, LARGE, TRIED, AT, has, raise, lower,
-    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, topic_limits, policy_of_settings, topic_packed, count, event_at
+    topic_figures, topic_open, topic_text, topic_find, topic_make, settings_of, topic_rules, policy_of_settings, topic_packed, count, event_at
 
 end)()
 

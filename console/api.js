@@ -1,0 +1,65 @@
+// Calls of the server that this page came from, and of no other.
+import { app } from "./app.js";
+
+/** The server's refusal, as it told it (RFC 9457), or that it could not be reached (status 0). */
+export class Problem extends Error {
+    /** @param {number} status @param {any} told */
+    constructor(status, told) {
+        super(told.detail ?? told.title ?? String(status));
+        this.status = status;
+        this.code = told.code ?? "";
+        this.limit = told.limit;
+        this.state = told.state;
+    }
+}
+
+const BASE = new URL("../", document.baseURI);
+
+/** Where the API is, as a text that may be shown. */
+export const origin = BASE.href.replace(/\/$/, "");
+
+/** "v1/topics/a%2Fb/jobs": each part is escaped. @param {...string} parts */
+export const path = (...parts) => parts.map(encodeURIComponent).join("/");
+
+/** Members without value are left out, lists give one each. @param {Record<string, any>} query */
+export function queryOf(query) {
+    const out = new URLSearchParams();
+    for (const [name, value] of Object.entries(query))
+        for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null && one !== "") out.append(name, String(one));
+    // The server takes '+' for itself, as times have it.
+    const text = out.toString().replaceAll("+", "%20");
+    return text ? "?" + text : "";
+}
+
+/** Headers that say who asks. */
+export function credentials() {
+    return app.token ? { Authorization: `Bearer ${app.token}` } : {};
+}
+
+/** @param {string} method @param {string} where @param {{query?: object, json?: any, body?: BodyInit, headers?: object, signal?: AbortSignal}} [with_] */
+export async function ask(method, where, { query = {}, json, body, headers = {}, signal } = {}) {
+    let answer;
+    try {
+        answer = await fetch(new URL(where + queryOf(query), BASE), {
+            method, signal, cache: "no-store", redirect: "error",
+            headers: { Accept: "application/json", ...(json === undefined ? {} : { "Content-Type": "application/json" }), ...credentials(), ...headers },
+            body: json === undefined ? body : JSON.stringify(json),
+        });
+    } catch (fault) {
+        if (signal?.aborted) throw fault;
+        throw new Problem(0, { code: "unreachable", detail: "" });
+    }
+    const text = await answer.text();
+    let told;
+    try {
+        told = text ? JSON.parse(text) : {};
+    } catch {
+        told = { detail: text.slice(0, 200) };
+    }
+    if (answer.ok) return told;
+    if (answer.status === 401) document.dispatchEvent(new Event("tarry:who"));
+    throw new Problem(answer.status, told);
+}
+
+export const get = (where, query, signal) => ask("GET", where, { query, signal });
+export const post = (where, query, options = {}) => ask("POST", where, { query, ...options });

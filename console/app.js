@@ -1,0 +1,16 @@
+// What the page as a whole knows: the one state that there is.
+
+/** @typedef {{name: string, kind: string, scopes: string[], topics: string[], expires_at?: string}} Caller */
+
+export const app = {
+    /** "en" or "zh" */
+    language: "en",
+    /** Milliseconds that the server's clock is ahead of this one. */
+    skew: 0,
+    /** In memory; in the session's storage too, where the user wants that. @type {string|null} */
+    token: null,
+    /** The answer of /v1/info. @type {any} */
+    info: null,
+    /** Points of curves by topic ("" for all), so that they go on from page to page. @type {Map<string, any>} */
+    curves: new Map(),
+};

@@ -1,0 +1,65 @@
+// Forms over settings: a field for each, with what counts where it is empty; only what was changed is sent.
+import { el, mark } from "./dom.js";
+import { field } from "./dialog.js";
+import { t } from "./words.js";
+
+/**
+ * @typedef {{name: string, kind?: "text"|"number"|"choice"|"flag"|"json", standard?: string, choices?: string[], label?: string, of?: RegExp}} Field
+ * `standard`: what counts where nothing is set; `of`: the targets that it is for.
+ */
+
+/** The text of a value in a field. */
+const textOf = (about, value) => (value === undefined || value === null ? "" : about.kind === "json" && typeof value !== "string" ? JSON.stringify(value) : String(value));
+
+/** The value of a text, as the server wants it; null: back to what counts without it. */
+function valueOf(about, text) {
+    if (text === "") return null;
+    if (about.kind === "number") return Number(text);
+    if (about.kind === "flag") return text === "true";
+    if (about.kind === "json" && /^[[{\d"]|^(?:true|false)$/.test(text)) {
+        try {
+            return JSON.parse(text);
+        } catch {
+            return text; // the server says what is wrong with it
+        }
+    }
+    return text;
+}
+
+/** @param {Field[]} fields @param {any} values what is set @param {string} group of the words: settings, deliver, … @param {string} why the reason why it may not be changed */
+export function settingsForm(fields, values, group, why) {
+    const rows = fields.map((about) => {
+        const old = textOf(about, values?.[about.name]);
+        const standard = about.standard ?? t("settings.none");
+        const empty = t("settings.standard", { value: standard });
+        const id = `${group}-${about.name.replace(/\W/g, "-")}`;
+        const input = about.kind === "choice" || about.kind === "flag"
+            ? el("select", { id, value: old }, ["", ...(about.choices ?? ["true", "false"])].map((choice) => el("option", { value: choice }, choice || empty)))
+            : el("input", { id, type: about.kind === "number" ? "number" : "text", value: old, placeholder: empty, autocomplete: "off", spellcheck: "false" });
+        input.disabled = Boolean(why);
+        const node = field(about.label ?? about.name, input, t(`${group}.${about.name}`));
+        const look = () => mark(mark(node, "data-changed", input.value.trim() !== old), "data-set", old !== "");
+        input.addEventListener("input", look);
+        look();
+        return { about, input, node, old };
+    });
+    return {
+        node: el("div", { class: "fields two settings" }, rows.map(({ node }) => node)),
+        /** What the field holds now, and a listener for when it changes. @param {string} name @param {(text: string) => void} told */
+        follow(name, told) {
+            const { input } = rows.find(({ about }) => about.name === name) ?? rows[0];
+            input.addEventListener("input", () => told(input.value.trim()));
+            told(input.value.trim());
+        },
+        /** Only fields that say something here are shown, and those that are set. @param {(about: Field) => boolean} wants */
+        choose(wants) {
+            for (const { about, node, input, old } of rows) node.hidden = !wants(about) && !old && !input.value.trim();
+        },
+        /** What was changed, as a merge patch. */
+        patch() {
+            const out = {};
+            for (const { about, input, old } of rows) if (input.value.trim() !== old) out[about.name] = valueOf(about, input.value.trim());
+            return out;
+        },
+    };
+}

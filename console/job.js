@@ -1,0 +1,168 @@
+// One job: its body, what happens next and when, its attempts on a time line, and what can be done with it.
+import { ask, get, path, post } from "./api.js";
+import { bodyCard, bytesOf, textOf } from "./body.js";
+import { button, scoped } from "./button.js";
+import { curlDialog } from "./curl.js";
+import { field, formDialog } from "./dialog.js";
+import { bdi, el, fill, seen } from "./dom.js";
+import { duration, number, timeOf } from "./format.js";
+import { icon } from "./icons.js";
+import { notice, tell } from "./notice.js";
+import { dueFields, metaFields, put } from "./push.js";
+import { go, href } from "./router.js";
+import { badge, stateOf } from "./state.js";
+import { topicOf, trail } from "./topic_head.js";
+import { redrive as redriveMany } from "./topic_actions.js";
+import { t } from "./words.js";
+
+const AGAIN_MS = 3000;
+const OWN = ["ttl", "lease_for", "max_attempts", "backoff", "callback"];
+
+/** What happens next, in sentences. @param {any} job @param {any} topic its settings and state; null where it may not be seen */
+function next(job, topic) {
+    const settings = topic?.settings ?? {}, to = settings.deliver;
+    const attempts = job.max_attempts ?? settings.max_attempts ?? 16;
+    const taker = job.callback ? t("next.toCallback", { to: seen(job.callback) }) : to?.to ? t("next.toTarget", { to: seen(to.to) }) : t("next.toTaker");
+    const out = [];
+    const ttl = job.ttl ?? settings.ttl;
+    if (job.state === "delayed") out.push([t(job.attempt ? "next.retry" : "next.due", { attempt: job.attempt + 1, of: attempts }), job.due_at], [taker]);
+    if (job.state === "ready") out.push([t("next.ready"), job.due_at], [taker]);
+    if (job.state === "leased") out.push([t("next.leased", { attempt: job.attempt, of: attempts }), job.lease_until], [t(job.attempt >= attempts ? "next.leaseDies" : "next.leaseEnds", { backoff: job.backoff ?? settings.backoff ?? "exp:1s..10m" })]);
+    if (job.state === "dead") {
+        const { to: other, keep } = settings.dead_letter ?? {};
+        out.push([t("next.dead")]);
+        if (other) out.push([t("next.forward", { to: seen(other) })]);
+        if (keep) out.push([t("next.keep", { what: ["count", "age", "bytes"].filter((name) => keep[name] !== undefined).map((name) => `${name} ${keep[name]}`).join(", ") })]);
+    }
+    if (topic?.paused && job.state !== "dead") {
+        const until = topic.paused_until;
+        out.push([t(until ? "next.pausedUntil" : "next.paused"), until]);
+    }
+    if (ttl && ["delayed", "ready"].includes(job.state)) out.push([t("next.ttl", { ttl })]);
+    return el("ul", { class: "next" }, out.map(([words, at]) => el("li", {}, words, at ? [" ", timeOf(at, { isRelative: true }), " ", el("span", { class: "help" }, "(", timeOf(at), ")")] : null)));
+}
+
+/** Its attempts, and what is to come, from the first to the last. @param {any} job */
+function timeLine(job) {
+    const history = job.history ?? [];
+    const lost = job.attempt - history.length - (job.state === "leased" ? 1 : 0);
+    const shape = { failed: "retrying", refused: "dead", lease_ended: "warning" };
+    return el("ol", { class: "line-of-time" },
+        lost > 0 && history.length ? el("li", { class: "past" }, el("span", { class: "dot" }), el("div", {}, t("line.earlier", { n: lost }))) : null,
+        history.map((one) => el("li", { class: `past ${one.outcome}` }, el("span", { class: "dot" }, icon(shape[one.outcome] ?? "warning")),
+            el("div", {},
+                el("p", {}, el("strong", {}, t("line.attempt", { n: one.attempt })), " ", t(`outcome.${one.outcome}`), " ", el("span", { class: "help" }, timeOf(one.at), " \u00b7 ", t("line.took", { d: duration(one.duration_ms ?? 0) }))),
+                one.error ? el("p", { class: "error-text-full" }, bdi(one.error)) : null))),
+        job.state === "leased" ? el("li", { class: "now" }, el("span", { class: "dot" }, icon("leased")), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt })), " ", t("line.underWay"), " ", timeOf(job.lease_until, { isRelative: true })))) : null,
+        ["delayed", "ready"].includes(job.state) ? el("li", { class: "to-come" }, el("span", { class: "dot" }, icon(stateOf(job))), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt + 1 })), " ", t("line.due"), " ", timeOf(job.due_at, { isRelative: true })))) : null,
+        job.state === "dead" ? el("li", { class: "past dead" }, el("span", { class: "dot" }, icon("dead")), el("div", {}, el("p", {}, el("strong", {}, t("state.dead"))), job.last_error && !history.length ? el("p", { class: "error-text-full" }, bdi(job.last_error)) : null)) : null);
+}
+
+function reschedule(topic, job) {
+    const due = dueFields("delay"), priority = el("input", { type: "number", id: "priority", min: 0, max: 65535, value: job.priority });
+    return formDialog({ title: t("reschedule.title", { id: job.id }), action: t("reschedule.do"), body: [due.node, field(t("job.priority"), priority, t("reschedule.priority"))], send: async (signal) => {
+        await ask("PATCH", path("v1", "topics", topic, "jobs", job.id), { query: { ...due.query(), priority: priority.value }, signal });
+        notice(t("reschedule.done", { id: job.id }));
+    } });
+}
+
+/** A new body under the same id: it takes the place of the one of now, with attempts and history anew. */
+function edit(topic, job, body) {
+    const text = el("textarea", { id: "edit-body", class: "mono", rows: "14", spellcheck: "false", value: textOf(body) ?? "" });
+    const type = el("input", { type: "text", id: "edit-type", value: job.content_type ?? "" });
+    const meta = metaFields(job.meta);
+    return formDialog({ title: t("edit.title", { id: job.id }), action: t("edit.do"), isWide: true, body: [el("p", { class: "help" }, t("edit.what")), field(t("job.body"), text), field(t("job.type"), type), meta.node], send: async (signal) => {
+        const query = { priority: job.priority, on_conflict: "replace", ...Object.fromEntries(OWN.map((name) => [name, job[name]])) };
+        await put(topic, job.id, { body: text.value, type: type.value || "application/octet-stream", query, pairs: meta.pairs(), signal });
+        notice(t("edit.done", { id: job.id }));
+    } });
+}
+
+/** @param {{topic: string, id: string, node: Element, signal: AbortSignal}} page */
+export async function show({ topic, id, node, signal }) {
+    const where = path("v1", "topics", topic, "jobs", id);
+    const links = () => trail([[t("nav.topics"), ["topics"]], [topic, ["topics", topic]], [t("topic.jobs"), ["topics", topic, "jobs"]]]);
+    let job, body, about = null, timer = 0, last = "";
+
+    function gone() {
+        clearTimeout(timer);
+        fill(marks, el("span", { class: "badge" }, icon("done"), t("job.gone")));
+        fill(actions, scoped(t("push.button"), "push", topic, async () => (await import("./push.js")).push(topic)));
+        fill(facts, el("p", {}, t("job.goneHelp")));
+    }
+
+    const marks = el("span", { class: "marks", id: "job-marks" }), actions = el("div", { class: "row actions", role: "group", "aria-label": t("job.actions") });
+    const facts = el("div", { class: "job-facts" }), shown = el("div", { class: "job-body" });
+
+    function draw() {
+        const key = JSON.stringify([job, about?.paused, about?.paused_until, about?.settings]);
+        if (key === last) return;
+        last = key;
+        fill(marks, badge(stateOf(job)));
+        const then = (work) => async () => {
+            if (await work()) await look(true);
+        };
+        const isLeased = job.state === "leased" ? t("job.isLeased") : "";
+        fill(actions,
+            job.state === "dead" ? scoped(t("job.redrive"), "admin", topic, then(() => tell(() => post(path("v1", "topics", topic, "redrive"), { id }), t("redrive.done", { n: 1 }))), { kind: "primary" })
+                : scoped(t("job.run"), "push", topic, then(() => tell(() => post(`${where}/run`), t("job.runs", { id }))), { why: isLeased || (job.state === "ready" ? t("job.isReady") : "") }),
+            job.state === "dead" ? scoped(t("edit.button"), "push", topic, then(() => edit(topic, job, body)), { why: textOf(body) === null ? t("edit.binary") : "" })
+                : scoped(t("reschedule.button"), "push", topic, then(() => reschedule(topic, job)), { why: isLeased }),
+            job.state === "dead" && job.last_error ? scoped(t("job.redriveAlike"), "admin", topic, then(() => redriveMany(topic, { error: job.last_error }))) : null,
+            scoped(t("job.cancel"), "push", topic, async () => {
+                if (await formDialog({ title: t("cancel.title", { id }), action: t("cancel.do"), isDanger: true, body: el("p", {}, t("cancel.what")), send: (end) => ask("DELETE", where, { signal: end }) })) {
+                    notice(t("cancel.done", { id }));
+                    go(["topics", topic, "jobs"]);
+                }
+            }, { kind: "danger" }),
+            button(t("curl.button"), () => curlDialog(topic, job, body)));
+        const meta = Object.entries(job.meta ?? {});
+        fill(facts,
+            el("section", { class: "card", "aria-labelledby": "next-title" }, el("div", { class: "card-head" }, el("h2", { id: "next-title" }, t("next.title"))), el("div", { class: "card-body" }, next(job, about))),
+            el("section", { class: "card", "aria-labelledby": "line-title" }, el("div", { class: "card-head" }, el("h2", { id: "line-title" }, t("line.title"))), el("div", { class: "card-body" }, timeLine(job))),
+            el("section", { class: "card", "aria-labelledby": "facts-title" }, el("div", { class: "card-head" }, el("h2", { id: "facts-title" }, t("job.facts"))), el("div", { class: "card-body" },
+                el("dl", { class: "facts" },
+                    [["job.due", timeOf(job.due_at)], ["job.attempt", t("job.attemptOf", { n: job.attempt, of: job.max_attempts ?? about?.settings?.max_attempts ?? 16 })], ["job.priority", number(job.priority)], ["job.delivery", job.delivery ? String(job.delivery) : "\u2014"]]
+                        .map(([word, value]) => el("div", {}, el("dt", {}, t(word)), el("dd", {}, value))),
+                    OWN.filter((name) => job[name] !== undefined).map((name) => el("div", {}, el("dt", {}, name), el("dd", {}, bdi(job[name]))))),
+                meta.length ? [el("h3", {}, t("meta.title")), el("dl", { class: "meta" }, meta.map(([name, value]) => el("div", {}, el("dt", { class: "mono" }, bdi(name)), el("dd", { class: "mono" }, bdi(value)))))] : null)));
+    }
+
+    /** Reads it again; its body too where that may be another one. */
+    async function look(isWhole = false) {
+        clearTimeout(timer);
+        if (signal.aborted) return;
+        if (isWhole || !document.hidden) {
+            try {
+                const now = await get(where, { body: isWhole ? "base64" : "false" }, signal);
+                about = await topicOf(topic, signal).catch(() => null);
+                if (isWhole) {
+                    body = bytesOf(now.body_base64 ?? "");
+                    fill(shown, bodyCard(body, now.content_type ?? "", id));
+                }
+                delete now.body_base64;
+                const isOther = job && (now.delivery ?? 0) < (job.delivery ?? 0);
+                job = now;
+                draw();
+                if (isOther && !isWhole) return look(true);
+            } catch (fault) {
+                if (signal.aborted) return;
+                if (!job) throw fault;
+                if (fault.status === 404) return gone();
+            }
+        }
+        timer = setTimeout(look, AGAIN_MS);
+    }
+
+    signal.addEventListener("abort", () => clearTimeout(timer));
+    document.addEventListener("visibilitychange", () => !document.hidden && job && look(), { signal });
+    try {
+        await look(true);
+    } catch (fault) {
+        if (fault.status !== 404) throw fault;
+        fill(node, links(), el("div", { class: "title-row" }, el("h1", { tabindex: "-1" }, bdi(id))), el("section", { class: "card" }, el("div", { class: "card-body" }, el("p", {}, t("job.none")), el("p", {}, el("a", { href: href(["topics", topic, "jobs"]) }, t("topic.jobs"))))));
+        return id;
+    }
+    fill(node, links(), el("div", { class: "title-row" }, el("h1", { tabindex: "-1", class: "mono" }, bdi(id), marks), actions), el("div", { class: "halves job" }, shown, facts));
+    return id;
+}

@@ -1,0 +1,171 @@
+// The jobs of a topic: by state, in pages, searched by id, meta and error; some or all of those found are changed at once.
+import { get, path } from "./api.js";
+import { bulk } from "./bulk.js";
+import { button, scoped } from "./button.js";
+import { bdi, el, fill, mark, say, seen } from "./dom.js";
+import { field } from "./dialog.js";
+import { number, timeOf } from "./format.js";
+import { reason } from "./notice.js";
+import { href, note } from "./router.js";
+import { badge, stateOf } from "./state.js";
+import { noTopic, topicHead, topicOf } from "./topic_head.js";
+import { t } from "./words.js";
+
+const PAGE = 50;
+const FILTERS = ["state", "id_prefix", "meta", "error"];
+
+/** @param {{topic: string, query: URLSearchParams, node: Element, signal: AbortSignal}} page */
+export async function show({ topic, query, node, signal }) {
+    let known = await topicOf(topic, signal);
+    const again = async () => {
+        known = await topicOf(topic, signal);
+        head.update(known);
+        drawStates();
+        await load();
+    };
+    const head = topicHead(topic, "jobs", known, again);
+    if (!known) {
+        fill(node, head.node, noTopic(topic, () => location.reload()));
+        return topic;
+    }
+
+    /** What is looked for. @type {Record<string, string>} */
+    const search = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+    let cursor = "", before = [], chosen = new Set(), end = new AbortController();
+
+    /* ---- states and the search ---- */
+
+    const states = el("div", { class: "choice states-choice", role: "group", "aria-label": t("jobs.state") });
+    function drawStates() {
+        const { counts } = known ?? { counts: {} };
+        const of = { "": Object.values(counts).reduce((sum, one) => sum + one, 0), delayed: counts.delayed + counts.retrying, ready: counts.ready, leased: counts.leased, dead: counts.dead };
+        fill(states, Object.entries(of).map(([state, count]) => el("button", { type: "button", "aria-pressed": String(search.state === state), "data-state": state || "all", on: { click: () => {
+            search.state = state;
+            drawStates();
+            /** @type {any} */ (states.querySelector('[aria-pressed="true"]')).focus();
+            begin();
+        } } }, state ? t(`state.${state}`) : t("jobs.all"), el("span", { class: "choice-count" }, number(count ?? 0)))));
+    }
+    const inputs = {
+        id_prefix: el("input", { type: "search", id: "search-id", value: search.id_prefix, autocomplete: "off", spellcheck: "false" }),
+        meta: el("input", { type: "search", id: "search-meta", value: search.meta, placeholder: "customer:c-17", autocomplete: "off", spellcheck: "false" }),
+        error: el("input", { type: "search", id: "search-error", value: search.error, autocomplete: "off", spellcheck: "false" }),
+    };
+    const form = el("form", { class: "search", role: "search", "aria-label": t("jobs.search"), on: { submit: (event) => {
+        event.preventDefault();
+        for (const [name, input] of Object.entries(inputs)) search[name] = input.value.trim();
+        begin();
+    } } },
+        field(t("search.id"), inputs.id_prefix), field(t("search.meta"), inputs.meta), field(t("search.error"), inputs.error),
+        el("div", { class: "row" }, el("button", { type: "submit", class: "primary" }, t("search.do")), button(t("search.clear"), () => {
+            for (const [name, input] of Object.entries(inputs)) search[name] = input.value = "";
+            begin();
+        })));
+
+    /* ---- what was found ---- */
+
+    const body = el("tbody", { role: "rowgroup" }), told = el("p", { class: "help", role: "status", id: "jobs-told" }), pager = el("div", { class: "row pager" });
+    const all = el("input", { type: "checkbox", "aria-label": t("jobs.chooseAll"), on: { change: () => {
+        for (const box of body.querySelectorAll("input[type=checkbox]")) {
+            box.checked = all.checked;
+            if (all.checked) chosen.add(box.value);
+            else chosen.delete(box.value);
+        }
+        drawBulk();
+    } } });
+
+    function row(job) {
+        const box = el("input", { type: "checkbox", value: job.id, "aria-label": t("jobs.choose", { id: job.id }), on: { change: () => {
+            if (box.checked) chosen.add(job.id);
+            else chosen.delete(job.id);
+            drawBulk();
+        } } });
+        const meta = Object.entries(job.meta ?? {});
+        return el("tr", { role: "row" },
+            el("td", { role: "cell", class: "tick" }, box),
+            el("th", { scope: "row", role: "rowheader", class: "id" }, el("a", { class: "mono", href: href(["topics", topic, "jobs", job.id]) }, bdi(job.id))),
+            el("td", { role: "cell" }, badge(stateOf(job))),
+            el("td", { role: "cell", "data-label": t("job.due") }, timeOf(job.due_at), " ", el("span", { class: "help" }, timeOf(job.due_at, { isRelative: true }))),
+            el("td", { role: "cell", class: "n", "data-label": t("job.attempt") }, job.max_attempts ? `${job.attempt}/${job.max_attempts}` : number(job.attempt)),
+            el("td", { role: "cell", class: "n", "data-label": t("job.priority") }, number(job.priority)),
+            el("td", { role: "cell", class: "about" },
+                job.last_error && el("span", { class: "error-line", title: seen(job.last_error) }, bdi(job.last_error)),
+                meta.length ? el("span", { class: "meta-line" }, meta.slice(0, 4).map(([name, value]) => [bdi(`${name}: ${value}`), " "]), meta.length > 4 ? "\u2026" : "") : null));
+    }
+
+    /** One page: asked for again and again where the server looks through many to find few. */
+    async function load() {
+        end.abort();
+        end = new AbortController();
+        const mine = AbortSignal.any([end.signal, signal]);
+        const found = [];
+        let looked = 0, next = cursor;
+        mark(body, "aria-busy", "true");
+        fill(pager, button(t("do.stop"), () => end.abort()));
+        try {
+            do {
+                const answer = await get(path("v1", "topics", topic, "jobs"), { ...search, limit: PAGE - found.length, cursor: next }, mine);
+                found.push(...answer.jobs);
+                looked += answer.seen ?? answer.jobs.length;
+                next = answer.cursor;
+                say(told, t("jobs.looked", { n: found.length, seen: looked }));
+            } while (next && found.length < PAGE);
+        } catch (fault) {
+            if (signal.aborted) return;
+            if (!mine.aborted) say(told, reason(fault));
+            else if (mine.aborted && end.signal !== mine && found.length === 0) say(told, t("jobs.stopped", { seen: looked }));
+        }
+        if (signal.aborted) return;
+        mark(body, "aria-busy", null);
+        chosen = new Set([...chosen].filter((id) => found.some((job) => job.id === id)));
+        all.checked = false;
+        fill(body, found.map(row));
+        if (!found.length) fill(body, el("tr", { role: "row" }, el("td", { colspan: "7", role: "cell", class: "none" }, t(FILTERS.some((name) => search[name]) ? "jobs.noneFound" : "jobs.none"))));
+        fill(pager,
+            button(t("page.before"), () => {
+                cursor = before.pop() ?? "";
+                load();
+            }, { why: before.length ? "" : t("page.isFirst") }),
+            button(t("page.next"), () => {
+                before.push(cursor);
+                cursor = next;
+                load();
+            }, { why: next ? "" : t("page.isLast") }),
+            el("span", { class: "help" }, t("page.number", { n: before.length + 1 })));
+        drawBulk();
+    }
+
+    function begin() {
+        cursor = "";
+        before = [];
+        chosen.clear();
+        note(["topics", topic, "jobs"], search);
+        load();
+    }
+
+    /* ---- changes to many ---- */
+
+    const bar = el("div", { class: "row bulk", role: "group", "aria-label": t("bulk.title") });
+    function drawBulk() {
+        const words = chosen.size ? t("bulk.chosen", { n: chosen.size }) : t("bulk.all");
+        const run = (verb) => async () => {
+            if (await bulk(topic, verb, chosen.size ? { ids: [...chosen] } : { search: { ...search } })) await again();
+        };
+        fill(bar, el("span", { class: "bulk-what" }, words),
+            scoped(t("bulk.cancel"), "push", topic, run("cancel"), { kind: "danger" }), scoped(t("bulk.run"), "push", topic, run("run")),
+            scoped(t("bulk.reschedule"), "push", topic, run("reschedule")), scoped(t("bulk.redrive"), "admin", topic, run("redrive"), { why: search.state && search.state !== "dead" ? t("bulk.onlyDead") : "" }));
+    }
+
+    fill(node, head.node, states, form,
+        el("section", { class: "card", "aria-labelledby": "jobs-title" },
+            el("div", { class: "card-head" }, el("h2", { id: "jobs-title" }, t("jobs.title")), told, button(t("do.refresh"), again)),
+            el("div", { class: "card-body flush" }, bar,
+                el("table", { class: "jobs", role: "table", "aria-labelledby": "jobs-title" },
+                    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, el("th", { scope: "col", role: "columnheader", class: "tick" }, all),
+                        [["job.id", ""], ["job.state", ""], ["job.due", ""], ["job.attempt", "n"], ["job.priority", "n"], ["jobs.about", ""]].map(([word, kind]) => el("th", { scope: "col", role: "columnheader", class: kind }, t(word))))), body),
+                pager)));
+    drawStates();
+    drawBulk();
+    load();
+    return t("jobs.page", { topic });
+}

@@ -1,0 +1,189 @@
+// The frame around the pages: head, log-in, language, colours, and which page the address names.
+import { app } from "./app.js";
+import { el, fill, mark, say } from "./dom.js";
+import { tick } from "./format.js";
+import { icon } from "./icons.js";
+import { notice, reason } from "./notice.js";
+import { href, go, place } from "./router.js";
+import { learn, restore, setToken } from "./session.js";
+import { languageOf, t } from "./words.js";
+
+const PAGES = {
+    overview: () => import("./overview.js"),
+    topics: () => import("./topics.js"),
+    topic: () => import("./topic.js"),
+    jobs: () => import("./jobs.js"),
+    job: () => import("./job.js"),
+    settings: () => import("./settings.js"),
+    delivery: () => import("./delivery.js"),
+    server: () => import("./server.js"),
+};
+
+/** @type {AbortController|null} */
+let shown = null;
+let isFirst = true;
+const main = el("main", { id: "main", tabindex: "-1" });
+const live = el("span", { id: "live", class: "live", role: "status" });
+
+/** Which page an address is, and its words. */
+function pageOf({ parts, query }) {
+    const [a, topic, b, id] = parts;
+    if (!parts.length) return { name: "overview" };
+    if (a === "server" && parts.length === 1) return { name: "server" };
+    if (a === "topics" && parts.length === 1) return { name: "topics" };
+    if (a === "topics" && parts.length === 2) return { name: "topic", topic };
+    if (a === "topics" && parts.length === 3 && ["jobs", "settings", "delivery"].includes(b)) return { name: b, topic, query };
+    if (a === "topics" && parts.length === 4 && b === "jobs") return { name: "job", topic, id };
+    return null;
+}
+
+/** What the page's stream does, in the head. @param {"opening"|"live"|"lost"|"hidden"|"refused"|"none"} state */
+function tellLive(state) {
+    mark(live, "data-state", state);
+    say(live, state === "none" || state === "hidden" ? "" : t(`live.${state}`));
+}
+
+async function show() {
+    shown?.abort();
+    const end = (shown = new AbortController());
+    const where = place(), page = pageOf(where);
+    tellLive("none");
+    for (const link of document.querySelectorAll("header nav a")) {
+        const parts = link.getAttribute("data-page") === "overview" ? !where.parts.length : where.parts[0] === link.getAttribute("data-page");
+        mark(link, "aria-current", parts ? "page" : null);
+    }
+    document.querySelectorAll("dialog[open]").forEach((dialog) => /** @type {any} */ (dialog).close());
+    if (!page) {
+        fill(main, el("h1", { tabindex: "-1" }, t("page.nowhere")), el("p", {}, el("a", { href: "#/" }, t("nav.overview"))));
+        return arrive(t("page.nowhere"));
+    }
+    mark(main, "aria-busy", "true");
+    try {
+        const [module] = await Promise.all([PAGES[page.name](), app.info ?? learn(end.signal)]);
+        drawCaller();
+        if (end.signal.aborted) return;
+        const next = el("div", { class: `page page-${page.name}` });
+        const title = await module.show({ ...page, node: next, signal: end.signal, tellLive });
+        if (end.signal.aborted) return;
+        fill(main, next);
+        arrive(title);
+    } catch (fault) {
+        if (end.signal.aborted) return;
+        if (fault?.status === 401) {
+            fill(main, el("h1", { tabindex: "-1" }, t("login.title")), el("p", {}, t("login.why")), el("p", {}, el("button", { type: "button", class: "primary", on: { click: askWho } }, t("login.in"))));
+            return arrive(t("login.title"));
+        }
+        const isUnknown = fault?.status === 404;
+        fill(main, el("h1", { tabindex: "-1" }, t(isUnknown ? "page.nothing" : "page.failed")), el("p", { class: "form-error" }, reason(fault)),
+            el("p", {}, el("button", { type: "button", on: { click: show } }, t("do.again")), " ", el("a", { href: "#/" }, t("nav.overview"))));
+        arrive(t("page.failed"));
+    } finally {
+        if (!end.signal.aborted) mark(main, "aria-busy", null);
+    }
+}
+
+/** The new page is there: its heading gets the focus, but for the first one. */
+function arrive(title) {
+    document.title = `${title} \u00b7 tarry`;
+    if (!isFirst && !document.querySelector("dialog[open]")) {
+        window.scrollTo(0, 0);
+        /** @type {any} */ (main.querySelector("h1") ?? main).focus({ preventScroll: true });
+    }
+    isFirst = false;
+}
+
+/* ---- who looks ---- */
+
+const caller = el("span", { class: "caller" });
+
+function drawCaller() {
+    const who = app.info?.caller;
+    fill(caller, who && who.kind !== "anonymous" && el("span", { class: "who", title: t("caller.may", { scopes: who.scopes.join(", ") || "\u2014", topics: who.topics.join(", ") || "\u2014" }) }, who.name),
+        app.token ? el("button", { type: "button", class: "plain", on: { click: logOut } }, t("login.out"))
+            : who?.kind !== "anonymous" || document.querySelector("dialog") ? el("button", { type: "button", class: "plain", on: { click: askWho } }, t("login.in")) : null);
+}
+
+function logOut() {
+    setToken(null, false);
+    notice(t("login.gone"));
+    show();
+}
+
+let isAsked = false;
+
+async function askWho() {
+    if (isAsked) return;
+    isAsked = true;
+    const { logIn } = await import("./login.js");
+    if (await logIn()) show();
+    isAsked = false;
+}
+
+/* ---- the frame ---- */
+
+function choose(theme) {
+    const root = document.documentElement;
+    if (theme) root.dataset.theme = theme;
+    else delete root.dataset.theme;
+    try {
+        if (theme) localStorage.setItem("tarry-theme", theme);
+        else localStorage.removeItem("tarry-theme");
+    } catch {
+        // for this page only
+    }
+}
+
+function speak(language) {
+    app.language = language;
+    document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
+    try {
+        localStorage.setItem("tarry-language", language);
+    } catch {
+        // for this page only
+    }
+    frame();
+    show();
+}
+
+function frame() {
+    const link = (page, parts) => el("a", { href: href(parts), "data-page": page }, t(`nav.${page}`));
+    const theme = el("select", { id: "theme", "aria-label": t("theme.label"), value: document.documentElement.dataset.theme ?? "", on: { change: () => choose(theme.value) } },
+        ["", "light", "dark"].map((value) => el("option", { value }, t(`theme.${value || "auto"}`))));
+    const language = el("select", { id: "language", "aria-label": t("language.label"), value: app.language, on: { change: () => {
+        speak(language.value);
+        document.getElementById("language")?.focus();
+    } } }, el("option", { value: "en", lang: "en" }, "English"), el("option", { value: "zh", lang: "zh-CN" }, "\u4e2d\u6587"));
+    const find = el("input", { type: "search", id: "find-topic", placeholder: t("find.topic"), "aria-label": t("find.topic"), autocomplete: "off", spellcheck: "false", maxlength: "200" });
+    fill(document.body,
+        el("a", { class: "skip", href: "#main", on: { click: (event) => {
+            event.preventDefault();
+            /** @type {any} */ (main.querySelector("h1") ?? main).focus();
+        } } }, t("nav.skip")),
+        el("header", {},
+            el("a", { class: "brand", href: "#/", "aria-label": t("nav.home") }, el("img", { src: "icon.svg", alt: "", width: "22", height: "22" }), el("span", { "aria-hidden": "true" }, "tarry")),
+            el("nav", { "aria-label": t("nav.label") }, link("overview", []), link("topics", ["topics"]), link("server", ["server"])),
+            el("form", { role: "search", class: "find", on: { submit: (event) => {
+                event.preventDefault();
+                const name = find.value.trim();
+                if (name) go(["topics", name]);
+                find.value = "";
+            } } }, find),
+            el("div", { class: "tools" }, live, caller, language, el("span", { class: "theme" }, icon("theme"), theme))),
+        main,
+        el("div", { id: "notices", class: "notices", role: "status", "aria-live": "polite" }));
+    drawCaller();
+}
+
+document.addEventListener("tarry:who", askWho);
+window.addEventListener("hashchange", show);
+window.addEventListener("unhandledrejection", (event) => {
+    // What a page still asked for when it was left is of no interest.
+    if (event.reason?.name === "AbortError") event.preventDefault();
+    else notice(reason(event.reason), "critical");
+});
+setInterval(tick, 1000);
+restore();
+app.language = languageOf();
+document.documentElement.lang = app.language === "zh" ? "zh-CN" : "en";
+frame();
+show();

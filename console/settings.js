@@ -1,0 +1,58 @@
+// A topic's settings, with what counts where nothing is set.
+import { ask, path } from "./api.js";
+import { button } from "./button.js";
+import { el, fill } from "./dom.js";
+import { settingsForm } from "./form.js";
+import { notice, reason } from "./notice.js";
+import { lacks } from "./session.js";
+import { noTopic, topicHead, topicOf } from "./topic_head.js";
+import { t } from "./words.js";
+
+/** @type {import("./form.js").Field[]} */
+const FIELDS = [
+    { name: "lease_for", standard: "60s" },
+    { name: "max_attempts", kind: "number", standard: "16" },
+    { name: "backoff", standard: "exp:1s..10m" },
+    { name: "ttl" },
+    { name: "priority", kind: "number", standard: "100" },
+    { name: "on_conflict", kind: "choice", choices: ["replace", "keep", "reject"], standard: "replace" },
+    { name: "dedup_window", standard: "0" },
+    { name: "dead_letter_expired", kind: "flag", standard: "false" },
+    { name: "max_jobs", kind: "number" },
+    { name: "push_rate" },
+];
+
+/** @param {{topic: string, node: Element, signal: AbortSignal}} page */
+export async function show({ topic, node, signal }) {
+    const why = lacks("admin", topic);
+
+    async function draw() {
+        const known = await topicOf(topic, signal);
+        const head = topicHead(topic, "settings", known, draw);
+        if (!known) return fill(node, head.node, noTopic(topic, draw));
+        // false is what the server always shows; it is also what counts without it
+        const set = { ...known.settings, dead_letter_expired: known.settings.dead_letter_expired || undefined };
+        const form = settingsForm(FIELDS, set, "settings", why);
+        const told = el("p", { class: "form-error", role: "alert" });
+        const save = el("button", { type: "submit", class: "primary", disabled: Boolean(why), title: why || null }, t("settings.save"));
+        const box = el("form", { class: "card-body", on: { submit: async (event) => {
+            event.preventDefault();
+            fill(told);
+            const patch = form.patch();
+            if (!Object.keys(patch).length) return notice(t("settings.same"), "warning");
+            try {
+                await ask("PATCH", path("v1", "topics", topic), { json: patch });
+                await draw();
+                notice(t("settings.saved", { n: Object.keys(patch).length }));
+                /** @type {any} */ (node.querySelector("form button[type=submit]"))?.focus();
+            } catch (fault) {
+                fill(told, reason(fault));
+            }
+        } } }, form.node, told, el("div", { class: "row" }, save, button(t("settings.reset"), draw), why && el("span", { class: "help" }, why)));
+        fill(node, head.node, el("section", { class: "card", "aria-labelledby": "settings-title" },
+            el("div", { class: "card-head" }, el("h2", { id: "settings-title" }, t("settings.title"))), el("p", { class: "help card-note" }, t("settings.what")), box));
+    }
+
+    await draw();
+    return t("settings.page", { topic });
+}

@@ -1,0 +1,34 @@
+// States of jobs, conditions of topics, and what the server says of how well it is.
+import { el } from "./dom.js";
+import { bytes, duration, relative } from "./format.js";
+import { icon } from "./icons.js";
+import { app } from "./app.js";
+import { has as hasWord, t } from "./words.js";
+
+export const STATES = ["delayed", "retrying", "ready", "leased", "dead"];
+
+/** A state as a word with its shape. @param {string} state */
+export const badge = (state) => el("span", { class: `badge ${state}` }, icon(state), t(`state.${state}`));
+
+/** A delayed job that has failed before waits for its retry. */
+export const stateOf = (job) => (job.state === "delayed" && job.attempt > 0 ? "retrying" : job.state);
+
+/** Paused until when, or nothing. @param {any} topic */
+export function pausedBadge(topic) {
+    if (!topic.paused) return null;
+    const until = topic.paused_until;
+    return el("span", { class: "badge paused" }, icon("paused"), until ? t("state.pausedUntil", { when: relative(until) }) : t("state.paused"));
+}
+
+export const deliversBadge = () => el("span", { class: "badge delivers" }, icon("delivers"), t("state.delivers"));
+
+const TIMES = ["late", "stuck", "certificate", "clock"];
+
+/** What is not well, as a sentence: the server's own in English, ours by its code in another language. @param {any} problem */
+export function sentenceOf(problem) {
+    const { code, topic, value } = problem;
+    const kind = code === "stuck" && problem.severity === "warning" ? "Paused" : code === "certificate" && problem.limit === 0 ? "Ended" : topic && (code === "late" || code === "full") ? "Topic" : "";
+    const key = `status.${code}${kind}`;
+    if (app.language === "en" || !hasWord(key)) return problem.sentence;
+    return t(key, { topic: topic ?? "", value: TIMES.includes(code) ? duration(value) : code === "memory" ? bytes(value) : value ?? "" });
+}

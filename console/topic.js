@@ -1,0 +1,91 @@
+// One topic: counts, what comes and goes, what is to come, what gave up.
+import { app } from "./app.js";
+import { errorList } from "./dead.js";
+import { el, fill, mark, say } from "./dom.js";
+import { bytes, duration, number, rate, short } from "./format.js";
+import { icon } from "./icons.js";
+import { loadCard } from "./load.js";
+import { curveOf, orDash, takeHistory, tile } from "./overview.js";
+import { href } from "./router.js";
+import { STATES } from "./state.js";
+import { listen } from "./stream.js";
+import { noTopic, topicHead, topicOf } from "./topic_head.js";
+import { t } from "./words.js";
+
+const SUMS = ["pushed", "delivered", "acked", "nacked", "lease_ended", "died", "redriven", "cancelled", "expired", "replaced"];
+
+/** @param {{topic: string, node: Element, signal: AbortSignal, tellLive: Function}} page */
+export async function show({ topic, node, signal, tellLive }) {
+    let known = await topicOf(topic, signal);
+    const head = topicHead(topic, "topic", known, again);
+
+    async function again() {
+        known = await topicOf(topic, signal);
+        head.update(known);
+        if (known) counts(known.counts);
+        facts(known);
+        errors();
+    }
+
+    const cells = Object.fromEntries(STATES.map((state) => [state, el("span", { class: "state-count" })]));
+    const states = el("ul", { class: "states", "aria-label": t("topic.states") }, STATES.map((state) => el("li", {},
+        el("a", { class: `state ${state}`, href: href(["topics", topic, "jobs"], { state: state === "retrying" ? "delayed" : state }) }, el("span", { class: "state-name" }, icon(state), t(`state.${state}`)), cells[state]))));
+    function counts(now) {
+        for (const state of STATES) {
+            say(cells[state], number(now[state] ?? 0));
+            mark(cells[state].parentElement, "data-zero", !now[state]);
+        }
+    }
+
+    const tiles = { in: tile("tile.in", ["in"], "tile-in"), out: tile("tile.out", ["out", "acked"], "tile-out"), late: tile("tile.late", ["late"], "tile-late"), oldest: tile("tile.oldest", ["oldest"], "tile-oldest") };
+    const sums = el("dl", { class: "facts" });
+    function facts(now) {
+        if (!now) return;
+        fill(sums, SUMS.map((name) => el("div", {}, el("dt", {}, t(`sums.${name}`)), el("dd", {}, number(now.totals?.[name] ?? 0)))),
+            el("div", {}, el("dt", {}, t("sums.dead_bytes")), el("dd", {}, bytes(now.dead_bytes ?? 0))));
+    }
+
+    const dead = el("div", { class: "card-body" });
+    let told = -1, asked = -Infinity;
+    async function errors() {
+        const count = known?.counts.dead ?? 0;
+        told = count;
+        asked = performance.now();
+        const list = count ? await errorList(topic, 20, signal) : el("p", { class: "help" }, t("dead.none"));
+        if (!signal.aborted) fill(dead, list);
+    }
+
+    if (!known) {
+        fill(node, head.node, noTopic(topic, () => location.reload()));
+        return topic;
+    }
+    fill(node, head.node, states,
+        el("dl", { class: "tiles four" }, Object.values(tiles).map((one) => one.node)),
+        el("div", { class: "halves" },
+            loadCard(topic, signal),
+            el("section", { class: "card", "aria-labelledby": "dead-title" }, el("div", { class: "card-head" }, el("h2", { id: "dead-title" }, t("dead.byError")), el("a", { href: href(["topics", topic, "jobs"], { state: "dead" }) }, t("dead.show"))), dead)),
+        el("section", { class: "card", "aria-labelledby": "sums-title" }, el("div", { class: "card-head" }, el("h2", { id: "sums-title" }, t("sums.title"))), el("div", { class: "card-body" }, sums)));
+    counts(known.counts);
+    facts(known);
+    errors();
+
+    const own = curveOf("topic " + topic);
+    listen("v1/live", { view: "topic", topic }, {
+        history: (past) => takeHistory(own, past),
+        snapshot: (now) => {
+            const one = now.topic, at = Date.parse(now.at), { rates } = one, late = now.lateness;
+            app.skew = at - Date.now();
+            own.add(at, { in: rates.pushed_per_s, out: rates.delivered_per_s, acked: rates.acked_per_s, late: late?.count ? late.p99_ms : null, oldest: one.oldest_ready_age_ms });
+            known = { ...known, ...one, settings: one.settings ?? known.settings };
+            if (!one.paused) known.paused_until = null; // of a pause that is over
+            head.update(known);
+            counts(one.counts);
+            tiles.in.update(rate(rates.pushed_per_s), t("tile.perSecond"), own);
+            tiles.out.update(rate(rates.delivered_per_s), t("tile.acked", { n: rate(rates.acked_per_s) }), own);
+            tiles.late.update(orDash(late?.count ? late.p99_ms : null, duration), late?.count ? t("tile.p50", { d: duration(late.p50_ms) }) : t("tile.noneDelivered"), own);
+            tiles.oldest.update(orDash(one.oldest_ready_age_ms, duration), t("tile.readyNow", { n: short(one.counts.ready) }), own);
+            if (one.counts.dead !== told && performance.now() - asked > 5000) errors();
+        },
+    }, tellLive, signal);
+    return topic;
+}

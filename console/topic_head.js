@@ -1,0 +1,73 @@
+// The head of each page about a topic: its name and state, what can be done with it, and the way to its other pages.
+import { get, path } from "./api.js";
+import { button, scoped } from "./button.js";
+import { bdi, el, fill } from "./dom.js";
+import { go, href } from "./router.js";
+import { lacks } from "./session.js";
+import { deliversBadge, pausedBadge } from "./state.js";
+import { pause, purge, redrive, remove, resume } from "./topic_actions.js";
+import { t } from "./words.js";
+
+/** @param {string} topic @param {AbortSignal} signal @returns {Promise<any>} what GET says of it; null where there is none */
+export async function topicOf(topic, signal) {
+    try {
+        return await get(path("v1", "topics", topic), {}, signal);
+    } catch (fault) {
+        if (fault.status === 404 && fault.code === "not_found") return null;
+        // Who may push or change it, but not look, has the head with its buttons.
+        if (fault.status === 403 && ["push", "admin"].some((scope) => !lacks(scope, topic))) return null;
+        throw fault;
+    }
+}
+
+/** Where a page stands: links to those above it. @param {[string, string[]][]} links */
+export function trail(links) {
+    return el("nav", { class: "trail", "aria-label": t("nav.trail") }, el("ol", {}, links.map(([text, parts]) => el("li", {}, el("a", { href: href(parts) }, bdi(text))))));
+}
+
+/**
+ * @param {string} topic @param {"topic"|"jobs"|"settings"|"delivery"} page @param {any} known what topicOf gave
+ * @param {() => Promise<any>} again reads the topic anew and shows it
+ */
+export function topicHead(topic, page, known, again) {
+    const marks = el("span", { class: "marks", id: "topic-marks" }), actions = el("div", { class: "row actions", role: "group", "aria-label": t("topic.actions") });
+    const then = (work) => async () => {
+        if (await work()) await again();
+    };
+    let last = "";
+
+    function update(now) {
+        const until = now?.paused_until ?? "";
+        const key = JSON.stringify([now?.paused, until, Boolean(now?.settings?.deliver), Boolean(now)]);
+        if (key === last) return;
+        last = key;
+        fill(marks, now && pausedBadge(now), now?.settings?.deliver && deliversBadge());
+        fill(actions,
+            now?.paused ? scoped(t("pause.resume"), "admin", topic, then(() => resume(topic)), { kind: "primary" }) : scoped(t("pause.button"), "admin", topic, then(() => pause(topic)), { why: now || lacks("read", topic) ? "" : t("topic.none") }),
+            scoped(t("push.button"), "push", topic, then(async () => (await import("./push.js")).push(topic))),
+            scoped(t("redrive.button"), "admin", topic, then(() => redrive(topic))),
+            scoped(t("purge.button"), "admin", topic, then(() => purge(topic)), { kind: "danger" }),
+            scoped(t("delete.button"), "admin", topic, async () => {
+                const counts = (await topicOf(topic, new AbortController().signal))?.counts ?? {};
+                if (await remove(topic, counts)) go([]);
+            }, { kind: "danger" }));
+    }
+
+    const tabs = [["topic", []], ["jobs", ["jobs"]], ["settings", ["settings"]], ["delivery", ["delivery"]]];
+    update(known);
+    return {
+        node: el("div", { class: "topic-head" },
+            trail([[t("nav.topics"), ["topics"]]]),
+            el("div", { class: "title-row" }, el("h1", { tabindex: "-1" }, bdi(topic), marks), actions),
+            el("nav", { class: "tabs", "aria-label": t("topic.pages") }, tabs.map(([name, more]) => el("a", { href: href(["topics", topic, ...more]), "aria-current": name === page ? "page" : null }, t(`topic.${name}`))))),
+        update,
+    };
+}
+
+/** A page about a topic that is not there. */
+export function noTopic(topic, again) {
+    return el("section", { class: "card" }, el("div", { class: "card-body" }, el("p", {}, lacks("read", topic) || t("topic.none")), lacks("read", topic) ? null : el("p", { class: "help" }, t("topic.noneHelp")),
+        el("div", { class: "row" }, scoped(t("push.button"), "push", topic, async () => {
+            if (await (await import("./push.js")).push(topic)) await again();
+        }, { kind: "primary" }), button(t("do.again"), again))));
+}

@@ -1,0 +1,147 @@
+#include "engine/forecast.h"
+
+#include "engine/state.h"
+
+#include <string.h>
+
+/* ---- timelines ---- */
+
+enum { MINUTE_MS = 60000, HOUR_MS = 3600000 };
+
+void timeline_init(struct timeline *timeline, int64_t from_ms)
+{
+    memset(timeline, 0, sizeof *timeline);
+    timeline->from_ms = from_ms - from_ms % HOUR_MS;
+    timeline->first = (uint32_t)(from_ms % HOUR_MS / MINUTE_MS);
+}
+
+/* Rounded as a running sum, so that the sum is right and no minute is off by more than one job. */
+void timeline_spread(struct timeline *timeline, const struct timeline *shape, uint64_t jobs)
+{
+    uint64_t seen = 0, given = 0;
+    for (uint32_t i = 0; i < TIMELINE_MINUTES; i++) {
+        seen += shape->minutes[i];
+        if (!shape->minutes[i] || !jobs)
+            continue;
+        uint64_t due = (uint64_t)((double)seen / (double)shape->total * (double)jobs + 0.5);
+        timeline->minutes[i] += due - given;
+        given = due;
+    }
+    if (shape->total)
+        timeline->later += jobs - given;
+    else
+        timeline->minutes[timeline->first] += jobs;
+    timeline->total += jobs;
+}
+
+void timeline_show(const struct timeline *timeline, struct queue_forecast *out)
+{
+    for (uint32_t i = 0; i < FORECAST_MINUTES; i++)
+        out->minutes[i] = timeline->minutes[timeline->first + i];
+    for (uint32_t i = 0; i < TIMELINE_MINUTES; i++)
+        out->hours[i / 60] += timeline->minutes[i];
+    out->later = timeline->later;
+}
+
+/* ---- the engine's ---- */
+
+/* Counts in whole pages, whose minutes need not begin where the timeline's do. */
+struct page_sum {
+    int64_t first; /* page */
+    uint64_t later;
+    uint32_t minutes[TIMELINE_MINUTES + 2 * FORECAST_PAGE_MINUTES];
+};
+
+/* The minute of the pages with which the timeline begins; after a step of the wall clock the nearest. */
+static int64_t minute_of_timeline(const struct engine *engine, const struct timeline *timeline,
+                                  struct engine_now now)
+{
+    int64_t from_ms = timeline->from_ms - now.skew_ms + engine->forecast.phase_ms;
+    return (from_ms + MINUTE_MS / 2) / MINUTE_MS;
+}
+
+static void page_sum_add(struct page_sum *sum, const struct forecast_page *page)
+{
+    int64_t at = (int64_t)page->number - sum->first;
+    if (at < 0) {
+        sum->minutes[0] += page->jobs;
+    } else if (at > TIMELINE_MINUTES / FORECAST_PAGE_MINUTES + 1) {
+        sum->later += page->jobs;
+    } else {
+        uint32_t *into = &sum->minutes[at * FORECAST_PAGE_MINUTES];
+        for (uint32_t i = 0; i < FORECAST_PAGE_MINUTES; i++)
+            into[i] += page->minutes[i];
+    }
+}
+
+/* `minute`: with which the timeline begins. */
+static void page_sum_show(const struct page_sum *sum, int64_t minute, struct timeline *out)
+{
+    int64_t before = minute - sum->first * FORECAST_PAGE_MINUTES;
+    for (int64_t i = 0; i < TIMELINE_MINUTES + 2 * FORECAST_PAGE_MINUTES; i++) {
+        if (sum->minutes[i])
+            timeline_add(out, out->from_ms + (i - before) * MINUTE_MS, sum->minutes[i]);
+    }
+    out->later += sum->later;
+    out->total += sum->later;
+}
+
+/* Pages of the topic; 0: those that are shared; UINT32_MAX: all. */
+static void sum_pages(const struct engine *engine, uint32_t topic, struct engine_now now,
+                      struct timeline *out)
+{
+    const struct forecast_pages *pages = &engine->forecast;
+    int64_t minute = minute_of_timeline(engine, out, now);
+    struct page_sum sum = {.first = minute / FORECAST_PAGE_MINUTES};
+    for (uint32_t id = 1; id <= pages->top; id++) {
+        const struct forecast_page *page = &pages->pages[id];
+        if (page->number != FORECAST_PAGE_UNUSED && page->jobs &&
+            (topic == UINT32_MAX || page->topic == topic))
+            page_sum_add(&sum, page);
+    }
+    page_sum_show(&sum, minute, out);
+}
+
+static void add_counts(const struct topic *topic, struct engine_forecast *out, uint64_t *warm)
+{
+    uint64_t remembered;
+    struct queue_counts all = engine_topic_counts(topic, &remembered);
+    *warm += topic->counts.delayed + topic->counts.retrying;
+    out->cold += all.delayed + all.retrying - topic->counts.delayed - topic->counts.retrying;
+    out->overdue += all.ready;
+}
+
+/* Jobs that no page of the topic counts: as those are due that share pages, which mostly are far off. */
+static void add_uncounted(const struct engine *engine, const struct topic *topic,
+                          struct engine_now now, uint64_t jobs, struct engine_forecast *out)
+{
+    struct timeline shared;
+    timeline_init(&shared, out->timeline.from_ms + (int64_t)out->timeline.first * MINUTE_MS);
+    if (topic)
+        sum_pages(engine, 0, now, &shared);
+    if (!shared.total)
+        shared.later = shared.total = 1;
+    out->estimated |= shared.later < shared.total || shared.total < jobs;
+    timeline_spread(&out->timeline, &shared, jobs);
+}
+
+bool engine_forecast(struct engine *engine, struct slice name, struct engine_now now,
+                     struct engine_forecast *out)
+{
+    const struct topic *topic = name.len ? engine_topic_find(engine, name) : NULL;
+    struct timeline *timeline = &out->timeline;
+    uint64_t warm = 0;
+    if (name.len && !topic)
+        return false;
+    for (uint32_t id = 1; id <= engine->topic_top && !topic; id++)
+        if (engine->topics[id])
+            add_counts(engine->topics[id], out, &warm);
+    if (topic)
+        add_counts(topic, out, &warm);
+    sum_pages(engine, topic ? topic->id : UINT32_MAX, now, timeline);
+    /* Minutes are as of the wall clock when the engine began. */
+    out->estimated |= now.skew_ms != engine->forecast.skew_ms;
+    if (timeline->total < warm)
+        add_uncounted(engine, topic, now, warm - timeline->total, out);
+    return true;
+}

@@ -1,0 +1,74 @@
+/* forecast_pages: where the counts of forecast.h are kept. For this room only. */
+#ifndef TARRY_ENGINE_FORECAST_PAGES_H
+#define TARRY_ENGINE_FORECAST_PAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    FORECAST_PAGE_BITS = 6,
+    FORECAST_PAGE_MINUTES = 1 << FORECAST_PAGE_BITS,
+    FORECAST_PAGES_MAX = 16384, /* 4.4 MB */
+    FORECAST_OWN_MAX = 12288,   /* of them for single topics */
+    FORECAST_OWN_AHEAD = 256,   /* pages: a topic has its own for 11 days */
+    FORECAST_PAGE_UNUSED = 0x7fffffff
+};
+
+struct forecast_page {
+    uint32_t number; /* of its first minute, by FORECAST_PAGE_MINUTES; _UNUSED: nobody's */
+    uint32_t topic;  /* 0: of all that share it */
+    uint32_t jobs;
+    uint32_t minutes[FORECAST_PAGE_MINUTES];
+};
+
+struct forecast_pages {
+    /* Added to a time on the inner clock: minutes then begin with those of the wall clock as it was
+     * when the engine came to be. */
+    int64_t phase_ms, skew_ms;
+    struct forecast_page *pages; /* by id from 1; [0] is nobody's */
+    uint32_t *table;   /* ids by topic and number, open addressing; twice the size of `pages` */
+    uint32_t top, cap; /* ids given at some time; room for so many */
+    uint32_t free;     /* a list through `jobs`; 0: none */
+    uint32_t empty;    /* pages that count nothing any more */
+};
+
+bool forecast_pages_init(struct forecast_pages *pages, int64_t skew_ms); /* false: out of memory */
+void forecast_pages_fini(struct forecast_pages *pages);
+
+static inline uint64_t forecast_minute(const struct forecast_pages *pages, uint64_t when_ms)
+{
+    return (when_ms + (uint64_t)pages->phase_ms) / 60000;
+}
+
+/* The page for a job of this topic that is due in this minute, now being `now_ms`; made where there is
+ * none. 0: there is none to be had. */
+uint32_t forecast_page_for(struct forecast_pages *pages, uint32_t topic, uint64_t minute,
+                           int64_t now_ms);
+
+/* `*last`: the topic's, where its last job was counted. Returns what forecast_pages_take wants. */
+static inline uint32_t forecast_pages_count(struct forecast_pages *pages, uint32_t topic,
+                                            uint32_t *last, uint64_t when_ms, int64_t now_ms)
+{
+    uint64_t minute = forecast_minute(pages, when_ms);
+    struct forecast_page *page = &pages->pages[*last];
+    if (page->number != minute >> FORECAST_PAGE_BITS || page->topic != topic) {
+        *last = forecast_page_for(pages, topic, minute, now_ms);
+        page = &pages->pages[*last];
+        if (!*last)
+            return 0;
+    }
+    pages->empty -= page->jobs++ == 0;
+    page->minutes[minute % FORECAST_PAGE_MINUTES]++;
+    return *last;
+}
+
+static inline void forecast_pages_take(struct forecast_pages *pages, uint32_t id, uint64_t when_ms)
+{
+    struct forecast_page *page = &pages->pages[id];
+    if (!id)
+        return;
+    page->minutes[forecast_minute(pages, when_ms) % FORECAST_PAGE_MINUTES]--;
+    pages->empty += --page->jobs == 0;
+}
+
+#endif

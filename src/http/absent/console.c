@@ -1,0 +1,23 @@
+/* In a build without the console: where it would be a sentence says so. */
+#include "base/feature.h"
+#include "http/exchange.h"
+
+static void refuse(struct http_call *call)
+{
+    char text[160];
+    (void)feature_refuse("console", text, sizeof text);
+    http_answer_problem(call->exchange, PROBLEM_NO_SUCH_PATH, 0, "%s", text);
+}
+
+#define CONSOLE_CALL(PATTERN)                                                                      \
+    {                                                                                              \
+        .method = HTTP_METHOD_GET, .pattern = (PATTERN), .name = "console",                        \
+        .scope = HTTP_FOR_EVERYBODY, .topics = HTTP_TOPICS_NONE, .handle = refuse                  \
+    }
+
+const struct http_route http_console_routes[] = {
+    CONSOLE_CALL("/console/"),
+    CONSOLE_CALL("/console/{file}"),
+    CONSOLE_CALL("/console"),
+    {0},
+};

@@ -1,0 +1,291 @@
+#include "http/stream.h"
+
+#include "http/connection.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    PING_MS = 15 * 1000,
+    LOSS_BYTES = HTTP_STREAM_BYTES_MAX / 4, /* lost at a time, so that losing costs little */
+    OUT_BYTES_MAX = 256 * 1024, /* that one turn may bring to a client that takes what it gets */
+    CHUNK_HEAD_BYTES = 24
+};
+
+#define RETRY "retry: 1000\n\n" /* of a server that goes down, in milliseconds */
+
+struct http_stream {
+    struct http_exchange *exchange; /* the first and only one of its connection */
+    http_stream_ended *on_end;
+    void *ctx;
+    struct list node; /* in front->streams, by sent_ms */
+    int64_t sent_ms;
+    uint64_t lost;        /* events that the client has not been told of yet */
+    struct buffer events; /* whole ones, each with its blank line */
+};
+
+/* ---- bytes ---- */
+
+/* All of `text`, as a chunk where the client knows chunks. */
+static void write_chunk(struct http_exchange *exchange, struct slice text)
+{
+    struct buffer *out = &exchange->connection->out;
+    char head[CHUNK_HEAD_BYTES];
+    if (!text.len)
+        return;
+    http_front_lend(exchange->front, out);
+    if (!exchange->is_http_1_0) {
+        int len = snprintf(head, sizeof head, "%zx\r\n", text.len);
+        buffer_append(out, head, (size_t)len);
+    }
+    buffer_append_slice(out, text);
+    if (!exchange->is_http_1_0)
+        buffer_append(out, "\r\n", 2);
+}
+
+/* What was lost lies before what was not. */
+static void write_gap(struct http_stream *stream)
+{
+    char text[80];
+    int len = snprintf(text, sizeof text, "event: gap\ndata: {\"lost\":%llu}\n\n",
+                       (unsigned long long)stream->lost);
+    if (!stream->lost)
+        return;
+    http_count(&stream->exchange->front->counters.events_lost, stream->lost);
+    write_chunk(stream->exchange, slice_make(text, (size_t)len));
+    stream->lost = 0;
+}
+
+static void write_events(struct http_stream *stream)
+{
+    write_gap(stream);
+    write_chunk(stream->exchange, buffer_slice(&stream->events));
+    buffer_clear(&stream->events);
+}
+
+void http_stream_flush(struct http_stream *stream)
+{
+    write_events(stream);
+    /* One that is quiet keeps no buffer. */
+    http_front_give_back(stream->exchange->front, &stream->events);
+}
+
+/* The oldest events, until there is room for `bytes` more. */
+static void lose_oldest(struct http_stream *stream, size_t bytes)
+{
+    struct buffer *events = &stream->events;
+    size_t least = events->len + bytes - HTTP_STREAM_BYTES_MAX, at = 0;
+    if (least < LOSS_BYTES)
+        least = LOSS_BYTES;
+    while (at < events->len && at < least) {
+        const char *end = memmem(events->at + at, events->len - at, "\n\n", 2);
+        stream->lost += events->at[at] != ':'; /* a comment is nobody's loss */
+        at = end ? (size_t)(end - events->at) + 2 : events->len;
+    }
+    events->len -= at;
+    memmove(events->at, events->at + at, events->len);
+}
+
+/* Is there room for so much more, now or after the oldest have gone? */
+static bool make_room(struct http_stream *stream, size_t bytes)
+{
+    struct http_connection *connection = stream->exchange->connection;
+    if (bytes > HTTP_STREAM_BYTES_MAX)
+        return false;
+    if (stream->events.len + bytes <= HTTP_STREAM_BYTES_MAX)
+        return true;
+    if (!connection->writing && connection->out.len < OUT_BYTES_MAX)
+        write_events(stream);
+    else
+        lose_oldest(stream, bytes);
+    return true;
+}
+
+/* Something goes to it: its next comment is due later. */
+static void note_sent(struct http_stream *stream)
+{
+    struct http_front *front = stream->exchange->front;
+    stream->sent_ms = http_front_now_ms(front);
+    list_remove(&stream->node);
+    list_add_last(&front->streams, &stream->node);
+}
+
+void http_stream_send(struct http_stream *stream, const char *event, struct slice json)
+{
+    static const size_t around = sizeof "event: \ndata: \n\n" - 1;
+    size_t bytes = around + strlen(event) + json.len;
+    struct buffer *events = &stream->events;
+    http_connection_touch(stream->exchange->connection);
+    if (!make_room(stream, bytes)) {
+        stream->lost++;
+        return;
+    }
+    http_front_lend(stream->exchange->front, events);
+    if (!buffer_reserve(events, bytes)) {
+        events->failed = false;
+        stream->lost++;
+        return;
+    }
+    buffer_append_text(events, "event: ");
+    buffer_append_text(events, event);
+    buffer_append_text(events, "\ndata: ");
+    buffer_append_slice(events, json);
+    buffer_append(events, "\n\n", 2);
+    note_sent(stream);
+}
+
+/* ---- its life ---- */
+
+/* The alarm rings for the stream that was quiet longest. */
+static void set_stream_alarm(struct http_front *front)
+{
+    if (list_is_empty(&front->streams))
+        return;
+    struct http_stream *first = list_entry(front->streams.next, struct http_stream, node);
+    deadline_set(front->stream_alarm, first->sent_ms + PING_MS);
+}
+
+void http_streams_ping(void *ctx)
+{
+    struct http_front *front = ctx;
+    front->now_ms = 0;
+    int64_t now_ms = http_front_now_ms(front);
+    while (!list_is_empty(&front->streams)) {
+        struct http_stream *stream = list_entry(front->streams.next, struct http_stream, node);
+        struct http_connection *connection = stream->exchange->connection;
+        if (stream->sent_ms + PING_MS > now_ms)
+            break;
+        if (!connection->writing && !stream->events.len)
+            write_chunk(stream->exchange, slice_of(": ping\n\n"));
+        http_connection_touch(connection);
+        note_sent(stream);
+    }
+    set_stream_alarm(front);
+}
+
+static bool may_begin_stream(struct http_front *front, struct http_fault *fault)
+{
+    if (front->stream_count >= HTTP_STREAMS_MAX)
+        return http_fault_set(fault, PROBLEM_TOO_MANY_STREAMS, HTTP_STREAMS_MAX,
+                              "%d streams are open already, and no more may be: close one, or try "
+                              "again later",
+                              HTTP_STREAMS_MAX);
+    if (http_budget_has(front, HTTP_STREAM_BYTES_MAX))
+        return true;
+    http_budget_refuse(front, fault);
+    return false;
+}
+
+/* The head of the answer, and the last one of its connection. */
+static void write_stream_head(struct http_exchange *exchange)
+{
+    (void)http_answer_start(exchange);
+    http_answer_field(exchange, "Cache-Control", slice_of("no-store"));
+    http_answer_field(exchange, "X-Accel-Buffering", slice_of("no"));
+    http_answer_field(exchange, "X-Content-Type-Options", slice_of("nosniff"));
+    http_answer_open(exchange, "text/event-stream");
+}
+
+/* The body ends, and the connection with it. */
+static void close_answer(struct http_exchange *exchange)
+{
+    struct buffer *out = &exchange->connection->out;
+    if (!exchange->is_head && !exchange->is_http_1_0) {
+        http_front_lend(exchange->front, out);
+        buffer_append_text(out, "0\r\n\r\n");
+    }
+    http_answer_close(exchange);
+}
+
+static void count_streams(struct http_front *front)
+{
+    atomic_store_explicit(&front->counters.streams, front->stream_count, memory_order_relaxed);
+}
+
+struct http_stream *http_stream_begin(struct http_exchange *exchange, struct access_caller *caller,
+                                      http_stream_ended *on_end, void *ctx)
+{
+    struct http_front *front = exchange->front;
+    struct http_fault fault;
+    if (!may_begin_stream(front, &fault)) {
+        http_answer_fault(exchange, &fault);
+        return NULL;
+    }
+    struct http_stream *stream = calloc(1, sizeof *stream);
+    if (!stream) {
+        http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+        return NULL;
+    }
+    http_gate_wait(exchange, caller, HTTP_STREAM_BYTES_MAX);
+    write_stream_head(exchange);
+    if (exchange->is_head || exchange->connection->peer_ended || front->is_draining) {
+        free(stream);
+        if (front->is_draining && !exchange->is_head)
+            write_chunk(exchange, slice_of(RETRY));
+        close_answer(exchange);
+        return NULL;
+    }
+    stream->exchange = exchange;
+    stream->on_end = on_end;
+    stream->ctx = ctx;
+    exchange->stream = stream;
+    front->stream_count++;
+    count_streams(front);
+    list_init(&stream->node);
+    note_sent(stream);
+    if (front->stream_count == 1)
+        set_stream_alarm(front);
+    return stream;
+}
+
+/* Its owner hears of it. */
+static void stream_free(struct http_stream *stream)
+{
+    struct http_exchange *exchange = stream->exchange;
+    struct http_front *front = exchange->front;
+    exchange->stream = NULL;
+    list_remove(&stream->node);
+    if (--front->stream_count == 0)
+        deadline_set(front->stream_alarm, INT64_MAX);
+    count_streams(front);
+    http_front_give_back(front, &stream->events);
+    stream->on_end(stream->ctx);
+    free(stream);
+}
+
+void http_stream_end(struct http_stream *stream)
+{
+    struct http_exchange *exchange = stream->exchange;
+    http_stream_flush(stream);
+    stream_free(stream);
+    close_answer(exchange);
+}
+
+void http_stream_drain(struct http_stream *stream)
+{
+    http_stream_flush(stream);
+    write_chunk(stream->exchange, slice_of(RETRY));
+    http_stream_end(stream);
+}
+
+void http_stream_cut(struct http_stream *stream)
+{
+    stream->exchange->answered = true;
+    stream_free(stream);
+}
+
+const struct access_caller *http_stream_caller(const struct http_stream *stream)
+{
+    const struct access_caller *caller = stream->exchange->caller;
+    return caller ? caller : access_anyone();
+}
+
+void http_streams_end_unheld(struct http_front *front)
+{
+    for (struct list *node = front->streams.next, *next; node != &front->streams; node = next) {
+        struct http_stream *stream = list_entry(node, struct http_stream, node);
+        next = node->next;
+        if (!http_gate_holds(stream->exchange))
+            http_stream_end(stream);
+    }
+}

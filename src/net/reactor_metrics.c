@@ -1,0 +1,70 @@
+/* What a Prometheus page tells of the loops. */
+#include "base/metric.h"
+#include "net/reactor.h"
+
+#include <stdio.h>
+
+enum { TURN_DURATION, TURN_LONGEST, LAG, LETTERS };
+
+static const struct bucket_bounds loop_bounds = {.units = 1000000,
+                                                 .count = 14,
+                                                 .at = {100, 250, 500, 1000, 2000, 5000, 10000,
+                                                        20000, 50000, 100000, 200000, 500000,
+                                                        1000000, 5000000}};
+
+static void emit_one(struct metric_page *page, int row, const struct slice *labels,
+                     const struct reactor_figures *figures)
+{
+    if (row == TURN_DURATION)
+        metric_histogram_of(page, labels, &figures->turn_us, &loop_bounds);
+    else if (row == LAG)
+        metric_histogram_of(page, labels, &figures->late_us, &loop_bounds);
+    else if (row == TURN_LONGEST)
+        metric_sample_time(page, labels, (int64_t)figures->longest_of_minute_us, 1000000);
+    else
+        metric_sample(page, labels, figures->letters);
+}
+
+void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count, struct metric_page *page)
+{
+    static _Thread_local struct reactor_figures figures;
+    for (int row = TURN_DURATION; row <= LETTERS; row++) {
+        metric_begin(page, &reactor_metrics[row]);
+        for (uint32_t i = 0; i < count; i++) {
+            char text[12];
+            int len = snprintf(text, sizeof text, "%u", reactor_index(reactors[i]));
+            figures = (struct reactor_figures){0};
+            reactor_figures(reactors[i], &figures);
+            emit_one(page, row, METRIC_LABELS(slice_make(text, (size_t)len)), &figures);
+        }
+    }
+}
+
+const struct metric reactor_metrics[] = {
+    [TURN_DURATION] = {.name = "tarry_loop_turn_duration_seconds",
+                       .type = PROMETHEUS_HISTOGRAM,
+                       .labels = {"reactor"},
+                       .help = "From a loop's waking up to its going to sleep, or round, again.",
+                       .meaning = "Nothing else happens on the loop meanwhile. Its sum's rate is "
+                                  "how busy the loop is: near 1 it is full, add `--shards`. Turns "
+                                  "over 10 ms make jobs late."},
+    [TURN_LONGEST] = {.name = "tarry_loop_turn_longest_seconds",
+                      .type = PROMETHEUS_GAUGE,
+                      .labels = {"reactor"},
+                      .help = "The longest such turn of the last minute.",
+                      .meaning = "Over 0.1 now and then: the machine has too few processors, or "
+                                 "swaps. Regularly, with the machine idle: tell us what was asked "
+                                 "of the server then."},
+    [LAG] = {.name = "tarry_loop_lag_seconds",
+             .type = PROMETHEUS_HISTOGRAM,
+             .labels = {"reactor"},
+             .help = "How much later than asked for a loop's deadlines ran.",
+             .meaning = "What the machine adds to every job's lateness. Grows: the loop is busy "
+                        "(`tarry_loop_turn_duration_seconds`), or the process gets no processor."},
+    [LETTERS] = {.name = "tarry_loop_letters_total",
+                 .type = PROMETHEUS_COUNTER,
+                 .labels = {"reactor"},
+                 .help = "Messages from other threads.",
+                 .meaning = "Some for each commit, and with several shards some for each call "
+                            "that another shard's loop answers."},
+    METRIC_END};

@@ -1,0 +1,77 @@
+#include "queue/filter.h"
+
+#include <string.h>
+
+int64_t queue_died_ms(struct slice history)
+{
+    struct job_attempt attempt;
+    int64_t ms = 0;
+    size_t at = 0;
+    while (job_history_next(history, &at, &attempt))
+        if (__builtin_add_overflow(attempt.started_ms, attempt.duration_ms, &ms))
+            ms = 0;
+    return ms;
+}
+
+static bool matches_time(const struct queue_filter *filter, const struct job *job)
+{
+    if (!filter->died_after_ms && !filter->died_before_ms)
+        return true;
+    int64_t ms = queue_died_ms(job->history);
+    return ms && ms >= filter->died_after_ms &&
+           (!filter->died_before_ms || ms < filter->died_before_ms);
+}
+
+static bool matches_meta(const struct queue_filter *filter, struct slice meta)
+{
+    struct slice name, value;
+    size_t at = 0;
+    if (!filter->meta_name.len)
+        return true;
+    while (job_meta_next(meta, &at, &name, &value))
+        if (slice_equals(name, filter->meta_name))
+            return !filter->meta_value.len || slice_equals(value, filter->meta_value);
+    return false;
+}
+
+static bool begins_with(struct slice text, struct slice prefix)
+{
+    return text.len >= prefix.len && (!prefix.len || memcmp(text.at, prefix.at, prefix.len) == 0);
+}
+
+static bool holds(struct slice text, struct slice part)
+{
+    return !part.len || (text.len && memmem(text.at, text.len, part.at, part.len));
+}
+
+bool queue_filter_matches(const struct queue_filter *filter, const struct job *job)
+{
+    return begins_with(job->id, filter->id_prefix) && holds(job->error, filter->error) &&
+           matches_meta(filter, job->meta) && matches_time(filter, job);
+}
+
+/* ---- kept beyond the call that brought it ---- */
+
+struct slice queue_text_move(char **at, struct slice text)
+{
+    char *kept = *at;
+    if (text.len)
+        memcpy(kept, text.at, text.len);
+    *at += text.len;
+    return slice_make(kept, text.len);
+}
+
+size_t queue_filter_bytes(const struct queue_filter *filter)
+{
+    return filter->id_prefix.len + filter->error.len + filter->meta_name.len +
+           filter->meta_value.len;
+}
+
+char *queue_filter_move(struct queue_filter *filter, char *at)
+{
+    filter->id_prefix = queue_text_move(&at, filter->id_prefix);
+    filter->error = queue_text_move(&at, filter->error);
+    filter->meta_name = queue_text_move(&at, filter->meta_name);
+    filter->meta_value = queue_text_move(&at, filter->meta_value);
+    return at;
+}

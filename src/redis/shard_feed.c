@@ -1,0 +1,170 @@
+#include "redis/shard_feed.h"
+
+#include "feed/feed.h"
+#include "redis/command.h"
+#include "redis/id.h"
+
+#include <stdlib.h>
+
+enum {
+    HEAR_MS = 1000,      /* so often the scripts are told that somebody listens, */
+    HEARD_FOR_MS = 3000, /* and so long they believe it: servers may be held up */
+};
+
+/* ---- telling the scripts ---- */
+
+struct hearing {
+    struct redis_call call;
+    struct redis_shard *shard;
+};
+
+static void on_heard(struct redis_call *call, enum redis_call_end end,
+                     const struct redis_head *head, const redisReply *reply)
+{
+    struct hearing *hearing = list_entry(call, struct hearing, call);
+    (void)reply;
+    if (end == REDIS_CALL_OK)
+        redis_shard_hear(hearing->shard, head);
+    buffer_fini(&hearing->call.args);
+    free(hearing);
+}
+
+/* Without memory the next second's will do. */
+static void send_hear(struct redis_shard *shard)
+{
+    struct hearing *hearing = calloc(1, sizeof *hearing);
+    if (!hearing)
+        return;
+    hearing->shard = shard;
+    redis_shard_call_init(&hearing->call, REDIS_HEAR, false, on_heard);
+    redis_command_number(&hearing->call.args, HEARD_FOR_MS);
+    if (redis_shard_send(shard, &hearing->call, 1))
+        return;
+    buffer_fini(&hearing->call.args);
+    free(hearing);
+}
+
+int64_t redis_feed_turn(struct redis_shard *shard, int64_t now_ms)
+{
+    bool was_heard = shard->is_heard;
+    shard->is_heard = feed_wants(shard->options.desk, NULL) != 0;
+    if (!shard->is_heard || shard->stopping)
+        return INT64_MAX;
+    if (!was_heard)
+        shard->hear_ms = 0;
+    if (!shard->up)
+        return INT64_MAX; /* its coming up brings a turn */
+    if (now_ms >= shard->hear_ms) {
+        send_hear(shard);
+        shard->hear_ms = now_ms + HEAR_MS;
+    }
+    return shard->hear_ms;
+}
+
+/* ---- telling the feed ---- */
+
+static void feed_offer(struct feed_desk *desk, const struct job_event *event)
+{
+    if (feed_admit(desk, event->kind, event->topic))
+        feed_tell(desk, event);
+}
+
+void redis_feed_cut(struct redis_shard *shard)
+{
+    shard->hear_ms = 0;
+    if (shard->is_heard)
+        feed_lose(shard->options.desk, 1);
+}
+
+/* ---- messages ---- */
+
+static bool take_bytes(struct slice *rest, size_t len, struct slice *out)
+{
+    if (rest->len < len)
+        return false;
+    *out = slice_make(rest->at, len);
+    *rest = slice_make(rest->at + len, rest->len - len);
+    return true;
+}
+
+static bool take_text(struct slice *rest, struct slice *out)
+{
+    uint8_t len;
+    return redis_unpack_u8(rest, &len) && take_bytes(rest, len, out);
+}
+
+static bool take_error(struct slice *rest, struct slice *out)
+{
+    uint8_t high, low;
+    return redis_unpack_u8(rest, &high) && redis_unpack_u8(rest, &low) &&
+           take_bytes(rest, (size_t)high << 8 | low, out);
+}
+
+/* From the shard's clock to the wall's. */
+static int64_t wall_ms_of(const struct redis_shard *shard, uint64_t ms)
+{
+    return ms ? (int64_t)ms - shard->adjust_ms : 0;
+}
+
+/* The next event; false: there is none that could be read. */
+static bool take_event(struct redis_shard *shard, struct slice *rest,
+                       char room[REDIS_ID_ROOM_BYTES], struct job_event *out)
+{
+    uint8_t kind;
+    uint64_t due, lease_until;
+    struct slice stored;
+    *out = (struct job_event){0};
+    if (!redis_unpack_u8(rest, &kind) || kind < JOB_EVENT_PUSHED || kind >= JOB_EVENT_KINDS_END ||
+        !redis_unpack_u32(rest, &out->attempt) || !redis_unpack_u48(rest, &due) ||
+        !redis_unpack_u48(rest, &lease_until) || !redis_unpack_u48(rest, &out->count) ||
+        !take_text(rest, &out->topic) || !take_text(rest, &stored) ||
+        !take_error(rest, &out->error))
+        return false;
+    out->kind = (enum job_event_kind)kind;
+    out->due_ms = wall_ms_of(shard, due);
+    out->lease_until_ms = wall_ms_of(shard, lease_until);
+    if (out->kind == JOB_EVENT_DELIVERED) {
+        out->way = out->count <= JOB_WAY_BROKER ? (enum job_way)out->count : JOB_WAY_UNKNOWN;
+        out->count = 0;
+    }
+    if (stored.len && !redis_id_show(stored, room, &out->id))
+        out->id = (struct slice){0};
+    return true;
+}
+
+/* What all shards do alike the first one tells. */
+static bool is_to_tell(const struct redis_shard *shard, struct job_event *event)
+{
+    bool is_first = shard->options.place == 0;
+    switch (event->kind) {
+    case JOB_EVENT_SETTINGS:
+    case JOB_EVENT_PAUSED:
+    case JOB_EVENT_RESUMED:
+        return is_first;
+    case JOB_EVENT_DELETED:
+        if (!is_first)
+            event->kind = JOB_EVENT_PURGED;
+        return is_first || event->count;
+    default:
+        return true;
+    }
+}
+
+void redis_feed_hear(struct redis_shard *shard, struct slice message)
+{
+    struct feed_desk *desk = shard->options.desk;
+    struct job_event event;
+    char room[REDIS_ID_ROOM_BYTES];
+    uint64_t at_ms;
+    uint32_t lost;
+    if (!feed_wants(desk, NULL) || !redis_unpack_u48(&message, &at_ms) ||
+        !redis_unpack_u32(&message, &lost))
+        return;
+    if (lost)
+        feed_lose(desk, lost);
+    while (message.len && take_event(shard, &message, room, &event)) {
+        event.at_ms = (int64_t)at_ms;
+        if (is_to_tell(shard, &event))
+            feed_offer(desk, &event);
+    }
+}

@@ -1,0 +1,45 @@
+#include "server/metrics.h"
+
+#include "access/access.h"
+#include "access/quota.h"
+#include "audit/audit.h"
+#include "http/front.h"
+#include "net/reactor.h"
+#include "queue/lateness.h"
+#include "server/backend.h"
+#include "server/certificates.h"
+#include "server/delivery.h"
+#include "server/intake.h"
+#include "server/process.h"
+#include "trace/tracer.h"
+
+#include <assert.h>
+
+size_t server_metric_tables(struct metric_table tables[SERVER_METRIC_TABLES_MAX])
+{
+    const struct metric_table all[] = {
+        {"Topics and jobs", http_topic_metrics},
+        {"Deliveries in time", lateness_metrics},
+        {"The store", http_store_metrics},
+        {"The embedded store", backend_embedded.metrics},
+        {"Redis", backend_redis.metrics},
+        {"Requests and connections", http_metrics},
+        {"Callers", access_metrics},
+        {"Limits", quota_metrics},
+        delivery_metrics,
+        delivery_dead_metrics,
+        {"Jobs from RabbitMQ", intake_amqp.metrics},
+        {"TLS", certificates_metrics},
+        {"Traces", tracer_metrics},
+        {"The audit", audit_metrics},
+        {"The server", http_server_metrics},
+        {"Its loops", reactor_metrics},
+        {"The process", process_metrics},
+    };
+    size_t count = 0;
+    static_assert(sizeof all / sizeof all[0] <= SERVER_METRIC_TABLES_MAX, "there is room");
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].rows)
+            tables[count++] = all[i];
+    return count;
+}

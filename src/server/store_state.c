@@ -1,0 +1,88 @@
+#include "server/store_state.h"
+
+#include "base/clock.h"
+#include "base/json_write.h"
+
+#define FORECAST_HOURS_MAX                                                                         \
+    (10LL * 365 * 24) /* beyond that it is not full in any time that counts */
+
+/* False: nothing is known of growth yet. */
+static bool growth_of(struct store_state *state, uint64_t used_bytes, int64_t *per_hour)
+{
+    pthread_mutex_lock(&state->lock);
+    bool is_known = disk_growth_per_hour(&state->growth, clock_inner_ms(), used_bytes, per_hour);
+    pthread_mutex_unlock(&state->lock);
+    return is_known;
+}
+
+static void write_forecast(struct buffer *out, uint64_t free_bytes, bool is_known, int64_t per_hour)
+{
+    double hours = per_hour > 0 ? (double)free_bytes / (double)per_hour : 0;
+    json_write_member(out, "bytes_per_hour");
+    if (is_known)
+        buffer_append_i64(out, per_hour);
+    else
+        buffer_append_text(out, "null");
+    json_write_member(out, "full_at");
+    if (is_known && per_hour > 0 && hours < FORECAST_HOURS_MAX)
+        json_write_time(out, clock_wall_ms() + (int64_t)(hours * DISK_GROWTH_HOUR_MS));
+    else
+        buffer_append_text(out, "null");
+}
+
+static void write_disk(struct store_state *state, struct buffer *out)
+{
+    uint64_t used_bytes, free_bytes;
+    int64_t per_hour = 0;
+    json_write_member(out, "disk");
+    if (!state->backend->ops->disk) {
+        buffer_append_text(out, "null");
+        return;
+    }
+    state->backend->ops->disk(state->backend, &used_bytes, &free_bytes);
+    buffer_append_byte(out, '{');
+    json_write_member_number(out, "bytes_used", used_bytes);
+    json_write_member_number(out, "bytes_free", free_bytes);
+    bool is_known = growth_of(state, used_bytes, &per_hour);
+    write_forecast(out, free_bytes, is_known, per_hour);
+    buffer_append_byte(out, '}');
+}
+
+static void write_store(void *ctx, struct buffer *out)
+{
+    struct store_state *state = ctx;
+    json_write_member_text(out, "place", slice_of(state->backend->place));
+    json_write_member(out, "shards");
+    buffer_append_byte(out, '[');
+    state->backend->ops->write_shards(state->backend, out);
+    buffer_append_byte(out, ']');
+    write_disk(state, out);
+}
+
+void store_state_look(struct store_state *state)
+{
+    int64_t now_ms = clock_inner_ms();
+    uint64_t used_bytes, free_bytes;
+    if (!state->backend->ops->disk)
+        return;
+    pthread_mutex_lock(&state->lock);
+    if (disk_growth_wants(&state->growth, now_ms)) {
+        state->backend->ops->disk(state->backend, &used_bytes, &free_bytes);
+        disk_growth_note(&state->growth, now_ms, used_bytes);
+    }
+    pthread_mutex_unlock(&state->lock);
+}
+
+void store_state_open(struct store_state *state, struct backend *backend)
+{
+    *state = (struct store_state){.backend = backend};
+    state->hooks = (struct http_server_hooks){.ctx = state, .write_store = write_store};
+    pthread_mutex_init(&state->lock, NULL);
+}
+
+void store_state_close(struct store_state *state)
+{
+    if (state->backend)
+        pthread_mutex_destroy(&state->lock);
+    *state = (struct store_state){0};
+}

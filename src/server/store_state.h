@@ -1,0 +1,27 @@
+/*
+ * store_state: what the server says of its store at GET /v1/server: each shard, and the disk with when
+ * it will be full if it goes on so.
+ *
+ * Life: store_state_open before the reactors run, store_state_close after they have ended.
+ */
+#ifndef TARRY_SERVER_STORE_STATE_H
+#define TARRY_SERVER_STORE_STATE_H
+
+#include "server/backend.h"
+#include "server/disk_growth.h"
+
+#include <pthread.h>
+
+struct store_state {
+    struct http_server_hooks hooks;
+    struct backend *backend;
+    pthread_mutex_t lock; /* of `growth` */
+    struct disk_growth growth;
+};
+
+void store_state_open(struct store_state *state, struct backend *backend);
+/* Something happens: takes a sample where it is time for one. Any thread; cheap. */
+void store_state_look(struct store_state *state);
+void store_state_close(struct store_state *state);
+
+#endif

@@ -1,0 +1,201 @@
+"""A real Chromium, headless, driven through its own driver as a person would drive it: by roles, labels and words, not by the insides of the page."""
+
+import base64
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import time
+
+from pinned import environment
+from selenium import webdriver
+from selenium.common.exceptions import ElementClickInterceptedException, NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.select import Select
+
+DESK, PHONE = (1440, 900), (390, 844)
+# Set before any script of a page runs: what a hostile text would do first, and what the page may not do.
+WATCH = """
+window.harm = [];
+for (const name of ['alert', 'confirm', 'prompt']) window[name] = () => window.harm.push(name);
+Object.defineProperty(window, 'P', {set() { window.harm.push('script'); }, get() { return 0; }});
+window.violations = [];
+document.addEventListener('securitypolicyviolation', (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
+window.addEventListener('error', (event) => window.violations.push('error: ' + event.message));
+"""
+
+
+def axe_text():
+    """axe-core, as one script."""
+    return next(environment("axe").rglob("axe.min.js")).read_text(encoding="utf-8")
+
+
+class Browser:
+    """One window. `wait(...)` waits for what a person would wait for; nothing here sleeps for luck."""
+
+    def __init__(self, directory, url):
+        self.url, self.directory = url, pathlib.Path(directory)
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
+        flags = ["--headless=new", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                 "--disable-dev-shm-usage", "--lang=en-US", f"--user-data-dir={directory}/profile"]
+        for flag in flags + (["--no-sandbox"] if os.geteuid() == 0 else []):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        self.driver.set_script_timeout(60)
+        self.command("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+        self.size(DESK)
+
+    def close(self):
+        self.driver.quit()
+
+    def command(self, name, **words):
+        return self.driver.execute_cdp_cmd(name, words)
+
+    def script(self, text, *words):
+        return self.driver.execute_script(text, *words)
+
+    # ---- going ----
+
+    def size(self, size, is_dark=False):
+        self.command("Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1, mobile=size == PHONE)
+        self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}, {"name": "prefers-reduced-motion", "value": "reduce"}])
+
+    def open(self, place="#/", is_new=False):
+        """A page by its address; `is_new`: loaded as by somebody who was never there."""
+        address = f"{self.url}/console/{place}"
+        if is_new or not self.driver.current_url.startswith(f"{self.url}/console/"):
+            self.driver.get("about:blank")
+            self.driver.get(address)
+        elif self.driver.current_url == address:
+            self.driver.refresh()
+        else:
+            self.script("location.hash = arguments[0]", place)
+        self.settled()
+        return self
+
+    def settled(self):
+        """The page that the address names is there."""
+        self.wait(lambda: self.script("const m = document.querySelector('main'); return m && m.querySelector('h1') && !m.hasAttribute('aria-busy')"), "the page")
+
+    def wait(self, check, what, seconds=20.0):
+        limit, fault = time.monotonic() + seconds, None
+        while True:
+            try:
+                if found := check():
+                    return found
+            except (NoSuchElementException, StaleElementReferenceException, ElementClickInterceptedException, IndexError) as missing:
+                fault = missing
+            if time.monotonic() > limit:
+                self.picture("failed")
+                raise AssertionError(f"no {what} within {seconds} s ({fault}): {self.text()[:1500]}")
+            time.sleep(0.03)
+
+    # ---- looking ----
+
+    def text(self):
+        return self.script("return document.body ? document.body.innerText : ''")
+
+    def sees(self, text, seconds=20.0):
+        self.wait(lambda: text in self.text(), f"'{text}'", seconds)
+
+    def find(self, path, within=None):
+        return (within or self.driver).find_element(By.CSS_SELECTOR, path)
+
+    def all(self, path, within=None):
+        return (within or self.driver).find_elements(By.CSS_SELECTOR, path)
+
+    def dialog(self):
+        return self.wait(lambda: self.all("dialog[open]")[-1], "dialog")
+
+    def button(self, words, within=None):
+        """The button or link that is called so."""
+        for one in self.all("button, a, summary", within):
+            name = (one.get_attribute("aria-label") or one.text).strip()
+            if name == words or (words.endswith("*") and name.startswith(words[:-1])):
+                return one
+        raise NoSuchElementException(words)
+
+    def picture(self, name):
+        data = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=False)["data"]
+        path = self.directory / f"{name}.png"
+        path.write_bytes(base64.b64decode(data))
+        return path
+
+    # ---- doing ----
+
+    def press(self, words, within=None):
+        def click():
+            one = self.button(words, within() if callable(within) else within)
+            if not one.is_displayed() or one.get_attribute("aria-disabled") == "true" or not one.is_enabled():
+                return False
+            one.click()
+            return True
+
+        self.wait(click, f"button '{words}' to press")
+
+    def type(self, label, text, within=None):
+        """Into the field with that label."""
+        def enter():
+            field = self.field(label, within)
+            if field.tag_name == "select":
+                Select(field).select_by_visible_text(text)
+            else:
+                self.script("arguments[0].focus(); arguments[0].select && arguments[0].select()", field)
+                field.clear()
+                if text:
+                    field.send_keys(text)
+            return True
+
+        self.wait(enter, f"field '{label}'")
+
+    def field(self, label, within=None):
+        for one in self.all("label", within):
+            if one.text.strip() == label and one.is_displayed():
+                return self.driver.find_element(By.ID, one.get_attribute("for"))
+        for one in self.all("[aria-label]", within):
+            if one.get_attribute("aria-label") == label and one.is_displayed():
+                return one
+        raise NoSuchElementException(label)
+
+    def keys(self, *keys):
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
+
+    def slow(self, milliseconds):
+        """Each answer takes so long from now on; 0: no more."""
+        self.command("Network.enable")
+        self.command("Network.emulateNetworkConditions", offline=False, latency=milliseconds, downloadThroughput=-1, uploadThroughput=-1)
+
+    # ---- judging ----
+
+    def unharmed(self):
+        harm, violations = self.script("return [window.harm, window.violations]")
+        assert not harm and not violations, (self.driver.current_url, harm, violations)
+
+    def requests(self):
+        """Addresses of all requests since the last time."""
+        out = []
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                out.append(message["params"]["request"]["url"])
+        return out
+
+    def axe(self, source):
+        """[(rule, weight, where)] of what is worse than moderate."""
+        self.script(source + "; return 1")
+        found = self.driver.execute_async_script("const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations), (e) => done([{id: String(e), impact: 'critical', nodes: []}]))")
+        return [(one["id"], one["impact"], [node["html"][:160] for node in one["nodes"]][:3]) for one in found if one["impact"] in ("serious", "critical")]
+
+
+@contextlib.contextmanager
+def opened(directory, url):
+    browser = Browser(directory, url)
+    try:
+        yield browser
+    finally:
+        browser.close()

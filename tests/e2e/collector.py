@@ -1,0 +1,47 @@
+"""A collector of traces in small: an endpoint of OTLP over HTTP. What came is read by the official definitions of the protocol."""
+
+import json
+import subprocess
+
+from endpoint import Endpoint
+from pinned import environment
+from server import REPO
+
+TOOLS = REPO / "tests" / "otlp"
+
+
+def reader():
+    """The Python that knows them."""
+    return environment("otlp") / "bin" / "python"
+
+
+class Span(dict):
+    """One span, its members as attributes too."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+    @property
+    def id(self):
+        return self["attributes"].get("messaging.message.id")
+
+    @property
+    def operation(self):
+        return self["attributes"]["messaging.operation.name"]
+
+
+class Collector(Endpoint):
+    """`answer(call)` as of any endpoint."""
+
+    @property
+    def taken(self):
+        """The calls that were answered well are not told from others: those that came."""
+        with self.lock:
+            return list(self.calls)
+
+    def spans(self):
+        """All that came, by the official definitions."""
+        lines = b"".join(call.body + b"\n" for call in self.taken)
+        ended = subprocess.run([str(reader()), str(TOOLS / "read.py")], input=lines, capture_output=True, check=False, timeout=120)
+        assert ended.returncode == 0, ended.stderr.decode()[-3000:]
+        return [Span(json.loads(line)) for line in ended.stdout.splitlines()]

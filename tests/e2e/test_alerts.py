@@ -1,0 +1,195 @@
+"""
+The packaged alert rules and the dashboard, with a real Prometheus: no panel is without data on servers that have everything, and a server
+that is late, stuck, full, or down is told of by its alert, whose runbook the server shows.
+"""
+
+import contextlib
+import json
+import math
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import urllib.request
+
+import pytest
+from client import Refused
+from delivery import settle
+from endpoint import Endpoint, write_policy
+from prometheus import RULES, Prometheus
+from redis_servers import RedisServer
+from server import REPO, Server, eventually
+
+DASHBOARD = REPO / "packaging" / "grafana" / "tarry.json"
+TESTS = REPO / "tests" / "alerts" / "rules.yml"
+pytestmark = pytest.mark.plain("Prometheus here has no token, and shows no certificate")
+
+
+class Traffic(threading.Thread):
+    """Jobs that are pushed, taken, acked and nacked on a server, until stop()."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.server, self.over = server, threading.Event()
+        self.start()
+
+    def run(self):
+        client = self.server.client()
+        while not self.over.wait(0.05):
+            with contextlib.suppress(Refused):  # while a test has the store full, or away
+                client.push_batch([{"topic": "busy", "body": "x", "delay": delay} for delay in (0, 0, 20, "1h")])
+                first, *rest = [job["lease"] for job in client.take("busy", max=10, wait="100ms")] or [None]
+                if first:
+                    client.nack(first, error="no")
+                if rest:
+                    client.ack(*rest)
+            client.call("GET", "/v1/topics/busy/jobs?limit=0")  # refused
+
+    def stop(self):
+        self.over.set()
+        self.join(20)
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """Servers with all that a dashboard shows, and a Prometheus that watches them."""
+    directory = tmp_path_factory.mktemp("watched")
+    write_policy(directory / "policy")
+    with RedisServer() as redis, Endpoint() as good, Endpoint(lambda call: 500) as bad:
+        here = Server(directory / "here", ["--sync", "always", "--deliver", directory / "policy"]).start()
+        there = Server(directory / "there", ["--store", redis.url]).start()
+        settle(here.client(), "calls", deliver={"to": good.url + "/"})
+        settle(here.client(), "failures", deliver={"to": bad.url + "/"})
+        traffic = [Traffic(here), Traffic(there)]
+        watch = Prometheus([here.port, there.port]).start()
+        try:
+            for n in range(40):
+                here.client().push("calls", f"c{n}", delay=f"{n * 200}ms")
+                here.client().push("failures", f"f{n}", backoff="fixed:100ms")
+            yield here, there, redis, watch
+        finally:
+            watch.stop()
+            for one in traffic:
+                one.stop()
+            for server in (here, there):
+                assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-3000:]
+                shutil.rmtree(server.data, ignore_errors=True)
+
+
+def expressions():
+    """[(panel, expression)] of the dashboard, its variables filled in."""
+    found = []
+    for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
+        for target in panel.get("targets", []):
+            text = target["expr"].replace("$__rate_interval", "6s").replace("$instance", ".*").replace("$topic", ".*")
+            assert "$" not in text, text
+            found.append((panel["title"], text))
+    return found
+
+
+def test_promtool_finds_the_rules_right():
+    for command in (["promtool", "check", "rules", RULES], ["promtool", "test", "rules", TESTS]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_finds_the_page_right(watched):
+    for server in watched[:2]:
+        page = server.client().call("GET", "/metrics").body
+        done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0 and not done.stderr, (done.stdout + done.stderr).decode()
+
+
+def test_prometheus_reads_all_servers(watched):
+    watch = watched[3]
+    eventually(lambda: [value for _, value in watch.query("up")] == [1, 1], 30)
+    assert set(watch.targets().values()) == {""}
+
+
+def test_no_panel_is_without_data(watched):
+    watch, left = watched[3], expressions()
+    assert len(left) > 40
+
+    def all_have_data():
+        left[:] = [one for one in left if not any(math.isfinite(value) for _, value in watch.query(one[1]))]
+        return not left
+
+    try:
+        eventually(all_have_data, 40)
+    except AssertionError:
+        pytest.fail(f"without data: {left}")
+
+
+def fires(watch, name, **labels):
+    eventually(lambda: any(alert["alertname"] == name and all(alert.get(key) == value for key, value in labels.items()) for alert in watch.firing()), 40)
+
+
+def test_each_metric_of_the_rules_is_on_the_page(watched):
+    """A rule over a name that no server has would be silent for ever."""
+    watch = watched[3]
+    names = set(re.findall(r"\btarry_[a-z_]+", RULES.read_text(encoding="utf-8")))
+    names.remove("tarry_tls_certificate_expiry_timestamp_seconds")  # needs TLS
+    assert len(names) > 12
+    assert not [name for name in names if not watch.query(name)]
+
+
+def test_a_topic_that_nobody_takes_is_stuck_and_then_late(watched):
+    here, _, _, watch = watched
+    client = here.client()
+    client.push_batch([{"topic": "left", "body": "x"} for _ in range(300)])
+    fires(watch, "TarryStuck", topic="left")
+    assert not any(alert.get("topic") == "busy" for alert in watch.firing() if alert["alertname"] == "TarryStuck")
+    address = watch.runbooks()["TarryStuck"]
+    with urllib.request.urlopen(address, timeout=10) as page:  # the link of the alert, as somebody at night follows it
+        assert page.read().decode() == (REPO / "docs" / "runbooks" / "stuck.md").read_text(encoding="utf-8")
+
+    def one_more_is_taken():  # over several looks of Prometheus: what a counter has at the first one, no rate sees
+        client.ack(*[job["lease"] for job in client.take("left")])
+        return any(alert["alertname"] == "TarryLate" and alert["topic"] == "left" for alert in watch.firing())
+
+    eventually(one_more_is_taken, 40, pause=0.2)
+    while jobs := client.take("left", max=100):
+        client.ack(*[job["lease"] for job in jobs])
+    eventually(lambda: not any(alert["alertname"] == "TarryStuck" for alert in watch.firing()), 40)
+
+
+def test_jobs_that_die_are_told_of(watched):
+    here, _, _, watch = watched
+    client = here.client()
+
+    def one_more_dies():
+        client.push("bills", max_attempts=1)
+        client.nack(client.take("bills")[0]["lease"], error="http 410")
+        return any(alert["alertname"] == "TarryDeadJobs" and alert["topic"] == "bills" for alert in watch.firing())
+
+    eventually(one_more_dies, 40, pause=0.2)
+
+
+def test_an_endpoint_that_fails_is_told_of(watched):
+    fires(watched[3], "TarryBreakerOpen")
+
+
+def test_a_store_that_is_full_is_told_of(watched):
+    _, there, redis, watch = watched
+    redis.client().config_set("maxmemory", redis.client().info("memory")["used_memory"])
+    fires(watch, "TarryFull", instance=f"127.0.0.1:{there.port}")
+    redis.client().config_set("maxmemory", 0)
+    eventually(lambda: not any(alert["alertname"] == "TarryFull" for alert in watch.firing()), 40)
+
+
+def test_a_redis_that_is_away_is_told_of_as_that(watched):
+    _, there, redis, watch = watched
+    redis.kill()
+    fires(watch, "TarryRedisDown", instance=f"127.0.0.1:{there.port}")
+    assert not any(alert["alertname"] == "TarryStoreFailed" for alert in watch.firing())
+    redis.start()
+
+
+def test_a_server_that_is_down_is_told_of(watched):
+    here, _, _, watch = watched
+    here.proc.send_signal(signal.SIGSTOP)
+    try:
+        fires(watch, "TarryDown", instance=f"127.0.0.1:{here.port}")
+    finally:
+        here.proc.send_signal(signal.SIGCONT)

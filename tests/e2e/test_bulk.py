@@ -1,0 +1,153 @@
+"""One change to many jobs by their ids: cancel, run, reschedule, redrive; on every store, and from the command line."""
+
+import contextlib
+import json
+
+import pytest
+from client import Refused, query, segment
+from redis_servers import RedisServer
+from server import Server
+from test_cli import NOTHING, OK, REFUSED, USAGE
+from test_dead_jobs import die
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module", params=["one shard", "three shards", "redis"])
+def any_server(request, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("bulk")
+    with RedisServer() if request.param == "redis" else contextlib.nullcontext() as redis:
+        store = ("--store", redis.url, "--shards", "2") if redis else ("--sync", "never", "--wal-file", "16MiB", "--shards", "3" if request.param.startswith("three") else "1")
+        server = Server(directory / "server", (*store, "--audit", str(directory / "audit"))).start()
+        server.audit = directory / "audit"
+        yield server
+        assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-4000:]
+
+
+@pytest.fixture
+def any_client(any_server):
+    return any_server.client()
+
+
+@pytest.fixture
+def topic(request):
+    return request.node.originalname[:100]
+
+
+def bulk(client, topic, verb, ids, **options):
+    return client.good("POST", f"/v1/topics/{segment(topic)}/{verb}" + query(options), json.dumps({"ids": ids}).encode(), JSON)["results"]
+
+
+def push(client, topic, ids, **options):
+    client.push_batch([{"topic": topic, "id": ident, "delay": "1h", **options} for ident in ids])
+
+
+def test_results_stand_in_the_order_of_the_ids(any_client, topic):
+    client = any_client
+    push(client, topic, ["a", "b", "c", "d"])
+    die(client, topic, {"gone": "x"})
+    client.push(topic, "held")
+    assert client.take(topic, wait="5s")[0]["id"] == "held"
+    ids = ["d", "nobody", "gone", "held", "a", "", "b c", "a", "<script>"]
+    said = bulk(client, topic, "run", ids)
+    assert [one["id"] for one in said] == ids and {one["topic"] for one in said} == {topic}
+    assert [one["result"] for one in said] == ["ok", "not_found", "dead", "leased", "ok", "bad_id", "bad_id", "ok", "not_found"]
+    assert [one.get("state") for one in said[:5]] == ["ready", None, "dead", "leased", "ready"]
+    assert all(("detail" in one) == (one["result"] != "ok") and ("due_at" in one) >= (one["result"] == "ok") for one in said)
+    said = bulk(client, topic, "cancel", ["b", "b", "gone", "held", "nobody"])
+    assert [one["result"] for one in said] == ["cancelled", "not_found", "cancelled", "leased", "not_found"]
+    assert said[0] == {"topic": topic, "id": "b", "result": "cancelled"}
+    counts = client.topic(topic)["counts"]
+    assert counts == {"delayed": 1, "retrying": 0, "ready": 2, "leased": 1, "dead": 0}
+
+
+def test_a_thousand_are_moved_at_once(any_client, topic):
+    ids = [f"{n:04}" for n in range(1000)]
+    push(any_client, topic, ids)
+    said = bulk(any_client, topic, "reschedule", ids, at="2030-01-01T00:00:00Z", priority=7)
+    assert [(one["id"], one["result"], one["due_at"]) for one in said] == [(ident, "ok", "2030-01-01T00:00:00.000Z") for ident in ids]
+    body = json.dumps({"ids": ids[:2], "delay": "2h", "priority": 3}).encode()
+    any_client.good("POST", f"/v1/topics/{topic}/reschedule", body, JSON)
+    assert [any_client.get(topic, ident)["priority"] for ident in ("0000", "0001", "0002")] == [3, 3, 7]
+    assert {one["result"] for one in bulk(any_client, topic, "cancel", ids)} == {"cancelled"}
+    assert any_client.topic(topic)["totals"]["cancelled"] == 1000
+
+
+def test_dead_ones_that_are_named_go_round_again(any_server, topic):
+    client = any_server.client()
+    ids = [f"d{n}" for n in range(450)]
+    die(client, topic, dict.fromkeys(ids, "x"))
+    push(client, topic, ["alive"])
+    said = bulk(client, topic, "redrive", ["alive", *ids[:-1], "d0", "nobody"])
+    assert [one["result"] for one in said] == ["not_found"] + ["ok"] * 449 + ["not_found"] * 2
+    assert said[1] == {"topic": topic, "id": "d0", "result": "ok", "state": "ready"} and "detail" in said[-1]
+    assert client.topic(topic)["counts"]["dead"] == 1
+    told = [json.loads(line) if line.startswith("{") else line for line in any_server.audit.read_text().splitlines()]
+    assert any(topic in str(line) and "449" in str(line) for line in told), told[-3:]
+
+
+@pytest.mark.parametrize("body, code", [
+    (b"", "option_missing"), (b"{}", "option_missing"), (b"[]", "bad_json"), (b'{"ids":"a"}', "bad_json"), (b'{"ids":[1]}', "bad_item"), (b'{"ids":[["a"]]}', "bad_item"),
+    (b'{"ids":["a"]', "bad_json"), (b'{"ids":["a"],"ids":["b"]}', "unknown_option"), (b'{"ids":["a"],"id":"b"}', "unknown_option"),
+    (json.dumps({"ids": ["a"] * 1001}).encode(), "too_many_items")])
+def test_a_body_that_names_no_jobs_changes_nothing(any_client, body, code):
+    client = any_client
+    client.push("bad", "a", delay="1h")
+    for verb in ("cancel", "run", "reschedule?delay=2h"):
+        with pytest.raises(Refused, match=code):
+            client.good("POST", f"/v1/topics/bad/{verb}", body, JSON)
+    assert client.get("bad", "a")["state"] == "delayed" and client.topic("bad")["totals"]["cancelled"] == 0
+
+
+def test_a_redrive_with_a_wrong_body_is_none_of_all(any_client, topic):
+    client = any_client
+    die(client, topic, {"a": "x", "b": "y"})
+    for body, code in ((b'{"id":["a"]}', "unknown_option"), (b'{"error":"x"}', "unknown_option"), (b'["a"]', "bad_request"), (b'{"ids":[""]}', "bad_item"), (b'{"ids":"a"}', "bad_json"),
+                       (b'{"ids":["a"],"error":"x"}', "option_clash")):
+        with pytest.raises(Refused, match=code):
+            client.good("POST", f"/v1/topics/{topic}/redrive", body, JSON)
+    with pytest.raises(Refused, match="option_clash"):
+        bulk(client, topic, "redrive", ["a"], dry_run="true")
+    assert bulk(client, topic, "redrive", []) == [] and client.topic(topic)["counts"]["dead"] == 2
+    assert client.good("POST", f"/v1/topics/{topic}/redrive", b"{}", JSON)["jobs"] == 2, "{} says nothing"
+
+
+def test_there_is_something_to_change(any_client, topic):
+    any_client.push(topic, "a", delay="1h")
+    with pytest.raises(Refused, match="nothing to change"):
+        bulk(any_client, topic, "reschedule", ["a"])
+    with pytest.raises(Refused, match="option_clash"):
+        bulk(any_client, topic, "reschedule", ["a"], delay="1s", at="2030-01-01T00:00:00Z")
+    assert bulk(any_client, topic, "cancel", []) == []
+    assert [one["result"] for one in bulk(any_client, "never-" + topic, "cancel", ["a"])] == ["not_found"]
+
+
+# ---- from the command line ----
+
+
+def test_the_command_line_changes_many(any_server, topic):
+    client = any_server.client()
+    many = [f"m{n}" for n in range(2500)]
+    for first in range(0, 2500, 500):
+        push(client, topic, many[first:first + 500])
+    push(client, topic, ["a", "b", "c"])
+
+    def run(*arguments, code=OK, stdin=""):
+        ended = any_server.cli(*arguments, input=stdin.encode())
+        assert ended.returncode == code, ended
+        return ended.stdout.decode(), ended.stderr.decode()
+
+    assert run("reschedule", topic, "a", "b", "--delay", "2h")[0] == "rescheduled a\nrescheduled b\n"
+    assert run("run", topic, "a", "b")[0] == "due now a\ndue now b\n"
+    out, err = run("cancel", topic, "nobody", "c", "x y", code=REFUSED)
+    assert out == "cancelled c\n" and err.count("tarry: ") == 2 and "'nobody': there is no such job" in err and "(bad_id)" in err
+    out, err = run("cancel", topic, "-", stdin="\n".join([*many, "", "nobody"]), code=NOTHING)
+    assert out == "cancelled 2500\n" and err.count("\n") == 1
+    assert run("cancel", topic, "-", stdin="a\r\nb\r\n")[0] == "cancelled 2\n"
+    push(client, topic, ["a", "b"])
+    assert [json.loads(line)["result"] for line in run("cancel", topic, "a", "b", "--json")[0].splitlines()] == ["cancelled", "cancelled"]
+    die(client, topic, {"d": "x", "e": "x", "f": "x"})
+    assert run("redrive", topic, "d", "e")[0] == "redriven d\nredriven e\n"
+    assert run("redrive", topic, "-", stdin="f\n")[0] == "redriven 1\n"
+    run("redrive", topic, "d", "e", "--max", "1", code=USAGE)
+    run("redrive", topic, "d", "e", "--body", "x", code=USAGE)

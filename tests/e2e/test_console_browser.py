@@ -1,0 +1,571 @@
+"""
+The console in a real Chromium: every action is done as a person does it, and the server is asked whether it was; hostile texts run no script
+and break no page; nothing keeps people out; no request leaves the server.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+from browser import DESK, PHONE, Browser, axe_text
+from conftest import FLAGS
+from delivery import settle
+from endpoint import Endpoint, write_policy
+from selenium.webdriver.common.keys import Keys
+from server import Server, eventually
+from tokens import Token, TokenFile
+
+pytestmark = pytest.mark.plain("a browser does not know the certificate of a test")
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with Endpoint() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("console")
+    write_policy(directory / "policy")
+    server = Server(directory, [*FLAGS, "--deliver", directory / "policy"]).start()
+    yield server
+    assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-3000:]
+    shutil.rmtree(server.data, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def browser(server, tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("browser"), server.url)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(autouse=True)
+def no_harm(request):
+    """Whatever a test did: no script of a stranger ran, and nothing was against the policy."""
+    yield
+    if "browser" in request.fixturenames:
+        browser = request.getfixturevalue("browser")
+        browser.unharmed()
+        for node in browser.all("dialog[open]"):
+            browser.script("arguments[0].close()", node)
+
+
+@pytest.fixture
+def client(server):
+    return server.client()
+
+
+def fail(client, topic, ident, error, final=True, **options):
+    """The job has one more failed attempt."""
+    client.push(topic, ident, **options)
+    job = next(job for job in client.take(topic, max=100, wait="5s") if job["id"] == ident)
+    client.nack(job["lease"], error=error, final=str(final).lower())
+
+
+# ---- the first page ----
+
+
+def test_the_first_page_is_live(browser, client):
+    browser.open("#/", is_new=True)
+    client.push("fresh", "one", delay="1h")
+    browser.sees("fresh")
+    row = lambda: next(one.text for one in browser.all("table.topics tbody tr") if one.text.startswith("fresh"))  # noqa: E731
+    browser.wait(lambda: re.search(r"fresh\s+1\b", row()), "one delayed job")
+    client.push_batch([{"topic": "fresh", "body": "x", "delay": "2h"} for _ in range(4)])
+    browser.wait(lambda: re.search(r"fresh\s+5\b", row()), "five of them, without loading anything")
+    assert browser.find("#status-sentence").text and browser.find("#live").text == "Live"
+
+
+def test_the_first_view_is_small_and_quick(browser):
+    browser.open("#/", is_new=True)
+    browser.wait(lambda: browser.find("#status").get_attribute("data-well") != "unknown", "the first snapshot")
+    entries = browser.script("""return performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))
+        .filter((one) => one.name.includes('/console/')).map((one) => [one.name, one.transferSize || 0, one.responseEnd])""")
+    loaded = browser.script("return performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+    print(f"first view: {sum(size for _, size, _ in entries)} bytes in {len(entries)} files, ready after {loaded:.0f} ms")
+    assert 10 < len(entries) and 0 < sum(size for _, size, _ in entries) <= 100_000
+
+
+def test_it_says_what_is_not_well_and_what_to_do(browser, client):
+    fail(client, "bills", "b1", "http 410 gone")
+    browser.open("#/", is_new=True)
+    browser.wait(lambda: browser.find("#status").get_attribute("data-well") == "warning", "a warning")
+    problem = browser.wait(lambda: browser.find('[data-code="dead"]'), "the problem")
+    assert "bills" in problem.text or "dead" in problem.text
+    runbook = browser.button("What to do", problem).get_attribute("href")
+    assert client.call("GET", re.sub(r"^https?://[^/]+", "", runbook)).status == 200
+    browser.sees("http 410 gone")
+
+
+def test_the_coming_load_is_drawn(browser, client):
+    client.push_batch([{"topic": "load", "body": "x", "delay": f"{20 * n + 60}s"} for n in range(30)])
+    browser.open("#/topics/load", is_new=True)
+    browser.sees("Coming load")
+    browser.wait(lambda: sum(1 for one in browser.all("svg rect") if float(one.get_attribute("height") or 0) > 0) > 3, "bars")
+    browser.open("#/")
+    browser.press("Week")
+    browser.sees("Coming load")
+
+
+def test_a_page_that_is_hidden_holds_no_stream(browser, client):
+    open_streams = lambda: int(re.search(r"^tarry_http_streams (\d+)", client.call("GET", "/metrics").body.decode(), re.MULTILINE)[1])  # noqa: E731
+    browser.open("#/", is_new=True)
+    eventually(lambda: open_streams() == 1, 20)
+    mine = browser.driver.current_window_handle
+    browser.driver.switch_to.new_window("tab")
+    browser.driver.get("about:blank")
+    eventually(lambda: open_streams() == 0, 20)
+    browser.driver.close()
+    browser.driver.switch_to.window(mine)
+    eventually(lambda: open_streams() == 1, 20)
+    for place in ("#/topics/fresh", "#/server", "#/"):
+        browser.open(place)
+    eventually(lambda: open_streams() == 1, 20)
+
+
+def test_it_says_that_it_is_not_connected_and_comes_back(browser, server):
+    browser.open("#/", is_new=True)
+    browser.wait(lambda: browser.find("#live").text == "Live", "life")
+    port = server.port
+    server.terminate()
+    browser.wait(lambda: browser.find("#live").text.startswith("Not connected"), "that it is not connected")
+    server.start(port=port)
+    browser.wait(lambda: browser.find("#live").text == "Live", "life again", 40)
+
+
+# ---- one topic ----
+
+
+def test_a_topic_is_made_and_its_settings_changed(browser, client):
+    browser.open("#/topics", is_new=True)
+    browser.press("New topic*")
+    browser.find("#new-topic").send_keys("made.here")
+    browser.keys(Keys.ENTER)
+    browser.sees("Settings")
+    field = browser.wait(lambda: browser.field("max_attempts"), "the field")
+    assert "16" in field.get_attribute("placeholder"), "the default is shown"
+    browser.type("max_attempts", "5")
+    browser.type("backoff", "fixed:10s")
+    browser.press("Save")
+    browser.sees("2 settings saved")
+    assert client.topic("made.here")["settings"] == {"dead_letter_expired": False, "max_attempts": 5, "backoff": "fixed:10s"}
+    browser.type("max_attempts", "")
+    browser.press("Save")
+    browser.sees("1 setting saved")
+    assert "max_attempts" not in client.topic("made.here")["settings"]
+    browser.type("backoff", "nonsense")
+    browser.press("Save")
+    browser.sees("'backoff' is 'nonsense'")
+    assert client.topic("made.here")["settings"]["backoff"] == "fixed:10s"
+
+
+def test_a_topic_is_paused_for_a_time_and_resumed(browser, client):
+    client.push("held", "one")
+    browser.open("#/topics/held", is_new=True)
+    browser.press("Pause*")
+    browser.dialog()
+    browser.press("Pause*", browser.dialog)
+    eventually(lambda: client.topic("held")["paused"], 20)
+    browser.press("Resume")
+    eventually(lambda: not client.topic("held")["paused"], 20)
+
+
+def test_purge_and_redrive_say_how_many(browser, client):
+    for n in range(6):
+        fail(client, "bin", f"d{n}", "http 410" if n < 4 else "timed out")
+    client.push("bin", "later", delay="1h")
+    browser.open("#/topics/bin", is_new=True)
+    browser.press("Redrive*")
+    browser.wait(lambda: browser.button("Redrive 6 jobs", browser.dialog()), "how many")
+    browser.type("Whose error holds", "timed")
+    browser.press("Redrive 2 jobs", browser.dialog)
+    eventually(lambda: client.topic("bin")["counts"]["ready"] == 2, 20)
+    browser.press("Purge*")
+    browser.type("Whose error holds", "410")
+    browser.wait(lambda: browser.button("Drop 4 jobs", browser.dialog()), "how many")
+    browser.keys(Keys.ESCAPE)
+    browser.wait(lambda: not browser.all("dialog[open]"), "no dialog")
+    assert client.topic("bin")["counts"]["dead"] == 4, "Escape changes nothing"
+    browser.press("Purge*")
+    browser.type("Which jobs", "Delayed, also those that wait for a retry")
+    browser.press("Drop 1 job", browser.dialog)
+    eventually(lambda: client.topic("bin")["counts"]["delayed"] == 0, 20)
+    assert client.topic("bin")["counts"]["dead"] == 4
+
+
+def test_a_topic_is_deleted_only_by_its_name(browser, client):
+    client.push("doomed", "one")
+    browser.open("#/topics/doomed", is_new=True)
+    browser.press("Delete*")
+    browser.find("#delete-name").send_keys("doome")
+    assert not browser.button("Delete the topic", browser.dialog()).is_enabled()
+    browser.find("#delete-name").send_keys("d")
+    browser.press("Delete the topic", browser.dialog)
+    eventually(lambda: client.call("GET", "/v1/topics/doomed").status == 404, 20)
+
+
+def test_a_target_is_set_tried_and_removed(browser, client, endpoint):
+    client.put_topic("calls")
+    browser.open("#/topics/calls/delivery", is_new=True)
+    form = lambda: browser.find('form[data-group="deliver"]')  # noqa: E731
+    browser.wait(form, "the form")
+    browser.type("to", f"{endpoint.url}/hook/{{id}}", form())
+    browser.press("Save", form)
+    eventually(lambda: client.topic("calls")["settings"].get("deliver", {}).get("to") == f"{endpoint.url}/hook/{{id}}", 20)
+    browser.press("Send a sample")
+    browser.sees("200")
+    assert [call for call in endpoint.calls if call.path.startswith("/hook/")]
+    browser.press("Close", browser.dialog)
+    endpoint.answer = lambda call: 500
+    client.push_batch([{"topic": "calls", "body": "x", "backoff": "fixed:100ms"} for _ in range(30)])
+    browser.sees("open: nothing is sent", 40)
+    endpoint.answer = lambda call: 200
+    browser.press("Remove the target")
+    browser.press("Remove the target", browser.dialog)
+    eventually(lambda: "deliver" not in client.topic("calls")["settings"], 20)
+
+
+# ---- one job ----
+
+
+def test_a_test_job_is_pushed_looked_at_moved_run_and_cancelled(browser, client):
+    client.put_topic("try")
+    browser.open("#/topics/try", is_new=True)
+    browser.press("Push a job*")
+    browser.type("Id", "test/1?#&%", browser.dialog())
+    browser.type("Due", "after a delay", browser.dialog())
+    browser.press("Add a pair", browser.dialog)
+    name, value = browser.all(".pair input", browser.dialog())[:2]
+    name.send_keys("customer")
+    value.send_keys("Žofie 李")
+    browser.press("Push", browser.dialog)
+    eventually(lambda: client.call("GET", "/v1/topics/try/jobs/test%2F1%3F%23%26%25").status == 200, 20)
+    job = client.call("GET", "/v1/topics/try/jobs/test%2F1%3F%23%26%25").json()
+    assert job["state"] == "delayed" and job["meta"] == {"customer": "Žofie 李"} and job["body"] == {"test": True}
+    browser.sees("What happens next")
+    browser.sees("test/1?#&%")
+    browser.press("Reschedule*")
+    browser.type("after a delay", "2h", browser.dialog())
+    before = job["due_at"]
+    browser.press("Reschedule", browser.dialog)
+    eventually(lambda: client.call("GET", "/v1/topics/try/jobs/test%2F1%3F%23%26%25").json()["due_at"] > before, 20)
+    browser.press("Run now")
+    eventually(lambda: client.topic("try")["counts"]["ready"] == 1, 20)
+    browser.press("Cancel the job*")
+    browser.press("Cancel the job", browser.dialog)
+    eventually(lambda: client.topic("try")["totals"]["cancelled"] == 1, 20)
+
+
+def test_bodies_are_shown_as_they_are(browser, client):
+    client.push("bodies", "json", b'{"a":[1,2,{"b":null}]}', "application/json")
+    client.push("bodies", "text", "Grüße\n<b>not bold</b>".encode())
+    client.push("bodies", "bytes", bytes(range(256)), "application/octet-stream")
+    browser.open("#/topics/bodies/jobs/json", is_new=True)
+    browser.sees('"b": null')
+    browser.press("Hex")
+    browser.sees("7b 22 61 22")
+    browser.open("#/topics/bodies/jobs/text")
+    browser.sees("<b>not bold</b>")
+    browser.open("#/topics/bodies/jobs/bytes")
+    browser.sees("00 01 02 03")
+
+
+def test_a_dead_job_tells_its_story_and_goes_round_with_another_body(browser, client):
+    client.put_topic("story", backoff="fixed:100ms")
+    client.push("story", "s1", b'{"amount":-1}', "application/json", meta={"customer": "c-17"})
+    for error, final in (("bank is down", False), ("still down", False), ("amount is negative", True)):
+        (job,) = client.take("story", wait="10s")
+        client.nack(job["lease"], error=error, final=str(final).lower())
+    browser.open("#/topics/story/jobs/s1", is_new=True)
+    for text in ("bank is down", "still down", "amount is negative", "Attempt 1", "Attempt 3", "was refused for good"):
+        browser.sees(text)
+    browser.press("Edit and redrive*")
+    text = browser.find("#edit-body")
+    text.clear()
+    text.send_keys('{"amount":1}')
+    browser.press("Push it in place of this one", browser.dialog)
+    eventually(lambda: client.topic("story")["counts"]["ready"] == 1, 20)
+    (job,) = client.take("story")
+    assert (job["body"], job["attempt"], job["meta"]) == ({"amount": 1}, 1, {"customer": "c-17"})
+    client.nack(job["lease"], final="true")
+    browser.press("Redrive")
+    eventually(lambda: client.topic("story")["counts"]["ready"] == 1, 20)
+
+
+def test_what_is_copied_as_curl_does_it(browser, client):
+    body = "it's \"quoted\" $HOME `id` \\ \n<&>"
+    client.push("copy", "a'b", body.encode(), "text/plain", meta={"who": "O'Neil"}, delay="1h")
+    browser.open("#/topics/copy/jobs/a%27b", is_new=True)
+    browser.press("Copy as curl*")
+    command = browser.wait(lambda: browser.find("dialog textarea").get_property("value"), "the command")
+    client.call("DELETE", "/v1/topics/copy/jobs/a%27b")
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    job = client.call("GET", "/v1/topics/copy/jobs/a%27b").json()
+    assert (job["body"], job["meta"], job["state"]) == (body, {"who": "O'Neil"}, "delayed")
+
+
+# ---- many jobs ----
+
+
+def test_jobs_are_searched(browser, client):
+    client.push_batch([{"topic": "many", "id": f"{kind}-{n}", "body": "x", "delay": "1h", "meta": {"customer": f"c{n}"}} for kind in ("order", "mail") for n in range(60)])
+    fail(client, "many", "bad-1", "http 410 gone")
+    browser.open("#/topics/many/jobs", is_new=True)
+    browser.sees("order-1")
+    browser.type("Id begins with", "mail-5")
+    browser.press("Search")
+    browser.wait(lambda: len(browser.all("table.jobs tbody tr")) == 11, "mail-5 and mail-50 to mail-59")
+    assert "id_prefix=mail-5" in browser.driver.current_url, "the search is in the address"
+    browser.press("Clear")
+    browser.type("Meta, as name:value", "customer:c7")
+    browser.press("Search")
+    browser.wait(lambda: len(browser.all("table.jobs tbody tr")) == 2, "two of that customer")
+    browser.press("Clear")
+    browser.type("Error holds", "410")
+    browser.press("Search")
+    browser.wait(lambda: [one.text for one in browser.all("table.jobs tbody th")] == ["bad-1"], "the one with that error")
+    browser.press("Clear")
+    browser.press("Next")
+    browser.sees("Page 2")
+
+
+@pytest.mark.parametrize("verb, action, state", [("Run now", "Run *", "ready"), ("Reschedule", "Reschedule *", "delayed"), ("Cancel", "Cancel *", None)])
+def test_all_that_a_search_finds_is_changed(browser, client, verb, action, state):
+    topic = f"bulk-{verb.split()[0].lower()}"
+    client.push_batch([{"topic": topic, "id": f"{kind}-{n:04}", "body": "x", "delay": "1h"} for kind in ("this", "that") for n in range(450)])
+    browser.open(f"#/topics/{topic}/jobs?id_prefix=this", is_new=True)
+    browser.sees("this-0001")
+    browser.press(verb, lambda: browser.find(".bulk"))
+    browser.wait(lambda: browser.button(action.replace("*", "450 jobs"), browser.dialog()), "how many")
+    browser.press(action.replace("*", "450 jobs"), browser.dialog)
+    browser.wait(lambda: "450 jobs done" in browser.dialog().text, "the end")
+    counts = client.topic(topic)["counts"]
+    if state == "ready":
+        assert counts["ready"] == 450 and counts["delayed"] == 450
+    elif state == "delayed":
+        soon = [job for job in client.list(topic, limit=1000)["jobs"] if job["id"].startswith("this")]
+        assert len({job["due_at"][:13] for job in soon}) <= 2 and counts["delayed"] == 900
+    else:
+        assert counts["delayed"] == 450 and client.topic(topic)["totals"]["cancelled"] == 450
+
+
+def test_chosen_dead_jobs_are_redriven(browser, client):
+    for n in range(5):
+        fail(client, "graves", f"g{n}", "no")
+    browser.open("#/topics/graves/jobs?state=dead", is_new=True)
+    for name in ("g1", "g3"):
+        browser.wait(lambda: browser.field(f"Choose {name}"), "the box").click()  # noqa: B023
+    browser.press("Redrive", lambda: browser.find(".bulk"))
+    browser.press("Redrive 2 jobs", browser.dialog)
+    eventually(lambda: {job["id"] for job in client.list("graves", state="ready")["jobs"]} == {"g1", "g3"}, 20)
+
+
+def test_a_change_to_many_can_be_stopped(browser, client):
+    for start in range(0, 20_000, 1000):
+        client.push_batch([{"topic": "heap", "id": f"h{n:05}", "body": "x", "delay": "1h"} for n in range(start, start + 1000)])
+    browser.open("#/topics/heap/jobs", is_new=True)
+    browser.sees("h00000")
+    browser.press("Cancel", lambda: browser.find(".bulk"))
+    browser.wait(lambda: browser.button("Cancel 20,000 jobs", browser.dialog()), "how many")
+    browser.slow(300)  # forty batches: long enough for a hand
+    browser.press("Cancel 20,000 jobs", browser.dialog)
+    browser.wait(lambda: re.search(r"[1-9][\d,]* of 20,000 done", browser.dialog().text), "progress")
+    browser.press("Stop", browser.dialog)
+    browser.wait(lambda: "Stopped" in browser.dialog().text, "that it stopped")
+    browser.slow(0)
+    time.sleep(0.5)  # a batch that was on its way
+    left = client.topic("heap")["counts"]["delayed"]
+    assert 0 < left < 20_000
+    time.sleep(0.3)  # nothing more is changed
+    assert client.topic("heap")["counts"]["delayed"] == left
+
+
+# ---- the server, and who looks ----
+
+
+def test_the_server_page_shows_the_server(browser, client, server):
+    browser.open("#/server", is_new=True)
+    for text in ("What an answered push survives", "Every push is on the disk before it is answered", "Disk", "Shards", "Connections", "Limits met", "embedded", "Log"):
+        browser.sees(text)
+    client.call("POST", "/v1/topics/many/pause")
+    browser.sees("pause")
+    client.call("POST", "/v1/topics/many/resume")
+
+
+def test_a_token_is_asked_for_kept_out_of_cookies_and_forgotten(tmp_path, tmp_path_factory):
+    reader = Token("reader", ["read"])
+    TokenFile(tmp_path / "tokens", reader)
+    server = Server(tmp_path / "server", [*FLAGS, "--tokens", tmp_path / "tokens"]).start()
+    browser = Browser(tmp_path_factory.mktemp("who"), server.url)
+    try:
+        browser.driver.get(f"{server.url}/console/")
+        browser.wait(lambda: browser.find("#token"), "the question").send_keys("tarry_wrong")
+        browser.press("Log in", browser.dialog)
+        browser.sees("The server does not know this token")
+        browser.type("Token", reader.secret, browser.dialog())
+        browser.press("Log in", browser.dialog)
+        browser.wait(lambda: browser.find("#live").text == "Live", "life")
+        assert browser.driver.get_cookies() == []
+        assert reader.secret not in browser.script("return JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + location.href")
+        browser.open("#/topics")
+        button = browser.button("New topic*")
+        assert button.get_attribute("aria-disabled") == "true" or not button.is_enabled()
+        browser.press("Log out")
+        browser.wait(lambda: browser.all("#token") or browser.button("Log in"), "the question again")
+        browser.unharmed()
+    finally:
+        browser.close()
+        assert server.terminate() == 0
+
+
+# ---- strangers' texts ----
+
+SCRIPTS = ["window.P=1", "alert(1)", "top.P=1"]
+HOSTILE = [form.replace("S", script) for script in SCRIPTS for form in (
+    "<script>S</script>", "<img src=x onerror=S>", "<svg onload=S>", "\"><script>S</script>", "'><img src=x onerror=S>", "javascript:S", "<iframe srcdoc='<script>S</script>'>",
+    "<a href=javascript:S>x</a>", "</textarea><script>S</script>", "</title><script>S</script>", "<body onload=S>", "<input autofocus onfocus=S>", "<details open ontoggle=S>",
+    "<style>@import'x'</style><img src=x onerror=S>", "<math><mtext></form><form><mglyph><style></math><img src onerror=S>", "{{constructor.constructor('S')()}}", "${S}", "`${S}`",
+    "<base href=//evil.example/>", "<link rel=stylesheet href=//evil.example/x.css>", "<meta http-equiv=refresh content='0;url=javascript:S'>", "<object data=javascript:S>",
+    "<embed src=javascript:S>", "<video><source onerror=S>", "<marquee onstart=S>", "<!--><script>S</script>-->", "<![CDATA[<script>S</script>]]>", "&lt;script&gt;S&lt;/script&gt;",
+    "%3Cscript%3ES%3C/script%3E", "\\u003cscript\\u003eS\\u003c/script\\u003e", "'-S-'", "\";S;//", "';S;//", "<x onclick=S>y", "data:text/html,<script>S</script>",
+    "<form action=javascript:S><button>go</button></form>", "<template><script>S</script></template>", "<div style=background:url(javascript:S)>", "<button popovertarget=x onclick=S>",
+    "<a id=harm name=harm href=x>", "<slot onslotchange=S>", "<noscript><p title='</noscript><img src=x onerror=S>'>", "vbscript:S", "<svg><a xlink:href=javascript:S><text>x</text></a></svg>",
+    "<svg><animate onbegin=S attributeName=x dur=1s>", "<xmp><img src=x onerror=S></xmp>", "<select><option><script>S</script>", "<table><td background=javascript:S>")]
+ODD = ["__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "null", "undefined", "NaN", "true", "[object Object]", "..", "../../x", "a/b", "%2e%2e", "%00", "%", "?", "#", "&x=1", "+", "\\", "'",
+       "\"", "`", "$&", "$1", "{id}", "{topic}", "{n|a|b}", "{0}", "0", "-1", "1e999", "A" * 128, "//evil.example", "http://evil.example", "mailto:x@y", ";", ",", "|", "~", "^", "()", "[]", "<>", "<b>", "</b>", "&amp;", "&lt;", "&#0;",
+       "@import", "*/", "/*", "//", "--", "=1+1", "@SUM(1)", "-2+3", "\"); drop", "' or 1=1--", "${jndi:ldap://x}", "{{7*7}}", "<%= 7*7 %>", "#{7*7}", "%s%s%n", "true;", "eval(1)", "then", "valueOf", "length", "watch", "isPrototypeOf"]
+TEXTS = ["\u202e\u2066reversed", "a\u0001b", "\ufeffbom", "zero\u200bwidth", "é" * 60, "李" * 60, "🎉" * 40, "\u0301" * 40, "line\u2028sep", "tab\there", "long " * 50, "&#x3c;script&#x3e;", "\ud7ff", "١٢٣", "İI", "ﷺ"]
+
+
+def test_hostile_texts_run_nothing_and_break_no_page(browser, client):
+    """As id, body, content type, error, value and name of meta: over 200, on every page that shows them."""
+    strangers = list(dict.fromkeys([*HOSTILE, *ODD, *TEXTS]))
+    assert len(strangers) >= 200
+    encode = lambda text: re.sub(r"[^\x21-\x7e]", "", text)[:128] or "none"  # noqa: E731
+    ids = list(dict.fromkeys(encode(text) for text in strangers if encode(text) not in (".", "..")))
+    items = []
+    for at, text in enumerate(strangers):
+        ident = ids[at % len(ids)]
+        clean = "".join(char for char in text if char.isprintable()) or "x"
+        items.append({"topic": "strange", "id": ident, "body": text, "content_type": "text/plain", "meta": {"note": clean[:300], "x-" + re.sub(r"[^a-z0-9-]", "", text.lower())[:40]: clean[:300]}})
+    results = json.loads(client.call("POST", "/v1/jobs", json.dumps(items).encode(), {"Content-Type": "application/json"}).body)["results"]
+    assert sum(one["result"] in ("created", "replaced") for one in results) == len(items), [one for one in results if one["result"] not in ("created", "replaced")][:5]
+    while jobs := client.take("strange", max=100):
+        for job in jobs:
+            text = job["body"] if isinstance(job.get("body"), str) else "x"
+            client.call("POST", "/v1/nack", json.dumps({"leases": [{"lease": job["lease"], "error": text[:200], "final": True}]}).encode(), {"Content-Type": "application/json"})
+    for name in ("__proto__", "constructor", "toString", "null", "a.b-c_d"):
+        client.push(name, "x")
+    total = client.topic("strange")["counts"]["dead"]
+    assert total >= 150
+    for place in ("#/", "#/topics", "#/topics/strange", "#/topics/strange/jobs?state=dead", "#/topics/strange/settings", "#/server", "#/topics/__proto__", "#/topics/constructor/jobs", "#/topics/null"):
+        browser.open(place, is_new=place == "#/")
+        browser.unharmed()
+        assert browser.find("h1").text or browser.find("h1").get_attribute("textContent"), place
+    shown, cursor = set(), ""
+    browser.open("#/topics/strange/jobs?state=dead")
+    while True:
+        browser.wait(lambda: browser.all("table.jobs tbody th") and not browser.all("table.jobs tbody[aria-busy]"), "rows")
+        shown |= {browser.script("return arguments[0].textContent", one) for one in browser.all("table.jobs tbody th")}
+        cursor = browser.button("Next")
+        if cursor.get_attribute("aria-disabled") == "true" or not cursor.is_enabled():
+            break
+        page = browser.find(".pager").text
+        browser.press("Next", lambda: browser.find(".pager"))
+        browser.wait(lambda: browser.find(".pager").text != page, "the next page")  # noqa: B023
+    dead = {job["id"] for job in client.list("strange", state="dead", limit=1000)["jobs"]}
+    assert shown == dead, (sorted(dead - shown)[:5], sorted(shown - dead)[:5])
+    for ident in sorted(dead):
+        browser.open("#/topics/strange/jobs/" + "".join(char if char.isalnum() else "%" + format(ord(char), "02X") for char in ident))
+        assert browser.script("return document.querySelector('h1 bdi').textContent") == ident
+        browser.unharmed()
+    for words in ("Edit and redrive*", "Copy as curl*"):
+        browser.press(words)
+        browser.dialog()
+        browser.unharmed()
+        browser.keys(Keys.ESCAPE)
+        browser.wait(lambda: not browser.all("dialog[open]"), "no dialog")
+
+
+def test_no_request_leaves_the_server(browser, server):
+    browser.requests()
+    for place in ("#/", "#/topics", "#/topics/strange", "#/topics/strange/jobs", "#/topics/calls/delivery", "#/server"):
+        browser.open(place, is_new=place == "#/")
+    asked = [address for address in browser.requests() if not address.startswith(("about:", "data:"))]
+    assert len(asked) > 20 and all(address.startswith(server.url + "/") for address in asked), [address for address in asked if not address.startswith(server.url)]
+
+
+# ---- for everybody ----
+
+PAGES = {"overview": "#/", "topics": "#/topics", "topic": "#/topics/story", "jobs": "#/topics/many/jobs", "job": "#/topics/bodies/jobs/json", "settings": "#/topics/story/settings",
+         "delivery": "#/topics/calls/delivery", "server": "#/server"}
+
+
+@pytest.mark.parametrize("size, is_dark", [(DESK, False), (PHONE, True)])
+def test_nothing_serious_keeps_people_out(browser, size, is_dark):
+    source, found = axe_text(), {}
+    browser.size(size, is_dark)
+    try:
+        for name, place in PAGES.items():
+            browser.open(place, is_new=True)
+            if faults := browser.axe(source):
+                found[name] = faults
+            width = browser.script("return [document.documentElement.scrollWidth, window.innerWidth]")
+            assert width[0] <= width[1], f"{name} is {width[0]} wide in {width[1]}"
+            browser.picture(f"{name}-{'phone' if size == PHONE else 'desk'}-{'dark' if is_dark else 'light'}")
+    finally:
+        browser.size(DESK)
+    assert not found, json.dumps(found, indent=1)
+
+
+def test_dialogs_keep_nobody_out_either(browser):
+    source = axe_text()
+    for place, words in (("#/topics/story", "Push a job*"), ("#/topics/story", "Purge*"), ("#/topics/story", "Delete*"), ("#/topics/story", "Pause*")):
+        browser.open(place, is_new=True)
+        browser.press(words)
+        browser.dialog()
+        assert not browser.axe(source), words
+
+
+def test_it_is_used_by_the_keyboard_alone(browser, client):
+    client.push("keys", "k1", delay="1h")
+    browser.open("#/topics/keys", is_new=True)
+    browser.script("document.body.focus(); document.activeElement.blur()")
+    browser.keys(Keys.TAB)
+    assert browser.script("return document.activeElement.className") == "skip"
+    browser.keys(Keys.ENTER)
+    assert browser.script("return document.activeElement.tagName") == "H1"
+
+    def reach(words):
+        for _ in range(60):
+            browser.keys(Keys.TAB)
+            if (browser.script("return document.activeElement.textContent || ''")).strip().startswith(words):
+                return
+        raise AssertionError(f"'{words}' is not reached by Tab")
+
+    reach("Pause")
+    outline = browser.script("const s = getComputedStyle(document.activeElement); return s.outlineStyle + s.boxShadow")
+    assert outline != "nonenone", "where the focus is can be seen"
+    browser.keys(Keys.ENTER)
+    browser.dialog()
+    browser.keys(Keys.ESCAPE)
+    browser.wait(lambda: browser.script("return document.activeElement.textContent").startswith("Pause"), "the focus back")
+
+
+def test_it_speaks_chinese(browser):
+    browser.open("#/topics/story", is_new=True)
+    browser.type("Language", "中文")
+    browser.sees("主题")
+    assert browser.script("return document.documentElement.lang") == "zh-CN"
+    for place in PAGES.values():
+        browser.open(place)
+        left = re.findall(r"\b(?:Settings|Overview|Topics|Delivery|Durability|Search|Cancel|Redrive|Attempts)\b", browser.text())
+        assert not left, (place, left)
+    browser.type("语言", "English")
+    browser.sees("Overview")

@@ -1,0 +1,106 @@
+"""A topic's endpoints: where its jobs are sent, what became of them, and how the breaker stands."""
+
+import pytest
+from delivery import settle, totals
+from endpoint import Endpoint, write_policy
+from server import Server, eventually
+from tokens import Token, TokenFile
+
+ALL, ORDERS, MAIL = Token("all"), Token("orders", ["read", "push"], ["orders", "calls"]), Token("mail", ["read"], ["mail"])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A server with tokens that delivers, and an endpoint."""
+    directory = tmp_path_factory.mktemp("endpoints")
+    tokens = TokenFile(directory / "tokens", ALL, ORDERS, MAIL)
+    server = Server(directory / "server", ("--sync", "never", "--wal-file", "16MiB", "--tokens", str(tokens.path), "--deliver", write_policy(directory / "policy"))).start()
+    with Endpoint() as endpoint:
+        yield server, endpoint
+    assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-4000:]
+
+
+class As:
+    def __init__(self, client, token):
+        self.client, self.token = client, token
+
+    def __getattr__(self, verb):
+        return getattr(self.client, verb)
+
+    def call(self, method, target, body=b"", headers=None):
+        return self.client.call(method, target, body, {**self.token.headers, **(headers or {})})
+
+    def endpoints(self, topic):
+        reply = self.call("GET", f"/v1/topics/{topic}/endpoints")
+        assert reply.ok, reply.body
+        return reply.json()
+
+    def put(self, topic, settings):
+        assert self.call("PUT", f"/v1/topics/{topic}", settings.encode()).ok
+
+    def push(self, topic, ident, options=""):
+        assert self.call("PUT", f"/v1/topics/{topic}/jobs/{ident}{options}", b"x").ok
+
+
+pytestmark = pytest.mark.plain("it has tokens of its own")
+
+
+def test_an_endpoint_tells_what_became_of_jobs(world):
+    server, endpoint = world
+    client = As(server.client(), ALL)
+    client.put("orders", f'{{"backoff":"fixed:1ms","max_attempts":2,"deliver":{{"to":"{endpoint.url}/close?token=gEhEiM"}}}}')
+    said = client.endpoints("orders")
+    one, = said["endpoints"]
+    assert said["target"] == {"to": endpoint.url + "/close?token=gEhEiM"} and said["delivers"] is True
+    assert one["origin"] == endpoint.url and one["kind"] == "http" and one["state"] == "closed" and set(one["outcomes"].values()) == {0}
+    assert one["since_at"] is None and one["last_error"] is None and one["retry_at"] is None
+
+    client.push("orders", "good")
+    eventually(lambda: client.endpoints("orders")["endpoints"][0]["outcomes"]["done"] == 1)
+    endpoint.answer = lambda call: 410
+    client.push("orders", "gone")
+    eventually(lambda: client.endpoints("orders")["endpoints"][0]["outcomes"]["refused"] == 1)
+    endpoint.answer = lambda call: 503
+    for n in range(8):
+        client.push("orders", f"bad{n}")
+    eventually(lambda: client.endpoints("orders")["endpoints"][0]["state"] in ("open", "half_open"))
+    one, = client.endpoints("orders")["endpoints"]
+    assert one["outcomes"]["failed"] >= 5 and "503" in one["last_error"] and one["last_error_at"] and one["since_at"]
+    eventually(lambda: client.endpoints("orders")["endpoints"][0]["retry_at"])
+    assert "gEhEiM" not in str(client.endpoints("orders")["endpoints"])
+    endpoint.answer = lambda call: 200
+    eventually(lambda: client.endpoints("orders")["endpoints"][0]["state"] == "closed", 20)
+
+
+def test_callbacks_of_all_topics_are_for_who_sees_all(world):
+    server, endpoint = world
+    client = As(server.client(), ALL)
+    with Endpoint() as other:
+        client.put("calls", '{"deliver":{"callback":true}}')
+        client.push("calls", "a", f"?callback={other.url}/x")
+        eventually(lambda: other.url in [one["origin"] for one in client.endpoints("calls")["endpoints"]])
+        assert As(server.client(), ORDERS).endpoints("calls") == {"target": {"callback": True}, "delivers": True, "endpoints": []}
+    assert client.endpoints("orders")["endpoints"][0]["origin"] == endpoint.url and len(client.endpoints("orders")["endpoints"]) == 1
+    assert As(server.client(), ORDERS).endpoints("orders")["endpoints"][0]["origin"] == endpoint.url
+    assert As(server.client(), MAIL).call("GET", "/v1/topics/orders/endpoints").status == 403
+
+
+def test_a_topic_without_a_target_has_none(world):
+    server, _ = world
+    client = As(server.client(), ALL)
+    client.put("plain", "{}")
+    assert client.endpoints("plain") == {"target": None, "delivers": True, "endpoints": []}
+    assert client.call("GET", "/v1/topics/nowhere/endpoints").code == "not_found"
+
+
+def test_a_server_that_delivers_nothing_shows_the_target_alone(start_server, start_redis, tmp_path):
+    redis = start_redis()
+    store = ("--store", redis.url, "--shards", "1")
+    with Endpoint() as endpoint:
+        sends = start_server(*store, "--deliver", write_policy(tmp_path / "policy")).client()
+        settle(sends, "orders", deliver={"to": endpoint.url + "/x"})
+        sends.push("orders", "a")
+        eventually(lambda: totals(sends, "orders")["acked"] == 1)
+        assert sends.good("GET", "/v1/topics/orders/endpoints")["endpoints"][0]["outcomes"]["done"] == 1
+        shows = start_server(*store).client()
+        assert shows.good("GET", "/v1/topics/orders/endpoints") == {"target": {"to": endpoint.url + "/x"}, "delivers": False, "endpoints": []}

@@ -1,0 +1,63 @@
+#include "base/buckets.h"
+
+#include "unit/cases.h"
+
+static const struct bucket_bounds bounds = {.units = 1000, .count = 3, .at = {10, 100, 1000}};
+
+static void a_value_is_in_the_first_bucket_that_reaches_it(void **state)
+{
+    struct buckets buckets = {0};
+    (void)state;
+    buckets_add(&buckets, &bounds, 0);
+    buckets_add(&buckets, &bounds, 10);
+    buckets_add(&buckets, &bounds, 11);
+    buckets_add(&buckets, &bounds, 1000);
+    buckets_add(&buckets, &bounds, 1001);
+    assert_int_equal(counter_get(&buckets.counts[0]), 2);
+    assert_int_equal(counter_get(&buckets.counts[1]), 1);
+    assert_int_equal(counter_get(&buckets.counts[2]), 1);
+    assert_int_equal(counter_get(&buckets.counts[3]), 1);
+    assert_int_equal(counter_get(&buckets.sum), 2022);
+    assert_int_equal(buckets_total(&buckets), 5);
+}
+
+static void merged_ones_count_as_if_all_came_to_one(void **state)
+{
+    struct buckets one = {0}, other = {0};
+    (void)state;
+    buckets_add(&one, &bounds, 5);
+    buckets_add(&other, &bounds, 5);
+    buckets_add(&other, &bounds, 5000);
+    buckets_merge(&one, &other);
+    assert_int_equal(buckets_total(&one), 3);
+    assert_int_equal(counter_get(&one.counts[0]), 2);
+    assert_int_equal(counter_get(&one.sum), 5010);
+}
+
+static void a_quantile_lies_on_the_line_within_its_bucket(void **state)
+{
+    struct buckets buckets = {0};
+    (void)state;
+    assert_int_equal(buckets_at(&buckets, &bounds, 0.5), 0);
+    for (int i = 0; i < 50; i++)
+        buckets_add(&buckets, &bounds, 3);
+    for (int i = 0; i < 50; i++)
+        buckets_add(&buckets, &bounds, 70);
+    assert_int_equal(buckets_at(&buckets, &bounds, 0.25), 5);
+    assert_int_equal(buckets_at(&buckets, &bounds, 0.5), 10);
+    assert_int_equal(buckets_at(&buckets, &bounds, 0.75), 55);
+    assert_int_equal(buckets_at(&buckets, &bounds, 1), 100);
+    for (int i = 0; i < 1000; i++)
+        buckets_add(&buckets, &bounds, 99999);
+    assert_int_equal(buckets_at(&buckets, &bounds, 0.99), 1000); /* beyond all bounds */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_value_is_in_the_first_bucket_that_reaches_it),
+        cmocka_unit_test(merged_ones_count_as_if_all_came_to_one),
+        cmocka_unit_test(a_quantile_lies_on_the_line_within_its_bucket),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

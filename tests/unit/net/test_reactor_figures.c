@@ -1,0 +1,172 @@
+#include "net/reactor.h"
+
+#include "base/clock.h"
+#include "unit/cases.h"
+
+#include <stdlib.h>
+
+enum { LONG_US = 20000 };
+
+/* Keeps the thread busy: a sleep would do as well, but may last as long as it likes. */
+static void spend(int64_t us)
+{
+    int64_t until_us = clock_awake_us() + us;
+    while (clock_awake_us() < until_us)
+        ;
+}
+
+static struct reactor_figures figures_of(const struct reactor *reactor)
+{
+    struct reactor_figures figures = {0};
+    reactor_figures(reactor, &figures);
+    return figures;
+}
+
+/* ---- turns ---- */
+
+struct long_letter {
+    struct letter letter;
+    struct reactor *reactor;
+};
+
+static void run_long(struct letter *letter)
+{
+    struct long_letter *self = (struct long_letter *)(void *)letter;
+    spend(LONG_US);
+    reactor_stop(self->reactor);
+}
+
+static void a_long_turn_is_the_longest(void **state)
+{
+    struct long_letter letter = {.letter.run = run_long, .reactor = reactor_new(0)};
+    (void)state;
+    reactor_post(letter.reactor, &letter.letter);
+    reactor_run(letter.reactor);
+    /* The loop's end is no turn's; the next run's first poll ends it. */
+    (void)uv_run(reactor_loop(letter.reactor), UV_RUN_NOWAIT);
+    struct reactor_figures figures = figures_of(letter.reactor);
+    assert_int_equal(figures.letters, 1);
+    assert_true(figures.turns >= 2);
+    assert_int_equal(figures.turn_us.count, figures.turns);
+    assert_true(figures.longest_us >= LONG_US);
+    assert_int_equal(figures.longest_of_minute_us, figures.longest_us);
+    assert_int_equal(figures.turn_us.max, figures.longest_us);
+    reactor_free(letter.reactor);
+}
+
+static bool hook_long(void *ctx)
+{
+    (void)ctx;
+    spend(LONG_US);
+    return false;
+}
+
+static void hooks_at_the_end_count_for_the_turn(void **state)
+{
+    struct reactor *reactor = reactor_new(0);
+    (void)state;
+    (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    reactor_at_turn_end(reactor, hook_long, NULL);
+    (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    assert_true(figures_of(reactor).longest_us >= LONG_US - 1000); /* nothing marked its begin */
+    reactor_free(reactor);
+}
+
+static void on_sleeper(void *ctx)
+{
+    reactor_stop(ctx);
+}
+
+static void sleep_is_no_part_of_a_turn(void **state)
+{
+    struct reactor *reactor = reactor_new(0);
+    struct deadline *deadline = deadline_new(reactor, on_sleeper, reactor);
+    int64_t began_us = clock_awake_us();
+    (void)state;
+    deadline_set(deadline, clock_inner_ms() + 200);
+    reactor_run(reactor);
+    (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    struct reactor_figures figures = figures_of(reactor);
+    assert_true(clock_awake_us() - began_us >= 199000);
+    assert_true(figures.turn_us.sum < 150000);
+    deadline_free(deadline);
+    reactor_free(reactor);
+}
+
+static void figures_of_several_add_up(void **state)
+{
+    struct reactor *one = reactor_new(0), *other = reactor_new(1);
+    struct reactor_figures sum = {0};
+    (void)state;
+    reactor_at_turn_end(other, hook_long, NULL);
+    (void)uv_run(reactor_loop(one), UV_RUN_NOWAIT);
+    (void)uv_run(reactor_loop(other), UV_RUN_NOWAIT);
+    (void)uv_run(reactor_loop(other), UV_RUN_NOWAIT);
+    reactor_figures(one, &sum);
+    reactor_figures(other, &sum);
+    assert_int_equal(sum.turns, 3);
+    assert_int_equal(sum.turn_us.count, 3);
+    assert_int_equal(sum.longest_us, figures_of(other).longest_us);
+    reactor_free(one);
+    reactor_free(other);
+}
+
+/* ---- the clock of a turn ---- */
+
+static void the_clock_stands_still_within_a_turn(void **state)
+{
+    struct reactor *reactor = reactor_new(0);
+    int64_t first_us = reactor_now_us(reactor);
+    (void)state;
+    spend(2000);
+    assert_int_equal(reactor_now_us(reactor), first_us);
+    (void)uv_run(reactor_loop(reactor), UV_RUN_NOWAIT);
+    assert_true(reactor_now_us(reactor) >= first_us + 2000);
+    reactor_free(reactor);
+}
+
+/* ---- lag ---- */
+
+static void a_deadline_behind_a_long_turn_is_late(void **state)
+{
+    struct reactor *reactor = reactor_new(0);
+    struct deadline *deadline = deadline_new(reactor, on_sleeper, reactor);
+    (void)state;
+    deadline_set_us(deadline, clock_inner_us() + 1000);
+    spend(LONG_US + 1000);
+    reactor_run(reactor);
+    struct reactor_figures figures = figures_of(reactor);
+    assert_int_equal(figures.late_us.count, 1);
+    assert_true(figures.late_us.max >= LONG_US);
+    deadline_free(deadline);
+    reactor_free(reactor);
+}
+
+static void one_set_into_the_past_counts_from_then(void **state)
+{
+    struct reactor *reactor = reactor_new(0);
+    struct deadline *deadline = deadline_new(reactor, on_sleeper, reactor);
+    int64_t set_us = clock_inner_us();
+    (void)state;
+    deadline_set(deadline, clock_inner_ms() - 3600 * 1000);
+    reactor_run(reactor);
+    struct reactor_figures figures = figures_of(reactor);
+    assert_int_equal(figures.late_us.count, 1);
+    assert_true((int64_t)figures.late_us.max <= clock_inner_us() - set_us);
+    deadline_free(deadline);
+    reactor_free(reactor);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_turn_is_the_longest),
+        cmocka_unit_test(hooks_at_the_end_count_for_the_turn),
+        cmocka_unit_test(sleep_is_no_part_of_a_turn),
+        cmocka_unit_test(figures_of_several_add_up),
+        cmocka_unit_test(the_clock_stands_still_within_a_turn),
+        cmocka_unit_test(a_deadline_behind_a_long_turn_is_late),
+        cmocka_unit_test(one_set_into_the_past_counts_from_then),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
