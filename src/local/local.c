@@ -5,10 +5,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "engine/lease.h"
 #include "feed/feed.h"
 #include "local/backup.h"
 #include "local/handle.h"
-#include "local/lease.h"
 #include "local/shard_core.h"
 #include "queue/copy.h"
 

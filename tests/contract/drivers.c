@@ -1,13 +1,13 @@
 /* Every implementation there is. */
 #include "driver.h"
 
-extern const struct driver driver_local_1, driver_local_3, driver_redis_1, driver_redis_3,
-    driver_redis_cluster;
+extern const struct driver driver_local_1, driver_local_3, driver_memory, driver_redis_1,
+    driver_redis_3, driver_redis_cluster;
 
 const struct driver *driver_find(const char *name)
 {
     static const struct driver *const drivers[] = {
-        &driver_naive,   &driver_local_1, &driver_local_3,
+        &driver_naive,   &driver_local_1, &driver_local_3,       &driver_memory,
         &driver_redis_1, &driver_redis_3, &driver_redis_cluster,
     };
 
