@@ -4,7 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* The texts follow one another: the policy, where it has one, topic, id, content type, meta, body. */
+/* What follows: the policy, where it has one; topic, id and content type, each with NUL behind it; meta, body. */
+enum { NULS = 3 };
+
 struct blob {
     atomic_uint holders;
     uint32_t body_bytes;
@@ -26,14 +28,21 @@ static size_t policy_bytes(const struct blob *blob)
 size_t blob_bytes(const struct blob *blob)
 {
     return offsetof(struct blob, text) + policy_bytes(blob) + blob->topic_bytes + blob->id_bytes +
-           blob->content_type_bytes + blob->meta_bytes + blob->body_bytes;
+           blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes;
 }
 
-static char *text_put(char *into, const void *text, size_t bytes)
+static char *bytes_put(char *into, const void *bytes, size_t count)
 {
-    if (bytes)
-        memcpy(into, text, bytes);
-    return into + bytes;
+    if (count)
+        memcpy(into, bytes, count);
+    return into + count;
+}
+
+static char *text_put(char *into, struct slice text)
+{
+    char *end = bytes_put(into, text.at, text.len);
+    *end = '\0';
+    return end + 1;
 }
 
 struct blob *blob_new(const struct queue_push *push)
@@ -42,7 +51,7 @@ struct blob *blob_new(const struct queue_push *push)
     bool has_policy =
         policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
     size_t text_bytes = (has_policy ? sizeof *policy : 0) + push->topic.len + push->id.len +
-                        push->content_type.len + push->meta.len;
+                        push->content_type.len + NULS + push->meta.len;
     if (push->body.len > UINT32_MAX / 2)
         return NULL;
     struct blob *blob = malloc(offsetof(struct blob, text) + text_bytes + push->body.len);
@@ -57,12 +66,12 @@ struct blob *blob_new(const struct queue_push *push)
     blob->topic_bytes = (uint8_t)push->topic.len;
     blob->id_bytes = (uint8_t)push->id.len;
     blob->content_type_bytes = (uint8_t)push->content_type.len;
-    char *at = text_put(blob->text, policy, policy_bytes(blob));
-    at = text_put(at, push->topic.at, push->topic.len);
-    at = text_put(at, push->id.at, push->id.len);
-    at = text_put(at, push->content_type.at, push->content_type.len);
-    at = text_put(at, push->meta.at, push->meta.len);
-    text_put(at, push->body.at, push->body.len);
+    char *at = bytes_put(blob->text, policy, policy_bytes(blob));
+    at = text_put(at, push->topic);
+    at = text_put(at, push->id);
+    at = text_put(at, push->content_type);
+    at = bytes_put(at, push->meta.at, push->meta.len);
+    bytes_put(at, push->body.at, push->body.len);
     return blob;
 }
 
@@ -84,10 +93,17 @@ void blob_release(struct blob *blob)
         free(blob);
 }
 
+static struct slice bytes_take(const char **at, size_t count)
+{
+    struct slice bytes = slice_make(*at, count);
+    *at += count;
+    return bytes;
+}
+
 static struct slice text_take(const char **at, size_t bytes)
 {
-    struct slice text = slice_make(*at, bytes);
-    *at += bytes;
+    struct slice text = bytes_take(at, bytes);
+    ++*at;
     return text;
 }
 
@@ -100,8 +116,8 @@ void blob_show(const struct blob *blob, struct job *out)
     out->topic = text_take(&at, blob->topic_bytes);
     out->id = text_take(&at, blob->id_bytes);
     out->content_type = text_take(&at, blob->content_type_bytes);
-    out->meta = text_take(&at, blob->meta_bytes);
-    out->body = text_take(&at, blob->body_bytes);
+    out->meta = bytes_take(&at, blob->meta_bytes);
+    out->body = bytes_take(&at, blob->body_bytes);
 }
 
 /* An address has fewer bits than file and offset together, and the bit that means a run stays clear. */

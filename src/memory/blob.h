@@ -21,7 +21,7 @@ struct blob *blob_hold(struct blob *blob);
 void blob_release(struct blob *blob);
 
 size_t blob_bytes(const struct blob *blob);
-/* The job as it was pushed; slices point into the blob. */
+/* The job as it was pushed; slices point into the blob, and behind topic, id and content type there is NUL. */
 void blob_show(const struct blob *blob, struct job *out);
 
 struct record_place blob_place(const struct blob *blob);

@@ -136,7 +136,7 @@ static void run_take(struct memory_handle *handle, const struct command *command
     }
     enum queue_status status = memory_take(handle->memory, &command->take, now, found, &count);
     for (size_t i = 0; i < count; i++)
-        memory_job_lease(handle->memory, found[i]);
+        memory_job_lease(found[i]);
     reply_jobs(handle, status, found, count, (struct slice){0}, reply_to);
     free((void *)found);
 }

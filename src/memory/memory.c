@@ -184,15 +184,15 @@ void memory_job_free(struct memory_job *job)
     free(job);
 }
 
-void memory_job_lease(const struct memory *memory, struct memory_job *job)
+void memory_job_lease(struct memory_job *job)
 {
-    lease_write(job->lease_text, &memory->lease_key, &job->lease, 0);
+    lease_write(job->lease_text, &job->lease_key, &job->lease, 0);
     job->lease_text[LEASE_TEXT_BYTES] = '\0';
     job->shown.lease = slice_make(job->lease_text, LEASE_TEXT_BYTES);
 }
 
 /* NULL: out of memory, and the view is the caller's as before; else its text is the job's. */
-static struct memory_job *job_new(struct engine_view *view)
+static struct memory_job *job_new(const struct memory *memory, struct engine_view *view)
 {
     struct memory_job *job = malloc(sizeof *job);
     if (!job)
@@ -200,6 +200,8 @@ static struct memory_job *job_new(struct engine_view *view)
     job->blob = blob_hold(blob_at(view->place));
     job->lease = (struct engine_lease){.key_low = view->key.low, .delivery = view->delivery};
     job->text = view->text;
+    job->lease_key = memory->lease_key;
+    job->is_taken = false;
     job->shown.lease = (struct slice){0};
     blob_show(job->blob, &job->shown.job);
     engine_show(view, &job->shown.job);
@@ -225,8 +227,8 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
     for (size_t i = 0; i < take->topic_count && taken < take->max; i++)
         taken += engine_take(memory->engine, take->topics[i], take->max - (uint32_t)taken, SIZE_MAX,
                              take->lease_ms, now, memory->views + taken);
-    while (given < taken && (out[given] = job_new(&memory->views[given])))
-        given++;
+    while (given < taken && (out[given] = job_new(memory, &memory->views[given])))
+        out[given++]->is_taken = true;
     for (size_t i = taken; i > given; i--)
         give_back(memory, &memory->views[i - 1], now);
     *count = given;
@@ -242,6 +244,7 @@ enum queue_status memory_pop(struct memory *memory, const struct queue_take *tak
         engine_answer(memory->engine, &out[i]->lease, &(struct queue_answer){.verb = QUEUE_ACK},
                       now, &result);
         assert(result.status == QUEUE_OK);
+        out[i]->is_taken = false;
     }
     return status;
 }
@@ -252,7 +255,7 @@ enum queue_status memory_get(struct memory *memory, struct slice topic, struct s
     struct engine_view view;
     if (!engine_find(memory->engine, topic, id, now, &view))
         return QUEUE_NOT_FOUND;
-    *out = job_new(&view);
+    *out = job_new(memory, &view);
     engine_view_fini(&view);
     return *out ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
@@ -284,7 +287,7 @@ enum queue_status memory_list(struct memory *memory, const struct queue_list *li
     while (!walk_step(&walk, memory->engine, now, WALK_STEPS, WALK_STEPS))
         continue;
     size_t found = walk.found.count;
-    while (*count < found && (out[*count] = job_new(&walk.found.at[*count]))) {
+    while (*count < found && (out[*count] = job_new(memory, &walk.found.at[*count]))) {
         if (!list->with_body)
             out[*count]->shown.job.body = (struct slice){0};
         ++*count;

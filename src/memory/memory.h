@@ -66,12 +66,14 @@ struct memory_job {
     struct queue_job shown;    /* its lease is empty until memory_job_lease */
     struct engine_lease lease; /* of a job that was taken */
     struct blob *blob;
-    char *text; /* error and history */
+    char *text; /* history and error */
+    struct mac_key lease_key;
+    bool is_taken; /* it has a lease: not one that was looked at */
     char lease_text[LEASE_TEXT_BYTES + 1];
 };
 void memory_job_free(struct memory_job *job); /* NULL is fine */
 /* Writes the lease's text, of a taken job. */
-void memory_job_lease(const struct memory *memory, struct memory_job *job);
+void memory_job_lease(struct memory_job *job);
 
 /* Up to take->max ready jobs under a lease; malloc'd, the caller's. QUEUE_NO_MEMORY where there is none for
  * the first of them: it is ready as before. */
