@@ -147,9 +147,9 @@ struct tarry_push {
     uint32_t backoff;      /* exponential from 1 s to 10 min */
     int64_t backoff_first_ms, backoff_max_ms;
     /* Of a job that is brought from another queue. */
-    const char *error;
-    uint32_t attempt;
-    uint32_t reserved;
+    const char *error;    /* up to 256 bytes */
+    uint32_t error_bytes; /* 0: it ends with NUL */
+    uint32_t attempt;     /* deliveries so far */
 };
 #define TARRY_PUSH_INIT                                                                            \
     {                                                                                              \
@@ -286,10 +286,11 @@ struct tarry_answer {
     int64_t delay_ms;     /* nack, return */
     int64_t lease_ms;     /* extend: from now; 0: as it was taken with */
     const char *error;    /* nack: why; cut at 256 bytes */
+    size_t error_bytes;   /* 0: it ends with NUL */
 };
 #define TARRY_ANSWER_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL                                     \
+        sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL, 0                                  \
     }
 
 /* Codes OK or LEASE_ENDED. The job is not freed. */
@@ -300,6 +301,24 @@ int tarry_extend(tarry *queue, const struct tarry_answer *items, size_t n,
 /* Nobody began to work on it: it is ready again, and the attempt does not count. */
 int tarry_return(tarry *queue, const struct tarry_answer *items, size_t n,
                  struct tarry_result *out);
+
+/* A job that comes again: acked, and due anew with another body. */
+struct tarry_again {
+    uint32_t size;
+    uint32_t flags; /* TARRY_HAS_AT */
+    const tarry_job *job;
+    const void *body; /* NULL: as it was; may be the job's own */
+    size_t body_bytes;
+    int64_t delay_ms, at_ms;
+};
+#define TARRY_AGAIN_INIT                                                                           \
+    {                                                                                              \
+        sizeof(struct tarry_again), 0, NULL, NULL, 0, 0, 0                                         \
+    }
+/* In one step, with its id, priority, meta and policy, and attempts from the beginning. Codes CREATED or
+ * LEASE_ENDED; TARRY_BAD_OPTION where the topic has a dedup window, which keeps finished ids from coming again. The
+ * job in hand stays as it is, and is freed as ever. */
+int tarry_again(tarry *queue, const struct tarry_again *items, size_t n, struct tarry_result *out);
 
 /* ---- looking ---- */
 
@@ -390,6 +409,7 @@ enum tarry_call_kind {
     TARRY_CALL_NACK,
     TARRY_CALL_EXTEND,
     TARRY_CALL_RETURN,
+    TARRY_CALL_AGAIN,
     TARRY_CALL_TAKE,
     TARRY_CALL_POP
 };

@@ -90,6 +90,12 @@ static struct policy policy_of(int64_t lease_ms, int64_t ttl_ms, uint32_t max_at
     return policy;
 }
 
+/* Any bytes, or text that ends with NUL. */
+static struct slice error_of(const char *error, size_t bytes)
+{
+    return bytes ? slice_make(error, bytes) : lib_text(error);
+}
+
 /* What the door does not look at, since no front gives it such. NULL: nothing is wrong. */
 static const char *push_fault(const struct tarry_push *from)
 {
@@ -106,7 +112,7 @@ static const char *push_fault(const struct tarry_push *from)
     if (from->meta_bytes > JOB_META_BYTES_MAX ||
         (from->meta_bytes && !meta_is_good(slice_make(from->meta, from->meta_bytes))))
         return "meta";
-    return from->reserved ? "reserved" : NULL;
+    return NULL;
 }
 
 static void push_read(const struct tarry_push *from, struct queue_push *out)
@@ -128,7 +134,7 @@ static void push_read(const struct tarry_push *from, struct queue_push *out)
                             from->backoff_first_ms, from->backoff_max_ms),
         .past = {.attempt = from->attempt,
                  .dead = from->flags & TARRY_IS_DEAD,
-                 .error = lib_text(from->error)}};
+                 .error = error_of(from->error, from->error_bytes)}};
 }
 
 static struct slice run_push(struct tarry *queue, const struct tarry_push *from,
@@ -193,7 +199,7 @@ static void run_answer(struct tarry *queue, const struct tarry_answer *from, enu
                                   .lease = lib_text(from->lease),
                                   .delay_ms = has_delay ? from->delay_ms : -1,
                                   .final = from->flags & TARRY_FINAL,
-                                  .error = lib_text(from->error),
+                                  .error = error_of(from->error, from->error_bytes),
                                   .lease_ms = from->lease_ms};
     result->status = QUEUE_BAD_OPTION;
     result->detail = from->flags & ~(uint32_t)(TARRY_HAS_DELAY | TARRY_FINAL) ? "flags"
@@ -212,6 +218,39 @@ static void run_answer(struct tarry *queue, const struct tarry_answer *from, enu
         memory_answer(queue->memory, &answer, queue->now, result);
 }
 
+/* ---- again ---- */
+
+static struct slice run_again(struct tarry *queue, const struct tarry_again *from,
+                              struct queue_result *result)
+{
+    const struct memory_job *mine = (const struct memory_job *)(const void *)from->job;
+    bool has_at = from->flags & TARRY_HAS_AT;
+    result->status = QUEUE_BAD_OPTION;
+    result->detail = from->flags & ~(uint32_t)TARRY_HAS_AT ? "flags"
+                     : has_at && from->delay_ms            ? "delay"
+                     : !mine                               ? "job"
+                                                           : NULL;
+    if (result->detail)
+        return (struct slice){0};
+    const struct job *job = &mine->shown.job;
+    struct queue_push push = {.topic = job->topic,
+                              .id = job->id,
+                              .content_type = job->content_type,
+                              .meta = job->meta,
+                              .body =
+                                  from->body ? slice_make(from->body, from->body_bytes) : job->body,
+                              .when = {.due = has_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY,
+                                       .ms = has_at ? from->at_ms : from->delay_ms},
+                              .priority = job->priority,
+                              .policy = job->policy};
+    result->status = queue_check_push(&push, queue->options.body_bytes_max, &result->detail);
+    if (result->status == QUEUE_OK && !mine->is_taken)
+        result->status = QUEUE_LEASE_ENDED;
+    else if (result->status == QUEUE_OK)
+        memory_again(queue->memory, &mine->lease, &push, queue->now, result);
+    return job->id;
+}
+
 /* ---- any of them ---- */
 
 static const struct {
@@ -226,12 +265,14 @@ static const struct {
     [TARRY_CALL_NACK] = {sizeof(struct tarry_answer), QUEUE_NACK},
     [TARRY_CALL_EXTEND] = {sizeof(struct tarry_answer), QUEUE_EXTEND},
     [TARRY_CALL_RETURN] = {sizeof(struct tarry_answer), QUEUE_RETURN},
+    [TARRY_CALL_AGAIN] = {sizeof(struct tarry_again), 0},
 };
 
 union item {
     struct tarry_push push;
     struct tarry_change change;
     struct tarry_answer answer;
+    struct tarry_again again;
 };
 
 /* One item as this library knows it: where it lies, or a copy. NULL: it is none. */
@@ -252,6 +293,8 @@ static struct slice run_item(struct tarry *queue, enum tarry_call_kind kind, con
         return run_push(queue, &item->push, result, id);
     if (kind <= TARRY_CALL_RUN)
         return run_change(queue, &item->change, (enum queue_change_verb)verb, result);
+    if (kind == TARRY_CALL_AGAIN)
+        return run_again(queue, &item->again, result);
     run_answer(queue, &item->answer, (enum queue_verb)verb, result);
     return (struct slice){0};
 }
@@ -336,4 +379,9 @@ int tarry_extend(tarry *queue, const struct tarry_answer *items, size_t n, struc
 int tarry_return(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out)
 {
     return call_items(queue, TARRY_CALL_RETURN, items, n, out);
+}
+
+int tarry_again(tarry *queue, const struct tarry_again *items, size_t n, struct tarry_result *out)
+{
+    return call_items(queue, TARRY_CALL_AGAIN, items, n, out);
 }

@@ -173,6 +173,34 @@ void memory_answer(struct memory *memory, const struct queue_answer *answer, str
         result->status = QUEUE_LEASE_ENDED;
 }
 
+/* After the ack there is room for the push: an entry has just gone, and what was wrong with the push was found
+ * before. */
+void memory_again(struct memory *memory, const struct engine_lease *lease,
+                  const struct queue_push *push, struct engine_now now, struct queue_result *result)
+{
+    struct queue_topic topic;
+    bool remembers = engine_topic_show(memory->engine, push->topic, now, &topic) &&
+                     topic.settings.dedup_window_ms;
+    bool is_far =
+        push->when.due == QUEUE_DUE_AT && push->when.ms - now.wall_ms > POLICY_DELAY_MS_MAX;
+    if (remembers || is_far) {
+        result->status = QUEUE_BAD_OPTION;
+        result->detail = remembers ? "dedup_window" : "at";
+        return;
+    }
+    memory->pushed = blob_new(push);
+    if (!memory->pushed) {
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
+    engine_answer(memory->engine, lease, &(struct queue_answer){.verb = QUEUE_ACK}, now, result);
+    if (result->status == QUEUE_OK)
+        engine_push(memory->engine, push, now, result);
+    if (memory->pushed)
+        blob_release(memory->pushed);
+    memory->pushed = NULL;
+}
+
 /* ---- jobs go out ---- */
 
 void memory_job_free(struct memory_job *job)

@@ -60,6 +60,12 @@ void memory_answer_lease(struct memory *memory, const struct engine_lease *lease
                          const struct queue_answer *answer, struct engine_now now,
                          struct queue_result *result);
 
+/* The job of the lease is acked, and pushed in its place is another of its topic and id, in one: where that cannot
+ * be pushed nothing is done. The topic remembers no ids: else QUEUE_BAD_OPTION. */
+void memory_again(struct memory *memory, const struct engine_lease *lease,
+                  const struct queue_push *push, struct engine_now now,
+                  struct queue_result *result);
+
 /* A job as it was when it was handed out: its text stays as long as it does, whatever becomes of the job. Any
  * thread may read it and free it. */
 struct memory_job {

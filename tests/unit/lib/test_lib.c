@@ -97,6 +97,53 @@ static void a_job_in_hand_outlives_its_end_and_the_queue(void **state)
     tarry_job_free(job);
 }
 
+/* A heartbeat: what was done comes again, with what it is to remember. */
+static void a_job_may_come_again_with_another_body(void **state)
+{
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    struct tarry_again again = TARRY_AGAIN_INIT;
+    struct tarry_result result = TARRY_RESULT_INIT;
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    size_t bytes;
+
+    (void)state;
+    rig_push(queue, "a", 0);
+    tarry_job *job = rig_take_one(queue, 0);
+    again.job = job;
+    again.body = "second";
+    again.body_bytes = 6;
+    again.delay_ms = 1000;
+    assert_int_equal(tarry_again(queue, &again, 1, &result), TARRY_OK);
+    assert_int_equal(result.code, TARRY_CREATED);
+    assert_string_equal(result.id, "a");
+    assert_int_equal(result.due_ms, RIG_START_MS + 1001);
+    assert_int_equal(tarry_again(queue, &again, 1, &result), TARRY_LEASE_ENDED);
+    assert_memory_equal(tarry_job_body(job, &bytes), "body", 4);
+    tarry_job_free(job);
+    assert_null(rig_take_one(queue, 0));
+    tarry_advance(queue, 1001);
+    job = rig_take_one(queue, 0);
+    assert_int_equal(tarry_job_attempt(job), 1);
+    assert_memory_equal(tarry_job_body(job, &bytes), "second", 6);
+    assert_int_equal(bytes, 6);
+
+    settings.dedup_window_ms = 1000;
+    tarry_topic_put(queue, "t", &settings);
+    again.job = job;
+    assert_int_equal(tarry_again(queue, &again, 1, &result), TARRY_BAD_OPTION);
+    assert_string_equal(result.detail, "dedup_window");
+    settings.dedup_window_ms = 0;
+    tarry_topic_put(queue, "t", &settings);
+    again.body = NULL;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_OK); /* nothing was done before */
+    tarry_job_free(job);
+    tarry_advance(queue, 1001);
+    job = rig_take_one(queue, 0);
+    assert_memory_equal(tarry_job_body(job, &bytes), "second", 6);
+    tarry_job_free(job);
+    tarry_close(queue);
+}
+
 static void changes_name_a_job_by_its_id(void **state)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
@@ -134,7 +181,7 @@ static void a_list_goes_on_where_its_cursor_says(void **state)
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
     struct tarry_list list = TARRY_LIST_INIT;
     tarry_job *jobs[2];
-    char id[8];
+    char id[16];
     size_t n, seen = 0;
 
     (void)state;
@@ -388,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_lease_that_ends_brings_the_job_again),
         cmocka_unit_test(a_pop_takes_for_good),
         cmocka_unit_test(a_job_in_hand_outlives_its_end_and_the_queue),
+        cmocka_unit_test(a_job_may_come_again_with_another_body),
         cmocka_unit_test(changes_name_a_job_by_its_id),
         cmocka_unit_test(a_list_goes_on_where_its_cursor_says),
         cmocka_unit_test(topics_have_settings_and_figures),
