@@ -32,6 +32,7 @@ add_custom_target(tarry_static ALL DEPENDS ${CMAKE_BINARY_DIR}/libtarry.a)
 # For those who link with it: pkg-config and find_package(tarry).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+file(RELATIVE_PATH LIBRARY_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${CMAKE_SOURCE_DIR}/cmake/tarry.pc.in ${CMAKE_BINARY_DIR}/tarry.pc @ONLY)
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/tarry-config.cmake.in ${CMAKE_BINARY_DIR}/tarry-config.cmake
                               INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tarry
