@@ -61,6 +61,8 @@ enum tarry_code {
     TARRY_NO_MEMORY = 17,
     TARRY_STOPPING = 18, /* tarry_close was called */
     TARRY_TOPIC_FULL = 23,
+    TARRY_REQUESTED = 24, /* no failure: the job is cancelled unless its holder acks it */
+
     TARRY_FORKED = 100,     /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101 /* tarry_interrupt */
 };
@@ -161,11 +163,11 @@ struct tarry_push {
 struct tarry_result {
     uint32_t size;
     int32_t code;
-    int32_t state; /* the job's now, or the one that was in the way; 0: none */
-    uint32_t reserved;
-    int64_t due_ms;         /* wall clock; 0: none */
-    int64_t lease_until_ms; /* extend; wall clock */
-    const char *detail;     /* TARRY_BAD_OPTION: which option; lives as long as the program */
+    int32_t state;            /* the job's now, or the one that was in the way; 0: none */
+    int32_t cancel_requested; /* extend: somebody asked for that */
+    int64_t due_ms;           /* wall clock; 0: none */
+    int64_t lease_until_ms;   /* extend; wall clock */
+    const char *detail;       /* TARRY_BAD_OPTION: which option; lives as long as the program */
     char id[TARRY_ID_BYTES_MAX + 8];
 };
 #define TARRY_RESULT_INIT                                                                          \
@@ -177,12 +179,16 @@ struct tarry_result {
 int tarry_push(tarry *queue, const struct tarry_push *items, size_t n, struct tarry_result *out);
 
 enum tarry_change_flags {
-    TARRY_ONLY_DEAD = 8 /* cancel: only if it died with that `delivery`, else TARRY_CONFLICT */
+    TARRY_ONLY_DEAD = 8, /* cancel: only if it died with that `delivery`, else TARRY_CONFLICT */
+    /* Cancel: where it is leased its holder is asked, and told when he extends; every end of the lease but an ack
+     * cancels the job. */
+    TARRY_REQUEST = 256
 };
 
 struct tarry_change {
     uint32_t size;
-    uint32_t flags; /* TARRY_HAS_PRIORITY, TARRY_HAS_AT, TARRY_HAS_DELAY, TARRY_ONLY_DEAD */
+    uint32_t
+        flags; /* TARRY_HAS_PRIORITY, TARRY_HAS_AT, TARRY_HAS_DELAY, TARRY_ONLY_DEAD, TARRY_REQUEST */
     const char *topic, *id;
     int64_t delay_ms, at_ms; /* reschedule; without their flags the due stays */
     uint64_t delivery;
@@ -194,7 +200,7 @@ struct tarry_change {
         sizeof(struct tarry_change), 0, NULL, NULL, 0, 0, 0, 0, 0                                  \
     }
 
-/* Code CANCELLED. */
+/* Code CANCELLED, or REQUESTED. */
 int tarry_cancel(tarry *queue, const struct tarry_change *items, size_t n,
                  struct tarry_result *out);
 /* Codes OK. Another due, another priority. */
@@ -211,12 +217,13 @@ struct tarry_take {
     const char *const *topics; /* first named, first served */
     uint32_t topic_count;      /* 1 to 64 */
     uint32_t reserved;
-    int64_t lease_ms; /* 0: the job's, the topic's, 60 s */
-    uint64_t tag;     /* for tarry_interrupt; 0: none */
+    int64_t lease_ms;     /* 0: the job's, the topic's, 60 s */
+    uint64_t tag;         /* for tarry_interrupt; 0: none */
+    const char *consumer; /* what the taker calls himself, kept with the lease; NULL: no name */
 };
 #define TARRY_TAKE_INIT                                                                            \
     {                                                                                              \
-        sizeof(struct tarry_take), 1, NULL, 0, 0, 0, 0                                             \
+        sizeof(struct tarry_take), 1, NULL, 0, 0, 0, 0, NULL                                       \
     }
 
 /*
@@ -245,6 +252,9 @@ const char *tarry_job_meta(const tarry_job *job, size_t *bytes); /* as it was pu
 /* Of the last attempt that failed; no NUL behind it. */
 const char *tarry_job_error(const tarry_job *job, size_t *bytes);
 const char *tarry_job_lease(tarry_job *job); /* as text; "": it was not taken */
+/* Who has it, as he calls himself; no NUL behind it. */
+const char *tarry_job_consumer(const tarry_job *job, size_t *bytes);
+int tarry_job_cancel_requested(const tarry_job *job);
 int tarry_job_state(const tarry_job *job);
 uint32_t tarry_job_attempt(const tarry_job *job); /* deliveries so far, with this one */
 uint64_t tarry_job_delivery(
@@ -293,7 +303,8 @@ struct tarry_answer {
         sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL, 0                                  \
     }
 
-/* Codes OK or LEASE_ENDED. The job is not freed. */
+/* Codes OK or LEASE_ENDED; nack and return of a job whose cancel was asked for: CANCELLED. The job is not
+ * freed. */
 int tarry_ack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out);
 int tarry_nack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out);
 int tarry_extend(tarry *queue, const struct tarry_answer *items, size_t n,

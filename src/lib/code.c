@@ -10,7 +10,8 @@ _Static_assert((int)TARRY_OK == (int)QUEUE_OK && (int)TARRY_CANCELLED == (int)QU
                    (int)TARRY_LEASE_ENDED == (int)QUEUE_LEASE_ENDED &&
                    (int)TARRY_BAD_CURSOR == (int)QUEUE_BAD_CURSOR &&
                    (int)TARRY_STOPPING == (int)QUEUE_STOPPING &&
-                   (int)TARRY_TOPIC_FULL == (int)QUEUE_TOPIC_FULL,
+                   (int)TARRY_TOPIC_FULL == (int)QUEUE_TOPIC_FULL &&
+                   (int)TARRY_REQUESTED == (int)QUEUE_REQUESTED,
                "a code is the queue's status");
 
 static const struct {
@@ -48,6 +49,7 @@ static const struct {
     {TARRY_STOPPING, "the queue is being closed and nothing was done"},
     {TARRY_TOPIC_FULL, "the topic has as many jobs as its max_jobs allows and this one was not "
                        "kept; try again once some are done, or raise max_jobs"},
+    {TARRY_REQUESTED, "the job is with a consumer, and cancelled unless he acks it"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
 };
@@ -66,7 +68,8 @@ const char *tarry_code_name(int code)
         return "forked";
     if (code == TARRY_INTERRUPTED)
         return "interrupted";
-    if ((code >= TARRY_OK && code <= TARRY_STOPPING) || code == TARRY_TOPIC_FULL)
+    if ((code >= TARRY_OK && code <= TARRY_STOPPING) || code == TARRY_TOPIC_FULL ||
+        code == TARRY_REQUESTED)
         return queue_status_code((enum queue_status)code);
     return "unknown";
 }

@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "lib/state.h"
 #include "queue/door.h"
+#include "queue/status.h"
 
 #include <assert.h>
 
@@ -50,6 +51,7 @@ static void result_write(struct tarry_result *out, size_t stride, size_t i, int 
                                 .state = (int32_t)result->state,
                                 .due_ms = result->due_ms,
                                 .lease_until_ms = result->lease_until_ms,
+                                .cancel_requested = result->cancel_requested,
                                 .detail = result->detail};
     if (id.len && id.len <= TARRY_ID_BYTES_MAX)
         memcpy(told.id, id.at, id.len);
@@ -163,7 +165,8 @@ static struct slice run_push(struct tarry *queue, const struct tarry_push *from,
 static struct slice run_change(struct tarry *queue, const struct tarry_change *from,
                                enum queue_change_verb verb, struct queue_result *result)
 {
-    const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_HAS_DELAY | TARRY_ONLY_DEAD;
+    const uint32_t flags =
+        TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_HAS_DELAY | TARRY_ONLY_DEAD | TARRY_REQUEST;
     bool has_at = from->flags & TARRY_HAS_AT, has_delay = from->flags & TARRY_HAS_DELAY;
     bool has_priority = from->flags & TARRY_HAS_PRIORITY;
     struct queue_change change = {.verb = verb,
@@ -175,6 +178,7 @@ static struct slice run_change(struct tarry *queue, const struct tarry_change *f
                                            .ms = has_at ? from->at_ms : from->delay_ms},
                                   .priority = has_priority ? from->priority : QUEUE_PRIORITY_UNSET,
                                   .only_dead = from->flags & TARRY_ONLY_DEAD,
+                                  .request = from->flags & TARRY_REQUEST,
                                   .delivery = from->delivery};
     result->status = QUEUE_BAD_OPTION;
     result->detail = from->flags & ~flags || from->reserved ? "flags"
@@ -317,7 +321,7 @@ int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *it
         if (item)
             result = (struct queue_result){0}, id = run_item(queue, kind, item, &result, made);
         int code = lib_code(result.status);
-        if (code > TARRY_CANCELLED && !first)
+        if (!queue_status_is_success(result.status) && !first)
             first = code;
         if (out)
             result_write(out, out_stride, i, code, &result, id);

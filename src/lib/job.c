@@ -54,6 +54,16 @@ const char *tarry_job_lease(tarry_job *job)
     return mine->lease_text;
 }
 
+const char *tarry_job_consumer(const tarry_job *job, size_t *bytes)
+{
+    return bytes_of(shown(job)->consumer, bytes);
+}
+
+int tarry_job_cancel_requested(const tarry_job *job)
+{
+    return shown(job)->cancel_requested;
+}
+
 int tarry_job_state(const tarry_job *job)
 {
     return (int)shown(job)->state;

@@ -52,10 +52,10 @@ static void submitted_on_end(struct tarry *queue, struct waiter *waiter)
     submitted_is_done(queue, submitted_of(waiter), waiter->code);
 }
 
-/* The topics' names are the caller's during the call only. */
+/* The topics' names and the consumer's are the caller's during the call only. */
 static bool topics_copy(struct submitted *call)
 {
-    size_t bytes = 1;
+    size_t bytes = 1 + call->take.consumer.len;
     for (size_t i = 0; i < call->take.topic_count; i++)
         bytes += call->topics[i].len;
     char *at = call->topic_text = malloc(bytes);
@@ -66,6 +66,9 @@ static bool topics_copy(struct submitted *call)
         call->topics[i].at = at;
         at += call->topics[i].len;
     }
+    if (call->take.consumer.len)
+        memcpy(at, call->take.consumer.at, call->take.consumer.len);
+    call->take.consumer.at = at;
     return true;
 }
 

@@ -16,7 +16,8 @@ int lib_read_take(const struct tarry_take *from, struct queue_take *out,
     *out = (struct queue_take){.topics = topics,
                                .topic_count = take.topic_count,
                                .max = take.max,
-                               .lease_ms = take.lease_ms};
+                               .lease_ms = take.lease_ms,
+                               .consumer = lib_text(take.consumer)};
     *tag = take.tag;
     return lib_code(queue_check_take(out, &detail));
 }

@@ -305,6 +305,8 @@ int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *
     clock_raise(shard->clock, depot_catalog(shard->depot)->inner_ms);
     depot_forget_catalog(shard->depot);
     engine_start(shard->engine, found.epoch);
+    engine_keep_leases(shard->engine,
+                       clock_inner_ms_of(shard->clock) + shard->options.local->lease_grace_ms);
     struct engine_stats stats;
     engine_stats(shard->engine, &stats);
     *recovered = (struct shard_recovered){.counts = stats.counts,

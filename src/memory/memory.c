@@ -254,7 +254,7 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
     size_t taken = 0, given = 0;
     for (size_t i = 0; i < take->topic_count && taken < take->max; i++)
         taken += engine_take(memory->engine, take->topics[i], take->max - (uint32_t)taken, SIZE_MAX,
-                             take->lease_ms, now, memory->views + taken);
+                             take->lease_ms, take->consumer, now, memory->views + taken);
     while (given < taken && (out[given] = job_new(memory, &memory->views[given])))
         out[given++]->is_taken = true;
     for (size_t i = taken; i > given; i--)

@@ -107,7 +107,7 @@ static struct tarry_change change_of(const struct queue_change *from)
     change.topic = text_of(from->topic);
     change.id = text_of(from->id);
     change.delivery = from->delivery;
-    change.flags = from->only_dead ? TARRY_ONLY_DEAD : 0u;
+    change.flags = (from->only_dead ? TARRY_ONLY_DEAD : 0u) | (from->request ? TARRY_REQUEST : 0u);
     if (from->verb != QUEUE_RESCHEDULE)
         return change;
     if (from->when.due == QUEUE_DUE_AT)
@@ -193,6 +193,7 @@ static void run_items(struct lib_driver *self, const struct command *command,
                                            .state = (enum job_state)told[i].state,
                                            .due_ms = told[i].due_ms,
                                            .lease_until_ms = told[i].lease_until_ms,
+                                           .cancel_requested = told[i].cancel_requested,
                                            .detail = told[i].detail,
                                            .id = slice_of(told[i].id)};
         if (command->kind == COMMAND_PUSH)
@@ -227,6 +228,9 @@ static struct queue_job shown(tarry_job *from, char *history)
     job->meta = bytes_of(at, bytes);
     at = tarry_job_error(from, &bytes);
     job->error = bytes_of(at, bytes);
+    at = tarry_job_consumer(from, &bytes);
+    job->consumer = bytes_of(at, bytes);
+    job->cancel_requested = tarry_job_cancel_requested(from);
     job->state = (enum job_state)tarry_job_state(from);
     job->attempt = tarry_job_attempt(from);
     job->delivery = tarry_job_delivery(from);
@@ -280,6 +284,7 @@ static void run_take(struct lib_driver *self, const struct queue_take *from,
     take.topic_count = (uint32_t)from->topic_count;
     take.max = from->max;
     take.lease_ms = from->lease_ms;
+    take.consumer = text_or_null(from->consumer);
     int code = tarry_take(self->tarry, &take, 0, found, &count);
     reply_jobs(self, code, found, count, "", reply_to);
 }

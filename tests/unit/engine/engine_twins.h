@@ -128,8 +128,10 @@ static inline void take_some(struct twins *twins)
     struct slice topic = topic_name(below(twins, TOPICS));
     unsigned max = 1 + below(twins, 8);
     rig_load_due(twins->rig, twins->now.inner_ms, false, twins->now);
-    size_t got = engine_take(twins->rig->engine, topic, max, SIZE_MAX, 200, twins->now, a);
-    assert_int_equal(got, engine_take(twins->plain, topic, max, SIZE_MAX, 200, twins->now, b));
+    size_t got = engine_take(twins->rig->engine, topic, max, SIZE_MAX, 200, (struct slice){0},
+                             twins->now, a);
+    assert_int_equal(got, engine_take(twins->plain, topic, max, SIZE_MAX, 200, (struct slice){0},
+                                      twins->now, b));
     for (size_t i = 0; i < got; i++) {
         assert_same_view(&a[i], &b[i]);
         if (twins->lease_count < 64)

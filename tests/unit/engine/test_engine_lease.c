@@ -19,8 +19,9 @@ static struct engine_lease take(struct world *world)
 {
     struct engine_view view;
     catch_up(world, world->engine);
-    assert_int_equal(
-        engine_take(world->engine, topic_name(0), 1, SIZE_MAX, LEASE_MS, world->now, &view), 1);
+    assert_int_equal(engine_take(world->engine, topic_name(0), 1, SIZE_MAX, LEASE_MS,
+                                 (struct slice){0}, world->now, &view),
+                     1);
     engine_view_fini(&view);
     return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
 }

@@ -176,6 +176,44 @@ static void changes_name_a_job_by_its_id(void **state)
     tarry_close(queue);
 }
 
+/* Who has a job is seen, and can be asked to let it go. */
+static void a_leased_job_tells_its_consumer_and_can_be_asked_for(void **state)
+{
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    struct tarry_take take = rig_take(1);
+    struct tarry_change change = TARRY_CHANGE_INIT;
+    struct tarry_answer answer = TARRY_ANSWER_INIT;
+    struct tarry_result result = TARRY_RESULT_INIT;
+    tarry_job *job, *seen;
+    size_t n, bytes;
+
+    (void)state;
+    rig_push(queue, "a", 0);
+    take.consumer = "worker 7";
+    assert_int_equal(tarry_take(queue, &take, 0, &job, &n), TARRY_OK);
+    assert_int_equal(tarry_get(queue, "t", "a", &seen), TARRY_OK);
+    assert_memory_equal(tarry_job_consumer(seen, &bytes), "worker 7", 8);
+    assert_int_equal(bytes, 8);
+    assert_int_equal(tarry_job_cancel_requested(seen), 0);
+    tarry_job_free(seen);
+    change.topic = "t";
+    change.id = "a";
+    assert_int_equal(tarry_cancel(queue, &change, 1, &result), TARRY_LEASED);
+    change.flags = TARRY_REQUEST;
+    assert_int_equal(tarry_cancel(queue, &change, 1, &result), TARRY_OK);
+    assert_int_equal(result.code, TARRY_REQUESTED);
+    answer.job = job;
+    assert_int_equal(tarry_extend(queue, &answer, 1, &result), TARRY_OK);
+    assert_int_equal(result.cancel_requested, 1);
+    assert_int_equal(tarry_nack(queue, &answer, 1, &result), TARRY_OK);
+    assert_int_equal(result.code, TARRY_CANCELLED);
+    assert_int_equal(tarry_get(queue, "t", "a", &seen), TARRY_NOT_FOUND);
+    tarry_job_free(job);
+    take.consumer = " blank";
+    assert_int_equal(tarry_take(queue, &take, 0, &job, &n), TARRY_BAD_OPTION);
+    tarry_close(queue);
+}
+
 static void a_list_goes_on_where_its_cursor_says(void **state)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
@@ -437,6 +475,7 @@ int main(void)
         cmocka_unit_test(a_job_in_hand_outlives_its_end_and_the_queue),
         cmocka_unit_test(a_job_may_come_again_with_another_body),
         cmocka_unit_test(changes_name_a_job_by_its_id),
+        cmocka_unit_test(a_leased_job_tells_its_consumer_and_can_be_asked_for),
         cmocka_unit_test(a_list_goes_on_where_its_cursor_says),
         cmocka_unit_test(topics_have_settings_and_figures),
         cmocka_unit_test(structs_tell_their_size),
