@@ -36,7 +36,7 @@ lint: ## formatting, direction of includes, syntax of scripts
 
 fmt: ## formats the C sources in place
 	@scripts/setup lint
-	@find src tests bench -name '*.[ch]' | xargs clang-format-14 -i
+	@find include src tests bench -name '*.[ch]' | xargs clang-format-14 -i
 
 fuzz: ## libFuzzer on every parser, FUZZ_SECONDS=60 each
 	@scripts/setup build fuzz

@@ -157,8 +157,9 @@ static struct wal *open_log(const char *dir, uint64_t *records)
     const struct wal_options options = {.fs = &fs_posix,
                                         .dir = dir,
                                         .sync = WAL_SYNC_ALWAYS,
-                                        .inner_ms = clock_inner_ms,
-                                        .wall_ms = clock_wall_ms};
+                                        .clock = &clock_process,
+                                        .inner_ms = clock_inner_ms_of,
+                                        .wall_ms = clock_wall_ms_of};
     struct wal *wal;
     char error[4096];
 

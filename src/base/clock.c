@@ -9,12 +9,7 @@
 
 enum { BOOT_ID_CHARS = 36 };
 
-/* Added to boot time, in microseconds, gives inner time. Not yet fixed: OFFSET_NONE. */
-#define OFFSET_NONE INT64_MIN
-static _Atomic int64_t inner_offset_us = OFFSET_NONE;
-
-static atomic_bool fake;
-static _Atomic int64_t fake_inner_ms, fake_wall_ms;
+struct clock clock_process = CLOCK_INIT;
 
 static int64_t read_us(clockid_t which)
 {
@@ -26,13 +21,13 @@ static int64_t read_us(clockid_t which)
 }
 
 /* The offset; the first thread that asks fixes it for all. */
-static int64_t offset_us(void)
+static int64_t offset_us(struct clock *clock)
 {
-    int64_t offset = atomic_load_explicit(&inner_offset_us, memory_order_relaxed);
-    if (offset != OFFSET_NONE)
+    int64_t offset = atomic_load_explicit(&clock->offset_us, memory_order_relaxed);
+    if (offset != CLOCK_OFFSET_NONE)
         return offset;
     int64_t fresh = read_us(CLOCK_REALTIME) - read_us(CLOCK_BOOTTIME);
-    if (atomic_compare_exchange_strong(&inner_offset_us, &offset, fresh))
+    if (atomic_compare_exchange_strong(&clock->offset_us, &offset, fresh))
         return fresh;
     return offset;
 }
@@ -44,28 +39,82 @@ static int64_t offset_for(int64_t inner_ms)
     return (inner_ms - read_us(CLOCK_BOOTTIME) / 1000) * 1000;
 }
 
-void clock_start(int64_t inner_ms)
+static bool is_held(const struct clock *clock)
 {
-    assert(inner_ms >= 0);
-    atomic_store(&inner_offset_us, offset_for(inner_ms));
+    return atomic_load_explicit(&clock->is_held, memory_order_relaxed);
 }
 
-void clock_raise(int64_t inner_ms)
+void clock_start(struct clock *clock, int64_t inner_ms)
 {
-    int64_t offset = offset_us();
+    assert(inner_ms >= 0);
+    atomic_store(&clock->offset_us, offset_for(inner_ms));
+}
+
+void clock_raise(struct clock *clock, int64_t inner_ms)
+{
+    int64_t offset = offset_us(clock);
     int64_t wanted = offset_for(inner_ms);
-    while (offset < wanted && !atomic_compare_exchange_weak(&inner_offset_us, &offset, wanted))
+    while (offset < wanted && !atomic_compare_exchange_weak(&clock->offset_us, &offset, wanted))
         ;
+}
+
+int64_t clock_inner_us_of(struct clock *clock)
+{
+    if (is_held(clock))
+        return atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed) * 1000;
+    /* The offset comes first: read later, it could be fixed by a wall clock that boot time is
+     * behind. */
+    int64_t offset = offset_us(clock);
+    return read_us(CLOCK_BOOTTIME) + offset;
+}
+
+int64_t clock_inner_ms_of(struct clock *clock)
+{
+    return clock_inner_us_of(clock) / 1000;
+}
+
+static int64_t wall_us(struct clock *clock)
+{
+    if (is_held(clock))
+        return atomic_load_explicit(&clock->held_wall_ms, memory_order_relaxed) * 1000;
+    return read_us(CLOCK_REALTIME);
+}
+
+int64_t clock_wall_ms_of(struct clock *clock)
+{
+    return wall_us(clock) / 1000;
+}
+
+int64_t clock_skew_ms_of(struct clock *clock)
+{
+    int64_t inner_ms = clock_inner_ms_of(clock);
+    return clock_wall_ms_of(clock) - inner_ms;
+}
+
+int64_t clock_process_ms(struct clock *clock, int64_t inner_ms)
+{
+    if (clock == &clock_process || inner_ms == INT64_MAX)
+        return inner_ms;
+    return inner_ms - clock_inner_ms_of(clock) + clock_inner_ms();
+}
+
+void clock_hold(struct clock *clock, int64_t inner_ms, int64_t wall_ms)
+{
+    atomic_store(&clock->held_inner_ms, inner_ms);
+    atomic_store(&clock->held_wall_ms, wall_ms);
+    atomic_store(&clock->is_held, true);
+}
+
+void clock_advance(struct clock *clock, int64_t elapsed_ms)
+{
+    assert(is_held(clock) && elapsed_ms >= 0);
+    atomic_fetch_add(&clock->held_inner_ms, elapsed_ms);
+    atomic_fetch_add(&clock->held_wall_ms, elapsed_ms);
 }
 
 int64_t clock_inner_us(void)
 {
-    if (atomic_load_explicit(&fake, memory_order_relaxed))
-        return atomic_load_explicit(&fake_inner_ms, memory_order_relaxed) * 1000;
-    /* The offset comes first: read later, it could be fixed by a wall clock that boot time is
-     * behind. */
-    int64_t offset = offset_us();
-    return read_us(CLOCK_BOOTTIME) + offset;
+    return clock_inner_us_of(&clock_process);
 }
 
 int64_t clock_inner_ms(void)
@@ -75,14 +124,17 @@ int64_t clock_inner_ms(void)
 
 int64_t clock_wall_us(void)
 {
-    if (atomic_load_explicit(&fake, memory_order_relaxed))
-        return atomic_load_explicit(&fake_wall_ms, memory_order_relaxed) * 1000;
-    return read_us(CLOCK_REALTIME);
+    return wall_us(&clock_process);
 }
 
 int64_t clock_wall_ms(void)
 {
     return clock_wall_us() / 1000;
+}
+
+int64_t clock_skew_ms(void)
+{
+    return clock_skew_ms_of(&clock_process);
 }
 
 int64_t clock_boot_us(void)
@@ -93,12 +145,6 @@ int64_t clock_boot_us(void)
 int64_t clock_awake_us(void)
 {
     return read_us(CLOCK_MONOTONIC);
-}
-
-int64_t clock_skew_ms(void)
-{
-    int64_t inner_ms = clock_inner_ms();
-    return clock_wall_ms() - inner_ms;
 }
 
 static _Atomic uint64_t step_count;
@@ -131,25 +177,21 @@ void clock_boot_id(char id[BOOT_ID_CHARS + 1])
 
 void clock_fake_start(int64_t inner_ms, int64_t wall_ms)
 {
-    atomic_store(&fake_inner_ms, inner_ms);
-    atomic_store(&fake_wall_ms, wall_ms);
-    atomic_store(&fake, true);
+    clock_hold(&clock_process, inner_ms, wall_ms);
 }
 
 void clock_fake_advance(int64_t elapsed_ms)
 {
-    assert(atomic_load(&fake) && elapsed_ms >= 0);
-    atomic_fetch_add(&fake_inner_ms, elapsed_ms);
-    atomic_fetch_add(&fake_wall_ms, elapsed_ms);
+    clock_advance(&clock_process, elapsed_ms);
 }
 
 void clock_fake_step_wall(int64_t step_ms)
 {
-    assert(atomic_load(&fake));
-    atomic_fetch_add(&fake_wall_ms, step_ms);
+    assert(is_held(&clock_process));
+    atomic_fetch_add(&clock_process.held_wall_ms, step_ms);
 }
 
 void clock_fake_end(void)
 {
-    atomic_store(&fake, false);
+    atomic_store(&clock_process.is_held, false);
 }

@@ -6,19 +6,54 @@
  *          offset fixed when the process starts. Relative delays, leases and backoff live on it.
  *   wall   what the system's wall clock says now. Only absolute due times (`at`) follow it.
  *
- * Any thread may read; clock_start and clock_fake_* are called before threads start or from tests.
+ * What jobs go by is the clock of their queue: each may have one of its own (struct clock), started where
+ * its jobs left off, or held for a test. Everything else (timers, time limits, log lines) goes by the
+ * process's, which is also the clock of a queue that was given none.
+ *
+ * Any thread may read; clock_start, clock_hold and clock_fake_* are called before threads start or from
+ * tests.
  */
 #ifndef TARRY_BASE_CLOCK_H
 #define TARRY_BASE_CLOCK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+/* ---- the clock of one queue ---- */
+
+/* The owner's storage: CLOCK_INIT, then its members are clock.c's. */
+struct clock {
+    _Atomic int64_t offset_us; /* added to boot time it gives inner time */
+    _Atomic int64_t held_inner_ms, held_wall_ms;
+    atomic_bool is_held;
+};
+#define CLOCK_OFFSET_NONE INT64_MIN
+#define CLOCK_INIT                                                                                 \
+    {                                                                                              \
+        .offset_us = CLOCK_OFFSET_NONE                                                             \
+    }
+extern struct clock clock_process;
+
 /* Fixes the inner clock so that it shows `inner_ms` now. Before it, inner starts out equal to wall.
  */
-void clock_start(int64_t inner_ms);
+void clock_start(struct clock *clock, int64_t inner_ms);
 /* From now on inner shows at least `inner_ms`. Any thread. */
-void clock_raise(int64_t inner_ms);
+void clock_raise(struct clock *clock, int64_t inner_ms);
+
+int64_t clock_inner_ms_of(struct clock *clock);
+int64_t clock_inner_us_of(struct clock *clock);
+int64_t clock_wall_ms_of(struct clock *clock);
+int64_t clock_skew_ms_of(struct clock *clock);
+
+/* When a moment of this clock's inner time comes by the process's: for setting timers. INT64_MAX stays. */
+int64_t clock_process_ms(struct clock *clock, int64_t inner_ms);
+
+/* For tests: from now on it shows these, and moves only when told. */
+void clock_hold(struct clock *clock, int64_t inner_ms, int64_t wall_ms);
+void clock_advance(struct clock *clock, int64_t elapsed_ms);
+
+/* ---- the process's ---- */
 
 int64_t clock_inner_ms(void);
 int64_t clock_inner_us(void); /* the same in microseconds, for setting timers */

@@ -38,6 +38,8 @@ void engine_free(struct engine *engine)
         const struct entry *entry = entry_at(engine, id);
         if (entry->state && entry->extra)
             free(entry_extra(engine, entry)->text);
+        if (entry->state && engine->sink.release && !record_place_is_run(entry->place))
+            engine->sink.release(engine->sink.ctx, entry->place);
     }
     stub_fini(engine);
     engine_topics_fini(engine);

@@ -51,6 +51,10 @@ struct engine_sink {
     /* The slot's job came to memory, or left it: a slot that is alive and has none is a cold job. NULL:
      * nobody wants to know. */
     void (*hold_slot)(void *ctx, struct record_place place, bool in_memory);
+    /* What was appended as the record of a job, or of an id that is remembered, is needed no more; told
+     * after what makes it so was appended, and for all that are left when the engine is freed. NULL: it
+     * keeps its records otherwise. */
+    void (*release)(void *ctx, struct record_place place);
     /* The topic had nothing to hand out and has now. */
     void (*ready)(void *ctx, struct slice topic);
     /* The topic's pause is over, since its time has come. NULL: nobody wants to know. */

@@ -67,8 +67,11 @@ void entry_release(struct engine *engine, struct entry *entry)
     if (!place.bytes)
         return;
     entry->place = (struct record_place){0};
-    if (!record_place_is_run(place))
+    if (!record_place_is_run(place)) {
+        if (engine->sink.release)
+            engine->sink.release(engine->sink.ctx, place);
         return;
+    }
     struct topic *topic = entry_topic(engine, entry);
     topic->loaded[entry->section]--;
     if (entry->section == SECTION_DEAD)

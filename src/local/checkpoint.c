@@ -117,8 +117,8 @@ static void checkpoint_failed(struct checkpoint *checkpoint, int failed, const c
                           memory_order_relaxed);
     checkpoint->is_without_space |= failed == -ENOSPC || failed == -EDQUOT;
     int64_t wait_ms = (int64_t)RETRY_MS << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
-    checkpoint->retry_ms =
-        clock_inner_ms() + (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
+    checkpoint->retry_ms = clock_inner_ms_of(checkpoint->shard->clock) +
+                           (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
 }
 
 /* Forgets what the checkpoint under way had. */
@@ -169,7 +169,8 @@ bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes)
     uint32_t files = files_ahead(checkpoint);
     if (files < FILES_SLOW)
         return true;
-    int64_t now_ms = clock_inner_ms(), passed_ms = now_ms - checkpoint->allowed_ms;
+    int64_t now_ms = clock_inner_ms_of(checkpoint->shard->clock),
+            passed_ms = now_ms - checkpoint->allowed_ms;
     if (checkpoint->retry_ms > now_ms)
         return true;
     if (files >= FILES_BEHIND)
@@ -850,7 +851,8 @@ bool checkpoint_is_busy(const struct checkpoint *checkpoint)
 int64_t checkpoint_next_ms(const struct checkpoint *checkpoint)
 {
     bool waits = checkpoint->phase == CHECKPOINT_IDLE || checkpoint->phase == CHECKPOINT_SNAPSHOT;
-    return waits && checkpoint->retry_ms > clock_inner_ms() ? checkpoint->retry_ms : INT64_MAX;
+    int64_t now_ms = clock_inner_ms_of(checkpoint->shard->clock);
+    return waits && checkpoint->retry_ms > now_ms ? checkpoint->retry_ms : INT64_MAX;
 }
 
 bool checkpoint_is_without_space(const struct checkpoint *checkpoint)

@@ -1,9 +1,9 @@
 #include "local/command.h"
 
+#include "engine/lease.h"
 #include "local/checkpoint.h"
 #include "local/forecast.h"
 #include "local/job_reply.h"
-#include "local/lease.h"
 #include "local/scan.h"
 #include "local/shard_feed.h"
 

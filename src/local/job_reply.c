@@ -5,7 +5,7 @@
 #include "local/job_reply.h"
 
 #include "base/log.h"
-#include "local/lease.h"
+#include "engine/lease.h"
 #include "local/preload.h"
 #include "local/shard_feed.h"
 

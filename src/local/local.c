@@ -5,10 +5,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "engine/lease.h"
 #include "feed/feed.h"
 #include "local/backup.h"
 #include "local/handle.h"
-#include "local/lease.h"
 #include "local/shard_core.h"
 #include "queue/copy.h"
 
@@ -420,14 +420,14 @@ static void local_settle(struct local *local)
 
 /* The inner clock goes on where it was: by boot time within the same boot, else by the wall clock,
  * which may have been set while the inner one went on: the two are as far apart as they were. */
-static void start_clock(const struct datadir_manifest *manifest)
+static void start_clock(struct clock *clock, const struct datadir_manifest *manifest)
 {
     char boot_id[37];
     clock_boot_id(boot_id);
-    int64_t inner_ms = clock_wall_ms() - manifest->skew_ms;
+    int64_t inner_ms = clock_wall_ms_of(clock) - manifest->skew_ms;
     if (!manifest->is_new && boot_id[0] && !strcmp(boot_id, manifest->boot_id))
         inner_ms = clock_boot_us() / 1000 + manifest->boot_offset_ms;
-    clock_start(inner_ms > 0 ? inner_ms : 0);
+    clock_start(clock, inner_ms > 0 ? inner_ms : 0);
 }
 
 /* Writes down how the inner clock stands, so that the next start goes on from there. */
@@ -435,10 +435,10 @@ static int remember_clock(struct local *local)
 {
     clock_boot_id(local->manifest.boot_id);
     /* In this order: a millisecond that passes in between makes the next start late, not early. */
-    int64_t inner_ms = clock_inner_ms();
+    int64_t inner_ms = clock_inner_ms_of(local->options.clock);
     local->manifest.boot_offset_ms = inner_ms - clock_boot_us() / 1000;
     /* For the same reason one more: both clocks are cut to milliseconds. */
-    local->manifest.skew_ms = clock_skew_ms() + 1;
+    local->manifest.skew_ms = clock_skew_ms_of(local->options.clock) + 1;
     return datadir_write(local->datadir, &local->manifest);
 }
 
@@ -464,6 +464,8 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
         return -ENOMEM;
     }
     local->options = *options;
+    if (!options->clock)
+        local->options.clock = &clock_process;
     int failed = datadir_open(options->data_dir, options->shards, &local->datadir, &local->manifest,
                               error, error_bytes);
     if (failed) {
@@ -471,7 +473,7 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
         return failed;
     }
     local->shard_count = local->manifest.shards;
-    start_clock(&local->manifest);
+    start_clock(local->options.clock, &local->manifest);
     name_sync_interval(local);
     *shards = local->shard_count;
     *out = local;

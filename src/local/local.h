@@ -15,6 +15,7 @@
 #include "store/wal.h"
 
 struct local;
+struct clock;
 
 struct local_options {
     const char *data_dir;
@@ -28,11 +29,12 @@ struct local_options {
      * stop. Any shard's thread, maybe more than once. */
     void (*failed)(void *ctx);
     void *failed_ctx;
+    struct clock *clock;    /* what its jobs go by; outlives it. NULL: the process's */
     int64_t lease_grace_ms; /* no lease from before ends sooner after the start; 0: it may */
     int64_t backup_hold_ms; /* how long a backup may go without a word; 0: 60 s */
 };
 
-/* Locks the directory and reads its manifest, fixes the inner clock. `*shards` is how many reactors
+/* Locks the directory and reads its manifest, starts the clock where its jobs left off. `*shards` is how many reactors
  * to make. 0 or negative errno with `error`. */
 int local_open(const struct local_options *options, struct local **out, uint32_t *shards,
                char *error, size_t error_bytes);

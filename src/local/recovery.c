@@ -228,8 +228,9 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
                                   .replay_soon = on_replay_soon,
                                   .sync = local->sync,
                                   .sync_interval_ms = local->sync_interval_ms,
-                                  .inner_ms = clock_inner_ms,
-                                  .wall_ms = clock_wall_ms};
+                                  .clock = shard->clock,
+                                  .inner_ms = clock_inner_ms_of,
+                                  .wall_ms = clock_wall_ms_of};
     return wal_open(&options, on_replay, shard, &shard->wal, found, error, error_bytes);
 }
 
@@ -300,11 +301,12 @@ int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *
     depot_remove_orphans(shard->depot);
     /* After a reboot the wall clock may stand before the last moment we know of: time does not go
      * back. */
-    clock_raise(found.last_inner_ms);
-    clock_raise(depot_catalog(shard->depot)->inner_ms);
+    clock_raise(shard->clock, found.last_inner_ms);
+    clock_raise(shard->clock, depot_catalog(shard->depot)->inner_ms);
     depot_forget_catalog(shard->depot);
     engine_start(shard->engine, found.epoch);
-    engine_keep_leases(shard->engine, clock_inner_ms() + shard->options.local->lease_grace_ms);
+    engine_keep_leases(shard->engine,
+                       clock_inner_ms_of(shard->clock) + shard->options.local->lease_grace_ms);
     struct engine_stats stats;
     engine_stats(shard->engine, &stats);
     *recovered = (struct shard_recovered){.counts = stats.counts,

@@ -74,7 +74,7 @@ static void upkeep_done(struct work *work)
     if (stats.broken) {
         shard_fail(shard, "upkeep", shard->upkeep_error);
     } else if (shard->upkeep_error) {
-        shard->upkeep_retry_ms = clock_inner_ms() + UPKEEP_RETRY_MS;
+        shard->upkeep_retry_ms = clock_inner_ms_of(shard->clock) + UPKEEP_RETRY_MS;
         log_event(LOG_WARN, "log upkeep failed", LOG_NUMBER("shard", shard->options.index),
                   LOG_TEXT("error", strerror(-shard->upkeep_error)));
     }
@@ -244,7 +244,7 @@ static bool shard_turn(void *ctx)
     if (!shard->keeping_up && shard->upkeep_retry_ms > now.inner_ms &&
         shard->upkeep_retry_ms < next_ms)
         next_ms = shard->upkeep_retry_ms;
-    deadline_set(shard->deadline, next_ms);
+    deadline_set(shard->deadline, clock_process_ms(shard->clock, next_ms));
     return busy || holds || !list_is_empty(&shard->soon) || !events_is_empty(shard) ||
            (more && !shard->committing);
 }
@@ -315,7 +315,8 @@ static void shard_init(struct shard *shard, const struct shard_options *options,
     shard->options = *options;
     shard->reactor = reactor;
     shard->body_bytes_max = options->local->body_bytes_max;
-    shard->skew_ms = shard->engine_skew_ms = clock_skew_ms();
+    shard->clock = options->local->clock ? options->local->clock : &clock_process;
+    shard->skew_ms = shard->engine_skew_ms = clock_skew_ms_of(shard->clock);
     shard_core_init(shard);
     list_init(&shard->parked);
     list_init(&shard->held);

@@ -41,6 +41,7 @@ struct shard_tally {
 
 struct shard {
     struct reactor *reactor;
+    struct clock *clock; /* the queue's */
     struct shard_options options;
     char *dir; /* what options.dir points to */
     uint64_t body_bytes_max;

@@ -49,6 +49,8 @@ typedef bool wal_replay(void *ctx, const struct record *record, struct record_pl
 /* Called before for some of them at once: a chance to ask for the memory they will touch. */
 typedef void wal_replay_soon(void *ctx, const struct record *records, size_t count);
 
+struct clock;
+
 struct wal_options {
     const struct fs *fs;
     const char *dir;         /* the shard's directory; made where missing */
@@ -58,9 +60,10 @@ struct wal_options {
     size_t recent_bytes_max; /* how much of what was written last stays in RAM for wal_read; default
                                 16 MiB */
     enum wal_sync sync;
-    int64_t sync_interval_ms;  /* WAL_SYNC_INTERVAL: at least one sync per so many ms of commits */
-    int64_t (*inner_ms)(void); /* clocks for the batch headers */
-    int64_t (*wall_ms)(void);
+    int64_t sync_interval_ms; /* WAL_SYNC_INTERVAL: at least one sync per so many ms of commits */
+    struct clock *clock;      /* for the batch headers, read by these two */
+    int64_t (*inner_ms)(struct clock *clock);
+    int64_t (*wall_ms)(struct clock *clock);
     uint64_t seed; /* for the checksums of a new log; 0: drawn by chance. Tests set it */
     wal_replay_soon *replay_soon; /* or NULL; its ctx is wal_open's */
     /* What the catalog says: files before this one do not count, whatever the log's own manifest

@@ -276,7 +276,7 @@ static void seal_batch(struct wal *wal, int64_t now_ms)
         .sequence = wal->next_sequence,
         .synced_sequence = wal->synced,
         .inner_ms = now_ms,
-        .wall_ms = wal->options.wall_ms(),
+        .wall_ms = wal->options.wall_ms(wal->options.clock),
     };
 
     wal_head_encode(&wal->disk, batch->file, batch->offset, &head, batch->at);
@@ -301,7 +301,7 @@ static bool seal(struct wal *wal, bool sync_now)
         return false;
     if (!has_batch && !sync_now && wal_sync_due_ms(wal) == INT64_MAX)
         return false;
-    now_ms = wal->options.inner_ms();
+    now_ms = wal->options.inner_ms(wal->options.clock);
     wants_sync = sync_now || (has_batch && wal->options.sync == WAL_SYNC_ALWAYS) ||
                  wal_sync_due_ms(wal) <= now_ms;
     if (!has_batch && !wants_sync)

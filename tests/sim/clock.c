@@ -23,13 +23,17 @@ void machine_advance(struct machine *machine, int64_t elapsed_ms)
     machine->wall_ms += elapsed_ms;
 }
 
-void clock_start(int64_t inner_ms)
+struct clock clock_process = CLOCK_INIT;
+
+void clock_start(struct clock *clock, int64_t inner_ms)
 {
+    (void)clock;
     current->inner_ms = inner_ms;
 }
 
-void clock_raise(int64_t inner_ms)
+void clock_raise(struct clock *clock, int64_t inner_ms)
 {
+    (void)clock;
     if (current->inner_ms < inner_ms)
         current->inner_ms = inner_ms;
 }
@@ -47,6 +51,30 @@ int64_t clock_inner_us(void)
 int64_t clock_wall_ms(void)
 {
     return current->wall_ms;
+}
+
+int64_t clock_inner_ms_of(struct clock *clock)
+{
+    (void)clock;
+    return clock_inner_ms();
+}
+
+int64_t clock_wall_ms_of(struct clock *clock)
+{
+    (void)clock;
+    return clock_wall_ms();
+}
+
+int64_t clock_skew_ms_of(struct clock *clock)
+{
+    (void)clock;
+    return clock_skew_ms();
+}
+
+int64_t clock_process_ms(struct clock *clock, int64_t inner_ms)
+{
+    (void)clock;
+    return inner_ms;
 }
 
 int64_t clock_boot_us(void)

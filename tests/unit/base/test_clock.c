@@ -18,11 +18,11 @@ static void starts_out_equal_to_wall(void **state)
 static void shows_what_it_was_started_with(void **state)
 {
     (void)state;
-    clock_start(5000);
+    clock_start(&clock_process, 5000);
     int64_t now = clock_inner_ms();
     assert_in_range(now, 5000, 5000 + BUSY_MS);
     assert_true(clock_skew_ms() > 1000000);
-    clock_start(clock_wall_ms() + 3600000);
+    clock_start(&clock_process, clock_wall_ms() + 3600000);
     assert_in_range(clock_skew_ms() + 3600000 + BUSY_MS, 0, 2 * BUSY_MS);
 }
 
@@ -31,7 +31,7 @@ static void shows_what_it_was_started_with(void **state)
 static void goes_on_over_many_restarts(void **state)
 {
     (void)state;
-    clock_start(1000000);
+    clock_start(&clock_process, 1000000);
     int64_t boot_us = clock_boot_us(), first_us = clock_inner_us() - boot_us, after_us = first_us;
     for (int i = 0; i < 400; i++) {
         int64_t until_us = clock_boot_us() + i * 7919 % 1000; /* at any part of a millisecond */
@@ -40,7 +40,7 @@ static void goes_on_over_many_restarts(void **state)
         boot_us = clock_boot_us();
         int64_t before_us = clock_inner_us() - boot_us;
         int64_t inner_ms = clock_inner_ms(), offset_ms = inner_ms - clock_boot_us() / 1000;
-        clock_start(clock_boot_us() / 1000 + offset_ms);
+        clock_start(&clock_process, clock_boot_us() / 1000 + offset_ms);
         after_us = clock_inner_us();
         after_us -= clock_boot_us();
         assert_true(after_us <= before_us);
@@ -87,6 +87,43 @@ static void moves_only_when_told_while_faked(void **state)
     assert_true(clock_wall_ms() > 1000000000000);
 }
 
+/* Two queues in one process: each goes by its own, and neither moves the other or the process's. */
+static void each_clock_goes_by_itself(void **state)
+{
+    struct clock first = CLOCK_INIT, second = CLOCK_INIT;
+
+    (void)state;
+    int64_t process_ms = clock_inner_ms();
+    clock_start(&first, 5000);
+    clock_start(&second, 9000000);
+    assert_in_range(clock_inner_ms_of(&first), 5000, 5000 + BUSY_MS);
+    assert_in_range(clock_inner_ms_of(&second), 9000000, 9000000 + BUSY_MS);
+    clock_raise(&first, 7000000);
+    assert_in_range(clock_inner_ms_of(&first), 7000000, 7000000 + BUSY_MS);
+    assert_in_range(clock_inner_ms_of(&second), 9000000, 9000000 + BUSY_MS);
+    assert_in_range(clock_inner_ms() - process_ms, 0, BUSY_MS);
+
+    clock_hold(&first, 1000, 2000);
+    clock_advance(&first, 250);
+    assert_int_equal(clock_inner_ms_of(&first), 1250);
+    assert_int_equal(clock_wall_ms_of(&first), 2250);
+    assert_int_equal(clock_skew_ms_of(&first), 1000);
+    assert_in_range(clock_inner_ms_of(&second), 9000000, 9000000 + BUSY_MS);
+    assert_in_range(clock_inner_ms() - process_ms, 0, BUSY_MS);
+}
+
+static void turns_a_moment_into_the_process_s(void **state)
+{
+    struct clock clock = CLOCK_INIT;
+
+    (void)state;
+    assert_int_equal(clock_process_ms(&clock_process, 4711), 4711);
+    assert_true(clock_process_ms(&clock, INT64_MAX) == INT64_MAX);
+    clock_start(&clock, 5000);
+    int64_t before_ms = clock_inner_ms();
+    assert_in_range(clock_process_ms(&clock, 65000) - before_ms, 60000 - BUSY_MS, 60001);
+}
+
 static void names_the_boot(void **state)
 {
     char id[37], again[37];
@@ -125,6 +162,8 @@ int main(void)
         cmocka_unit_test(never_goes_back),
         cmocka_unit_test(shows_the_time_of_the_system),
         cmocka_unit_test(moves_only_when_told_while_faked),
+        cmocka_unit_test(each_clock_goes_by_itself),
+        cmocka_unit_test(turns_a_moment_into_the_process_s),
         cmocka_unit_test(names_the_boot),
         cmocka_unit_test(remembers_the_last_step),
     };

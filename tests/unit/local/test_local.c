@@ -24,6 +24,7 @@ struct world {
     struct local *local;
     struct reactor *reactor;
     struct queue *queue;
+    struct clock *clock; /* NULL: the process's */
     uint32_t answered;
     enum queue_status status; /* the last answer's, or that of its last item */
     size_t jobs, job_bytes;
@@ -46,6 +47,7 @@ static void open_local(struct world *world, uint64_t body_bytes_max)
                                         body_bytes_max > FILE_BYTES / 4 ? 0 : FILE_BYTES,
                                     .body_bytes_max = body_bytes_max,
                                     .topics_max = 100000,
+                                    .clock = world->clock,
                                     .failed = on_failed,
                                     .failed_ctx = world};
     log_open(NULL, LOG_ERROR, false);
@@ -391,8 +393,53 @@ static void a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay(void **st
     open_local(world, BODY_BYTES_MAX);
     clock_fake_end();
     assert_in_range(clock_inner_ms(), inner_ms, inner_ms + 1000 + PATIENCE_MS);
-    clock_start(clock_wall_ms());
+    clock_start(&clock_process, clock_wall_ms());
     close_local(world);
+}
+
+static size_t take(struct world *world, const char *topic)
+{
+    const struct slice name = slice_of(topic);
+    for (int i = 0; i < 4; i++) /* what is due happens in a turn */
+        uv_run(reactor_loop(world->reactor), UV_RUN_NOWAIT);
+    queue_take(world->queue, &(struct queue_take){.topics = &name, .topic_count = 1, .max = 10},
+               to(world));
+    assert_int_equal(wait_for_answer(world), QUEUE_OK);
+    return world->jobs;
+}
+
+/* An hour passes for one queue of a process, and for no other: neither while they work nor by opening
+ * one whose jobs have seen later times. */
+static void two_queues_of_a_process_have_two_clocks(void **state)
+{
+    const int64_t hour_ms = 3600000, process_ms = clock_inner_ms();
+    struct world *world = *state, *other;
+    struct clock clock = CLOCK_INIT;
+
+    assert_int_equal(make_world((void **)&other), 0);
+    clock_hold(&clock, process_ms + 24 * hour_ms, process_ms);
+    other->clock = &clock;
+    open_local(world, BODY_BYTES_MAX);
+    open_local(other, BODY_BYTES_MAX);
+    assert_int_equal(push(world, "t", "a", hour_ms, 1), QUEUE_CREATED);
+    assert_int_equal(push(other, "t", "a", hour_ms, 1), QUEUE_CREATED);
+    clock_advance(&clock, hour_ms);
+    assert_int_equal(take(other, "t"), 0);
+    clock_advance(&clock, 1); /* delays are rounded up */
+    assert_int_equal(take(other, "t"), 1);
+    assert_int_equal(take(world, "t"), 0);
+    close_local(other);
+
+    struct clock again = CLOCK_INIT;
+    other->clock = &again;
+    open_local(other, BODY_BYTES_MAX);
+    assert_in_range(clock_inner_ms_of(&again), process_ms + 25 * hour_ms,
+                    process_ms + 25 * hour_ms + PATIENCE_MS);
+    assert_in_range(clock_inner_ms(), process_ms, process_ms + PATIENCE_MS);
+    assert_int_equal(take(world, "t"), 0);
+    close_local(other);
+    close_local(world);
+    assert_int_equal(remove_world((void **)&other), 0);
 }
 
 int main(void)
@@ -404,6 +451,7 @@ int main(void)
         CLAIM(a_log_without_descriptors_refuses_pushes_until_there_are_some),
         CLAIM(a_purge_without_room_is_refused_until_there_is_some),
         CLAIM(a_take_of_many_topics_is_bounded_in_bytes),
+        CLAIM(two_queues_of_a_process_have_two_clocks),
         CLAIM(a_step_of_the_wall_clock_before_a_reboot_shortens_no_delay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

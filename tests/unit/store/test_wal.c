@@ -426,8 +426,9 @@ static void helper_reads_while_the_owner_appends(void **state)
                                   .batch_bytes_max = 1 << 18,
                                   .recent_bytes_max = 1 << 16,
                                   .sync = WAL_SYNC_NEVER,
-                                  .inner_ms = clock_inner_ms,
-                                  .wall_ms = clock_wall_ms};
+                                  .clock = &clock_process,
+                                  .inner_ms = clock_inner_ms_of,
+                                  .wall_ms = clock_wall_ms_of};
     char error[4096], body[500] = "x";
     pthread_t reader, committer;
 

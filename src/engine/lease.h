@@ -6,8 +6,8 @@
  * shard, across restarts too, so a token names one delivery for ever; and nobody makes one up who
  * holds others.
  */
-#ifndef TARRY_LOCAL_LEASE_H
-#define TARRY_LOCAL_LEASE_H
+#ifndef TARRY_ENGINE_LEASE_H
+#define TARRY_ENGINE_LEASE_H
 
 #include "base/hex.h"
 #include "base/mac.h"

@@ -1,5 +1,5 @@
 /* A lease as text: what was written is read back, and a text that differs anywhere is none. */
-#include "local/lease.h"
+#include "engine/lease.h"
 
 #include "unit/cases.h"
 #include "unit/seed.h"

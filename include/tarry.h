@@ -1,0 +1,477 @@
+/*
+ * tarry.h: a delay queue inside a process. A job goes in now and comes out when it is due.
+ *
+ * It is the queue of the tarry server, with its words and its rules, in the memory of the process: when that ends
+ * the jobs are gone. docs/library.md has the manual; docs/glossary.md the words.
+ *
+ * Caveats first
+ *   - Delivery by tarry_take is at least once: a job that is not acked before its lease ends is handed out
+ *     again. tarry_pop is at most once: what is popped is gone.
+ *   - Leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
+ *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late
+ *     by that alone.
+ *   - A handle does not survive fork: in the child every call says TARRY_FORKED.
+ *   - After tarry_close has been called no other thread may begin a call on that handle.
+ *
+ * Threads: every function may be called on any thread, but those on a job, which is its owner's. Memory: what
+ * goes in is copied; what comes out is the caller's (tarry_job_free). Signals, threads, standard streams, the
+ * process: left alone.
+ *
+ * Structs begin with their size: set `size` to sizeof and the rest to zero, or begin with the struct's _INIT.
+ * Fields that a program was built without count as zero; one that this library does not know is refused where it
+ * is not zero. In arrays all items have the size of the first.
+ *
+ * Answers: 0, or the code of the first item that was refused; the items behind it are carried out all the
+ * same. `out`, where it is given, tells of each. No error stays in a handle. TARRY_NO_MEMORY: nothing was changed.
+ */
+#ifndef TARRY_H
+#define TARRY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tarry tarry;
+typedef struct tarry_job tarry_job;
+
+/* The names of the HTTP API's codes. Numbers never change. */
+enum tarry_code {
+    TARRY_OK = 0,
+    TARRY_CREATED = 1,
+    TARRY_REPLACED = 2,
+    TARRY_EXISTED =
+        3, /* TARRY_KEEP, or the id finished within the topic's dedup window: nothing changed */
+    TARRY_CANCELLED = 4, /* the job will not be delivered any more */
+    /* From here on: refused, nothing was done. */
+    TARRY_NOT_FOUND = 5,
+    TARRY_CONFLICT = 6, /* TARRY_REJECT, and the id exists */
+    TARRY_LEASED = 7,   /* a leased job cannot be replaced, cancelled or rescheduled */
+    TARRY_DEAD = 8,     /* a dead job cannot be rescheduled: redrive it */
+    TARRY_LEASE_ENDED = 9,
+    TARRY_BAD_TOPIC = 10,
+    TARRY_BAD_ID = 11,
+    TARRY_BAD_OPTION = 12, /* the result's `detail` names it */
+    TARRY_BODY_TOO_BIG = 13,
+    TARRY_TOO_MANY_TOPICS = 14,
+    TARRY_BAD_CURSOR = 15,
+    TARRY_NO_SPACE = 16, /* memory_max is reached */
+    TARRY_NO_MEMORY = 17,
+    TARRY_STOPPING = 18, /* tarry_close was called */
+    TARRY_TOPIC_FULL = 23,
+    TARRY_REQUESTED = 24, /* no failure: the job is cancelled unless its holder acks it */
+
+    TARRY_FORKED = 100,     /* the handle belongs to the parent process */
+    TARRY_INTERRUPTED = 101 /* tarry_interrupt */
+};
+
+enum tarry_state {
+    TARRY_STATE_DELAYED = 1,
+    TARRY_STATE_READY = 2,
+    TARRY_STATE_LEASED = 3,
+    TARRY_STATE_DEAD = 4,
+    TARRY_STATE_FINISHED = 5
+};
+
+enum tarry_conflict { TARRY_REPLACE = 1, TARRY_KEEP = 2, TARRY_REJECT = 3 };
+enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2 };
+
+enum {
+    TARRY_ID_BYTES_MAX = 128,
+    TARRY_TOPIC_BYTES_MAX = 200,
+    TARRY_BATCH_MAX = 1000, /* items of a call, jobs of a take or a list */
+    TARRY_TAKE_TOPICS_MAX = 64,
+    TARRY_CURSOR_BYTES_MAX = 64
+};
+
+/* What happened, in one sentence without a full stop. Of any number. */
+const char *tarry_strerror(int code);
+/* "ok", "not_found", …, as in the HTTP API; "unknown" of a number that is no code. */
+const char *tarry_code_name(int code);
+/* Of the library that runs: major << 16 | minor << 8 | patch. */
+unsigned tarry_version(void);
+
+/* ---- open and close ---- */
+
+enum tarry_open_flags {
+    /* The clock stands until tarry_advance moves it; waits are by it, too. For tests. */
+    TARRY_TEST_CLOCK = 1
+};
+
+struct tarry_options {
+    uint32_t size;
+    uint32_t flags;
+    uint64_t memory_max; /* bytes of jobs, about; a push beyond is TARRY_NO_SPACE. 0: no limit */
+    uint64_t body_max;   /* bytes; 0: 1 MiB */
+    uint32_t topics_max; /* 0: 10,000 */
+    uint32_t reserved;
+    int64_t test_clock_ms; /* where the test clock begins, since 1970; 0: now */
+};
+#define TARRY_OPTIONS_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct tarry_options), 0, 0, 0, 0, 0, 0                                             \
+    }
+
+/* `options` NULL: all as zero. On failure *out is NULL and `error` says in words what is wrong (it may be NULL). */
+int tarry_open(const struct tarry_options *options, tarry **out, char *error, size_t error_bytes);
+/* Those who wait get TARRY_STOPPING, callbacks that were not dispatched are not called, and their jobs are gone
+ * with all others. Returns once every other call has. NULL is fine. */
+int tarry_close(tarry *queue);
+
+/* ---- in ---- */
+
+enum tarry_push_flags {
+    TARRY_HAS_PRIORITY = 1, /* else the topic's, else 100 */
+    TARRY_HAS_AT = 2,       /* at_ms in place of delay_ms */
+    TARRY_IS_DEAD = 4       /* it is kept as dead: of a job that is brought from another queue */
+};
+
+struct tarry_push {
+    uint32_t size;
+    uint32_t flags;
+    const char *topic; /* [A-Za-z0-9._-]{1,200}, no leading dot */
+    const char *id;    /* 1 to 128 printable ASCII bytes; NULL: one is made */
+    const void *body;
+    size_t body_bytes;
+    const char *content_type; /* NULL: none */
+    const char *meta;         /* name NUL value NUL, again and again; names [a-z0-9-]{1,64} */
+    size_t meta_bytes;
+    int64_t delay_ms;     /* from now; up to 10 years */
+    int64_t at_ms;        /* wall clock since 1970; in the past means now */
+    int32_t priority;     /* 0 first, up to 65535 */
+    uint32_t on_conflict; /* where the id exists; 0: the topic's, else TARRY_REPLACE */
+    /* 0: the topic's, else the default */
+    int64_t lease_ms;      /* 60 s */
+    int64_t ttl_ms;        /* how long it may be ready before it expires; for ever */
+    uint32_t max_attempts; /* 16 */
+    uint32_t backoff;      /* exponential from 1 s to 10 min */
+    int64_t backoff_first_ms, backoff_max_ms;
+    /* Of a job that is brought from another queue. */
+    const char *error;    /* up to 256 bytes */
+    uint32_t error_bytes; /* 0: it ends with NUL */
+    uint32_t attempt;     /* deliveries so far */
+};
+#define TARRY_PUSH_INIT                                                                            \
+    {                                                                                              \
+        sizeof(struct tarry_push), 0, NULL, NULL, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0,  \
+            0, 0, NULL, 0, 0                                                                       \
+    }
+
+/* Of one item. The caller sets the size of the first. */
+struct tarry_result {
+    uint32_t size;
+    int32_t code;
+    int32_t state;            /* the job's now, or the one that was in the way; 0: none */
+    int32_t cancel_requested; /* extend: somebody asked for that */
+    int64_t due_ms;           /* wall clock; 0: none */
+    int64_t lease_until_ms;   /* extend; wall clock */
+    const char *detail;       /* TARRY_BAD_OPTION: which option; lives as long as the program */
+    char id[TARRY_ID_BYTES_MAX + 8];
+};
+#define TARRY_RESULT_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct tarry_result), 0, 0, 0, 0, 0, NULL, ""                                       \
+    }
+
+/* Codes: CREATED, REPLACED, EXISTED, or why not. */
+int tarry_push(tarry *queue, const struct tarry_push *items, size_t n, struct tarry_result *out);
+
+enum tarry_change_flags {
+    TARRY_ONLY_DEAD = 8, /* cancel: only if it died with that `delivery`, else TARRY_CONFLICT */
+    /* Cancel: where it is leased its holder is asked, and told when he extends; every end of the lease but an ack
+     * cancels the job. */
+    TARRY_REQUEST = 256
+};
+
+struct tarry_change {
+    uint32_t size;
+    uint32_t
+        flags; /* TARRY_HAS_PRIORITY, TARRY_HAS_AT, TARRY_HAS_DELAY, TARRY_ONLY_DEAD, TARRY_REQUEST */
+    const char *topic, *id;
+    int64_t delay_ms, at_ms; /* reschedule; without their flags the due stays */
+    uint64_t delivery;
+    int32_t priority;
+    uint32_t reserved;
+};
+#define TARRY_CHANGE_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct tarry_change), 0, NULL, NULL, 0, 0, 0, 0, 0                                  \
+    }
+
+/* Code CANCELLED, or REQUESTED. */
+int tarry_cancel(tarry *queue, const struct tarry_change *items, size_t n,
+                 struct tarry_result *out);
+/* Codes OK. Another due, another priority. */
+int tarry_reschedule(tarry *queue, const struct tarry_change *items, size_t n,
+                     struct tarry_result *out);
+/* Due now. */
+int tarry_run(tarry *queue, const struct tarry_change *items, size_t n, struct tarry_result *out);
+
+/* ---- out ---- */
+
+struct tarry_take {
+    uint32_t size;
+    uint32_t max;              /* 1 to 1000 */
+    const char *const *topics; /* first named, first served */
+    uint32_t topic_count;      /* 1 to 64 */
+    uint32_t reserved;
+    int64_t lease_ms;     /* 0: the job's, the topic's, 60 s */
+    uint64_t tag;         /* for tarry_interrupt; 0: none */
+    const char *consumer; /* what the taker calls himself, kept with the lease; NULL: no name */
+};
+#define TARRY_TAKE_INIT                                                                            \
+    {                                                                                              \
+        sizeof(struct tarry_take), 1, NULL, 0, 0, 0, 0, NULL                                       \
+    }
+
+/*
+ * Up to `max` jobs under a lease, as soon as one is ready. wait_ms 0: it does not wait; -1: for ever. When the wait
+ * is over: TARRY_OK and *n = 0. `out` has room for `max`. Those who wait for a topic are served in the order they
+ * came. TARRY_STOPPING, TARRY_INTERRUPTED: no job was taken.
+ */
+int tarry_take(tarry *queue, const struct tarry_take *take, int64_t wait_ms, tarry_job **out,
+               size_t *n);
+/* Take and ack in one: the jobs are gone from the queue, and nobody answers for them. */
+int tarry_pop(tarry *queue, const struct tarry_take *take, int64_t wait_ms, tarry_job **out,
+              size_t *n);
+/* Every take with this tag that waits now ends with TARRY_INTERRUPTED. Returns how many; a later take is not
+ * touched. Not from a signal handler. */
+size_t tarry_interrupt(tarry *queue, uint64_t tag);
+
+/* ---- a job that came out: as it was then, whatever becomes of it. One thread at a time, until it is freed;
+ * also after tarry_close. Texts end with NUL and live as long as it does. ---- */
+
+const char *tarry_job_topic(const tarry_job *job);
+const char *tarry_job_id(const tarry_job *job);
+const void *tarry_job_body(const tarry_job *job,
+                           size_t *bytes);                /* the queue's own bytes, not a copy */
+const char *tarry_job_content_type(const tarry_job *job); /* "": none was given */
+const char *tarry_job_meta(const tarry_job *job, size_t *bytes); /* as it was pushed */
+/* Of the last attempt that failed; no NUL behind it. */
+const char *tarry_job_error(const tarry_job *job, size_t *bytes);
+const char *tarry_job_lease(tarry_job *job); /* as text; "": it was not taken */
+/* Who has it, as he calls himself; no NUL behind it. */
+const char *tarry_job_consumer(const tarry_job *job, size_t *bytes);
+int tarry_job_cancel_requested(const tarry_job *job);
+int tarry_job_state(const tarry_job *job);
+uint32_t tarry_job_attempt(const tarry_job *job); /* deliveries so far, with this one */
+uint64_t tarry_job_delivery(
+    const tarry_job *job); /* rises with each delivery, to fence late consumers */
+int32_t tarry_job_priority(const tarry_job *job);
+int64_t tarry_job_due_ms(const tarry_job *job);         /* wall clock */
+int64_t tarry_job_lease_until_ms(const tarry_job *job); /* wall clock; 0: not leased */
+
+struct tarry_attempt {
+    uint32_t size;
+    uint32_t number;
+    int64_t started_ms, duration_ms;
+    int32_t outcome; /* 1 failed, 2 its lease ended, 3 refused for good */
+    uint32_t error_bytes;
+    const char *error; /* lives as long as the job; no NUL behind it */
+};
+#define TARRY_ATTEMPT_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct tarry_attempt), 0, 0, 0, 0, 0, NULL                                          \
+    }
+/* The attempts that ended without an ack, oldest first from 0, the last eight. TARRY_NOT_FOUND at the end. */
+int tarry_job_history(const tarry_job *job, size_t index, struct tarry_attempt *out);
+
+/* Not an ack. NULL is fine. */
+void tarry_job_free(tarry_job *job);
+
+/* ---- answers ---- */
+
+enum tarry_answer_flags {
+    TARRY_HAS_DELAY = 16, /* nack: wait so long, not by the backoff */
+    TARRY_FINAL = 32      /* nack: no further attempt, it is dead at once */
+};
+
+struct tarry_answer {
+    uint32_t size;
+    uint32_t flags;
+    const tarry_job *job; /* or */
+    const char *lease;    /* its text */
+    int64_t delay_ms;     /* nack, return */
+    int64_t lease_ms;     /* extend: from now; 0: as it was taken with */
+    const char *error;    /* nack: why; cut at 256 bytes */
+    size_t error_bytes;   /* 0: it ends with NUL */
+};
+#define TARRY_ANSWER_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL, 0                                  \
+    }
+
+/* Codes OK or LEASE_ENDED; nack and return of a job whose cancel was asked for: CANCELLED. The job is not
+ * freed. */
+int tarry_ack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out);
+int tarry_nack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out);
+int tarry_extend(tarry *queue, const struct tarry_answer *items, size_t n,
+                 struct tarry_result *out);
+/* Nobody began to work on it: it is ready again, and the attempt does not count. */
+int tarry_return(tarry *queue, const struct tarry_answer *items, size_t n,
+                 struct tarry_result *out);
+
+/* A job that comes again: acked, and due anew with another body. */
+struct tarry_again {
+    uint32_t size;
+    uint32_t flags; /* TARRY_HAS_AT */
+    const tarry_job *job;
+    const void *body; /* NULL: as it was; may be the job's own */
+    size_t body_bytes;
+    int64_t delay_ms, at_ms;
+};
+#define TARRY_AGAIN_INIT                                                                           \
+    {                                                                                              \
+        sizeof(struct tarry_again), 0, NULL, NULL, 0, 0, 0                                         \
+    }
+/* In one step, with its id, priority, meta and policy, and attempts from the beginning. Codes CREATED or
+ * LEASE_ENDED; TARRY_BAD_OPTION where the topic has a dedup window, which keeps finished ids from coming again. The
+ * job in hand stays as it is, and is freed as ever. */
+int tarry_again(tarry *queue, const struct tarry_again *items, size_t n, struct tarry_result *out);
+
+/* ---- looking ---- */
+
+int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out);
+
+enum tarry_list_flags { TARRY_WITH_BODY = 64 };
+
+struct tarry_list {
+    uint32_t size;
+    uint32_t flags;
+    const char *topic;
+    int32_t state;  /* 0: all */
+    uint32_t limit; /* 1 to 1000 */
+    /* Begins empty. The call writes where the next one goes on; empty: that was all. */
+    char cursor[TARRY_CURSOR_BYTES_MAX];
+};
+#define TARRY_LIST_INIT                                                                            \
+    {                                                                                              \
+        sizeof(struct tarry_list), 0, NULL, 0, 100, ""                                             \
+    }
+/* Jobs of a topic by due, then push order. `out` has room for `limit`. */
+int tarry_list(tarry *queue, struct tarry_list *list, tarry_job **out, size_t *n);
+
+/* ---- topics ---- */
+
+enum tarry_settings_flags {
+    /* TARRY_HAS_PRIORITY */
+    TARRY_DEAD_LETTER_EXPIRED = 128 /* expired jobs are kept as dead */
+};
+
+struct tarry_settings {
+    uint32_t size;
+    uint32_t flags;
+    int64_t lease_ms, ttl_ms;
+    uint32_t max_attempts, backoff;
+    int64_t backoff_first_ms, backoff_max_ms;
+    int32_t priority;
+    uint32_t on_conflict;
+    int64_t dedup_window_ms; /* how long finished ids are remembered */
+    uint64_t max_jobs;       /* 0: no limit */
+};
+#define TARRY_SETTINGS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(struct tarry_settings), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                             \
+    }
+
+struct tarry_topic {
+    uint32_t size;
+    int32_t is_paused;
+    int64_t paused_until_ms; /* wall clock; 0: not paused, or until resumed */
+    uint64_t delayed, retrying, ready, leased, dead;
+    /* Since the topic was made. */
+    uint64_t pushed, replaced, delivered, acked, nacked, lease_ended, cancelled, expired, died,
+        redriven;
+    uint64_t dead_bytes;
+    int64_t oldest_ready_due_ms; /* 0: none is ready */
+    struct tarry_settings settings;
+    char name[TARRY_TOPIC_BYTES_MAX + 8];
+};
+
+/* Settings are replaced as a whole; the topic is made where it is new, and then its code is CREATED, which is no
+ * failure. */
+int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *settings);
+/* The caller sets out->size. */
+int tarry_topic_get(tarry *queue, const char *topic, struct tarry_topic *out);
+/* The topic and all its jobs, leased ones too. `affected` may be NULL. */
+int tarry_topic_delete(tarry *queue, const char *topic, uint64_t *affected);
+/* Nothing of it is handed out, for so long; 0: until it is resumed. */
+int tarry_topic_pause(tarry *queue, const char *topic, int64_t for_ms);
+int tarry_topic_resume(tarry *queue, const char *topic);
+/* Its jobs of this state; 0: all but leased ones, which are never purged. */
+int tarry_topic_purge(tarry *queue, const char *topic, int state, uint64_t *affected);
+/* Dead jobs go round again: this one; or NULL: at most so many, 0: all. */
+int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_t max,
+                        uint64_t *affected);
+/* The topics behind `after` (NULL: from the first) by name: up to *n, which is set to how many there are in
+ * `out`. The caller sets the size of the first. */
+int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n);
+
+/* ---- for loops of others: nothing blocks, answers come as callbacks ---- */
+
+enum tarry_call_kind {
+    TARRY_CALL_PUSH = 1,
+    TARRY_CALL_CANCEL,
+    TARRY_CALL_RESCHEDULE,
+    TARRY_CALL_RUN,
+    TARRY_CALL_ACK,
+    TARRY_CALL_NACK,
+    TARRY_CALL_EXTEND,
+    TARRY_CALL_RETURN,
+    TARRY_CALL_AGAIN,
+    TARRY_CALL_TAKE,
+    TARRY_CALL_POP
+};
+
+/* Read during tarry_submit alone. */
+struct tarry_call {
+    uint32_t size;
+    int32_t kind;
+    const void *items; /* of the kind's struct; take and pop: one struct tarry_take */
+    size_t n;
+    int64_t wait_ms; /* take, pop */
+};
+#define TARRY_CALL_INIT                                                                            \
+    {                                                                                              \
+        sizeof(struct tarry_call), 0, NULL, 0, 0                                                   \
+    }
+
+/* Valid during the callback, but for the jobs, which are the callback's to free. */
+struct tarry_reply {
+    uint32_t size;
+    int32_t code; /* as the call itself would return */
+    const struct tarry_result *results;
+    size_t result_count;
+    tarry_job *const *jobs;
+    size_t job_count;
+};
+
+/* Called by tarry_dispatch, on its thread, and by nobody else. It may call any function but tarry_close. */
+typedef void tarry_done(void *owner, const struct tarry_reply *reply);
+
+/* Any answer but TARRY_OK: the call was refused, and `done` is not called. */
+int tarry_submit(tarry *queue, const struct tarry_call *call, tarry_done *done, void *owner);
+/* Readable (level-triggered) while tarry_dispatch has something to do: for poll, epoll, select, add_reader. The
+ * queue's own, until tarry_close; the same each time. -1: no descriptor is to be had, errno says why. */
+int tarry_fd(tarry *queue);
+/* Lets happen what is due and makes up to `max` callbacks (0: all there are). Returns how many, or -1 in a forked
+ * child. */
+int tarry_dispatch(tarry *queue, int max);
+
+/* ---- time ---- */
+
+/* The queue's clock: milliseconds since 1970; not moved by a step of the wall clock. */
+int64_t tarry_now_ms(tarry *queue);
+/*
+ * Moves the test clock, from event to event: what is due at each moment happens at it, and whoever waits for it is
+ * served. TARRY_BAD_OPTION: the queue has no test clock, or the time is negative.
+ */
+int tarry_advance(tarry *queue, int64_t ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,82 @@
+/* The codes: their names, and what they mean in words. */
+#include "base/slice.h"
+#include "queue/status.h"
+
+#include <stdio.h>
+#include <tarry.h>
+
+/* Of the codes that the queue knows the numbers are its own. */
+_Static_assert((int)TARRY_OK == (int)QUEUE_OK && (int)TARRY_CANCELLED == (int)QUEUE_CANCELLED &&
+                   (int)TARRY_LEASE_ENDED == (int)QUEUE_LEASE_ENDED &&
+                   (int)TARRY_BAD_CURSOR == (int)QUEUE_BAD_CURSOR &&
+                   (int)TARRY_STOPPING == (int)QUEUE_STOPPING &&
+                   (int)TARRY_TOPIC_FULL == (int)QUEUE_TOPIC_FULL &&
+                   (int)TARRY_REQUESTED == (int)QUEUE_REQUESTED,
+               "a code is the queue's status");
+
+static const struct {
+    int code;
+    const char *sentence;
+} rows[] = {
+    {TARRY_OK, "done"},
+    {TARRY_CREATED, "the job is new and kept"},
+    {TARRY_REPLACED, "the job took the place of an earlier one with the same id"},
+    {TARRY_EXISTED, "the id is known already and nothing changed"},
+    {TARRY_CANCELLED, "the job will not be delivered any more"},
+    {TARRY_NOT_FOUND, "there is no such job or topic, or the job has finished; check the topic and "
+                      "the id"},
+    {TARRY_CONFLICT, "a job with this id exists; push with TARRY_REPLACE or TARRY_KEEP, or choose "
+                     "another id"},
+    {TARRY_LEASED, "the job is with a consumer now; try again once it has answered or its lease "
+                   "has ended"},
+    {TARRY_DEAD, "the job has used up its attempts; redrive it, or push it again"},
+    {TARRY_LEASE_ENDED, "the lease is over or was answered before, so the job may be delivered "
+                        "again; take it again, and extend in time"},
+    {TARRY_BAD_TOPIC, "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . _ - and no "
+                      "leading dot"},
+    {TARRY_BAD_ID, "the id is not valid; use 1 to 128 printable ASCII characters without blanks, "
+                   "and neither '.' nor '..'"},
+    {TARRY_BAD_OPTION, "an option has a value that it cannot have; the result's detail names it, "
+                       "tarry.h says what it may be"},
+    {TARRY_BODY_TOO_BIG,
+     "the body is above the queue's limit; push a reference, or raise body_max"},
+    {TARRY_TOO_MANY_TOPICS, "the queue has as many topics as it may; delete unused ones, or raise "
+                            "topics_max"},
+    {TARRY_BAD_CURSOR, "the cursor is not one this queue gave; list again from the start"},
+    {TARRY_NO_SPACE, "the queue has as many bytes of jobs as memory_max allows and this one was "
+                     "not kept; try again once some are done"},
+    {TARRY_NO_MEMORY, "the process is out of memory and nothing was changed; try again later"},
+    {TARRY_STOPPING, "the queue is being closed and nothing was done"},
+    {TARRY_TOPIC_FULL, "the topic has as many jobs as its max_jobs allows and this one was not "
+                       "kept; try again once some are done, or raise max_jobs"},
+    {TARRY_REQUESTED, "the job is with a consumer, and cancelled unless he acks it"},
+    {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
+    {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
+};
+
+const char *tarry_strerror(int code)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].code == code)
+            return rows[i].sentence;
+    return "the number is no code of tarry";
+}
+
+const char *tarry_code_name(int code)
+{
+    if (code == TARRY_FORKED)
+        return "forked";
+    if (code == TARRY_INTERRUPTED)
+        return "interrupted";
+    if ((code >= TARRY_OK && code <= TARRY_STOPPING) || code == TARRY_TOPIC_FULL ||
+        code == TARRY_REQUESTED)
+        return queue_status_code((enum queue_status)code);
+    return "unknown";
+}
+
+unsigned tarry_version(void)
+{
+    unsigned major = 0, minor = 0, patch = 0;
+    (void)sscanf(TARRY_VERSION, "%u.%u.%u", &major, &minor, &patch);
+    return major << 16 | minor << 8 | patch;
+}

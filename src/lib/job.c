@@ -1,0 +1,120 @@
+/* A job that came out, as its owner sees it. */
+#include "lib/state.h"
+
+static const struct job *shown(const tarry_job *job)
+{
+    return &((const struct memory_job *)(const void *)job)->shown.job;
+}
+
+static const void *bytes_of(struct slice slice, size_t *bytes)
+{
+    if (bytes)
+        *bytes = slice.len;
+    return slice.len ? slice.at : "";
+}
+
+const char *tarry_job_topic(const tarry_job *job)
+{
+    return shown(job)->topic.at;
+}
+
+const char *tarry_job_id(const tarry_job *job)
+{
+    return shown(job)->id.at;
+}
+
+const void *tarry_job_body(const tarry_job *job, size_t *bytes)
+{
+    return bytes_of(shown(job)->body, bytes);
+}
+
+const char *tarry_job_content_type(const tarry_job *job)
+{
+    return shown(job)->content_type.at;
+}
+
+const char *tarry_job_meta(const tarry_job *job, size_t *bytes)
+{
+    return bytes_of(shown(job)->meta, bytes);
+}
+
+const char *tarry_job_error(const tarry_job *job, size_t *bytes)
+{
+    return bytes_of(shown(job)->error, bytes);
+}
+
+/* Written when it is asked for: most consumers answer with the job in hand. */
+const char *tarry_job_lease(tarry_job *job)
+{
+    struct memory_job *mine = (struct memory_job *)(void *)job;
+    if (mine->shown.job.state != JOB_LEASED || !mine->is_taken)
+        return "";
+    if (!mine->shown.lease.len)
+        memory_job_lease(mine);
+    return mine->lease_text;
+}
+
+const char *tarry_job_consumer(const tarry_job *job, size_t *bytes)
+{
+    return bytes_of(shown(job)->consumer, bytes);
+}
+
+int tarry_job_cancel_requested(const tarry_job *job)
+{
+    return shown(job)->cancel_requested;
+}
+
+int tarry_job_state(const tarry_job *job)
+{
+    return (int)shown(job)->state;
+}
+
+uint32_t tarry_job_attempt(const tarry_job *job)
+{
+    return shown(job)->attempt;
+}
+
+uint64_t tarry_job_delivery(const tarry_job *job)
+{
+    return shown(job)->delivery;
+}
+
+int32_t tarry_job_priority(const tarry_job *job)
+{
+    return shown(job)->priority;
+}
+
+int64_t tarry_job_due_ms(const tarry_job *job)
+{
+    return shown(job)->due_ms;
+}
+
+int64_t tarry_job_lease_until_ms(const tarry_job *job)
+{
+    return shown(job)->lease_until_ms;
+}
+
+int tarry_job_history(const tarry_job *job, size_t index, struct tarry_attempt *out)
+{
+    struct job_attempt attempt;
+    size_t at = 0, stride = lib_stride(out, offsetof(struct tarry_attempt, error));
+    if (!stride)
+        return TARRY_BAD_OPTION;
+    for (size_t i = 0; i <= index; i++)
+        if (!job_history_next(shown(job)->history, &at, &attempt))
+            return TARRY_NOT_FOUND;
+    struct tarry_attempt told = {.size = (uint32_t)stride,
+                                 .number = attempt.attempt,
+                                 .started_ms = attempt.started_ms,
+                                 .duration_ms = attempt.duration_ms,
+                                 .outcome = (int32_t)attempt.outcome,
+                                 .error_bytes = (uint32_t)attempt.error.len,
+                                 .error = attempt.error.at};
+    memcpy(out, &told, stride < sizeof told ? stride : sizeof told);
+    return TARRY_OK;
+}
+
+void tarry_job_free(tarry_job *job)
+{
+    memory_job_free((struct memory_job *)(void *)job);
+}

@@ -1,0 +1,71 @@
+/* Coming in and going out: the lock, and whether the process is still the one that opened the queue. */
+#include "lib/state.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- fork ---- */
+
+/* A page that the kernel wipes in a child: looking at it costs nothing, asking for the pid is a system call. */
+void lib_fork_mark_make(struct tarry *queue)
+{
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    queue->pid = getpid();
+    if (page == MAP_FAILED)
+        return;
+    if (madvise(page, bytes, MADV_WIPEONFORK)) {
+        munmap(page, bytes);
+        return;
+    }
+    queue->fork_mark = page;
+    *queue->fork_mark = 1;
+}
+
+void lib_fork_mark_free(struct tarry *queue)
+{
+    if (queue->fork_mark)
+        munmap((void *)(uintptr_t)queue->fork_mark, (size_t)sysconf(_SC_PAGESIZE));
+}
+
+bool lib_is_forked(const struct tarry *queue)
+{
+    return queue->fork_mark ? !*queue->fork_mark : queue->pid != getpid();
+}
+
+/* ---- in and out ---- */
+
+int lib_enter(struct tarry *queue)
+{
+    if (lib_is_forked(queue))
+        return TARRY_FORKED;
+    atomic_fetch_add_explicit(&queue->callers, 1, memory_order_relaxed);
+    pthread_mutex_lock(&queue->lock);
+    if (queue->is_closing) {
+        lib_unlock(queue);
+        return TARRY_STOPPING;
+    }
+    queue->now = memory_now(queue->memory);
+    memory_advance(queue->memory, queue->now);
+    if (queue->is_ready && !list_is_empty(&queue->waiters))
+        lib_serve(queue); /* nobody overtakes them */
+    return TARRY_OK;
+}
+
+void lib_leave(struct tarry *queue)
+{
+    if (!list_is_empty(&queue->waiters))
+        lib_serve(queue);
+    queue->is_ready = false;
+    if (!list_is_empty(&queue->waiters))
+        lib_set_alarm(queue);
+    if (!queue->submitted_waiters && queue->timer_ms != INT64_MAX)
+        lib_set_timer(queue, INT64_MAX);
+    lib_unlock(queue);
+}
+
+void lib_unlock(struct tarry *queue)
+{
+    pthread_mutex_unlock(&queue->lock);
+    atomic_fetch_sub_explicit(&queue->callers, 1, memory_order_release);
+}

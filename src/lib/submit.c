@@ -1,0 +1,218 @@
+/*
+ * Calls for loops of others: they do not wait, and end in a callback from tarry_dispatch.
+ */
+#include "lib/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* One that was submitted, until its callback was made. One block with all it needs, so that nothing can fail
+ * later. */
+struct submitted {
+    struct list list; /* of those to be called back */
+    tarry_done *done;
+    void *owner;
+    int code;
+    size_t result_count;
+    struct tarry_result *results;
+    struct waiter waiter; /* take, pop */
+    struct queue_take take;
+    struct slice topics[TARRY_TAKE_TOPICS_MAX];
+    char *topic_text;
+};
+
+static struct submitted *submitted_of(struct waiter *waiter)
+{
+    return list_entry(waiter, struct submitted, waiter);
+}
+
+/* ---- submitting ---- */
+
+static void submitted_free(struct submitted *call)
+{
+    for (size_t i = 0; i < call->waiter.count; i++)
+        memory_job_free(call->waiter.jobs[i]);
+    free(call->results);
+    free((void *)call->waiter.jobs);
+    free(call->topic_text);
+    free(call);
+}
+
+static void submitted_is_done(struct tarry *queue, struct submitted *call, int code)
+{
+    call->code = code;
+    if (list_is_empty(&queue->done))
+        lib_event_set(queue);
+    list_add_last(&queue->done, &call->list);
+}
+
+static void submitted_on_end(struct tarry *queue, struct waiter *waiter)
+{
+    queue->submitted_waiters--;
+    submitted_is_done(queue, submitted_of(waiter), waiter->code);
+}
+
+/* The topics' names and the consumer's are the caller's during the call only. */
+static bool topics_copy(struct submitted *call)
+{
+    size_t bytes = 1 + call->take.consumer.len;
+    for (size_t i = 0; i < call->take.topic_count; i++)
+        bytes += call->topics[i].len;
+    char *at = call->topic_text = malloc(bytes);
+    if (!at)
+        return false;
+    for (size_t i = 0; i < call->take.topic_count; i++) {
+        memcpy(at, call->topics[i].at, call->topics[i].len);
+        call->topics[i].at = at;
+        at += call->topics[i].len;
+    }
+    if (call->take.consumer.len)
+        memcpy(at, call->take.consumer.at, call->take.consumer.len);
+    call->take.consumer.at = at;
+    return true;
+}
+
+/* Reads what it takes, and makes room for it. */
+static int take_prepare(struct submitted *call, const struct tarry_call *from)
+{
+    if (from->n != 1 || !from->items)
+        return TARRY_BAD_OPTION;
+    int code = lib_read_take(from->items, &call->take, call->topics, &call->waiter.tag);
+    if (code)
+        return code;
+    call->waiter.take = &call->take;
+    call->waiter.ended = submitted_on_end;
+    call->waiter.pops = from->kind == TARRY_CALL_POP;
+    call->waiter.jobs = malloc(call->take.max * sizeof *call->waiter.jobs);
+    return call->waiter.jobs && topics_copy(call) ? TARRY_OK : TARRY_NO_MEMORY;
+}
+
+static void take_begin(struct tarry *queue, struct submitted *call, int64_t wait_ms)
+{
+    struct waiter *waiter = &call->waiter;
+    int code = lib_waiter_try(queue, waiter);
+    if (code || waiter->count || !wait_ms) {
+        submitted_is_done(queue, call, code);
+        return;
+    }
+    queue->submitted_waiters++;
+    lib_waiter_add(queue, waiter, wait_ms);
+}
+
+static int items_prepare(struct submitted *call, const struct tarry_call *from)
+{
+    if (from->n > TARRY_BATCH_MAX || (from->n && !from->items))
+        return TARRY_BAD_OPTION;
+    call->results = calloc(from->n + 1, sizeof *call->results);
+    if (!call->results)
+        return TARRY_NO_MEMORY;
+    call->results[0].size = sizeof *call->results;
+    call->result_count = from->n;
+    return TARRY_OK;
+}
+
+int tarry_submit(tarry *queue, const struct tarry_call *from, tarry_done *done, void *owner)
+{
+    struct tarry_call asked;
+    if (!done || !lib_read(&asked, sizeof asked, from) || asked.kind < TARRY_CALL_PUSH ||
+        asked.kind > TARRY_CALL_POP)
+        return TARRY_BAD_OPTION;
+    bool takes = asked.kind >= TARRY_CALL_TAKE;
+    struct submitted *call = calloc(1, sizeof *call);
+    if (!call)
+        return TARRY_NO_MEMORY;
+    call->done = done;
+    call->owner = owner;
+    int code = takes ? take_prepare(call, &asked) : items_prepare(call, &asked);
+    if (!code)
+        code = lib_enter(queue);
+    if (code) {
+        submitted_free(call);
+        return code;
+    }
+    if (takes)
+        take_begin(queue, call, asked.wait_ms);
+    else
+        submitted_is_done(queue, call,
+                          lib_run_items(queue, (enum tarry_call_kind)asked.kind, asked.items,
+                                        asked.n, call->results));
+    lib_leave(queue);
+    return TARRY_OK;
+}
+
+/* ---- dispatching ---- */
+
+int tarry_fd(tarry *queue)
+{
+    if (lib_enter(queue)) {
+        errno = ECANCELED;
+        return -1;
+    }
+    int fd = -1;
+    if (queue->epoll_fd >= 0 || lib_descriptors_open(queue)) {
+        fd = queue->epoll_fd;
+        if (!list_is_empty(&queue->done))
+            lib_event_set(queue);
+        if (queue->submitted_waiters)
+            lib_set_timer(queue, memory_next_ms(queue->memory));
+    }
+    int failed = errno;
+    lib_leave(queue);
+    errno = failed;
+    return fd;
+}
+
+/* The jobs are the callback's. */
+static void call_back(struct submitted *call)
+{
+    struct tarry_reply reply = {.size = sizeof reply,
+                                .code = call->code,
+                                .results = call->results,
+                                .result_count = call->result_count,
+                                .jobs = (tarry_job *const *)(void *)call->waiter.jobs,
+                                .job_count = call->waiter.count};
+    call->waiter.count = 0;
+    call->done(call->owner, &reply);
+    submitted_free(call);
+}
+
+static struct submitted *first_done(struct tarry *queue)
+{
+    if (list_is_empty(&queue->done))
+        return NULL;
+    struct submitted *call = list_entry(queue->done.next, struct submitted, list);
+    list_remove(&call->list);
+    return call;
+}
+
+int tarry_dispatch(tarry *queue, int max)
+{
+    int count = 0;
+    for (;;) {
+        if (lib_enter(queue))
+            return count ? count : -1;
+        if (!count && queue->timer_ms <= queue->now.inner_ms) {
+            lib_event_clear(queue->timer_fd);
+            queue->timer_ms = INT64_MAX;
+        }
+        lib_serve(queue);
+        bool has_room = max <= 0 || count < max;
+        struct submitted *call = has_room ? first_done(queue) : NULL;
+        if (list_is_empty(&queue->done))
+            lib_event_clear(queue->event_fd);
+        lib_leave(queue);
+        if (!call)
+            return count;
+        call_back(call);
+        count++;
+    }
+}
+
+/* Those that wait have ended before. */
+void lib_submitted_free(struct tarry *queue)
+{
+    struct submitted *call;
+    while ((call = first_done(queue)))
+        submitted_free(call);
+    lib_descriptors_close(queue);
+}

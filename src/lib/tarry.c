@@ -1,0 +1,151 @@
+/* A handle of the library: opening, closing, its clock. */
+#include "base/random.h"
+#include "job/job.h"
+#include "lib/state.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { TOPICS_MAX = 10000 };
+
+static void tarry_on_ready(void *ctx, struct slice topic)
+{
+    (void)topic;
+    ((struct tarry *)ctx)->is_ready = true;
+}
+
+/* ---- open and close ---- */
+
+static int open_failed(char *error, size_t error_bytes, int code, const char *text)
+{
+    if (error && error_bytes)
+        snprintf(error, error_bytes, "%s", text);
+    return code;
+}
+
+static void queue_init(struct tarry *queue, const struct tarry_options *options)
+{
+    pthread_mutex_init(&queue->lock, NULL);
+    list_init(&queue->waiters);
+    list_init(&queue->done);
+    queue->leader_ms = queue->timer_ms = queue->waits_ms = INT64_MAX;
+    queue->epoll_fd = queue->event_fd = queue->timer_fd = -1;
+    queue->clock = (struct clock)CLOCK_INIT;
+    queue->has_test_clock = options->flags & TARRY_TEST_CLOCK;
+    if (queue->has_test_clock) {
+        int64_t ms = options->test_clock_ms ? options->test_clock_ms : clock_wall_ms();
+        clock_hold(&queue->clock, ms, ms);
+    }
+    ulid_init(&queue->ulid, random_u64());
+    queue->options = (struct memory_options){
+        .body_bytes_max = options->body_max ? options->body_max : JOB_BODY_BYTES_MAX,
+        .bytes_max = options->memory_max,
+        .topics_max = options->topics_max ? options->topics_max : TOPICS_MAX,
+        .clock = &queue->clock,
+        .ready = tarry_on_ready,
+        .ctx = queue};
+    lib_fork_mark_make(queue);
+}
+
+static void queue_free(struct tarry *queue)
+{
+    memory_free(queue->memory);
+    pthread_mutex_destroy(&queue->lock);
+    lib_fork_mark_free(queue);
+    free(queue);
+}
+
+int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_t error_bytes)
+{
+    struct tarry_options options = {0};
+    *out = NULL;
+    if (from && !lib_read(&options, sizeof options, from))
+        return open_failed(error, error_bytes, TARRY_BAD_OPTION,
+                           "bad options: set 'size' to sizeof(struct tarry_options), and the rest "
+                           "to zero where it is not used");
+    if (options.flags & ~(uint32_t)TARRY_TEST_CLOCK || options.reserved)
+        return open_failed(error, error_bytes, TARRY_BAD_OPTION,
+                           "bad value in 'flags' of the options: give TARRY_TEST_CLOCK or 0");
+    if (options.test_clock_ms < 0 || options.body_max > UINT32_MAX / 2)
+        return open_failed(error, error_bytes, TARRY_BAD_OPTION,
+                           options.test_clock_ms < 0
+                               ? "bad value in 'test_clock_ms': give milliseconds since 1970"
+                               : "bad value in 'body_max': give at most 2147483647");
+    struct tarry *queue = calloc(1, sizeof *queue);
+    if (queue) {
+        queue_init(queue, &options);
+        queue->memory = memory_new(&queue->options);
+    }
+    if (!queue || !queue->memory) {
+        if (queue)
+            queue_free(queue);
+        return open_failed(error, error_bytes, TARRY_NO_MEMORY,
+                           "cannot open a queue: out of memory");
+    }
+    *out = queue;
+    return TARRY_OK;
+}
+
+int tarry_close(tarry *queue)
+{
+    if (!queue)
+        return TARRY_OK;
+    if (lib_is_forked(queue))
+        return TARRY_FORKED;
+    pthread_mutex_lock(&queue->lock);
+    if (queue->is_closing) {
+        pthread_mutex_unlock(&queue->lock);
+        return TARRY_STOPPING;
+    }
+    queue->is_closing = true;
+    while (!list_is_empty(&queue->waiters))
+        lib_waiter_end(queue, list_entry(queue->waiters.next, struct waiter, list), TARRY_STOPPING);
+    pthread_mutex_unlock(&queue->lock);
+    /* They are on their way out, and hold nothing that they would wait for. */
+    while (atomic_load_explicit(&queue->callers, memory_order_acquire))
+        sched_yield();
+    lib_submitted_free(queue);
+    queue_free(queue);
+    return TARRY_OK;
+}
+
+/* ---- time ---- */
+
+int64_t tarry_now_ms(tarry *queue)
+{
+    return clock_inner_ms_of(&queue->clock);
+}
+
+/* The next moment at which something happens, no later than `until_ms`. */
+static int64_t next_moment(const struct tarry *queue, int64_t until_ms)
+{
+    int64_t next_ms = memory_next_ms(queue->memory);
+    if (queue->waits_ms < next_ms)
+        next_ms = queue->waits_ms;
+    return next_ms < until_ms ? next_ms : until_ms;
+}
+
+int tarry_advance(tarry *queue, int64_t ms)
+{
+    if (!queue->has_test_clock || ms < 0 || ms > POLICY_DELAY_MS_MAX)
+        return TARRY_BAD_OPTION;
+    int code = lib_enter(queue);
+    if (code)
+        return code;
+    int64_t until_ms = queue->now.inner_ms + ms;
+    for (;;) {
+        lib_serve(queue);
+        int64_t next_ms = next_moment(queue, until_ms);
+        if (next_ms > queue->now.inner_ms)
+            clock_advance(&queue->clock, next_ms - queue->now.inner_ms);
+        queue->now = memory_now(queue->memory);
+        memory_advance(queue->memory, queue->now);
+        if (queue->now.inner_ms >= until_ms)
+            break;
+    }
+    lib_leave(queue);
+    return TARRY_OK;
+}

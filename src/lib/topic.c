@@ -1,0 +1,173 @@
+/* Topics: their settings, what is done to them whole, their figures. */
+#include "lib/state.h"
+#include "queue/door.h"
+
+#include <stdlib.h>
+
+/* ---- a topic as it is shown ---- */
+
+static struct tarry_settings settings_of(const struct topic_settings *from)
+{
+    return (struct tarry_settings){
+        .size = sizeof(struct tarry_settings),
+        .flags = (from->has_priority ? (uint32_t)TARRY_HAS_PRIORITY : 0) |
+                 (from->dead_letter_expired ? (uint32_t)TARRY_DEAD_LETTER_EXPIRED : 0),
+        .lease_ms = from->policy.lease_ms,
+        .ttl_ms = from->policy.ttl_ms,
+        .max_attempts = from->policy.max_attempts,
+        .backoff = (uint32_t)from->policy.backoff.kind,
+        .backoff_first_ms = from->policy.backoff.first_ms,
+        .backoff_max_ms = from->policy.backoff.max_ms,
+        .priority = from->priority,
+        .on_conflict = (uint32_t)from->on_conflict,
+        .dedup_window_ms = from->dedup_window_ms,
+        .max_jobs = from->max_jobs};
+}
+
+/* Cut to the size that the caller's struct has. */
+static void topic_write(const struct queue_topic *from, size_t stride, void *into)
+{
+    const struct topic_totals *totals = &from->totals;
+    struct tarry_topic topic = {.size = (uint32_t)stride,
+                                .is_paused = from->paused,
+                                .paused_until_ms = from->paused_until_ms,
+                                .delayed = from->counts.delayed,
+                                .retrying = from->counts.retrying,
+                                .ready = from->counts.ready,
+                                .leased = from->counts.leased,
+                                .dead = from->counts.dead,
+                                .pushed = totals->pushed,
+                                .replaced = totals->replaced,
+                                .delivered = totals->delivered,
+                                .acked = totals->acked,
+                                .nacked = totals->nacked,
+                                .lease_ended = totals->lease_ended,
+                                .cancelled = totals->cancelled,
+                                .expired = totals->expired,
+                                .died = totals->died,
+                                .redriven = totals->redriven,
+                                .dead_bytes = from->counts.dead_bytes,
+                                .oldest_ready_due_ms = from->oldest_ready_due_ms,
+                                .settings = settings_of(&from->settings)};
+    memcpy(topic.name, from->name.at, from->name.len);
+    memcpy(into, &topic, stride < sizeof topic ? stride : sizeof topic);
+}
+
+/* ---- calls ---- */
+
+/* `out`: where it is shown, or NULL; of `stride` bytes. */
+static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_t *affected,
+                      size_t stride, struct tarry_topic *out)
+{
+    struct queue_topic topic = {0};
+    uint64_t count = 0;
+    const char *detail;
+    int code = lib_code(queue_check_topic(call, &detail));
+    if (!code)
+        code = lib_enter(queue);
+    if (code)
+        return code;
+    code = lib_code(memory_topic(queue->memory, call, queue->now, &topic, &count));
+    if (!code && out)
+        topic_write(&topic, stride, out);
+    lib_leave(queue);
+    if (affected)
+        *affected = count;
+    return code;
+}
+
+int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *from)
+{
+    struct tarry_settings settings;
+    const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED;
+    if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
+        settings.backoff > TARRY_EXPONENTIAL || settings.on_conflict > TARRY_REJECT)
+        return TARRY_BAD_OPTION;
+    bool has_priority = settings.flags & TARRY_HAS_PRIORITY;
+    struct queue_topic_call call = {
+        .verb = QUEUE_TOPIC_PUT,
+        .topic = lib_text(topic),
+        .settings = {.policy = {.lease_ms = settings.lease_ms,
+                                .ttl_ms = settings.ttl_ms,
+                                .max_attempts = settings.max_attempts,
+                                .backoff = {.kind = (enum backoff_kind)settings.backoff,
+                                            .first_ms = settings.backoff_first_ms,
+                                            .max_ms = settings.backoff == TARRY_FIXED
+                                                          ? settings.backoff_first_ms
+                                                          : settings.backoff_max_ms}},
+                     .on_conflict = (enum record_conflict)settings.on_conflict,
+                     .has_priority = has_priority,
+                     .priority = has_priority ? settings.priority : 0,
+                     .dead_letter_expired = settings.flags & TARRY_DEAD_LETTER_EXPIRED,
+                     .dedup_window_ms = settings.dedup_window_ms,
+                     .max_jobs = settings.max_jobs}};
+    return call_topic(queue, &call, NULL, 0, NULL);
+}
+
+int tarry_topic_get(tarry *queue, const char *topic, struct tarry_topic *out)
+{
+    size_t stride = lib_stride(out, offsetof(struct tarry_topic, settings));
+    if (!stride)
+        return TARRY_BAD_OPTION;
+    struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = lib_text(topic)};
+    return call_topic(queue, &call, NULL, stride, out);
+}
+
+int tarry_topic_delete(tarry *queue, const char *topic, uint64_t *affected)
+{
+    struct queue_topic_call call = {.verb = QUEUE_TOPIC_DELETE, .topic = lib_text(topic)};
+    return call_topic(queue, &call, affected, 0, NULL);
+}
+
+int tarry_topic_pause(tarry *queue, const char *topic, int64_t for_ms)
+{
+    struct queue_topic_call call = {
+        .verb = QUEUE_TOPIC_PAUSE, .topic = lib_text(topic), .pause_ms = for_ms};
+    return call_topic(queue, &call, NULL, 0, NULL);
+}
+
+int tarry_topic_resume(tarry *queue, const char *topic)
+{
+    struct queue_topic_call call = {.verb = QUEUE_TOPIC_RESUME, .topic = lib_text(topic)};
+    return call_topic(queue, &call, NULL, 0, NULL);
+}
+
+int tarry_topic_purge(tarry *queue, const char *topic, int state, uint64_t *affected)
+{
+    if (state < 0)
+        return TARRY_BAD_OPTION;
+    struct queue_topic_call call = {
+        .verb = QUEUE_TOPIC_PURGE, .topic = lib_text(topic), .state = (enum job_state)state};
+    return call_topic(queue, &call, affected, 0, NULL);
+}
+
+int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_t max,
+                        uint64_t *affected)
+{
+    struct queue_topic_call call = {
+        .verb = QUEUE_TOPIC_REDRIVE, .topic = lib_text(topic), .id = lib_text(id), .max = max};
+    if (id && !call.id.len)
+        return TARRY_BAD_ID;
+    return call_topic(queue, &call, affected, 0, NULL);
+}
+
+int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n)
+{
+    size_t room = *n, stride = room ? lib_stride(out, offsetof(struct tarry_topic, settings)) : 0;
+    struct queue_topic *topics;
+    *n = 0;
+    if (!stride || room > UINT32_MAX)
+        return TARRY_BAD_OPTION;
+    int code = lib_enter(queue);
+    if (code)
+        return code;
+    struct queue_topics_page page = {.after = lib_text(after), .limit = (uint32_t)room};
+    bool is_shown = memory_topics(queue->memory, page, queue->now, &topics, n);
+    for (size_t i = 0; is_shown && i < *n; i++)
+        topic_write(&topics[i], stride, (char *)out + i * stride);
+    lib_leave(queue);
+    if (!is_shown)
+        return TARRY_NO_MEMORY;
+    free(topics);
+    return TARRY_OK;
+}

@@ -1,0 +1,81 @@
+/*
+ * Takes that wait. Who waits is served in the order he came, by whoever made the
+ * job ready: a push serves on its way out, the leader when a time has come. So nobody wakes in vain.
+ */
+#include "lib/state.h"
+
+/* What there is for it. */
+int lib_waiter_try(struct tarry *queue, struct waiter *waiter)
+{
+    enum queue_status status = (waiter->pops ? memory_pop : memory_take)(
+        queue->memory, waiter->take, queue->now, waiter->jobs, &waiter->count);
+    return lib_code(status);
+}
+
+void lib_waiter_end(struct tarry *queue, struct waiter *waiter, int code)
+{
+    waiter->code = code;
+    waiter->is_done = true;
+    list_remove(&waiter->list);
+    if (queue->leader == waiter) {
+        queue->leader = NULL;
+        queue->leader_ms = INT64_MAX;
+    }
+    if (waiter->wake)
+        pthread_cond_signal(waiter->wake);
+    else
+        waiter->ended(queue, waiter);
+}
+
+void lib_serve(struct tarry *queue)
+{
+    if (!queue->is_ready && queue->now.inner_ms < queue->waits_ms)
+        return;
+    queue->waits_ms = INT64_MAX;
+    for (struct list *at = queue->waiters.next, *next; at != &queue->waiters; at = next) {
+        struct waiter *waiter = list_entry(at, struct waiter, list);
+        next = at->next;
+        int code = queue->is_ready ? lib_waiter_try(queue, waiter) : TARRY_OK;
+        if (code || waiter->count || waiter->until_ms <= queue->now.inner_ms)
+            lib_waiter_end(queue, waiter, code);
+        else if (waiter->until_ms < queue->waits_ms)
+            queue->waits_ms = waiter->until_ms;
+    }
+    queue->is_ready = false;
+}
+
+void lib_waiter_add(struct tarry *queue, struct waiter *waiter, int64_t wait_ms)
+{
+    bool has_end = wait_ms > 0 && wait_ms < POLICY_DELAY_MS_MAX;
+    waiter->until_ms = has_end ? queue->now.inner_ms + 1 + wait_ms : INT64_MAX;
+    if (waiter->until_ms < queue->waits_ms)
+        queue->waits_ms = waiter->until_ms;
+    list_add_last(&queue->waiters, &waiter->list);
+}
+
+/* The first in line that sleeps in a take of its own. */
+static struct waiter *first_sleeper(const struct tarry *queue)
+{
+    for (struct list *at = queue->waiters.next; at != &queue->waiters; at = at->next) {
+        struct waiter *waiter = list_entry(at, struct waiter, list);
+        if (waiter->wake)
+            return waiter;
+    }
+    return NULL;
+}
+
+void lib_set_alarm(struct tarry *queue)
+{
+    int64_t next_ms = memory_next_ms(queue->memory);
+    if (queue->submitted_waiters)
+        lib_set_timer(queue, next_ms);
+    bool is_led = queue->leader && queue->leader_ms <= next_ms;
+    if (queue->has_test_clock || is_led || next_ms == INT64_MAX)
+        return;
+    struct waiter *leader = queue->leader ? queue->leader : first_sleeper(queue);
+    if (!leader)
+        return;
+    queue->leader = leader;
+    queue->leader_ms = next_ms;
+    pthread_cond_signal(leader->wake); /* it sleeps by another time */
+}

@@ -1,0 +1,144 @@
+#include "memory/blob.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* What follows: the policy, where it has one; topic, id and content type, each with NUL behind it; meta, body. */
+enum { NULS = 3 };
+
+struct blob {
+    atomic_uint holders;
+    uint32_t body_bytes;
+    int64_t first_due_ms;
+    uint16_t meta_bytes;
+    uint8_t topic_bytes, id_bytes, content_type_bytes;
+    bool due_is_wall : 1, has_policy : 1;
+    char text[];
+};
+_Static_assert(JOB_TOPIC_BYTES_MAX <= UINT8_MAX && JOB_ID_BYTES_MAX <= UINT8_MAX &&
+                   JOB_CONTENT_TYPE_BYTES_MAX <= UINT8_MAX && JOB_META_BYTES_MAX <= UINT16_MAX,
+               "the lengths fit into their fields");
+
+static size_t policy_bytes(const struct blob *blob)
+{
+    return blob->has_policy ? sizeof(struct policy) : 0;
+}
+
+size_t blob_bytes(const struct blob *blob)
+{
+    return offsetof(struct blob, text) + policy_bytes(blob) + blob->topic_bytes + blob->id_bytes +
+           blob->content_type_bytes + NULS + blob->meta_bytes + blob->body_bytes;
+}
+
+static char *bytes_put(char *into, const void *bytes, size_t count)
+{
+    if (count)
+        memcpy(into, bytes, count);
+    return into + count;
+}
+
+static char *text_put(char *into, struct slice text)
+{
+    char *end = bytes_put(into, text.at, text.len);
+    *end = '\0';
+    return end + 1;
+}
+
+struct blob *blob_new(const struct queue_push *push)
+{
+    const struct policy *policy = &push->policy;
+    bool has_policy =
+        policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
+    size_t text_bytes = (has_policy ? sizeof *policy : 0) + push->topic.len + push->id.len +
+                        push->content_type.len + NULS + push->meta.len;
+    if (push->body.len > UINT32_MAX / 2)
+        return NULL;
+    struct blob *blob = malloc(offsetof(struct blob, text) + text_bytes + push->body.len);
+    if (!blob)
+        return NULL;
+    atomic_init(&blob->holders, 1);
+    blob->body_bytes = (uint32_t)push->body.len;
+    blob->first_due_ms = 0;
+    blob->due_is_wall = false;
+    blob->has_policy = has_policy;
+    blob->meta_bytes = (uint16_t)push->meta.len;
+    blob->topic_bytes = (uint8_t)push->topic.len;
+    blob->id_bytes = (uint8_t)push->id.len;
+    blob->content_type_bytes = (uint8_t)push->content_type.len;
+    char *at = bytes_put(blob->text, policy, policy_bytes(blob));
+    at = text_put(at, push->topic);
+    at = text_put(at, push->id);
+    at = text_put(at, push->content_type);
+    at = bytes_put(at, push->meta.at, push->meta.len);
+    bytes_put(at, push->body.at, push->body.len);
+    return blob;
+}
+
+void blob_set_due(struct blob *blob, int64_t first_due_ms, bool is_wall)
+{
+    blob->first_due_ms = first_due_ms;
+    blob->due_is_wall = is_wall;
+}
+
+struct blob *blob_hold(struct blob *blob)
+{
+    atomic_fetch_add_explicit(&blob->holders, 1, memory_order_relaxed);
+    return blob;
+}
+
+void blob_release(struct blob *blob)
+{
+    if (atomic_fetch_sub_explicit(&blob->holders, 1, memory_order_acq_rel) == 1)
+        free(blob);
+}
+
+static struct slice bytes_take(const char **at, size_t count)
+{
+    struct slice bytes = slice_make(*at, count);
+    *at += count;
+    return bytes;
+}
+
+static struct slice text_take(const char **at, size_t bytes)
+{
+    struct slice text = bytes_take(at, bytes);
+    ++*at;
+    return text;
+}
+
+void blob_show(const struct blob *blob, struct job *out)
+{
+    const char *at = blob->text + policy_bytes(blob);
+    *out = (struct job){.due_is_wall = blob->due_is_wall, .first_due_ms = blob->first_due_ms};
+    if (blob->has_policy)
+        memcpy(&out->policy, blob->text, sizeof out->policy);
+    out->topic = text_take(&at, blob->topic_bytes);
+    out->id = text_take(&at, blob->id_bytes);
+    out->content_type = text_take(&at, blob->content_type_bytes);
+    out->meta = bytes_take(&at, blob->meta_bytes);
+    out->body = bytes_take(&at, blob->body_bytes);
+}
+
+/* An address has fewer bits than file and offset together, and the bit that means a run stays clear. */
+struct record_place blob_place(const struct blob *blob)
+{
+    uint64_t address = (uintptr_t)blob;
+    assert(!(address >> 32 & RECORD_IN_RUN));
+    return (struct record_place){.file = (uint32_t)(address >> 32),
+                                 .at = (uint32_t)address,
+                                 .bytes = (uint32_t)blob_bytes(blob)};
+}
+
+/* Shorter than any blob. */
+struct record_place blob_place_none(void)
+{
+    return (struct record_place){.file = 1, .bytes = 1};
+}
+
+struct blob *blob_at(struct record_place place)
+{
+    if (place.bytes == 1)
+        return NULL;
+    return (struct blob *)(uintptr_t)((uint64_t)place.file << 32 | place.at);
+}

@@ -1,0 +1,370 @@
+#include "memory/handle.h"
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/random.h"
+#include "queue/copy.h"
+#include "queue/door.h"
+#include "queue/watch.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* What is told in the next turn: a reply, or an event of a topic. */
+struct told {
+    struct list list;
+    struct queue_reply_to reply_to;
+    struct queue_reply *reply; /* NULL: an event */
+    enum queue_event event;    /* 0: the topic has ready jobs */
+    size_t topic_bytes;
+    char topic[];
+};
+
+struct memory_handle {
+    struct queue queue;
+    struct memory *memory;
+    struct memory_options options;
+    struct watch_table *watches;
+    struct list replies, events;
+};
+
+/* ---- what is told ---- */
+
+/* Once for each topic and event. */
+static void event_add(struct memory_handle *handle, enum queue_event event, struct slice topic)
+{
+    for (struct list *at = handle->events.next; at != &handle->events; at = at->next) {
+        const struct told *known = list_entry(at, struct told, list);
+        if (known->event == event &&
+            slice_equals(slice_make(known->topic, known->topic_bytes), topic))
+            return;
+    }
+    struct told *told = malloc(sizeof *told + topic.len);
+    assert(told); /* a wake-up must not be lost */
+    *told = (struct told){.event = event, .topic_bytes = topic.len};
+    memcpy(told->topic, topic.at, topic.len);
+    list_add_last(&handle->events, &told->list);
+}
+
+static void handle_on_ready(void *ctx, struct slice topic)
+{
+    struct memory_handle *handle = ctx;
+    if (watch_find(handle->watches, topic))
+        event_add(handle, 0, topic);
+}
+
+static void handle_on_died(void *ctx, struct slice topic)
+{
+    event_add(ctx, QUEUE_EVENT_DEAD, topic);
+}
+
+/* A copy of it goes out in the next turn. */
+static void reply_add(struct memory_handle *handle, const struct queue_reply *reply,
+                      struct queue_reply_to reply_to)
+{
+    struct told *told = malloc(sizeof *told);
+    struct queue_reply *copy = copy_reply(reply);
+    assert(told && copy); /* without memory even for a reply there is no honest way on */
+    *told = (struct told){.reply = copy, .reply_to = reply_to};
+    list_add_last(&handle->replies, &told->list);
+}
+
+static void status_add(struct memory_handle *handle, enum queue_status status,
+                       struct queue_reply_to reply_to)
+{
+    reply_add(handle, &(struct queue_reply){.status = status}, reply_to);
+}
+
+/* ---- the calls ---- */
+
+static void run_items(struct memory_handle *handle, const struct command *command,
+                      struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct queue_result *results = calloc(command->count + 1, sizeof *results);
+    if (!results) {
+        status_add(handle, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    for (size_t i = 0; i < command->count; i++) {
+        struct queue_result *result = &results[i];
+        bool is_good = command_item_is_good(command, i, result);
+        if (is_good && command->kind == COMMAND_PUSH)
+            memory_push(handle->memory, &command->pushes[i], now, result);
+        else if (is_good && command->kind == COMMAND_CHANGE)
+            memory_change(handle->memory, &command->changes[i], now, result);
+        else if (is_good)
+            memory_answer(handle->memory, &command->answers[i], now, result);
+        if (command->kind == COMMAND_PUSH) {
+            result->topic = command->pushes[i].topic;
+            result->id = command->pushes[i].id;
+        } else if (command->kind == COMMAND_CHANGE) {
+            result->topic = command->changes[i].topic;
+            result->id = command->changes[i].id;
+        }
+    }
+    reply_add(handle, &(struct queue_reply){.results = results, .result_count = command->count},
+              reply_to);
+    free(results);
+}
+
+/* Take, get and list: jobs that were malloc'd go out and are freed. */
+static void reply_jobs(struct memory_handle *handle, enum queue_status status,
+                       struct memory_job **found, size_t count, struct slice cursor,
+                       struct queue_reply_to reply_to)
+{
+    struct queue_job *jobs = malloc((count + 1) * sizeof *jobs);
+    assert(jobs);
+    for (size_t i = 0; i < count; i++)
+        jobs[i] = found[i]->shown;
+    reply_add(
+        handle,
+        &(struct queue_reply){.status = status, .jobs = jobs, .job_count = count, .cursor = cursor},
+        reply_to);
+    for (size_t i = 0; i < count; i++)
+        memory_job_free(found[i]);
+    free(jobs);
+}
+
+static void run_take(struct memory_handle *handle, const struct command *command,
+                     struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct memory_job **found = malloc(command->take.max * sizeof *found);
+    size_t count;
+    if (!found) {
+        status_add(handle, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    enum queue_status status = memory_take(handle->memory, &command->take, now, found, &count);
+    for (size_t i = 0; i < count; i++)
+        memory_job_lease(found[i]);
+    reply_jobs(handle, status, found, count, (struct slice){0}, reply_to);
+    free((void *)found);
+}
+
+static void run_list(struct memory_handle *handle, const struct command *command,
+                     struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct memory_job **found = malloc(command->list.limit * sizeof *found);
+    char text[QUEUE_CURSOR_BYTES_MAX];
+    struct slice cursor;
+    size_t count;
+    if (!found) {
+        status_add(handle, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    enum queue_status status =
+        memory_list(handle->memory, &command->list, now, found, &count, text, &cursor);
+    reply_jobs(handle, status, found, count, cursor, reply_to);
+    free((void *)found);
+}
+
+static void run_get(struct memory_handle *handle, const struct command *command,
+                    struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct memory_job *found;
+    enum queue_status status =
+        memory_get(handle->memory, command->get.topic, command->get.id, now, &found);
+    reply_jobs(handle, status, &found, status == QUEUE_OK, (struct slice){0}, reply_to);
+}
+
+static void run_topic(struct memory_handle *handle, const struct command *command,
+                      struct engine_now now, struct queue_reply_to reply_to)
+{
+    const struct queue_topic_call *call = &command->topic;
+    struct queue_topic topic = {0};
+    struct queue_reply reply = {0};
+    reply.status = memory_topic(handle->memory, call, now, &topic, &reply.affected);
+    bool is_done = reply.status == QUEUE_OK || reply.status == QUEUE_CREATED;
+    reply.topics = &topic;
+    reply.topic_count = is_done && topic.name.len;
+    if (is_done && (call->verb == QUEUE_TOPIC_PUT || call->verb == QUEUE_TOPIC_DELETE))
+        event_add(handle, QUEUE_EVENT_TOPIC, call->topic);
+    reply_add(handle, &reply, reply_to);
+}
+
+static void run_topics(struct memory_handle *handle, const struct command *command,
+                       struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct queue_reply reply = {0};
+    struct queue_topic *topics = NULL;
+    if (!memory_topics(handle->memory, command->topics, now, &topics, &reply.topic_count)) {
+        status_add(handle, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    reply.topics = topics;
+    reply_add(handle, &reply, reply_to);
+    free(topics);
+}
+
+static void run_forecast(struct memory_handle *handle, const struct command *command,
+                         struct engine_now now, struct queue_reply_to reply_to)
+{
+    struct queue_forecast forecast;
+    struct queue_reply reply = {0};
+    reply.status = memory_forecast(handle->memory, &command->forecast, now, &forecast);
+    if (reply.status == QUEUE_OK)
+        reply.forecast = &forecast;
+    reply_add(handle, &reply, reply_to);
+}
+
+static void handle_submit(struct queue *queue, const struct command *command,
+                          struct queue_reply_to reply_to)
+{
+    struct memory_handle *handle = (struct memory_handle *)(void *)queue;
+    struct engine_now now = memory_now(handle->memory);
+    memory_advance(handle->memory, now);
+    if (command->status != QUEUE_OK) {
+        status_add(handle, command->status, reply_to);
+        return;
+    }
+    switch (command->kind) {
+    case COMMAND_PUSH:
+    case COMMAND_ANSWER:
+    case COMMAND_CHANGE:
+        run_items(handle, command, now, reply_to);
+        return;
+    case COMMAND_TAKE:
+        run_take(handle, command, now, reply_to);
+        return;
+    case COMMAND_GET:
+        run_get(handle, command, now, reply_to);
+        return;
+    case COMMAND_LIST:
+        run_list(handle, command, now, reply_to);
+        return;
+    case COMMAND_TOPIC:
+        run_topic(handle, command, now, reply_to);
+        return;
+    case COMMAND_TOPICS:
+        run_topics(handle, command, now, reply_to);
+        return;
+    case COMMAND_FORECAST:
+        run_forecast(handle, command, now, reply_to);
+        return;
+    }
+    assert(false); /* not a command */
+}
+
+static void handle_watch(struct queue *queue, struct slice topic, bool on)
+{
+    struct memory_handle *handle = (struct memory_handle *)(void *)queue;
+    bool set = watch_set(handle->watches, topic, 0, on);
+    assert(set);
+    (void)set;
+    if (on && memory_topic_has_ready(handle->memory, topic))
+        event_add(handle, 0, topic);
+}
+
+static void handle_info(struct queue *queue, struct queue_info *out)
+{
+    const struct memory_handle *handle = (struct memory_handle *)(void *)queue;
+    *out = (struct queue_info){.store = "memory",
+                               .durability = "nothing survives the process",
+                               .durability_class = "memory",
+                               .sync = "never",
+                               .shards = 1,
+                               .body_bytes_max = handle->options.body_bytes_max,
+                               .spare_bytes = memory_spare_bytes(handle->memory),
+                               .healthy = true,
+                               .accepting = true};
+}
+
+static const struct queue_ops handle_ops = {
+    .submit = handle_submit,
+    .watch = handle_watch,
+    .info = handle_info,
+};
+
+/* ---- turns ---- */
+
+static void told_free(struct told *told)
+{
+    list_remove(&told->list);
+    free(told->reply);
+    free(told);
+}
+
+static void event_tell(struct memory_handle *handle, const struct told *told)
+{
+    struct queue *queue = &handle->queue;
+    struct slice topic = slice_make(told->topic, told->topic_bytes);
+    if (!told->event && watch_find(handle->watches, topic))
+        queue->on_ready(queue->on_ready_owner, topic);
+    else if (told->event && queue->on_event)
+        queue->on_event(queue->on_event_owner, told->event, topic);
+}
+
+void memory_handle_turn(struct memory_handle *handle)
+{
+    struct list replies, events;
+    memory_advance(handle->memory, memory_now(handle->memory));
+    /* What the callbacks ask for is answered in the next turn. */
+    list_take_all(&replies, &handle->replies);
+    list_take_all(&events, &handle->events);
+    list_init(&handle->replies);
+    list_init(&handle->events);
+    while (!list_is_empty(&events)) {
+        struct told *told = list_entry(events.next, struct told, list);
+        event_tell(handle, told);
+        told_free(told);
+    }
+    while (!list_is_empty(&replies)) {
+        struct told *told = list_entry(replies.next, struct told, list);
+        told->reply_to.done(told->reply_to.owner, told->reply_to.tag, told->reply);
+        told_free(told);
+    }
+}
+
+int64_t memory_handle_next_ms(const struct memory_handle *handle)
+{
+    bool tells = !list_is_empty(&handle->replies) || !list_is_empty(&handle->events);
+    return tells ? 0 : memory_next_ms(handle->memory);
+}
+
+/* ---- making ---- */
+
+struct memory_handle *memory_handle_new(const struct memory_options *options)
+{
+    struct memory_handle *handle = calloc(1, sizeof *handle);
+    if (!handle)
+        return NULL;
+    list_init(&handle->replies);
+    list_init(&handle->events);
+    handle->options = *options;
+    handle->options.ready = handle_on_ready;
+    handle->options.died = handle_on_died;
+    handle->options.ctx = handle;
+    handle->queue.ops = &handle_ops;
+    handle->watches = watch_table_new();
+    handle->memory = memory_new(&handle->options);
+    handle->queue.door = queue_door_new(options->body_bytes_max, random_u64(), clock_wall_ms);
+    if (!handle->watches || !handle->memory || !handle->queue.door) {
+        memory_handle_free(handle);
+        return NULL;
+    }
+    return handle;
+}
+
+void memory_handle_free(struct memory_handle *handle)
+{
+    if (!handle)
+        return;
+    while (!list_is_empty(&handle->replies))
+        told_free(list_entry(handle->replies.next, struct told, list));
+    while (!list_is_empty(&handle->events))
+        told_free(list_entry(handle->events.next, struct told, list));
+    queue_door_free(handle->queue.door);
+    memory_free(handle->memory);
+    watch_table_free(handle->watches);
+    free(handle);
+}
+
+struct queue *memory_handle_queue(struct memory_handle *handle)
+{
+    return &handle->queue;
+}
+
+struct memory *memory_handle_memory(struct memory_handle *handle)
+{
+    return handle->memory;
+}

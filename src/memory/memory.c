@@ -1,0 +1,447 @@
+#include "memory/memory.h"
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "engine/walk.h"
+#include "memory/blob.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { ADVANCE_AT_ONCE = 512, WALK_STEPS = 1 << 20 };
+
+/* What a job costs beside its blob, about: its entry and its place in the index. */
+enum { ENTRY_BYTES = 112 };
+
+struct memory {
+    struct memory_options options;
+    struct engine *engine;
+    struct mac_key lease_key;
+    struct blob *pushed; /* the push under way, until its record is appended */
+    uint64_t bytes;      /* of what the engine holds */
+    int64_t skew_ms;     /* the one that the engine was told last */
+    struct engine_view views[QUEUE_TAKE_MAX];
+};
+
+/* ---- what the engine tells ---- */
+
+/* Its blob was made before, so that nothing can fail here. */
+static struct record_place memory_on_append(void *ctx, const struct record *record)
+{
+    struct memory *memory = ctx;
+    if (record->kind != RECORD_JOB)
+        return blob_place_none();
+    struct blob *blob = memory->pushed;
+    assert(blob);
+    memory->pushed = NULL;
+    memory->bytes += blob_bytes(blob) + ENTRY_BYTES;
+    blob_set_due(blob, record->job.first_due_ms, record->job.due_is_wall);
+    return blob_place(blob);
+}
+
+static void memory_on_release(void *ctx, struct record_place place)
+{
+    struct memory *memory = ctx;
+    struct blob *blob = blob_at(place);
+    if (!blob)
+        return;
+    memory->bytes -= blob_bytes(blob) + ENTRY_BYTES;
+    blob_release(blob);
+}
+
+static void memory_on_ready(void *ctx, struct slice topic)
+{
+    const struct memory *memory = ctx;
+    if (memory->options.ready)
+        memory->options.ready(memory->options.ctx, topic);
+}
+
+static void memory_on_died(void *ctx, struct slice topic)
+{
+    const struct memory *memory = ctx;
+    if (memory->options.died)
+        memory->options.died(memory->options.ctx, topic);
+}
+
+/* ---- making, time ---- */
+
+struct memory *memory_new(const struct memory_options *options)
+{
+    struct memory *memory = calloc(1, sizeof *memory);
+    if (!memory)
+        return NULL;
+    memory->options = *options;
+    random_bytes(&memory->lease_key, sizeof memory->lease_key);
+    struct engine_now now = memory_now(memory);
+    memory->skew_ms = now.skew_ms;
+    memory->engine = engine_new(&(struct engine_options){.sink = {.append = memory_on_append,
+                                                                  .release = memory_on_release,
+                                                                  .ready = memory_on_ready,
+                                                                  .died = memory_on_died,
+                                                                  .ctx = memory},
+                                                         .hash_seed = random_u64(),
+                                                         .body_bytes_max = options->body_bytes_max,
+                                                         .topics_max = options->topics_max,
+                                                         .random_seed = random_u64(),
+                                                         .now = now});
+    if (!memory->engine) {
+        free(memory);
+        return NULL;
+    }
+    engine_start(memory->engine, 1);
+    return memory;
+}
+
+void memory_free(struct memory *memory)
+{
+    if (!memory)
+        return;
+    engine_free(memory->engine);
+    assert(!memory->bytes && !memory->pushed);
+    free(memory);
+}
+
+/* A difference within the noise of two clocks that are cut to milliseconds is no step. */
+struct engine_now memory_now(struct memory *memory)
+{
+    enum { SKEW_NOISE_MS = 2 };
+    struct clock *clock = memory->options.clock;
+    struct engine_now now = {.inner_ms = clock_inner_ms_of(clock),
+                             .wall_ms = clock_wall_ms_of(clock)};
+    int64_t step_ms = now.wall_ms - now.inner_ms - memory->skew_ms;
+    bool is_step = step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS;
+    now.skew_ms = is_step ? now.wall_ms - now.inner_ms : memory->skew_ms;
+    return now;
+}
+
+void memory_advance(struct memory *memory, struct engine_now now)
+{
+    bool is_stepped = now.skew_ms != memory->skew_ms;
+    memory->skew_ms = now.skew_ms;
+    while (is_stepped || engine_next_ms(memory->engine) <= now.inner_ms) {
+        is_stepped = false;
+        engine_advance(memory->engine, now, ADVANCE_AT_ONCE);
+    }
+}
+
+int64_t memory_next_ms(const struct memory *memory)
+{
+    return engine_next_ms(memory->engine);
+}
+
+/* ---- push, change, answer ---- */
+
+void memory_push(struct memory *memory, const struct queue_push *push, struct engine_now now,
+                 struct queue_result *result)
+{
+    memory->pushed = blob_new(push);
+    if (!memory->pushed) {
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
+    uint64_t bytes = memory->bytes + blob_bytes(memory->pushed) + ENTRY_BYTES;
+    if (memory->options.bytes_max && bytes > memory->options.bytes_max)
+        result->status = QUEUE_NO_SPACE;
+    else
+        engine_push(memory->engine, push, now, result);
+    if (memory->pushed) /* not wanted: the job exists, or it was refused */
+        blob_release(memory->pushed);
+    memory->pushed = NULL;
+}
+
+void memory_change(struct memory *memory, const struct queue_change *change, struct engine_now now,
+                   struct queue_result *result)
+{
+    engine_change(memory->engine, change, now, result);
+}
+
+void memory_answer_lease(struct memory *memory, const struct engine_lease *lease,
+                         const struct queue_answer *answer, struct engine_now now,
+                         struct queue_result *result)
+{
+    engine_answer(memory->engine, lease, answer, now, result);
+}
+
+void memory_answer(struct memory *memory, const struct queue_answer *answer, struct engine_now now,
+                   struct queue_result *result)
+{
+    struct engine_lease lease;
+    uint32_t shard;
+    if (lease_parse(answer->lease, &memory->lease_key, &lease, &shard) && shard == 0)
+        engine_answer(memory->engine, &lease, answer, now, result);
+    else
+        result->status = QUEUE_LEASE_ENDED;
+}
+
+/* After the ack there is room for the push: an entry has just gone, and what was wrong with the push was found
+ * before. */
+void memory_again(struct memory *memory, const struct engine_lease *lease,
+                  const struct queue_push *push, struct engine_now now, struct queue_result *result)
+{
+    struct queue_topic topic;
+    bool remembers = engine_topic_show(memory->engine, push->topic, now, &topic) &&
+                     topic.settings.dedup_window_ms;
+    bool is_far =
+        push->when.due == QUEUE_DUE_AT && push->when.ms - now.wall_ms > POLICY_DELAY_MS_MAX;
+    if (remembers || is_far) {
+        result->status = QUEUE_BAD_OPTION;
+        result->detail = remembers ? "dedup_window" : "at";
+        return;
+    }
+    memory->pushed = blob_new(push);
+    if (!memory->pushed) {
+        result->status = QUEUE_NO_MEMORY;
+        return;
+    }
+    engine_answer(memory->engine, lease, &(struct queue_answer){.verb = QUEUE_ACK}, now, result);
+    if (result->status == QUEUE_OK)
+        engine_push(memory->engine, push, now, result);
+    if (memory->pushed)
+        blob_release(memory->pushed);
+    memory->pushed = NULL;
+}
+
+/* ---- jobs go out ---- */
+
+void memory_job_free(struct memory_job *job)
+{
+    if (!job)
+        return;
+    free(job->text);
+    blob_release(job->blob);
+    free(job);
+}
+
+void memory_job_lease(struct memory_job *job)
+{
+    lease_write(job->lease_text, &job->lease_key, &job->lease, 0);
+    job->lease_text[LEASE_TEXT_BYTES] = '\0';
+    job->shown.lease = slice_make(job->lease_text, LEASE_TEXT_BYTES);
+}
+
+/* NULL: out of memory, and the view is the caller's as before; else its text is the job's. */
+static struct memory_job *job_new(const struct memory *memory, struct engine_view *view)
+{
+    struct memory_job *job = malloc(sizeof *job);
+    if (!job)
+        return NULL;
+    job->blob = blob_hold(blob_at(view->place));
+    job->lease = (struct engine_lease){.key_low = view->key.low, .delivery = view->delivery};
+    job->text = view->text;
+    job->lease_key = memory->lease_key;
+    job->is_taken = false;
+    job->shown.lease = (struct slice){0};
+    blob_show(job->blob, &job->shown.job);
+    engine_show(view, &job->shown.job);
+    view->text = NULL;
+    return job;
+}
+
+/* Nobody gets it: it is ready as it was. */
+static void give_back(struct memory *memory, struct engine_view *view, struct engine_now now)
+{
+    const struct engine_lease lease = {.key_low = view->key.low, .delivery = view->delivery};
+    struct queue_result result = {0};
+    engine_answer(memory->engine, &lease,
+                  &(struct queue_answer){.verb = QUEUE_RETURN, .delay_ms = -1}, now, &result);
+    assert(result.status == QUEUE_OK);
+    engine_view_fini(view);
+}
+
+enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
+                              struct engine_now now, struct memory_job **out, size_t *count)
+{
+    size_t taken = 0, given = 0;
+    for (size_t i = 0; i < take->topic_count && taken < take->max; i++)
+        taken += engine_take(memory->engine, take->topics[i], take->max - (uint32_t)taken, SIZE_MAX,
+                             take->lease_ms, take->consumer, now, memory->views + taken);
+    while (given < taken && (out[given] = job_new(memory, &memory->views[given])))
+        out[given++]->is_taken = true;
+    for (size_t i = taken; i > given; i--)
+        give_back(memory, &memory->views[i - 1], now);
+    *count = given;
+    return given || !taken ? QUEUE_OK : QUEUE_NO_MEMORY;
+}
+
+enum queue_status memory_pop(struct memory *memory, const struct queue_take *take,
+                             struct engine_now now, struct memory_job **out, size_t *count)
+{
+    enum queue_status status = memory_take(memory, take, now, out, count);
+    for (size_t i = 0; i < *count; i++) {
+        struct queue_result result = {0};
+        engine_answer(memory->engine, &out[i]->lease, &(struct queue_answer){.verb = QUEUE_ACK},
+                      now, &result);
+        assert(result.status == QUEUE_OK);
+        out[i]->is_taken = false;
+    }
+    return status;
+}
+
+enum queue_status memory_get(struct memory *memory, struct slice topic, struct slice id,
+                             struct engine_now now, struct memory_job **out)
+{
+    struct engine_view view;
+    if (!engine_find(memory->engine, topic, id, now, &view))
+        return QUEUE_NOT_FOUND;
+    *out = job_new(memory, &view);
+    engine_view_fini(&view);
+    return *out ? QUEUE_OK : QUEUE_NO_MEMORY;
+}
+
+static struct walk walk_over(enum walk_kind kind, struct slice topic)
+{
+    struct walk walk = {.kind = kind, .topic_bytes = topic.len};
+    memcpy(walk.topic, topic.at, topic.len);
+    return walk;
+}
+
+enum queue_status memory_list(struct memory *memory, const struct queue_list *list,
+                              struct engine_now now, struct memory_job **out, size_t *count,
+                              char cursor_text[QUEUE_CURSOR_BYTES_MAX], struct slice *cursor)
+{
+    struct walk walk = walk_over(WALK_LIST, list->topic);
+    struct queue_topic topic;
+    walk.state = list->state;
+    walk.limit = list->limit;
+    walk.has_cursor = list->cursor.len > 0;
+    *count = 0;
+    *cursor = (struct slice){0};
+    if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
+        return QUEUE_BAD_CURSOR;
+    if (!engine_topic_show(memory->engine, list->topic, now, &topic))
+        return QUEUE_NOT_FOUND;
+    if (!walk_init(&walk, memory->engine))
+        return QUEUE_NO_MEMORY;
+    while (!walk_step(&walk, memory->engine, now, WALK_STEPS, WALK_STEPS))
+        continue;
+    size_t found = walk.found.count;
+    while (*count < found && (out[*count] = job_new(memory, &walk.found.at[*count]))) {
+        if (!list->with_body)
+            out[*count]->shown.job.body = (struct slice){0};
+        ++*count;
+    }
+    if (*count && (walk.more || *count < found)) {
+        const struct job *last = &out[*count - 1]->shown.job;
+        struct queue_cursor at = {.due_ms = last->due_ms, .sequence = last->sequence};
+        *cursor = slice_make(cursor_text, queue_cursor_write(cursor_text, &at));
+    }
+    walk_fini(&walk);
+    return *count || !found ? QUEUE_OK : QUEUE_NO_MEMORY;
+}
+
+/* ---- topics ---- */
+
+/* Purge, delete, and redrive of all: what a walk does, to its end. */
+static enum queue_status walk_all(struct memory *memory, enum walk_kind kind,
+                                  const struct queue_topic_call *call, struct engine_now now,
+                                  uint64_t *affected)
+{
+    struct walk walk = walk_over(kind, call->topic);
+    walk.state = kind == WALK_PURGE ? call->state : 0;
+    walk.max = call->max;
+    if (!walk_init(&walk, memory->engine))
+        return QUEUE_NOT_FOUND;
+    while (!walk_step(&walk, memory->engine, now, WALK_STEPS, WALK_STEPS))
+        continue;
+    *affected = walk.affected;
+    walk_fini(&walk);
+    return kind == WALK_DELETE ? engine_topic_remove(memory->engine, call->topic) : QUEUE_OK;
+}
+
+static enum queue_status topic_pause(struct memory *memory, const struct queue_topic_call *call,
+                                     struct engine_now now)
+{
+    int64_t until_ms = call->pause_ms ? now.inner_ms + call->pause_ms + 1 : 0;
+    if (call->pause_until_ms)
+        until_ms = call->pause_until_ms > now.skew_ms ? call->pause_until_ms - now.skew_ms : 1;
+    return engine_topic_pause(memory->engine, call->topic, until_ms);
+}
+
+enum queue_status memory_topic(struct memory *memory, const struct queue_topic_call *call,
+                               struct engine_now now, struct queue_topic *topic, uint64_t *affected)
+{
+    enum queue_status status = QUEUE_OK;
+    *affected = 0;
+    if (call->makes && call->verb != QUEUE_TOPIC_MARK &&
+        !engine_topic_show(memory->engine, call->topic, now, topic)) {
+        status = engine_topic_put(memory->engine, call->topic, &(struct topic_settings){0});
+        if (status != QUEUE_CREATED)
+            return status;
+    }
+    switch (call->verb) {
+    case QUEUE_TOPIC_GET:
+        status = QUEUE_OK;
+        break;
+    case QUEUE_TOPIC_PUT:
+        status = engine_topic_put(memory->engine, call->topic, &call->settings);
+        break;
+    case QUEUE_TOPIC_PAUSE:
+        status = topic_pause(memory, call, now);
+        break;
+    case QUEUE_TOPIC_RESUME:
+        status = engine_topic_resume(memory->engine, call->topic);
+        break;
+    case QUEUE_TOPIC_MARK:
+        status = engine_topic_mark(memory->engine, call->topic, call->makes);
+        break;
+    case QUEUE_TOPIC_PURGE:
+        return walk_all(memory, WALK_PURGE, call, now, affected);
+    case QUEUE_TOPIC_DELETE:
+        return walk_all(memory, WALK_DELETE, call, now, affected);
+    case QUEUE_TOPIC_REDRIVE:
+        if (!call->id.len)
+            return walk_all(memory, WALK_REDRIVE, call, now, affected);
+        status = engine_redrive(memory->engine, call->topic, call->id, now);
+        *affected = status == QUEUE_OK;
+        return status;
+    }
+    if ((status == QUEUE_OK || status == QUEUE_CREATED) &&
+        !engine_topic_show(memory->engine, call->topic, now, topic))
+        return QUEUE_NOT_FOUND;
+    return status;
+}
+
+bool memory_topics(struct memory *memory, struct queue_topics_page page, struct engine_now now,
+                   struct queue_topic **out, size_t *count)
+{
+    return engine_topics_page(memory->engine, page.after, page.limit, now, out, count);
+}
+
+enum queue_status memory_forecast(struct memory *memory, const struct queue_forecast_call *call,
+                                  struct engine_now now, struct queue_forecast *out)
+{
+    struct engine_forecast *found = malloc(sizeof *found);
+    enum queue_status status = found ? QUEUE_NOT_FOUND : QUEUE_NO_MEMORY;
+    if (!found)
+        return status;
+    timeline_init(&found->timeline, call->from_ms);
+    found->cold = found->overdue = 0;
+    found->estimated = false;
+    if (engine_forecast(memory->engine, call->topic, now, found)) {
+        *out = (struct queue_forecast){0};
+        timeline_show(&found->timeline, out);
+        out->from_ms = call->from_ms;
+        out->overdue = found->overdue;
+        out->estimated = found->estimated;
+        status = QUEUE_OK;
+    }
+    free(found);
+    return status;
+}
+
+/* ---- looking ---- */
+
+bool memory_topic_has_ready(struct memory *memory, struct slice topic)
+{
+    return engine_topic_has_ready(memory->engine, topic);
+}
+
+uint64_t memory_spare_bytes(const struct memory *memory)
+{
+    return engine_spare_bytes(memory->engine);
+}
+
+void memory_check(const struct memory *memory)
+{
+    engine_check(memory->engine);
+}

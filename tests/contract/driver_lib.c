@@ -1,0 +1,659 @@
+/*
+ * The queue of libtarry, through the functions of tarry.h, on a clock that is held. What these do not tell (a
+ * job's own policy, forecasts) is asked of the queue below; what a topic has only for rooms above (the
+ * extension, the push rate) is kept here, as such a room would. Reopening finds the queue itself again.
+ */
+#include "driver.h"
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "lib/state.h"
+#include "queue/copy.h"
+#include "queue/door.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { NOTES_MAX = 64, TEXT_BYTES = 256 };
+
+/* Of one topic: what the library has no place for, and its figures as they were told last. */
+struct note {
+    char topic[TEXT_BYTES];
+    struct slice extension; /* malloc'd */
+    struct frequency push_rate;
+    uint64_t changes;
+    bool is_watched, is_ready;
+};
+
+struct answer {
+    struct list list;
+    struct queue_reply_to reply_to;
+    struct queue_reply *reply; /* NULL: an event of the topic */
+    char topic[TEXT_BYTES];
+};
+
+struct lib_driver {
+    struct queue queue;
+    tarry *tarry;
+    struct driver_options options;
+    char dir[TEXT_BYTES];
+    struct list answers;
+    struct note notes[NOTES_MAX];
+    size_t note_count;
+};
+
+static struct lib_driver kept;
+
+/* ---- what goes in ---- */
+
+/* The bytes of a slice as the text that the API takes; texts last until the end of the call. */
+static char *texts[4096];
+static size_t text_count;
+
+static const char *text_of(struct slice slice)
+{
+    char *text = malloc(slice.len + 1);
+    assert(text && text_count < sizeof texts / sizeof texts[0]);
+    if (slice.len)
+        memcpy(text, slice.at, slice.len);
+    text[slice.len] = '\0';
+    return texts[text_count++] = text;
+}
+
+static const char *text_or_null(struct slice slice)
+{
+    return slice.len ? text_of(slice) : NULL;
+}
+
+static void texts_free(void)
+{
+    while (text_count)
+        free(texts[--text_count]);
+}
+
+static struct tarry_push push_of(const struct queue_push *from)
+{
+    struct tarry_push push = TARRY_PUSH_INIT;
+    bool has_at = from->when.due == QUEUE_DUE_AT;
+    push.flags = (from->priority != QUEUE_PRIORITY_UNSET ? TARRY_HAS_PRIORITY : 0u) |
+                 (has_at ? TARRY_HAS_AT : 0u) | (from->past.dead ? TARRY_IS_DEAD : 0u);
+    push.topic = text_of(from->topic);
+    push.id = text_or_null(from->id);
+    push.body = from->body.at;
+    push.body_bytes = from->body.len;
+    push.content_type = text_or_null(from->content_type);
+    push.meta = from->meta.at;
+    push.meta_bytes = from->meta.len;
+    push.delay_ms = has_at ? 0 : from->when.ms;
+    push.at_ms = has_at ? from->when.ms : 0;
+    push.priority = from->priority == QUEUE_PRIORITY_UNSET ? 0 : from->priority;
+    push.on_conflict = (uint32_t)from->on_conflict;
+    push.lease_ms = from->policy.lease_ms;
+    push.ttl_ms = from->policy.ttl_ms;
+    push.max_attempts = from->policy.max_attempts;
+    push.backoff = (uint32_t)from->policy.backoff.kind;
+    push.backoff_first_ms = from->policy.backoff.first_ms;
+    push.backoff_max_ms = from->policy.backoff.max_ms;
+    push.error = text_or_null(from->past.error);
+    push.error_bytes = (uint32_t)from->past.error.len;
+    push.attempt = from->past.attempt;
+    return push;
+}
+
+static struct tarry_change change_of(const struct queue_change *from)
+{
+    struct tarry_change change = TARRY_CHANGE_INIT;
+    change.topic = text_of(from->topic);
+    change.id = text_of(from->id);
+    change.delivery = from->delivery;
+    change.flags = (from->only_dead ? TARRY_ONLY_DEAD : 0u) | (from->request ? TARRY_REQUEST : 0u);
+    if (from->verb != QUEUE_RESCHEDULE)
+        return change;
+    if (from->when.due == QUEUE_DUE_AT)
+        change.flags |= TARRY_HAS_AT;
+    else if (from->when.due != QUEUE_DUE_UNCHANGED)
+        change.flags |= TARRY_HAS_DELAY;
+    if (from->when.due == QUEUE_DUE_AT)
+        change.at_ms = from->when.ms;
+    else if (from->when.due == QUEUE_DUE_DELAY)
+        change.delay_ms = from->when.ms;
+    if (from->priority != QUEUE_PRIORITY_UNSET)
+        change.flags |= TARRY_HAS_PRIORITY;
+    change.priority = from->priority == QUEUE_PRIORITY_UNSET ? 0 : from->priority;
+    return change;
+}
+
+static struct tarry_answer answer_of(const struct queue_answer *from)
+{
+    struct tarry_answer answer = TARRY_ANSWER_INIT;
+    bool may_wait = from->verb == QUEUE_NACK || from->verb == QUEUE_RETURN;
+    answer.lease = text_of(from->lease);
+    answer.flags = (from->final ? TARRY_FINAL : 0u) |
+                   (may_wait && from->delay_ms != -1 ? TARRY_HAS_DELAY : 0u);
+    answer.delay_ms = from->delay_ms;
+    answer.lease_ms = from->lease_ms;
+    answer.error = text_or_null(from->error);
+    answer.error_bytes = from->error.len;
+    return answer;
+}
+
+static int run_item(tarry *queue, const struct command *command, size_t i,
+                    struct tarry_result *result)
+{
+    static int (*const changes[])(tarry *, const struct tarry_change *, size_t,
+                                  struct tarry_result *) = {[QUEUE_CANCEL] = tarry_cancel,
+                                                            [QUEUE_RESCHEDULE] = tarry_reschedule,
+                                                            [QUEUE_RUN] = tarry_run};
+    static int (*const answers[])(tarry *, const struct tarry_answer *, size_t,
+                                  struct tarry_result *) = {[QUEUE_ACK] = tarry_ack,
+                                                            [QUEUE_NACK] = tarry_nack,
+                                                            [QUEUE_EXTEND] = tarry_extend,
+                                                            [QUEUE_RETURN] = tarry_return};
+    if (command->kind == COMMAND_CHANGE) {
+        struct tarry_change change = change_of(&command->changes[i]);
+        return changes[command->changes[i].verb](queue, &change, 1, result);
+    }
+    struct tarry_answer answer = answer_of(&command->answers[i]);
+    return answers[command->answers[i].verb](queue, &answer, 1, result);
+}
+
+/* ---- what comes out ---- */
+
+static void reply_add(struct lib_driver *self, const struct queue_reply *reply,
+                      struct queue_reply_to reply_to)
+{
+    struct answer *answer = calloc(1, sizeof *answer);
+    assert(answer);
+    answer->reply_to = reply_to;
+    answer->reply = copy_reply(reply);
+    assert(answer->reply);
+    list_add_last(&self->answers, &answer->list);
+}
+
+static void run_items(struct lib_driver *self, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    size_t count = command->count;
+    struct tarry_push *pushes = calloc(count + 1, sizeof *pushes);
+    struct tarry_result *told = calloc(count + 1, sizeof *told);
+    struct queue_result *results = calloc(count + 1, sizeof *results);
+    assert(pushes && told && results);
+    told[0].size = sizeof *told;
+    if (command->kind == COMMAND_PUSH) {
+        for (size_t i = 0; i < count; i++)
+            pushes[i] = push_of(&command->pushes[i]);
+        tarry_push(self->tarry, pushes, count, told);
+    }
+    for (size_t i = 0; i < count; i++) {
+        told[i].size = sizeof *told;
+        if (command->kind != COMMAND_PUSH)
+            run_item(self->tarry, command, i, &told[i]);
+        results[i] = (struct queue_result){.status = (enum queue_status)told[i].code,
+                                           .state = (enum job_state)told[i].state,
+                                           .due_ms = told[i].due_ms,
+                                           .lease_until_ms = told[i].lease_until_ms,
+                                           .cancel_requested = told[i].cancel_requested,
+                                           .detail = told[i].detail,
+                                           .id = slice_of(told[i].id)};
+        if (command->kind == COMMAND_PUSH)
+            results[i].topic = command->pushes[i].topic;
+        else if (command->kind == COMMAND_CHANGE)
+            results[i].topic = command->changes[i].topic;
+    }
+    reply_add(self, &(struct queue_reply){.results = results, .result_count = count}, reply_to);
+    free(pushes);
+    free(told);
+    free(results);
+}
+
+static struct slice bytes_of(const void *at, size_t bytes)
+{
+    return slice_make(at, bytes);
+}
+
+/* A job as its accessors tell it. `history` has room for JOB_HISTORY_BYTES_MAX, twice. */
+static struct queue_job shown(tarry_job *from, char *history)
+{
+    struct queue_job out = {0};
+    struct job *job = &out.job;
+    struct tarry_attempt attempt = TARRY_ATTEMPT_INIT;
+    size_t bytes;
+    job->topic = slice_of(tarry_job_topic(from));
+    job->id = slice_of(tarry_job_id(from));
+    job->content_type = slice_of(tarry_job_content_type(from));
+    const void *at = tarry_job_body(from, &bytes);
+    job->body = bytes_of(at, bytes);
+    at = tarry_job_meta(from, &bytes);
+    job->meta = bytes_of(at, bytes);
+    at = tarry_job_error(from, &bytes);
+    job->error = bytes_of(at, bytes);
+    at = tarry_job_consumer(from, &bytes);
+    job->consumer = bytes_of(at, bytes);
+    job->cancel_requested = tarry_job_cancel_requested(from);
+    job->state = (enum job_state)tarry_job_state(from);
+    job->attempt = tarry_job_attempt(from);
+    job->delivery = tarry_job_delivery(from);
+    job->priority = (uint16_t)tarry_job_priority(from);
+    job->due_ms = tarry_job_due_ms(from);
+    job->lease_until_ms = tarry_job_lease_until_ms(from);
+    job->policy = ((const struct memory_job *)(const void *)from)->shown.job.policy;
+    out.lease = slice_of(tarry_job_lease(from));
+    for (size_t i = 0; tarry_job_history(from, i, &attempt) == TARRY_OK; i++) {
+        char *into = history + (i % 2 ? JOB_HISTORY_BYTES_MAX : 0);
+        struct job_attempt told = {.attempt = attempt.number,
+                                   .started_ms = attempt.started_ms,
+                                   .duration_ms = attempt.duration_ms,
+                                   .outcome = (enum job_outcome)attempt.outcome,
+                                   .error = slice_make(attempt.error, attempt.error_bytes)};
+        job->history = slice_make(into, job_history_add(job->history, &told, into));
+    }
+    return out;
+}
+
+static void reply_jobs(struct lib_driver *self, int code, tarry_job **found, size_t count,
+                       const char *cursor, struct queue_reply_to reply_to)
+{
+    struct queue_job *jobs = calloc(count + 1, sizeof *jobs);
+    char *histories = malloc((count + 1) * 2 * JOB_HISTORY_BYTES_MAX);
+    assert(jobs && histories);
+    for (size_t i = 0; i < count; i++)
+        jobs[i] = shown(found[i], histories + i * 2 * JOB_HISTORY_BYTES_MAX);
+    reply_add(self,
+              &(struct queue_reply){.status = (enum queue_status)code,
+                                    .jobs = jobs,
+                                    .job_count = count,
+                                    .cursor = slice_of(cursor)},
+              reply_to);
+    for (size_t i = 0; i < count; i++)
+        tarry_job_free(found[i]);
+    free(jobs);
+    free(histories);
+}
+
+static void run_take(struct lib_driver *self, const struct queue_take *from,
+                     struct queue_reply_to reply_to)
+{
+    static tarry_job *found[TARRY_BATCH_MAX];
+    const char *topics[QUEUE_TAKE_TOPICS_MAX];
+    struct tarry_take take = TARRY_TAKE_INIT;
+    size_t count;
+    for (size_t i = 0; i < from->topic_count && i < QUEUE_TAKE_TOPICS_MAX; i++)
+        topics[i] = text_of(from->topics[i]);
+    take.topics = topics;
+    take.topic_count = (uint32_t)from->topic_count;
+    take.max = from->max;
+    take.lease_ms = from->lease_ms;
+    take.consumer = text_or_null(from->consumer);
+    int code = tarry_take(self->tarry, &take, 0, found, &count);
+    reply_jobs(self, code, found, count, "", reply_to);
+}
+
+static void run_list(struct lib_driver *self, const struct queue_list *from,
+                     struct queue_reply_to reply_to)
+{
+    static tarry_job *found[TARRY_BATCH_MAX];
+    struct tarry_list list = TARRY_LIST_INIT;
+    size_t count = 0;
+    int code = TARRY_BAD_CURSOR;
+    list.topic = text_of(from->topic);
+    list.state = (int32_t)from->state;
+    list.limit = from->limit;
+    list.flags = from->with_body ? TARRY_WITH_BODY : 0u;
+    if (from->cursor.len < sizeof list.cursor) {
+        if (from->cursor.len)
+            memcpy(list.cursor, from->cursor.at, from->cursor.len);
+        code = tarry_list(self->tarry, &list, found, &count);
+    }
+    reply_jobs(self, code, found, count, code ? "" : list.cursor, reply_to);
+}
+
+/* ---- topics ---- */
+
+static struct note *note_find(struct lib_driver *self, const char *topic, bool makes)
+{
+    for (size_t i = 0; i < self->note_count; i++)
+        if (strcmp(self->notes[i].topic, topic) == 0)
+            return &self->notes[i];
+    if (!makes)
+        return NULL;
+    assert(self->note_count < NOTES_MAX);
+    struct note *note = &self->notes[self->note_count++];
+    *note = (struct note){0};
+    snprintf(note->topic, sizeof note->topic, "%s", topic);
+    return note;
+}
+
+static void note_keep(struct note *note, const struct topic_settings *settings)
+{
+    free((char *)(uintptr_t)note->extension.at);
+    note->extension = (struct slice){0};
+    note->push_rate = settings ? settings->push_rate : (struct frequency){0};
+    if (!settings || !settings->extension.len)
+        return;
+    char *copy = malloc(settings->extension.len);
+    assert(copy);
+    memcpy(copy, settings->extension.at, settings->extension.len);
+    note->extension = slice_make(copy, settings->extension.len);
+}
+
+static struct queue_topic topic_of(struct lib_driver *self, const struct tarry_topic *from)
+{
+    const struct tarry_settings *settings = &from->settings;
+    const struct note *note = note_find(self, from->name, false);
+    return (struct queue_topic){
+        .name = slice_of(from->name),
+        .paused = from->is_paused,
+        .paused_until_ms = from->paused_until_ms,
+        .counts = {.delayed = from->delayed,
+                   .retrying = from->retrying,
+                   .ready = from->ready,
+                   .leased = from->leased,
+                   .dead = from->dead,
+                   .dead_bytes = from->dead_bytes},
+        .totals = {.pushed = from->pushed,
+                   .acked = from->acked,
+                   .cancelled = from->cancelled,
+                   .expired = from->expired,
+                   .replaced = from->replaced,
+                   .delivered = from->delivered,
+                   .nacked = from->nacked,
+                   .lease_ended = from->lease_ended,
+                   .died = from->died,
+                   .redriven = from->redriven},
+        .oldest_ready_due_ms = from->oldest_ready_due_ms,
+        .settings = {.policy = {.lease_ms = settings->lease_ms,
+                                .ttl_ms = settings->ttl_ms,
+                                .max_attempts = settings->max_attempts,
+                                .backoff = {.kind = (enum backoff_kind)settings->backoff,
+                                            .first_ms = settings->backoff_first_ms,
+                                            .max_ms = settings->backoff_max_ms}},
+                     .on_conflict = (enum record_conflict)settings->on_conflict,
+                     .has_priority = settings->flags & TARRY_HAS_PRIORITY,
+                     .priority = settings->priority,
+                     .dead_letter_expired = settings->flags & TARRY_DEAD_LETTER_EXPIRED,
+                     .dedup_window_ms = settings->dedup_window_ms,
+                     .max_jobs = settings->max_jobs,
+                     .push_rate = note ? note->push_rate : (struct frequency){0},
+                     .extension = note ? note->extension : (struct slice){0}}};
+}
+
+static int topic_put(struct lib_driver *self, const char *topic, const struct topic_settings *from)
+{
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    settings.flags = (from->has_priority ? TARRY_HAS_PRIORITY : 0u) |
+                     (from->dead_letter_expired ? TARRY_DEAD_LETTER_EXPIRED : 0u);
+    settings.lease_ms = from->policy.lease_ms;
+    settings.ttl_ms = from->policy.ttl_ms;
+    settings.max_attempts = from->policy.max_attempts;
+    settings.backoff = (uint32_t)from->policy.backoff.kind;
+    settings.backoff_first_ms = from->policy.backoff.first_ms;
+    settings.backoff_max_ms = from->policy.backoff.max_ms;
+    settings.priority = from->priority;
+    settings.on_conflict = (uint32_t)from->on_conflict;
+    settings.dedup_window_ms = from->dedup_window_ms;
+    settings.max_jobs = from->max_jobs;
+    return tarry_topic_put(self->tarry, topic, &settings);
+}
+
+static void event_add(struct lib_driver *self, const char *topic)
+{
+    struct answer *answer = calloc(1, sizeof *answer);
+    assert(answer);
+    snprintf(answer->topic, sizeof answer->topic, "%s", topic);
+    list_add_last(&self->answers, &answer->list);
+}
+
+static void run_topic(struct lib_driver *self, const struct queue_topic_call *call,
+                      struct queue_reply_to reply_to)
+{
+    const char *topic = text_of(call->topic);
+    struct tarry_topic told = {.size = sizeof told};
+    struct queue_topic figures;
+    struct queue_reply reply = {0};
+    bool shows = call->verb == QUEUE_TOPIC_GET || call->verb == QUEUE_TOPIC_PUT ||
+                 call->verb == QUEUE_TOPIC_PAUSE || call->verb == QUEUE_TOPIC_RESUME;
+    int code = TARRY_OK;
+    switch (call->verb) {
+    case QUEUE_TOPIC_GET:
+    case QUEUE_TOPIC_MARK: /* of one part among several: not this queue's */
+        break;
+    case QUEUE_TOPIC_PUT:
+        code = topic_put(self, topic, &call->settings);
+        if (code <= TARRY_CREATED)
+            note_keep(note_find(self, topic, true), &call->settings);
+        break;
+    case QUEUE_TOPIC_DELETE:
+        code = tarry_topic_delete(self->tarry, topic, &reply.affected);
+        if (!code && note_find(self, topic, false))
+            note_keep(note_find(self, topic, false), NULL);
+        break;
+    case QUEUE_TOPIC_PAUSE:
+        assert(!call->pause_until_ms && !call->makes);
+        code = tarry_topic_pause(self->tarry, topic, call->pause_ms);
+        break;
+    case QUEUE_TOPIC_RESUME:
+        code = tarry_topic_resume(self->tarry, topic);
+        break;
+    case QUEUE_TOPIC_PURGE:
+        code = tarry_topic_purge(self->tarry, topic, (int)call->state, &reply.affected);
+        break;
+    case QUEUE_TOPIC_REDRIVE:
+        code = tarry_topic_redrive(self->tarry, topic, text_or_null(call->id), call->max,
+                                   &reply.affected);
+        break;
+    }
+    if (code <= TARRY_CREATED && shows) {
+        int found = tarry_topic_get(self->tarry, topic, &told);
+        if (found)
+            code = found;
+        figures = topic_of(self, &told);
+        reply.topics = &figures;
+        reply.topic_count = !found;
+    }
+    if (code <= TARRY_CREATED &&
+        (call->verb == QUEUE_TOPIC_PUT || call->verb == QUEUE_TOPIC_DELETE))
+        event_add(self, topic);
+    reply.status = (enum queue_status)code;
+    reply_add(self, &reply, reply_to);
+}
+
+static void run_topics(struct lib_driver *self, const struct queue_topics_page *page,
+                       struct queue_reply_to reply_to)
+{
+    size_t n = page->limit ? page->limit : 10000;
+    struct tarry_topic *told = calloc(n, sizeof *told);
+    struct queue_topic *topics = calloc(n, sizeof *topics);
+    struct queue_reply reply = {.topics = topics};
+    assert(told && topics);
+    told[0].size = sizeof *told;
+    reply.status =
+        (enum queue_status)tarry_topics(self->tarry, text_or_null(page->after), told, &n);
+    for (size_t i = 0; i < n; i++)
+        topics[i] = topic_of(self, &told[i]);
+    reply.topic_count = n;
+    reply_add(self, &reply, reply_to);
+    free(told);
+    free(topics);
+}
+
+static void run_forecast(struct lib_driver *self, const struct queue_forecast_call *call,
+                         struct queue_reply_to reply_to)
+{
+    struct queue_forecast forecast;
+    struct queue_reply reply = {0};
+    assert(!lib_enter(self->tarry));
+    reply.status = memory_forecast(self->tarry->memory, call, self->tarry->now, &forecast);
+    lib_leave(self->tarry);
+    if (reply.status == QUEUE_OK)
+        reply.forecast = &forecast;
+    reply_add(self, &reply, reply_to);
+}
+
+/* ---- the queue ---- */
+
+/* In one leap, as the model's clock: tarry_advance goes from event to event, so that what follows from one comes
+ * earlier. */
+static void lib_driver_moved(void *ctx)
+{
+    struct lib_driver *self = ctx;
+    clock_advance(&self->tarry->clock, clock_inner_ms() - tarry_now_ms(self->tarry));
+}
+
+/* The library checks for itself: of what the door found only what has no place in the API counts. */
+static void lib_driver_submit(struct queue *queue, const struct command *command,
+                              struct queue_reply_to reply_to)
+{
+    struct lib_driver *self = (struct lib_driver *)(void *)queue;
+    bool has_place = command->kind != COMMAND_TOPIC || command->topic.verb != QUEUE_TOPIC_PUT ||
+                     command->status == QUEUE_BAD_TOPIC;
+    lib_driver_moved(self);
+    if (command->status != QUEUE_OK && (!has_place || command->kind == COMMAND_FORECAST)) {
+        reply_add(self, &(struct queue_reply){.status = command->status}, reply_to);
+        return;
+    }
+    if (command->kind == COMMAND_GET) {
+        tarry_job *found;
+        int code =
+            tarry_get(self->tarry, text_of(command->get.topic), text_of(command->get.id), &found);
+        reply_jobs(self, code, &found, code == TARRY_OK, "", reply_to);
+    } else if (command->kind == COMMAND_TAKE) {
+        run_take(self, &command->take, reply_to);
+    } else if (command->kind == COMMAND_LIST) {
+        run_list(self, &command->list, reply_to);
+    } else if (command->kind == COMMAND_TOPIC) {
+        run_topic(self, &command->topic, reply_to);
+    } else if (command->kind == COMMAND_TOPICS) {
+        run_topics(self, &command->topics, reply_to);
+    } else if (command->kind == COMMAND_FORECAST) {
+        run_forecast(self, &command->forecast, reply_to);
+    } else {
+        run_items(self, command, reply_to);
+    }
+    texts_free();
+}
+
+static void lib_driver_watch(struct queue *queue, struct slice topic, bool on)
+{
+    struct note *note = note_find((struct lib_driver *)(void *)queue, text_of(topic), true);
+    note->is_watched = on;
+    note->is_ready = false;
+    texts_free();
+}
+
+static void lib_driver_info(struct queue *queue, struct queue_info *out)
+{
+    const struct lib_driver *self = (struct lib_driver *)(void *)queue;
+    *out = (struct queue_info){.store = "memory",
+                               .durability = "nothing survives the process",
+                               .sync = "never",
+                               .shards = 1,
+                               .body_bytes_max = self->options.body_bytes_max,
+                               .healthy = true,
+                               .accepting = true};
+}
+
+static const struct queue_ops lib_driver_ops = {
+    .submit = lib_driver_submit, .watch = lib_driver_watch, .info = lib_driver_info};
+
+static void tell_ready(struct lib_driver *self, struct note *note, const struct tarry_topic *told)
+{
+    bool was_ready = note->is_ready;
+    note->is_ready = told->ready && !told->is_paused;
+    if (note->is_watched && note->is_ready && !was_ready)
+        self->queue.on_ready(self->queue.on_ready_owner, slice_of(note->topic));
+}
+
+/* As a room above that looks at the figures: of topics with an extension it hears of the dead, of those it watches
+ * that they have ready jobs. */
+static void tell_changes(struct lib_driver *self)
+{
+    for (size_t i = 0; i < self->note_count; i++) {
+        struct note *note = &self->notes[i];
+        struct tarry_topic told = {.size = sizeof told};
+        if (tarry_topic_get(self->tarry, note->topic, &told))
+            continue;
+        tell_ready(self, note, &told);
+        /* Rather once too often: jobs may come dead, and be gone again. */
+        uint64_t changes = told.died + told.pushed + told.replaced;
+        bool is_news = told.dead || changes != note->changes;
+        note->changes = changes;
+        if (is_news && note->extension.len && self->queue.on_event)
+            self->queue.on_event(self->queue.on_event_owner, QUEUE_EVENT_DEAD,
+                                 slice_of(note->topic));
+    }
+}
+
+static void lib_driver_pump(void *ctx)
+{
+    struct lib_driver *self = ctx;
+    struct list round;
+    list_take_all(&round, &self->answers);
+    list_init(&self->answers);
+    tell_changes(self);
+    while (!list_is_empty(&round)) {
+        struct answer *answer = list_entry(round.next, struct answer, list);
+        list_remove(&answer->list);
+        if (answer->reply)
+            answer->reply_to.done(answer->reply_to.owner, answer->reply_to.tag, answer->reply);
+        else if (self->queue.on_event)
+            self->queue.on_event(self->queue.on_event_owner, QUEUE_EVENT_TOPIC,
+                                 slice_of(answer->topic));
+        free(answer->reply);
+        free(answer);
+    }
+    memory_check(self->tarry->memory);
+}
+
+static void lib_driver_forget(struct lib_driver *self)
+{
+    for (size_t i = 0; i < self->note_count; i++)
+        note_keep(&self->notes[i], NULL);
+    tarry_close(self->tarry);
+}
+
+static void *lib_driver_open(const struct driver_options *options)
+{
+    struct tarry_options asked = TARRY_OPTIONS_INIT;
+    if (kept.tarry && strcmp(kept.dir, options->dir) == 0) {
+        for (size_t i = 0; i < kept.note_count; i++)
+            kept.notes[i].is_watched = false;
+        return &kept;
+    }
+    lib_driver_forget(&kept);
+    kept = (struct lib_driver){.queue.ops = &lib_driver_ops, .options = *options};
+    snprintf(kept.dir, sizeof kept.dir, "%s", options->dir);
+    list_init(&kept.answers);
+    asked.flags = TARRY_TEST_CLOCK;
+    asked.test_clock_ms = clock_inner_ms();
+    asked.body_max = options->body_bytes_max;
+    asked.topics_max = options->topics_max;
+    int code = tarry_open(&asked, &kept.tarry, NULL, 0);
+    kept.queue.door = code ? NULL : queue_door_new(options->body_bytes_max, 1, clock_wall_ms);
+    return code ? NULL : &kept;
+}
+
+static struct queue *lib_driver_queue(void *self)
+{
+    return &((struct lib_driver *)self)->queue;
+}
+
+static void lib_driver_close(void *self)
+{
+    lib_driver_pump(self);
+}
+
+extern const struct driver driver_lib;
+
+const struct driver driver_lib = {
+    .name = "lib",
+    .shards = 1,
+    .is_at_once = true,
+    .forecasts_exactly = true,
+    .clock_is_elsewhere = true,
+    .open = lib_driver_open,
+    .queue = lib_driver_queue,
+    .pump = lib_driver_pump,
+    .moved = lib_driver_moved,
+    .close = lib_driver_close,
+};

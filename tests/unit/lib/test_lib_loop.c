@@ -1,0 +1,268 @@
+/* The library under somebody else's loop: a descriptor that is readable while there is something to do, and
+ * callbacks that come from tarry_dispatch alone. */
+#include "lib_rig.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { PATIENCE_MS = 20000 };
+
+/* What the last callback brought. */
+struct heard {
+    int count, code;
+    size_t results, jobs;
+    int first_code;
+    char id[32];
+    tarry *queue; /* the callback acks by it */
+};
+
+static void on_done(void *owner, const struct tarry_reply *reply)
+{
+    struct heard *heard = owner;
+
+    heard->count++;
+    heard->code = reply->code;
+    heard->results = reply->result_count;
+    heard->first_code = reply->result_count ? reply->results[0].code : -1;
+    heard->jobs = reply->job_count;
+    for (size_t i = 0; i < reply->job_count; i++) {
+        snprintf(heard->id, sizeof heard->id, "%s", tarry_job_id(reply->jobs[i]));
+        if (heard->queue)
+            assert_int_equal(rig_answer(heard->queue, tarry_ack, reply->jobs[i]), TARRY_OK);
+        tarry_job_free(reply->jobs[i]);
+    }
+}
+
+static bool is_readable(int fd, int wait_ms)
+{
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+    return poll(&poller, 1, wait_ms) == 1;
+}
+
+static int submit_push(tarry *queue, const char *id, int64_t delay_ms, struct heard *heard)
+{
+    struct tarry_push push = TARRY_PUSH_INIT;
+    struct tarry_call call = TARRY_CALL_INIT;
+    char topic[] = "t", name[32];
+
+    snprintf(name, sizeof name, "%s", id);
+    push.topic = topic;
+    push.id = name;
+    push.delay_ms = delay_ms;
+    call.kind = TARRY_CALL_PUSH;
+    call.items = &push;
+    call.n = 1;
+    int code = tarry_submit(queue, &call, on_done, heard);
+    memset(topic, '!', sizeof topic - 1); /* nobody looks at it later */
+    memset(name, '!', sizeof name - 1);
+    return code;
+}
+
+static int submit_take(tarry *queue, int64_t wait_ms, struct heard *heard)
+{
+    struct tarry_take take = rig_take(5);
+    struct tarry_call call = TARRY_CALL_INIT;
+    char topic[] = "t";
+    const char *topics[] = {topic};
+
+    take.topics = topics;
+    take.tag = 9;
+    call.kind = TARRY_CALL_TAKE;
+    call.items = &take;
+    call.n = 1;
+    call.wait_ms = wait_ms;
+    int code = tarry_submit(queue, &call, on_done, heard);
+    topic[0] = '!';
+    return code;
+}
+
+static void answers_come_from_dispatch_alone(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {0};
+    int fd = tarry_fd(queue);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(tarry_fd(queue), fd);
+    assert_false(is_readable(fd, 0));
+    assert_int_equal(submit_push(queue, "a", 0, &heard), TARRY_OK);
+    assert_int_equal(heard.count, 0);
+    assert_true(is_readable(fd, 0));
+    assert_true(is_readable(fd, 0)); /* as long as it is not dispatched */
+    assert_int_equal(tarry_dispatch(queue, 0), 1);
+    assert_int_equal(heard.code, TARRY_OK);
+    assert_int_equal(heard.results, 1);
+    assert_int_equal(heard.first_code, TARRY_CREATED);
+    assert_false(is_readable(fd, 0));
+    assert_int_equal(tarry_dispatch(queue, 0), 0);
+    tarry_close(queue);
+}
+
+static void it_stays_readable_until_the_last_is_dispatched(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {0};
+    char id[16];
+    int fd = tarry_fd(queue);
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        snprintf(id, sizeof id, "%d", i);
+        submit_push(queue, id, 0, &heard);
+    }
+    for (int i = 1; i <= 5; i++) {
+        assert_true(is_readable(fd, 0));
+        assert_int_equal(tarry_dispatch(queue, 1), 1);
+        assert_int_equal(heard.count, i);
+    }
+    assert_false(is_readable(fd, 0));
+    tarry_close(queue);
+}
+
+static void a_submitted_take_waits_for_its_job(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {.queue = queue};
+    int fd = tarry_fd(queue), turns = 0;
+
+    (void)state;
+    assert_int_equal(submit_take(queue, -1, &heard), TARRY_OK);
+    assert_false(is_readable(fd, 20));
+    rig_push(queue, "a", 40);
+    while (!heard.count && turns++ < 10) { /* the wheel may want a turn on the way */
+        assert_true(is_readable(fd, PATIENCE_MS));
+        tarry_dispatch(queue, 0);
+    }
+    assert_in_range(turns, 1, 4);
+    assert_string_equal(heard.id, "a");
+    assert_false(is_readable(fd, 50)); /* nothing is left that would wake the loop */
+    assert_int_equal(rig_topic(queue).acked, 1);
+    tarry_close(queue);
+}
+
+static void a_submitted_take_ends_when_its_wait_is_over_or_interrupted(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {0};
+    int fd = tarry_fd(queue);
+
+    (void)state;
+    submit_take(queue, 30, &heard);
+    for (int turns = 0; !heard.count && turns < 10; turns++) {
+        assert_true(is_readable(fd, PATIENCE_MS));
+        tarry_dispatch(queue, 0);
+    }
+    assert_int_equal(heard.count, 1);
+    assert_int_equal(heard.code, TARRY_OK);
+    assert_int_equal(heard.jobs, 0);
+    submit_take(queue, -1, &heard);
+    assert_int_equal(tarry_interrupt(queue, 9), 1);
+    assert_true(is_readable(fd, 0));
+    tarry_dispatch(queue, 0);
+    assert_int_equal(heard.code, TARRY_INTERRUPTED);
+    submit_take(queue, 0, &heard);
+    tarry_dispatch(queue, 0);
+    assert_int_equal(heard.count, 3);
+    tarry_close(queue);
+}
+
+/* The descriptor is asked for when takes wait and answers lie already: it shows them. */
+static void a_descriptor_that_comes_late_has_missed_nothing(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {0};
+
+    (void)state;
+    submit_push(queue, "a", 0, &heard);
+    assert_true(is_readable(tarry_fd(queue), 0));
+    tarry_dispatch(queue, 0);
+    tarry_close(queue);
+    queue = rig_open(0);
+    rig_push(queue, "a", 30);
+    submit_take(queue, -1, &heard);
+    assert_true(is_readable(tarry_fd(queue), PATIENCE_MS));
+    tarry_dispatch(queue, 0);
+    assert_string_equal(heard.id, "a");
+    tarry_close(queue);
+}
+
+static void *push_elsewhere(void *ctx)
+{
+    usleep(20000);
+    rig_push(ctx, "b", 0);
+    return NULL;
+}
+
+static void a_push_of_another_thread_wakes_the_loop(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {0};
+    pthread_t thread;
+    int fd = tarry_fd(queue);
+
+    (void)state;
+    submit_take(queue, -1, &heard);
+    pthread_create(&thread, NULL, push_elsewhere, queue);
+    assert_true(is_readable(fd, PATIENCE_MS));
+    tarry_dispatch(queue, 0);
+    assert_string_equal(heard.id, "b");
+    pthread_join(thread, NULL);
+    tarry_close(queue);
+}
+
+/* Of what was submitted and not dispatched nobody hears, and nothing of it is left. */
+static void a_close_calls_nobody_back(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {0};
+
+    (void)state;
+    tarry_fd(queue);
+    submit_take(queue, -1, &heard);
+    submit_push(queue, "a", 0, &heard);
+    submit_take(queue, -1, &heard);
+    submit_push(queue, "b", 10, &heard);
+    assert_int_equal(tarry_close(queue), TARRY_OK);
+    assert_int_equal(heard.count, 0);
+}
+
+static void what_cannot_be_submitted_is_refused_at_once(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct tarry_call call = TARRY_CALL_INIT;
+    struct tarry_take take = rig_take(1);
+    struct heard heard = {0};
+
+    (void)state;
+    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
+    call.kind = TARRY_CALL_POP + 1;
+    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
+    call.kind = TARRY_CALL_POP;
+    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
+    take.max = 0;
+    call.items = &take;
+    call.n = 1;
+    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_BAD_OPTION);
+    take.max = 1;
+    assert_int_equal(tarry_submit(queue, &call, NULL, &heard), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_dispatch(queue, 0), 0);
+    tarry_close(queue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_come_from_dispatch_alone),
+        cmocka_unit_test(it_stays_readable_until_the_last_is_dispatched),
+        cmocka_unit_test(a_submitted_take_waits_for_its_job),
+        cmocka_unit_test(a_submitted_take_ends_when_its_wait_is_over_or_interrupted),
+        cmocka_unit_test(a_descriptor_that_comes_late_has_missed_nothing),
+        cmocka_unit_test(a_push_of_another_thread_wakes_the_loop),
+        cmocka_unit_test(a_close_calls_nobody_back),
+        cmocka_unit_test(what_cannot_be_submitted_is_refused_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,331 @@
+/* Many threads on one queue: those who wait, who is woken, who is interrupted, who closes; a fork. */
+#include "lib_rig.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { THREADS = 16, EACH = 200 };
+
+/* One thread that waits in a take. */
+struct taker {
+    pthread_t thread;
+    tarry *queue;
+    uint64_t tag;
+    int64_t wait_ms;
+    int code;
+    tarry_job *job;
+    size_t n;
+    atomic_bool is_back;
+};
+
+static void *taker_run(void *ctx)
+{
+    struct taker *taker = ctx;
+    struct tarry_take take = rig_take(1);
+    take.tag = taker->tag;
+    taker->code = tarry_take(taker->queue, &take, taker->wait_ms, &taker->job, &taker->n);
+    atomic_store(&taker->is_back, true);
+    return NULL;
+}
+
+static void taker_start(struct taker *taker, tarry *queue, uint64_t tag, int64_t wait_ms)
+{
+    *taker = (struct taker){.queue = queue, .tag = tag, .wait_ms = wait_ms};
+    assert_int_equal(pthread_create(&taker->thread, NULL, taker_run, taker), 0);
+}
+
+/* An interrupt of its tag is how a test knows that a thread waits: of nobody it interrupts none. */
+static void wait_until_it_waits(tarry *queue, uint64_t tag)
+{
+    for (int i = 0; i < 100000; i++) {
+        if (tarry_interrupt(queue, tag))
+            return;
+        usleep(100);
+    }
+    fail_msg("nobody waits with tag %u", (unsigned)tag);
+}
+
+static void a_push_wakes_one_who_waits(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct taker taker;
+
+    (void)state;
+    taker_start(&taker, queue, 1, -1);
+    usleep(2000);
+    assert_int_equal(rig_push(queue, "a", 0), TARRY_CREATED);
+    pthread_join(taker.thread, NULL);
+    assert_int_equal(taker.code, TARRY_OK);
+    assert_int_equal(taker.n, 1);
+    tarry_job_free(taker.job);
+    tarry_close(queue);
+}
+
+static int64_t real_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Nobody but the leader is there to notice: a due time, a nearer one that comes later, the end of a lease. */
+static void those_who_wait_notice_the_time(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct tarry_take take = rig_take(1);
+    struct taker takers[2];
+    int64_t began_ms = real_ms();
+    tarry_job *job;
+    size_t n;
+
+    (void)state;
+    rig_push(queue, "far", 3600000);
+    taker_start(&takers[0], queue, 1, -1);
+    taker_start(&takers[1], queue, 2, -1);
+    usleep(2000);
+    rig_push(queue, "near", 60);
+    for (int i = 0; i < 20000 && !takers[0].is_back && !takers[1].is_back; i++)
+        usleep(1000);
+    int first = takers[0].is_back ? 0 : 1;
+    pthread_join(takers[first].thread, NULL);
+    assert_int_equal(takers[first].n, 1);
+    assert_string_equal(tarry_job_id(takers[first].job), "near");
+    assert_true(real_ms() - began_ms >= 60);
+    assert_int_equal(rig_answer(queue, tarry_ack, takers[first].job), TARRY_OK);
+    tarry_job_free(takers[first].job);
+    assert_int_equal(tarry_interrupt(queue, (uint64_t)(2 - first)), 1);
+    pthread_join(takers[1 - first].thread, NULL);
+    assert_int_equal(takers[1 - first].code, TARRY_INTERRUPTED);
+
+    take.lease_ms = 100;
+    rig_push(queue, "short", 0);
+    assert_int_equal(tarry_take(queue, &take, 0, &job, &n), TARRY_OK);
+    tarry_job_free(job);
+    job = rig_take_one(queue, -1); /* its lease ends, and a second later it is tried again */
+    assert_string_equal(tarry_job_id(job), "short");
+    assert_int_equal(tarry_job_attempt(job), 2);
+    tarry_job_free(job);
+    tarry_close(queue);
+}
+
+static void a_wait_has_an_end(void **state)
+{
+    tarry *queue = rig_open(0);
+    int64_t began_ms = real_ms();
+
+    (void)state;
+    assert_null(rig_take_one(queue, 30));
+    assert_true(real_ms() - began_ms >= 30);
+    tarry_close(queue);
+}
+
+static void an_interrupt_ends_the_waits_of_its_tag(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct taker mine, other;
+
+    (void)state;
+    taker_start(&mine, queue, 7, -1);
+    taker_start(&other, queue, 8, -1);
+    wait_until_it_waits(queue, 7);
+    pthread_join(mine.thread, NULL);
+    assert_int_equal(mine.code, TARRY_INTERRUPTED);
+    assert_false(atomic_load(&other.is_back));
+    assert_int_equal(tarry_interrupt(queue, 0), 0);
+    rig_push(queue, "a", 0);
+    pthread_join(other.thread, NULL);
+    assert_int_equal(other.code, TARRY_OK);
+    tarry_job_free(other.job);
+    tarry_close(queue);
+}
+
+static void a_close_ends_every_wait(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct taker takers[THREADS];
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        taker_start(&takers[i], queue, (uint64_t)i + 1, -1);
+    usleep(20000);
+    for (int i = 0; i < THREADS; i++) /* all of them are in the call by now, but for one or other */
+        if (tarry_interrupt(queue, (uint64_t)i + 1)) {
+            pthread_join(takers[i].thread, NULL);
+            taker_start(&takers[i], queue, (uint64_t)i + 1, -1);
+        }
+    usleep(20000);
+    assert_int_equal(tarry_close(queue), TARRY_OK);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(takers[i].thread, NULL);
+        assert_int_equal(takers[i].code, TARRY_STOPPING);
+        assert_int_equal(takers[i].n, 0);
+    }
+}
+
+static void the_test_clock_serves_those_who_wait(void **state)
+{
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    struct taker taker, patient;
+
+    (void)state;
+    taker_start(&taker, queue, 1, 500);
+    wait_until_it_waits(queue, 1);
+    pthread_join(taker.thread, NULL);
+    taker_start(&taker, queue, 1, 500);
+    taker_start(&patient, queue, 2, -1);
+    usleep(20000);
+    tarry_advance(queue, 1000);
+    pthread_join(taker.thread, NULL); /* its wait is over */
+    assert_int_equal(taker.n, 0);
+    rig_push(queue, "a", 3600000);
+    tarry_advance(queue, 3600001);
+    pthread_join(patient.thread, NULL);
+    assert_int_equal(patient.n, 1);
+    tarry_job_free(patient.job);
+    tarry_close(queue);
+}
+
+/* ---- 16 threads ---- */
+
+static atomic_uint seen[THREADS * EACH], left;
+
+struct pusher {
+    pthread_t thread;
+    tarry *queue;
+    unsigned first;
+};
+
+static void *pusher_run(void *ctx)
+{
+    struct pusher *pusher = ctx;
+    char id[16];
+
+    for (unsigned i = 0; i < EACH; i++) {
+        snprintf(id, sizeof id, "%u", pusher->first + i);
+        assert_int_equal(rig_push(pusher->queue, id, i % 20), TARRY_CREATED);
+    }
+    return NULL;
+}
+
+static void *popper_run(void *ctx)
+{
+    tarry *queue = ctx;
+    struct tarry_take take = rig_take(3);
+    tarry_job *jobs[3];
+    size_t n;
+
+    while (atomic_load(&left)) {
+        assert_int_equal(tarry_pop(queue, &take, 20, jobs, &n), TARRY_OK);
+        for (size_t i = 0; i < n; i++) {
+            atomic_fetch_add(&seen[strtoul(tarry_job_id(jobs[i]), NULL, 10)], 1);
+            atomic_fetch_sub(&left, 1);
+            tarry_job_free(jobs[i]);
+        }
+    }
+    return NULL;
+}
+
+/* Half of the threads push, the others pop: each job once, whoever gets it. */
+static void of_many_threads_each_job_goes_to_one(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct pusher pushers[THREADS / 2];
+    pthread_t poppers[THREADS / 2];
+
+    (void)state;
+    atomic_store(&left, THREADS / 2 * EACH);
+    for (unsigned i = 0; i < THREADS / 2; i++) {
+        pushers[i] = (struct pusher){.queue = queue, .first = i * EACH};
+        pthread_create(&poppers[i], NULL, popper_run, queue);
+        pthread_create(&pushers[i].thread, NULL, pusher_run, &pushers[i]);
+    }
+    for (unsigned i = 0; i < THREADS / 2; i++) {
+        pthread_join(pushers[i].thread, NULL);
+        pthread_join(poppers[i], NULL);
+    }
+    for (unsigned i = 0; i < THREADS / 2 * EACH; i++)
+        assert_int_equal(atomic_load(&seen[i]), 1);
+    struct tarry_topic topic = rig_topic(queue);
+    assert_int_equal(topic.pushed, THREADS / 2 * EACH);
+    assert_int_equal(topic.acked, THREADS / 2 * EACH);
+    tarry_close(queue);
+}
+
+/* ---- idle, fork ---- */
+
+/* Who waits for nothing that comes soon sleeps, and nobody else is there. */
+static void an_idle_queue_wakes_nobody(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct taker takers[4];
+    struct rusage before, after;
+
+    (void)state;
+    rig_push(queue, "far", 3600000);
+    for (int i = 0; i < 4; i++)
+        taker_start(&takers[i], queue, (uint64_t)i + 1, -1);
+    usleep(50000);
+    getrusage(RUSAGE_SELF, &before);
+    struct timespec pause = {.tv_nsec = 300000000};
+    nanosleep(&pause, NULL);
+    getrusage(RUSAGE_SELF, &after);
+    tarry_close(queue);
+    for (int i = 0; i < 4; i++)
+        pthread_join(takers[i].thread, NULL);
+#ifndef __SANITIZE_THREAD__                                  /* which has a thread of its own */
+    assert_in_range(after.ru_nvcsw - before.ru_nvcsw, 0, 1); /* this thread's own */
+#endif
+}
+
+static void a_fork_is_noticed(void **state)
+{
+    tarry *queue = rig_open(0);
+    int status;
+
+    (void)state;
+    rig_push(queue, "a", 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct tarry_take take = rig_take(1);
+        struct tarry_push push = TARRY_PUSH_INIT;
+        tarry_job *job;
+        tarry *own;
+        size_t n;
+        push.topic = "t";
+        bool is_good = tarry_push(queue, &push, 1, NULL) == TARRY_FORKED &&
+                       tarry_take(queue, &take, -1, &job, &n) == TARRY_FORKED &&
+                       tarry_dispatch(queue, 0) == -1 && tarry_fd(queue) == -1 &&
+                       tarry_close(queue) == TARRY_FORKED &&
+                       tarry_open(NULL, &own, NULL, 0) == TARRY_OK &&
+                       tarry_push(own, &push, 1, NULL) == TARRY_OK && tarry_close(own) == TARRY_OK;
+        _exit(is_good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    tarry_job *job = rig_take_one(queue, 0);
+    assert_non_null(job);
+    tarry_job_free(job);
+    tarry_close(queue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_push_wakes_one_who_waits),
+        cmocka_unit_test(those_who_wait_notice_the_time),
+        cmocka_unit_test(a_wait_has_an_end),
+        cmocka_unit_test(an_interrupt_ends_the_waits_of_its_tag),
+        cmocka_unit_test(a_close_ends_every_wait),
+        cmocka_unit_test(the_test_clock_serves_those_who_wait),
+        cmocka_unit_test(of_many_threads_each_job_goes_to_one),
+        cmocka_unit_test(an_idle_queue_wakes_nobody),
+        cmocka_unit_test(a_fork_is_noticed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
