@@ -14,12 +14,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
-import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -43,6 +40,8 @@ public final class Worker implements AutoCloseable {
     private static final long MOMENT_MS = 500;
     /** For answers that come together. */
     private static final long LINGER_NS = TimeUnit.MILLISECONDS.toNanos(5);
+    /** For slots that get free together, where a take has filled all. */
+    private static final long SLOTS_LINGER_NS = TimeUnit.MILLISECONDS.toNanos(1);
     /** In the time of a lease: nine tenths are left whenever the server goes. */
     private static final int BEATS = 10;
     /** Jobs without an answer beyond those in handlers, where acks fail and takes do not. */
@@ -323,23 +322,10 @@ public final class Worker implements AutoCloseable {
         return thread;
     }
 
-    /** Threads that are made as they are needed, and go again. */
-    private static ThreadPoolExecutor pool(int threads) {
-        AtomicInteger number = new AtomicInteger();
-        ThreadFactory factory = task -> {
-            Thread thread = new Thread(task, "tarry-handler-" + number.incrementAndGet());
-            thread.setDaemon(true);
-            return thread;
-        };
-        ThreadPoolExecutor pool = new ThreadPoolExecutor(threads, threads, 10, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), factory);
-        pool.allowCoreThreadTimeOut(true);
-        return pool;
-    }
-
     // ---- taking ----
 
     private void takeUntilStopped() {
-        ThreadPoolExecutor own = executorGiven == null ? pool(concurrency) : null;
+        ThreadPoolExecutor own = executorGiven == null ? Transport.pool("handler", concurrency) : null;
         Executor executor = own == null ? executorGiven : own;
         thread("heartbeat", this::beat);
         Thread answerer = thread("answers", this::answer);
@@ -379,16 +365,26 @@ public final class Worker implements AutoCloseable {
     private int freeSlots() {
         lock.lock();
         try {
-            while (!isStopping && Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size()) <= 0) {
+            boolean wasFull = false;
+            while (!isStopping && free() <= 0) {
                 slots.await();
+                wasFull = true;
             }
-            return isStopping ? 0 : Math.min(Client.BATCH, Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size()));
+            for (long left = SLOTS_LINGER_NS; wasFull && left > 0 && !isStopping && 2 * free() < concurrency; ) {
+                left = slots.awaitNanos(left); // else a take would go out for the first slot alone
+            }
+            return isStopping ? 0 : Math.min(Client.BATCH, free());
         } catch (InterruptedException fault) {
             Thread.currentThread().interrupt();
             return 0;
         } finally {
             lock.unlock();
         }
+    }
+
+    /** Under the lock. */
+    private int free() {
+        return Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size());
     }
 
     private List<Job> take(int free) {
@@ -576,6 +572,7 @@ public final class Worker implements AutoCloseable {
         try {
             results = Transport.await(client.answers("extend", items, request -> {
                 request.isMadeAgain = false;
+                request.isUrgent = true;
                 request.timeout = atLeast(lease.dividedBy(4));
             }));
         } catch (RuntimeException fault) {
@@ -671,6 +668,7 @@ public final class Worker implements AutoCloseable {
         List<Optional<TarryException>> results = null;
         try {
             results = Transport.await(client.answers(verb, items, request -> {
+                request.isUrgent = true;
                 request.retryFor = Duration.ofSeconds(Long.MAX_VALUE);
                 request.goesOn = () -> those.stream().anyMatch(one -> System.nanoTime() - one.livesUntil < 0);
                 request.timeout = atLeast(lease.dividedBy(3));
