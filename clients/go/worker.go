@@ -14,6 +14,8 @@ const (
 	momentLeft = 500 * time.Millisecond // that a take has when the worker stops: jobs on their way through a proxy would wait for their lease to end
 	linger     = 5 * time.Millisecond   // for answers that come together
 	beats      = 10                     // in the time of a lease: nine tenths are left whenever the server goes
+	leaseGrace = 2 * time.Second        // that leases have once a server is back
+	beatPause  = 250 * time.Millisecond // at most, before an extend or an answer that failed is made again: soon enough for that grace
 )
 
 // Handler works on a job. Its context ends once the lease is lost (context.Cause is ErrLeaseEnded) or the grace is over; what it returns
@@ -361,7 +363,7 @@ func (w *Worker) keepLeases(ctx context.Context) {
 			switch {
 			case one.isBeating:
 				continue
-			case one.verb == "" && !now.Before(one.livesUntil):
+			case one.verb == "" && !now.Before(one.livesUntil.Add(leaseGrace)):
 				lost = append(lost, one)
 				continue
 			case !one.nextBeat.After(now.Add(w.options.Lease / 100)): // those of about the same time go together
@@ -394,7 +396,7 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 	for at, one := range due {
 		answers[at] = answer{Lease: one.job.Lease, LeaseFor: milliseconds(w.options.Lease)}
 	}
-	how := request{isOnce: true, timeout: max(w.options.Lease/4, 200*time.Millisecond)}
+	how := request{isOnce: true, timeout: min(max(w.options.Lease/4, 500*time.Millisecond), 1500*time.Millisecond)}
 	results, err := w.client.answerLeases(ctx, "extend", answers, how)
 	if err != nil && ctx.Err() == nil {
 		w.tell(err, "extend")
@@ -413,7 +415,7 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 			}
 			one.nextBeat = now.Add(24 * time.Hour) // what its answer is told counts
 		default:
-			one.nextBeat = now.Add(w.options.Lease / (2 * beats))
+			one.nextBeat = now.Add(min(w.options.Lease/(2*beats), beatPause))
 		}
 	}
 	w.mutex.Unlock()
@@ -518,11 +520,11 @@ func (w *Worker) send(ctx context.Context, verb string, those []*held) {
 	for at, one := range those {
 		answers[at] = one.answer
 	}
-	how := request{retryFor: forever, timeout: max(w.options.Lease/3, 200*time.Millisecond), goesOn: func() bool {
+	how := request{retryFor: forever, pauseMax: beatPause, timeout: min(max(w.options.Lease/3, 500*time.Millisecond), w.client.transport.timeout), goesOn: func() bool {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
 		for _, one := range those {
-			if time.Now().Before(one.livesUntil) {
+			if time.Now().Before(one.livesUntil.Add(leaseGrace)) {
 				return true
 			}
 		}

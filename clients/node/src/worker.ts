@@ -11,6 +11,8 @@ const WAIT_MS = 30_000; // of a take
 const MOMENT_MS = 500; // that a take has when the worker stops: jobs that are on their way with a proxy would wait for the end of their lease
 const LINGER_MS = 5; // for answers that come together
 const BEATS = 10; // in the time of a lease: nine tenths are left whenever the server goes
+const GRACE_MS = 2_000; // that leases have once a server is back
+const PAUSE_MS = 250; // at most, before an extend or an answer that failed is made again: soon enough for that grace
 const EMPTY_MS = 1_000; // an empty answer within so long is no long poll: the server is going down, and asked again at once would be asked without end
 
 /** What became of a job: "lost" is one whose lease ended before its answer counted. */
@@ -270,7 +272,7 @@ export class Worker {
     const due: Held[] = [];
     for (const one of this.#held) {
       if (one.isBeating) continue;
-      if (one.livesUntil <= time && !one.answer) this.#lose(one);
+      if (one.livesUntil + GRACE_MS <= time && !one.answer) this.#lose(one);
       else if (one.nextBeat <= time + this.#lease / 100) due.push(one); // those of about the same time go together
     }
     for (let start = 0; start < due.length; start += LEASES_MAX) void this.#extend(due.slice(start, start + LEASES_MAX));
@@ -289,7 +291,7 @@ export class Worker {
     for (const one of due) one.isBeating = true;
     try {
       const items = due.map((one) => ({ lease: one.job.lease, lease_for: durationText(this.#lease) }));
-      const how = { again: false, timeout: Math.max(this.#lease / 4, 200), isAhead: true };
+      const how = { again: false, timeout: Math.min(Math.max(this.#lease / 4, 500), 1_500), isAhead: true };
       results = await answerLeases(this.#client.transport, "extend", items, how);
     } catch (fault) {
       this.#tell(fault, "extend");
@@ -304,7 +306,7 @@ export class Worker {
       } else if (result instanceof LeaseEnded) {
         one.nextBeat = Infinity;
         if (!one.answer) this.#lose(one); // else what its answer is told counts
-      } else one.nextBeat = now() + this.#lease / (2 * BEATS);
+      } else one.nextBeat = now() + Math.min(this.#lease / (2 * BEATS), PAUSE_MS);
     }
     this.#beatByNext();
   }
@@ -352,7 +354,13 @@ export class Worker {
         this.#client.transport,
         verb,
         those.map((one) => one.answer ?? {}),
-        { retryFor: Infinity, timeout: Math.max(this.#lease / 3, 200), isAhead: true, goesOn: () => those.some((one) => now() < one.livesUntil) },
+        {
+          retryFor: Infinity,
+          pauseMax: PAUSE_MS,
+          timeout: Math.min(Math.max(this.#lease / 3, 500), this.#client.transport.timeout),
+          isAhead: true,
+          goesOn: () => those.some((one) => now() < one.livesUntil + GRACE_MS),
+        },
       );
     } catch (fault) {
       this.#tell(fault, verb);

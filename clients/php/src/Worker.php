@@ -19,6 +19,8 @@ final class Worker
     private const MOMENT = 0.5; // that a take has when the worker stops
     private const LINGER = 0.005; // for answers that come together
     private const BEATS = 10; // in the time of a lease: nine tenths are left whenever the server goes
+    private const GRACE = 2.0; // that leases have once a server is back
+    private const PAUSE = 0.25; // at most, before an extend or an answer that failed is made again, for that grace
     private const BATCH = 1000;
     private const KILL_AFTER = 2.0; // that a handler has once it was interrupted
     private const LONGEST_SLEEP = 1.0; // a signal may come just before the worker waits
@@ -455,7 +457,7 @@ final class Worker
         if ($due !== []) {
             $length = Format::milliseconds($this->lease);
             $items = array_map(static fn (Held $one): array => ['lease' => $one->job->lease, 'lease_for' => $length], $due);
-            $request = Client::answersRequest('extend', $items, max($this->lease / 4, 0.2));
+            $request = Client::answersRequest('extend', $items, min(max($this->lease / 4, 0.5), 1.5));
             $this->ask('extend', $request, fn (Answer $answer) => $this->extended($due, $now, $answer));
         }
         return $next;
@@ -479,8 +481,8 @@ final class Worker
                 continue;
             }
             $hasEnded = $error instanceof LeaseEnded;
-            $one->nextBeat = $hasEnded ? INF : $now + $this->lease / 20;
-            if ($one->verb === '' && isset($this->held[spl_object_id($one)]) && ($hasEnded || $now > $one->livesUntil)) {
+            $one->nextBeat = $hasEnded ? INF : $now + min($this->lease / 20, self::PAUSE);
+            if ($one->verb === '' && isset($this->held[spl_object_id($one)]) && ($hasEnded || $now > $one->livesUntil + self::GRACE)) {
                 $this->interrupt($one, $now);
                 $this->finish($one, 'lost');
             }
@@ -521,7 +523,8 @@ final class Worker
         }
         $this->answers = $rest;
         $items = array_map(static fn (Held $one): array => ['lease' => $one->job->lease] + $one->options, $batch);
-        $request = Client::answersRequest($verb, $items, max($this->lease / 3, 0.2));
+        $limit = min(max($this->lease / 3, 0.5), $this->client->transport->timeout);
+        $request = Client::answersRequest($verb, $items, $limit);
         $this->ask('answer', $request, fn (Answer $answer) => $this->answered($verb, $batch, $answer));
         return $this->answers === [] ? INF : $now;
     }
@@ -560,11 +563,11 @@ final class Worker
     {
         $now = Transport::now();
         $this->answerAt = $now + min($answer->retryAfter ?? Transport::jitter($this->answerPause), $this->lease);
-        $this->answerPause = min(2 * $this->answerPause, Transport::LONGEST_PAUSE);
+        $this->answerPause = min(2 * $this->answerPause, self::PAUSE);
         $alive = [];
         foreach ($batch as $one) {
             $one->wasTried = $one->wasTried || $answer->leavesOpen();
-            $one->livesUntil > $now ? $alive[] = $one : $this->finish($one, 'lost');
+            $one->livesUntil + self::GRACE > $now ? $alive[] = $one : $this->finish($one, 'lost');
         }
         $this->answers = [...$alive, ...$this->answers];
     }

@@ -24,6 +24,8 @@ WAIT = 30.0  # of a take
 MOMENT = 0.5  # that a take has when the worker stops: jobs that are on their way with a proxy would wait for the end of their lease
 LINGER = 0.005  # for answers that come together
 BEATS = 10  # in the time of a lease: nine tenths are left whenever the server goes
+GRACE = 2.0  # that leases have once a server is back
+PAUSE = 0.25  # at most, before an extend or an answer that failed is made again: soon enough for that grace
 GIVE_BACK, ACK, NACK = "return", "ack", "nack"
 
 Handler = Callable[["Taken"], object]
@@ -299,7 +301,7 @@ class Worker:
         items = [{"lease": one.job.lease, "lease_for": _milliseconds(self.lease)} for one in due]
         results: list[TarryError | None] | None = None
         try:
-            results = self.client._answers("extend", items, again=False, timeout=max(self.lease / 4, 0.2))
+            results = self.client._answers("extend", items, again=False, timeout=min(max(self.lease / 4, 0.5), 1.5))
         except Exception as fault:
             self._tell_error(fault, "extend")
         with self._changed:
@@ -312,8 +314,8 @@ class Worker:
                     if not one.verb:
                         self._drop(one)
                 else:
-                    one.next_beat = time.monotonic() + self.lease / 20
-                    if time.monotonic() > one.lives_until and not one.verb:
+                    one.next_beat = time.monotonic() + min(self.lease / 20, PAUSE)
+                    if time.monotonic() > one.lives_until + GRACE and not one.verb:
                         self._drop(one)
 
     def _drop(self, one: _Held) -> None:
@@ -354,8 +356,8 @@ class Worker:
         results: list[TarryError | None] = []
         try:
             results = self.client._answers(
-                verb, [one.answer for one in those], retry_for=float("inf"), timeout=max(self.lease / 3, 0.2),
-                goes_on=lambda: any(time.monotonic() < one.lives_until for one in those),
+                verb, [one.answer for one in those], retry_for=float("inf"), timeout=min(max(self.lease / 3, 0.5), self.client.transport.timeout),
+                longest_pause=PAUSE, goes_on=lambda: any(time.monotonic() < one.lives_until + GRACE for one in those),
             )  # fmt: skip
         except Exception as fault:
             self._tell_error(fault, verb)

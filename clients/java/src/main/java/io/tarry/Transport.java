@@ -52,6 +52,7 @@ final class Transport {
         Duration retryFor;
         /** Before it is made again the first time. */
         Duration pause = FIRST_PAUSE;
+        Duration longestPause = LONGEST_PAUSE;
         BooleanSupplier goesOn = () -> true;
         /** Gets an answer that came when nobody wanted it any more. */
         Consumer<Answer> late = answer -> { };
@@ -378,7 +379,7 @@ final class Transport {
             Duration wait = error.retryAfter().orElse(null);
             if (wait == null) {
                 wait = jitter(pause);
-                pause = longer(pause);
+                pause = longer(pause).compareTo(request.longestPause) < 0 ? longer(pause) : request.longestPause;
             }
             Duration spent = Duration.ofNanos(System.nanoTime() - began);
             if (!request.isMadeAgain || isClosed || spent.plus(wait).compareTo(request.retryFor) > 0 || !request.goesOn.getAsBoolean()) {

@@ -44,6 +44,10 @@ public final class Worker implements AutoCloseable {
     private static final long SLOTS_LINGER_NS = TimeUnit.MILLISECONDS.toNanos(1);
     /** In the time of a lease: nine tenths are left whenever the server goes. */
     private static final int BEATS = 10;
+    /** That leases have once a server is back. */
+    private static final long GRACE_NS = TimeUnit.SECONDS.toNanos(2);
+    /** At most, before an extend or an answer that failed is made again: soon enough for that grace. */
+    private static final Duration PAUSE = Duration.ofMillis(250);
     /** Jobs without an answer beyond those in handlers, where acks fail and takes do not. */
     private static final int UNANSWERED_MAX = 2 * Client.BATCH;
 
@@ -545,7 +549,7 @@ public final class Worker implements AutoCloseable {
                 long now = System.nanoTime();
                 long soonest = leaseNs / BEATS; // what is taken meanwhile is not due before
                 for (Held one : held) {
-                    if (one.beats && one.nextBeat - now <= 0) {
+                    if (one.beats && one.nextBeat - now <= leaseNs / 100) { // those of about the same time go together
                         due.add(one);
                     } else if (one.beats) {
                         soonest = Math.min(soonest, one.nextBeat - now);
@@ -573,7 +577,7 @@ public final class Worker implements AutoCloseable {
             results = Transport.await(client.answers("extend", items, request -> {
                 request.isMadeAgain = false;
                 request.isUrgent = true;
-                request.timeout = atLeast(lease.dividedBy(4));
+                request.timeout = within(lease.dividedBy(4), Duration.ofMillis(1500));
             }));
         } catch (RuntimeException fault) {
             tellError(fault, "extend");
@@ -589,9 +593,9 @@ public final class Worker implements AutoCloseable {
                     one.livesUntil = sent + leaseNs;
                     one.nextBeat = sent + leaseNs / BEATS;
                 } else {
-                    one.nextBeat = now + leaseNs / (2 * BEATS);
+                    one.nextBeat = now + Math.min(leaseNs / (2 * BEATS), PAUSE.toNanos());
                     one.beats = !(fault instanceof TarryException.LeaseEnded);
-                    if (one.verb == null && !one.isAnswered && (!one.beats || now - one.livesUntil > 0)) {
+                    if (one.verb == null && !one.isAnswered && (!one.beats || now - one.livesUntil > GRACE_NS)) {
                         lose(one);
                         finish(one, Outcome.LOST);
                         lost.add(one);
@@ -604,8 +608,8 @@ public final class Worker implements AutoCloseable {
         lost.forEach(this::tellDone);
     }
 
-    private static Duration atLeast(Duration found) {
-        return found.toMillis() < 200 ? Duration.ofMillis(200) : found;
+    private static Duration within(Duration found, Duration most) {
+        return found.toMillis() < 500 ? Duration.ofMillis(500) : found.compareTo(most) > 0 ? most : found;
     }
 
     // ---- answers ----
@@ -670,8 +674,9 @@ public final class Worker implements AutoCloseable {
             results = Transport.await(client.answers(verb, items, request -> {
                 request.isUrgent = true;
                 request.retryFor = Duration.ofSeconds(Long.MAX_VALUE);
-                request.goesOn = () -> those.stream().anyMatch(one -> System.nanoTime() - one.livesUntil < 0);
-                request.timeout = atLeast(lease.dividedBy(3));
+                request.goesOn = () -> those.stream().anyMatch(one -> System.nanoTime() - one.livesUntil < GRACE_NS);
+                request.timeout = within(lease.dividedBy(3), client.transport.timeout);
+                request.longestPause = PAUSE;
             }));
         } catch (RuntimeException fault) {
             tellError(fault, verb);
