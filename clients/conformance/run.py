@@ -10,12 +10,14 @@ import hmac
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
@@ -251,6 +253,12 @@ class Play:
         if "history_errors" in step and [one.get("error") for one in job["history"]] != step["history_errors"]:
             raise Failed(f"the history is {job['history']}")
 
+    def _consumers(self, topic, step):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}/v1/topics/{topic}/consumers") as answer:
+            found = json.load(answer)["consumers"]
+        if len(found) != 1 or found[0]["leased"] != 1 or not re.fullmatch(step["names"], found[0]["consumer"]):
+            raise Failed(f"the consumers are {found}")
+
     def _settings(self, name, step):
         self._client().put_topic(name, **{key: value for key, value in step.items() if key != "settings"})
 
@@ -277,7 +285,8 @@ class Play:
             counts = collections.Counter(event["id"] for event in found if event.get("outcome", "ack") == "ack")
             twice = [one for one, count in counts.items() if count > 1]
             if len(counts) != step["each_id_once"] or twice:
-                raise Failed(f"{len(counts)} ids, {len(twice)} of them more than once")
+                began = [(event["id"], event["attempt"], event["delivery"]) for event in self.adapter.events if event["event"] == "began" and event["id"] in twice]
+                raise Failed(f"{len(counts)} ids, {len(twice)} of them more than once: (id, attempt, delivery) {began}")
         if "attempts" in step and {event["attempt"] for event in found} != set(step["attempts"]):
             raise Failed(f"attempts {({event['attempt'] for event in found})}")
 

@@ -108,7 +108,8 @@ type request struct {
 	retryFor     time.Duration // 0: the client's
 	pauseMax     time.Duration // between tries, 0: longestPause
 	goesOn       func() bool   // asked before each further try; nil: yes
-	isRepeated   bool          // out: an earlier try may have been carried out
+	onResult     func(at int, one *result)
+	isRepeated   bool // out: an earlier try may have been carried out
 }
 
 // call reads the answer into out, which may be nil.

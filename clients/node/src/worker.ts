@@ -1,5 +1,6 @@
 /** A worker: takes jobs, has a handler work on them, keeps their leases, and says how it went. docs/clients.md has the rules by number. */
 
+import { hostname } from "node:os";
 import { setImmediate as turn } from "node:timers/promises";
 import { answerLeases, cutText, LEASES_MAX, type Client, type LeaseResults, type Verb } from "./client.js";
 import { durationText, milliseconds, now, sleep, timer, type Duration } from "./duration.js";
@@ -19,7 +20,10 @@ const EMPTY_MS = 1_000; // an empty answer within so long is no long poll: the s
 export type Outcome = "ack" | "nack" | "retry" | "reject" | "lost" | "given_back";
 
 export interface Handling {
-  /** Aborted once the lease is lost, or the grace is over: what the handler does from then on somebody else may do as well. */
+  /**
+   * Aborted once the lease is lost, or the grace is over: what the handler does from then on somebody else may do as well. Also once somebody asks
+   * to cancel the job: then job.cancelRequested is true, and what becomes of the handler counts.
+   */
   readonly signal: AbortSignal;
 }
 
@@ -31,6 +35,8 @@ export interface WorkerOptions {
   concurrency?: number | undefined;
   /** 60 s; extended for as long as the handler works. */
   lease?: Duration | undefined;
+  /** Who takes, shown as the holder of the jobs. HOST:PID. */
+  consumer?: string | undefined;
   onTaken?: ((job: Job) => unknown) | undefined;
   /** `ms`: from take to answer. */
   onDone?: ((job: Job, outcome: Outcome, ms: number) => unknown) | undefined;
@@ -77,6 +83,12 @@ class Held {
   }
 }
 
+/** HOST:PID, of 64 printable ASCII characters at most. @internal */
+export function consumerName(host: string, pid: number): string {
+  const end = `:${pid}`;
+  return host.replace(/[^!-~]/g, "").slice(0, 64 - end.length) + end;
+}
+
 /** await new Worker(client, "orders", handle, { concurrency: 10, lease: "1m" }).run() */
 export class Worker {
   readonly #client: Client;
@@ -84,6 +96,7 @@ export class Worker {
   readonly #handler: Handler;
   readonly #concurrency: number;
   readonly #lease: number;
+  readonly #consumer: string;
   readonly #hooks: WorkerOptions;
   readonly #held = new Set<Held>();
   readonly #answers: Record<AnswerVerb, { waiting: Held[]; isSending: boolean }> = {
@@ -109,6 +122,7 @@ export class Worker {
     this.#handler = handler;
     this.#concurrency = options.concurrency ?? 10;
     this.#lease = milliseconds(options.lease ?? "60s");
+    this.#consumer = options.consumer ?? consumerName(hostname(), process.pid);
     this.#hooks = { ...options };
     if (!(Number.isInteger(this.#concurrency) && this.#concurrency >= 1)) throw new RangeError("concurrency must be 1 at least");
   }
@@ -203,7 +217,7 @@ export class Worker {
       const began = now();
       let wait: number | undefined;
       try {
-        const jobs = await this.#client.take(this.#topics, { max: this.#free(), wait: WAIT_MS, lease: this.#lease, signal: this.#takeCut.signal });
+        const jobs = await this.#client.take(this.#topics, { max: this.#free(), wait: WAIT_MS, lease: this.#lease, consumer: this.#consumer, signal: this.#takeCut.signal });
         for (const job of jobs) this.#begin(job);
         if (jobs.length > 0 || now() - began > EMPTY_MS) {
           pause = FIRST_PAUSE_MS;
@@ -292,7 +306,9 @@ export class Worker {
     try {
       const items = due.map((one) => ({ lease: one.job.lease, lease_for: durationText(this.#lease) }));
       const how = { again: false, timeout: Math.min(Math.max(this.#lease / 4, 500), 1_500), isAhead: true };
-      results = await answerLeases(this.#client.transport, "extend", items, how);
+      results = await answerLeases(this.#client.transport, "extend", items, how, (at, result) => {
+        if (result["cancel_requested"] === true) this.#requestCancel(due[at]);
+      });
     } catch (fault) {
       this.#tell(fault, "extend");
     }
@@ -309,6 +325,13 @@ export class Worker {
       } else one.nextBeat = now() + Math.min(this.#lease / (2 * BEATS), PAUSE_MS);
     }
     this.#beatByNext();
+  }
+
+  /** The handler is told, once. Its lease goes on, and what it returns counts. */
+  #requestCancel(one: Held | undefined): void {
+    if (!one || one.answer || one.job.cancelRequested) return;
+    Object.assign(one.job, { cancelRequested: true });
+    one.controller.abort(new Error("somebody asks to cancel this job"));
   }
 
   /** The handler is told, and what it returns is thrown away. */

@@ -29,6 +29,7 @@ final class Worker
     /** @var list<string> */
     private readonly array $topics;
     private readonly float $lease;
+    private readonly string $consumer;
     /** @var \Closure(Job): mixed */
     private readonly \Closure $handler;
 
@@ -66,6 +67,7 @@ final class Worker
      * @param (\Closure(Job): mixed)|null $onTaken hooks run in the process that called run(), and hold it up
      * @param (\Closure(Job, string, float): mixed)|null $onDone job; ack, nack, reject, lost or given_back; seconds
      * @param (\Closure(\Throwable, string): mixed)|null $onError error; take, extend, ack, nack, return or fork
+     * @param string|null $consumer who takes, in 64 printable ASCII characters at most: shown as the holder; else HOST:PID
      */
     public function __construct(
         private readonly Client $client,
@@ -78,6 +80,7 @@ final class Worker
         private readonly ?\Closure $onTaken = null,
         private readonly ?\Closure $onDone = null,
         private readonly ?\Closure $onError = null,
+        ?string $consumer = null,
     ) {
         if ($concurrency < 1 || $concurrency > self::MOST) {
             throw new \InvalidArgumentException('concurrency must be between 1 and ' . self::MOST);
@@ -88,6 +91,7 @@ final class Worker
         }
         $this->topics = array_values((array) $topics);
         $this->lease = Format::seconds($lease);
+        $this->consumer = $consumer ?? Format::consumer((string) gethostname(), (int) getmypid());
         $this->handler = $handler(...);
     }
 
@@ -329,7 +333,7 @@ final class Worker
         if ($now < $this->takeAt) {
             return $this->takeAt;
         }
-        $request = $this->client->takeRequest($this->topics, $free, self::WAIT, $this->lease);
+        $request = $this->client->takeRequest($this->topics, $free, self::WAIT, $this->lease, $this->consumer);
         $this->ask('take', $request, $this->taken(...));
         return isset($this->then['take']) ? INF : $this->takeAt;
     }
@@ -439,6 +443,15 @@ final class Worker
         }
     }
 
+    /** The handler is told, once. The lease goes on, and what becomes of the handler counts. */
+    private function requestCancel(Held $one): void
+    {
+        if (!$one->isUnwanted && $one->verb === '' && $one->child !== null && $one->child->held === $one) {
+            $one->isUnwanted = true;
+            $one->child->requestCancel();
+        }
+    }
+
     // ---- heartbeat ----
 
     private function beat(float $now): float
@@ -475,6 +488,9 @@ final class Worker
         $now = Transport::now();
         foreach ($due as $at => $one) {
             $error = isset($results[$at]) ? Client::answered('extend', $results[$at], false) : new TarryError('no result');
+            if (($results[$at]['cancel_requested'] ?? null) === true) {
+                $this->requestCancel($one);
+            }
             if ($error === null) {
                 $one->livesUntil = $sentAt + $this->lease;
                 $one->nextBeat = $sentAt + $this->lease / self::BEATS;

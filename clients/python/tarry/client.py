@@ -10,7 +10,7 @@ import random
 import ssl
 import time
 import urllib.parse
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from .errors import NotFound, TarryError, Unavailable, error_of
 from .job import Duration, Job, Pushed, body_of, job_of, milliseconds, moment, new_id, time_of
@@ -126,13 +126,19 @@ class Client:
     # ---- one job ----
 
     def cancel(self, topic: str, id: str) -> bool:
-        """False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict."""
+        """False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict; see request_cancel()."""
+        return self._cancel(topic, id, ()) is not None
+
+    def request_cancel(self, topic: str, id: str) -> str | None:
+        """"cancelled"; or "requested" where a consumer holds the job: he is told, and it is cancelled unless he acks it. None: there is no such job."""
+        return self._cancel(topic, id, (("request", "true"),))
+
+    def _cancel(self, topic: str, id: str, query: Query) -> str | None:
         tries: Tries = []
         try:
-            self.transport.call("DELETE", _path(topic, "jobs", id), tries=tries)
+            return str(self.transport.call("DELETE", _path(topic, "jobs", id), query, tries=tries).get("result"))
         except NotFound:
-            return bool(tries)  # an earlier try may have done it
-        return True
+            return "cancelled" if tries else None  # an earlier try may have done it
 
     def reschedule(
         self,
@@ -181,10 +187,18 @@ class Client:
 
     # ---- consuming ----
 
-    def take(self, *topics: str, max: int = 1, wait: Duration = 0, lease: Duration | None = None, cut: Cut | None = None) -> Jobs:
-        """Ready jobs, of the topic named first first. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends."""
+    def take(
+        self,
+        *topics: str,
+        max: int = 1,
+        wait: Duration = 0,
+        lease: Duration | None = None,
+        consumer: str | None = None,
+        cut: Cut | None = None,
+    ) -> Jobs:
+        """Ready jobs, of the topic named first first. `consumer` is shown as their holder. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends."""
         query: Query = [*(("topic", topic) for topic in topics), ("max", str(max)), ("wait", milliseconds(wait)), ("body", "base64")]
-        query = [*query, *([("lease_for", milliseconds(lease))] if lease is not None else [])]
+        query = [*query, *([("lease_for", milliseconds(lease))] if lease is not None else []), *([("consumer", consumer)] if consumer else [])]
         seconds = wait.total_seconds() if isinstance(wait, datetime.timedelta) else wait
         timeout = seconds + self.transport.timeout
         if cut is None:
@@ -215,14 +229,16 @@ class Client:
         """Not begun: the job is ready again at once, and the attempt does not count."""
         return self._answers("return", [{"lease": lease} for lease in leases])
 
-    def _answers(self, verb: str, items: Sequence[Mapping[str, Any]], **how: Any) -> Outcomes:
+    def _answers(self, verb: str, items: Sequence[Mapping[str, Any]], on_result: Callable[[int, Mapping[str, Any]], object] | None = None, **how: Any) -> Outcomes:
         out: Outcomes = []
         for start in range(0, len(items), LEASES):
             tries: Tries = []
             body = json.dumps({"leases": items[start : start + LEASES]}).encode()
             answer = self.transport.call("POST", f"/v1/{verb}", body=body, headers={"Content-Type": "application/json"}, tries=tries, **how)
             for result in _results(answer):
-                counts = result.get("result") == "ok" or (bool(tries) and verb != "extend" and result.get("result") == "lease_ended")
+                if on_result is not None:
+                    on_result(len(out), result)
+                counts = result.get("result") in ("ok", "cancelled") or (bool(tries) and verb != "extend" and result.get("result") == "lease_ended")
                 out.append(None if counts else error_of(0, result))
         return out
 

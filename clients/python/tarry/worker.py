@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
+import socket
 import threading
 import time
 from typing import Any, Awaitable, Callable, Iterator, Sequence
@@ -33,7 +35,10 @@ AsyncHandler = Callable[["Taken"], Awaitable[object]]
 
 
 class Taken(Job):
-    """A job under its lease. `lost` is set once the lease is lost: what the handler does from then on somebody else may do as well."""
+    """
+    A job under its lease. `lost` is set once the lease is lost: what the handler does from then on somebody else may do as well. It is set, too,
+    once somebody asks to cancel the job: then `cancel_requested` is true, and what the handler returns counts.
+    """
 
     lost: threading.Event
 
@@ -57,6 +62,12 @@ def _milliseconds(seconds: float) -> str:
     return f"{-int(-seconds * 1000 // 1)}ms"
 
 
+def consumer_name(host: str, pid: int) -> str:
+    """HOST:PID, of 64 printable ASCII characters at most."""
+    end = f":{pid}"
+    return "".join(char for char in host if "!" <= char <= "~")[: 64 - len(end)] + end
+
+
 class Worker:
     """
     Worker(client, "orders", handle, concurrency=10, lease=60).run()
@@ -72,6 +83,7 @@ class Worker:
         *,
         concurrency: int = 10,
         lease: Duration = 60.0,
+        consumer: str | None = None,
         on_taken: Callable[[Taken], object] | None = None,
         on_done: Callable[[Taken, str, float], object] | None = None,
         on_error: Callable[[Exception, str], object] | None = None,
@@ -81,6 +93,7 @@ class Worker:
         self.client, self.handler, self.concurrency = client, handler, concurrency
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         self.lease = lease if isinstance(lease, (int, float)) else lease.total_seconds()
+        self.consumer = consumer or consumer_name(socket.gethostname(), os.getpid())
         self._on_taken, self._on_done, self._on_error = on_taken, on_done, on_error
         self._changed = threading.Condition()
         self._held: set[_Held] = set()
@@ -147,7 +160,7 @@ class Worker:
             while free := self._free_slots():
                 try:
                     self._taking = True
-                    jobs = self.client.take(*self.topics, max=free, wait=WAIT, lease=self.lease, cut=self._cut)
+                    jobs = self.client.take(*self.topics, max=free, wait=WAIT, lease=self.lease, consumer=self.consumer, cut=self._cut)
                 except Exception as fault:
                     if self._stopping:
                         break
@@ -300,11 +313,16 @@ class Worker:
         sent = time.monotonic()
         items = [{"lease": one.job.lease, "lease_for": _milliseconds(self.lease)} for one in due]
         results: list[TarryError | None] | None = None
+        unwanted: list[_Held] = []
         try:
-            results = self.client._answers("extend", items, again=False, timeout=min(max(self.lease / 4, 0.5), 1.5))
+            results = self.client._answers("extend", items, lambda at, result: unwanted.append(due[at]) if result.get("cancel_requested") else None, again=False, timeout=min(max(self.lease / 4, 0.5), 1.5))
         except Exception as fault:
             self._tell_error(fault, "extend")
         with self._changed:
+            for one in unwanted:
+                if not one.verb and not one.job.cancel_requested:
+                    object.__setattr__(one.job, "cancel_requested", True)
+                    self._lose(one)  # its lease goes on, and what the handler returns counts
             for at, one in enumerate(due):
                 result = results[at] if results and at < len(results) else None
                 if results and result is None:

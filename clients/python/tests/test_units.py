@@ -13,7 +13,7 @@ from tarry.client import cut_text
 from tarry.errors import error_of
 from tarry.job import body_of, milliseconds, moment
 from tarry.transport import Place, retry_after_of
-from tarry.worker import Worker, _Held
+from tarry.worker import Worker, _Held, consumer_name
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
 
@@ -99,3 +99,8 @@ def test_the_heartbeat_goes_on_after_a_lease_that_ended_before_its_ack_was_answe
         worker._changed.notify_all()
     beating.join(2)
     assert not beating.is_alive()
+
+
+@pytest.mark.parametrize("host, name", [("shop-1", "shop-1:77"), ("sh op\né", "shop:77"), ("h" * 80, "h" * 61 + ":77"), ("", ":77")])
+def test_a_consumer_is_host_and_process_in_64_characters(host, name):
+    assert consumer_name(host, 77) == name and len(name) <= 64

@@ -213,11 +213,31 @@ public final class Client implements AutoCloseable {
 
     // ---- one job ----
 
-    /** False: there is no such job (any more). A job that a consumer holds cannot be cancelled: {@link TarryException.Conflict}. */
+    /** What {@link #requestCancel} did. REQUESTED: a consumer holds the job, and is told; unless he acks it, it is cancelled. */
+    public enum Cancel { CANCELLED, REQUESTED, NOT_FOUND }
+
+    /**
+     * False: there is no such job (any more). A job that a consumer holds cannot be cancelled: {@link TarryException.Conflict}; see
+     * {@link #requestCancel}.
+     */
     public boolean cancel(String topic, String id) {
-        Transport.Request request = request("DELETE", Api.path(topic, "jobs", id));
+        return cancel(topic, id, "") != Cancel.NOT_FOUND;
+    }
+
+    /** Cancels the job; where a consumer holds it, asks him to. */
+    public Cancel requestCancel(String topic, String id) {
+        return cancel(topic, id, "?request=true");
+    }
+
+    private Cancel cancel(String topic, String id, String query) {
+        Transport.Request request = request("DELETE", Api.path(topic, "jobs", id) + query);
         request.mayBeMissing = true;
-        return Transport.await(transport.call(request, answer -> answer.status != 404 || answer.isRepeated));
+        return Transport.await(transport.call(request, answer -> {
+            if (answer.status == 404) {
+                return answer.isRepeated ? Cancel.CANCELLED : Cancel.NOT_FOUND; // an earlier try may have done it
+            }
+            return "requested".equals(answer.json().get("result")) ? Cancel.REQUESTED : Cancel.CANCELLED;
+        }));
     }
 
     /** The new due. */
@@ -380,7 +400,7 @@ public final class Client implements AutoCloseable {
         return leases.stream().map(lease -> item(lease, options)).collect(Collectors.toList());
     }
 
-    /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. */
+    /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. At most {@link #BATCH} go in one. */
     CompletableFuture<List<Optional<TarryException>>> answers(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
         CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
         for (int at = 0; at < items.size(); at += BATCH) {
@@ -396,9 +416,10 @@ public final class Client implements AutoCloseable {
         return transport.call(request, answer -> {
             List<Map<String, Object>> results = answer.objects("results");
             List<Optional<TarryException>> out = new ArrayList<>();
+            request.onResults.accept(results);
             for (int at = 0; at < items.size(); at++) {
                 Map<String, Object> one = at < results.size() ? results.get(at) : Map.of("detail", "the answer has no result for it");
-                boolean counts = "ok".equals(one.get("result")) || answer.isRepeated && !verb.equals("extend") && "lease_ended".equals(one.get("result"));
+                boolean counts = "ok".equals(one.get("result")) || "cancelled".equals(one.get("result")) || answer.isRepeated && !verb.equals("extend") && "lease_ended".equals(one.get("result"));
                 out.add(counts ? Optional.empty() : Optional.of(TarryException.of(0, one, null)));
             }
             return out;

@@ -54,6 +54,8 @@ final class Transport {
         Duration pause = FIRST_PAUSE;
         Duration longestPause = LONGEST_PAUSE;
         BooleanSupplier goesOn = () -> true;
+        /** Gets what was said of each lease. */
+        Consumer<List<Map<String, Object>>> onResults = results -> { };
         /** Gets an answer that came when nobody wanted it any more. */
         Consumer<Answer> late = answer -> { };
 

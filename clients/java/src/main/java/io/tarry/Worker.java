@@ -98,6 +98,7 @@ public final class Worker implements AutoCloseable {
     private final int concurrency;
     private final Duration lease;
     private final long leaseNs;
+    private final String consumer;
     private final Duration graceDefault;
     private final Executor executorGiven;
     private final Consumer<Job> onTaken;
@@ -127,6 +128,7 @@ public final class Worker implements AutoCloseable {
         concurrency = builder.concurrency;
         lease = builder.lease;
         leaseNs = lease.toNanos();
+        consumer = builder.consumer == null ? Api.consumer() : builder.consumer;
         grace = graceDefault = builder.grace;
         executorGiven = builder.executor;
         onTaken = builder.onTaken;
@@ -151,6 +153,7 @@ public final class Worker implements AutoCloseable {
         private int concurrency = 10;
         private Duration lease = Duration.ofSeconds(60);
         private Duration grace = Duration.ofSeconds(30);
+        private String consumer;
         private Executor executor;
         private Consumer<Job> onTaken = job -> { };
         private DoneHook onDone = (job, outcome, took) -> { };
@@ -183,6 +186,12 @@ public final class Worker implements AutoCloseable {
         /** What handlers under way have where nothing else is said, by {@link Worker#close} and at the end of the program; 30 s. */
         public Builder grace(Duration grace) {
             this.grace = grace;
+            return this;
+        }
+
+        /** Who takes, in 64 printable ASCII characters at most: shown as the holder of the jobs. HOST:PID. */
+        public Builder consumer(String consumer) {
+            this.consumer = consumer;
             return this;
         }
 
@@ -392,7 +401,7 @@ public final class Worker implements AutoCloseable {
     }
 
     private List<Job> take(int free) {
-        Take take = new Take(topics).max(free).waitFor(WAIT).lease(lease);
+        Take take = new Take(topics).max(free).waitFor(WAIT).lease(lease).consumer(consumer);
         CompletableFuture<List<Job>> under;
         lock.lock();
         try {
@@ -490,6 +499,9 @@ public final class Worker implements AutoCloseable {
             }
             one.thread = Thread.currentThread();
             running++;
+            if (one.job.isCancelRequested()) {
+                one.thread.interrupt(); // it was told before there was a thread
+            }
         } finally {
             lock.unlock();
         }
@@ -575,6 +587,7 @@ public final class Worker implements AutoCloseable {
         List<Optional<TarryException>> results = null;
         try {
             results = Transport.await(client.answers("extend", items, request -> {
+                request.onResults = found -> requestCancels(due, found);
                 request.isMadeAgain = false;
                 request.isUrgent = true;
                 request.timeout = within(lease.dividedBy(4), Duration.ofMillis(1500));
@@ -606,6 +619,24 @@ public final class Worker implements AutoCloseable {
             lock.unlock();
         }
         lost.forEach(this::tellDone);
+    }
+
+    /** Tells the handlers whose jobs somebody asks to cancel, once. The leases go on, and what the handlers return counts. */
+    private void requestCancels(List<Held> due, List<Map<String, Object>> results) {
+        lock.lock();
+        try {
+            for (int at = 0; at < due.size() && at < results.size(); at++) {
+                Held one = due.get(at);
+                if (Boolean.TRUE.equals(results.get(at).get("cancel_requested")) && one.verb == null && !one.job.isCancelRequested()) {
+                    one.job.requestCancel();
+                    if (one.thread != null) {
+                        one.thread.interrupt();
+                    }
+                }
+            }
+        } finally {
+            lock.unlock();
+        }
     }
 
     private static Duration within(Duration found, Duration most) {
