@@ -59,7 +59,7 @@ class Adapter:
             env |= {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         self.log = log
         self.proc = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8", env=env, cwd=adapters.folder(name))
-        self.events, self.answers, self.n = [], {}, 0
+        self.events, self.answers, self.n, self.began = [], {}, 0, time.monotonic()
         self.changed = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -72,7 +72,7 @@ class Adapter:
                     print(f"adapter says: {line.rstrip()}", file=sys.stderr)
                     continue
                 if "event" in found:
-                    self.events.append(found)
+                    self.events.append({**found, "at_s": round(time.monotonic() - self.began, 3)})
                 else:
                     self.answers[found.get("n")] = found
                 self.changed.notify_all()
@@ -131,6 +131,7 @@ class Play:
         self.kept = {}
         self.away_ms = 0  # the server, at most: what it needs to start depends on the machine
         self.leases_ms = []  # of its workers
+        self.kills_s = []  # by the adapter's time
 
     def close(self):
         self.adapter.stop()
@@ -218,6 +219,7 @@ class Play:
         if what == "kill":
             self.port = self.server.port
             self.killed_at = time.monotonic()
+            self.kills_s.append(round(self.killed_at - self.adapter.began, 3))
             self.server.kill()
         else:
             self.server.start(port=self.port)
@@ -285,8 +287,8 @@ class Play:
             counts = collections.Counter(event["id"] for event in found if event.get("outcome", "ack") == "ack")
             twice = [one for one, count in counts.items() if count > 1]
             if len(counts) != step["each_id_once"] or twice:
-                began = [(event["id"], event["attempt"], event["delivery"]) for event in self.adapter.events if event["event"] == "began" and event["id"] in twice]
-                raise Failed(f"{len(counts)} ids, {len(twice)} of them more than once: (id, attempt, delivery) {began}")
+                told = [{name: event.get(name) for name in ("id", "event", "attempt", "delivery", "at_s")} for event in self.adapter.events if event["id"] in twice]
+                raise Failed(f"{len(counts)} ids, {len(twice)} of them more than once: {told}")
         if "attempts" in step and {event["attempt"] for event in found} != set(step["attempts"]):
             raise Failed(f"attempts {({event['attempt'] for event in found})}")
 
@@ -323,7 +325,7 @@ def _play(client, name):
         except Failed as fault:
             one.log.flush()
             one.log.seek(0)
-            away = f" (the server was away for up to {one.away_ms} ms)" if one.away_ms else ""
+            away = f" (the server was away for up to {one.away_ms} ms, killed at {one.kills_s} s)" if one.away_ms else ""
             return f"{fault}{away}\n{one.log.read()[-2000:]}"
         finally:
             one.close()
