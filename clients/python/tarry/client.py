@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import inspect
 import json
 import os
 import random
@@ -91,18 +92,15 @@ class Client:
         tracestate: str | None = None,
     ) -> Pushed:
         """Hands over a job. Without an id it gets one here, so that a try whose answer was lost does not make two."""
-        item = _item(
-            topic, body, id=id, delay=delay, at=at, priority=priority, ttl=ttl, lease=lease, max_attempts=max_attempts, backoff=backoff,
-            on_conflict=on_conflict, callback=callback, meta=meta, content_type=content_type, traceparent=traceparent, tracestate=tracestate,
-        )  # fmt: skip
-        (result,) = self._push_items([item])
+        given = {name: value for name, value in locals().items() if name != "self"}
+        (result,) = self._push_items([_item(given)])
         if isinstance(result, TarryError):
             raise result
         return result
 
     def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
         """Each item has the arguments of push(). One that is refused is an error in its place; it spoils no other."""
-        wanted = [_item(**item) for item in items]
+        wanted = [_item(item) for item in items]
         return [result for start in range(0, len(wanted), BATCH) for result in self._push_items(wanted[start : start + BATCH])]
 
     def _push_items(self, items: Items) -> Pushes:
@@ -260,42 +258,24 @@ def _pushed(result: Mapping[str, Any]) -> Pushed | TarryError:
     return error_of(0, dict(result))
 
 
-def _item(
-    topic: str,
-    body: Any = b"",
-    *,
-    id: str | None = None,
-    delay: Duration | None = None,
-    at: datetime.datetime | float | None = None,
-    priority: int | None = None,
-    ttl: Duration | None = None,
-    lease: Duration | None = None,
-    max_attempts: int | None = None,
-    backoff: str | None = None,
-    on_conflict: str | None = None,
-    callback: str | None = None,
-    meta: Mapping[str, str] | None = None,
-    content_type: str | None = None,
-    traceparent: str | None = None,
-    tracestate: str | None = None,
-) -> dict[str, Any]:
-    """An item of a batch push."""
-    data, kind = body_of(body, content_type)
-    traces = {name: value for name, value in (("traceparent", traceparent), ("tracestate", tracestate)) if value}
-    item: dict[str, Any] = {
-        "topic": topic,
-        "id": id or new_id(),
-        "body_base64": base64.b64encode(data).decode(),
-        "content_type": kind,
-        "delay": milliseconds(delay) if delay is not None else None,
-        "at": moment(at) if at is not None else None,
-        "priority": priority,
-        "ttl": milliseconds(ttl) if ttl is not None else None,
-        "lease_for": milliseconds(lease) if lease is not None else None,
-        "max_attempts": max_attempts,
-        "backoff": backoff,
-        "on_conflict": on_conflict or (None if id else "keep"),
-        "callback": callback,
-        "meta": {**traces, **(meta or {})} or None,
-    }
-    return {name: value for name, value in item.items() if value is not None}
+_ARGUMENTS = frozenset(inspect.signature(Client.push).parameters) - {"self"}
+_TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds}  # as the API has them
+_AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "callback")
+
+
+def _item(given: Mapping[str, Any]) -> dict[str, Any]:
+    """An item of a batch push, of the arguments of push()."""
+    if unknown := given.keys() - _ARGUMENTS:
+        raise TypeError(f"push has no argument '{min(unknown)}'")
+    if "topic" not in given:
+        raise TypeError("a push needs a topic")
+    data, kind = body_of(given.get("body", b""), given.get("content_type"))
+    traces = {name: given[name] for name in ("traceparent", "tracestate") if given.get(name)}
+    item = {name: given[name] for name in _AS_THEY_ARE if given.get(name) is not None}
+    item |= {"lease_for" if name == "lease" else name: text(given[name]) for name, text in _TEXTS.items() if given.get(name) is not None}
+    item |= {"topic": given["topic"], "id": given.get("id") or new_id(), "body_base64": base64.b64encode(data).decode(), "content_type": kind}
+    if not given.get("id"):
+        item.setdefault("on_conflict", "keep")
+    if meta := {**traces, **(given.get("meta") or {})}:
+        item["meta"] = meta
+    return item
