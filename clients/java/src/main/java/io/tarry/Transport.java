@@ -337,13 +337,16 @@ final class Transport {
                 }
                 judge(at, answer);
             } catch (IOException fault) {
-                one.close();
+                cut();
+                if (promise.isDone()) {
+                    return; // cancelled, which says nothing of the place
+                }
                 nextPlace(at);
                 isRepeated |= one.isSent();
                 String why = limit.isCompletedExceptionally() ? "the time limit is over" : fault.getMessage() == null ? fault.getClass().getSimpleName() : fault.getMessage();
                 again(TarryException.noAnswer("no_answer", "no answer: " + why, fault));
-            } catch (RuntimeException fault) {
-                one.close();
+            } catch (RuntimeException | Error fault) {
+                cut();
                 promise.completeExceptionally(fault);
             } finally {
                 limit.complete(null);
