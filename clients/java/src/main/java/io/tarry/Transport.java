@@ -288,6 +288,7 @@ final class Transport {
         private final long began = System.nanoTime();
         private Duration pause;
         private boolean isRepeated;
+        private boolean isLast;
         private Connection connection; // of the try under way
 
         Call(Request request, Function<Answer, T> result) {
@@ -379,18 +380,20 @@ final class Transport {
             }
         }
 
-        /** Waits and tries again, unless that is over. */
+        /** Waits and tries again, unless that is over. The last try is at the limit, not before it. */
         private void again(TarryException error) {
-            Duration wait = error.retryAfter().orElse(null);
-            if (wait == null) {
-                wait = jitter(pause);
+            Duration left = request.retryFor.minusNanos(System.nanoTime() - began);
+            Duration asked = error.retryAfter().orElse(null);
+            Duration wait = asked == null ? jitter(pause) : asked;
+            if (asked == null) {
                 pause = longer(pause).compareTo(request.longestPause) < 0 ? longer(pause) : request.longestPause;
             }
-            Duration spent = Duration.ofNanos(System.nanoTime() - began);
-            if (!request.isMadeAgain || isClosed || spent.plus(wait).compareTo(request.retryFor) > 0 || !request.goesOn.getAsBoolean()) {
+            boolean isOver = isLast || left.isNegative() || left.isZero() || asked != null && asked.compareTo(left) > 0;
+            if (!request.isMadeAgain || isClosed || isOver || !request.goesOn.getAsBoolean()) {
                 promise.completeExceptionally(error);
             } else if (!promise.isDone()) {
-                CompletableFuture.delayedExecutor(wait.toNanos(), TimeUnit.NANOSECONDS, executor).execute(this);
+                isLast = wait.compareTo(left) >= 0;
+                CompletableFuture.delayedExecutor((isLast ? left : wait).toNanos(), TimeUnit.NANOSECONDS, executor).execute(this);
             }
         }
     }
