@@ -282,9 +282,13 @@ class Play:
     def _events(self, kind, step):
         """What the adapter tells may come a little after the server has it."""
         wanted = step.get("each_id_once", 0)
+
+        def events():
+            return [event for event in self.adapter.events if event["event"] == kind and event.get("outcome") != "given_back"]
+
         with self.adapter.changed:
-            self.adapter.changed.wait_for(lambda: sum(event["event"] == kind for event in self.adapter.events) >= wanted, 10)
-            found = [event for event in self.adapter.events if event["event"] == kind and event.get("outcome") != "given_back"]
+            self.adapter.changed.wait_for(lambda: len(events()) >= wanted, 10)
+            found = events()
         if "each_id_once" in step:
             counts = collections.Counter(event["id"] for event in found if event.get("outcome", "ack") == "ack")
             twice = [one for one, count in counts.items() if count > 1 and not self._was_forgotten(one, count)]
