@@ -10,7 +10,7 @@
 
 /* Plans that never go over a whole table: what a planner knows of a queue is always out of date. */
 static const char settings[] =
-    "SET lock_timeout = '250ms'; SET statement_timeout = '30s';"
+    "SET lock_timeout = '100ms'; SET statement_timeout = '30s';"
     "SET idle_in_transaction_session_timeout = '60s';"
     "SET default_transaction_isolation = 'read committed'; SET search_path = pg_catalog;"
     "SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
