@@ -214,6 +214,20 @@ def test_terminated_backends_are_settled_and_nothing_is_done_twice(pair, postgre
     assert metric(first, "tarry_postgres_reconnects_total") > 0
 
 
+def test_nothing_is_left_of_a_deleted_topic(pair, postgres):
+    client = pair[0].client()
+    for i in range(3):
+        client.push("deleted", f"job-{i}", delay="1h", priority=i)
+    number = postgres.do("SELECT topic FROM tarry.topic WHERE name = 'deleted'")
+    client.delete_topic("deleted")
+    assert postgres.do("SELECT tarry.get('deleted', 'job-0')") == "(,,,,)"
+    eventually(lambda: postgres.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0, 20)
+    postgres.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # a minute is over
+    eventually(lambda: postgres.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
+    for table in ("job", "lane", "tally", "tally_add"):
+        assert postgres.do(f"SELECT count(*) FROM tarry.{table} WHERE topic = %s", number) == 0, table
+
+
 # ---- in the user's own transaction ----
 
 def test_what_is_rolled_back_was_never_there_and_what_is_committed_comes(pair, postgres):

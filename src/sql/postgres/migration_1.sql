@@ -24,7 +24,7 @@ CREATE TABLE tarry.topic (
   topic int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   name text COLLATE "C" UNIQUE CHECK (name ~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$'), -- NULL: deleted, its rows go in steps
   paused boolean NOT NULL DEFAULT false,
-  paused_until bigint NOT NULL DEFAULT 0, -- 0: until resumed
+  paused_until bigint NOT NULL DEFAULT 0, -- 0: until resumed; of a deleted one: since when
   lease bigint NOT NULL DEFAULT 0, ttl bigint NOT NULL DEFAULT 0, -- 0 in a setting: not set
   backoff_kind int NOT NULL DEFAULT 0, backoff_first bigint NOT NULL DEFAULT 0, backoff_max bigint NOT NULL DEFAULT 0,
   max_attempts bigint NOT NULL DEFAULT 0,
@@ -483,7 +483,7 @@ CREATE FUNCTION tarry._delete(p_name text, OUT status text, OUT affected bigint)
 DECLARE number int;
 BEGIN
   status := 'not_found'; affected := 0;
-  UPDATE tarry.topic SET name = NULL WHERE name = p_name RETURNING topic INTO number;
+  UPDATE tarry.topic SET name = NULL, paused_until = tarry.now_ms() WHERE name = p_name RETURNING topic INTO number;
   IF FOUND THEN status := 'ok'; affected := tarry._jobs(number); END IF;
 END $$;
 
@@ -620,7 +620,9 @@ BEGIN
   ) SELECT count(tarry._tally(x.topic, 0, x.counts)) FROM (SELECT topic, ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]),
       sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]), sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
     FROM d GROUP BY topic) x INTO gone;
-  FOR gone IN SELECT topic FROM tarry.topic WHERE name IS NULL LIMIT 10 LOOP
+  -- A push that was under way when its topic was deleted may still leave a job: the number stays for a minute.
+  FOR gone IN SELECT t.topic FROM tarry.topic t WHERE t.name IS NULL
+      AND (t.paused_until < now - 60000 OR EXISTS (SELECT FROM tarry.job j WHERE j.topic = t.topic)) LIMIT 10 LOOP
     DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
       WHERE j.topic = o.topic AND j.id = o.id;
     CONTINUE WHEN FOUND;
@@ -629,6 +631,8 @@ BEGIN
     CONTINUE WHEN FOUND;
     DELETE FROM tarry.tally WHERE topic = gone;
     DELETE FROM tarry.tally_add WHERE topic = gone;
+    DELETE FROM tarry.lane WHERE topic = gone;
+    DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000;
   END LOOP;
   DELETE FROM tarry.ticket k WHERE k.at < now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
 END $$;
