@@ -1,5 +1,6 @@
 """A real PostgreSQL of a test's own: on a Unix socket in a short directory of its own, by an ordinary user."""
 
+import atexit
 import contextlib
 import glob
 import os
@@ -20,7 +21,9 @@ def _program(name):
 
 
 class PostgresServer:
-    """PostgreSQL refuses to run as root: there it runs as the user 'postgres', whom its package makes."""
+    """PostgreSQL refuses to run as root: there it runs as the user 'postgres', whom its package makes. What initdb takes a second for is made once, and copied."""
+
+    template = None
 
     def __init__(self, *settings):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-pg-", dir="/tmp"))
@@ -28,13 +31,25 @@ class PostgresServer:
         if self.user:
             os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
         self.settings = settings
-        self._do("initdb", "-D", "data", "-A", "trust", "-U", "tarry", "-E", "UTF8", "--locale=C", "--no-sync")
+        if PostgresServer.template:
+            self._do("cp", "-a", str(PostgresServer.template / "data"), "data")
+        else:
+            self._do("initdb", "-D", "data", "-A", "trust", "-U", "tarry", "-E", "UTF8", "--locale=C", "--no-sync")
+            self._keep_template()
         self.start()
 
     def _do(self, name, *arguments):
         as_user = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
         ended = subprocess.run([_program(name), *arguments], cwd=self.directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=120, **as_user)
         assert ended.returncode == 0, (name, ended.stderr)
+
+    def _keep_template(self):
+        template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-pg-", dir="/tmp"))
+        atexit.register(shutil.rmtree, template, True)
+        if self.user:
+            os.chown(template, self.user.pw_uid, self.user.pw_gid)
+        self._do("cp", "-a", "data", str(template / "data"))
+        PostgresServer.template = template
 
     def start(self):
         options = " ".join([f"-k {self.directory} -c listen_addresses=", *(f"-c {setting}" for setting in self.settings)])
