@@ -37,7 +37,8 @@ static void note_exit(struct bulk *bulk, int exit_code)
 
 static bool is_done(const char *result)
 {
-    return strcmp(result, "ok") == 0 || strcmp(result, "cancelled") == 0;
+    return strcmp(result, "ok") == 0 || strcmp(result, "cancelled") == 0 ||
+           strcmp(result, "requested") == 0;
 }
 
 static void refuse_result(struct bulk *bulk, const char *id, const char *result, const json_t *one)
@@ -63,7 +64,9 @@ static void print_result(struct bulk *bulk, const json_t *one)
     if (!is_done(result))
         refuse_result(bulk, id, result, one);
     else if (!bulk->args->json && !bulk->is_stdin)
-        printf("%s %s\n", bulk->change->done, id);
+        printf("%s %s\n",
+               strcmp(result, "requested") == 0 ? "requested of its consumer:" : bulk->change->done,
+               id);
 }
 
 static struct buffer *begin_call(struct bulk *bulk)

@@ -59,6 +59,7 @@ static void print_job(const json_t *job)
         {"state", "state", show_text},           {"due", "due_at", show_time_from_now},
         {"attempt", "attempt", show_text},       {"max attempts", "max_attempts", show_text},
         {"priority", "priority", show_text},     {"lease until", "lease_until", show_time_from_now},
+        {"consumer", "consumer", show_text},     {"asked to cancel", "cancel_requested", show_text},
         {"last error", "last_error", show_text}, {"content type", "content_type", show_text},
     };
     char cell[SHOW_CELL_BYTES];
@@ -139,6 +140,7 @@ static void add_job_row(struct show_table *table, const json_t *job)
     show_table_add(table, show_time_from_now(json_object_get(job, "lease_until"), cell));
     show_table_add(table, show_text(json_object_get(job, "attempt"), cell));
     show_table_add(table, show_text(json_object_get(job, "priority"), cell));
+    show_table_add(table, show_text(json_object_get(job, "consumer"), cell));
     show_table_add(table, show_text(json_object_get(job, "last_error"), cell));
 }
 
@@ -163,8 +165,9 @@ static void print_next(const struct client *client)
 static int list_jobs(struct client *client, const struct cli_args *args,
                      const struct list_options *options)
 {
-    static const char *const heads[] = {"ID",       "STATE",     "DUE",        "LEASE UNTIL",
-                                        ">ATTEMPT", ">PRIORITY", "LAST ERROR", NULL};
+    static const char *const heads[] = {"ID",          "STATE",      "DUE",
+                                        "LEASE UNTIL", ">ATTEMPT",   ">PRIORITY",
+                                        "CONSUMER",    "LAST ERROR", NULL};
     struct buffer *target = begin_job(client, args->list.at[0], NULL);
     cli_url_add_query(target, "state", options->state);
     cli_url_add_query_number(target, "limit", options->limit);
@@ -226,7 +229,7 @@ static int list_command(int argc, char **argv)
 
 /* ---- cancel, run ---- */
 
-static int change_one(const struct cli_args *args, const char *done, bool is_run)
+static int change_one(const struct cli_args *args, const struct bulk_change *change, bool is_run)
 {
     const char *id = args->list.at[1];
     struct client client;
@@ -235,38 +238,51 @@ static int change_one(const struct cli_args *args, const char *done, bool is_run
     struct buffer *target = begin_job(&client, args->list.at[0], id);
     if (is_run)
         cli_url_add_segment(target, "run");
+    for (const struct bulk_option *option = change->options; option && option->name; option++)
+        cli_url_add_query(target, option->name, option->value);
     int exit_code = client_call(&client, is_run ? "POST" : "DELETE", NULL, 0);
     if (exit_code == CLI_OK && args->json)
         client_print_json(&client);
     else if (exit_code == CLI_OK)
-        printf("%s %s\n", done, id);
+        printf("%s %s\n", client.status == 202 ? "requested of its consumer:" : change->done, id);
     client_close(&client);
     return exit_code;
 }
 
-static int change_jobs(int argc, char **argv, const struct cli_syntax *syntax, bool is_run)
+/* `request`: a leased job's consumer is asked. */
+static int change_jobs(int argc, char **argv, const struct cli_syntax *syntax, bool is_run,
+                       const bool *request)
 {
-    struct bulk_change bulk = {.verb = is_run ? "run" : "cancel",
-                               .done = is_run ? "due now" : "cancelled"};
     struct cli_args args;
     int exit_code = cli_parse(argc, argv, syntax, &args);
     if (exit_code >= 0)
         return exit_code;
-    return bulk_is_meant(&args) ? bulk_run(&args, &bulk) : change_one(&args, bulk.done, is_run);
+    const struct bulk_option options[] = {{"request", request && *request ? "true" : NULL}, {0}};
+    const struct bulk_change bulk = {.verb = is_run ? "run" : "cancel",
+                                     .done = is_run ? "due now" : "cancelled",
+                                     .options = options};
+    return bulk_is_meant(&args) ? bulk_run(&args, &bulk) : change_one(&args, &bulk, is_run);
 }
 
 static int cancel_command(int argc, char **argv)
 {
+    bool request = false;
+    const struct cli_flag flags[] = {
+        {"request", CLI_SWITCH, &request, NULL,
+         "ask the consumer of a leased job to give it up; unless he acks it, it is cancelled"},
+        {0},
+    };
     const struct cli_syntax syntax = {
-        .usage = "cancel TOPIC ID... | -",
+        .usage = "cancel TOPIC ID... | - [--request]",
         .about =
             "Drops jobs that are not wanted any more; - reads their ids from standard input, a\n"
-            "line each. A job that a consumer holds cannot be cancelled (exit code 1); one that\n"
-            "is unknown or finished is not found (4).",
+            "line each. A job that a consumer holds cannot be cancelled (exit code 1), only\n"
+            "requested; one that is unknown or finished is not found (4).",
+        .flags = flags,
         .least = 2,
         .most = CLI_LIST_MAX,
     };
-    return change_jobs(argc, argv, &syntax, false);
+    return change_jobs(argc, argv, &syntax, false, &request);
 }
 
 static int run_command(int argc, char **argv)
@@ -279,7 +295,7 @@ static int run_command(int argc, char **argv)
         .least = 2,
         .most = CLI_LIST_MAX,
     };
-    return change_jobs(argc, argv, &syntax, true);
+    return change_jobs(argc, argv, &syntax, true, NULL);
 }
 
 /* ---- reschedule ---- */

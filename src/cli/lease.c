@@ -35,7 +35,7 @@ static void print_jobs(const json_t *jobs)
 
 /* Takes from one topic, or from several in the order named, and prints what came. */
 static int take_jobs(struct client *client, const struct cli_args *args, uint64_t max,
-                     const char *wait, const char *lease_for)
+                     const char *wait, const char *lease_for, const char *consumer)
 {
     int64_t wait_ms = 0;
     if (wait && !duration_parse(slice_of(wait), WAIT_MS_MAX, &wait_ms))
@@ -51,6 +51,7 @@ static int take_jobs(struct client *client, const struct cli_args *args, uint64_
     cli_url_add_query_number(target, "max", max);
     cli_url_add_query(target, "wait", wait);
     cli_url_add_query(target, "lease_for", lease_for);
+    cli_url_add_query(target, "consumer", consumer);
     int exit_code = client_call(client, "POST", NULL, wait_ms);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -67,11 +68,12 @@ static int take_jobs(struct client *client, const struct cli_args *args, uint64_
 static int take_command(int argc, char **argv)
 {
     uint64_t max = 1;
-    const char *wait = NULL, *lease_for = NULL;
+    const char *wait = NULL, *lease_for = NULL, *consumer = NULL;
     const struct cli_flag flags[] = {
         {"max", CLI_COUNT, &max, "N", "take so many at most; 1"},
         {"wait", CLI_DURATION, &wait, "30s", "wait so long for the first one; else not at all"},
         {"lease-for", CLI_DURATION, &lease_for, "60s", "how long they are yours"},
+        {"consumer", CLI_TEXT, &consumer, "NAME", "who has them, for those who look"},
         {0},
     };
     const struct cli_syntax syntax = {
@@ -90,7 +92,7 @@ static int take_command(int argc, char **argv)
         return exit_code;
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
-    exit_code = take_jobs(&client, &args, max, wait, lease_for);
+    exit_code = take_jobs(&client, &args, max, wait, lease_for, consumer);
     client_close(&client);
     return exit_code;
 }

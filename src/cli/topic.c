@@ -452,7 +452,68 @@ static int topics_command(int argc, char **argv)
     return exit_code;
 }
 
+/* ---- consumers ---- */
+
+static void print_consumers(const json_t *answer)
+{
+    static const char *const heads[] = {"CONSUMER", ">LEASED", ">TAKEN", "SEEN", NULL};
+    json_int_t unnamed = json_integer_value(json_object_get(answer, "unnamed"));
+    struct show_table table;
+    char cell[SHOW_CELL_BYTES];
+    size_t i;
+    const json_t *one;
+    show_table_init(&table, heads);
+    json_array_foreach(json_object_get(answer, "consumers"), i, one)
+    {
+        show_table_add(&table, show_text(json_object_get(one, "consumer"), cell));
+        show_table_add(&table, show_text(json_object_get(one, "leased"), cell));
+        show_table_add(&table, show_text(json_object_get(one, "taken"), cell));
+        show_table_add(&table, show_time_from_now(json_object_get(one, "seen_at"), cell));
+    }
+    if (i)
+        show_table_print(&table);
+    else if (!unnamed)
+        fputs("tarry: nobody takes from it\n", stderr);
+    show_table_fini(&table);
+    if (unnamed)
+        fprintf(stderr, "%lld more leases are with consumers that gave no name\n",
+                (long long)unnamed);
+    if (json_is_false(json_object_get(answer, "complete")))
+        fputs("there are more leases, which were not looked at\n", stderr);
+}
+
+static int consumers_command(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "consumers TOPIC",
+        .about =
+            "Shows who holds jobs of the topic, and who asked this server for some in the last\n"
+            "5 minutes, by the names that takes give.",
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    struct buffer *target = client_begin(&client);
+    cli_url_add_segment(target, "topics");
+    cli_url_add_segment(target, args.list.at[0]);
+    cli_url_add_segment(target, "consumers");
+    exit_code = client_call(&client, "GET", NULL, 0);
+    if (exit_code == CLI_OK && args.json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        print_consumers(client.json);
+    client_close(&client);
+    return exit_code;
+}
+
 const struct cli_command cli_topic_commands[] = {
+    {.name = "consumers", .run = consumers_command, .help = "show who takes from a topic"},
     {.name = "topics", .run = topics_command, .help = "show topics and how many jobs they hold"},
     {.name = "topic",
      .run = topic_command,

@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/commands.h"
-#include "job/policy.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -97,6 +97,7 @@ struct work_slot {
     int64_t lease_end_ms;          /* as far as we know, on the clock since boot */
     int64_t extend_ms;             /* when to extend the lease next */
     bool is_lost;                  /* the lease has ended, the server says */
+    bool is_unwanted;              /* somebody asked to cancel the job */
     bool is_doubtful;              /* an answer for it broke off: it may have counted */
 };
 
@@ -273,9 +274,22 @@ static bool is_passing(const char *code)
     return false;
 }
 
-static void end_extend(struct work_answers *answers, struct work_slot *slot, bool is_ok)
+/* Its command is told once, as at the end of a worker. */
+static void note_unwanted(struct work_slot *slot)
+{
+    if (slot->is_unwanted || slot->state != WORK_SLOT_RUNNING)
+        return;
+    slot->is_unwanted = true;
+    cli_error("'%s' is not wanted any more, its command is told by SIGTERM", slot->name);
+    kill(-slot->child.pid, SIGTERM);
+}
+
+static void end_extend(struct work_answers *answers, struct work_slot *slot, bool is_ok,
+                       const json_t *result)
 {
     if (is_ok) {
+        if (json_is_true(json_object_get(result, "cancel_requested")))
+            note_unwanted(slot);
         slot->lease_end_ms = now_ms() + answers->lease_ms;
         slot->extend_ms = now_ms() + answers->lease_ms / 10;
         return;
@@ -303,6 +317,14 @@ static void end_answer(struct work_answers *answers, struct work_slot *slot, enu
                   verbs[verb]);
 }
 
+/* A nack of a job that somebody asked to cancel: it is not tried again. */
+static void end_cancelled(struct work_answers *answers, struct work_slot *slot)
+{
+    slot->state = WORK_SLOT_FREE;
+    if (!answers->quiet)
+        fprintf(stderr, "cancelled %s, as was asked\n", slot->name);
+}
+
 /* The slot that an item of a call is about; NULL: its job is gone meanwhile. */
 static struct work_slot *find_slot(struct work_answers *answers, const struct work_item *item)
 {
@@ -321,7 +343,9 @@ static bool end_item(struct work_answers *answers, const struct work_item *item,
     if (!code || is_passing(code))
         return false;
     if (verb == WORK_EXTEND)
-        end_extend(answers, slot, strcmp(code, "ok") == 0);
+        end_extend(answers, slot, strcmp(code, "ok") == 0, result);
+    else if (strcmp(code, "cancelled") == 0)
+        end_cancelled(answers, slot);
     else
         end_answer(answers, slot, verb, strcmp(code, "ok") == 0);
     return true;
@@ -397,7 +421,7 @@ static void work_answers_give_up(struct work_answers *answers, bool is_impatient
 enum { WAIT_MS = 30000, TAKE_PAUSE_MS_MAX = 10000 };
 
 struct work {
-    const char *topic, *url;
+    const char *topic, *url, *consumer;
     char **command;
     size_t slot_count;
     struct work_slot slots[WORK_SLOTS_MAX];
@@ -495,6 +519,7 @@ static void begin_take(struct work *work)
     cli_url_add_segment(target, "take");
     cli_url_add_query_number(target, "wait", (uint64_t)wait_ms);
     cli_url_add_query(target, "lease_for", work->answers.lease_for);
+    cli_url_add_query(target, "consumer", work->consumer);
     client_want_raw(&work->taker); /* byte for byte, which JSON does not promise */
     if (!client_prepare(&work->taker, "POST", NULL, wait_ms)) {
         work_stop(work, CLI_USAGE);
@@ -631,15 +656,31 @@ static int work_run(struct work *work)
     return work->exit_code;
 }
 
+/* HOST:PROCESS, as long as a name may be. */
+static const char *own_name(void)
+{
+    static char name[JOB_CONSUMER_BYTES_MAX + 1];
+    char host[JOB_CONSUMER_BYTES_MAX - 11]; /* room for the colon and the process */
+    if (gethostname(host, sizeof host) != 0)
+        snprintf(host, sizeof host, "worker");
+    host[sizeof host - 1] = '\0';
+    for (char *c = host; *c; c++)
+        *c = *c > ' ' && *c <= '~' ? *c : '?';
+    snprintf(name, sizeof name, "%s:%ld", host, (long)getpid());
+    return name;
+}
+
 static int work_command(int argc, char **argv)
 {
     static struct work work; /* large */
     uint64_t jobs = 1;
-    work = (struct work){.answers = {.lease_for = "60s"}};
+    work = (struct work){.answers = {.lease_for = "60s"}, .consumer = own_name()};
     const struct cli_flag flags[] = {
         {"jobs", CLI_COUNT, &jobs, "N", "run so many commands at a time; 1"},
         {"lease-for", CLI_DURATION, &work.answers.lease_for, "60s",
          "extended after each tenth of it until the server has the outcome"},
+        {"consumer", CLI_TEXT, &work.consumer, "NAME",
+         "who works, for those who look; else the host and the process"},
         {"quiet", CLI_SWITCH, &work.answers.quiet, NULL, "no line for each job"},
         {0},
     };

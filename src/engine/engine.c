@@ -55,9 +55,28 @@ void engine_tell(struct engine *engine, uint32_t kinds)
 
 /* ---- time ---- */
 
+/* Whoever wanted the job cancelled could not have it while it was leased: now it is. Unhung. */
+static void cancel_requested(struct engine *engine, uint32_t id, struct engine_now now)
+{
+    entry_tell(engine, id, JOB_EVENT_CANCELLED, (struct slice){0}, (struct slice){0}, now);
+    entry_finish(engine, id, RECORD_CANCELLED, now);
+}
+
 /* Nobody answered in time: the attempt failed. */
 static void lease_ended(struct engine *engine, uint32_t id, struct engine_now now)
 {
+    const struct extra *extra = entry_extra(engine, entry_at(engine, id));
+    if (entry_lease_end_ms(engine, extra) >
+        now.inner_ms) { /* it was hung before the restart was over */
+        entry_unhang(engine, id);
+        entry_hang(engine, id, JOB_LEASED, now);
+        return;
+    }
+    if (extra->cancel_requested) {
+        entry_unhang(engine, id);
+        cancel_requested(engine, id, now);
+        return;
+    }
     entry_topic(engine, entry_at(engine, id))->totals.lease_ended++;
     entry_unhang(engine, id);
     entry_fail(engine, id, JOB_OUTCOME_LEASE_ENDED, -1, slice_of("lease ended"), now);
@@ -357,6 +376,17 @@ static bool is_that_dead_job(const struct engine *engine, const struct entry *en
     return entry->state == JOB_DEAD && entry_extra(engine, entry)->delivery == delivery;
 }
 
+/* The job's holder hears of it when he extends, and the end of the lease cancels the job. */
+static void request_cancel(struct engine *engine, uint32_t id, struct queue_result *result)
+{
+    struct extra *extra = entry_extra(engine, entry_at(engine, id));
+    result->status = QUEUE_REQUESTED;
+    if (extra->cancel_requested)
+        return;
+    extra->cancel_requested = true;
+    entry_record(engine, id);
+}
+
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result)
 {
@@ -375,6 +405,8 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
     }
     if (entry->state == JOB_LEASED) {
         result->status = QUEUE_LEASED;
+        if (change->verb == QUEUE_CANCEL && change->request)
+            request_cancel(engine, id, result);
         return;
     }
     if (change->verb == QUEUE_CANCEL) {
@@ -421,7 +453,8 @@ enum queue_status engine_redrive(struct engine *engine, struct slice topic, stru
 /* ---- jobs go out under a lease, and what comes back of them ---- */
 
 size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_t bytes_max,
-                   int64_t lease_ms, struct engine_now now, struct engine_view *out)
+                   int64_t lease_ms, struct slice consumer, struct engine_now now,
+                   struct engine_view *out)
 {
     struct topic *topic = engine_topic_find(engine, name);
     size_t taken = 0, bytes = 0;
@@ -434,10 +467,11 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
         if (taken && bytes > bytes_max)
             break;
         struct extra *extra = entry_need_extra(engine, entry);
-        if (!extra)
+        if (!extra || !entry_set_consumer(engine, entry, consumer))
             break;
         entry_unhang(engine, id);
         entry->attempt++;
+        extra->cancel_requested = false;
         extra->delivery = ++engine->sequence;
         extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms);
         extra->taken_ms = now.inner_ms;
@@ -477,7 +511,8 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     entry_hang(engine, id, JOB_LEASED, now);
     entry_record(engine, id);
     entry_tell(engine, id, JOB_EVENT_EXTENDED, (struct slice){0}, (struct slice){0}, now);
-    result->lease_until_ms = extra->lease_until_ms + now.skew_ms;
+    result->lease_until_ms = entry_lease_end_ms(engine, extra) + now.skew_ms;
+    result->cancel_requested = extra->cancel_requested;
 }
 
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
@@ -486,12 +521,20 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
 {
     uint32_t id = engine_index_find_lease(engine, lease);
     /* The wheel may not have come round yet: the lease's end counts, not when it was noticed. */
-    if (!id || entry_extra(engine, entry_at(engine, id))->lease_until_ms <= now.inner_ms) {
+    if (!id ||
+        entry_lease_end_ms(engine, entry_extra(engine, entry_at(engine, id))) <= now.inner_ms) {
         result->status = QUEUE_LEASE_ENDED;
         return;
     }
     struct entry *entry = entry_at(engine, id);
     result->status = QUEUE_OK;
+    if ((answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN) &&
+        entry_extra(engine, entry)->cancel_requested) {
+        entry_unhang(engine, id);
+        cancel_requested(engine, id, now);
+        result->status = QUEUE_CANCELLED;
+        return;
+    }
     switch (answer->verb) {
     case QUEUE_ACK:
         entry_unhang(engine, id);
@@ -540,6 +583,10 @@ void engine_show(const struct engine_view *view, struct job *job)
     job->history = slice_make(view->text, view->history_bytes);
     job->error =
         slice_make(view->error_bytes ? view->text + view->history_bytes : NULL, view->error_bytes);
+    job->consumer = slice_make(
+        view->consumer_bytes ? view->text + view->history_bytes + view->error_bytes : NULL,
+        view->consumer_bytes);
+    job->cancel_requested = view->cancel_requested;
 }
 
 void engine_stats(const struct engine *engine, struct engine_stats *out)

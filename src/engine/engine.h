@@ -86,6 +86,9 @@ bool engine_replay(struct engine *engine, const struct record *record, struct re
 void engine_replay_soon(const struct engine *engine, const struct record *records, size_t count);
 /* After the last record: `epoch` rises with every start and keeps delivery numbers rising. */
 void engine_start(struct engine *engine, uint64_t epoch);
+/* No lease that was given before the restart ends before then (inner clock): its consumer could not
+ * answer meanwhile. After engine_start. */
+void engine_keep_leases(struct engine *engine, int64_t until_ms);
 
 /* ---- room: how many bytes of log a call may need at most; ask the log before calling ---- */
 
@@ -121,22 +124,25 @@ struct engine_view {
     uint32_t attempt;
     int64_t due_ms, lease_until_ms; /* wall clock */
     uint64_t delivery, sequence;
+    bool cancel_requested;
+    uint8_t consumer_bytes;
     uint16_t history_bytes, error_bytes;
-    char *text; /* the history, then the error: the view's own memory; NULL: neither */
+    char *text; /* the history, the error, the consumer: the view's own memory; NULL: none */
 };
 void engine_view_fini(struct engine_view *view);
 
-/* Overlays `view` on the job decoded from its record. The job's error and history then point into
- * the view's text. */
+/* Overlays `view` on the job decoded from its record. The job's error, history and consumer then
+ * point into the view's text. */
 void engine_show(const struct engine_view *view, struct job *job);
 
 /*
  * Takes up to `max` ready jobs of the topic, and stops before their records pass `bytes_max`
- * together (but for the first). Returns how many. 0 for a topic that is unknown or paused. The
- * views are the caller's to end.
+ * together (but for the first). `consumer`: what who takes them calls himself, or empty. Returns how
+ * many. 0 for a topic that is unknown or paused. The views are the caller's to end.
  */
 size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size_t bytes_max,
-                   int64_t lease_ms, struct engine_now now, struct engine_view *out);
+                   int64_t lease_ms, struct slice consumer, struct engine_now now,
+                   struct engine_view *out);
 
 /* False: no such job (finished ones count as none). The view is the caller's to end. */
 bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,

@@ -144,12 +144,39 @@ struct slice entry_error(const struct extra *extra)
                : (struct slice){0};
 }
 
+struct slice entry_consumer(const struct engine *engine, const struct entry *entry)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    return entry->state == JOB_LEASED && extra->consumer_bytes
+               ? slice_make(extra->text + extra->history_bytes + extra->error_bytes,
+                            extra->consumer_bytes)
+               : (struct slice){0};
+}
+
+bool entry_set_consumer(struct engine *engine, struct entry *entry, struct slice consumer)
+{
+    struct extra *extra = entry_extra(engine, entry);
+    size_t before = (size_t)extra->history_bytes + extra->error_bytes;
+    assert(consumer.len <= JOB_CONSUMER_BYTES_MAX);
+    extra->consumer_bytes = 0;
+    if (!consumer.len)
+        return true;
+    char *text = realloc(extra->text, before + consumer.len);
+    if (!text)
+        return false;
+    memcpy(text + before, consumer.at, consumer.len);
+    extra->text = text;
+    extra->consumer_bytes = (uint8_t)consumer.len;
+    return true;
+}
+
 void entry_set_texts(struct engine *engine, struct entry *entry, struct slice history,
                      struct slice error)
 {
     struct extra *extra = entry_extra(engine, entry);
     char *text = NULL;
     assert(extra);
+    extra->consumer_bytes = 0;
     if (error.len > JOB_ERROR_BYTES_MAX)
         error.len = JOB_ERROR_BYTES_MAX;
     assert(history.len <= JOB_HISTORY_BYTES_MAX);
@@ -231,8 +258,9 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
     extra->taken_ms = job->taken_ms;
     extra->lease_ms = 0; /* not recorded */
     extra->ended_file = 0;
+    extra->cancel_requested = job->cancel_requested;
     entry_set_texts(engine, entry, job->history, job->error);
-    return true;
+    return entry_set_consumer(engine, entry, job->consumer);
 }
 
 /*
@@ -461,7 +489,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
         hang_ready(engine, id, now);
         break;
     case JOB_LEASED:
-        wheel_add(&engine->wheel, id, entry_extra(engine, entry)->lease_until_ms);
+        wheel_add(&engine->wheel, id, entry_lease_end_ms(engine, entry_extra(engine, entry)));
         break;
     case JOB_DEAD:
         dead_add(engine, topic, id);
@@ -492,6 +520,8 @@ static void record_change(struct engine *engine, uint32_t id, struct record_ende
                   .taken_ms = state == JOB_LEASED ? extra->taken_ms : 0,
                   .delivery = extra ? extra->delivery : 0,
                   .error = entry_error(extra),
+                  .consumer = entry_consumer(engine, entry),
+                  .cancel_requested = state == JOB_LEASED && extra->cancel_requested,
                   .ended = ended}};
     struct record_place place = engine->sink.append(engine->sink.ctx, &record);
     entry_set_state_file(engine, entry, place.file, ended.outcome);
@@ -577,7 +607,8 @@ static struct record_ended end_attempt(const struct engine *engine, const struct
                                        enum job_outcome outcome, struct engine_now now)
 {
     const struct extra *extra = entry_extra(engine, entry);
-    int64_t end_ms = outcome == JOB_OUTCOME_LEASE_ENDED ? extra->lease_until_ms : now.inner_ms;
+    int64_t end_ms =
+        outcome == JOB_OUTCOME_LEASE_ENDED ? entry_lease_end_ms(engine, extra) : now.inner_ms;
     int64_t taken_ms = extra->taken_ms;
     if (!taken_ms)
         taken_ms = extra->lease_until_ms - 1 - entry_policy(engine, entry).lease_ms;
@@ -633,15 +664,23 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
     out->attempt = entry->attempt;
     out->sequence = entry->sequence;
     out->due_ms = entry_due_wall_ms(entry, now.skew_ms);
-    out->lease_until_ms = entry->state == JOB_LEASED ? extra->lease_until_ms + now.skew_ms : 0;
+    bool is_leased = entry->state == JOB_LEASED;
+    struct slice consumer = entry_consumer(engine, entry);
+    out->lease_until_ms = is_leased ? entry_lease_end_ms(engine, extra) + now.skew_ms : 0;
+    out->cancel_requested = is_leased && extra->cancel_requested;
     out->delivery = extra ? extra->delivery : 0;
     out->text = NULL;
     out->history_bytes = out->error_bytes = 0;
+    out->consumer_bytes = 0;
+    if (!extra)
+        return;
+    size_t bytes = extra->history_bytes + extra->error_bytes + consumer.len;
     /* Without memory for them it is shown without. */
-    if (extra && extra->text && (out->text = malloc(extra->history_bytes + extra->error_bytes))) {
+    if (bytes && (out->text = malloc(bytes))) {
         out->history_bytes = extra->history_bytes;
         out->error_bytes = extra->error_bytes;
-        memcpy(out->text, extra->text, extra->history_bytes + extra->error_bytes);
+        out->consumer_bytes = (uint8_t)consumer.len;
+        memcpy(out->text, extra->text, bytes);
     }
 }
 
@@ -661,7 +700,7 @@ void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event
     if (entry->state == JOB_DELAYED || entry->state == JOB_READY)
         event.due_ms = entry_due_wall_ms(entry, now.skew_ms);
     if (event.kind == JOB_EVENT_EXTENDED)
-        event.lease_until_ms = entry_extra(engine, entry)->lease_until_ms + now.skew_ms;
+        event.lease_until_ms = entry_lease_end_ms(engine, entry_extra(engine, entry)) + now.skew_ms;
     engine->sink.event(engine->sink.ctx, &event, entry->key, entry->place);
 }
 
@@ -670,4 +709,5 @@ void engine_view_fini(struct engine_view *view)
     free(view->text);
     view->text = NULL;
     view->history_bytes = view->error_bytes = 0;
+    view->consumer_bytes = 0;
 }

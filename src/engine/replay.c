@@ -65,8 +65,8 @@ static uint32_t stub_new(struct engine *engine, struct hash128 key)
     return id;
 }
 
-/* The stub is as the record says. */
-static void stub_set_state(struct engine *engine, struct entry *entry,
+/* The stub is as the record says. False: out of memory. */
+static bool stub_set_state(struct engine *engine, struct entry *entry,
                            const struct record_state *state, bool ends)
 {
     struct extra *extra = entry_extra(engine, entry);
@@ -80,6 +80,8 @@ static void stub_set_state(struct engine *engine, struct entry *entry,
         entry_add_history(engine, entry, &state->ended, state->error);
     else
         entry_set_texts(engine, entry, entry_history(extra), state->error);
+    extra->cancel_requested = state->cancel_requested;
+    return entry_set_consumer(engine, entry, state->consumer);
 }
 
 /* Numbers of deliveries rise: one above all before is a new one. (Before the first record that
@@ -102,7 +104,8 @@ static bool stub_replay(struct engine *engine, uint32_t id, const struct record 
                                .lease_ended =
                                    ends && state->ended.outcome == JOB_OUTCOME_LEASE_ENDED,
                                .nacked = ends && state->ended.outcome != JOB_OUTCOME_LEASE_ENDED};
-    stub_set_state(engine, entry, state, ends);
+    if (!stub_set_state(engine, entry, state, ends))
+        return false;
     entry_set_state_file(engine, entry, place.file, ends);
     if (record->from.bytes)
         entry->place = record->from;
@@ -200,19 +203,22 @@ static size_t join_histories(struct slice known, struct slice later, char *into)
     return bytes;
 }
 
-/* The job's record was found: puts to it what the stub did not know. */
-static void stub_complete(struct engine *engine, struct entry *entry, const struct job *job)
+/* The job's record was found: puts to it what the stub did not know. False: out of memory. */
+static bool stub_complete(struct engine *engine, struct entry *entry, const struct job *job)
 {
     struct extra *extra = entry_extra(engine, entry);
     char history[JOB_HISTORY_BYTES_MAX];
     size_t bytes = join_histories(job->history, entry_history(extra), history);
-    char error[JOB_ERROR_BYTES_MAX];
+    char text[JOB_ERROR_BYTES_MAX + JOB_CONSUMER_BYTES_MAX]; /* the error, then the consumer */
+    struct slice consumer = entry_consumer(engine, entry);
     size_t error_bytes = extra->error_bytes;
-    if (error_bytes)
-        memcpy(error, extra->text + extra->history_bytes, error_bytes);
-    entry_set_texts(engine, entry, slice_make(history, bytes), slice_make(error, error_bytes));
+    if (error_bytes + consumer.len)
+        memcpy(text, extra->text + extra->history_bytes, error_bytes + consumer.len);
+    consumer.at = text + error_bytes;
+    entry_set_texts(engine, entry, slice_make(history, bytes), slice_make(text, error_bytes));
     extra->policy = job->policy;
     entry->sequence = job->sequence & 0xffffffffffffffu;
+    return entry_set_consumer(engine, entry, consumer);
 }
 
 bool engine_stub_fill(struct engine *engine, uint32_t id, const struct record *record,
@@ -228,7 +234,8 @@ bool engine_stub_fill(struct engine *engine, uint32_t id, const struct record *r
         return false;
     int64_t when_ms;
     stub_count_events(engine, entry->ready_at, topic);
-    stub_complete(engine, entry, &record->job);
+    if (!stub_complete(engine, entry, &record->job))
+        return false;
     entry->place = (struct record_place){0};
     entry->is_stub = false;
     entry->ready_at = 0;
@@ -383,6 +390,9 @@ static bool replay_state(struct engine *engine, const struct record *record,
         extra->lease_until_ms = state->lease_until_ms;
         extra->taken_ms = state->taken_ms;
         extra->lease_ms = 0;
+        extra->cancel_requested = state->cancel_requested;
+        if (!entry_set_consumer(engine, entry, state->consumer))
+            return false;
     }
     entry_set_state_file(engine, entry, place.file, state->ended.outcome);
     return hang_replayed(engine, id, state->state);
@@ -527,4 +537,9 @@ void engine_start(struct engine *engine, uint64_t epoch)
     engine_topics_sort(engine);
     engine_end_pauses(engine, engine->recovery);
     engine->recovering = false;
+}
+
+void engine_keep_leases(struct engine *engine, int64_t until_ms)
+{
+    engine->lease_floor_ms = until_ms;
 }

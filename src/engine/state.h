@@ -48,12 +48,14 @@ struct extra {
     int64_t lease_until_ms; /* inner */
     int64_t taken_ms;       /* inner; 0: not known, taken before an older version's restart */
     uint64_t delivery;
-    char *text; /* the history, then the error: own memory; NULL: neither */
-    uint32_t lease_ms;
+    char *text; /* the history, then the error, then the consumer: own memory; NULL: none of them */
+    uint32_t lease_ms; /* 0: it was taken before a restart */
     /* Log file of the oldest end of an attempt that its record does not know: a newer STATE does not
      * tell of it; 0: none. */
     uint32_t ended_file;
     uint16_t history_bytes, error_bytes;
+    uint8_t consumer_bytes; /* of the lease, as is the next: without meaning in other states */
+    bool cancel_requested;
 };
 _Static_assert(POLICY_LEASE_MS_MAX <= UINT32_MAX, "a lease's length fits into its field");
 
@@ -129,6 +131,7 @@ struct engine {
     struct engine_now recovery; /* the time replayed jobs are hung by */
     uint32_t retime_at;         /* entry a retime goes on from; 0: none under way */
     int64_t pause_end_ms;       /* no pause ends before; INT64_MAX: none */
+    int64_t lease_floor_ms;     /* no lease from before the restart ends before; inner */
     bool recovering;            /* replay: nothing is appended, no ready is told */
     uint32_t told_kinds;        /* of events, a bit each */
     /* while recovering */
@@ -232,11 +235,22 @@ void entry_set_first_due(struct engine *engine, struct entry *entry, int64_t fir
 int64_t entry_due_inner_ms(const struct entry *entry, int64_t skew_ms);
 int64_t entry_due_wall_ms(const struct entry *entry, int64_t skew_ms);
 /* Copies both (the history may be the one it has); longer errors are cut. Without memory the
- * history stays as it was and there is no error. */
+ * history stays as it was and there is no error. The consumer is forgotten. */
 void entry_set_texts(struct engine *engine, struct entry *entry, struct slice history,
                      struct slice error);
 struct slice entry_history(const struct extra *extra);
 struct slice entry_error(const struct extra *extra);
+/* Who holds the lease, copied. False: out of memory, then nothing is known of him. */
+bool entry_set_consumer(struct engine *engine, struct entry *entry, struct slice consumer);
+/* Empty: it is not leased, or whoever has it gave no name. */
+struct slice entry_consumer(const struct engine *engine, const struct entry *entry);
+/* When its lease ends: not while consumers had no time yet to come back after a restart. Inner. */
+static inline int64_t entry_lease_end_ms(const struct engine *engine, const struct extra *extra)
+{
+    return !extra->lease_ms && extra->lease_until_ms < engine->lease_floor_ms
+               ? engine->lease_floor_ms
+               : extra->lease_until_ms;
+}
 
 /* Takes the job out of wherever its state hangs it, and out of the counts. */
 void entry_unhang(struct engine *engine, uint32_t id);

@@ -214,7 +214,9 @@ struct engine_changed {
     int64_t due_ms, first_due_ms, lease_until_ms, taken_ms;
     uint64_t delivery;
     uint16_t history_bytes, error_bytes;
-    char text[]; /* the history, then the error */
+    uint8_t consumer_bytes;
+    bool cancel_requested;
+    char text[]; /* the history, then the error, then the consumer */
 };
 
 void engine_changed_free(struct engine_changed *changed)
@@ -237,6 +239,9 @@ void engine_changed_apply(const struct engine_changed *changed, struct record *r
     job->delivery = changed->delivery;
     job->history = slice_make(changed->text, changed->history_bytes);
     job->error = slice_make(changed->text + changed->history_bytes, changed->error_bytes);
+    job->consumer = slice_make(changed->text + changed->history_bytes + changed->error_bytes,
+                               changed->consumer_bytes);
+    job->cancel_requested = changed->cancel_requested;
 }
 
 /* Ready is not stored: it is delayed, and due. */
@@ -249,8 +254,10 @@ static enum job_state entry_stored_state(const struct entry *entry)
 static struct engine_changed *changed_new(const struct engine *engine, const struct entry *entry)
 {
     const struct extra *extra = entry_extra(engine, entry);
-    struct slice history = entry_history(extra), error = entry_error(extra);
-    struct engine_changed *changed = malloc(sizeof *changed + history.len + error.len);
+    struct slice history = entry_history(extra), error = entry_error(extra),
+                 consumer = entry_consumer(engine, entry);
+    struct engine_changed *changed =
+        malloc(sizeof *changed + history.len + error.len + consumer.len);
     if (!changed)
         return NULL;
     bool is_leased = entry->state == JOB_LEASED;
@@ -264,11 +271,15 @@ static struct engine_changed *changed_new(const struct engine *engine, const str
                                        .taken_ms = is_leased ? extra->taken_ms : 0,
                                        .delivery = extra ? extra->delivery : 0,
                                        .history_bytes = (uint16_t)history.len,
-                                       .error_bytes = (uint16_t)error.len};
+                                       .error_bytes = (uint16_t)error.len,
+                                       .consumer_bytes = (uint8_t)consumer.len,
+                                       .cancel_requested = is_leased && extra->cancel_requested};
     if (history.len)
         memcpy(changed->text, history.at, history.len);
     if (error.len)
         memcpy(changed->text + history.len, error.at, error.len);
+    if (consumer.len)
+        memcpy(changed->text + history.len + error.len, consumer.at, consumer.len);
     return changed;
 }
 

@@ -72,7 +72,7 @@ uint64_t engine_entries(const struct engine *engine);
 /* What is true of a job where its record does not say so. malloc'd; engine_changed_free. */
 struct engine_changed;
 void engine_changed_free(struct engine_changed *changed);
-/* Overlays it on the decoded record, whose error and history then point into it. [any thread] */
+/* Overlays it on the decoded record, whose error, history and consumer then point into it. [any thread] */
 void engine_changed_apply(const struct engine_changed *changed, struct record *record);
 
 /* One entry that a checkpoint must write: its record, its newest state, or the end of an attempt

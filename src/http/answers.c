@@ -198,6 +198,8 @@ static void write_result(struct buffer *out, struct slice lease, const struct qu
         buffer_append_text(out, ",\"lease_until\":");
         json_write_time(out, result->lease_until_ms);
     }
+    if (result->cancel_requested)
+        buffer_append_text(out, ",\"cancel_requested\":true");
     if (!queue_status_is_success(result->status))
         http_refusal_members_write(out, result->status, result->detail, 0, 0);
     buffer_append_byte(out, '}');

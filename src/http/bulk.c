@@ -150,6 +150,7 @@ static bool change_of(const struct http_call *call, struct queue_change *out,
         .when = http_fields_when(fields, QUEUE_DUE_UNCHANGED),
         .priority = http_fields_have(fields, OPTION_PRIORITY) ? (int32_t)fields->priority
                                                               : QUEUE_PRIORITY_UNSET,
+        .request = fields->request,
     };
     return out->verb != QUEUE_RESCHEDULE || fields->set ||
            http_fault_set(fault, PROBLEM_OPTION_MISSING, 0,
@@ -310,7 +311,7 @@ void http_bulk_redrive(struct http_call *call)
     }
 
 const struct http_route http_bulk_routes[] = {
-    BULK("/cancel", "cancel_many", QUEUE_CANCEL, 0),
+    BULK("/cancel", "cancel_many", QUEUE_CANCEL, OPTION_BIT(OPTION_REQUEST)),
     BULK("/run", "run_many", QUEUE_RUN, 0),
     BULK("/reschedule", "reschedule_many", QUEUE_RESCHEDULE,
          OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) | OPTION_BIT(OPTION_PRIORITY)),

@@ -273,6 +273,7 @@ static const struct reason {
 } reasons[] = {
     {200, "HTTP/1.1 200 OK\r\nDate: "},
     {201, "HTTP/1.1 201 Created\r\nDate: "},
+    {202, "HTTP/1.1 202 Accepted\r\nDate: "},
     {204, "HTTP/1.1 204 No Content\r\nDate: "},
     {304, "HTTP/1.1 304 Not Modified\r\nDate: "},
     {308, "HTTP/1.1 308 Permanent Redirect\r\nDate: "},

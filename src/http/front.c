@@ -1,5 +1,6 @@
 /* A front: it listens, has its turns, and ends; and what all fronts of a server have in common. */
 #include "http/connection.h"
+#include "http/consumers.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -42,6 +43,10 @@ struct http_shared *http_shared_new(const char *version)
     shared->metrics_topics = METRICS_TOPICS;
     pthread_mutex_init(&shared->lock, NULL);
     pthread_mutex_init(&shared->tls_lock, NULL);
+    if (!(shared->consumers = http_consumers_new())) {
+        http_shared_free(shared);
+        return NULL;
+    }
     return shared;
 }
 
@@ -53,6 +58,7 @@ void http_shared_free(struct http_shared *shared)
     pthread_mutex_destroy(&shared->tls_lock);
     tls_context_release(shared->tls);
     http_sampler_free(shared->sampler);
+    http_consumers_free(shared->consumers);
     free(shared);
 }
 

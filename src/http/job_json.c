@@ -139,6 +139,12 @@ static void write_kept(struct buffer *out, const struct job *job)
     buffer_append_u64(out, job->priority);
     if (job->state == JOB_LEASED)
         write_time(out, "lease_until", job->lease_until_ms);
+    if (job->consumer.len) {
+        PUT(out, ",\"consumer\":");
+        json_write_string(out, job->consumer);
+    }
+    if (job->cancel_requested)
+        PUT(out, ",\"cancel_requested\":true");
     if (job->error.len) {
         PUT(out, ",\"last_error\":");
         json_write_string(out, job->error);

@@ -194,7 +194,7 @@ static void on_changed(void *owner, uint64_t tag, const struct queue_reply *repl
     buffer_append_byte(body, '{');
     http_result_members_write(body, result);
     buffer_append_byte(body, '}');
-    http_answer_end_json(exchange, 200);
+    http_answer_end_json(exchange, result->status == QUEUE_REQUESTED ? 202 : 200);
 }
 
 static void change_job(struct http_call *call, struct queue_change change)
@@ -228,7 +228,8 @@ static void call_job(struct http_call *call)
     change_job(call,
                (struct queue_change){.verb = (enum queue_change_verb)call->exchange->route->verb,
                                      .when = {.due = QUEUE_DUE_UNCHANGED},
-                                     .priority = QUEUE_PRIORITY_UNSET});
+                                     .priority = QUEUE_PRIORITY_UNSET,
+                                     .request = call->query->fields.request});
 }
 
 #define LIST                                                                                       \
@@ -242,6 +243,7 @@ const struct http_route http_jobs_routes[] = {
      .scope = ACCESS_PUSH,
      .topics = HTTP_TOPICS_PATH,
      .handle = call_job,
+     .options = OPTION_BIT(OPTION_REQUEST),
      .verb = QUEUE_CANCEL},
     {.method = HTTP_METHOD_GET,
      .pattern = HTTP_JOB_PATH,

@@ -6,6 +6,7 @@
 #include "base/feature.h"
 #include "base/heap.h"
 #include "base/metric.h"
+#include "http/consumers.h"
 #include "http/exchange.h"
 #include "http/media.h"
 #include "queue/lateness.h"
@@ -415,6 +416,14 @@ static bool step_lateness(struct scrape *scrape, struct metric_page *page)
            lateness_emit_some(lateness, page, &scrape->at, sees_all ? NULL : shows_topic, exchange);
 }
 
+static bool step_consumers(struct scrape *scrape, struct metric_page *page)
+{
+    struct http_exchange *exchange = http_exchange_find(scrape->front, scrape->tag);
+    http_consumers_emit(scrape->front->shared->consumers, page, clock_wall_ms(),
+                        exchange->caller->has_all_topics ? NULL : shows_topic, exchange);
+    return true;
+}
+
 /* ---- what is written of the store ---- */
 
 static bool is_embedded(const struct queue_info *info)
@@ -653,10 +662,10 @@ static bool step_lent(struct scrape *scrape, struct metric_page *page)
 /* ---- writing, turn by turn ---- */
 
 static scrape_step *const steps[] = {
-    step_topics,    step_lateness, step_store,  step_sums, step_requests,
-    step_durations, step_fronts,   step_server, step_lent, NULL};
+    step_topics,    step_lateness, step_consumers, step_store, step_sums, step_requests,
+    step_durations, step_fronts,   step_server,    step_lent,  NULL};
 /* For one who may see some topics there are no sums of the server's as a whole. */
-static scrape_step *const own_steps[] = {step_topics, step_lateness, NULL};
+static scrape_step *const own_steps[] = {step_topics, step_lateness, step_consumers, NULL};
 
 static void scrape_answer(struct scrape *scrape, struct http_exchange *exchange)
 {

@@ -208,7 +208,7 @@ static void describe_code(struct buffer *out, const char *code, const char *titl
 
 bool http_problem_describe(struct buffer *out, struct slice code)
 {
-    for (int i = QUEUE_NOT_FOUND; i <= QUEUE_TOPIC_FULL; i++) {
+    for (int i = QUEUE_NOT_FOUND; i < QUEUE_REQUESTED; i++) {
         enum queue_status status = (enum queue_status)i;
         if (slice_is(code, queue_status_code(status))) {
             describe_code(out, queue_status_code(status), refusal_title(status),

@@ -19,7 +19,8 @@ enum option_kind {
     KIND_STATE,
     KIND_FLAG,
     KIND_BODIES,
-    KIND_META,   /* a name, a colon, and maybe a value */
+    KIND_META, /* a name, a colon, and maybe a value */
+    KIND_CONSUMER,
     KIND_EVENTS, /* uint32_t, a bit for each kind */
     KIND_VIEW,
     KIND_TEXT,
@@ -93,6 +94,9 @@ static const struct option {
     [OPTION_DRY_RUN] = {NAME("dry_run"), KIND_FLAG, INTO(dry_run), 0, 0, "true or false"},
     [OPTION_FOR] = {NAME("for"), KIND_DURATION, INTO(for_ms), 1000, POLICY_DELAY_MS_MAX,
                     "a duration from 1s to 10 years"},
+    [OPTION_CONSUMER] = {NAME("consumer"), KIND_CONSUMER, INTO(consumer), 1, JOB_CONSUMER_BYTES_MAX,
+                         "1 to 64 bytes of printable ASCII without a blank at either end", true},
+    [OPTION_REQUEST] = {NAME("request"), KIND_FLAG, INTO(request), 0, 0, "true or false"},
     [OPTION_MAX_JOBS] = {NAME("max_jobs"), KIND_NUMBER, INTO(max_jobs), 1, TOPIC_JOBS_MAX,
                          "a number from 1 to 1099511627776"},
     [OPTION_PUSH_RATE] = {NAME("push_rate"), KIND_FREQUENCY, INTO(push_rate), 0, 0,
@@ -274,6 +278,9 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_FLAG:
         *(bool *)into = slice_is(value, "true");
         return *(bool *)into || slice_is(value, "false");
+    case KIND_CONSUMER:
+        *(struct slice *)into = value;
+        return job_consumer_is_valid(value);
     case KIND_META: {
         struct slice meta_name, meta_value;
         *(struct slice *)into = value;
@@ -329,7 +336,7 @@ static bool set_named_option(struct http_fields *fields, struct http_query *valu
 /* Whether a JSON value of this kind can be the option's: a text is a string and nothing else. */
 static bool option_takes(const struct option *option, enum json_kind kind)
 {
-    if (option->kind == KIND_TEXT || option->kind == KIND_META)
+    if (option->kind == KIND_TEXT || option->kind == KIND_META || option->kind == KIND_CONSUMER)
         return kind == JSON_STRING;
     return kind != JSON_ARRAY && kind != JSON_OBJECT && kind != JSON_NULL;
 }

@@ -51,6 +51,8 @@ enum http_option_id {
     OPTION_EVENT,
     OPTION_VIEW,
     OPTION_FOR,
+    OPTION_CONSUMER,
+    OPTION_REQUEST,
     OPTION_COUNT
 };
 _Static_assert(OPTION_COUNT < 64, "sets of options have 64 bits");
@@ -106,9 +108,9 @@ struct http_fields {
     enum http_bodies bodies;
     uint32_t events; /* kinds, a bit each */
     uint32_t attempt;
-    bool dead_letter_expired, final, dry_run;
+    bool dead_letter_expired, final, dry_run, request;
     enum http_live_view view;
-    struct slice error, cursor, id, id_prefix, callback, meta;
+    struct slice error, cursor, id, id_prefix, callback, meta, consumer;
 };
 
 struct http_query {

@@ -74,6 +74,7 @@ extern const struct http_route http_jobs_routes[];
 extern const struct http_route http_bulk_routes[];
 extern const struct http_route http_endpoints_routes[];
 extern const struct http_route http_dead_errors_routes[];
+extern const struct http_route http_consumers_routes[];
 extern const struct http_route http_topics_routes[];
 extern const struct http_route http_dead_routes[];
 extern const struct http_route http_system_routes[];

@@ -136,6 +136,7 @@ struct http_shared {
     atomic_bool is_ready;
     uint32_t metrics_topics;   /* that have lines of their own at /metrics */
     struct lateness *lateness; /* NULL: nobody asks */
+    struct http_consumers *consumers;
     bool (*emit)(void *ctx, struct metric_page *page, uint32_t part);
     void *emit_ctx;
     atomic_bool wants_wake; /* somebody sleeps until bytes come */

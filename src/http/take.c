@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/timestamp.h"
 #include "http/connection.h"
+#include "http/consumers.h"
 #include "http/job_json.h"
 #include "http/media.h"
 #include "http/trace.h"
@@ -146,6 +147,19 @@ static void refuse_to_wait(struct http_exchange *exchange)
                         max);
 }
 
+/* All of them went to the same one. */
+static void note_consumer(struct http_front *front, const struct queue_job *jobs, size_t count)
+{
+    int64_t now_ms = clock_wall_ms();
+    for (size_t i = 0, first = 0; i <= count; i++) {
+        if (i < count && slice_equals(jobs[i].job.topic, jobs[first].job.topic))
+            continue;
+        http_consumers_note(front->shared->consumers, jobs[first].job.topic,
+                            jobs[first].job.consumer, i - first, now_ms);
+        first = i;
+    }
+}
+
 /* The queue has jobs for the take, or its time is over. Jobs that do not get into the answer go back. */
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
@@ -170,6 +184,8 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         http_answer_no_jobs(exchange);
     if (used && front->shared->lateness)
         lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used, clock_wall_ms());
+    if (used && reply->jobs[0].job.consumer.len)
+        note_consumer(front, reply->jobs, used);
     if (used && front->shared->tracer)
         http_trace_taken(front, reply->jobs, used);
     return_jobs(front, reply->jobs + used, reply->job_count - used);
@@ -187,6 +203,7 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
         .topic_count = query->topic_count,
         .max = http_fields_have(fields, OPTION_MAX) ? (uint32_t)fields->max : 1,
         .lease_ms = fields->policy.lease_ms,
+        .consumer = fields->consumer,
         .way = JOB_WAY_TAKE,
     };
     if (call->topic.len) {
@@ -240,6 +257,9 @@ static void take_jobs(struct http_call *call)
         wait_ms++;
         http_gate_wait(exchange, call->caller, WAIT_BYTES);
     }
+    for (size_t i = 0; i < take.topic_count && take.consumer.len; i++)
+        http_consumers_note(front->shared->consumers, take.topics[i], take.consumer, 0,
+                            clock_wall_ms());
     int64_t now_ms = http_front_now_ms(front);
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
                                    http_exchange_tag(exchange));
@@ -251,7 +271,7 @@ static void take_jobs(struct http_call *call)
 
 #define TAKE                                                                                       \
     (OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_LEASE_FOR) |             \
-     OPTION_BIT(OPTION_BODY))
+     OPTION_BIT(OPTION_BODY) | OPTION_BIT(OPTION_CONSUMER))
 #define TAKE_ROUTE(PATTERN, OPTIONS, TOPICS)                                                       \
     {                                                                                              \
         .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "take", .handle = take_jobs,     \

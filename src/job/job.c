@@ -62,6 +62,17 @@ bool job_id_is_valid(struct slice id)
     return true;
 }
 
+bool job_consumer_is_valid(struct slice consumer)
+{
+    if (consumer.len < 1 || consumer.len > JOB_CONSUMER_BYTES_MAX || consumer.at[0] == ' ' ||
+        consumer.at[consumer.len - 1] == ' ')
+        return false;
+    for (size_t i = 0; i < consumer.len; i++)
+        if (consumer.at[i] < 0x20 || consumer.at[i] > 0x7e)
+            return false;
+    return true;
+}
+
 bool job_id_is_dots(struct slice id)
 {
     return slice_is(id, ".") || slice_is(id, "..");

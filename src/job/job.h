@@ -20,6 +20,7 @@ enum {
     JOB_CONTENT_TYPE_BYTES_MAX = 128,
     JOB_META_BYTES_MAX = 4096, /* encoded, all pairs together */
     JOB_META_PAIRS_MAX = 32,
+    JOB_CONSUMER_BYTES_MAX = 64,
     JOB_ERROR_BYTES_MAX = 256,         /* whoever sets it cuts longer ones */
     JOB_HISTORY_MAX = 8,               /* attempts remembered */
     JOB_HISTORY_ERROR_BYTES_MAX = 100, /* of each; whoever sets it cuts longer ones */
@@ -45,9 +46,12 @@ struct job {
     int64_t first_due_ms;   /* due before any retry: ttl counts from here */
     int64_t lease_until_ms; /* inner clock; 0 unless leased */
     int64_t taken_ms;       /* inner clock; 0 unless leased, or where nobody wrote it down */
-    uint64_t sequence;      /* push order within the shard */
-    uint64_t delivery;      /* number of the last delivery, rising within the shard; 0: none yet */
-    struct policy policy;   /* the job's own; unset fields fall back to the topic's */
+    struct slice
+        consumer; /* who has it, as he calls himself; empty unless leased, or no name given */
+    bool cancel_requested; /* leased: unless he acks it, it is cancelled when the lease ends */
+    uint64_t sequence;     /* push order within the shard */
+    uint64_t delivery;     /* number of the last delivery, rising within the shard; 0: none yet */
+    struct policy policy;  /* the job's own; unset fields fall back to the topic's */
 };
 
 const char *job_state_name(enum job_state state);  /* "delayed", … */
@@ -57,6 +61,8 @@ enum job_state job_state_parse(struct slice name); /* 0 when unknown */
 bool job_topic_is_valid(struct slice topic);
 /* 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
 bool job_id_is_valid(struct slice id);
+/* What a consumer calls himself: 1 to 64 bytes of printable ASCII, no blank at either end. */
+bool job_consumer_is_valid(struct slice consumer);
 /* "." and ".." in a path mean something else to clients and proxies, escaped or not: nobody reaches
  * a job of such an id. Stored ones from before they were refused are jobs as all others. */
 bool job_id_is_dots(struct slice id);

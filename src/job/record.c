@@ -29,12 +29,16 @@ enum {
     POLICY_SHIFT = 8,
     HAS_HISTORY = 1 << 12,
     HAS_TAKEN = 1 << 13, /* how long before lease_until */
-    JOB_FIELDS = (1 << 14) - 1,
+    HAS_CONSUMER = 1 << 14,
+    CANCEL_REQUESTED = 1 << 15, /* the bit says it all */
+    JOB_FIELDS = (1 << 16) - 1,
 
     /* In STATE, so that its fields stay one byte for what every delivery writes. */
     HAS_STATE_TAKEN = 1 << 6,
     HAS_ENDED = 1 << 7,
-    STATE_RECORD_FIELDS = (1 << 8) - 1
+    HAS_STATE_CONSUMER = 1 << 8,
+    STATE_CANCEL_REQUESTED = 1 << 9,
+    STATE_RECORD_FIELDS = (1 << 10) - 1
 };
 
 /* The byte `form`. JOB and STATE: state, due_is_wall, origin (0 in STATE). */
@@ -53,10 +57,10 @@ size_t record_bytes_max(const struct record *record)
 
     switch (record->kind) {
     case RECORD_JOB: /* at most 23 varints and 10 other bytes beside the text */
-        return 210 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
-               job->error.len + job->history.len + job->body.len;
+        return 212 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
+               job->error.len + job->consumer.len + job->history.len + job->body.len;
     case RECORD_STATE:
-        return 130 + record->state.error.len;
+        return 132 + record->state.error.len + record->state.consumer.len;
     case RECORD_DONE:
         return 60 + record->done.topic.len;
     case RECORD_TOPIC:
@@ -419,6 +423,14 @@ static int64_t take_taken(struct wire_in *in, int64_t lease_until_ms)
     return in->bad ? 0 : lease_until_ms - held_ms;
 }
 
+/* Whether what is said of a job's holder may be said of a job in this state. */
+static bool holder_is_storable(enum job_state state, struct slice consumer, bool cancel_requested)
+{
+    if (state != JOB_LEASED)
+        return !consumer.len && !cancel_requested;
+    return !consumer.len || job_consumer_is_valid(consumer);
+}
+
 /* ---- JOB ---- */
 
 /* `key` stays unset. */
@@ -466,7 +478,8 @@ static bool meta_is_whole(struct slice meta)
 static bool job_is_storable(const struct job *job)
 {
     return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta) &&
-           (!job->history.len || job_history_check(job->history));
+           (!job->history.len || job_history_check(job->history)) &&
+           holder_is_storable(job->state, job->consumer, job->cancel_requested);
 }
 
 /* Writes a JOB: fields with their usual value are left out, and `fields` tells which. */
@@ -477,7 +490,9 @@ static char *put_job(char *at, const struct record *record)
     unsigned policy = policy_fields(&job->policy);
     unsigned fields = state_fields(&state) | (job->content_type.len ? HAS_CONTENT_TYPE : 0u) |
                       (job->meta.len ? HAS_META : 0u) | policy << POLICY_SHIFT |
-                      (job->history.len ? HAS_HISTORY : 0u) | (job->taken_ms ? HAS_TAKEN : 0u);
+                      (job->history.len ? HAS_HISTORY : 0u) | (job->taken_ms ? HAS_TAKEN : 0u) |
+                      (job->consumer.len ? HAS_CONSUMER : 0u) |
+                      (job->cancel_requested ? CANCEL_REQUESTED : 0u);
 
     assert(record->origin >= RECORD_PUSHED && record->origin <= RECORD_CARRIED);
     assert(job_is_storable(job));
@@ -496,6 +511,8 @@ static char *put_job(char *at, const struct record *record)
         at = wire_put_text(at, job->history, JOB_HISTORY_BYTES_MAX);
     if (fields & HAS_TAKEN)
         at = put_taken(at, job->taken_ms, job->lease_until_ms);
+    if (fields & HAS_CONSUMER)
+        at = wire_put_text(at, job->consumer, JOB_CONSUMER_BYTES_MAX);
     if (has_from(record))
         at = put_from(at, record->from);
     at = wire_put_text(at, job->topic, JOB_TOPIC_BYTES_MAX);
@@ -528,6 +545,9 @@ static void take_job(struct wire_in *in, struct record *record)
         job->history = wire_take_text(in, 1, JOB_HISTORY_BYTES_MAX);
     if (fields & HAS_TAKEN)
         job->taken_ms = take_taken(in, job->lease_until_ms);
+    if (fields & HAS_CONSUMER)
+        job->consumer = wire_take_text(in, 1, JOB_CONSUMER_BYTES_MAX);
+    job->cancel_requested = fields & CANCEL_REQUESTED;
     if (form & FORM_FROM)
         record->from = take_from(in);
     job->topic = wire_take_text(in, 1, JOB_TOPIC_BYTES_MAX);
@@ -574,9 +594,12 @@ static char *put_state(char *at, const struct record *record)
 {
     const struct record_state *state = &record->state;
     unsigned fields = state_fields(state) | (state->taken_ms ? HAS_STATE_TAKEN : 0u) |
-                      (state->ended.outcome ? HAS_ENDED : 0u);
+                      (state->ended.outcome ? HAS_ENDED : 0u) |
+                      (state->consumer.len ? HAS_STATE_CONSUMER : 0u) |
+                      (state->cancel_requested ? STATE_CANCEL_REQUESTED : 0u);
 
     assert(state->attempt || !state->ended.outcome);
+    assert(holder_is_storable(state->state, state->consumer, state->cancel_requested));
     at = wire_put_varint(at, fields);
     at = wire_put_byte(at, state_form(state) | (has_from(record) ? FORM_FROM : 0u));
     at = put_key(at, state->key);
@@ -586,6 +609,8 @@ static char *put_state(char *at, const struct record *record)
         at = put_taken(at, state->taken_ms, state->lease_until_ms);
     if (fields & HAS_ENDED)
         at = put_ended(at, &state->ended);
+    if (fields & HAS_STATE_CONSUMER)
+        at = wire_put_text(at, state->consumer, JOB_CONSUMER_BYTES_MAX);
     return has_from(record) ? put_from(at, record->from) : at;
 }
 
@@ -606,6 +631,11 @@ static void take_state(struct wire_in *in, struct record *record)
     if (fields & HAS_ENDED)
         take_ended(in, &state->ended);
     if (fields & HAS_ENDED && !state->attempt)
+        wire_fail(in);
+    if (fields & HAS_STATE_CONSUMER)
+        state->consumer = wire_take_text(in, 1, JOB_CONSUMER_BYTES_MAX);
+    state->cancel_requested = fields & STATE_CANCEL_REQUESTED;
+    if (!holder_is_storable(state->state, state->consumer, state->cancel_requested))
         wire_fail(in);
     if (form & FORM_FROM)
         record->from = take_from(in);

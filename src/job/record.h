@@ -81,6 +81,8 @@ struct record_state { /* RECORD_STATE */
     int64_t taken_ms; /* inner clock, before lease_until_ms; 0: not leased, or not known */
     uint64_t delivery;
     struct slice error;
+    struct slice consumer; /* of a leased job only, as is the next; see job.h */
+    bool cancel_requested;
     struct record_ended ended;
 };
 

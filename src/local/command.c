@@ -147,8 +147,9 @@ static int run_take(struct shard *shard, const struct command *command,
     size_t count = 0, bytes = 0;
     for (size_t i = 0; i < take->topic_count && count < take->max && bytes < TAKE_BYTES_MAX; i++) {
         size_t before = count;
-        count += engine_take(shard->engine, take->topics[i], take->max - (uint32_t)count,
-                             TAKE_BYTES_MAX - bytes, take->lease_ms, now, views + count);
+        count +=
+            engine_take(shard->engine, take->topics[i], take->max - (uint32_t)count,
+                        TAKE_BYTES_MAX - bytes, take->lease_ms, take->consumer, now, views + count);
         for (size_t at = before; at < count; at++)
             bytes += views[at].place.bytes;
     }

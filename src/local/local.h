@@ -28,6 +28,7 @@ struct local_options {
      * stop. Any shard's thread, maybe more than once. */
     void (*failed)(void *ctx);
     void *failed_ctx;
+    int64_t lease_grace_ms; /* no lease from before ends sooner after the start; 0: it may */
     int64_t backup_hold_ms; /* how long a backup may go without a word; 0: 60 s */
 };
 

@@ -304,6 +304,7 @@ int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *
     clock_raise(depot_catalog(shard->depot)->inner_ms);
     depot_forget_catalog(shard->depot);
     engine_start(shard->engine, found.epoch);
+    engine_keep_leases(shard->engine, clock_inner_ms() + shard->options.local->lease_grace_ms);
     struct engine_stats stats;
     engine_stats(shard->engine, &stats);
     *recovered = (struct shard_recovered){.counts = stats.counts,

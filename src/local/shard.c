@@ -207,6 +207,9 @@ static bool shard_turn(void *ctx)
 {
     struct shard *shard = ctx;
     struct engine_now now = shard_now(shard);
+    if (!shard->has_turned) /* all shards are recovered: consumers can come from about now on */
+        engine_keep_leases(shard->engine, now.inner_ms + shard->options.local->lease_grace_ms);
+    shard->has_turned = true;
     look_for_path(shard, now.inner_ms);
     shard_feed_look(shard);
     bool busy = advance_engine(shard, now);

@@ -79,6 +79,7 @@ struct shard {
 
     struct work commit_work, upkeep_work, step_work;
     bool committing, keeping_up, telling_step;
+    bool has_turned;
     bool stepped; /* the wall clock; not told yet */
     /* Commands, and turns that a commit was held back: hold_commit in shard.c. */
     uint32_t submitted, submitted_before, holds;

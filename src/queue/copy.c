@@ -85,6 +85,7 @@ static void place_take(struct space *space, struct command *into, const struct c
         place_slice(space, copies ? &copies[i] : NULL, from->take.topics[i]);
     if (into)
         into->take.topics = copies;
+    PLACE_SLICE(space, into, from, take.consumer);
 }
 
 static void place_command(struct space *space, const struct command *from)
@@ -170,6 +171,7 @@ static void place_jobs(struct space *space, struct queue_reply *into,
         PLACE_SLICE(space, copy, job, job.body);
         PLACE_SLICE(space, copy, job, job.error);
         PLACE_SLICE(space, copy, job, job.history);
+        PLACE_SLICE(space, copy, job, job.consumer);
         PLACE_SLICE(space, copy, job, lease);
     }
     if (into)

@@ -123,6 +123,8 @@ enum queue_status queue_check_take(const struct queue_take *take, const char **d
         return bad_option("max", detail);
     if (take->lease_ms && !is_within(take->lease_ms, POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX))
         return bad_option("lease_for", detail);
+    if (take->consumer.len && !job_consumer_is_valid(take->consumer))
+        return bad_option("consumer", detail);
     return QUEUE_OK;
 }
 

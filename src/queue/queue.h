@@ -35,8 +35,8 @@ enum queue_status {
     QUEUE_OK = 0,
     QUEUE_CREATED,
     QUEUE_REPLACED,
-    QUEUE_EXISTED,   /* on_conflict keep, or the id finished within dedup_window: nothing changed */
-    QUEUE_CANCELLED, /* cancel: it will not be delivered any more */
+    QUEUE_EXISTED, /* on_conflict keep, or the id finished within dedup_window: nothing changed */
+    QUEUE_CANCELLED, /* cancel: it will not be delivered any more; nack, return: that had been asked for */
 
     QUEUE_NOT_FOUND,   /* no such job (or finished), or no such topic */
     QUEUE_CONFLICT,    /* on_conflict reject: the id exists; result.state says in which state */
@@ -62,7 +62,8 @@ enum queue_status {
     QUEUE_MOVING,    /* the job is on its way to another part */
     /* push of a new job: the topic has as many as its max_jobs allows. Over several shards each
      * allows its share, rounded up. Nothing else is refused by it. */
-    QUEUE_TOPIC_FULL
+    QUEUE_TOPIC_FULL,
+    QUEUE_REQUESTED /* cancel of a leased job: it is cancelled unless its holder acks it */
 };
 
 /* ---- what is asked ---- */
@@ -126,14 +127,18 @@ struct queue_change {
      * nothing changed. */
     bool only_dead;
     uint64_t delivery;
+    /* cancel: where the job is leased this is asked of its holder, who is told when he extends; every
+     * end of the lease but an ack cancels the job. */
+    bool request;
 };
 
 struct queue_take {
     const struct slice *topics; /* first named, first served */
     size_t topic_count;
-    uint32_t max;     /* 1..QUEUE_TAKE_MAX */
-    int64_t lease_ms; /* 0: the job's, the topic's, the default */
-    enum job_way way; /* what becomes of the jobs, for those who are told of it */
+    uint32_t max;          /* 1..QUEUE_TAKE_MAX */
+    int64_t lease_ms;      /* 0: the job's, the topic's, the default */
+    struct slice consumer; /* what the taker calls himself, kept with the leases; empty: no name */
+    enum job_way way;      /* what becomes of the jobs, for those who are told of it */
 };
 
 struct queue_list {
@@ -198,9 +203,10 @@ struct queue_topics_page {
 
 /* The kinds of calls. What each asks for, and with which statuses it ends:
  *   PUSH     one job each. Results CREATED, REPLACED, EXISTED or a refusal.
- *   ANSWER   ack, nack, extend, return. Results OK, LEASE_ENDED or a refusal.
- *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, NOT_FOUND, LEASED, DEAD_STATE or a
+ *   ANSWER   ack, nack, extend, return. Results OK, LEASE_ENDED, CANCELLED (nack, return) or a
  *            refusal.
+ *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, REQUESTED, NOT_FOUND, LEASED, DEAD_STATE
+ *            or a refusal.
  *   TAKE     ready jobs under a lease, at most `max`, none when none are ready or all topics are
  *            paused. Does not wait. Topics that do not exist have no jobs.
  *   GET      one job with its body. Status OK or NOT_FOUND.
@@ -262,6 +268,7 @@ struct queue_result { /* one per item of push, answer, change */
     struct slice topic, id;
     int64_t due_ms;         /* wall clock; 0 where there is none */
     int64_t lease_until_ms; /* extend; wall clock */
+    bool cancel_requested;  /* extend: somebody asked to cancel the job */
     const char *detail;     /* which option, for QUEUE_BAD_OPTION; else NULL */
 };
 

@@ -329,6 +329,7 @@ static void take_next(struct taking *take)
                                     .topic_count = 1,
                                     .max = take->left,
                                     .lease_ms = take->command->take.lease_ms,
+                                    .consumer = take->command->take.consumer,
                                     .way = take->command->take.way}};
     uint32_t at = (take->first + take->asked++) % parts;
     sharded_send(take->sharded, at, &part,

@@ -58,10 +58,13 @@ static const struct {
     [QUEUE_TOPIC_FULL] = {"topic_full",
                           "the topic has as many jobs as its max_jobs allows and this one was not "
                           "kept; try again once some are done, or raise the topic's max_jobs"},
+    [QUEUE_REQUESTED] = {"requested",
+                         "the job is with a consumer, who is told; unless he acks it, it is "
+                         "cancelled when his lease ends"},
 };
 
 static const size_t row_count = sizeof rows / sizeof rows[0];
-_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_TOPIC_FULL + 1, "every status has its row");
+_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_REQUESTED + 1, "every status has its row");
 
 const char *queue_status_code(enum queue_status status)
 {
@@ -77,5 +80,5 @@ const char *queue_status_sentence(enum queue_status status)
 
 bool queue_status_is_success(enum queue_status status)
 {
-    return status <= QUEUE_CANCELLED;
+    return status <= QUEUE_CANCELLED || status == QUEUE_REQUESTED;
 }

@@ -57,6 +57,8 @@ struct waiter {
     int64_t lease_ms;
     uint32_t max;
     enum job_way way;
+    uint8_t consumer_bytes;
+    char consumer[JOB_CONSUMER_BYTES_MAX];
     uint32_t slot_count; /* 0: it does not wait */
     struct slot *slots;  /* in the order its topics were named */
     struct slot only;    /* room for the common case of one topic */
@@ -253,8 +255,11 @@ static void send_take(struct waiters *waiters, struct waiter *waiter, const stru
 static void ask_queue(struct waiters *waiters, struct waiter *waiter)
 {
     struct slice topics[QUEUE_TAKE_TOPICS_MAX];
-    struct queue_take take = {
-        .topics = topics, .max = waiter->max, .lease_ms = waiter->lease_ms, .way = waiter->way};
+    struct queue_take take = {.topics = topics,
+                              .max = waiter->max,
+                              .lease_ms = waiter->lease_ms,
+                              .consumer = slice_make(waiter->consumer, waiter->consumer_bytes),
+                              .way = waiter->way};
 
     for (uint32_t i = 0; i < waiter->slot_count; i++) {
         struct slot *slot = &waiter->slots[i];
@@ -473,6 +478,10 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
     waiter->max = take->max;
     waiter->lease_ms = take->lease_ms;
     waiter->way = take->way;
+    if (status == QUEUE_OK && take->consumer.len) {
+        waiter->consumer_bytes = (uint8_t)take->consumer.len;
+        memcpy(waiter->consumer, take->consumer.at, take->consumer.len);
+    }
     waiter->deadline_ms = deadline_of(now_ms, wait_ms);
     /* What the queue will refuse is better refused at once than after the wait. */
     if (wait_ms <= 0 || waiters->draining || status != QUEUE_OK) {

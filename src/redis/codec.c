@@ -18,7 +18,9 @@ enum {
     FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL
 };
 
-enum { HAS_HISTORY = 128 }; /* beside the state of a try that is shown */
+/* Beside the state of a try; the last of one that is shown, and of the answer to an extend. */
+enum { HAS_HOLDER = 16, HAS_HISTORY = 128, IS_REQUESTED = 128 };
+enum { HOLDER_IS_REQUESTED = 1 };
 
 enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8 };
 
@@ -196,15 +198,20 @@ void redis_pack_turn(struct buffer *args, uint64_t chance, uint32_t due_max, uin
 }
 
 void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint32_t bytes_max,
-                     int64_t lease_ms, enum job_way way)
+                     int64_t lease_ms, enum job_way way, struct slice consumer)
 {
     struct packed packed = {.len = 0};
     packed_put(&packed, max, 4);
     packed_put(&packed, bytes_max, 4);
     packed_put(&packed, (uint64_t)lease_ms, 6);
     packed_put(&packed, way, 1);
+    char terms[sizeof packed.at + JOB_CONSUMER_BYTES_MAX];
+    assert(consumer.len <= JOB_CONSUMER_BYTES_MAX);
+    memcpy(terms, packed.at, packed.len);
+    if (consumer.len)
+        memcpy(terms + packed.len, consumer.at, consumer.len);
     redis_command_arg(args, topic);
-    redis_command_arg(args, packed_slice(&packed));
+    redis_command_arg(args, slice_make(terms, packed.len + consumer.len));
 }
 
 /* One verb more than queue.h has: nack for good. */
@@ -233,8 +240,17 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
     redis_command_arg(args, error);
 }
 
-/* One verb more than queue.h has: cancel a dead job if it is still the one meant. */
-enum { CANCEL_DEAD = 4 };
+/* Two verbs more than queue.h has: cancel a dead job if it is still the one meant; cancel, or where it is
+ * leased, ask for it. */
+enum { CANCEL_DEAD = 4, CANCEL_OR_REQUEST };
+
+static uint64_t verb_of(const struct queue_change *change)
+{
+    if (change->only_dead)
+        return CANCEL_DEAD;
+    return change->verb == QUEUE_CANCEL && change->request ? CANCEL_OR_REQUEST
+                                                           : (uint64_t)change->verb;
+}
 
 static uint64_t ms_or_delivery(const struct queue_change *change)
 {
@@ -249,7 +265,7 @@ void redis_pack_change(struct buffer *args, const struct queue_change *change)
     bool has_priority = is_reschedule && change->priority != QUEUE_PRIORITY_UNSET;
     struct packed packed = {.len = 0};
     pack_id(args, change->id);
-    packed_put(&packed, change->only_dead ? CANCEL_DEAD : (uint64_t)change->verb, 1);
+    packed_put(&packed, verb_of(change), 1);
     packed_put(&packed, is_reschedule ? change->when.due : 0u, 1);
     packed_put(&packed, has_priority, 1);
     packed_put(&packed, has_priority ? (uint64_t)change->priority : 0, 2);
@@ -335,8 +351,11 @@ static void read_policy(struct unpacking *in, struct policy *out)
 
 static void read_status(struct unpacking *in, struct queue_result *out)
 {
-    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_TOPIC_FULL);
-    out->state = (enum job_state)read_up_to(in, 1, JOB_FINISHED);
+    out->status = (enum queue_status)read_up_to(in, 1, QUEUE_REQUESTED);
+    unsigned state = read_up_to(in, 1, IS_REQUESTED | JOB_FINISHED);
+    out->cancel_requested = state & IS_REQUESTED;
+    out->state = (enum job_state)(state & ~(unsigned)IS_REQUESTED);
+    in->failed |= out->state > JOB_FINISHED;
     out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* all that a script refuses */
 }
 
@@ -435,6 +454,8 @@ static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out
     out->body = in->rest;
 }
 
+enum { TRY_TEXTS_BYTES_MAX = 2 + JOB_CONSUMER_BYTES_MAX + JOB_ERROR_BYTES_MAX };
+
 /* A history that was spoiled keeps nobody from the job. */
 static struct slice readable(struct slice history)
 {
@@ -445,10 +466,17 @@ static struct slice readable(struct slice history)
     return slice_make(history.at, at);
 }
 
+/* Who holds the job, and whether he is asked to give it up. */
+static void read_holder(struct unpacking *in, struct job *out)
+{
+    out->cancel_requested = read_up_to(in, 1, HOLDER_IS_REQUESTED);
+    out->consumer = read_text(in, read_up_to(in, 1, JOB_CONSUMER_BYTES_MAX));
+}
+
 static void read_try(struct unpacking *in, int64_t adjust_ms, struct job *out)
 {
     unsigned state = (unsigned)read_number(in, 1);
-    out->state = (enum job_state)(state & ~(unsigned)HAS_HISTORY);
+    out->state = (enum job_state)(state & ~(unsigned)(HAS_HISTORY | HAS_HOLDER));
     out->priority = (uint16_t)read_number(in, 2);
     out->attempt = (uint32_t)read_number(in, 4);
     out->due_ms = read_ms(in) - adjust_ms;
@@ -456,12 +484,15 @@ static void read_try(struct unpacking *in, int64_t adjust_ms, struct job *out)
     out->lease_until_ms = read_wall_ms(in, adjust_ms);
     out->delivery = read_number(in, 6);
     (void)read_ms(in); /* what it was taken with, for an extension that names no time */
+    struct unpacking texts = *in;
     if (state & HAS_HISTORY) {
-        out->error = read_text(in, read_up_to(in, 2, JOB_ERROR_BYTES_MAX));
+        texts.rest = read_text(in, read_up_to(in, 2, TRY_TEXTS_BYTES_MAX));
         out->history = readable(in->rest);
-    } else {
-        out->error = in->rest;
     }
+    if (state & HAS_HOLDER)
+        read_holder(&texts, out);
+    out->error = texts.rest;
+    in->failed |= texts.failed;
     in->failed |= !out->state || out->state > JOB_DEAD || out->error.len > JOB_ERROR_BYTES_MAX;
 }
 
@@ -477,8 +508,11 @@ bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state 
     }
     if (state)
         out->state = state;
-    if (out->state != JOB_LEASED)
+    if (out->state != JOB_LEASED) {
         out->lease_until_ms = 0;
+        out->consumer = (struct slice){0};
+        out->cancel_requested = false;
+    }
     return !in.failed && out->state >= JOB_DELAYED && out->state <= JOB_DEAD;
 }
 

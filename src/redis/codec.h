@@ -26,7 +26,7 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
 void redis_pack_turn(struct buffer *args, uint64_t chance, uint32_t due_max, uint32_t answers,
                      uint32_t takes);
 void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint32_t bytes_max,
-                     int64_t lease_ms, enum job_way way);
+                     int64_t lease_ms, enum job_way way, struct slice consumer);
 void redis_pack_change(struct buffer *args, const struct queue_change *change);
 void redis_pack_settings(struct buffer *args, const struct topic_settings *settings);
 

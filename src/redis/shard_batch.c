@@ -1,6 +1,7 @@
 #include "redis/shard_batch.h"
 
 #include "base/vector.h"
+#include "queue/filter.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -53,18 +54,19 @@ static struct list *bucket_of(struct redis_shard *shard, struct slice topic)
 }
 
 static bool is_like(const struct redis_batch *batch, const struct redis_batch_kind *kind,
-                    struct slice topic, int64_t lease_ms)
+                    struct slice topic, const struct redis_take_terms *terms)
 {
-    return batch->kind == kind && batch->lease_ms == lease_ms &&
-           slice_equals(redis_batch_topic(batch), topic);
+    return batch->kind == kind && batch->terms.lease_ms == terms->lease_ms &&
+           slice_equals(redis_batch_topic(batch), topic) &&
+           slice_equals(batch->terms.consumer, terms->consumer);
 }
 
 static struct redis_batch *batch_find(struct list *bucket, const struct redis_batch_kind *kind,
-                                      struct slice topic, int64_t lease_ms)
+                                      struct slice topic, const struct redis_take_terms *terms)
 {
     for (struct list *at = bucket->next; at != bucket; at = at->next) {
         struct redis_batch *batch = list_entry(at, struct redis_batch, bucket);
-        if (is_like(batch, kind, topic, lease_ms))
+        if (is_like(batch, kind, topic, terms))
             return batch;
     }
     return NULL;
@@ -72,17 +74,18 @@ static struct redis_batch *batch_find(struct list *bucket, const struct redis_ba
 
 static struct redis_batch *batch_new(struct redis_shard *shard, struct list *bucket,
                                      const struct redis_batch_kind *kind, struct slice topic,
-                                     int64_t lease_ms)
+                                     const struct redis_take_terms *terms)
 {
-    struct redis_batch *batch = calloc(1, sizeof *batch + topic.len);
+    struct redis_batch *batch = calloc(1, sizeof *batch + topic.len + terms->consumer.len);
     if (!batch)
         return NULL;
     batch->shard = shard;
     batch->kind = kind;
-    batch->lease_ms = lease_ms;
+    batch->terms.lease_ms = terms->lease_ms;
     batch->topic_bytes = topic.len;
-    if (topic.len)
-        memcpy(batch->topic, topic.at, topic.len);
+    char *text = batch->topic;
+    queue_text_move(&text, topic);
+    batch->terms.consumer = queue_text_move(&text, terms->consumer);
     redis_shard_call_init(&batch->call, kind->script, true, on_done);
     if (kind->begin)
         kind->begin(batch, topic);
@@ -109,16 +112,16 @@ static bool has_room(struct redis_batch *batch)
 }
 
 struct redis_batch *redis_batch_need(struct redis_shard *shard, const struct redis_batch_kind *kind,
-                                     struct slice topic, int64_t lease_ms)
+                                     struct slice topic, struct redis_take_terms terms)
 {
     struct list *bucket = bucket_of(shard, topic);
-    struct redis_batch *batch = batch_find(bucket, kind, topic, lease_ms);
+    struct redis_batch *batch = batch_find(bucket, kind, topic, &terms);
     if (batch && is_full(batch)) {
         list_remove(&batch->bucket);
         batch = NULL;
     }
     if (!batch)
-        batch = batch_new(shard, bucket, kind, topic, lease_ms);
+        batch = batch_new(shard, bucket, kind, topic, &terms);
     return batch && has_room(batch) ? batch : NULL;
 }
 
@@ -169,7 +172,7 @@ static bool may_grow(const struct redis_batch *batch)
         return false;
     for (const struct list *at = sent->next; at != sent; at = at->next)
         if (is_like(list_entry(at, struct redis_batch, list), batch->kind, redis_batch_topic(batch),
-                    batch->lease_ms))
+                    &batch->terms))
             return true;
     return false;
 }

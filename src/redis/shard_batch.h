@@ -1,7 +1,7 @@
 /*
  * shard_batch: what is asked in a turn travels together.
  *
- * A batch is of a kind, of one topic (answers: of any), and for takes of one length of lease. Items
+ * A batch is of a kind, of one topic (answers: of any), and for takes of the same terms. Items
  * are added until the end of the turn. Pushes and changes are calls of their own: while a batch like it
  * is with Redis, and no more than REDIS_SESSION_SLOTS are, it goes on growing, as in a group commit.
  * Answers and takes travel together (shard_turn.h). What a kind's arguments look like and what becomes
@@ -39,6 +39,12 @@ struct redis_batch_kind {
                  const struct redis_batch_answer *answer);
 };
 
+/* Of takes; zeroed for other kinds. Those that differ in it do not travel as one. */
+struct redis_take_terms {
+    int64_t lease_ms;
+    struct slice consumer;
+};
+
 struct redis_item {
     void *owner;            /* the kind's own */
     uint32_t index;         /* of its result; or how many jobs are wanted */
@@ -52,14 +58,14 @@ struct redis_batch {
     struct redis_shard *shard;
     struct redis_call call;
     const struct redis_batch_kind *kind;
-    int64_t lease_ms; /* take */
-    enum job_way way; /* take: all of them alike, else unknown */
-    size_t wanted;    /* take */
+    struct redis_take_terms terms; /* the consumer stands behind the topic */
+    enum job_way way;              /* take: all of them alike, else unknown */
+    size_t wanted;                 /* take */
     size_t count, cap;
     struct redis_item *items;
     size_t bytes; /* counted in shard->waiting_bytes */
     size_t topic_bytes;
-    char topic[];
+    char topic[]; /* then the consumer */
 };
 
 static inline struct slice redis_batch_topic(const struct redis_batch *batch)
@@ -69,7 +75,7 @@ static inline struct slice redis_batch_topic(const struct redis_batch *batch)
 
 /* The open batch this item may join, or a new one; with room for it. NULL: out of memory. */
 struct redis_batch *redis_batch_need(struct redis_shard *shard, const struct redis_batch_kind *kind,
-                                     struct slice topic, int64_t lease_ms);
+                                     struct slice topic, struct redis_take_terms terms);
 /* After the item's arguments were appended. */
 struct redis_item *redis_batch_add(struct redis_batch *batch, void *owner, uint32_t index);
 

@@ -150,7 +150,8 @@ static const struct redis_batch_kind pushes = {.script = REDIS_PUSH,
 static enum queue_status push_add(struct redis_shard *shard, const struct queue_push *push,
                                   struct request *request, uint32_t index)
 {
-    struct redis_batch *batch = redis_batch_need(shard, &pushes, push->topic, 0);
+    struct redis_batch *batch =
+        redis_batch_need(shard, &pushes, push->topic, (struct redis_take_terms){0});
     if (!batch)
         return QUEUE_NO_MEMORY;
     redis_pack_push(&batch->call.args, push, push->id_is_made);
@@ -176,7 +177,8 @@ static const struct redis_batch_kind changes = {.script = REDIS_CHANGE,
 static enum queue_status change_add(struct redis_shard *shard, const struct queue_change *change,
                                     struct request *request, uint32_t index)
 {
-    struct redis_batch *batch = redis_batch_need(shard, &changes, change->topic, 0);
+    struct redis_batch *batch =
+        redis_batch_need(shard, &changes, change->topic, (struct redis_take_terms){0});
     if (!batch)
         return QUEUE_NO_MEMORY;
     redis_pack_change(&batch->call.args, change);
@@ -254,7 +256,8 @@ static enum queue_status answer_add(struct redis_shard *shard, const struct queu
         return QUEUE_UNAVAILABLE;
     if (!redis_lease_parse(answer->lease, key, &number, &delivery))
         return QUEUE_LEASE_ENDED;
-    struct redis_batch *batch = redis_batch_need(shard, &answers, (struct slice){.at = ""}, 0);
+    struct redis_batch *batch =
+        redis_batch_need(shard, &answers, (struct slice){.at = ""}, (struct redis_take_terms){0});
     if (!batch)
         return QUEUE_NO_MEMORY;
     redis_pack_answer(&batch->call.args, answer, delivery);

@@ -1,6 +1,7 @@
 /* Takes: those of a turn for the same topic travel together and share out what comes, in their
  * order. One that names several topics goes from one to the next. */
 #include "queue/copy.h"
+#include "queue/filter.h"
 #include "redis/command.h"
 #include "redis/id.h"
 #include "redis/lease.h"
@@ -14,7 +15,7 @@ enum { TAKE_BYTES_MAX = 16 << 20 };
 struct taking {
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
-    int64_t lease_ms;
+    struct redis_take_terms terms; /* the consumer stands behind the topics */
     enum job_way way;
     uint32_t left; /* jobs still wanted */
     size_t topic, topic_count;
@@ -47,7 +48,7 @@ static void taking_free(struct taking *taking)
 static struct taking *taking_new(struct redis_shard *shard, const struct queue_take *take,
                                  struct queue_reply_to reply_to)
 {
-    size_t bytes = 0;
+    size_t bytes = take->consumer.len;
     for (size_t i = 0; i < take->topic_count; i++)
         bytes += take->topics[i].len;
     struct taking *taking =
@@ -56,16 +57,15 @@ static struct taking *taking_new(struct redis_shard *shard, const struct queue_t
         return NULL;
     *taking = (struct taking){.shard = shard,
                               .reply_to = reply_to,
-                              .lease_ms = take->lease_ms,
+                              .terms.lease_ms = take->lease_ms,
                               .way = take->way,
                               .left = take->max,
                               .topic_count = take->topic_count};
     char *text = (char *)(taking->topics + take->topic_count);
     for (size_t i = 0; i < take->topic_count; i++) {
-        memcpy(text, take->topics[i].at, take->topics[i].len);
-        taking->topics[i] = slice_make(text, take->topics[i].len);
-        text += take->topics[i].len;
+        taking->topics[i] = queue_text_move(&text, take->topics[i]);
     }
+    taking->terms.consumer = queue_text_move(&text, take->consumer);
     return taking;
 }
 
@@ -75,7 +75,7 @@ static const struct redis_batch_kind takes;
 static bool taking_ask(struct taking *taking)
 {
     struct redis_batch *batch =
-        redis_batch_need(taking->shard, &takes, taking->topics[taking->topic], taking->lease_ms);
+        redis_batch_need(taking->shard, &takes, taking->topics[taking->topic], taking->terms);
     if (!batch)
         return false;
     bool is_alike = !batch->count || batch->way == taking->way;
@@ -226,7 +226,7 @@ static bool taking_ask_again(struct taking *taking, const struct taken *taken)
 static void take_finish(struct redis_batch *batch)
 {
     redis_pack_take(&batch->call.args, redis_batch_topic(batch), (uint32_t)batch->wanted,
-                    TAKE_BYTES_MAX, batch->lease_ms, batch->way);
+                    TAKE_BYTES_MAX, batch->terms.lease_ms, batch->way, batch->terms.consumer);
 }
 
 static void share_out(struct redis_batch *batch, const struct taken *taken)

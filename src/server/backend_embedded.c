@@ -6,7 +6,10 @@
 
 #include <stdio.h>
 
-enum { STOP_MS = 15000 /* for the log to commit */ };
+enum {
+    STOP_MS = 15000,      /* for the log to commit */
+    LEASE_GRACE_MS = 2000 /* for consumers to come back after a restart */
+};
 
 static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,
                    void *ctx, char *error)
@@ -19,6 +22,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
         .wal_file_bytes = (uint32_t)config->wal_file_bytes,
         .body_bytes_max = (uint64_t)config->max_body_bytes,
         .topics_max = config->max_topics,
+        .lease_grace_ms = LEASE_GRACE_MS,
         .failed = failed,
         .failed_ctx = ctx,
     };

@@ -3,6 +3,7 @@
 #include "access/access.h"
 #include "access/quota.h"
 #include "audit/audit.h"
+#include "http/consumers.h"
 #include "http/front.h"
 #include "net/reactor.h"
 #include "queue/lateness.h"
@@ -20,6 +21,7 @@ size_t server_metric_tables(struct metric_table tables[SERVER_METRIC_TABLES_MAX]
     const struct metric_table all[] = {
         {"Topics and jobs", http_topic_metrics},
         {"Deliveries in time", lateness_metrics},
+        {"Consumers", http_consumers_metrics},
         {"The store", http_store_metrics},
         {"The embedded store", backend_embedded.metrics},
         {"Redis", backend_redis.metrics},

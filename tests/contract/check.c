@@ -30,6 +30,9 @@ void check_result(struct world *world, const char *what, size_t at,
         world_fail(world, "%s item %zu: lease until %+" PRId64 " instead of %+" PRId64, what, at,
                    shown_ms(world, result->lease_until_ms),
                    shown_ms(world, expected->lease_until.most_ms));
+    else if (result->cancel_requested != expected->cancel_requested)
+        world_fail(world, "%s item %zu: a request to cancel is %stold", what, at,
+                   result->cancel_requested ? "" : "not ");
     else if (expected->status == QUEUE_BAD_OPTION && !result->detail)
         world_fail(world, "%s item %zu: the bad option is not named", what, at);
 }
@@ -126,6 +129,11 @@ void check_job(struct world *world, const char *where, struct model_job *job,
         check_span(world, where, job, "the lease's end", is->lease_until_ms, job->lease_until);
     else
         check_number(world, where, job, "the lease's end", is->lease_until_ms, 0);
+    if (!slice_is(is->consumer, job->state == JOB_LEASED ? job->consumer : ""))
+        world_fail(world, "%s: '%s/%s' is with '%.*s'", where, job->topic, job->id,
+                   (int)is->consumer.len, is->consumer.at);
+    check_number(world, where, job, "a request to cancel", is->cancel_requested,
+                 job->state == JOB_LEASED && job->cancel_requested);
     if (strcmp(where, "take") != 0)
         check_number(world, where, job, "delivery", (int64_t)is->delivery, (int64_t)job->delivery);
     check_history(world, where, job, is->history);

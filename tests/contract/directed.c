@@ -72,13 +72,17 @@ enum queue_status push(struct queue_push push)
 
 /* ---- taking ---- */
 
-struct slice take_for(const char *id, int64_t lease_ms)
+struct slice take_as(const char *id, const char *consumer, int64_t lease_ms)
 {
     static char leases[16][QUEUE_LEASE_TEXT_BYTES_MAX + 1];
     static size_t next;
     char *lease = leases[next++ % 16];
     struct slice topic = slice_of("t");
-    struct queue_take call = {.topics = &topic, .topic_count = 1, .max = 1, .lease_ms = lease_ms};
+    struct queue_take call = {.topics = &topic,
+                              .topic_count = 1,
+                              .max = 1,
+                              .lease_ms = lease_ms,
+                              .consumer = slice_of(consumer)};
     const struct queue_reply *reply = world_take(w, &call);
 
     stop_at_a_fault();
@@ -90,6 +94,11 @@ struct slice take_for(const char *id, int64_t lease_ms)
     assert_true(slice_is(reply->jobs[0].job.id, id));
     memcpy(lease, reply->jobs[0].lease.at, reply->jobs[0].lease.len);
     return slice_make(lease, reply->jobs[0].lease.len);
+}
+
+struct slice take_for(const char *id, int64_t lease_ms)
+{
+    return take_as(id, "", lease_ms);
 }
 
 struct slice take(const char *id)
@@ -109,11 +118,19 @@ size_t take_many(const char *topic, uint32_t max)
 
 /* ---- answers and changes ---- */
 
+static bool asked_to_cancel;
+
+bool is_asked_to_cancel(void)
+{
+    return asked_to_cancel;
+}
+
 static enum queue_status answer(struct queue_answer answer)
 {
     const struct queue_reply *reply = world_answer(w, &answer, 1);
 
     stop_at_a_fault();
+    asked_to_cancel = reply->results[0].cancel_requested;
     return reply->results[0].status;
 }
 
@@ -184,6 +201,15 @@ enum queue_status cancel_dead(const char *id, uint64_t delivery)
 enum queue_status cancel(const char *id)
 {
     return change(QUEUE_CANCEL, id, (struct queue_when){0});
+}
+
+enum queue_status request_cancel(const char *id)
+{
+    return change_by((struct queue_change){.verb = QUEUE_CANCEL,
+                                           .topic = slice_of("t"),
+                                           .id = slice_of(id),
+                                           .priority = QUEUE_PRIORITY_UNSET,
+                                           .request = true});
 }
 
 enum queue_status run(const char *id)

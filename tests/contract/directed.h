@@ -28,6 +28,7 @@ enum queue_status push(struct queue_push push);
  * the next 16 takes. */
 struct slice take(const char *id);
 struct slice take_for(const char *id, int64_t lease_ms);
+struct slice take_as(const char *id, const char *consumer, int64_t lease_ms);
 size_t take_many(const char *topic, uint32_t max);
 
 /* ---- answers and changes ---- */
@@ -40,6 +41,8 @@ enum queue_status give_back_for(struct slice lease, int64_t delay_ms);
 enum queue_status cancel(const char *id);
 enum queue_status cancel_dead(const char *id,
                               uint64_t delivery); /* only if it died with that one */
+enum queue_status request_cancel(const char *id);
+bool is_asked_to_cancel(void); /* as the last answer said */
 enum queue_status run(const char *id);
 enum queue_status reschedule_in(const char *id, int64_t delay_ms);
 
@@ -60,9 +63,9 @@ int64_t now_ms(void);
 
 /* The claims. */
 extern const struct CMUnitTest directed_push[], directed_deliver[], directed_change[],
-    directed_topic[], directed_failure[], directed_event[];
+    directed_topic[], directed_failure[], directed_event[], directed_holder[];
 extern const size_t directed_push_count, directed_deliver_count, directed_change_count,
-    directed_topic_count, directed_failure_count, directed_event_count;
+    directed_topic_count, directed_failure_count, directed_event_count, directed_holder_count;
 
 int directed_begin(void **state);
 int directed_end(void **state);

@@ -40,6 +40,8 @@ static const char *const fault_texts[FAULT_END] = {
     [FAULT_DEAD_BYTES_KEPT] = "the dead's bytes only grow",
     [FAULT_DEATH_NOT_TOLD] = "nobody is told of the dead",
     [FAULT_PAUSE_FOR_EVER] = "a pause for a time has no end",
+    [FAULT_CONSUMER_LOST] = "nobody is known to hold a lease",
+    [FAULT_REQUEST_FORGOTTEN] = "a request to cancel is forgotten",
     [FAULT_FORECAST_LATE] = "a forecast leaves out the first minute",
     [FAULT_SETTINGS_NOT_TOLD] = "nobody is told of new settings",
 };

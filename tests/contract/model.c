@@ -76,6 +76,11 @@ static bool advance_one(struct model *model, struct model_job *job)
 {
     size_t before = model->job_count;
 
+    if (job->state == JOB_LEASED && job->lease_until.most_ms <= model->now_ms &&
+        job->cancel_requested) {
+        model_finish(model, job, MODEL_CANCELLED);
+        return false;
+    }
     if (job->state == JOB_LEASED && job->lease_until.most_ms <= model->now_ms) {
         model_find_topic(model, slice_of(job->topic))->totals.lease_ended++;
         model_fail(model, job, JOB_OUTCOME_LEASE_ENDED, -1, slice_of("lease ended"));

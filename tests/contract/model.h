@@ -43,6 +43,8 @@ struct model_job {
     bool due_is_first; /* no retry since: the two are one */
     struct span lease_until;
     int64_t taken_ms;
+    char consumer[JOB_CONSUMER_BYTES_MAX + 1]; /* of the lease, as is the next */
+    bool cancel_requested;
     struct model_attempt history[JOB_HISTORY_MAX]; /* oldest first */
     size_t history_count;
     int64_t lease_ms;      /* it was taken with */
@@ -91,6 +93,7 @@ struct model_result {
     enum queue_status status;
     enum job_state state; /* 0: not promised */
     bool has_due, has_lease_until;
+    bool cancel_requested; /* extend */
     struct span due, lease_until;
     char id[JOB_ID_BYTES_MAX + 1]; /* answer: of the job */
 };
@@ -112,7 +115,8 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
 struct model_job *model_next_ready(struct model *model, struct slice topic);
 bool model_may_take(struct model *model, const struct model_job *job);
 /* Hands it out. The caller sets its lease and its delivery number. */
-void model_lease(struct model *model, struct model_job *job, int64_t lease_ms);
+void model_lease(struct model *model, struct model_job *job, int64_t lease_ms,
+                 struct slice consumer);
 
 /* Settings, pause, purge, delete; redrive of all or of one. */
 enum queue_status model_topic_call(struct model *model, const struct queue_topic_call *call,

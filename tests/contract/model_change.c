@@ -29,7 +29,10 @@ void model_change(struct model *model, const struct queue_change *change, struct
     } else if (change->only_dead && (job->state != JOB_DEAD || job->delivery != change->delivery)) {
         model_show(job, QUEUE_CONFLICT, out);
     } else if (job->state == JOB_LEASED) {
-        out->status = QUEUE_LEASED;
+        bool requests = change->verb == QUEUE_CANCEL && change->request;
+
+        job->cancel_requested |= requests;
+        out->status = requests ? QUEUE_REQUESTED : QUEUE_LEASED;
         out->state = JOB_LEASED;
     } else if (change->verb == QUEUE_CANCEL) {
         out->status = QUEUE_CANCELLED;

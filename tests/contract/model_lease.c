@@ -31,9 +31,14 @@ struct model_job *model_next_ready(struct model *model, struct slice topic)
     return best;
 }
 
-void model_lease(struct model *model, struct model_job *job, int64_t lease_ms)
+void model_lease(struct model *model, struct model_job *job, int64_t lease_ms,
+                 struct slice consumer)
 {
-    assert(job->state == JOB_READY);
+    assert(job->state == JOB_READY && consumer.len < sizeof job->consumer);
+    memset(job->consumer, 0, sizeof job->consumer);
+    if (consumer.len)
+        memcpy(job->consumer, consumer.at, consumer.len);
+    job->cancel_requested = false;
     job->taken_ms = model->now_ms;
     job->lease_ms = lease_ms ? lease_ms : model_policy_of(model, job).lease_ms;
     job->lease_until = model_after(model, job->lease_ms, job->lease_ms);
@@ -70,6 +75,7 @@ static void extend(struct model *model, struct model_job *job, int64_t lease_ms,
                                            : model_after(model, other_ms, lease_ms);
     out->lease_until = job->lease_until;
     out->has_lease_until = true;
+    out->cancel_requested = job->cancel_requested;
 }
 
 /* The delivery never reached anybody: its attempt does not count. */
@@ -95,6 +101,11 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
     if (out->status)
         return;
     memcpy(out->id, job->id, sizeof out->id);
+    if (job->cancel_requested && (answer->verb == QUEUE_NACK || answer->verb == QUEUE_RETURN)) {
+        out->status = QUEUE_CANCELLED;
+        model_finish(model, job, MODEL_CANCELLED);
+        return;
+    }
     switch (answer->verb) {
     case QUEUE_ACK:
         model_finish(model, job, MODEL_ACKED);

@@ -82,7 +82,8 @@ static struct queue_result result_of(const struct model_result *from)
                                  .state = from->state,
                                  .due_ms = from->has_due ? from->due.most_ms : 0,
                                  .lease_until_ms =
-                                     from->has_lease_until ? from->lease_until.most_ms : 0};
+                                     from->has_lease_until ? from->lease_until.most_ms : 0,
+                                 .cancel_requested = from->cancel_requested};
 }
 /* ---- push, answer, change ---- */
 
@@ -131,6 +132,8 @@ void naive_push(struct queue *queue, const struct queue_push *pushes, size_t cou
 static bool is_spoilt(struct naive *naive, struct queue_answer *answer)
 {
     answer->final &= naive->fault != FAULT_NOT_FINAL;
+    for (size_t i = 0; i < naive->model.job_count && naive->fault == FAULT_REQUEST_FORGOTTEN; i++)
+        naive->model.jobs[i].cancel_requested = false;
     if (answer->verb == QUEUE_RETURN && naive->fault == FAULT_RETURN_AT_ONCE)
         answer->delay_ms = 0;
     if (answer->verb == QUEUE_NACK && naive->fault == FAULT_NO_ERROR)
@@ -229,8 +232,11 @@ struct queue_job naive_show(const struct naive *naive, const struct model_job *j
                                       .delivery = job->delivery,
                                       .policy = job->policy}};
 
-    if (job->state == JOB_LEASED)
+    if (job->state == JOB_LEASED) {
         shown.job.lease_until_ms = job->lease_until.most_ms;
+        shown.job.consumer = slice_of(job->consumer);
+        shown.job.cancel_requested = job->cancel_requested;
+    }
     if (with_body)
         shown.job.body = job->body;
     return shown;
@@ -271,7 +277,8 @@ void naive_take(struct queue *queue, const struct queue_take *take, struct queue
         struct model_job *job;
 
         while (reply.job_count < take->max && (job = next_ready(naive, take->topics[i]))) {
-            model_lease(&naive->model, job, take->lease_ms);
+            model_lease(&naive->model, job, take->lease_ms,
+                        naive->fault == FAULT_CONSUMER_LOST ? (struct slice){0} : take->consumer);
             job->lease_until.least_ms = job->lease_until.most_ms;
             job->attempt += naive->fault == FAULT_ATTEMPT_TWICE;
             job->delivery = naive->fault == FAULT_DELIVERY_SAME ? 7 : ++naive->deliveries;

@@ -58,6 +58,7 @@ static const struct queue_job *copy_jobs(struct outcome *outcome, const struct q
         job->body = outcome_slice(outcome, job->body);
         job->error = outcome_slice(outcome, job->error);
         job->history = outcome_slice(outcome, job->history);
+        job->consumer = outcome_slice(outcome, job->consumer);
         jobs[i].lease = outcome_slice(outcome, jobs[i].lease);
     }
     return jobs;

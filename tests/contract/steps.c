@@ -178,13 +178,31 @@ static void perform_push(struct world *world, struct random *random)
 
 /* ---- take, answer, change ---- */
 
+static struct slice any_consumer(struct random *random)
+{
+    static char longest[JOB_CONSUMER_BYTES_MAX + 1];
+
+    memset(longest, 'w', sizeof longest);
+    switch (random_below(random, 40)) {
+    case 0:
+        return slice_make(longest, JOB_CONSUMER_BYTES_MAX);
+    case 1:
+        return slice_make(longest, sizeof longest); /* one too long */
+    case 2:
+        return slice_of("blank ");
+    default:
+        return slice_of(chance(random, 50) ? "host 1:77" : "");
+    }
+}
+
 static void perform_take(struct world *world, struct random *random)
 {
     struct slice names[TOPICS];
     struct queue_take take = {.topics = names,
                               .topic_count = 1 + random_below(random, TOPICS),
                               .max = (uint32_t)ONE_OF(random, 1, 1, 2, 3, 10, QUEUE_TAKE_MAX),
-                              .lease_ms = ONE_OF(random, 0, 0, 1000, 5000, 30000)};
+                              .lease_ms = ONE_OF(random, 0, 0, 1000, 5000, 30000),
+                              .consumer = any_consumer(random)};
     uint64_t first = random_below(random, TOPICS);
 
     for (size_t i = 0; i < take.topic_count; i++)
@@ -250,7 +268,8 @@ static void perform_change(struct world *world, struct random *random)
             .topic = any_topic(random),
             .id = any_id(random),
             .when = any_when(world, random),
-            .priority = (int32_t)ONE_OF(random, -1, -1, 0, 100, 65535)};
+            .priority = (int32_t)ONE_OF(random, -1, -1, 0, 100, 65535),
+            .request = chance(random, 60)};
         if (chance(random, 15))
             changes[i].when.due = QUEUE_DUE_UNCHANGED;
     }

@@ -187,11 +187,11 @@ static bool lease_is_new(struct world *world, struct slice lease)
 }
 
 static void adopt_lease(struct world *world, struct model_job *job, const struct queue_job *shown,
-                        int64_t lease_ms)
+                        const struct queue_take *take)
 {
     char *kept = world->leases[world->lease_count++ % WORLD_LEASES_MAX];
 
-    model_lease(&world->model, job, lease_ms);
+    model_lease(&world->model, job, take->lease_ms, take->consumer);
     if (shown->job.delivery <= job->delivery_floor)
         world_fail(world, "take: delivery number %" PRIu64 " of '%s/%s' follows %" PRIu64,
                    shown->job.delivery, job->topic, job->id, job->delivery_floor);
@@ -234,7 +234,7 @@ static void check_take(struct world *world, const struct queue_take *take,
                            shown ? (int)shown->job.id.len : 0, shown ? shown->job.id.at : "");
                 return;
             }
-            adopt_lease(world, job, shown, take->lease_ms);
+            adopt_lease(world, job, shown, take);
             if (world->fault[0])
                 return;
             at++;

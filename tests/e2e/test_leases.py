@@ -119,3 +119,81 @@ def test_bodies_come_byte_for_byte_where_that_is_asked_for(server):
     assert {job["id"]: (base64.b64decode(job["body_base64"]), job["content_type"]) for job in jobs} == bodies
     assert not any("body" in job for job in jobs)
     assert client.call("POST", "/v1/topics/exact/take?body=false").code == "bad_option"
+
+
+def test_who_has_a_job_is_shown_and_who_works_on_its_topic(server):
+    client = server.client()
+    for name in ("a", "b", "c"):
+        client.push("held", name, b"x")
+    client.good("POST", "/v1/topics/held/take?max=2&consumer=worker+1&lease_for=30s")
+    client.good("POST", "/v1/topics/held/take?lease_for=30s")
+    client.good("POST", "/v1/topics/held/take?consumer=idle:7")
+    jobs = {job["id"]: job for job in client.good("GET", "/v1/topics/held/jobs")["jobs"]}
+    assert [jobs[name].get("consumer") for name in ("a", "b", "c")] == ["worker 1", "worker 1", None]
+    assert client.good("GET", "/v1/topics/held/jobs/a")["consumer"] == "worker 1"
+    found = client.good("GET", "/v1/topics/held/consumers")
+    assert [(one["consumer"], one["leased"], one["taken"]) for one in found["consumers"]] == [("worker 1", 2, 2), ("idle:7", 0, 0)]
+    assert (found["unnamed"], found["complete"]) == (1, True) and all(one["seen_at"] for one in found["consumers"])
+    assert 'tarry_consumers{topic="held"} 2' in client.good("GET", "/metrics").body.decode()
+    shown = server.cli("consumers", "held")
+    assert shown.returncode == 0 and "worker 1" in shown.stdout and "1 more leases" in shown.stderr
+    assert client.call("GET", "/v1/topics/nobody/consumers").status == 404
+    for bad in ("", "%20a", "a%20", "x" * 65, "tab%09", "%C3%BC"):
+        refused = client.call("POST", f"/v1/topics/held/take?consumer={bad}")
+        assert (refused.status, refused.json()["code"]) == (400, "bad_option"), bad
+    client.good("POST", "/v1/topics/held/take?consumer=" + "x" * 64)
+
+
+def request(client, topic, ident, **more):
+    query = "&".join(["request=true", *[f"{name}={value}" for name, value in more.items()]])
+    reply = client.call("DELETE", f"/v1/topics/{topic}/jobs/{ident}?{query}")
+    return reply.status, reply.json().get("result", reply.json().get("code"))
+
+
+def test_a_cancel_is_asked_of_the_holder_and_an_ack_wins(server):
+    client = server.client()
+    client.push("unwanted", "a", b"x")
+    (job,) = client.take("unwanted", wait="5s")
+    assert client.call("DELETE", "/v1/topics/unwanted/jobs/a").status == 409
+    assert request(client, "unwanted", "a") == (202, "requested")
+    assert client.good("GET", "/v1/topics/unwanted/jobs/a")["cancel_requested"] is True
+    (told,) = client.answer("extend", [job["lease"]])
+    assert told["result"] == "ok" and told["cancel_requested"] is True
+    assert results(client, "ack", [job["lease"]]) == ["ok"]
+    assert request(client, "unwanted", "a") == (404, "not_found")
+    client.push("unwanted", "b", b"x")
+    assert request(client, "unwanted", "b") == (200, "cancelled")
+    client.push("unwanted", "c", b"x")
+    (job,) = client.take("unwanted", wait="5s")
+    (told,) = client.answer("extend", [job["lease"]])
+    assert "cancel_requested" not in told
+
+
+def test_a_job_that_is_not_wanted_is_cancelled_however_its_lease_ends(server):
+    client = server.client()
+    for verb in ("nack", "return", None):
+        client.push("unwanted", "a", b"x")
+        (job,) = client.take("unwanted", wait="5s", lease_for="1s" if verb is None else "60s")
+        many = client.good("POST", "/v1/topics/unwanted/cancel?request=true", b'{"ids":["a","b"]}', {"Content-Type": "application/json"})["results"]
+        assert [one["result"] for one in many] == ["requested", "not_found"]
+        if verb:
+            assert results(client, verb, [job["lease"]]) == ["cancelled"]
+        limit = time.monotonic() + 10
+        while client.call("GET", "/v1/topics/unwanted/jobs/a").status != 404:
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+    totals = client.topic("unwanted")["totals"]
+    assert (totals["cancelled"], totals["nacked"], totals["lease_ended"], totals["acked"]) == (3, 0, 0, 0)
+
+
+def test_leases_outlast_an_absence_that_was_longer_than_they_are(start_server):
+    server = start_server("--sync", "always")
+    leases = list(take(server.client(), 20).values())
+    server.client().answer("extend", leases, lease_for="1s")
+    server.kill()
+    time.sleep(1.2)  # longer than they last
+    server.start()
+    client = server.client()
+    assert results(client, "ack", leases[1:]) == ["ok"] * 19
+    (job,) = client.take("t", wait="20s")  # of whom nobody answered for
+    assert job["attempt"] == 2

@@ -155,6 +155,10 @@ class Job:
         if attempt:
             (self.try_state, self.priority, self.attempt, self.due, self.first_due, self.lease_until, self.delivery, self.lease,
              self.error) = unpack(">BI2I4I6I6I6I6I6", attempt)
+            self.consumer, self.requested = b"", False
+            if self.try_state & 16:
+                self.try_state, self.requested, size = self.try_state - 16, self.error[0] == 1, self.error[1]
+                self.consumer, self.error = self.error[2:2 + size], self.error[2 + size:]
         self.policy = self.content_type = self.meta = None
         if self.flags & 1:
             *self.policy, rest = unpack(">I6I6BI6I6I4", rest)
@@ -266,21 +270,22 @@ class Shard:
     def push_call(self, topic, *jobs, ticket=None, topics_max=1000):
         return self.change_call("push", topic, topics_max, *[argument for some in jobs for argument in some], ticket=ticket)
 
-    def take(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None):
+    def take(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None, consumer=None):
         """[Job], by a turn with nothing else."""
-        return self.turn(takes=[(topic, most, bytes_max, lease)], ticket=ticket).jobs[0]
+        return self.turn(takes=[(topic, most, bytes_max, lease, *([consumer] if consumer else []))], ticket=ticket).jobs[0]
 
     def take_call(self, topic, most=1000, bytes_max=1 << 24, lease=0, ticket=None):
         return self.turn(takes=[(topic, most, bytes_max, lease)], ticket=ticket)
 
     def turn(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
-        """answers as below; takes: (topic, most[, bytes_max[, lease_ms]]). A Turn."""
+        """answers as below; takes: (topic, most[, bytes_max[, lease_ms[, consumer]]]). A Turn."""
         return Turn(self.turn_call(answers, takes, most, ticket, chance), len(answers), len(takes))
 
     def turn_call(self, answers=(), takes=(), most=0, ticket=None, chance=12345):
         words = [pack(">I6I2I2I2", chance, most, len(answers), len(takes)), *answer_words(answers)]
         for topic, wanted, *rest in takes:
-            words += [topic, pack(">I4I4I6", wanted, rest[0] if rest else 1 << 24, rest[1] if len(rest) > 1 else 0)]
+            limits = pack(">I4I4I6", wanted, rest[0] if rest else 1 << 24, rest[1] if len(rest) > 1 else 0)
+            words += [topic, limits + b"\1" + raw(rest[2]) if len(rest) > 2 else limits]
         return self.change_call("turn", *words, ticket=ticket)
 
     def answer(self, *answers, ticket=None, chance=12345):

@@ -141,6 +141,10 @@ class _Job:
             if len(tried) < 37:
                 raise ValueError("a try cut short")
             self.state, self.priority, self.attempt = struct.unpack(">BHI", tried[:7])
+            if self.state & 16:
+                if self.state != LEASED + 16 or len(tried) < 39 or len(tried) < 39 + tried[38] or tried[37] > 1:
+                    raise ValueError("a holder cut short, or of a job that nobody holds")
+                self.state -= 16
             self.due, self.first, self.until, self.delivery, self.lease = (_number(tried[at:at + 6]) for at in range(7, 37, 6))
         self.member = record[3:9] + ident
 

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "job/record.h"
 
-static char text_room[8][8192];
+static char text_room[9][8192];
 
 static inline struct slice random_text(struct random *random, int room, size_t least, size_t most)
 {
@@ -118,6 +118,9 @@ static inline struct job random_job(struct random *random)
     job.taken_ms = random_taken(random, job.lease_until_ms);
     if (random_below(random, 2))
         job.history = random_history(random, 6);
+    if (job.state == JOB_LEASED && random_below(random, 2))
+        job.consumer = random_text(random, 8, 1, JOB_CONSUMER_BYTES_MAX);
+    job.cancel_requested = job.state == JOB_LEASED && random_below(random, 2);
     if (random_below(random, 2))
         job.policy = random_policy(random);
     return job;
@@ -143,6 +146,8 @@ static inline struct record_state random_state(struct random *random)
                                  .taken_ms = job.taken_ms,
                                  .delivery = job.delivery,
                                  .error = job.error,
+                                 .consumer = job.consumer,
+                                 .cancel_requested = job.cancel_requested,
                                  .ended = ended};
 }
 
@@ -246,6 +251,8 @@ static inline void same_job(const struct job *a, const struct job *b)
     SAME_TEXT(body);
     SAME_TEXT(error);
     SAME_TEXT(history);
+    SAME_TEXT(consumer);
+    SAME(cancel_requested);
     SAME(taken_ms);
     SAME(state);
     SAME(due_is_wall);
@@ -273,6 +280,8 @@ static inline void same_state(const struct record_state *a, const struct record_
     SAME(taken_ms);
     SAME(delivery);
     SAME_TEXT(error);
+    SAME_TEXT(consumer);
+    SAME(cancel_requested);
     SAME(ended.outcome);
     SAME(ended.started_ms);
     SAME(ended.duration_ms);

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Cancels, reschedules and runs jobs of one topic by id.
-local ticket, name, CANCEL, RESCHEDULE, RUN, CANCEL_DEAD, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4, 4
+local ticket, name, CANCEL, RESCHEDULE, RUN, CANCEL_DEAD, REQUEST, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4, 5, 4
+local IS_REQUESTED = 24 -- a status
 begin(KEYS, ticket, name)
 
 local kept = answered_before(ticket)
@@ -38,6 +39,15 @@ local function move(j, verb, when, ms, priority)
     return said(OK, j)
 end
 
+-- Its holder hears of it when he extends, and the end of the lease cancels the job.
+local function request(j)
+    if not j.requested then
+        j.requested = true
+        try_write(t, j)
+    end
+    return said(IS_REQUESTED, j)
+end
+
 local function change(id, verb, when, has_priority, priority, ms)
     if on_its_way and is_leaving(name, id, on_its_way) then return pack('>BBI6', MOVING, 0, 0) end
     local j = t and job_find(t, id)
@@ -46,6 +56,8 @@ local function change(id, verb, when, has_priority, priority, ms)
         if j.state ~= DEAD or j.delivery ~= ms then return said(CONFLICT, j) end
         verb = CANCEL
     end
+    if verb == REQUEST and j.state == LEASED_STATE then return request(j) end
+    if verb == REQUEST then verb = CANCEL end
     if j.state == LEASED_STATE then return said(IS_LEASED, j) end
     if verb == CANCEL then
         local answer = said(CANCELLED, j)

@@ -7,6 +7,7 @@ local function make_core(shards)
     if not find('', '', 'the shard has no core: it was lost, or no server has reached it yet', 'made anew, with numbers above any given out') then return end
     local number = number_beyond(0)
     core_make({shards = shards, generation = 0, changes = 0, deaths = 0, run = '', lease_key = ''}, number, number, 0)
+    core_layout = LAYOUT.TIMED -- what of it is there nobody knows: servers of before stay away
 end
 
 local function check_core()

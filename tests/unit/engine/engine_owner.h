@@ -69,8 +69,9 @@ static inline struct engine_lease take(struct owner *owner)
     struct engine_view view;
     while (engine_next_ms(owner->rig->engine) <= owner->now.inner_ms)
         engine_advance(owner->rig->engine, owner->now, 10);
-    assert_int_equal(
-        engine_take(owner->rig->engine, topic_name(0), 1, SIZE_MAX, COLD_MS, owner->now, &view), 1);
+    assert_int_equal(engine_take(owner->rig->engine, topic_name(0), 1, SIZE_MAX, COLD_MS,
+                                 (struct slice){0}, owner->now, &view),
+                     1);
     engine_view_fini(&view);
     return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
 }

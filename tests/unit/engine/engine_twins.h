@@ -65,6 +65,7 @@ static inline void assert_same_result(const struct queue_result *a, const struct
     assert_int_equal(a->state, b->state);
     assert_int_equal(a->due_ms, b->due_ms);
     assert_int_equal(a->lease_until_ms, b->lease_until_ms);
+    assert_int_equal(a->cancel_requested, b->cancel_requested);
 }
 
 static inline struct queue_when any_time(struct twins *twins)
@@ -118,8 +119,11 @@ static inline void assert_same_view(const struct engine_view *a, const struct en
     assert_int_equal(a->sequence, b->sequence);
     assert_int_equal(a->history_bytes, b->history_bytes);
     assert_int_equal(a->error_bytes, b->error_bytes);
+    assert_int_equal(a->consumer_bytes, b->consumer_bytes);
+    assert_int_equal(a->cancel_requested, b->cancel_requested);
     if (a->text)
-        assert_memory_equal(a->text, b->text, a->history_bytes + a->error_bytes);
+        assert_memory_equal(a->text, b->text,
+                            (size_t)a->history_bytes + a->error_bytes + a->consumer_bytes);
 }
 
 static inline void take_some(struct twins *twins)
@@ -127,9 +131,12 @@ static inline void take_some(struct twins *twins)
     struct engine_view a[8], b[8];
     struct slice topic = topic_name(below(twins, TOPICS));
     unsigned max = 1 + below(twins, 8);
+    struct slice consumer = slice_of(below(twins, 2) ? "worker 1" : "");
     rig_load_due(twins->rig, twins->now.inner_ms, false, twins->now);
-    size_t got = engine_take(twins->rig->engine, topic, max, SIZE_MAX, 200, twins->now, a);
-    assert_int_equal(got, engine_take(twins->plain, topic, max, SIZE_MAX, 200, twins->now, b));
+    size_t got =
+        engine_take(twins->rig->engine, topic, max, SIZE_MAX, 200, consumer, twins->now, a);
+    assert_int_equal(got,
+                     engine_take(twins->plain, topic, max, SIZE_MAX, 200, consumer, twins->now, b));
     for (size_t i = 0; i < got; i++) {
         assert_same_view(&a[i], &b[i]);
         if (twins->lease_count < 64)
@@ -168,7 +175,8 @@ static inline void change_one(struct twins *twins)
                                   .topic = topic_name(below(twins, TOPICS)),
                                   .id = id_name(below(twins, IDS), id),
                                   .when = any_time(twins),
-                                  .priority = QUEUE_PRIORITY_UNSET};
+                                  .priority = QUEUE_PRIORITY_UNSET,
+                                  .request = below(twins, 2)};
     load_key(twins, change.topic, change.id);
     engine_change(twins->rig->engine, &change, twins->now, &a);
     engine_change(twins->plain, &change, twins->now, &b);
@@ -276,6 +284,8 @@ static inline void assert_same_far_job(struct rig *rig, const struct engine_view
     assert_int_equal(job->sequence, plain->sequence);
     assert_true(slice_equals(job->history, slice_make(plain->text, plain->history_bytes)));
     assert_int_equal(job->error.len, plain->error_bytes);
+    assert_int_equal(job->consumer.len, plain->consumer_bytes);
+    assert_int_equal(job->cancel_requested, plain->cancel_requested);
 }
 
 /* What the engine says about a job's record leads to that job. */

@@ -43,7 +43,7 @@ static void take_some(struct world *world)
 {
     struct engine_view views[8];
     size_t got = engine_take(world->engine, topic_name(below(world, TOPICS)), 1 + below(world, 8),
-                             SIZE_MAX, 200, world->now, views);
+                             SIZE_MAX, 200, (struct slice){0}, world->now, views);
     for (size_t i = 0; i < got; i++) {
         if (world->lease_count < 64)
             world->leases[world->lease_count++] =

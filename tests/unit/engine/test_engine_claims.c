@@ -22,7 +22,8 @@ static size_t take_count(struct world *world)
 {
     struct engine_view views[8];
     engine_advance(world->engine, world->now, 100);
-    size_t got = engine_take(world->engine, topic_name(0), 8, SIZE_MAX, 0, world->now, views);
+    size_t got = engine_take(world->engine, topic_name(0), 8, SIZE_MAX, 0, (struct slice){0},
+                             world->now, views);
     for (size_t i = 0; i < got; i++)
         engine_view_fini(&views[i]);
     return got;
@@ -111,7 +112,8 @@ static void delivery_numbers_rise_over_a_restart_that_lost_the_last_records(void
     push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
     struct engine_view before, after;
     size_t durable = world.log.count;
-    assert_int_equal(engine_take(world.engine, topic_name(0), 1, SIZE_MAX, 0, world.now, &before),
+    assert_int_equal(engine_take(world.engine, topic_name(0), 1, SIZE_MAX, 0, (struct slice){0},
+                                 world.now, &before),
                      1);
     struct log cut = world.log, own;
     cut.count = durable; /* the take never reached the disk */
@@ -120,7 +122,8 @@ static void delivery_numbers_rise_over_a_restart_that_lost_the_last_records(void
     struct engine_lease old = {.key_low = before.key.low, .delivery = before.delivery};
     struct queue_answer ack = {.verb = QUEUE_ACK};
     struct queue_result result = {0};
-    assert_int_equal(engine_take(again, topic_name(0), 1, SIZE_MAX, 0, world.now, &after), 1);
+    assert_int_equal(
+        engine_take(again, topic_name(0), 1, SIZE_MAX, 0, (struct slice){0}, world.now, &after), 1);
     assert_true(after.delivery > before.delivery);
     engine_view_fini(&before);
     engine_view_fini(&after);
@@ -137,8 +140,9 @@ static struct engine_lease take_for(struct world *world, int64_t lease_ms)
 {
     struct engine_view view;
     engine_advance(world->engine, world->now, 100);
-    assert_int_equal(
-        engine_take(world->engine, topic_name(0), 1, SIZE_MAX, lease_ms, world->now, &view), 1);
+    assert_int_equal(engine_take(world->engine, topic_name(0), 1, SIZE_MAX, lease_ms,
+                                 (struct slice){0}, world->now, &view),
+                     1);
     engine_view_fini(&view);
     return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
 }

@@ -109,8 +109,8 @@ static void a_step_back_while_nothing_is_retimed_retimes_nothing(void **state)
 static size_t take_up_to(struct world *world, uint32_t max, size_t bytes_max)
 {
     static struct engine_view views[JOBS];
-    size_t taken =
-        engine_take(world->engine, topic_name(0), max, bytes_max, 60000, world->now, views);
+    size_t taken = engine_take(world->engine, topic_name(0), max, bytes_max, 60000,
+                               (struct slice){0}, world->now, views);
     for (size_t i = 0; i < taken; i++)
         engine_view_fini(&views[i]);
     return taken;
@@ -137,8 +137,9 @@ static void a_crowd_that_drains_goes_in_its_order_to_the_last(void **state)
     open_crowd(&world, (struct queue_when){QUEUE_DUE_NOW, 0});
     for (unsigned job = 0; job < JOBS; job++) {
         struct engine_view view;
-        assert_int_equal(
-            engine_take(world.engine, topic_name(0), 1, SIZE_MAX, 60000, world.now, &view), 1);
+        assert_int_equal(engine_take(world.engine, topic_name(0), 1, SIZE_MAX, 60000,
+                                     (struct slice){0}, world.now, &view),
+                         1);
         assert_int_equal(view.place.at, job);
         engine_view_fini(&view);
         struct engine_lease lease = {.key_low = view.key.low, .delivery = view.delivery};

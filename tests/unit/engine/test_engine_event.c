@@ -84,8 +84,9 @@ static void push(struct stage *stage, int64_t delay_ms, struct policy policy)
 static struct engine_lease take(struct stage *stage)
 {
     struct engine_view view;
-    assert_int_equal(
-        engine_take(stage->ear.engine, topic_name(0), 1, SIZE_MAX, LEASE_MS, stage->now, &view), 1);
+    assert_int_equal(engine_take(stage->ear.engine, topic_name(0), 1, SIZE_MAX, LEASE_MS,
+                                 (struct slice){0}, stage->now, &view),
+                     1);
     struct engine_lease lease = {.key_low = view.key.low, .delivery = view.delivery};
     engine_view_fini(&view);
     return lease;

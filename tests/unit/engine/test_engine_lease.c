@@ -19,8 +19,9 @@ static struct engine_lease take(struct world *world)
 {
     struct engine_view view;
     catch_up(world, world->engine);
-    assert_int_equal(
-        engine_take(world->engine, topic_name(0), 1, SIZE_MAX, LEASE_MS, world->now, &view), 1);
+    assert_int_equal(engine_take(world->engine, topic_name(0), 1, SIZE_MAX, LEASE_MS,
+                                 (struct slice){0}, world->now, &view),
+                     1);
     engine_view_fini(&view);
     return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
 }
@@ -97,12 +98,93 @@ static void an_answer_to_an_earlier_delivery_counts_for_nothing(void **state)
     }
 }
 
+/* A second engine, of the same log, `ms` later; leases from before last until `grace_ms` from then. */
+static struct engine *restart(struct world *world, struct log *own, int64_t ms, int64_t grace_ms)
+{
+    pass(world, ms);
+    struct engine *again = replay(&world->log, own, world->now);
+    engine_keep_leases(again, world->now.inner_ms + grace_ms);
+    return again;
+}
+
+static void a_lease_that_ended_while_the_server_was_away_lasts_as_long_as_its_grace(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        struct world world;
+        struct log own;
+        struct queue_result result = {0};
+        start(&world);
+        struct engine_lease lease = take(&world);
+        struct engine *again = restart(&world, &own, 10 * LEASE_MS, 50);
+        pass(&world, 49);
+        catch_up(&world, again);
+        struct queue_answer answer = {.verb = verbs[i], .error = slice_of("no"), .lease_ms = 7};
+        engine_answer(again, &lease, &answer, world.now, &result);
+        assert_int_equal(result.status, QUEUE_OK);
+        engine_check(again);
+        engine_free(again);
+        log_free(&own);
+        close_world(&world);
+    }
+}
+
+static void it_ends_with_its_grace_and_is_shown_so(void **state)
+{
+    struct world world;
+    struct log own;
+    struct engine_view view;
+    struct engine_stats stats;
+    (void)state;
+    start(&world);
+    take(&world);
+    struct engine *again = restart(&world, &own, 10 * LEASE_MS, 50);
+    int64_t until_ms = world.now.wall_ms + 50;
+    assert_true(engine_find(again, topic_name(0), slice_of("job"), world.now, &view));
+    assert_int_equal(view.lease_until_ms, until_ms);
+    engine_view_fini(&view);
+    pass(&world, 50);
+    catch_up(&world, again);
+    engine_stats(again, &stats);
+    assert_int_equal(stats.counts.retrying, 1);
+    engine_free(again);
+    log_free(&own);
+    close_world(&world);
+}
+
+static void a_lease_given_after_the_start_knows_no_grace(void **state)
+{
+    struct world world;
+    struct log own;
+    struct engine_view view;
+    struct engine_stats stats;
+    (void)state;
+    start(&world);
+    struct engine *again = restart(&world, &own, 10, 10 * LEASE_MS);
+    catch_up(&world, again);
+    assert_int_equal(engine_take(again, topic_name(0), 1, SIZE_MAX, LEASE_MS, (struct slice){0},
+                                 world.now, &view),
+                     1);
+    assert_int_equal(view.lease_until_ms, world.now.wall_ms + 1 + LEASE_MS);
+    engine_view_fini(&view);
+    pass(&world, LEASE_MS + 1);
+    catch_up(&world, again);
+    engine_stats(again, &stats);
+    assert_int_equal(stats.counts.retrying, 1);
+    engine_free(again);
+    log_free(&own);
+    close_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_after_the_lease_s_end_counts_for_nothing_even_if_nobody_noticed),
         cmocka_unit_test(an_answer_in_a_lease_s_last_millisecond_counts),
         cmocka_unit_test(an_answer_to_an_earlier_delivery_counts_for_nothing),
+        cmocka_unit_test(a_lease_that_ended_while_the_server_was_away_lasts_as_long_as_its_grace),
+        cmocka_unit_test(it_ends_with_its_grace_and_is_shown_so),
+        cmocka_unit_test(a_lease_given_after_the_start_knows_no_grace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

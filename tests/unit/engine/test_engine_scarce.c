@@ -75,7 +75,7 @@ static const struct policy no_policy;
 
 static size_t take_into(struct engine *engine, struct engine_view *view)
 {
-    return engine_take(engine, topic_name(0), 1, SIZE_MAX, 1000, now, view);
+    return engine_take(engine, topic_name(0), 1, SIZE_MAX, 1000, (struct slice){0}, now, view);
 }
 
 static struct engine_lease take(struct engine *engine)

@@ -200,7 +200,7 @@ static void pages_of_the_past_serve_again(void **state)
         while (engine_next_ms(engine) <= now.inner_ms)
             engine_advance(engine, now, 1000);
         struct engine_view view;
-        while (engine_take(engine, topic, 1, SIZE_MAX, 0, now, &view)) {
+        while (engine_take(engine, topic, 1, SIZE_MAX, 0, (struct slice){0}, now, &view)) {
             struct engine_lease lease = {view.key.low, view.delivery};
             struct queue_answer ack = {.verb = QUEUE_ACK};
             struct queue_result result = {0};

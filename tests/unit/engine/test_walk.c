@@ -34,8 +34,9 @@ static struct engine_lease take_of(struct world *world, unsigned topic)
 {
     struct engine_view view;
 
-    assert_int_equal(
-        engine_take(world->engine, topic_name(topic), 1, SIZE_MAX, 1000, world->now, &view), 1);
+    assert_int_equal(engine_take(world->engine, topic_name(topic), 1, SIZE_MAX, 1000,
+                                 (struct slice){0}, world->now, &view),
+                     1);
     engine_view_fini(&view);
     return (struct engine_lease){.key_low = view.key.low, .delivery = view.delivery};
 }

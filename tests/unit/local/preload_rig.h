@@ -246,7 +246,8 @@ static inline size_t rig_take(struct rig *rig, const char *topic, uint32_t max, 
 {
     struct engine_view *views = malloc(max * sizeof *views);
     struct engine_now now = rig_now(rig);
-    size_t got = engine_take(rig->shard.engine, slice_of(topic), max, SIZE_MAX, 1000, now, views);
+    size_t got = engine_take(rig->shard.engine, slice_of(topic), max, SIZE_MAX, 1000,
+                             (struct slice){0}, now, views);
     for (size_t i = 0; i < got; i++) {
         struct slice bytes;
         struct record record;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHARDS = 2, HOLD_MS = 150, PATIENCE_MS = 30000 };
+enum { SHARDS = 2, HOLD_MS = 600, PATIENCE_MS = 30000 };
 
 struct world {
     char dir[64];

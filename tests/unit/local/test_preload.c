@@ -65,7 +65,7 @@ static void leased_jobs_are_loaded_before_serving(void **state)
         rig_push_in(&rig, "orders", i, 0);
     rig_advance_engine(&rig);
     assert_int_equal(engine_take(rig.shard.engine, slice_of("orders"), 20, SIZE_MAX, 60000,
-                                 rig_now(&rig), views),
+                                 (struct slice){0}, rig_now(&rig), views),
                      20);
     rig_restart(&rig);
     assert_int_equal(engine_entries(rig.shard.engine), 20);

@@ -188,13 +188,15 @@ static void a_take_of_a_turn_says_how_much_it_wants_and_for_how_long(void **stat
 
     (void)state;
     buffer_init(&args, SIZE_MAX / 2);
-    redis_pack_take(&args, slice_of("orders"), 500, 16 << 20, 30000, JOB_WAY_CALLBACK);
+    redis_pack_take(&args, slice_of("orders"), 500, 16 << 20, 30000, JOB_WAY_CALLBACK,
+                    slice_of("worker 1"));
     redis_pack_take(&args, slice_of("mails"), 1, 1, 0,
-                    JOB_WAY_TAKE); /* for as long as the policy says */
+                    JOB_WAY_TAKE, /* for as long as the policy says */
+                    (struct slice){0});
     rest = buffer_slice(&args);
     assert_true(slice_is(next_arg(&rest), "orders"));
-    assert_true(
-        slice_equals(next_arg(&rest), slice_make("\0\0\1\xf4\1\0\0\0\0\0\0\0\x75\x30\2", 15)));
+    assert_true(slice_equals(next_arg(&rest),
+                             slice_make("\0\0\1\xf4\1\0\0\0\0\0\0\0\x75\x30\2worker 1", 23)));
     assert_true(slice_is(next_arg(&rest), "mails"));
     assert_true(slice_equals(next_arg(&rest), slice_make("\0\0\0\1\0\0\0\1\0\0\0\0\0\0\1", 15)));
     assert_int_equal(rest.len, 0);

@@ -2,7 +2,7 @@
 local answers_carry_out = (function()
 
 local ACK, NACK, EXTEND, RETURN, REFUSE = 1, 2, 3, 4, 5
-local ANSWER = '>BBI6I6' -- status, state, due, end of the lease
+local ANSWER = '>BBI6I6' -- status, state (extend: and 128 where it is asked to be cancelled), due, end of the lease
 local ENDED, ACKED
 
 local gone -- deliveries that an answer of this call has ended
@@ -61,7 +61,7 @@ local function extend(t, j, ms)
     soonest = min(soonest, j.lease_until)
     try_write(t, j)
     if feed.heard then feed.tell(feed.EXTENDED, t.name, j.id, j.attempt, 0, j.lease_until) end
-    return pack(ANSWER, OK, LEASED_STATE, j.due, j.lease_until)
+    return pack(ANSWER, OK, LEASED_STATE + (j.requested and 128 or 0), j.due, j.lease_until)
 end
 
 -- In its old place, or after a delay.
@@ -87,6 +87,10 @@ local function answer(verb, delivery, place, ms, error)
     if verb == EXTEND then return extend(t, j, ms), sub(place, 7) end
     gone[delivery] = true
     unhang(t, j)
+    if j.requested then
+        cancel_requested(t, j)
+        return pack(ANSWER, CANCELLED, 0, 0, 0), sub(place, 7)
+    end
     if verb == RETURN then
         give_back(t, j, ms)
     else

@@ -29,7 +29,7 @@ local ticket_slot -- server and slot of the call's ticket; nil: it has none
 -- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
 
 -- CONVERTING: a shard of layout 1 that is on its way to layout 2 (convert.lua). LIMITED: the same as 2, but some topic has limits.
--- TIMED: the same as 3, but some topic is, or was, paused for a time.
+-- TIMED: the same as 3, but some topic is, or was, paused for a time, or some lease knew its holder, or was asked to be cancelled.
 local LAYOUT = {CONVERTING = 1, PLAIN = 2, LIMITED = 3, TIMED = 4}
 
 function LAYOUT.is_ours(text)
@@ -90,6 +90,11 @@ end
 local function number_beyond(number)
     local by_clock = clock * 32
     return max(number + 1000000, by_clock < 2 ^ 47 and by_clock or 0)
+end
+
+-- What servers of before would not understand is about to be written: from now on they are told to be replaced.
+function LAYOUT.need_timed()
+    if core_layout ~= LAYOUT.TIMED then core_layout, core_is_changed = LAYOUT.TIMED, true end
 end
 
 -- ---- what happens, told to whoever listens (README.md, "Events") ----

@@ -101,9 +101,13 @@ local function end_leases(most)
         local t = place and topic_find(sub(place, 7, split - 1))
         local j = t and job_find(t, sub(place, split + 1))
         if j and text_of(j.delivery) == deliveries[i] then
-            count(t, 'lease_ended', 1)
             unhang(t, j)
-            fail(t, j, NONE, 'lease ended', LEASE_OVER)
+            if j.requested then
+                cancel_requested(t, j)
+            else
+                count(t, 'lease_ended', 1)
+                fail(t, j, NONE, 'lease ended', LEASE_OVER)
+            end
         else
             call('ZREM', LEASES, deliveries[i])
             call('HDEL', LEASED, deliveries[i])

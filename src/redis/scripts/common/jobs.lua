@@ -1,20 +1,27 @@
 -- A job: read, hung where it belongs, failed, finished.
-local TRY, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang, finish,
+local TRY, HELD, HOLDER, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang, finish, cancel_requested,
     chance_seed, fail, FAILED, LEASE_OVER, REFUSED = (function()
 
 -- ---- jobs ----
 
 local TRY = '>BI2I4I6I6I6I6I6'
+-- Beside the state of a leased job's try: who holds it stands between its numbers and its error. HOLDER: flags, the name.
+local HELD, HOLDER, REQUESTED = 16, '>BBc0', 1
 
 -- From a record and, where there is one, a try.
 local function job_make(t, id, record, try)
     local flags, priority, sequence, due = unpack_from('>BI2I6I6', record)
     local j = {id = id, record = record, flags = flags, sequence = sequence, member = pack('>I6', sequence) .. id,
                priority = priority, due = due, first = due, state = DELAYED, attempt = 0, lease_until = 0, delivery = 0,
-               lease = 0, error = '', tried = try and true or false}
+               lease = 0, consumer = '', requested = false, error = '', tried = try and true or false}
     if try then
         local at
         j.state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease, at = unpack_from(TRY, try)
+        if j.state >= HELD then
+            local flags
+            flags, j.consumer, at = unpack_from(HOLDER, try, at)
+            j.state, j.requested = j.state - HELD, flags % 2 == REQUESTED
+        end
         j.error = sub(try, at)
     end
     return j
@@ -26,7 +33,12 @@ local function job_find(t, id)
 end
 
 local function try_of(j)
-    return pack(TRY, j.state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease) .. j.error
+    local state, holder = j.state, ''
+    if state == LEASED_STATE and (j.consumer ~= '' or j.requested) then
+        state, holder = state + HELD, pack(HOLDER, j.requested and REQUESTED or 0, #j.consumer, j.consumer)
+        LAYOUT.need_timed()
+    end
+    return pack(TRY, state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease) .. holder .. j.error
 end
 
 local function try_write(t, j)
@@ -120,6 +132,12 @@ local function finish(t, j, total, is_purge)
     end
 end
 
+-- The holder gave it up, one way or another, and somebody wanted it cancelled. Unhung.
+local function cancel_requested(t, j)
+    if feed.heard then feed.tell(feed.CANCELLED, t.name, j.id, j.attempt, j.due) end
+    finish(t, j, 'cancelled')
+end
+
 -- ---- failing ----
 
 local chances = {state = 1}
@@ -171,8 +189,8 @@ local function fail(t, j, delay, error, outcome)
     if j.state == DEAD then feed.tell(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, error) end
 end
 
-return TRY, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang,
-    finish, chance_seed, fail, FAILED, LEASE_OVER, REFUSED
+return TRY, HELD, HOLDER, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang,
+    finish, cancel_requested, chance_seed, fail, FAILED, LEASE_OVER, REFUSED
 
 end)()
 

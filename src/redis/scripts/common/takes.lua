@@ -13,6 +13,7 @@ local expiring -- how many of those whose ttl is over may go meanwhile
 local until_texts -- the ends of leases as text, by length: jobs of a topic mostly share one
 local place_end, topic_lease
 local was_delayed, way -- for events: they were never ready; how the jobs go out
+local state, holder -- of the tries: who takes them (README.md)
 
 -- Redis searches a small hash or sorted set from end to end, as long as it was never large. Those that change with every
 -- job are made large for a moment once some leases are out. Nothing else is called so: no id is empty, no sequence that high.
@@ -42,7 +43,7 @@ local function try_leased(record, try, delivery)
         until_texts[length] = text
         if ms < soonest then soonest = ms end
     end
-    local new = pack(TRY, LEASED_STATE, priority, attempt + 1, due, first_due, ms, delivery, length)
+    local new = pack(TRY, state, priority, attempt + 1, due, first_due, ms, delivery, length) .. holder
     return error and new .. error or new, text, due, attempt
 end
 
@@ -246,10 +247,12 @@ local function take_direct()
     return true
 end
 
--- Up to `max_jobs`, of `max_bytes` of records but for the first. `out`: where the answer's words go, id, record and try per job. Returns how
--- many jobs.
-local function take(topic, max_jobs, max_bytes, ms, out, by)
+-- Up to `max_jobs`, of `max_bytes` of records but for the first. `out`: where the answer's words go, id, record and try per job. `consumer`:
+-- who takes them, or ''. Returns how many jobs.
+local function take(topic, max_jobs, max_bytes, ms, out, by, consumer)
     t, most, bytes_max, lease_ms, way = topic, max_jobs, max_bytes, ms, by
+    state, holder = LEASED_STATE, ''
+    if consumer ~= '' then state, holder = LEASED_STATE + HELD, pack(HOLDER, 0, #consumer, consumer) end
     shown, taken, bytes, tries, leased, leases, held, until_texts = out, 0, 0, {}, {}, {}, {}, {}
     expiring, place_end = most + 64, t.name .. '\0'
     topic_lease = ms > 0 and ms or policy_of(t, {flags = 0}).lease
@@ -262,6 +265,7 @@ local function take(topic, max_jobs, max_bytes, ms, out, by)
         if is_plain(t) then take_ready('100') else take_by_priority() end
     end
     if #held > 0 then write_leases() end
+    if taken > 0 and consumer ~= '' then LAYOUT.need_timed() end
     if taken > 0 and t.f[AT.ready] == 0 and t.f[AT.delayed] == 0 and t.f[AT.retrying] == 0 then lower(t, TRIED) end
     return taken
 end

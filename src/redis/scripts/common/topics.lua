@@ -49,7 +49,7 @@ function topic_rules.pause(t, until_ms)
         call('ZADD', T .. ':pauses', text_of(until_ms), t.name)
         raise(t, TIMED)
         soonest = min(soonest, until_ms)
-        if core_layout ~= LAYOUT.TIMED then core_layout, core_is_changed = LAYOUT.TIMED, true end
+        LAYOUT.need_timed()
     elseif has(t, TIMED) then
         call('ZREM', T .. ':pauses', t.name)
         lower(t, TIMED)
