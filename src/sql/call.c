@@ -19,7 +19,8 @@ enum {
     DID_COUNTS,
     DID_ID,
     DID_NAME,
-    DID_UNTIL
+    DID_UNTIL,
+    DID_CANCEL_REQUESTED
 };
 
 /* Those of tarry._shown. */
@@ -48,7 +49,8 @@ enum {
     SHOWN_BODY,
     SHOWN_TOPIC,
     SHOWN_LANE,
-    SHOWN_LIMITED
+    SHOWN_CONSUMER,
+    SHOWN_CANCEL_REQUESTED
 };
 
 /* The places of tarry.tally's counts, from 0. */
@@ -80,6 +82,7 @@ static const struct {
     {"replaced", QUEUE_REPLACED, NULL},
     {"existed", QUEUE_EXISTED, NULL},
     {"cancelled", QUEUE_CANCELLED, NULL},
+    {"requested", QUEUE_REQUESTED, NULL},
     {"not_found", QUEUE_NOT_FOUND, NULL},
     {"conflict", QUEUE_CONFLICT, NULL},
     {"leased", QUEUE_LEASED, NULL},
@@ -250,6 +253,7 @@ static bool send_change(struct sql_call *call, struct sql_context *context, size
     sql_params_number(&params, change->priority);
     sql_params_flag(&params, change->only_dead);
     sql_params_number(&params, (int64_t)change->delivery);
+    sql_params_flag(&params, change->request);
     return send(call, context, i, SQL_CHANGE, &params);
 }
 
@@ -349,6 +353,7 @@ static bool send_take(struct sql_call *call, struct sql_context *context)
     sql_params_number(&params, take->max);
     sql_params_number(&params, take->lease_ms);
     sql_params_number(&params, context->server);
+    sql_params_bytes(&params, take->consumer);
     return send(call, context, 0, SQL_TAKE, &params) && send_look(call, context);
 }
 
@@ -629,12 +634,14 @@ static void read_answer(struct sql_call *call, struct sql_context *context, size
     struct sql_lease lease;
     fill_result(out, result);
     note_did(context, topic, result);
-    if (out->status != QUEUE_OK ||
+    if ((out->status != QUEUE_OK && out->status != QUEUE_CANCELLED) ||
         !sql_lease_parse(call->command->answers[i].lease, &context->key, &lease))
         return;
     out->topic = topic;
     out->id = sql_row_text(result, 0, DID_ID);
     out->lease_until_ms = sql_row_number(result, 0, DID_UNTIL);
+    out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
+                            sql_row_flag(result, 0, DID_CANCEL_REQUESTED);
     sql_effects_hold(&context->effects, &lease, out->lease_until_ms);
 }
 
@@ -671,6 +678,8 @@ static void fill_job(struct job *job, const PGresult *result, int row)
     job->meta = sql_row_text(result, row, SHOWN_META);
     job->error = sql_row_text(result, row, SHOWN_ERROR);
     job->history = sql_row_text(result, row, SHOWN_HISTORY);
+    job->consumer = sql_row_text(result, row, SHOWN_CONSUMER);
+    job->cancel_requested = sql_row_flag(result, row, SHOWN_CANCEL_REQUESTED);
     job->body = sql_row_text(result, row, SHOWN_BODY);
 }
 

@@ -294,7 +294,7 @@ def test_a_role_may_push_to_its_topics_and_no_more(postgres):
         cursor.execute("SELECT tarry.push('mail-out', 'a')")
         assert cursor.fetchone() == ("created",)
         for refused_ in ("SELECT tarry.push('other', 'a')", "SELECT tarry.cancel('other', 'a')", "SELECT * FROM tarry.job",
-                         "SELECT tarry._change(1, 'mail-out', 'a', 0, 0, -1, false, 0, true)"):
+                         "SELECT tarry._change(1, 'mail-out', 'a', 0, 0, -1, false, 0, false, true)"):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(refused_)
 

@@ -51,6 +51,8 @@ CREATE TABLE tarry.job (
   expire bigint, -- when it goes where it is not taken: the end of its ttl, not before its due
   lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea[], body bytea NOT NULL,
+  consumer text, -- who holds it, as he calls himself
+  cancel_requested boolean NOT NULL DEFAULT false, -- of one on lease: every end of that but an ack cancels it
   PRIMARY KEY (topic, id)
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, lane, due, seq);
@@ -158,7 +160,8 @@ END $$;
 -- ---- one item each: what it did, in the words of the API ----
 
 CREATE TYPE tarry._did AS (
-  status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint);
+  status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint,
+  cancel_requested boolean);
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
@@ -187,7 +190,7 @@ BEGIN
   j.backoff_kind := nullif(p_backoff_kind, 0); j.backoff_first := p_backoff_first; j.backoff_max := p_backoff_max;
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
   j.expire := tarry._expire_at(t, j); j.seq := nextval('tarry.sequence'); j.by_sql := p_sql;
-  j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0;
+  j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false;
   PERFORM tarry._lane(t.topic, j.priority);
   LOOP
     INSERT INTO tarry.job SELECT j.* ON CONFLICT (topic, id) DO NOTHING;
@@ -214,7 +217,7 @@ END $$;
 
 -- What cannot be changed is only looked at: a lock on it would hold up its consumer until the caller's transaction ends.
 CREATE FUNCTION tarry._change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int,
-  p_only_dead boolean, p_delivery bigint, p_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_only_dead boolean, p_delivery bigint, p_request boolean, p_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms();
 BEGIN
   r.counts := tarry._none(); r.status := 'not_found';
@@ -228,6 +231,10 @@ BEGIN
       PERFORM tarry._remember(t, p_id, now);
       r.counts := tarry._counted(r.counts, j, -1); r.counts[8] := 1;
       r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; RETURN r;
+    END IF;
+    IF p_request AND NOT p_only_dead THEN
+      UPDATE tarry.job SET cancel_requested = true WHERE topic = t.topic AND id = p_id AND state = 3;
+      IF FOUND THEN r.status := 'requested'; r.state := 3; RETURN r; END IF;
     END IF;
   ELSE
     SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 1 FOR UPDATE;
@@ -253,7 +260,7 @@ BEGIN
     r.status := CASE WHEN p_only_dead THEN 'conflict' WHEN j.state = 3 THEN 'leased' WHEN j.state = 4 THEN 'dead' ELSE 'again' END;
     IF j.state <> 3 OR p_only_dead THEN r.due := j.due; END IF;
   END IF;
-  IF r.status = 'again' THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, p_only_dead, p_delivery, p_sql); END IF;
+  IF r.status = 'again' THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, p_only_dead, p_delivery, p_request, p_sql); END IF;
   RETURN r;
 END $$;
 
@@ -301,8 +308,14 @@ BEGIN
     RETURN r;
   END IF;
   IF p_verb <> 5 AND j.lease_until <= now THEN RETURN r; END IF;
-  r.id := j.id; r.status := 'ok';
-  IF p_verb = 1 THEN
+  r.id := j.id; r.status := 'ok'; r.cancel_requested := j.cancel_requested;
+  IF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
+    DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
+    PERFORM tarry._remember(t, j.id, now);
+    r.counts[3] := -1; r.counts[8] := 1; r.status := 'cancelled';
+    r.counts := tarry._settle(t, false, r.counts);
+    RETURN r;
+  ELSIF p_verb = 1 THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._remember(t, j.id, now);
     r.counts[3] := -1; r.counts[7] := 1;
@@ -336,7 +349,7 @@ BEGIN
   END IF;
   j.expire := tarry._expire_at(t, j);
   UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
-    lease_until = 0, taken = 0, server = 0, by_sql = false WHERE topic = j.topic AND id = j.id;
+    lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
   r.counts := tarry._settle(t, false, r.counts);
@@ -348,13 +361,13 @@ END $$;
 CREATE TYPE tarry._shown AS (
   name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
-  content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, lane int, limited boolean);
+  content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, lane int, consumer text, cancel_requested boolean);
 
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
 
 -- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies.
-CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint)
+CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; l int; s tarry._shown; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
 BEGIN
@@ -373,12 +386,13 @@ BEGIN
           SELECT c.topic, c.id, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM c
         ), u AS (
           UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = now,
+              consumer = nullif(p_consumer, ''), cancel_requested = false,
               lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
               lease_until = now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
             FROM b WHERE j.topic = b.topic AND j.id = b.id AND b.bytes_before < left_bytes RETURNING j.*
         ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
           u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
-          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, t.max_jobs > 0 FROM u ORDER BY u.due, u.seq
+          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq
       LOOP
         p_max := p_max - 1;
         left_bytes := left_bytes - octet_length(s.body);
@@ -408,7 +422,7 @@ DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
     j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
-    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, t.max_jobs > 0
+    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, j.consumer, j.cancel_requested
     FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
     WHERE t.name = p_topic AND j.id = p_id;
 END $$;
@@ -422,7 +436,7 @@ BEGIN
   IF NOT FOUND THEN RETURN NEXT NULL; RETURN; END IF;
   RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
     x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
-    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.lane, t.max_jobs > 0 FROM (
+    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.lane, x.consumer, x.cancel_requested FROM (
     SELECT f.* FROM (SELECT lane FROM tarry.lane WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
       SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.lane = l.lane AND (j.due, j.seq) > (p_due, p_seq)
         AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
@@ -707,7 +721,7 @@ CREATE FUNCTION tarry.cancel(topic text, id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._change(1, topic, id, 0, 0, -1, false, 0, true));
+  RETURN tarry._word(tarry._change(1, topic, id, 0, 0, -1, false, 0, false, true));
 END $$;
 
 CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
@@ -720,14 +734,14 @@ BEGIN
     RAISE EXCEPTION 'nothing to change' USING ERRCODE = '22023', HINT = 'give delay, at or priority';
   END IF;
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
-  RETURN tarry._word(tarry._change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1), false, 0, true));
+  RETURN tarry._word(tarry._change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1), false, 0, false, true));
 END $$;
 
 CREATE FUNCTION tarry.run(topic text, id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._change(3, topic, id, 1, 0, -1, false, 0, true));
+  RETURN tarry._word(tarry._change(3, topic, id, 1, 0, -1, false, 0, false, true));
 END $$;
 
 CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea)
