@@ -27,6 +27,7 @@ extern const struct cli_command cli_bench_commands[];
 extern const struct cli_command cli_backup_commands[];
 extern const struct cli_command cli_fsck_commands[];
 extern const struct cli_command cli_reshard_commands[];
+extern const struct cli_command cli_schema_commands[];
 extern const struct cli_command cli_token_commands[];
 extern const struct cli_command cli_tail_commands[];
 extern const struct cli_command cli_status_commands[];

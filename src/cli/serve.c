@@ -79,7 +79,9 @@ static void print_listeners(const struct config *config)
 static void print_configuration(const struct config *config)
 {
     print_listeners(config);
-    if (config_is_redis(config))
+    if (config_is_sql(config))
+        printf("keeps jobs in PostgreSQL, which was not asked\n");
+    else if (config_is_redis(config))
         printf("keeps jobs in Redis, which was not asked\n");
     else
         printf("keeps jobs in %s\n", config->data);

@@ -1,6 +1,6 @@
 /*
  * backend: what keeps the jobs, as the server sees it: opened from the configuration, a handle for
- * each reactor, stopped, freed. Two kinds, chosen by --store.
+ * each reactor, stopped, freed. Three kinds, chosen by --store.
  *
  * Each kind is a table of functions. Life: open; attach for each reactor (0 to reactors - 1); once
  * they run, stop on reactor 0, which calls `stopped` there; free after they have ended, where
@@ -57,7 +57,8 @@ struct backend_ops {
                    struct slice id, http_tested *done, void *owner, uint64_t tag);
 };
 
-/* In a build without Redis, absent/redis.c stands where backend_redis.c would. */
-extern const struct backend_ops backend_embedded, backend_redis;
+/* In a build without one of the shared stores, absent/redis.c and absent/sql.c stand where
+ * backend_redis.c and backend_sql.c would. */
+extern const struct backend_ops backend_embedded, backend_redis, backend_sql;
 
 #endif

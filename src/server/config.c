@@ -38,7 +38,8 @@ static const struct option options[] = {
      "pages of other sites that may use the API from a browser, such as https://console.example; "
      "without it none may; may be given again"},
     {"store", OPTION_TEXT, "embedded|URL", FIELD(store), "embedded", 0, 0,
-     "what keeps the jobs: this program, or a Redis that several servers share: "
+     "what keeps the jobs: this program, or a database that several servers share: "
+     "postgres://[user@]host/database (see docs/sql.md), "
      "redis://[user:password@]host:6379/0, redis-sentinel://host:26379,host/master, "
      "redis-cluster://host:6379,host, redis+unix:///path/of/socket"},
     {"sync", OPTION_SYNC, "always|never|TIME", FIELD(sync), "always", 1, 60 * 1000,
@@ -146,11 +147,14 @@ static const struct option options[] = {
      "size of one file of the embedded store's log"},
     {"require-durability", OPTION_CHOICE, "any|memory|no|everysec|always",
      FIELD(require_durability), "any", 0, 0,
-     "refuse to start on a Redis that promises less (see docs/redis.md)"},
+     "refuse to start on a Redis or PostgreSQL that promises less (see docs/redis.md, "
+     "docs/sql.md)"},
     {"wait-replicas", OPTION_COUNT, "N", FIELD(wait_replicas), "0", 0, 16,
      "answer a change once it has reached so many replicas of Redis"},
     {"redis-patience", OPTION_DURATION, "TIME", FIELD(redis_patience_ms), "10s", 1000, 60 * 1000,
      "how long a call waits for a Redis out of reach before it is answered 503"},
+    {"migrate", OPTION_SWITCH, "", FIELD(migrate), "false", 0, 0,
+     "make the schema tarry in PostgreSQL, or bring it to this version, before serving"},
     {"redis-password-file", OPTION_TEXT, "FILE", FIELD(redis_password_file), "", 0, 0,
      "the password of Redis, one line; so that it need not stand in --store"},
 };
@@ -554,6 +558,16 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     return error_text(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
 }
 
+/* Is there a secret in --store? */
+static bool holds_password(const struct config *config)
+{
+    const char *at = strchr(config->store, '@'), *user = strstr(config->store, "://");
+    if (config_is_redis(config))
+        return config_redis_holds_password(config->store);
+    return config_is_sql(config) && (strstr(config->store, "password=") ||
+                                     (at && memchr(user + 3, ':', (size_t)(at - user - 3))));
+}
+
 static bool read_file(struct config *config, const char *path, char *error)
 {
     FILE *file = fopen(path, "re");
@@ -580,11 +594,10 @@ static bool read_file(struct config *config, const char *path, char *error)
                  strerror(errno));
         ok = false;
     }
-    if (ok && config_is_redis(config) && config_redis_holds_password(config->store) &&
-        secret_is_open_to_others(fileno(file))) {
+    if (ok && holds_password(config) && secret_is_open_to_others(fileno(file))) {
         snprintf(error, CONFIG_ERROR_BYTES,
                  "others may read the password in the configuration '%.200s', run: chmod 600, or "
-                 "give it by redis-password-file",
+                 "give it by redis-password-file, that of PostgreSQL by a passfile",
                  path);
         ok = false;
     }
@@ -608,6 +621,10 @@ static bool check_embedded(const struct config *config, char *error)
     static const char *const foreign[] = {"require-durability", "wait-replicas", "redis-patience",
                                           "redis-password-file", NULL};
     const char *given = find_given(config, foreign);
+    if (config->migrate)
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'migrate' is for jobs in PostgreSQL, leave it out or give --store "
+                          "postgres://HOST/DATABASE");
     if (given)
         return error_text(
             error, CONFIG_ERROR_BYTES,
@@ -622,6 +639,16 @@ static bool check_embedded(const struct config *config, char *error)
     return true;
 }
 
+static bool check_sql(const struct config *config, char *error)
+{
+    static const char *const foreign[] = {
+        "sync", "wal-file", "shards", "wait-replicas", "redis-patience", "redis-password-file",
+        NULL};
+    const char *given = find_given(config, foreign);
+    return !given || error_text(error, CONFIG_ERROR_BYTES,
+                                "'%s' is for other stores than PostgreSQL, leave it out", given);
+}
+
 static bool check_redis(const struct config *config, char *error)
 {
     static const char *const foreign[] = {"sync", "wal-file", NULL};
@@ -630,7 +657,7 @@ static bool check_redis(const struct config *config, char *error)
         return error_text(
             error, CONFIG_ERROR_BYTES,
             "bad value '%.64s' for 'store', give embedded or a URL that begins with redis://, "
-            "redis-sentinel://, redis-cluster:// or redis+unix://",
+            "redis-sentinel://, redis-cluster://, redis+unix:// or postgres://",
             strchr(config->store, '@') ? "…" : config->store);
     if (!config_redis_check(config->store, error, CONFIG_ERROR_BYTES))
         return false;
@@ -764,6 +791,8 @@ static bool check(const struct config *config, char *error)
                           "'--max-request-memory' is too small, give at least 32MiB and four times "
                           "--max-body, or 0 "
                           "for a quarter of the machine's memory");
+    if (config_is_sql(config))
+        return check_sql(config, error);
     return config_is_redis(config) ? check_redis(config, error) : check_embedded(config, error);
 }
 

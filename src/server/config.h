@@ -97,7 +97,8 @@ struct config {
     char allowed_host[OPTION_TEXT_BYTES]; /* names that clients may call it by; empty: its own */
     char cors_origin[OPTION_TEXT_BYTES];  /* of pages that may use the API; empty: none */
     struct option_sync sync;
-    char store[OPTION_TEXT_BYTES]; /* "embedded", or where Redis is: may hold a password */
+    char store[OPTION_TEXT_BYTES]; /* "embedded", or where Redis or PostgreSQL is: may hold a
+                                      password */
     char redis_password_file[OPTION_TEXT_BYTES];
     uint32_t require_durability; /* CONFIG_DURABILITY_ANY or enum redis_durability */
     uint32_t wait_replicas;
@@ -117,7 +118,7 @@ struct config {
     uint32_t address_connections, address_waiting; /* 0: half of all, but for loopback */
     int64_t idle_timeout_ms;
     int64_t grace_ms;
-    bool insecure, core_dumps;
+    bool insecure, core_dumps, migrate;
     uint64_t given; /* a bit for each row of the table that was said somewhere */
 };
 
@@ -129,9 +130,16 @@ typedef char *config_environment(const char *name);
 bool config_load(struct config *out, int arg_count, char *const *args,
                  config_environment *environment, char error[CONFIG_ERROR_BYTES]);
 
+/* Are the jobs in PostgreSQL? */
+static inline bool config_is_sql(const struct config *config)
+{
+    return strncmp(config->store, "postgres://", 11) == 0 ||
+           strncmp(config->store, "postgresql://", 13) == 0;
+}
+
 static inline bool config_is_redis(const struct config *config)
 {
-    return strcmp(config->store, "embedded") != 0;
+    return strcmp(config->store, "embedded") != 0 && !config_is_sql(config);
 }
 
 /* Are the tokens kept in the store, for all servers there? */

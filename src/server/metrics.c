@@ -25,6 +25,7 @@ size_t server_metric_tables(struct metric_table tables[SERVER_METRIC_TABLES_MAX]
         {"The store", http_store_metrics},
         {"The embedded store", backend_embedded.metrics},
         {"Redis", backend_redis.metrics},
+        {"PostgreSQL", backend_sql.metrics},
         {"Requests and connections", http_metrics},
         {"Callers", access_metrics},
         {"Limits", quota_metrics},

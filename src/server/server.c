@@ -414,7 +414,9 @@ static bool open_queue(struct server *server)
 {
     char error[ERROR_BYTES] = "";
     struct backend *backend = &server->backend;
-    backend->ops = config_is_redis(server->config) ? &backend_redis : &backend_embedded;
+    backend->ops = config_is_sql(server->config)     ? &backend_sql
+                   : config_is_redis(server->config) ? &backend_redis
+                                                     : &backend_embedded;
     if (backend->ops->open(backend, server->config, on_broken, server, error) != 0)
         return start_failed(error);
     server->reactor_count = server->backend.reactors;
@@ -623,7 +625,9 @@ static bool watch_signals(struct server *server)
 static void log_listening(struct server *server, size_t topics, uint64_t jobs)
 {
     const char *address = server->listeners.at[0].name, *place = server->backend.place;
-    const char *kind = config_is_redis(server->config) ? "redis" : "data";
+    const char *kind = config_is_sql(server->config)     ? "postgres"
+                       : config_is_redis(server->config) ? "redis"
+                                                         : "data";
     struct queue *queue = server->per_reactor[0].queue;
     struct queue_info info = {0};
     char words[LISTENER_WORDS_BYTES];

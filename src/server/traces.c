@@ -93,7 +93,8 @@ bool traces_open(struct traces *traces, const struct config *config, char *error
                                            .service_name = config->service_name,
                                            .version = TARRY_VERSION,
                                            .share = config->trace_share,
-                                           .store_is_shared = config_is_redis(config)};
+                                           .store_is_shared =
+                                               config_is_redis(config) || config_is_sql(config)};
     traces->tracer = tracer_open(&options, error);
     return traces->tracer;
 }

@@ -20,6 +20,7 @@ struct driver {
     uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a
                         shard only */
     bool is_at_once; /* a few turns of its loops tell all there is to tell */
+    uint32_t runs;   /* of random commands; 0: as many as are usual */
     bool forecasts_exactly;  /* the few jobs of this suite, that is */
     bool clock_is_elsewhere; /* `at` is measured on the wall clock of another machine, which does
                                 not step when ours does */

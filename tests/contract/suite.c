@@ -42,7 +42,7 @@ static void report(uint64_t seed, const char *fault, struct step *steps)
 static void random_commands_do_what_the_model_does(void **state)
 {
     uint64_t seed = number_from("TARRY_TEST_SEED", random_u64());
-    uint64_t runs = number_from("TARRY_TEST_RUNS", RUNS);
+    uint64_t runs = number_from("TARRY_TEST_RUNS", driver->runs ? driver->runs : RUNS);
     struct step steps[COMMANDS];
     char fault[1024];
 
@@ -152,8 +152,9 @@ int main(int argc, char **argv)
         return run_self();
     driver = argc == 2 ? driver_find(argv[1]) : NULL;
     if (!driver) {
-        fprintf(stderr, "usage: contract "
-                        "naive|local_1|local_3|memory|lib|redis_1|redis_3|redis_cluster|self\n");
+        fprintf(stderr,
+                "usage: contract "
+                "naive|local_1|local_3|memory|lib|redis_1|redis_3|redis_cluster|postgres|self\n");
         return 2;
     }
     return run_driver() ? 1 : 0;

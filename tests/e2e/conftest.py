@@ -123,6 +123,14 @@ def endpoint():
 
 
 @pytest.fixture
+def start_postgres():
+    """start_postgres() starts a PostgreSQL of the test's own."""
+    from postgres import PostgresServer
+    with contextlib.ExitStack() as stack:
+        yield lambda *settings: stack.enter_context(PostgresServer(*settings))
+
+
+@pytest.fixture
 def start_redis():
     """start_redis(*flags, aof=…, …): a real Redis of the test's own. start_redis.sentinel(…) and start_redis.cluster(…) likewise."""
     with contextlib.ExitStack() as running:

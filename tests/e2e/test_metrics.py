@@ -58,17 +58,19 @@ def do_everything(server, endpoint):
 
 
 @pytest.mark.plain("names of its own metrics, whatever the listeners")
-@pytest.mark.parametrize("store", ["embedded", "redis"])
+@pytest.mark.parametrize("store", ["embedded", "redis", "postgres"])
 def test_each_row_has_a_sample_and_each_sample_a_row(request, start_delivering, endpoint, store):
-    flags = ("--store", request.getfixturevalue("start_redis")().url) if store == "redis" else ()
+    flags = ()
+    if store != "embedded":
+        flags = ("--store", request.getfixturevalue(f"start_{store}")().url, *(["--migrate"] if store == "postgres" else ()))
     server = start_delivering(*flags)
     do_everything(server, endpoint)
     table, found = rows(), samples(page(server))
     assert not set(found) - set(table), "a sample without a row"
     for name, keys in found.items():
         assert keys == {table[name][1]}, f"labels of {name}"
-    elsewhere = "with `--store redis://…`" if store == "embedded" else "with the embedded store"
-    conditional = {"with `--amqp-in`", "with `--tls-certificate`", elsewhere}
+    stores = {"embedded": "with the embedded store", "redis": "with `--store redis://…`", "postgres": "with `--store postgres://…`"}
+    conditional = {"with `--amqp-in`", "with `--tls-certificate`", *(row for name, row in stores.items() if name != store)}
     missing = {name: about for name, (_, _, about) in table.items() if name not in found}
     for name, about in missing.items():
         condition = re.search(r"\*Only (.*)\.\*$", about)

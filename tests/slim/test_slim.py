@@ -18,10 +18,10 @@ sys.path[:0] = [str(REPO / "tests" / "e2e"), str(REPO / "tests")]
 import server as serving  # noqa: E402
 
 BUILD = REPO / "build-slim"
-WINGS = ("redis", "delivery", "amqp", "kafka", "stomp", "jwt", "console", "traces")
+WINGS = ("redis", "sql", "delivery", "amqp", "kafka", "stomp", "jwt", "console", "traces")
 # What a build with only these wings is linked with beside the rest, and what it must not be.
 LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
-BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "delivery", "amqp", "stomp", "jwt", "console", "traces")}
+BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "sql", "delivery", "amqp", "stomp", "jwt", "console", "traces")}
 # Unit tests of rooms that have wings, or stand where one was.
 TESTS = ("test_exposure", "test_http_delivery", "test_http_front", "test_secret", "test_target_setting", "test_text")
 
@@ -65,7 +65,7 @@ def test_is_not_linked_with_what_only_a_wing_needs(build):
     symbols = done("nm", BUILD / "tarry")
     for wing, library in LIBRARIES.items():
         assert (f"NEEDED               {library}" in needed) == (wing in wings), wing
-    for wing, symbol in (("redis", " redis_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
+    for wing, symbol in (("redis", " redis_open"), ("sql", " sql_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
         assert (symbol in symbols) == (wing in wings), wing
 
 
@@ -81,6 +81,10 @@ def test_refuses_what_it_is_without(build, tmp_path):
             code, out = tarry(*command)
             assert code == 2 and without.format("Redis", "REDIS") in out, command
         assert tarry("reshard", "--help")[0] == 0 and tarry("help", "--man", "tarry")[0] == 0
+    if "sql" not in wings:
+        code, out = tarry("serve", "--store", "postgres://127.0.0.1:1/x", "--listen", "127.0.0.1:0")
+        assert code == 1 and without.format("PostgreSQL", "SQL") in out
+        assert without.format("PostgreSQL", "SQL") in tarry("sql", "schema")[1] and tarry("sql", "--help")[0] == 0
     if "delivery" not in wings:
         code, out = tarry("serve", *data, "--deliver", str(policy))
         assert code == 1 and without.format("push delivery", "DELIVERY") in out

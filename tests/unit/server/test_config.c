@@ -130,6 +130,20 @@ static void listeners_add_up_within_a_source_and_the_nearer_source_wins(void **s
     unlink(file_path);
 }
 
+static void postgres_needs_no_directory_and_is_no_redis(void **state)
+{
+    struct config config;
+    char error[CONFIG_ERROR_BYTES];
+    (void)state;
+    variables = (const char *const[]){"TARRY_STORE", "postgres://me@host,other/db", NULL};
+    assert_true(load(&config, ARGS("--data=", "--migrate"), error));
+    assert_true(config_is_sql(&config) && config.migrate);
+    assert_false(config_is_redis(&config));
+    variables = (const char *const[]){"TARRY_STORE", "postgresql:///db?host=/run", NULL};
+    assert_true(load(&config, ARGS(NULL), error) && config_is_sql(&config) && !config.migrate);
+    variables = NULL;
+}
+
 static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **state)
 {
     struct config config;
@@ -225,11 +239,11 @@ static void refuses_flags_and_says_why(void **state)
          "two levels"},
         {{"--store", "floppy"},
          "bad value 'floppy' for 'store', give embedded or a URL that begins with redis://, "
-         "redis-sentinel://, redis-cluster:// or redis+unix://",
+         "redis-sentinel://, redis-cluster://, redis+unix:// or postgres://",
          "no such store"},
         {{"--store=me:secret@host"},
          "bad value '…' for 'store', give embedded or a URL that begins with redis://, "
-         "redis-sentinel://, redis-cluster:// or redis+unix://",
+         "redis-sentinel://, redis-cluster://, redis+unix:// or postgres://",
          "no scheme, and maybe a password that must not be shown"},
         {{"--store=redis://host", "--sync=50ms"},
          "'sync' is for the embedded store, leave it out; what Redis keeps is set there "
@@ -242,6 +256,13 @@ static void refuses_flags_and_says_why(void **state)
         {{"--wait-replicas=1"},
          "'wait-replicas' is for jobs in Redis, leave it out or give --store redis://HOST:PORT",
          "replicas of a directory"},
+        {{"--store=postgres://host/db", "--sync=always"},
+         "'sync' is for other stores than PostgreSQL, leave it out",
+         "a word of the embedded store for PostgreSQL"},
+        {{"--migrate"},
+         "'migrate' is for jobs in PostgreSQL, leave it out or give --store "
+         "postgres://HOST/DATABASE",
+         "a schema without a database"},
         {{"--require-durability", "some"},
          "bad value 'some' for '--require-durability', give one of any|memory|no|everysec|always",
          "an unknown durability"},
@@ -369,6 +390,7 @@ int main(void)
         cmocka_unit_test(a_flag_beats_the_environment_which_beats_the_file),
         cmocka_unit_test(names_are_added_up_within_the_flags),
         cmocka_unit_test(listeners_add_up_within_a_source_and_the_nearer_source_wins),
+        cmocka_unit_test(postgres_needs_no_directory_and_is_no_redis),
         cmocka_unit_test(redis_needs_no_directory_and_no_word_of_the_embedded_store),
         cmocka_unit_test(a_store_that_is_too_long_is_refused_without_showing_it),
         cmocka_unit_test(the_file_may_be_named_by_the_environment),

@@ -1,0 +1,60 @@
+/* schema: the tables of a queue in PostgreSQL: made, brought to this version, or shown. */
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "sql/sql.h"
+
+#include <string.h>
+
+enum { ERROR_BYTES = 512 };
+
+static int show(void)
+{
+    struct slice text = sql_schema();
+    if (fwrite(text.at, 1, text.len, stdout) != text.len || fflush(stdout) != 0)
+        return cli_error("cannot write to standard output");
+    return CLI_OK;
+}
+
+static int migrate(const char *url)
+{
+    char error[ERROR_BYTES] = "", place[ERROR_BYTES];
+    if (!url)
+        return cli_usage("give the URL of the database, such as postgres://admin@host/database");
+    if (sql_migrate(url, error, sizeof error) != 0)
+        return cli_error("%s", error);
+    sql_place(url, place, sizeof place);
+    printf("the schema tarry in %s is as this version wants it\n", place);
+    return CLI_OK;
+}
+
+static int sql_command(int argc, char **argv)
+{
+    const struct cli_flag flags[] = {{0}};
+    const struct cli_syntax syntax = {
+        .usage = "sql migrate URL | sql schema",
+        .about =
+            "Makes the schema of a queue in PostgreSQL, or brings it to this version; it may be\n"
+            "run again. 'sql schema' prints it instead, for who makes it by hand.\n\n"
+            "  tarry sql migrate postgres://admin@db.internal/shop\n"
+            "  tarry serve --store postgres://tarry@db.internal/shop",
+        .flags = flags,
+        .least = 1,
+        .most = 2,
+        .is_local = true,
+    };
+    struct cli_args args;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (strcmp(args.list.at[0], "migrate") == 0)
+        return migrate(args.list.count > 1 ? args.list.at[1] : NULL);
+    if (strcmp(args.list.at[0], "schema") == 0)
+        return args.list.count > 1 ? cli_usage("unexpected argument '%s'", args.list.at[1])
+                                   : show();
+    return cli_usage("unknown '%s', write sql migrate or sql schema", args.list.at[0]);
+}
+
+const struct cli_command cli_schema_commands[] = {
+    {.name = "sql", .run = sql_command, .help = "make or show the schema of a queue in PostgreSQL"},
+    {0},
+};

@@ -1,0 +1,146 @@
+/* Jobs in PostgreSQL, shared with other servers and with users' own transactions: one reactor. */
+#include "base/error.h"
+#include "base/json_write.h"
+#include "redis/redis.h"
+#include "server/backend.h"
+#include "sql/sql.h"
+
+#include <errno.h>
+
+enum { STOP_MS = SQL_STOP_MS + 5000 };
+
+static bool promises_enough(const struct config *config, const struct sql *sql, char *error)
+{
+    bool wants_always = config->require_durability == REDIS_DURABILITY_ALWAYS ||
+                        config->require_durability == REDIS_DURABILITY_EVERYSEC;
+    return !wants_always || sql_is_durable(sql) ||
+           error_text(error, BACKEND_ERROR_BYTES,
+                      "the store does not promise to keep what was answered, set fsync, "
+                      "full_page_writes and synchronous_commit to on, or ask for less by "
+                      "--require-durability");
+}
+
+static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,
+                   void *ctx, char *error)
+{
+    const struct sql_options options = {.url = config->store,
+                                        .migrate = config->migrate,
+                                        .body_bytes_max = (uint64_t)config->max_body_bytes,
+                                        .topics_max = config->max_topics};
+    struct sql *sql = NULL;
+    (void)failed; /* a database out of reach may come back: the server stays */
+    (void)ctx;
+    int result = sql_open(&options, &sql, error, BACKEND_ERROR_BYTES);
+    backend->self = sql;
+    if (result == 0 && !promises_enough(config, sql, error))
+        result = -EINVAL;
+    sql_place(config->store, backend->place, sizeof backend->place);
+    backend->reactors = 1;
+    backend->stop_ms = STOP_MS;
+    return result;
+}
+
+static int on_attach(struct backend *backend, uint32_t index, struct reactor *reactor,
+                     struct queue **out, char *error)
+{
+    (void)index;
+    return sql_attach(backend->self, reactor, out, error, BACKEND_ERROR_BYTES);
+}
+
+/* What happens to jobs is not told by this store yet. */
+static void on_set_feed(struct backend *backend, struct feed *feed)
+{
+    (void)backend;
+    (void)feed;
+}
+
+static void on_stop(struct backend *backend, void (*stopped)(void *ctx), void *ctx)
+{
+    sql_stop(backend->self, stopped, ctx);
+}
+
+static const char *on_store_name(struct backend *backend)
+{
+    return sql_store_name(backend->self);
+}
+
+static void on_free(struct backend *backend)
+{
+    sql_free(backend->self);
+}
+
+enum { TURNS, CALLS, REPEATED, RECONNECTS, SETTLED, UP };
+
+#define ON_SQL .when = "with `--store postgres://…`"
+
+static const struct metric sql_metrics[] = {
+    [TURNS] = {.name = "tarry_postgres_turns_total",
+               .type = PROMETHEUS_COUNTER,
+               .help = "Transactions of this server.",
+               .meaning = "Each carries all that came during the one before; "
+                          "`tarry_postgres_calls_total` over it is how much that is.",
+               ON_SQL},
+    [CALLS] = {.name = "tarry_postgres_calls_total",
+               .type = PROMETHEUS_COUNTER,
+               .help = "Calls in those transactions.",
+               .meaning = "The work that PostgreSQL does for this server.",
+               ON_SQL},
+    [REPEATED] = {.name = "tarry_postgres_repeated_total",
+                  .type = PROMETHEUS_COUNTER,
+                  .help = "Transactions that came to nothing and went again.",
+                  .meaning = "Deadlocks, locks that users' transactions hold, lost connections. "
+                             "Rises steadily: somebody keeps transactions with jobs open for long.",
+                  ON_SQL},
+    [RECONNECTS] = {.name = "tarry_postgres_reconnects_total",
+                    .type = PROMETHEUS_COUNTER,
+                    .help = "Connections to PostgreSQL made again.",
+                    .meaning =
+                        "Rises again and again: see why PostgreSQL or the network cuts them.",
+                    ON_SQL},
+    [SETTLED] = {.name = "tarry_postgres_settled_total",
+                 .type = PROMETHEUS_COUNTER,
+                 .help = "Commits whose fate had to be asked for.",
+                 .meaning =
+                     "A connection was cut in the midst of a commit. Nothing was done twice.",
+                 ON_SQL},
+    [UP] = {.name = "tarry_postgres_up",
+            .type = PROMETHEUS_GAUGE,
+            .help = "Whether PostgreSQL is reached.",
+            .meaning = "0: pushes are answered 503.",
+            ON_SQL},
+    METRIC_END};
+
+static void on_emit_metrics(struct backend *backend, struct metric_page *page)
+{
+    struct sql_figures figures;
+    sql_figures(backend->self, &figures);
+    metric_write(page, &sql_metrics[TURNS], figures.turns);
+    metric_write(page, &sql_metrics[CALLS], figures.calls);
+    metric_write(page, &sql_metrics[REPEATED], figures.repeated);
+    metric_write(page, &sql_metrics[RECONNECTS], figures.reconnects);
+    metric_write(page, &sql_metrics[SETTLED], figures.settled);
+    metric_write(page, &sql_metrics[UP], figures.is_up);
+}
+
+static void on_write_shards(struct backend *backend, struct buffer *out)
+{
+    struct sql_figures figures;
+    sql_figures(backend->self, &figures);
+    buffer_append_byte(out, '{');
+    json_write_member_number(out, "shard", 0);
+    json_write_member(out, "connected");
+    buffer_append_text(out, figures.is_up ? "true" : "false");
+    json_write_member_number(out, "waiting_calls", (uint64_t)figures.waiting);
+    json_write_member_number(out, "reconnects", figures.reconnects);
+    buffer_append_byte(out, '}');
+}
+
+const struct backend_ops backend_sql = {.open = on_open,
+                                        .set_feed = on_set_feed,
+                                        .attach = on_attach,
+                                        .stop = on_stop,
+                                        .store_name = on_store_name,
+                                        .free = on_free,
+                                        .write_shards = on_write_shards,
+                                        .emit_metrics = on_emit_metrics,
+                                        .metrics = sql_metrics};

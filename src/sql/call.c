@@ -1,0 +1,1031 @@
+#include "sql/call.h"
+
+#include "queue/copy.h"
+#include "queue/cursor.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+enum { ARRAY_BYTES_MAX = 64 * 1024, STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
+
+/* The columns of tarry._did. */
+enum {
+    DID_STATUS,
+    DID_STATE,
+    DID_DUE,
+    DID_TOPIC,
+    DID_EXPIRE,
+    DID_DIED,
+    DID_COUNTS,
+    DID_ID,
+    DID_NAME,
+    DID_UNTIL,
+    DID_CANCEL_REQUESTED
+};
+
+/* Those of tarry._shown. */
+enum {
+    SHOWN_NAME,
+    SHOWN_ID,
+    SHOWN_STATE,
+    SHOWN_PRIORITY,
+    SHOWN_ATTEMPT,
+    SHOWN_DUE,
+    SHOWN_FIRST_DUE,
+    SHOWN_UNTIL,
+    SHOWN_TAKEN,
+    SHOWN_SEQUENCE,
+    SHOWN_DELIVERY,
+    SHOWN_LEASE,
+    SHOWN_TTL,
+    SHOWN_BACKOFF_KIND,
+    SHOWN_BACKOFF_FIRST,
+    SHOWN_BACKOFF_MAX,
+    SHOWN_ATTEMPTS_MAX,
+    SHOWN_TYPE,
+    SHOWN_META,
+    SHOWN_ERROR,
+    SHOWN_HISTORY,
+    SHOWN_BODY,
+    SHOWN_TOPIC,
+    SHOWN_LANE,
+    SHOWN_CONSUMER,
+    SHOWN_CANCEL_REQUESTED
+};
+
+/* The places of tarry.tally's counts, from 0. */
+enum {
+    COUNT_FRESH,
+    COUNT_RETRY,
+    COUNT_LEASED,
+    COUNT_DEAD,
+    COUNT_DEAD_BYTES,
+    COUNT_PUSHED,
+    COUNT_ACKED,
+    COUNT_CANCELLED,
+    COUNT_EXPIRED,
+    COUNT_REPLACED,
+    COUNT_DELIVERED,
+    COUNT_NACKED,
+    COUNT_LEASE_ENDED,
+    COUNT_DIED,
+    COUNT_REDRIVEN
+};
+
+static const struct {
+    const char *word;
+    enum queue_status status;
+    const char *detail;
+} words[] = {
+    {"ok", QUEUE_OK, NULL},
+    {"created", QUEUE_CREATED, NULL},
+    {"replaced", QUEUE_REPLACED, NULL},
+    {"existed", QUEUE_EXISTED, NULL},
+    {"cancelled", QUEUE_CANCELLED, NULL},
+    {"requested", QUEUE_REQUESTED, NULL},
+    {"not_found", QUEUE_NOT_FOUND, NULL},
+    {"conflict", QUEUE_CONFLICT, NULL},
+    {"leased", QUEUE_LEASED, NULL},
+    {"dead", QUEUE_DEAD_STATE, NULL},
+    {"lease_ended", QUEUE_LEASE_ENDED, NULL},
+    {"too_many_topics", QUEUE_TOO_MANY_TOPICS, NULL},
+    {"topic_full", QUEUE_TOPIC_FULL, NULL},
+    {"bad_at", QUEUE_BAD_OPTION, "at"},
+};
+
+static enum queue_status status_of(struct slice word, const char **detail)
+{
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (slice_is(word, words[i].word)) {
+            *detail = words[i].detail;
+            return words[i].status;
+        }
+    *detail = NULL;
+    return QUEUE_UNAVAILABLE; /* a newer schema's word */
+}
+
+/* ---- making ---- */
+
+struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
+                              struct queue_reply_to reply_to)
+{
+    struct sql_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return NULL;
+    call->kind = kind;
+    call->reply_to = reply_to;
+    buffer_init(&call->names, ARRAY_BYTES_MAX);
+    buffer_init(&call->bounds, ARRAY_BYTES_MAX);
+    call->command = command ? copy_command(command) : NULL;
+    if (command && !call->command) {
+        free(call);
+        return NULL;
+    }
+    return call;
+}
+
+void sql_call_again(struct sql_call *call)
+{
+    for (size_t i = 0; i < call->results.count; i++)
+        libpq.PQclear(call->results.at[i]);
+    call->results.count = 0;
+    free(call->items);
+    free(call->jobs);
+    free(call->topics);
+    free(call->tokens);
+    free(call->forecast);
+    call->items = NULL;
+    call->jobs = NULL;
+    call->topics = NULL;
+    call->tokens = NULL;
+    call->forecast = NULL;
+    call->job_count = call->topic_count = call->cursor_bytes = 0;
+    call->status = QUEUE_OK;
+    call->step_affected = 0;
+    call->look = NULL;
+    call->drained = call->has_more = false;
+    buffer_clear(&call->names);
+    buffer_clear(&call->bounds);
+}
+
+void sql_call_free(struct sql_call *call)
+{
+    sql_call_again(call);
+    sql_results_fini(&call->results);
+    sql_leases_fini(&call->ends);
+    buffer_fini(&call->names);
+    buffer_fini(&call->bounds);
+    free(call->command);
+    free(call);
+}
+
+bool sql_call_is_durable(const struct sql_call *call)
+{
+    if (call->kind != SQL_CALL_COMMAND)
+        return false;
+    const struct command *command = call->command;
+    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
+           command->kind == COMMAND_CHANGE ||
+           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
+}
+
+bool sql_call_is_change(const struct sql_call *call)
+{
+    if (call->kind == SQL_CALL_COMMAND)
+        return sql_call_is_durable(call) || call->command->kind == COMMAND_TAKE;
+    return call->kind != SQL_CALL_LOOK;
+}
+
+bool sql_call_is_figures(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND &&
+           (call->command->kind == COMMAND_TOPIC || call->command->kind == COMMAND_TOPICS);
+}
+
+static bool has_items(const struct command *command)
+{
+    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
+           command->kind == COMMAND_CHANGE;
+}
+
+size_t sql_call_weight(const struct sql_call *call)
+{
+    if (call->kind == SQL_CALL_END)
+        return call->ends.count;
+    return call->command && has_items(call->command) ? call->command->count : 1;
+}
+
+size_t sql_call_bytes(const struct sql_call *call)
+{
+    size_t bytes = 0;
+    if (call->command && call->command->kind == COMMAND_PUSH)
+        for (size_t i = 0; i < call->command->count; i++)
+            bytes += call->command->pushes[i].body.len;
+    return bytes;
+}
+
+/* ---- sending ---- */
+
+static bool send(struct sql_call *call, struct sql_context *context, size_t item,
+                 enum sql_statement statement, const struct sql_params *params)
+{
+    struct sql_step step = {.call = call, .item = item, .statement = statement};
+    return sql_steps_reserve(&context->steps, context->steps.count + 1) &&
+           sql_statement_send(context->connection, statement, params) &&
+           sql_steps_add(&context->steps, step);
+}
+
+static bool send_push(struct sql_call *call, struct sql_context *context, size_t i)
+{
+    const struct queue_push *push = &call->command->pushes[i];
+    struct sql_params params = {0};
+    sql_params_bytes(&params, push->topic);
+    sql_params_bytes(&params, push->id);
+    sql_params_number(&params, push->when.due);
+    sql_params_number(&params, push->when.ms);
+    sql_params_number(&params, push->priority);
+    sql_params_number(&params, push->on_conflict);
+    sql_params_number(&params, push->policy.lease_ms);
+    sql_params_number(&params, push->policy.ttl_ms);
+    sql_params_number(&params, push->policy.backoff.kind);
+    sql_params_number(&params, push->policy.backoff.first_ms);
+    sql_params_number(&params, push->policy.backoff.max_ms);
+    sql_params_number(&params, push->policy.max_attempts);
+    sql_params_bytes(&params, push->content_type);
+    sql_params_bytes(&params, push->meta);
+    sql_params_bytes(&params, push->body);
+    sql_params_number(&params, push->past.attempt);
+    sql_params_flag(&params, push->past.dead);
+    sql_params_bytes(&params, push->past.error);
+    sql_params_number(&params, context->topics_max);
+    return send(call, context, i, SQL_PUSH, &params);
+}
+
+static bool send_change(struct sql_call *call, struct sql_context *context, size_t i)
+{
+    const struct queue_change *change = &call->command->changes[i];
+    struct sql_params params = {0};
+    sql_params_number(&params, change->verb);
+    sql_params_bytes(&params, change->topic);
+    sql_params_bytes(&params, change->id);
+    sql_params_number(&params, change->when.due);
+    sql_params_number(&params, change->when.ms);
+    sql_params_number(&params, change->priority);
+    sql_params_flag(&params, change->only_dead);
+    sql_params_number(&params, (int64_t)change->delivery);
+    sql_params_flag(&params, change->request);
+    return send(call, context, i, SQL_CHANGE, &params);
+}
+
+/* A character cut in two would be none. */
+static struct slice cut(struct slice text, size_t bytes_max)
+{
+    if (text.len <= bytes_max)
+        return text;
+    size_t len = bytes_max;
+    while (len > bytes_max - 3 && (text.at[len] & 0xc0) == 0x80)
+        len--;
+    return slice_make(text.at, len);
+}
+
+static bool send_answer(struct sql_call *call, struct sql_context *context, size_t i, int verb,
+                        const struct sql_lease *lease, const struct queue_answer *answer)
+{
+    struct sql_params params = {0};
+    sql_params_number(&params, verb);
+    sql_params_number(&params, lease->topic);
+    sql_params_number(&params, lease->lane);
+    sql_params_number(&params, lease->due_ms);
+    sql_params_number(&params, (int64_t)lease->sequence);
+    sql_params_number(&params, (int64_t)lease->delivery);
+    sql_params_number(&params, lease->taken_ms);
+    sql_params_number(&params, answer->delay_ms);
+    sql_params_flag(&params, answer->final);
+    sql_params_bytes(&params, cut(answer->error, JOB_ERROR_BYTES_MAX));
+    sql_params_bytes(&params, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
+    sql_params_number(&params, answer->lease_ms);
+    sql_params_number(&params, context->server);
+    return send(call, context, i, SQL_ANSWER, &params);
+}
+
+/* The results of what cannot be carried out are there before anything is sent. */
+static bool send_items(struct sql_call *call, struct sql_context *context)
+{
+    const struct command *command = call->command;
+    bool sent = true;
+    call->items = calloc(command->count ? command->count : 1, sizeof *call->items);
+    if (!call->items)
+        return false;
+    for (size_t i = 0; i < command->count && sent; i++) {
+        struct sql_lease lease;
+        if (!command_item_is_good(command, i, &call->items[i]))
+            continue;
+        call->items[i].status = QUEUE_UNAVAILABLE;
+        if (command->kind == COMMAND_PUSH)
+            sent = send_push(call, context, i);
+        else if (command->kind == COMMAND_CHANGE)
+            sent = send_change(call, context, i);
+        else if (sql_lease_parse(command->answers[i].lease, &context->key, &lease))
+            sent = send_answer(call, context, i, (int)command->answers[i].verb, &lease,
+                               &command->answers[i]);
+        else
+            call->items[i].status = QUEUE_LEASE_ENDED;
+    }
+    return sent;
+}
+
+static void add_topic(struct sql_call *call, struct sql_context *context, struct slice name)
+{
+    const struct sql_topic *topic = sql_topics_find(&context->topics, name);
+    char before = call->names.len ? ',' : '{';
+    buffer_append_format(&call->names, "%c\"%.*s\"", before, (int)name.len, name.at);
+    buffer_append_format(&call->bounds, "%c%lld", before,
+                         topic && !call->from_the_start ? (long long)topic->bound_ms : 0LL);
+}
+
+static bool close_arrays(struct sql_call *call)
+{
+    buffer_append_text(&call->names, call->names.len ? "}" : "{}");
+    buffer_append_text(&call->bounds, call->bounds.len ? "}" : "{}");
+    buffer_append(&call->names, "", 1);
+    buffer_append(&call->bounds, "", 1);
+    return !call->names.failed && !call->bounds.failed;
+}
+
+static bool send_look(struct sql_call *call, struct sql_context *context)
+{
+    struct sql_params params = {0};
+    sql_params_text(&params, call->names.at);
+    sql_params_text(&params, call->bounds.at);
+    return send(call, context, 0, SQL_LOOK, &params);
+}
+
+static bool send_take(struct sql_call *call, struct sql_context *context)
+{
+    const struct queue_take *take = &call->command->take;
+    struct sql_params params = {0};
+    for (size_t i = 0; i < take->topic_count; i++)
+        add_topic(call, context, take->topics[i]);
+    if (!close_arrays(call))
+        return false;
+    sql_params_text(&params, call->names.at);
+    sql_params_text(&params, call->bounds.at);
+    sql_params_number(&params, take->max);
+    sql_params_number(&params, take->lease_ms);
+    sql_params_number(&params, context->server);
+    sql_params_bytes(&params, take->consumer);
+    return send(call, context, 0, SQL_TAKE, &params) && send_look(call, context);
+}
+
+static bool send_get(struct sql_call *call, struct sql_context *context)
+{
+    struct sql_params params = {0};
+    sql_params_bytes(&params, call->command->get.topic);
+    sql_params_bytes(&params, call->command->get.id);
+    return send(call, context, 0, SQL_GET, &params);
+}
+
+/* One more than asked for: so it is known whether there are more. */
+static bool send_list(struct sql_call *call, struct sql_context *context)
+{
+    const struct queue_list *list = &call->command->list;
+    struct queue_cursor cursor = {0};
+    struct sql_params params = {0};
+    if (list->cursor.len && !queue_cursor_parse(list->cursor, &cursor)) {
+        call->status = QUEUE_BAD_CURSOR;
+        return true;
+    }
+    sql_params_bytes(&params, list->topic);
+    sql_params_number(&params, list->state);
+    sql_params_number(&params, (int64_t)list->limit + 1);
+    sql_params_number(&params, cursor.due_ms);
+    sql_params_number(&params, (int64_t)cursor.sequence);
+    sql_params_flag(&params, list->with_body);
+    return send(call, context, 0, SQL_LIST, &params);
+}
+
+static bool send_figures(struct sql_call *call, struct sql_context *context, struct slice name,
+                         struct slice after, uint32_t limit)
+{
+    struct sql_params params = {0};
+    if (name.len)
+        sql_params_bytes(&params, name);
+    else
+        sql_params_null(&params);
+    if (after.len)
+        sql_params_bytes(&params, after);
+    else
+        sql_params_null(&params);
+    sql_params_number(&params, limit);
+    return send(call, context, 0, SQL_FIGURES, &params);
+}
+
+static bool send_put(struct sql_call *call, struct sql_context *context)
+{
+    const struct queue_topic_call *topic = &call->command->topic;
+    const struct topic_settings *settings = &topic->settings;
+    struct sql_params params = {0};
+    sql_params_bytes(&params, topic->topic);
+    sql_params_number(&params, settings->policy.lease_ms);
+    sql_params_number(&params, settings->policy.ttl_ms);
+    sql_params_number(&params, settings->policy.backoff.kind);
+    sql_params_number(&params, settings->policy.backoff.first_ms);
+    sql_params_number(&params, settings->policy.backoff.max_ms);
+    sql_params_number(&params, settings->policy.max_attempts);
+    sql_params_number(&params, settings->on_conflict);
+    if (settings->has_priority)
+        sql_params_number(&params, settings->priority);
+    else
+        sql_params_null(&params);
+    sql_params_flag(&params, settings->dead_letter_expired);
+    sql_params_number(&params, settings->dedup_window_ms);
+    sql_params_number(&params, (int64_t)settings->max_jobs);
+    sql_params_number(&params, settings->push_rate.count);
+    sql_params_number(&params, settings->push_rate.unit);
+    sql_params_bytes(&params, settings->extension);
+    sql_params_number(&params, context->topics_max);
+    return send(call, context, 0, SQL_PUT, &params);
+}
+
+static bool send_pause(struct sql_call *call, struct sql_context *context)
+{
+    const struct queue_topic_call *topic = &call->command->topic;
+    struct sql_params params = {0};
+    sql_params_bytes(&params, topic->topic);
+    sql_params_flag(&params, topic->verb == QUEUE_TOPIC_PAUSE);
+    sql_params_number(&params, topic->pause_ms);
+    return send(call, context, 0, SQL_PAUSE, &params);
+}
+
+static bool send_step(struct sql_call *call, struct sql_context *context)
+{
+    const struct queue_topic_call *topic = &call->command->topic;
+    struct sql_params params = {0};
+    int64_t jobs = STEP_JOBS;
+    sql_params_bytes(&params, topic->topic);
+    if (topic->verb == QUEUE_TOPIC_DELETE)
+        return send(call, context, 0, SQL_DELETE, &params);
+    if (topic->verb == QUEUE_TOPIC_PURGE) {
+        sql_params_number(&params, topic->state);
+        sql_params_number(&params, jobs);
+        return send(call, context, 0, SQL_PURGE, &params);
+    }
+    if (topic->id.len)
+        sql_params_bytes(&params, topic->id);
+    else
+        sql_params_null(&params);
+    if (topic->max && (int64_t)(topic->max - call->affected) < jobs)
+        jobs = (int64_t)(topic->max - call->affected);
+    sql_params_number(&params, jobs);
+    return send(call, context, 0, SQL_REDRIVE, &params);
+}
+
+static bool send_topic(struct sql_call *call, struct sql_context *context)
+{
+    const struct queue_topic_call *topic = &call->command->topic;
+    bool sent = true;
+    switch (topic->verb) {
+    case QUEUE_TOPIC_GET:
+        break;
+    case QUEUE_TOPIC_PUT:
+        sent = send_put(call, context);
+        break;
+    case QUEUE_TOPIC_PAUSE:
+    case QUEUE_TOPIC_RESUME:
+        sent = send_pause(call, context);
+        break;
+    case QUEUE_TOPIC_DELETE:
+    case QUEUE_TOPIC_PURGE:
+    case QUEUE_TOPIC_REDRIVE:
+        return send_step(call, context);
+    case QUEUE_TOPIC_MARK: /* of parts of a queue only, and this is a whole one */
+        return true;
+    }
+    return sent && send_figures(call, context, topic->topic, (struct slice){0}, 0);
+}
+
+static bool send_forecast(struct sql_call *call, struct sql_context *context)
+{
+    struct sql_params params = {0};
+    call->forecast = calloc(1, sizeof *call->forecast);
+    if (!call->forecast)
+        return false;
+    call->forecast->from_ms = call->command->forecast.from_ms;
+    sql_params_bytes(&params, call->command->forecast.topic);
+    sql_params_number(&params, call->command->forecast.from_ms);
+    return send(call, context, 0, SQL_FORECAST, &params);
+}
+
+static bool send_command(struct sql_call *call, struct sql_context *context)
+{
+    const struct command *command = call->command;
+    switch (command->kind) {
+    case COMMAND_PUSH:
+    case COMMAND_ANSWER:
+    case COMMAND_CHANGE:
+        return send_items(call, context);
+    case COMMAND_TAKE:
+        return send_take(call, context);
+    case COMMAND_GET:
+        return send_get(call, context);
+    case COMMAND_LIST:
+        return send_list(call, context);
+    case COMMAND_TOPIC:
+        return send_topic(call, context);
+    case COMMAND_TOPICS:
+        return send_figures(call, context, (struct slice){0}, command->topics.after,
+                            command->topics.limit);
+    case COMMAND_FORECAST:
+        return send_forecast(call, context);
+    }
+    return false;
+}
+
+static bool send_ends(struct sql_call *call, struct sql_context *context)
+{
+    const struct queue_answer answer = {.delay_ms = -1, .error = slice_of("lease ended")};
+    enum { ENDS = 5 }; /* the verb of tarry._answer */
+    for (size_t i = 0; i < call->ends.count; i++)
+        if (!send_answer(call, context, i, ENDS, &call->ends.at[i], &answer))
+            return false;
+    return true;
+}
+
+static bool send_looks(struct sql_call *call, struct sql_context *context)
+{
+    for (struct table_entry *entry = table_first(&context->topics.table); entry;
+         entry = table_next(&context->topics.table, entry)) {
+        struct sql_topic *topic = sql_topics_of(entry);
+        if (!topic->watched || call->names.len >= ARRAY_BYTES_MAX / 2 ||
+            !(topic->look || topic->asked || call->from_the_start))
+            continue;
+        add_topic(call, context, topic->entry.key);
+        topic->look = false;
+        topic->asked = true;
+    }
+    return close_arrays(call) && send_look(call, context);
+}
+
+static bool send_own(struct sql_call *call, struct sql_context *context,
+                     enum sql_statement statement, int64_t number)
+{
+    struct sql_params params = {0};
+    sql_params_number(&params, number);
+    return send(call, context, 0, statement, &params);
+}
+
+bool sql_call_send(struct sql_call *call, struct sql_context *context)
+{
+    switch (call->kind) {
+    case SQL_CALL_COMMAND:
+        return send_command(call, context);
+    case SQL_CALL_END:
+        return send_ends(call, context);
+    case SQL_CALL_LOOK:
+        return send_looks(call, context);
+    case SQL_CALL_EXPIRE:
+        return send_own(call, context, SQL_EXPIRE, EXPIRE_JOBS);
+    case SQL_CALL_UPKEEP:
+        return send_own(call, context, SQL_UPKEEP, context->server);
+    case SQL_CALL_ADOPT:
+        return send_own(call, context, SQL_ADOPT, context->server);
+    case SQL_CALL_GOODBYE:
+        return send_own(call, context, SQL_GOODBYE, context->server);
+    }
+    return false;
+}
+
+/* ---- reading ---- */
+
+static void note_did(struct sql_context *context, struct slice topic, const PGresult *result)
+{
+    int64_t counts[SQL_COUNTS];
+    enum job_state state = (enum job_state)sql_row_number(result, 0, DID_STATE);
+    enum queue_status status;
+    const char *detail;
+    sql_row_counts(result, 0, DID_COUNTS, counts);
+    sql_effects_count(&context->effects, sql_row_number(result, 0, DID_TOPIC), counts);
+    sql_effects_expire(&context->effects, sql_row_number(result, 0, DID_EXPIRE));
+    status = status_of(sql_row_text(result, 0, DID_STATUS), &detail);
+    if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED) &&
+        (state == JOB_DELAYED || state == JOB_READY))
+        sql_effects_due(&context->effects, topic, sql_row_number(result, 0, DID_DUE));
+    if (sql_row_flag(result, 0, DID_DIED)) {
+        struct sql_news *news = sql_effects_news(&context->effects, topic);
+        if (news)
+            news->died = true;
+    }
+}
+
+static void fill_result(struct queue_result *out, const PGresult *result)
+{
+    out->status = status_of(sql_row_text(result, 0, DID_STATUS), &out->detail);
+    out->state = (enum job_state)sql_row_number(result, 0, DID_STATE);
+    out->due_ms = sql_row_number(result, 0, DID_DUE);
+    if (out->state == JOB_LEASED)
+        out->due_ms = 0;
+}
+
+static void read_push(struct sql_call *call, struct sql_context *context, size_t i,
+                      const PGresult *result)
+{
+    const struct queue_push *push = &call->command->pushes[i];
+    fill_result(&call->items[i], result);
+    call->items[i].topic = push->topic;
+    call->items[i].id = push->id;
+    note_did(context, push->topic, result);
+}
+
+static void read_change(struct sql_call *call, struct sql_context *context, size_t i,
+                        const PGresult *result)
+{
+    const struct queue_change *change = &call->command->changes[i];
+    fill_result(&call->items[i], result);
+    call->items[i].topic = change->topic;
+    call->items[i].id = change->id;
+    note_did(context, change->topic, result);
+}
+
+static void read_answer(struct sql_call *call, struct sql_context *context, size_t i,
+                        const PGresult *result)
+{
+    struct queue_result *out = &call->items[i];
+    struct slice topic = sql_row_text(result, 0, DID_NAME);
+    struct sql_lease lease;
+    fill_result(out, result);
+    note_did(context, topic, result);
+    if ((out->status != QUEUE_OK && out->status != QUEUE_CANCELLED) ||
+        !sql_lease_parse(call->command->answers[i].lease, &context->key, &lease))
+        return;
+    out->topic = topic;
+    out->id = sql_row_text(result, 0, DID_ID);
+    out->lease_until_ms = sql_row_number(result, 0, DID_UNTIL);
+    out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
+                            sql_row_flag(result, 0, DID_CANCEL_REQUESTED);
+    sql_effects_hold(&context->effects, &lease, out->lease_until_ms);
+}
+
+static void read_end(struct sql_call *call, struct sql_context *context, size_t i,
+                     const PGresult *result)
+{
+    int64_t until_ms = sql_row_number(result, 0, DID_UNTIL);
+    if (until_ms) /* it was extended meanwhile */
+        sql_effects_hold(&context->effects, &call->ends.at[i], until_ms);
+    note_did(context, sql_row_text(result, 0, DID_NAME), result);
+}
+
+static void fill_job(struct job *job, const PGresult *result, int row)
+{
+    job->topic = sql_row_text(result, row, SHOWN_NAME);
+    job->id = sql_row_text(result, row, SHOWN_ID);
+    job->state = (enum job_state)sql_row_number(result, row, SHOWN_STATE);
+    job->priority = (uint16_t)sql_row_number(result, row, SHOWN_PRIORITY);
+    job->attempt = (uint32_t)sql_row_number(result, row, SHOWN_ATTEMPT);
+    job->due_ms = sql_row_number(result, row, SHOWN_DUE);
+    job->first_due_ms = sql_row_number(result, row, SHOWN_FIRST_DUE);
+    job->lease_until_ms = sql_row_number(result, row, SHOWN_UNTIL);
+    job->taken_ms = sql_row_number(result, row, SHOWN_TAKEN);
+    job->sequence = (uint64_t)sql_row_number(result, row, SHOWN_SEQUENCE);
+    job->delivery = (uint64_t)sql_row_number(result, row, SHOWN_DELIVERY);
+    job->due_is_wall = true; /* there is no other clock */
+    job->policy.lease_ms = sql_row_number(result, row, SHOWN_LEASE);
+    job->policy.ttl_ms = sql_row_number(result, row, SHOWN_TTL);
+    job->policy.backoff.kind = (enum backoff_kind)sql_row_number(result, row, SHOWN_BACKOFF_KIND);
+    job->policy.backoff.first_ms = sql_row_number(result, row, SHOWN_BACKOFF_FIRST);
+    job->policy.backoff.max_ms = sql_row_number(result, row, SHOWN_BACKOFF_MAX);
+    job->policy.max_attempts = (uint32_t)sql_row_number(result, row, SHOWN_ATTEMPTS_MAX);
+    job->content_type = sql_row_text(result, row, SHOWN_TYPE);
+    job->meta = sql_row_text(result, row, SHOWN_META);
+    job->error = sql_row_text(result, row, SHOWN_ERROR);
+    job->history = sql_row_text(result, row, SHOWN_HISTORY);
+    job->consumer = sql_row_text(result, row, SHOWN_CONSUMER);
+    job->cancel_requested = sql_row_flag(result, row, SHOWN_CANCEL_REQUESTED);
+    job->body = sql_row_text(result, row, SHOWN_BODY);
+}
+
+static bool read_jobs(struct sql_call *call, const PGresult *result, size_t count)
+{
+    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
+    if (!call->jobs)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        fill_job(&call->jobs[i].job, result, (int)i);
+    call->job_count = count;
+    return true;
+}
+
+/* Each was waiting, is leased now, and is counted so. */
+static bool read_taken(struct sql_call *call, struct sql_context *context, const PGresult *result)
+{
+    size_t count = (size_t)libpq.PQntuples(result);
+    if (!read_jobs(call, result, count))
+        return false;
+    call->tokens = malloc(count * SQL_LEASE_TEXT_BYTES + 1);
+    if (!call->tokens)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        struct queue_job *job = &call->jobs[i];
+        int64_t counts[SQL_COUNTS] = {[COUNT_LEASED] = 1, [COUNT_DELIVERED] = 1};
+        struct sql_lease lease = {
+            .topic = (uint32_t)sql_row_number(result, (int)i, SHOWN_TOPIC),
+            .lane = (uint32_t)sql_row_number(result, (int)i, SHOWN_LANE),
+            .due_ms = job->job.due_ms,
+            .taken_ms = job->job.taken_ms,
+            .sequence = job->job.sequence,
+            .delivery = job->job.delivery,
+        };
+        counts[job->job.attempt == 1 ? COUNT_FRESH : COUNT_RETRY] = -1;
+        sql_effects_count(&context->effects, lease.topic, counts);
+        sql_effects_hold(&context->effects, &lease, job->job.lease_until_ms);
+        sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &context->key, &lease);
+        job->lease = slice_make(call->tokens + i * SQL_LEASE_TEXT_BYTES, SQL_LEASE_TEXT_BYTES);
+    }
+    return true;
+}
+
+static bool read_get(struct sql_call *call, const PGresult *result)
+{
+    size_t count = (size_t)libpq.PQntuples(result);
+    call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
+    return read_jobs(call, result, count);
+}
+
+static bool read_list(struct sql_call *call, const PGresult *result)
+{
+    size_t count = (size_t)libpq.PQntuples(result), limit = call->command->list.limit;
+    if (count && sql_row_is_null(result, 0, SHOWN_NAME)) {
+        call->status = QUEUE_NOT_FOUND;
+        return true;
+    }
+    if (!read_jobs(call, result, count < limit ? count : limit))
+        return false;
+    if (count > limit) {
+        const struct job *last = &call->jobs[limit - 1].job;
+        struct queue_cursor cursor = {.due_ms = last->due_ms, .sequence = last->sequence};
+        call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
+    }
+    return true;
+}
+
+enum {
+    FIGURE_NAME,
+    FIGURE_PAUSED,
+    FIGURE_PAUSED_UNTIL,
+    FIGURE_LEASE,
+    FIGURE_TTL,
+    FIGURE_BACKOFF_KIND,
+    FIGURE_BACKOFF_FIRST,
+    FIGURE_BACKOFF_MAX,
+    FIGURE_ATTEMPTS_MAX,
+    FIGURE_CONFLICT,
+    FIGURE_PRIORITY,
+    FIGURE_DEAD_LETTER,
+    FIGURE_DEDUP,
+    FIGURE_JOBS_MAX,
+    FIGURE_RATE_COUNT,
+    FIGURE_RATE_UNIT,
+    FIGURE_EXTENSION,
+    FIGURE_COUNTS,
+    FIGURE_READY_FRESH,
+    FIGURE_READY_RETRY,
+    FIGURE_OLDEST
+};
+
+static void fill_settings(struct topic_settings *settings, const PGresult *result, int row)
+{
+    settings->policy.lease_ms = sql_row_number(result, row, FIGURE_LEASE);
+    settings->policy.ttl_ms = sql_row_number(result, row, FIGURE_TTL);
+    settings->policy.backoff.kind =
+        (enum backoff_kind)sql_row_number(result, row, FIGURE_BACKOFF_KIND);
+    settings->policy.backoff.first_ms = sql_row_number(result, row, FIGURE_BACKOFF_FIRST);
+    settings->policy.backoff.max_ms = sql_row_number(result, row, FIGURE_BACKOFF_MAX);
+    settings->policy.max_attempts = (uint32_t)sql_row_number(result, row, FIGURE_ATTEMPTS_MAX);
+    settings->on_conflict = (enum record_conflict)sql_row_number(result, row, FIGURE_CONFLICT);
+    settings->has_priority = !sql_row_is_null(result, row, FIGURE_PRIORITY);
+    settings->priority = (int32_t)sql_row_number(result, row, FIGURE_PRIORITY);
+    settings->dead_letter_expired = sql_row_flag(result, row, FIGURE_DEAD_LETTER);
+    settings->dedup_window_ms = sql_row_number(result, row, FIGURE_DEDUP);
+    settings->max_jobs = (uint64_t)sql_row_number(result, row, FIGURE_JOBS_MAX);
+    settings->push_rate.count = (uint32_t)sql_row_number(result, row, FIGURE_RATE_COUNT);
+    settings->push_rate.unit = (enum frequency_unit)sql_row_number(result, row, FIGURE_RATE_UNIT);
+    settings->extension = sql_row_text(result, row, FIGURE_EXTENSION);
+}
+
+static uint64_t difference(int64_t all, int64_t part)
+{
+    return all > part ? (uint64_t)(all - part) : 0;
+}
+
+static void fill_figures(struct queue_topic *topic, const PGresult *result, int row)
+{
+    int64_t counts[SQL_COUNTS];
+    int64_t fresh = sql_row_number(result, row, FIGURE_READY_FRESH);
+    int64_t retry = sql_row_number(result, row, FIGURE_READY_RETRY);
+    sql_row_counts(result, row, FIGURE_COUNTS, counts);
+    topic->counts = (struct queue_counts){
+        .delayed = difference(counts[COUNT_FRESH], fresh),
+        .retrying = difference(counts[COUNT_RETRY], retry),
+        .ready = (uint64_t)(fresh + retry),
+        .leased = difference(counts[COUNT_LEASED], 0),
+        .dead = difference(counts[COUNT_DEAD], 0),
+        .dead_bytes = difference(counts[COUNT_DEAD_BYTES], 0),
+    };
+    topic->totals = (struct topic_totals){
+        .pushed = (uint64_t)counts[COUNT_PUSHED],
+        .acked = (uint64_t)counts[COUNT_ACKED],
+        .cancelled = (uint64_t)counts[COUNT_CANCELLED],
+        .expired = (uint64_t)counts[COUNT_EXPIRED],
+        .replaced = (uint64_t)counts[COUNT_REPLACED],
+        .delivered = (uint64_t)counts[COUNT_DELIVERED],
+        .nacked = (uint64_t)counts[COUNT_NACKED],
+        .lease_ended = (uint64_t)counts[COUNT_LEASE_ENDED],
+        .died = (uint64_t)counts[COUNT_DIED],
+        .redriven = (uint64_t)counts[COUNT_REDRIVEN],
+    };
+}
+
+static bool read_figures(struct sql_call *call, const PGresult *result)
+{
+    size_t count = (size_t)libpq.PQntuples(result);
+    call->topics = calloc(count ? count : 1, sizeof *call->topics);
+    if (!call->topics)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        struct queue_topic *topic = &call->topics[i];
+        topic->name = sql_row_text(result, (int)i, FIGURE_NAME);
+        topic->paused = sql_row_flag(result, (int)i, FIGURE_PAUSED);
+        topic->paused_until_ms = sql_row_number(result, (int)i, FIGURE_PAUSED_UNTIL);
+        topic->oldest_ready_due_ms = sql_row_number(result, (int)i, FIGURE_OLDEST);
+        fill_settings(&topic->settings, result, (int)i);
+        fill_figures(topic, result, (int)i);
+    }
+    call->topic_count = count;
+    if (call->command->kind == COMMAND_TOPIC && !count && call->status == QUEUE_OK)
+        call->status = QUEUE_NOT_FOUND;
+    return true;
+}
+
+/* What a call about a topic did, beside what its figures say. */
+static void read_topic(struct sql_call *call, struct sql_context *context,
+                       enum sql_statement statement, const PGresult *result)
+{
+    const struct queue_topic_call *topic = &call->command->topic;
+    const char *detail;
+    struct sql_news *news;
+    call->status = status_of(sql_row_text(result, 0, 0), &detail);
+    if (statement == SQL_DELETE || statement == SQL_PURGE || statement == SQL_REDRIVE) {
+        uint64_t jobs = (uint64_t)sql_row_number(result, 0, 1);
+        call->step_affected = jobs;
+        if (call->affected > 0 && call->status == QUEUE_NOT_FOUND)
+            call->status = QUEUE_OK; /* it was deleted between two steps */
+        call->has_more = statement != SQL_DELETE && jobs >= STEP_JOBS &&
+                         !(topic->max && call->affected + jobs >= topic->max);
+    }
+    if (call->status != QUEUE_OK && call->status != QUEUE_CREATED)
+        return;
+    news = sql_effects_news(&context->effects, topic->topic);
+    if (!news)
+        return;
+    news->look = true;
+    news->changed = news->changed || statement == SQL_PUT || statement == SQL_DELETE;
+    if (statement == SQL_PUT) /* its ttl may be another one */
+        sql_effects_expire(&context->effects, 1);
+    if (statement == SQL_REDRIVE)
+        sql_effects_expire(&context->effects, 1);
+}
+
+static void read_look(struct sql_call *call, struct sql_context *context, const PGresult *result)
+{
+    call->look = result;
+    call->drained = true;
+    for (int i = 0; i < libpq.PQntuples(result); i++) {
+        bool is_paused = sql_row_flag(result, i, 3);
+        int64_t next_ms = sql_row_is_null(result, i, 2) ? INT64_MAX : sql_row_number(result, i, 2);
+        if (!is_paused && next_ms <= context->now_ms)
+            call->drained = false;
+    }
+}
+
+static void read_forecast(struct sql_call *call, const PGresult *result)
+{
+    enum { READY, MINUTE, HOUR, LATER };
+    struct queue_forecast *forecast = call->forecast;
+    for (int i = 0; i < libpq.PQntuples(result); i++) {
+        int64_t what = sql_row_number(result, i, 0), index = sql_row_number(result, i, 1);
+        uint64_t jobs = (uint64_t)sql_row_number(result, i, 2);
+        if (what < READY)
+            call->status = QUEUE_NOT_FOUND;
+        else if (what == READY)
+            forecast->overdue += jobs;
+        else if (what == MINUTE && index < FORECAST_MINUTES)
+            forecast->minutes[index] += jobs;
+        else if (what == HOUR && index < FORECAST_HOURS)
+            forecast->hours[index] += jobs;
+        else if (what == LATER)
+            forecast->later += jobs;
+    }
+}
+
+/* Names with commas between. */
+static void read_expire(struct sql_call *call, struct sql_context *context, const PGresult *result)
+{
+    struct slice died = sql_row_text(result, 0, 1);
+    call->next_expire_ms = sql_row_is_null(result, 0, 0) ? INT64_MAX : sql_row_number(result, 0, 0);
+    while (died.len) {
+        const char *comma = memchr(died.at, ',', died.len);
+        size_t len = comma ? (size_t)(comma - died.at) : died.len;
+        struct sql_news *news = sql_effects_news(&context->effects, slice_make(died.at, len));
+        if (news)
+            news->died = true;
+        died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
+    }
+}
+
+static void read_adopt(struct sql_context *context, const PGresult *result)
+{
+    for (int i = 0; i < libpq.PQntuples(result); i++) {
+        struct sql_lease lease = {
+            .topic = (uint32_t)sql_row_number(result, i, 0),
+            .lane = (uint32_t)sql_row_number(result, i, 1),
+            .due_ms = sql_row_number(result, i, 2),
+            .sequence = (uint64_t)sql_row_number(result, i, 3),
+            .delivery = (uint64_t)sql_row_number(result, i, 4),
+            .taken_ms = sql_row_number(result, i, 5),
+        };
+        sql_effects_hold(&context->effects, &lease, sql_row_number(result, i, 6));
+    }
+}
+
+bool sql_call_read(struct sql_call *call, struct sql_context *context, const struct sql_step *step,
+                   PGresult *result)
+{
+    if (!sql_results_add(&call->results, result)) {
+        libpq.PQclear(result);
+        return false;
+    }
+    switch (step->statement) {
+    case SQL_PUSH:
+        read_push(call, context, step->item, result);
+        return true;
+    case SQL_CHANGE:
+        read_change(call, context, step->item, result);
+        return true;
+    case SQL_ANSWER:
+        if (call->kind == SQL_CALL_END)
+            read_end(call, context, step->item, result);
+        else
+            read_answer(call, context, step->item, result);
+        return true;
+    case SQL_TAKE:
+        return read_taken(call, context, result);
+    case SQL_LOOK:
+        read_look(call, context, result);
+        return true;
+    case SQL_GET:
+        return read_get(call, result);
+    case SQL_LIST:
+        return read_list(call, result);
+    case SQL_FIGURES:
+        return read_figures(call, result);
+    case SQL_PUT:
+    case SQL_PAUSE:
+    case SQL_DELETE:
+    case SQL_PURGE:
+    case SQL_REDRIVE:
+        read_topic(call, context, step->statement, result);
+        return true;
+    case SQL_FORECAST:
+        read_forecast(call, result);
+        return true;
+    case SQL_EXPIRE:
+        read_expire(call, context, result);
+        return true;
+    case SQL_UPKEEP:
+        call->others = sql_row_number(result, 0, 0);
+        call->silent = sql_row_number(result, 0, 1);
+        call->next_expire_ms =
+            sql_row_is_null(result, 0, 2) ? INT64_MAX : sql_row_number(result, 0, 2);
+        return true;
+    case SQL_ADOPT:
+        read_adopt(context, result);
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* ---- the reply ---- */
+
+void sql_call_reply(struct sql_call *call)
+{
+    struct queue_reply reply = {
+        .status = call->status,
+        .results = call->items,
+        .result_count = call->items ? call->command->count : 0,
+        .jobs = call->jobs,
+        .job_count = call->job_count,
+        .drained = call->drained,
+        .topics = call->topics,
+        .topic_count = call->topic_count,
+        .cursor = slice_make(call->cursor, call->cursor_bytes),
+        .affected = call->affected,
+        .forecast = call->status == QUEUE_OK ? call->forecast : NULL,
+    };
+    if (call->reply_to.done)
+        call->reply_to.done(call->reply_to.owner, call->reply_to.tag, &reply);
+}
+
+void sql_call_refuse(struct sql_call *call, enum queue_status status)
+{
+    const struct command *command = call->command;
+    sql_call_again(call);
+    if (command && has_items(command) && status != QUEUE_OK &&
+        (call->items = calloc(command->count ? command->count : 1, sizeof *call->items))) {
+        for (size_t i = 0; i < command->count; i++)
+            if (command_item_is_good(command, i, &call->items[i]))
+                call->items[i].status = status;
+    } else {
+        call->status = status;
+    }
+    sql_call_reply(call);
+}

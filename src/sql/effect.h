@@ -1,0 +1,54 @@
+/*
+ * effect: what a turn's transaction will have done once it is committed: counts, jobs that fall due
+ * soon, deaths, other settings, leases. Gathered while its statements are answered, written with the
+ * commit where other servers need it, believed by this one only afterwards.
+ */
+#ifndef TARRY_SQL_EFFECT_H
+#define TARRY_SQL_EFFECT_H
+
+#include "base/vector.h"
+#include "job/job.h"
+#include "sql/lease.h"
+#include "sql/row.h"
+
+struct sql_tally { /* of one topic */
+    int64_t topic;
+    int64_t counts[SQL_COUNTS];
+};
+VECTOR_DECLARE(sql_tallies, struct sql_tally)
+
+struct sql_news { /* of one topic */
+    char name[JOB_TOPIC_BYTES_MAX + 1];
+    int64_t due_ms; /* the lowest of its jobs that wait anew; INT64_MAX: none */
+    bool died;      /* jobs did, and somebody looks after them */
+    bool changed;   /* other settings, or it is gone */
+    bool look;      /* a pause began or ended, or many jobs changed */
+};
+VECTOR_DECLARE(sql_news_list, struct sql_news)
+
+struct sql_hold { /* a lease that this server watches from now on, or no more */
+    struct sql_lease lease;
+    int64_t until_ms; /* 0: no more */
+};
+VECTOR_DECLARE(sql_holds, struct sql_hold)
+
+struct sql_effects {
+    struct sql_tallies tallies;
+    struct sql_news_list news;
+    struct sql_holds holds;
+    int64_t expire_ms; /* the lowest end of a ttl; INT64_MAX: none */
+    bool failed;       /* out of memory: the turn must not be committed */
+};
+
+void sql_effects_clear(struct sql_effects *effects);
+void sql_effects_fini(struct sql_effects *effects);
+
+void sql_effects_count(struct sql_effects *effects, int64_t topic,
+                       const int64_t counts[SQL_COUNTS]);
+/* The news of a topic, to be added to. NULL: out of memory. */
+struct sql_news *sql_effects_news(struct sql_effects *effects, struct slice topic);
+void sql_effects_due(struct sql_effects *effects, struct slice topic, int64_t due_ms);
+void sql_effects_hold(struct sql_effects *effects, const struct sql_lease *lease, int64_t until_ms);
+void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms); /* 0: nothing */
+
+#endif

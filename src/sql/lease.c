@@ -1,0 +1,86 @@
+#include "sql/lease.h"
+
+enum { NUMBER_BYTES = 6, PACKED_BYTES = 4 + 2 + 4 * NUMBER_BYTES + 8 };
+
+static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+static uint64_t check_of(const struct mac_key *key, const struct sql_lease *lease)
+{
+    uint64_t where =
+        mac_pair(key, (uint64_t)lease->topic << 32 | lease->lane, (uint64_t)lease->due_ms);
+    uint64_t which = mac_pair(key, where ^ lease->sequence, lease->delivery);
+    return mac_pair(key, where ^ which, (uint64_t)lease->taken_ms);
+}
+
+static unsigned char *put_number(unsigned char *at, uint64_t number, int bytes)
+{
+    for (int i = bytes - 1; i >= 0; i--)
+        *at++ = (unsigned char)(number >> (8 * i));
+    return at;
+}
+
+static const unsigned char *take_number(const unsigned char *at, uint64_t *number, int bytes)
+{
+    *number = 0;
+    for (int i = 0; i < bytes; i++)
+        *number = *number << 8 | *at++;
+    return at;
+}
+
+/* Six bits a letter. */
+void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,
+                    const struct sql_lease *lease)
+{
+    unsigned char packed[PACKED_BYTES + 1] = {0};
+    unsigned char *at = put_number(packed, lease->topic, 4);
+    at = put_number(at, lease->lane, 2);
+    at = put_number(at, (uint64_t)lease->due_ms, NUMBER_BYTES);
+    at = put_number(at, (uint64_t)lease->taken_ms, NUMBER_BYTES);
+    at = put_number(at, lease->sequence, NUMBER_BYTES);
+    at = put_number(at, lease->delivery, NUMBER_BYTES);
+    put_number(at, check_of(key, lease), 8);
+    for (int i = 0; i < SQL_LEASE_TEXT_BYTES; i++) {
+        int bit = i * 6, shift = 10 - bit % 8;
+        unsigned pair = (unsigned)packed[bit / 8] << 8 | packed[bit / 8 + 1];
+        out[i] = letters[pair >> shift & 63];
+    }
+}
+
+static bool unpack(struct slice text, unsigned char packed[PACKED_BYTES + 1])
+{
+    for (size_t i = 0; i < text.len; i++) {
+        const char *letter = memchr(letters, text.at[i], sizeof letters - 1);
+        size_t bit = i * 6;
+        if (!letter)
+            return false;
+        unsigned pair = (unsigned)(letter - letters) << (10 - bit % 8);
+        packed[bit / 8] |= (unsigned char)(pair >> 8);
+        packed[bit / 8 + 1] |= (unsigned char)pair;
+    }
+    return packed[PACKED_BYTES] == 0;
+}
+
+bool sql_lease_parse(struct slice text, const struct mac_key *key, struct sql_lease *out)
+{
+    unsigned char packed[PACKED_BYTES + 1] = {0};
+    uint64_t topic, lane, due, taken, sequence, delivery, check;
+    if (text.len != SQL_LEASE_TEXT_BYTES || !unpack(text, packed))
+        return false;
+    const unsigned char *at = take_number(packed, &topic, 4);
+    at = take_number(at, &lane, 2);
+    at = take_number(at, &due, NUMBER_BYTES);
+    at = take_number(at, &taken, NUMBER_BYTES);
+    at = take_number(at, &sequence, NUMBER_BYTES);
+    at = take_number(at, &delivery, NUMBER_BYTES);
+    take_number(at, &check, 8);
+    struct sql_lease lease = {.topic = (uint32_t)topic,
+                              .lane = (uint32_t)lane,
+                              .due_ms = (int64_t)due,
+                              .taken_ms = (int64_t)taken,
+                              .sequence = sequence,
+                              .delivery = delivery};
+    if (check_of(key, &lease) != check)
+        return false;
+    *out = lease;
+    return true;
+}

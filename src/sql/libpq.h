@@ -1,0 +1,59 @@
+/*
+ * libpq: PostgreSQL's client library, loaded when a store asks for it, so the program needs none.
+ *
+ * Any thread may load it; what a connection is, and that one thread at a time uses it, is libpq's
+ * matter.
+ */
+#ifndef TARRY_SQL_LIBPQ_H
+#define TARRY_SQL_LIBPQ_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LIBPQ_FUNCTIONS(ROW)                                                                       \
+    ROW(PQbackendPID)                                                                              \
+    ROW(PQclear)                                                                                   \
+    ROW(PQconnectdbParams)                                                                         \
+    ROW(PQconninfoFree)                                                                            \
+    ROW(PQconninfoParse)                                                                           \
+    ROW(PQconsumeInput)                                                                            \
+    ROW(PQenterPipelineMode)                                                                       \
+    ROW(PQerrorMessage)                                                                            \
+    ROW(PQexec)                                                                                    \
+    ROW(PQexecParams)                                                                              \
+    ROW(PQfinish)                                                                                  \
+    ROW(PQflush)                                                                                   \
+    ROW(PQfreemem)                                                                                 \
+    ROW(PQgetResult)                                                                               \
+    ROW(PQgetisnull)                                                                               \
+    ROW(PQgetlength)                                                                               \
+    ROW(PQgetvalue)                                                                                \
+    ROW(PQisBusy)                                                                                  \
+    ROW(PQnotifies)                                                                                \
+    ROW(PQntuples)                                                                                 \
+    ROW(PQpipelineSync)                                                                            \
+    ROW(PQprepare)                                                                                 \
+    ROW(PQresultErrorField)                                                                        \
+    ROW(PQresultErrorMessage)                                                                      \
+    ROW(PQresultStatus)                                                                            \
+    ROW(PQsendQueryPrepared)                                                                       \
+    ROW(PQserverVersion)                                                                           \
+    ROW(PQsetNoticeProcessor)                                                                      \
+    ROW(PQsetnonblocking)                                                                          \
+    ROW(PQsocket)                                                                                  \
+    ROW(PQstatus)
+
+#define LIBPQ_MEMBER(NAME) __typeof__(&NAME) NAME;
+struct libpq {
+    LIBPQ_FUNCTIONS(LIBPQ_MEMBER)
+};
+#undef LIBPQ_MEMBER
+
+/* Good after libpq_load has answered true. */
+extern struct libpq libpq;
+
+/* False, with a text for people: it is not installed, or too old. */
+bool libpq_load(char *error, size_t error_bytes);
+
+#endif

@@ -1,0 +1,762 @@
+-- The schema tarry, version 1: the tables, and the functions that servers and users call.
+--
+-- Names that begin with an underscore are the servers' own. Times are milliseconds since 1970 of
+-- tarry.now_ms(), due dates are rounded up. Everything a job is decided by is in its row, so each
+-- change is conditional on that; servers remember only where to look.
+CREATE SCHEMA IF NOT EXISTS tarry;
+
+CREATE TABLE tarry.schema_version (
+  version int PRIMARY KEY,
+  oldest_reader int NOT NULL, -- servers of this version and above may use the schema
+  at timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE tarry.store (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  name text NOT NULL,        -- the store's own random name
+  lease_key bytea NOT NULL,  -- signs leases
+  adjust_ms bigint NOT NULL DEFAULT 0 -- what its clock is put ahead of the database's
+);
+INSERT INTO tarry.store (name, lease_key)
+  VALUES (replace(gen_random_uuid()::text, '-', ''), uuid_send(gen_random_uuid()));
+
+CREATE TABLE tarry.topic (
+  topic int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text COLLATE "C" UNIQUE CHECK (name ~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$'), -- NULL: deleted, its rows go in steps
+  paused boolean NOT NULL DEFAULT false,
+  paused_until bigint NOT NULL DEFAULT 0, -- 0: until resumed; of a deleted one: since when
+  lease bigint NOT NULL DEFAULT 0, ttl bigint NOT NULL DEFAULT 0, -- 0 in a setting: not set
+  backoff_kind int NOT NULL DEFAULT 0, backoff_first bigint NOT NULL DEFAULT 0, backoff_max bigint NOT NULL DEFAULT 0,
+  max_attempts bigint NOT NULL DEFAULT 0,
+  on_conflict int NOT NULL DEFAULT 0, priority int, dead_letter_expired boolean NOT NULL DEFAULT false,
+  dedup_window bigint NOT NULL DEFAULT 0, max_jobs bigint NOT NULL DEFAULT 0,
+  push_rate_count bigint NOT NULL DEFAULT 0, push_rate_unit int NOT NULL DEFAULT 0,
+  extension bytea NOT NULL DEFAULT ''
+);
+
+CREATE SEQUENCE tarry.sequence; -- push order
+CREATE SEQUENCE tarry.delivery; -- delivery numbers: they rise over all topics and servers, with gaps
+CREATE SEQUENCE tarry.server_number;
+
+-- Nothing that a take changes is in an index, so a take is a heap-only update.
+CREATE TABLE tarry.job (
+  due bigint NOT NULL, seq bigint NOT NULL, first_due bigint NOT NULL,
+  lease_until bigint NOT NULL DEFAULT 0, taken bigint NOT NULL DEFAULT 0, lease_span bigint NOT NULL DEFAULT 0,
+  delivery bigint NOT NULL DEFAULT 0, server bigint NOT NULL DEFAULT 0,
+  topic int NOT NULL, lane int NOT NULL, -- the priority; 70000 where the job is dead
+  priority int NOT NULL, attempt int NOT NULL DEFAULT 0,
+  state smallint NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
+  by_sql boolean NOT NULL DEFAULT false,
+  id text COLLATE "C" NOT NULL CHECK (id ~ '^[!-~]{1,128}$'),
+  expire bigint, -- when it goes where it is not taken: the end of its ttl, not before its due
+  lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
+  content_type bytea, meta bytea, error bytea, history bytea[], body bytea NOT NULL,
+  consumer text, -- who holds it, as he calls himself
+  cancel_requested boolean NOT NULL DEFAULT false, -- of one on lease: every end of that but an ack cancels it
+  PRIMARY KEY (topic, id)
+) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE UNIQUE INDEX job_due ON tarry.job (topic, lane, due, seq);
+CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
+
+-- The lanes that a topic has jobs in, so that a take need not find the next one in an index full of dead entries.
+CREATE TABLE tarry.lane (topic int, lane int, PRIMARY KEY (topic, lane));
+
+CREATE TABLE tarry.finished (topic int, id text COLLATE "C", until bigint NOT NULL, PRIMARY KEY (topic, id));
+CREATE INDEX finished_until ON tarry.finished (until);
+
+-- counts: 1 waiting and never tried, 2 waiting for a retry, 3 leased, 4 dead, 5 bytes of the dead; totals: 6 pushed, 7 acked,
+-- 8 cancelled, 9 expired, 10 replaced, 11 delivered, 12 nacked, 13 lease_ended, 14 died, 15 redriven.
+CREATE TABLE tarry.tally (topic int, slot bigint, counts bigint[] NOT NULL, PRIMARY KEY (topic, slot)) WITH (fillfactor = 20);
+CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- of who must share no row; folded into slot 0
+
+CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
+
+CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
+$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store $$;
+
+-- ---- counting ----
+
+CREATE FUNCTION tarry._none() RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
+$$ SELECT '{0,0,0,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] $$;
+
+CREATE FUNCTION tarry._bytes(j tarry.job) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT (octet_length(j.body) + coalesce(octet_length(j.meta), 0) + octet_length(j.id) + 64)::bigint $$;
+
+CREATE FUNCTION tarry._counted(counts bigint[], j tarry.job, sign int) RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE k int := CASE j.state WHEN 1 THEN CASE WHEN j.attempt = 0 THEN 1 ELSE 2 END ELSE j.state END;
+BEGIN
+  counts[k] := counts[k] + sign;
+  IF k = 4 THEN counts[5] := counts[5] + sign * tarry._bytes(j); END IF;
+  RETURN counts;
+END $$;
+
+CREATE FUNCTION tarry._sum(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
+$$ SELECT array_agg(x + y ORDER BY o) FROM unnest(a, b) WITH ORDINALITY u(x, y, o) $$;
+
+CREATE FUNCTION tarry._tally(p_topic int, p_slot bigint, p_counts bigint[]) RETURNS void LANGUAGE sql AS $$
+  INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES (p_topic, p_slot, p_counts)
+    ON CONFLICT (topic, slot) DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts) $$;
+
+CREATE FUNCTION tarry._jobs(p_topic int) RETURNS bigint LANGUAGE sql AS $$
+  SELECT coalesce(sum(c[1] + c[2] + c[3] + c[4]), 0)::bigint
+    FROM (SELECT counts FROM tarry.tally WHERE topic = p_topic UNION ALL SELECT counts FROM tarry.tally_add WHERE topic = p_topic) x(c) $$;
+
+-- ---- topics ----
+
+-- The topic, made where it is new; its number is NULL where there are too many.
+CREATE FUNCTION tarry._topic(p_name text, p_topics_max int) RETURNS tarry.topic LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic;
+BEGIN
+  LOOP
+    SELECT * INTO t FROM tarry.topic WHERE name = p_name;
+    EXIT WHEN FOUND;
+    PERFORM pg_advisory_xact_lock(7827201, 1); -- so that no two count at once
+    IF p_topics_max > 0 AND (SELECT count(*) FROM tarry.topic WHERE name IS NOT NULL AND name <> p_name) >= p_topics_max THEN
+      RETURN t;
+    END IF;
+    INSERT INTO tarry.topic (name) VALUES (p_name) ON CONFLICT DO NOTHING;
+  END LOOP;
+  RETURN t;
+END $$;
+
+-- Some counts go where nobody waits for the row: those of users' transactions, and of topics whose jobs are limited.
+CREATE FUNCTION tarry._settle(t tarry.topic, by_sql boolean, counts bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+  IF by_sql OR t.max_jobs > 0 THEN
+    IF counts <> tarry._none() THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF;
+    RETURN tarry._none();
+  END IF;
+  RETURN counts;
+END $$;
+
+CREATE FUNCTION tarry._remember(t tarry.topic, p_id text, p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF t.dedup_window > 0 THEN
+    INSERT INTO tarry.finished VALUES (t.topic, p_id, p_now + t.dedup_window + 1)
+      ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until;
+  END IF;
+END $$;
+
+CREATE FUNCTION tarry._due(p_now bigint, p_kind int, p_ms bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN p_kind = 3 THEN greatest(p_now, p_ms) WHEN p_kind = 2 AND p_ms > 0 THEN p_now + p_ms + 1 ELSE p_now END $$;
+
+CREATE FUNCTION tarry._expire_at(t tarry.topic, j tarry.job) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN coalesce(j.ttl, t.ttl) > 0 AND j.state <> 4 THEN greatest(j.due, j.first_due + coalesce(j.ttl, t.ttl)) END $$;
+
+CREATE FUNCTION tarry._is_far(p_now bigint, p_kind int, p_ms bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+$$ SELECT p_kind = 3 AND p_ms - p_now > 315619200000 $$;
+
+CREATE FUNCTION tarry._state(p_state int, p_due bigint, p_now bigint) RETURNS int LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN p_state <> 1 THEN p_state WHEN p_due <= p_now THEN 2 ELSE 1 END $$;
+
+CREATE FUNCTION tarry._lane(p_topic int, p_lane int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM tarry.lane WHERE topic = p_topic AND lane = p_lane;
+  IF NOT FOUND THEN INSERT INTO tarry.lane VALUES (p_topic, p_lane) ON CONFLICT DO NOTHING; END IF;
+END $$;
+
+-- ---- one item each: what it did, in the words of the API ----
+
+CREATE TYPE tarry._did AS (
+  status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint,
+  cancel_requested boolean);
+
+CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
+  p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
+  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int;
+BEGIN
+  r.counts := tarry._none();
+  IF tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
+  t := tarry._topic(p_topic, p_topics_max);
+  IF t.topic IS NULL THEN r.status := 'too_many_topics'; RETURN r; END IF;
+  r.topic := t.topic;
+  IF EXISTS (SELECT FROM tarry.finished f WHERE f.topic = t.topic AND f.id = p_id AND f.until > now) THEN
+    r.status := 'existed'; RETURN r;
+  END IF;
+  IF t.max_jobs > 0 THEN
+    PERFORM FROM tarry.topic WHERE topic = t.topic FOR NO KEY UPDATE;
+    IF NOT EXISTS (SELECT FROM tarry.job WHERE topic = t.topic AND id = p_id) AND tarry._jobs(t.topic) >= t.max_jobs THEN
+      r.status := 'topic_full'; RETURN r;
+    END IF;
+  END IF;
+  how := coalesce(nullif(p_conflict, 0), nullif(t.on_conflict, 0), 1);
+  j.topic := t.topic; j.id := p_id; j.priority := coalesce(nullif(p_priority, -1), t.priority, 100);
+  j.state := CASE WHEN p_dead THEN 4 ELSE 1 END; j.lane := CASE WHEN p_dead THEN 70000 ELSE j.priority END;
+  j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; j.attempt := p_past;
+  j.lease := nullif(p_lease, 0); j.ttl := nullif(p_ttl, 0); j.max_attempts := nullif(p_attempts, 0);
+  j.backoff_kind := nullif(p_backoff_kind, 0); j.backoff_first := p_backoff_first; j.backoff_max := p_backoff_max;
+  j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
+  j.expire := tarry._expire_at(t, j); j.seq := nextval('tarry.sequence'); j.by_sql := p_sql;
+  j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false;
+  PERFORM tarry._lane(t.topic, j.priority);
+  LOOP
+    INSERT INTO tarry.job SELECT j.* ON CONFLICT (topic, id) DO NOTHING;
+    IF FOUND THEN r.status := 'created'; r.counts[6] := 1; EXIT; END IF;
+    IF how = 1 THEN
+      SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 FOR UPDATE;
+      IF FOUND THEN
+        DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
+        INSERT INTO tarry.job SELECT j.*;
+        r.counts := tarry._counted(r.counts, o, -1); r.counts[10] := 1; r.status := 'replaced'; EXIT;
+      END IF;
+    END IF;
+    SELECT state, tarry._state(state, due, now), due INTO s, r.state, r.due FROM tarry.job WHERE topic = t.topic AND id = p_id;
+    IF FOUND AND (how <> 1 OR s = 3) THEN
+      r.status := CASE how WHEN 1 THEN 'leased' WHEN 2 THEN 'existed' ELSE 'conflict' END; RETURN r;
+    END IF;
+  END LOOP;
+  r.counts := tarry._counted(r.counts, j, 1);
+  r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
+  r.died := p_dead AND t.extension <> '';
+  r.counts := tarry._settle(t, p_sql, r.counts);
+  RETURN r;
+END $$;
+
+-- What cannot be changed is only looked at: a lock on it would hold up its consumer until the caller's transaction ends.
+CREATE FUNCTION tarry._change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int,
+  p_only_dead boolean, p_delivery bigint, p_request boolean, p_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms();
+BEGIN
+  r.counts := tarry._none(); r.status := 'not_found';
+  SELECT * INTO t FROM tarry.topic WHERE name = p_topic;
+  IF NOT FOUND THEN RETURN r; END IF;
+  r.topic := t.topic;
+  IF p_verb = 1 THEN
+    DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3
+      AND (NOT p_only_dead OR (state = 4 AND delivery = p_delivery)) RETURNING * INTO j;
+    IF FOUND THEN
+      PERFORM tarry._remember(t, p_id, now);
+      r.counts := tarry._counted(r.counts, j, -1); r.counts[8] := 1;
+      r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; RETURN r;
+    END IF;
+    IF p_request AND NOT p_only_dead THEN
+      UPDATE tarry.job SET cancel_requested = true WHERE topic = t.topic AND id = p_id AND state = 3;
+      IF FOUND THEN r.status := 'requested'; r.state := 3; RETURN r; END IF;
+    END IF;
+  ELSE
+    SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id AND state = 1 FOR UPDATE;
+    IF FOUND THEN
+      IF p_verb = 2 AND tarry._is_far(now, p_kind, p_ms) THEN r.status := 'bad_at'; RETURN r; END IF;
+      IF p_verb = 3 AND j.due > now THEN
+        j.due := now; j.first_due := now;
+      ELSIF p_verb = 2 THEN
+        IF p_priority >= 0 THEN
+          j.priority := p_priority; j.lane := p_priority; PERFORM tarry._lane(t.topic, p_priority);
+        END IF;
+        IF p_kind <> 4 THEN j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; END IF;
+      END IF;
+      r.expire := tarry._expire_at(t, j);
+      UPDATE tarry.job SET due = j.due, first_due = j.first_due, priority = j.priority, lane = j.lane, expire = r.expire, by_sql = p_sql
+        WHERE topic = t.topic AND id = p_id;
+      r.status := 'ok'; r.state := tarry._state(1, j.due, now); r.due := j.due; RETURN r;
+    END IF;
+  END IF;
+  SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id;
+  IF FOUND THEN
+    r.state := tarry._state(j.state, j.due, now);
+    r.status := CASE WHEN p_only_dead THEN 'conflict' WHEN j.state = 3 THEN 'leased' WHEN j.state = 4 THEN 'dead' ELSE 'again' END;
+    IF j.state <> 3 OR p_only_dead THEN r.due := j.due; END IF;
+  END IF;
+  IF r.status = 'again' THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, p_only_dead, p_delivery, p_request, p_sql); END IF;
+  RETURN r;
+END $$;
+
+CREATE FUNCTION tarry._varint(p bigint) RETURNS bytea LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE out bytea := '';
+BEGIN
+  LOOP
+    IF p < 128 THEN RETURN out || set_byte('\x00'::bytea, 0, p::int); END IF;
+    out := out || set_byte('\x00'::bytea, 0, (p & 127)::int | 128);
+    p := p >> 7;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION tarry._backoff(t tarry.topic, j tarry.job) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE kind int := 2; wait bigint := 1000; most bigint := 600000; spread bigint;
+BEGIN
+  IF j.backoff_kind IS NOT NULL THEN kind := j.backoff_kind; wait := j.backoff_first; most := j.backoff_max;
+  ELSIF t.backoff_kind > 0 THEN kind := t.backoff_kind; wait := t.backoff_first; most := t.backoff_max;
+  END IF;
+  IF kind = 2 THEN
+    FOR i IN 2 .. j.attempt LOOP
+      EXIT WHEN wait >= most;
+      wait := wait * 2;
+    END LOOP;
+  END IF;
+  wait := least(wait, most);
+  spread := wait * 20 / 100;
+  RETURN greatest(1, wait - spread + floor(random() * (2 * spread + 1))::bigint);
+END $$;
+
+-- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it.
+CREATE FUNCTION tarry._answer(p_verb int, p_topic int, p_lane int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint,
+  p_delay bigint, p_final boolean, p_error bytea, p_short bytea, p_lease bigint, p_server bigint) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms(); outcome int; ended bigint; attempts bigint;
+BEGIN
+  r.counts := tarry._none(); r.status := 'lease_ended';
+  SELECT * INTO t FROM tarry.topic WHERE topic = p_topic AND name IS NOT NULL;
+  IF NOT FOUND THEN RETURN r; END IF;
+  r.topic := t.topic; r.name := t.name;
+  SELECT * INTO j FROM tarry.job WHERE topic = p_topic AND lane = p_lane AND due = p_due AND seq = p_seq
+    AND state = 3 AND delivery = p_delivery AND taken = p_taken FOR UPDATE;
+  IF NOT FOUND THEN RETURN r; END IF;
+  IF p_verb = 5 AND (j.lease_until > now OR j.server <> p_server) THEN
+    IF j.server = p_server THEN r.lease_until := j.lease_until; END IF; -- it was extended
+    RETURN r;
+  END IF;
+  IF p_verb <> 5 AND j.lease_until <= now THEN RETURN r; END IF;
+  r.id := j.id; r.status := 'ok'; r.cancel_requested := j.cancel_requested;
+  IF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
+    DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
+    PERFORM tarry._remember(t, j.id, now);
+    r.counts[3] := -1; r.counts[8] := 1; r.status := 'cancelled';
+    r.counts := tarry._settle(t, false, r.counts);
+    RETURN r;
+  ELSIF p_verb = 1 THEN
+    DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
+    PERFORM tarry._remember(t, j.id, now);
+    r.counts[3] := -1; r.counts[7] := 1;
+    r.counts := tarry._settle(t, false, r.counts);
+    RETURN r;
+  ELSIF p_verb = 3 THEN
+    r.lease_until := now + CASE WHEN p_lease > 0 THEN p_lease ELSE j.lease_span END + 1;
+    UPDATE tarry.job SET lease_until = r.lease_until, server = p_server WHERE topic = j.topic AND id = j.id;
+    r.state := 3;
+    RETURN r;
+  END IF;
+  r.counts[3] := -1;
+  IF p_verb = 4 THEN
+    j.attempt := j.attempt - 1; j.state := 1;
+    IF p_delay > 0 THEN j.due := now + p_delay + 1; END IF;
+  ELSE
+    outcome := CASE WHEN p_verb = 5 THEN 2 WHEN p_final THEN 3 ELSE 1 END;
+    ended := CASE WHEN p_verb = 5 THEN j.lease_until ELSE now END;
+    j.history := coalesce(j.history, '{}') || (tarry._varint(j.attempt) || tarry._varint(j.taken) || tarry._varint(greatest(0, ended - j.taken))
+      || tarry._varint(outcome) || tarry._varint(octet_length(p_short)) || p_short);
+    IF cardinality(j.history) > 8 THEN j.history := j.history[cardinality(j.history) - 7 :]; END IF;
+    j.error := nullif(p_error, '');
+    IF p_verb = 2 THEN r.counts[12] := 1; ELSE r.counts[13] := 1; END IF;
+    attempts := coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16);
+    IF j.attempt >= attempts OR outcome = 3 THEN
+      j.state := 4; j.lane := 70000; r.counts[14] := 1; r.died := t.extension <> '';
+    ELSE
+      j.state := 1;
+      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) + 1 WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
+    END IF;
+  END IF;
+  j.expire := tarry._expire_at(t, j);
+  UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
+    lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
+  r.counts := tarry._counted(r.counts, j, 1);
+  r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
+  r.counts := tarry._settle(t, false, r.counts);
+  RETURN r;
+END $$;
+
+-- ---- jobs as they are shown ----
+
+CREATE TYPE tarry._shown AS (
+  name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
+  delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
+  content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, lane int, consumer text, cancel_requested boolean);
+
+CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
+$$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
+
+-- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies.
+CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
+RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; l int; s tarry._shown; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
+BEGIN
+  FOR i IN 1 .. cardinality(p_topics) LOOP
+    SELECT * INTO t FROM tarry.topic WHERE name = p_topics[i];
+    CONTINUE WHEN NOT FOUND OR (t.paused AND (t.paused_until = 0 OR t.paused_until > now));
+    FOR l IN SELECT lane FROM tarry.lane WHERE topic = t.topic ORDER BY lane LOOP
+      EXIT WHEN p_max <= 0 OR left_bytes <= 0;
+      FOR s IN
+        WITH c AS MATERIALIZED (
+          SELECT j.topic, j.id, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+            WHERE j.topic = t.topic AND j.lane = l AND j.due >= least(p_bounds[i], now) AND j.due <= now
+              AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
+            ORDER BY j.due, j.seq LIMIT p_max FOR UPDATE SKIP LOCKED
+        ), b AS (
+          SELECT c.topic, c.id, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM c
+        ), u AS (
+          UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = now,
+              consumer = nullif(p_consumer, ''), cancel_requested = false,
+              lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
+              lease_until = now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
+            FROM b WHERE j.topic = b.topic AND j.id = b.id AND b.bytes_before < left_bytes RETURNING j.*
+        ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
+          u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
+          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq
+      LOOP
+        p_max := p_max - 1;
+        left_bytes := left_bytes - octet_length(s.body);
+        RETURN NEXT s;
+      END LOOP;
+    END LOOP;
+  END LOOP;
+END $$;
+
+-- When the next job of each topic is due that waits at or above the bound, and when a pause ends (0: none, or never).
+CREATE FUNCTION tarry._look(p_topics text[], p_bounds bigint[])
+RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until bigint) LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms();
+BEGIN
+  RETURN QUERY SELECT t.name, t.topic,
+      (SELECT min(f.due) FROM tarry.lane l, LATERAL (
+        SELECT j.due FROM tarry.job j WHERE j.topic = t.topic AND j.lane = l.lane AND j.due >= least(a.bound, now) AND j.state = 1
+            AND (j.expire IS NULL OR j.expire > now)
+          ORDER BY j.due, j.seq LIMIT 1) f WHERE l.topic = t.topic),
+      t.paused AND (t.paused_until = 0 OR t.paused_until > now),
+      CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END
+    FROM unnest(p_topics, p_bounds) a(wanted, bound) JOIN tarry.topic t ON t.name = a.wanted;
+END $$;
+
+CREATE FUNCTION tarry._get(p_topic text, p_id text) RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms();
+BEGIN
+  RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
+    j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
+    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, j.consumer, j.cancel_requested
+    FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
+    WHERE t.name = p_topic AND j.id = p_id;
+END $$;
+
+-- NULL as its only row: there is no such topic.
+CREATE FUNCTION tarry._list(p_topic text, p_state int, p_limit int, p_due bigint, p_seq bigint, p_body boolean)
+RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms(); t tarry.topic;
+BEGIN
+  SELECT * INTO t FROM tarry.topic WHERE name = p_topic;
+  IF NOT FOUND THEN RETURN NEXT NULL; RETURN; END IF;
+  RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
+    x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
+    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.lane, x.consumer, x.cancel_requested FROM (
+    SELECT f.* FROM (SELECT lane FROM tarry.lane WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
+      SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.lane = l.lane AND (j.due, j.seq) > (p_due, p_seq)
+        AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
+    ORDER BY f.due, f.seq LIMIT p_limit) x ORDER BY x.due, x.seq;
+END $$;
+
+-- ---- calls about topics ----
+
+CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURNS TABLE (
+  name text, paused boolean, paused_until bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint,
+  max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
+  push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint
+) LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms();
+BEGIN
+  RETURN QUERY SELECT t.name, t.paused AND (t.paused_until = 0 OR t.paused_until > now),
+      CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END,
+      t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
+      t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest
+    FROM tarry.topic t,
+      LATERAL (SELECT ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]), sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]),
+          sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
+        FROM (SELECT y.counts FROM tarry.tally y WHERE y.topic = t.topic UNION ALL SELECT y.counts FROM tarry.tally_add y WHERE y.topic = t.topic
+          UNION ALL SELECT tarry._none()) x(c)) s,
+      LATERAL (SELECT count(*) FILTER (WHERE j.attempt = 0) AS fresh, count(*) FILTER (WHERE j.attempt > 0) AS retry, min(j.due) AS oldest
+        FROM tarry.lane l JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 1 WHERE l.topic = t.topic) r
+    WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
+    ORDER BY t.name LIMIT nullif(p_limit, 0);
+END $$;
+
+CREATE FUNCTION tarry._put(p_name text, p_lease bigint, p_ttl bigint, p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint,
+  p_attempts bigint, p_conflict int, p_priority int, p_dead_letter boolean, p_dedup bigint, p_max_jobs bigint, p_rate_count bigint,
+  p_rate_unit int, p_extension bytea, p_topics_max int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; fresh boolean := NOT EXISTS (SELECT FROM tarry.topic WHERE name = p_name);
+BEGIN
+  t := tarry._topic(p_name, p_topics_max);
+  IF t.topic IS NULL THEN RETURN 'too_many_topics'; END IF;
+  UPDATE tarry.topic SET lease = p_lease, ttl = p_ttl, backoff_kind = p_backoff_kind, backoff_first = p_backoff_first,
+    backoff_max = p_backoff_max, max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
+    dead_letter_expired = p_dead_letter, dedup_window = p_dedup, max_jobs = p_max_jobs, push_rate_count = p_rate_count,
+    push_rate_unit = p_rate_unit, extension = coalesce(p_extension, '') WHERE topic = t.topic;
+  IF p_ttl <> t.ttl THEN
+    UPDATE tarry.job SET expire = CASE WHEN p_ttl > 0 THEN greatest(due, first_due + p_ttl) END
+      WHERE topic = t.topic AND ttl IS NULL AND state <> 4;
+  END IF;
+  RETURN CASE WHEN fresh THEN 'created' ELSE 'ok' END;
+END $$;
+
+CREATE FUNCTION tarry._pause(p_name text, p_paused boolean, p_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tarry.topic SET paused = p_paused, paused_until = CASE WHEN p_paused AND p_ms > 0 THEN tarry.now_ms() + p_ms + 1 ELSE 0 END
+    WHERE name = p_name;
+  RETURN CASE WHEN FOUND THEN 'ok' ELSE 'not_found' END;
+END $$;
+
+-- Its name is free at once; the rows of its number go in steps, by the upkeep.
+CREATE FUNCTION tarry._delete(p_name text, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
+DECLARE number int;
+BEGIN
+  status := 'not_found'; affected := 0;
+  UPDATE tarry.topic SET name = NULL, paused_until = tarry.now_ms() WHERE name = p_name RETURNING topic INTO number;
+  IF FOUND THEN status := 'ok'; affected := tarry._jobs(number); END IF;
+END $$;
+
+-- One step.
+CREATE FUNCTION tarry._purge(p_name text, p_state int, p_limit int, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; j tarry.job; counts bigint[] := tarry._none(); now bigint := tarry.now_ms();
+BEGIN
+  status := 'not_found'; affected := 0;
+  SELECT * INTO t FROM tarry.topic WHERE name = p_name;
+  IF NOT FOUND THEN RETURN; END IF;
+  FOR j IN DELETE FROM tarry.job d USING (
+      SELECT topic, id FROM tarry.job WHERE topic = t.topic AND state <> 3
+        AND (p_state = 0 OR tarry._state(state, due, now) = p_state) LIMIT p_limit FOR UPDATE) c
+    WHERE d.topic = c.topic AND d.id = c.id RETURNING d.* LOOP
+    counts := tarry._counted(counts, j, -1);
+    affected := affected + 1;
+  END LOOP;
+  counts[8] := affected;
+  IF affected > 0 THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF;
+  status := 'ok';
+END $$;
+
+-- One step. p_id NULL: any.
+CREATE FUNCTION tarry._redrive(p_name text, p_id text, p_limit bigint, OUT status text, OUT affected bigint) LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; j tarry.job; counts bigint[] := tarry._none(); now bigint := tarry.now_ms();
+BEGIN
+  status := 'not_found'; affected := 0;
+  SELECT * INTO t FROM tarry.topic WHERE name = p_name;
+  IF NOT FOUND THEN RETURN; END IF;
+  FOR j IN SELECT * FROM tarry.job WHERE topic = t.topic AND lane = 70000 AND (p_id IS NULL OR id = p_id)
+      ORDER BY due, seq LIMIT p_limit FOR UPDATE LOOP
+    counts := tarry._counted(counts, j, -1);
+    j.state := 1; j.attempt := 0; j.due := now; j.first_due := now; j.lane := j.priority;
+    UPDATE tarry.job SET state = 1, attempt = 0, due = now, first_due = now, lane = j.lane, expire = tarry._expire_at(t, j)
+      WHERE topic = j.topic AND id = j.id;
+    counts := tarry._counted(counts, j, 1);
+    affected := affected + 1;
+  END LOOP;
+  counts[15] := affected;
+  IF affected > 0 THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF;
+  IF p_id IS NULL OR affected > 0 THEN status := 'ok'; END IF;
+END $$;
+
+-- Rows (what, index, jobs): 0 ready, 1 by minute, 2 by hour, 3 later; no row but (-1): there is no such topic.
+CREATE FUNCTION tarry._forecast(p_name text, p_from bigint) RETURNS TABLE (what int, index bigint, jobs bigint) LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms(); hour bigint := p_from / 3600000 * 3600000;
+BEGIN
+  IF p_name <> '' AND NOT EXISTS (SELECT FROM tarry.topic WHERE name = p_name) THEN
+    RETURN QUERY SELECT -1, 0::bigint, 0::bigint; RETURN;
+  END IF;
+  RETURN QUERY WITH w AS MATERIALIZED (
+      SELECT j.due, count(*) AS n FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic AND j.state = 1
+        WHERE t.name IS NOT NULL AND (p_name = '' OR t.name = p_name) GROUP BY j.due)
+    SELECT 0, 0::bigint, sum(n)::bigint FROM w WHERE due <= now HAVING sum(n) > 0
+    UNION ALL SELECT 1, greatest(0, (due - p_from) / 60000), sum(n)::bigint FROM w WHERE due > now AND due < p_from + 3600000 GROUP BY 2
+    UNION ALL SELECT 2, greatest(0, (due - hour) / 3600000), sum(n)::bigint FROM w WHERE due > now AND due < hour + 168 * 3600000::bigint GROUP BY 2
+    UNION ALL SELECT 3, 0::bigint, sum(n)::bigint FROM w WHERE due > now AND due >= hour + 168 * 3600000::bigint HAVING sum(n) > 0;
+END $$;
+
+-- ---- what servers do beside calls ----
+
+-- Jobs whose ttl is over go, or die. next: when to ask again (NULL: nothing has a ttl); died: topics with an extension in which jobs died.
+CREATE FUNCTION tarry._expire(p_limit int, OUT next bigint, OUT died text) LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; j tarry.job; counts bigint[]; now bigint := tarry.now_ms();
+BEGIN
+  FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
+    SELECT * INTO t FROM tarry.topic WHERE topic = j.topic;
+    counts := tarry._counted(tarry._none(), j, -1);
+    IF t.dead_letter_expired AND t.name IS NOT NULL THEN
+      j.state := 4;
+      UPDATE tarry.job SET state = 4, lane = 70000, expire = NULL, error = 'expired' WHERE topic = j.topic AND id = j.id;
+      counts := tarry._counted(counts, j, 1); counts[14] := 1;
+      IF t.extension <> '' THEN died := concat_ws(',', died, t.name); END IF;
+    ELSE
+      DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
+      PERFORM tarry._remember(t, j.id, now);
+      counts[9] := 1;
+    END IF;
+    INSERT INTO tarry.tally_add VALUES (t.topic, counts);
+  END LOOP;
+  SELECT expire INTO next FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
+END $$;
+
+-- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
+CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea) LANGUAGE plpgsql AS $$
+BEGIN
+  now := tarry.now_ms();
+  PERFORM setval('tarry.delivery', (SELECT last_value + 1000000 FROM tarry.delivery));
+  server := CASE WHEN p_server > 0 THEN p_server ELSE nextval('tarry.server_number') END;
+  INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now;
+  INSERT INTO tarry.ticket VALUES (_hello.server, 0, _hello.now) ON CONFLICT DO NOTHING;
+  SELECT s.name, s.lease_key INTO _hello.name, _hello.lease_key FROM tarry.store s;
+END $$;
+
+CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
+$$ UPDATE tarry.server SET beat = 0 WHERE server = p_server $$;
+
+-- The first statement of each transaction that changes something: so whether it was committed can be asked.
+CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE tarry.ticket SET number = p_number, at = tarry.now_ms() WHERE server = p_server AND number = p_number - 1;
+  IF NOT FOUND THEN RAISE EXCEPTION 'ticket % of server % is not the next one', p_number, p_server USING ERRCODE = 'TY001'; END IF;
+END $$;
+
+-- Leases of servers that are silent are this one's from now on: it ends them.
+CREATE FUNCTION tarry._adopt(p_server bigint)
+RETURNS TABLE (topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, lease_until bigint) LANGUAGE plpgsql AS $$
+DECLARE silent bigint[]; now bigint := tarry.now_ms();
+BEGIN
+  SELECT array_agg(s.server) INTO silent
+    FROM (SELECT server FROM tarry.server WHERE beat < now - 10000 AND server <> p_server FOR UPDATE SKIP LOCKED) s;
+  IF silent IS NULL THEN RETURN; END IF;
+  RETURN QUERY UPDATE tarry.job j SET server = p_server
+    FROM tarry.lane l WHERE j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server = ANY (silent)
+    RETURNING j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until;
+  INSERT INTO tarry.tally_add SELECT y.topic, y.counts FROM tarry.tally y WHERE y.slot = ANY (silent);
+  DELETE FROM tarry.tally y WHERE y.slot = ANY (silent);
+  DELETE FROM tarry.server s WHERE s.server = ANY (silent);
+END $$;
+
+-- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
+CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint) LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms(); gone int;
+BEGIN
+  INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = now;
+  SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000) INTO others, silent
+    FROM tarry.server WHERE server <> p_server;
+  SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
+  IF NOT pg_try_advisory_xact_lock(7827201, 2) THEN RETURN; END IF; -- another server is at it
+  DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= now LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+    WHERE f.topic = o.topic AND f.id = o.id;
+  WITH d AS (
+    DELETE FROM tarry.tally_add WHERE ctid = ANY (ARRAY(SELECT ctid FROM tarry.tally_add LIMIT 10000 FOR UPDATE SKIP LOCKED)) RETURNING topic, counts c
+  ) SELECT count(tarry._tally(x.topic, 0, x.counts)) FROM (SELECT topic, ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]),
+      sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]), sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
+    FROM d GROUP BY topic) x INTO gone;
+  -- A push that was under way when its topic was deleted may still leave a job: the number stays for a minute.
+  FOR gone IN SELECT t.topic FROM tarry.topic t WHERE t.name IS NULL
+      AND (t.paused_until < now - 60000 OR EXISTS (SELECT FROM tarry.job j WHERE j.topic = t.topic)) LIMIT 10 LOOP
+    DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+      WHERE j.topic = o.topic AND j.id = o.id;
+    CONTINUE WHEN FOUND;
+    DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
+      WHERE f.topic = o.topic AND f.id = o.id;
+    CONTINUE WHEN FOUND;
+    DELETE FROM tarry.tally WHERE topic = gone;
+    DELETE FROM tarry.tally_add WHERE topic = gone;
+    DELETE FROM tarry.lane WHERE topic = gone;
+    DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000;
+  END LOOP;
+  DELETE FROM tarry.ticket k WHERE k.at < now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
+END $$;
+
+-- What a user's transaction made due is told when it commits, however long it was open, where it is due within the servers' look ahead.
+CREATE FUNCTION tarry._tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+BEGIN
+  IF NEW.due < tarry.now_ms() + 1500 THEN
+    PERFORM pg_notify('tarry', 'r ' || t.name || ' ' || NEW.due / 1000 * 1000) FROM tarry.topic t WHERE t.topic = NEW.topic AND t.name IS NOT NULL;
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW WHEN (NEW.by_sql) EXECUTE FUNCTION tarry._tell();
+
+-- ---- for users, in their own transactions ----
+
+CREATE FUNCTION tarry._may(p_topic text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'tarry.job'::regclass), 'member') THEN RETURN; END IF;
+  PERFORM FROM tarry.rights r WHERE pg_has_role(session_user, r.role, 'member') AND
+    (r.pattern = p_topic OR (right(r.pattern, 1) = '*' AND starts_with(p_topic, left(r.pattern, -1))));
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'role % may not use topic ''%''', session_user, p_topic USING ERRCODE = '42501', HINT = 'insert it into tarry.rights (role, pattern)';
+  END IF;
+END $$;
+
+-- The due of a call: NULL and NULL: now.
+CREATE FUNCTION tarry._when(p_delay interval, p_at timestamptz, OUT kind int, OUT ms bigint) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF p_delay IS NOT NULL AND p_at IS NOT NULL THEN RAISE EXCEPTION 'both delay and at are given' USING ERRCODE = '22023', HINT = 'give one'; END IF;
+  kind := CASE WHEN p_delay IS NOT NULL THEN 2 WHEN p_at IS NOT NULL THEN 3 ELSE 1 END;
+  ms := coalesce(CASE kind WHEN 2 THEN ceil(extract(epoch FROM p_delay) * 1000) WHEN 3 THEN ceil(extract(epoch FROM p_at) * 1000) END, 0);
+  IF kind = 2 AND (ms < 0 OR ms > 315619200000) THEN RAISE EXCEPTION 'delay % is not between 0 and 10 years', p_delay USING ERRCODE = '22023'; END IF;
+END $$;
+
+CREATE FUNCTION tarry._word(r tarry._did) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  IF r.status = 'bad_at' THEN RAISE EXCEPTION 'at is more than 10 years away' USING ERRCODE = '22023'; END IF;
+  IF r.status = 'topic_full' THEN RAISE EXCEPTION 'the topic has as many jobs as its max_jobs allows' USING ERRCODE = '53400'; END IF;
+  RETURN r.status;
+END $$;
+
+CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body bytea DEFAULT '', at timestamptz DEFAULT NULL,
+  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
+BEGIN
+  IF topic IS NULL OR topic !~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
+  IF id IS NULL OR id !~ '^[!-~]{1,128}$' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
+  IF body IS NULL OR octet_length(body) > 1048576 THEN RAISE EXCEPTION 'body is missing or above 1 MiB' USING ERRCODE = '22023'; END IF;
+  IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;
+  IF on_conflict IS NOT NULL AND how IS NULL THEN
+    RAISE EXCEPTION 'bad on_conflict ''%''', on_conflict USING ERRCODE = '22023', HINT = 'write replace, keep or reject';
+  END IF;
+  IF octet_length(content_type) > 128 OR content_type !~ '^[ -~]*$' THEN RAISE EXCEPTION 'bad content_type' USING ERRCODE = '22023'; END IF;
+  PERFORM tarry._may(topic);
+  SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
+  RETURN tarry._word(tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
+    convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true));
+END $$;
+
+CREATE FUNCTION tarry.push(topic text, id text, delay interval, body text, at timestamptz DEFAULT NULL,
+  content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
+LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body, 'UTF8'), at, content_type, priority, on_conflict) $$;
+
+CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at timestamptz DEFAULT NULL,
+  priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
+LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict) $$;
+
+CREATE FUNCTION tarry.cancel(topic text, id text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+BEGIN
+  PERFORM tarry._may(topic);
+  RETURN tarry._word(tarry._change(1, topic, id, 0, 0, -1, false, 0, false, true));
+END $$;
+
+CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+DECLARE kind int; ms bigint;
+BEGIN
+  PERFORM tarry._may(topic);
+  IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;
+  IF delay IS NULL AND at IS NULL AND priority IS NULL THEN
+    RAISE EXCEPTION 'nothing to change' USING ERRCODE = '22023', HINT = 'give delay, at or priority';
+  END IF;
+  SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
+  RETURN tarry._word(tarry._change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1), false, 0, false, true));
+END $$;
+
+CREATE FUNCTION tarry.run(topic text, id text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+BEGIN
+  PERFORM tarry._may(topic);
+  RETURN tarry._word(tarry._change(3, topic, id, 1, 0, -1, false, 0, false, true));
+END $$;
+
+CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+BEGIN
+  PERFORM tarry._may(topic);
+  SELECT (ARRAY['delayed', 'ready', 'leased', 'dead'])[s.state], to_timestamp(s.due / 1000.0), s.attempt, s.priority, s.body
+    INTO get.state, get.due, get.attempt, get.priority, get.body FROM tarry._get(get.topic, get.id) s;
+END $$;
+
+-- ---- for people ----
+
+CREATE VIEW tarry.jobs AS
+  SELECT t.name AS topic, j.id, (ARRAY['delayed', 'ready', 'leased', 'dead'])[tarry._state(j.state, j.due, tarry.now_ms())] AS state,
+    to_timestamp(j.due / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, convert_from(j.error, 'UTF8') AS error
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL;
+
+INSERT INTO tarry.schema_version (version, oldest_reader) VALUES (1, 1);

@@ -1,0 +1,51 @@
+#include "sql/row.h"
+
+static uint64_t big_endian(const char *at, int bytes)
+{
+    uint64_t number = 0;
+    for (int i = 0; i < bytes; i++)
+        number = number << 8 | (unsigned char)at[i];
+    return number;
+}
+
+bool sql_row_is_null(const PGresult *result, int row, int column)
+{
+    return libpq.PQgetisnull(result, row, column);
+}
+
+int64_t sql_row_number(const PGresult *result, int row, int column)
+{
+    const char *at = libpq.PQgetvalue(result, row, column);
+    switch (libpq.PQgetlength(result, row, column)) {
+    case 2:
+        return (int16_t)big_endian(at, 2);
+    case 4:
+        return (int32_t)big_endian(at, 4);
+    case 8:
+        return (int64_t)big_endian(at, 8);
+    default:
+        return 0;
+    }
+}
+
+bool sql_row_flag(const PGresult *result, int row, int column)
+{
+    return libpq.PQgetlength(result, row, column) == 1 &&
+           libpq.PQgetvalue(result, row, column)[0] != 0;
+}
+
+struct slice sql_row_text(const PGresult *result, int row, int column)
+{
+    return slice_make(libpq.PQgetvalue(result, row, column),
+                      (size_t)libpq.PQgetlength(result, row, column));
+}
+
+/* Header: dimensions, has NULLs, type of the items; size and first index; then each with its length. */
+void sql_row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS])
+{
+    struct slice text = sql_row_text(result, row, column);
+    const size_t header = 20, item = 12;
+    memset(counts, 0, SQL_COUNTS * sizeof *counts);
+    for (size_t i = 0; i < SQL_COUNTS && text.len >= header + (i + 1) * item; i++)
+        counts[i] = (int64_t)big_endian(text.at + header + i * item + 4, 8);
+}

@@ -1,0 +1,12 @@
+/*
+ * schema_texts: the migrations of src/sql/postgres, as bytes in the program.
+ */
+#ifndef TARRY_SQL_SCHEMA_TEXTS_H
+#define TARRY_SQL_SCHEMA_TEXTS_H
+
+#include <stddef.h>
+
+extern const char sql_migration_1_text[];
+extern const size_t sql_migration_1_bytes;
+
+#endif

@@ -1,0 +1,1180 @@
+#include "sql/session.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "net/worker.h"
+#include "sql/call.h"
+#include "sql/hold.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+enum {
+    TURN_ITEMS_MAX = 2000,
+    TURN_BYTES_MAX = 16 << 20,
+    ENDS_MAX = 500,
+    UPKEEP_MS = 1000,
+    LOOK_SHARE = 20,      /* looks without a bound may take one part in so many of the time */
+    TOLD_AHEAD_MS = 1500, /* other servers look this far ahead by themselves, and more */
+    RETRY_MS = 10,
+    RETRY_MS_MAX = 500,
+    RECONNECT_MS = 100,
+    RECONNECT_MS_MAX = 2000,
+    STOP_MS = 3000,
+    STATE_BYTES = 6
+};
+
+enum phase {
+    PHASE_DOWN = 1, /* no connection; `turn` may hold calls whose commit's fate is not known */
+    PHASE_IDLE,
+    PHASE_CALLS,  /* the first flight */
+    PHASE_COMMIT, /* the second */
+    PHASE_ROLLBACK
+};
+
+struct connecting { /* on the helper thread */
+    struct work work;
+    struct sql_session *session;
+    struct sql_wish wish;
+    struct sql_greeting greeting;
+    bool is_done;
+};
+
+struct sql_session {
+    struct sql_context context;
+    struct reactor *reactor;
+    struct queue *queue;
+    char *url;
+    struct sql_greeting greeting;
+    int64_t patience_ms;
+    uv_poll_t *poll;
+    int poll_events;
+    struct deadline *deadline;
+    struct worker *worker;
+    struct connecting *connecting;
+
+    enum phase phase;
+    struct list waiting;  /* calls that are not in a turn, in their order */
+    struct list turn;     /* calls of the turn under way */
+    struct list answered; /* calls whose replies are to be given */
+    size_t step;          /* which statement is being answered */
+    bool has_ticket;      /* the turn has one */
+    bool commit_sent, is_lost;
+    int64_t ticket;
+    char state[STATE_BYTES]; /* the first error's SQLSTATE; empty: none */
+    char message[200];
+    bool failed; /* by our own fault: out of memory */
+
+    struct sql_watched leases;
+    int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
+    int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
+    bool end_under_way, look_under_way, expire_under_way, adopt_wanted;
+    int64_t look_all_ms; /* elapsed: no look without a bound before */
+    int64_t turn_begun_ms;
+    bool turn_looks_all;
+    bool is_alone; /* no other server lives */
+
+    bool hooked, stopping, goodbye_sent, ended;
+    int64_t stop_until_ms;
+    void (*stopped)(void *ctx);
+    void *stopped_ctx;
+    struct sql_session_figures figures;
+};
+
+static int64_t elapsed_ms(void)
+{
+    return clock_boot_us() / 1000;
+}
+
+static int64_t database_ms(const struct sql_session *session)
+{
+    return (clock_inner_us() + session->offset_us) / 1000;
+}
+
+static bool turn_hook(void *ctx);
+static void connection_begin(struct sql_session *session);
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+/* ---- calls ---- */
+
+static struct sql_call *first_of(struct list *list)
+{
+    return list_is_empty(list) ? NULL : list_entry(list->next, struct sql_call, list);
+}
+
+static void answer_call(struct sql_session *session, struct sql_call *call)
+{
+    list_remove(&call->list);
+    list_add_last(&session->answered, &call->list);
+}
+
+static void refuse_call(struct sql_session *session, struct sql_call *call,
+                        enum queue_status status)
+{
+    sql_call_again(call);
+    call->status = status;
+    call->alone = true; /* marks it as refused */
+    call->retry_ms = -1;
+    answer_call(session, call);
+}
+
+static void give_answers(struct sql_session *session)
+{
+    struct list now;
+    list_init(&now);
+    list_take_all(&now, &session->answered);
+    while (!list_is_empty(&now)) {
+        struct sql_call *call = first_of(&now);
+        list_remove(&call->list);
+        if (call->retry_ms < 0)
+            sql_call_refuse(call, call->status);
+        else
+            sql_call_reply(call);
+        if (call->kind == SQL_CALL_COMMAND)
+            session->figures.waiting--;
+        sql_call_free(call);
+    }
+}
+
+static struct sql_call *add_own(struct sql_session *session, enum sql_call_kind kind)
+{
+    struct sql_call *call = sql_call_new(kind, NULL, (struct queue_reply_to){0});
+    if (call) {
+        call->since_ms = elapsed_ms();
+        list_add_last(&session->waiting, &call->list);
+    }
+    return call;
+}
+
+/* Where there is no room for a copy of it, there may be for a refusal. */
+static struct sql_call *call_of(const struct command *command, struct queue_reply_to reply_to)
+{
+    struct sql_call *call = sql_call_new(SQL_CALL_COMMAND, command, reply_to);
+    if (!call)
+        call = sql_call_new(SQL_CALL_COMMAND, NULL, reply_to);
+    if (!call) {
+        log_event(LOG_ERROR, "out of memory");
+        abort();
+    }
+    call->since_ms = elapsed_ms();
+    return call;
+}
+
+void sql_session_submit(struct sql_session *session, const struct command *command,
+                        struct queue_reply_to reply_to)
+{
+    struct sql_call *call = call_of(command, reply_to);
+    session->figures.waiting++;
+    session->figures.calls++;
+    list_add_last(&session->waiting, &call->list);
+    if (!call->command)
+        refuse_call(session, call, QUEUE_NO_MEMORY);
+    else if (command->status != QUEUE_OK)
+        refuse_call(session, call, command->status);
+    else if (session->stopping)
+        refuse_call(session, call, QUEUE_STOPPING);
+    reactor_turn_again(session->reactor);
+}
+
+void sql_session_watch(struct sql_session *session, struct slice name, bool on)
+{
+    struct sql_topic *topic = sql_topics_need(&session->context.topics, name);
+    if (!topic)
+        return;
+    topic->watched = on;
+    topic->look = on;
+    topic->hold_ms = topic->wait_ms = 0;
+    reactor_turn_again(session->reactor);
+}
+
+/* ---- what time brings ---- */
+
+static int64_t topic_at(const struct sql_topic *topic)
+{
+    int64_t at = topic->paused ? topic->resume_ms : topic->next_ms;
+    if (!topic->watched)
+        return INT64_MAX;
+    return at < topic->hold_ms ? topic->hold_ms : at;
+}
+
+/* The first moment of the database's clock at which something is to be done. */
+static int64_t next_ms(const struct sql_session *session)
+{
+    int64_t next = sql_watched_next(&session->leases);
+    if (session->expire_ms < next)
+        next = session->expire_ms;
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry)) {
+        int64_t at = topic_at(sql_topics_of(entry));
+        next = at < next ? at : next;
+    }
+    return next;
+}
+
+static void tell_topics(struct sql_session *session, int64_t now_ms)
+{
+    struct table_entry *entry = table_first(&session->context.topics.table);
+    while (entry) {
+        struct sql_topic *topic = sql_topics_of(entry);
+        entry = table_next(&session->context.topics.table, entry);
+        if (topic_at(topic) > now_ms)
+            continue;
+        if (topic->paused) {
+            topic->paused = false;
+            topic->look = true;
+            topic->resume_ms = INT64_MAX;
+            continue;
+        }
+        topic->next_ms = INT64_MAX; /* a take or a look brings the next one */
+        if (session->queue->on_ready)
+            session->queue->on_ready(session->queue->on_ready_owner, topic->entry.key);
+    }
+}
+
+static bool wants_look(const struct sql_session *session)
+{
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry)) {
+        const struct sql_topic *topic = sql_topics_of(entry);
+        if (topic->look && topic->watched)
+            return true;
+    }
+    return false;
+}
+
+static void end_leases(struct sql_session *session, int64_t now_ms)
+{
+    struct sql_call *call;
+    struct sql_lease lease;
+    if (session->end_under_way || sql_watched_next(&session->leases) > now_ms)
+        return;
+    call = add_own(session, SQL_CALL_END);
+    if (!call)
+        return;
+    while (call->ends.count < ENDS_MAX && sql_leases_reserve(&call->ends, call->ends.count + 1) &&
+           sql_watched_take(&session->leases, now_ms, &lease))
+        (void)sql_leases_add(&call->ends, lease);
+    session->end_under_way = true;
+}
+
+static void look_around(struct sql_session *session, bool at_all)
+{
+    struct sql_call *call = session->look_under_way ? NULL : add_own(session, SQL_CALL_LOOK);
+    if (!call)
+        return;
+    call->from_the_start = at_all;
+    session->look_under_way = true;
+}
+
+/* Once a second: it lives, and what no news told is found. */
+static void keep_up(struct sql_session *session)
+{
+    if (clock_inner_ms() < session->upkeep_ms)
+        return;
+    session->upkeep_ms = clock_inner_ms() + UPKEEP_MS;
+    (void)add_own(session, SQL_CALL_UPKEEP);
+    sql_topics_forget(&session->context.topics);
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry)) {
+        struct sql_topic *topic = sql_topics_of(entry);
+        topic->look = topic->look || topic->watched;
+    }
+    if (wants_look(session))
+        look_around(session, elapsed_ms() >= session->look_all_ms);
+}
+
+static void do_what_is_due(struct sql_session *session)
+{
+    int64_t now_ms = database_ms(session);
+    if (session->phase == PHASE_DOWN || session->stopping)
+        return;
+    keep_up(session);
+    end_leases(session, now_ms);
+    if (!session->expire_under_way && session->expire_ms <= now_ms)
+        session->expire_under_way = add_own(session, SQL_CALL_EXPIRE) != NULL;
+    if (session->adopt_wanted && add_own(session, SQL_CALL_ADOPT))
+        session->adopt_wanted = false;
+    tell_topics(session, now_ms);
+    if (!session->look_under_way && wants_look(session))
+        look_around(session, false);
+}
+
+/* ---- a turn, first flight ---- */
+
+static bool fits(const struct sql_session *session, const struct sql_call *call, size_t items,
+                 size_t bytes, bool has_changes)
+{
+    if (list_is_empty(&session->turn))
+        return true;
+    if (call->alone || first_of((struct list *)&session->turn)->alone)
+        return false;
+    if (has_changes && sql_call_is_figures(call)) /* their counts are written with the commit */
+        return false;
+    return items + sql_call_weight(call) <= TURN_ITEMS_MAX &&
+           bytes + sql_call_bytes(call) <= TURN_BYTES_MAX;
+}
+
+/* Those that may go now, in their order. */
+static void gather(struct sql_session *session)
+{
+    size_t items = 0, bytes = 0;
+    bool has_changes = false;
+    struct list *at = session->waiting.next;
+    while (at != &session->waiting) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        at = at->next;
+        if (call->retry_ms > elapsed_ms())
+            continue;
+        if (!fits(session, call, items, bytes, has_changes))
+            break;
+        items += sql_call_weight(call);
+        bytes += sql_call_bytes(call);
+        has_changes = has_changes || (sql_call_is_change(call) && !sql_call_is_figures(call));
+        list_remove(&call->list);
+        list_add_last(&session->turn, &call->list);
+    }
+}
+
+static bool send_plain(struct sql_session *session, enum sql_statement statement,
+                       const struct sql_params *params)
+{
+    struct sql_step step = {.statement = statement};
+    struct sql_context *context = &session->context;
+    return sql_steps_reserve(&context->steps, context->steps.count + 1) &&
+           sql_statement_send(context->connection, statement, params) &&
+           sql_steps_add(&context->steps, step);
+}
+
+static bool send_ticket(struct sql_session *session)
+{
+    struct sql_params params = {0};
+    sql_params_number(&params, session->context.server);
+    sql_params_number(&params, session->ticket + 1);
+    return send_plain(session, SQL_TICKET, &params);
+}
+
+static void wait_for(struct sql_session *session, int events)
+{
+    if (events != session->poll_events && session->poll)
+        (void)uv_poll_start(session->poll, events, on_poll);
+    session->poll_events = events;
+}
+
+static void flush(struct sql_session *session)
+{
+    int left = libpq.PQflush(session->context.connection);
+    wait_for(session, left > 0 ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+}
+
+static void steps_begin(struct sql_session *session)
+{
+    session->context.steps.count = 0;
+    session->step = 0;
+}
+
+static bool end_flight(struct sql_session *session)
+{
+    bool sent = libpq.PQpipelineSync(session->context.connection) == 1;
+    flush(session);
+    return sent;
+}
+
+static bool send_turn(struct sql_session *session)
+{
+    bool is_durable = false, is_change = false, sent = true;
+    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        is_durable = is_durable || sql_call_is_durable(call);
+        is_change = is_change || sql_call_is_change(call);
+    }
+    session->has_ticket = is_change;
+    sent = send_plain(session, SQL_BEGIN, NULL) &&
+           (is_durable || send_plain(session, SQL_LAZY, NULL)) &&
+           (!is_change || send_ticket(session));
+    for (struct list *at = session->turn.next; at != &session->turn && sent; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        session->turn_looks_all = session->turn_looks_all || call->from_the_start;
+        sql_call_again(call);
+        sent = sql_call_send(call, &session->context);
+    }
+    return sent && send_plain(session, SQL_NOW, NULL) && end_flight(session);
+}
+
+static void turn_begin(struct sql_session *session)
+{
+    gather(session);
+    if (list_is_empty(&session->turn))
+        return;
+    sql_effects_clear(&session->context.effects);
+    session->state[0] = session->message[0] = '\0';
+    session->failed = session->commit_sent = session->turn_looks_all = false;
+    session->turn_begun_ms = elapsed_ms();
+    session->phase = PHASE_CALLS;
+    session->figures.turns++;
+    steps_begin(session);
+    if (!send_turn(session))
+        session->is_lost = true;
+}
+
+/* ---- second flight ---- */
+
+static void emit_counts(struct buffer *out, const int64_t counts[SQL_COUNTS])
+{
+    for (int i = 0; i < SQL_COUNTS; i++)
+        buffer_append_format(out, "%c%lld", i ? ',' : '{', (long long)counts[i]);
+    buffer_append(out, "}", 2); /* with its NUL */
+}
+
+static bool send_tallies(struct sql_session *session)
+{
+    const struct sql_tallies *tallies = &session->context.effects.tallies;
+    for (size_t i = 0; i < tallies->count; i++) {
+        struct sql_params params = {0};
+        struct buffer counts;
+        buffer_init(&counts, 1024);
+        emit_counts(&counts, tallies->at[i].counts);
+        sql_params_number(&params, tallies->at[i].topic);
+        sql_params_number(&params, session->context.server);
+        sql_params_text(&params, counts.at);
+        bool sent = !counts.failed && send_plain(session, SQL_TALLY, &params);
+        buffer_fini(&counts);
+        if (!sent)
+            return false;
+    }
+    return true;
+}
+
+static bool send_one_news(struct sql_session *session, char what, const char *topic, int64_t due_ms)
+{
+    char text[JOB_TOPIC_BYTES_MAX + 40];
+    struct sql_params params = {0};
+    (void)snprintf(text, sizeof text, "%c %s %lld", what, topic, (long long)due_ms);
+    sql_params_text(&params, text);
+    return send_plain(session, SQL_NOTIFY, &params);
+}
+
+/* Far jobs need none: the others look once a second. */
+static bool send_news(struct sql_session *session)
+{
+    const struct sql_news_list *list = &session->context.effects.news;
+    int64_t until_ms = session->context.now_ms + TOLD_AHEAD_MS;
+    bool sent = true;
+    for (size_t i = 0; i < list->count && sent && !session->is_alone; i++) {
+        const struct sql_news *news = &list->at[i];
+        if (news->due_ms < until_ms)
+            sent = send_one_news(session, 'r', news->name, news->due_ms);
+        if (sent && news->changed)
+            sent = send_one_news(session, 't', news->name, 0);
+        if (sent && news->look)
+            sent = send_one_news(session, 'l', news->name, 0);
+        if (sent && news->died)
+            sent = send_one_news(session, 'd', news->name, 0);
+    }
+    return sent;
+}
+
+static void commit_begin(struct sql_session *session)
+{
+    steps_begin(session);
+    session->phase = PHASE_COMMIT;
+    session->commit_sent = true;
+    if (!send_tallies(session) || !send_news(session) || !send_plain(session, SQL_COMMIT, NULL) ||
+        !end_flight(session))
+        session->is_lost = true;
+}
+
+static void rollback_begin(struct sql_session *session)
+{
+    steps_begin(session);
+    session->phase = PHASE_ROLLBACK;
+    if (!send_plain(session, SQL_ROLLBACK, NULL) || !end_flight(session))
+        session->is_lost = true;
+}
+
+/* ---- after the commit ---- */
+
+static bool brought(const struct sql_call *call, struct slice topic)
+{
+    for (size_t i = 0; i < call->job_count; i++)
+        if (slice_equals(call->jobs[i].job.topic, topic))
+            return true;
+    return false;
+}
+
+/* The columns of tarry._look. */
+static void believe_look(struct sql_session *session, const struct sql_call *call)
+{
+    bool took = call->kind == SQL_CALL_COMMAND;
+    for (int i = 0; call->look && i < libpq.PQntuples(call->look); i++) {
+        struct slice name = sql_row_text(call->look, i, 0);
+        int64_t next =
+            sql_row_is_null(call->look, i, 2) ? INT64_MAX : sql_row_number(call->look, i, 2);
+        struct sql_topic *topic = sql_topics_need(&session->context.topics, name);
+        if (!topic)
+            continue;
+        topic->look = false;
+        topic->paused = sql_row_flag(call->look, i, 3);
+        topic->resume_ms = sql_row_number(call->look, i, 4);
+        if (!topic->resume_ms)
+            topic->resume_ms = INT64_MAX;
+        sql_topic_seen(topic, next, session->context.now_ms, took, brought(call, name));
+    }
+}
+
+static void looks_are_done(struct sql_session *session, bool is_good)
+{
+    session->look_under_way = false;
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry)) {
+        struct sql_topic *topic = sql_topics_of(entry);
+        topic->look = topic->look || (topic->asked && !is_good);
+        topic->asked = false;
+    }
+}
+
+static void tell_event(struct sql_session *session, enum queue_event event, struct slice topic)
+{
+    if (session->queue->on_event)
+        session->queue->on_event(session->queue->on_event_owner, event, topic);
+}
+
+static void hear(struct sql_session *session, const struct sql_news *news)
+{
+    struct slice name = slice_of(news->name);
+    struct sql_topic *topic = sql_topics_find(&session->context.topics, name);
+    if (topic && news->due_ms != INT64_MAX)
+        sql_topic_hear(topic, news->due_ms);
+    if (topic && (news->look || news->changed))
+        topic->look = topic->watched;
+    if (news->changed)
+        tell_event(session, QUEUE_EVENT_TOPIC, name);
+    if (news->died)
+        tell_event(session, QUEUE_EVENT_DEAD, name);
+}
+
+static void believe_effects(struct sql_session *session)
+{
+    struct sql_effects *effects = &session->context.effects;
+    for (size_t i = 0; i < effects->holds.count; i++)
+        (void)sql_watched_set(&session->leases, &effects->holds.at[i].lease,
+                              effects->holds.at[i].until_ms);
+    if (effects->expire_ms < session->expire_ms)
+        session->expire_ms = effects->expire_ms;
+    for (size_t i = 0; i < effects->news.count; i++)
+        hear(session, &effects->news.at[i]);
+}
+
+static void own_is_done(struct sql_session *session, const struct sql_call *call, bool is_good)
+{
+    switch (call->kind) {
+    case SQL_CALL_COMMAND:
+        break;
+    case SQL_CALL_END:
+        session->end_under_way = false;
+        if (!is_good) /* again, soon */
+            for (size_t i = 0; i < call->ends.count; i++)
+                (void)sql_watched_set(&session->leases, &call->ends.at[i],
+                                      database_ms(session) + RETRY_MS_MAX);
+        break;
+    case SQL_CALL_LOOK:
+        looks_are_done(session, is_good);
+        break;
+    case SQL_CALL_EXPIRE:
+        session->expire_under_way = false;
+        session->expire_ms = is_good ? call->next_expire_ms : database_ms(session) + RETRY_MS_MAX;
+        break;
+    case SQL_CALL_UPKEEP:
+        if (is_good) {
+            session->is_alone = call->others == 0;
+            session->adopt_wanted = call->silent > 0;
+            if (call->next_expire_ms < session->expire_ms)
+                session->expire_ms = call->next_expire_ms;
+        }
+        break;
+    case SQL_CALL_ADOPT:
+        break;
+    case SQL_CALL_GOODBYE:
+        session->ended = true;
+        break;
+    }
+}
+
+static void note_time(struct sql_session *session)
+{
+    enum { STEP_US = 50000 };
+    int64_t offset = session->context.now_ms * 1000 - clock_inner_us();
+    /* The answer was some time on its way: the least of that is the truest. A step is believed. */
+    if (offset > session->offset_us || offset < session->offset_us - STEP_US)
+        session->offset_us = offset;
+    else
+        session->offset_us -= (session->offset_us - offset) / 64;
+}
+
+static void turn_is_committed(struct sql_session *session)
+{
+    struct list done;
+    session->ticket += session->has_ticket;
+    session->figures.is_full = false;
+    session->phase = PHASE_IDLE;
+    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        call->affected += call->step_affected;
+        own_is_done(session, call, true);
+        believe_look(session, call);
+    }
+    believe_effects(session);
+    if (session->turn_looks_all)
+        session->look_all_ms = elapsed_ms() + LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
+    list_init(&done);
+    list_take_all(&done, &session->turn);
+    while (!list_is_empty(&done)) {
+        struct sql_call *call = first_of(&done);
+        list_remove(&call->list);
+        if (call->has_more)
+            list_add_last(&session->waiting, &call->list);
+        else
+            list_add_last(&session->answered, &call->list);
+    }
+    reactor_turn_again(session->reactor);
+}
+
+/* ---- what goes wrong ---- */
+
+static bool state_is(const struct sql_session *session, const char *state)
+{
+    return strncmp(session->state, state, strlen(state)) == 0;
+}
+
+/* Another try may well do. */
+static bool is_passing(const struct sql_session *session)
+{
+    static const char *const states[] = {"40001", "40P01", "55P03", "57014", "25P03"};
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        if (state_is(session, states[i]))
+            return true;
+    return false;
+}
+
+/* The connection is of no use any more, or leads to a server that only reads. */
+static bool is_gone(const struct sql_session *session)
+{
+    static const char *const states[] = {"57P0", "25006", "08", "TY001", "26000"};
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        if (state_is(session, states[i]))
+            return true;
+    return false;
+}
+
+static enum queue_status status_of_state(const struct sql_session *session)
+{
+    if (state_is(session, "53100"))
+        return QUEUE_NO_SPACE;
+    if (state_is(session, "53200") || session->failed)
+        return QUEUE_NO_MEMORY;
+    return QUEUE_UNAVAILABLE;
+}
+
+/* The calls of the turn go back to the head of the line, in their order. */
+static void requeue(struct sql_session *session, bool alone)
+{
+    struct list later;
+    session->figures.repeated++;
+    list_init(&later);
+    list_take_all(&later, &session->waiting);
+    for (struct list *from = &session->turn;;) {
+        while (!list_is_empty(from)) {
+            struct sql_call *call = first_of(from);
+            list_remove(&call->list);
+            call->alone = call->alone || (alone && from == &session->turn);
+            list_add_last(&session->waiting, &call->list);
+        }
+        if (from == &later)
+            break;
+        from = &later;
+    }
+}
+
+static void give_up(struct sql_session *session, struct sql_call *call)
+{
+    enum queue_status status = status_of_state(session);
+    if (status == QUEUE_NO_SPACE)
+        session->figures.is_full = true;
+    log_event(LOG_WARN, "postgres refused a call", LOG_TEXT("state", session->state),
+              LOG_TEXT("message", session->message));
+    own_is_done(session, call, false);
+    refuse_call(session, call, status);
+}
+
+static void turn_is_rolled_back(struct sql_session *session)
+{
+    struct sql_call *call = first_of(&session->turn);
+    session->phase = PHASE_IDLE;
+    reactor_turn_again(session->reactor);
+    if (is_gone(session)) {
+        requeue(session, false);
+        session->is_lost = true;
+    } else if (call->list.next != &session->turn) {
+        requeue(session, true);
+    } else if (is_passing(session) && elapsed_ms() - call->since_ms < session->patience_ms) {
+        int64_t wait = call->retry_ms ? RETRY_MS_MAX : RETRY_MS;
+        call->retry_ms = elapsed_ms() + wait;
+        requeue(session, true);
+    } else {
+        give_up(session, call);
+    }
+}
+
+/* ---- reading ---- */
+
+static void read_now(struct sql_session *session, PGresult *result)
+{
+    session->context.now_ms = sql_row_number(result, 0, 0);
+    libpq.PQclear(result);
+    note_time(session);
+}
+
+static void note_failure(struct sql_session *session, const PGresult *result)
+{
+    const char *state = libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *message = libpq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (session->state[0])
+        return;
+    (void)snprintf(session->state, sizeof session->state, "%s", state ? state : "08006");
+    (void)snprintf(session->message, sizeof session->message, "%s", message ? message : "");
+}
+
+static void take_result(struct sql_session *session, PGresult *result)
+{
+    const struct sql_step *step = session->step < session->context.steps.count
+                                      ? &session->context.steps.at[session->step]
+                                      : NULL;
+    switch (libpq.PQresultStatus(result)) {
+    case PGRES_COMMAND_OK:
+    case PGRES_TUPLES_OK:
+        if (step && step->call)
+            session->failed =
+                !sql_call_read(step->call, &session->context, step, result) || session->failed;
+        else if (step && step->statement == SQL_NOW)
+            read_now(session, result);
+        else
+            libpq.PQclear(result);
+        return;
+    case PGRES_PIPELINE_ABORTED:
+        break;
+    default:
+        note_failure(session, result);
+        break;
+    }
+    libpq.PQclear(result);
+}
+
+static void flight_is_over(struct sql_session *session)
+{
+    switch (session->phase) {
+    case PHASE_CALLS:
+        if (session->state[0] || session->failed || session->context.effects.failed)
+            rollback_begin(session);
+        else
+            commit_begin(session);
+        break;
+    case PHASE_COMMIT:
+        if (session->state[0]) {
+            session->commit_sent = false; /* it is known not to have happened */
+            rollback_begin(session);
+        } else {
+            turn_is_committed(session);
+        }
+        break;
+    case PHASE_ROLLBACK:
+        turn_is_rolled_back(session);
+        break;
+    case PHASE_DOWN:
+    case PHASE_IDLE:
+        break;
+    }
+}
+
+static void take_news(struct sql_session *session)
+{
+    PGnotify *notify;
+    while (session->phase == PHASE_IDLE &&
+           (notify = libpq.PQnotifies(session->context.connection))) {
+        struct sql_news news = {.due_ms = INT64_MAX};
+        long long due = 0;
+        char what = 0;
+        if (notify->be_pid != libpq.PQbackendPID(session->context.connection) &&
+            sscanf(notify->extra, "%c %200s %lld", &what, news.name, &due) == 3) {
+            if (what == 'r')
+                news.due_ms = due;
+            news.changed = what == 't';
+            news.died = what == 'd';
+            news.look = what == 'l';
+            hear(session, &news);
+        }
+        libpq.PQfreemem(notify);
+    }
+}
+
+static void read_results(struct sql_session *session)
+{
+    PGconn *connection = session->context.connection;
+    if (libpq.PQconsumeInput(connection) != 1) {
+        session->is_lost = true;
+        return;
+    }
+    while (session->phase != PHASE_IDLE && !session->is_lost && !libpq.PQisBusy(connection)) {
+        PGresult *result = libpq.PQgetResult(connection);
+        if (!result) {
+            session->step++;
+            if (libpq.PQstatus(connection) != CONNECTION_OK ||
+                session->step > session->context.steps.count + 1)
+                session->is_lost = true;
+        } else if (libpq.PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+            libpq.PQclear(result);
+            flight_is_over(session);
+        } else {
+            take_result(session, result);
+        }
+    }
+    if (libpq.PQstatus(connection) != CONNECTION_OK)
+        session->is_lost = true;
+    if (!session->is_lost)
+        take_news(session);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct sql_session *session = poll->data;
+    (void)status;
+    if (session->phase == PHASE_DOWN)
+        return;
+    if (events & UV_WRITABLE)
+        flush(session);
+    read_results(session);
+    if (session->phase != PHASE_DOWN && !session->is_lost &&
+        libpq.PQstatus(session->context.connection) == CONNECTION_OK)
+        flush(session);
+}
+
+/* ---- connections ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void disconnect(struct sql_session *session)
+{
+    if (session->poll) {
+        (void)uv_poll_stop(session->poll);
+        uv_close((uv_handle_t *)session->poll, on_closed);
+        session->poll = NULL;
+        session->poll_events = 0;
+    }
+    if (session->context.connection)
+        libpq.PQfinish(session->context.connection);
+    session->context.connection = NULL;
+}
+
+/* What was under way goes again, unless its commit was: then the next connection tells. */
+static void connection_is_lost(struct sql_session *session)
+{
+    log_event(LOG_WARN, "postgres connection lost", LOG_TEXT("state", session->state),
+              LOG_TEXT("message", session->message[0]
+                                      ? session->message
+                                      : libpq.PQerrorMessage(session->context.connection)));
+    disconnect(session);
+    session->is_lost = false;
+    session->phase = PHASE_DOWN;
+    session->figures.is_up = false;
+    if (!(session->commit_sent && session->has_ticket))
+        requeue(session, false);
+    session->reconnect_ms = elapsed_ms();
+    reactor_turn_again(session->reactor);
+}
+
+static bool connection_set(struct sql_session *session, const struct sql_greeting *greeting)
+{
+    uv_poll_t *poll = malloc(sizeof *poll);
+    if (!poll)
+        return false;
+    if (uv_poll_init(reactor_loop(session->reactor), poll, libpq.PQsocket(greeting->connection)) !=
+        0) {
+        free(poll);
+        return false;
+    }
+    poll->data = session;
+    session->poll = poll;
+    session->greeting = *greeting;
+    session->context.connection = greeting->connection;
+    session->context.key = greeting->key;
+    session->context.server = greeting->server;
+    session->context.now_ms = greeting->now_ms;
+    session->offset_us = greeting->now_ms * 1000 - clock_inner_us();
+    session->phase = PHASE_IDLE;
+    session->figures.is_up = true;
+    session->adopt_wanted = true;
+    session->upkeep_ms = 0;
+    session->expire_ms = 0;
+    session->reconnect_wait_ms = RECONNECT_MS;
+    wait_for(session, UV_READABLE);
+    return true;
+}
+
+/* What was told meanwhile was not heard. */
+static void doubt_everything(struct sql_session *session)
+{
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry)) {
+        struct sql_topic *topic = sql_topics_of(entry);
+        topic->bound_ms = 0;
+        topic->look = topic->watched;
+    }
+    tell_event(session, QUEUE_EVENT_TOPIC, (struct slice){0});
+    tell_event(session, QUEUE_EVENT_DEAD, (struct slice){0});
+}
+
+/* Was the last commit carried out? */
+static void settle(struct sql_session *session)
+{
+    if (list_is_empty(&session->turn)) {
+        session->ticket = session->greeting.ticket;
+        return;
+    }
+    session->figures.settled++;
+    if (session->greeting.ticket == session->ticket + 1) {
+        turn_is_committed(session);
+        return;
+    }
+    if (session->greeting.ticket < session->ticket)
+        log_event(LOG_WARN, "postgres went back: takes, or more where it does not sync, are lost",
+                  LOG_NUMBER("ticket", session->ticket),
+                  LOG_NUMBER("found", session->greeting.ticket));
+    session->ticket = session->greeting.ticket;
+    requeue(session, false);
+}
+
+static void connect_perform(struct work *work)
+{
+    struct connecting *connecting = (struct connecting *)(void *)work;
+    connecting->is_done = sql_greet(&connecting->wish, &connecting->greeting);
+}
+
+static void connect_done(struct work *work)
+{
+    struct connecting *connecting = (struct connecting *)(void *)work;
+    struct sql_session *session = connecting->session;
+    session->connecting = NULL;
+    if (connecting->is_done && session->ended) {
+        libpq.PQfinish(connecting->greeting.connection);
+    } else if (connecting->is_done && connection_set(session, &connecting->greeting)) {
+        log_event(LOG_INFO, "postgres connected", LOG_NUMBER("server", session->context.server));
+        session->figures.reconnects++;
+        settle(session);
+        doubt_everything(session);
+    } else {
+        if (connecting->is_done)
+            libpq.PQfinish(connecting->greeting.connection);
+        log_event(LOG_WARN, "postgres out of reach", LOG_TEXT("error", connecting->greeting.error));
+        session->reconnect_ms = elapsed_ms() + session->reconnect_wait_ms;
+        session->reconnect_wait_ms = session->reconnect_wait_ms * 2 < RECONNECT_MS_MAX
+                                         ? session->reconnect_wait_ms * 2
+                                         : RECONNECT_MS_MAX;
+    }
+    free(connecting);
+    reactor_turn_again(session->reactor);
+}
+
+static void connection_begin(struct sql_session *session)
+{
+    struct connecting *connecting = calloc(1, sizeof *connecting);
+    if (!connecting)
+        return;
+    connecting->session = session;
+    connecting->wish = (struct sql_wish){.url = session->url, .server = session->context.server};
+    connecting->work.perform = connect_perform;
+    connecting->work.done = connect_done;
+    session->connecting = connecting;
+    worker_give(session->worker, &connecting->work);
+}
+
+static void refuse_late(struct sql_session *session, struct list *list)
+{
+    struct list *at = list->next;
+    while (at != list) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        at = at->next;
+        if (call->kind == SQL_CALL_COMMAND && elapsed_ms() - call->since_ms >= session->patience_ms)
+            refuse_call(session, call, QUEUE_UNAVAILABLE);
+    }
+}
+
+/* Calls whose patience is over are answered; an own one has time. */
+static void while_down(struct sql_session *session)
+{
+    refuse_late(session, &session->waiting);
+    refuse_late(session, &session->turn);
+    if (!session->connecting && elapsed_ms() >= session->reconnect_ms && !session->ended)
+        connection_begin(session);
+}
+
+/* ---- the end of each turn of the loop ---- */
+
+static void stop_if_done(struct sql_session *session)
+{
+    bool is_over = elapsed_ms() >= session->stop_until_ms;
+    bool is_empty = session->figures.waiting == 0;
+    if (!session->stopping || session->ended)
+        return;
+    if (session->phase == PHASE_IDLE && is_empty && !session->goodbye_sent)
+        session->goodbye_sent = add_own(session, SQL_CALL_GOODBYE) != NULL;
+    if (is_over || (session->phase == PHASE_DOWN && is_empty))
+        session->ended = true;
+}
+
+static void end(struct sql_session *session)
+{
+    void (*stopped)(void *ctx) = session->stopped;
+    struct list *lists[] = {&session->waiting, &session->turn};
+    session->stopped = NULL;
+    for (size_t i = 0; i < 2; i++)
+        while (!list_is_empty(lists[i])) {
+            struct sql_call *call = first_of(lists[i]);
+            if (call->kind == SQL_CALL_COMMAND) {
+                refuse_call(session, call, QUEUE_UNAVAILABLE);
+            } else {
+                list_remove(&call->list);
+                sql_call_free(call);
+            }
+        }
+    give_answers(session);
+    disconnect(session);
+    session->phase = PHASE_DOWN;
+    if (stopped)
+        stopped(session->stopped_ctx);
+}
+
+/* By the inner clock: the database's and elapsed time are turned into it. */
+static void set_deadline(struct sql_session *session)
+{
+    int64_t next = INT64_MAX, inner_us = clock_inner_us();
+    if (session->phase != PHASE_DOWN && !session->stopping) {
+        next = next_ms(session);
+        next = next > INT64_MAX / 1000 ? INT64_MAX : next * 1000 - session->offset_us;
+        next = session->upkeep_ms * 1000 < next ? session->upkeep_ms * 1000 : next;
+    }
+    if (session->phase == PHASE_DOWN || session->stopping)
+        next = inner_us + RETRY_MS * 1000;
+    for (struct list *at = session->waiting.next; at != &session->waiting; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        int64_t retry = inner_us + (call->retry_ms - elapsed_ms()) * 1000;
+        if (call->retry_ms > 0 && retry < next)
+            next = retry;
+    }
+    deadline_set_us(session->deadline, next);
+}
+
+static bool turn_hook(void *ctx)
+{
+    struct sql_session *session = ctx;
+    if (session->ended && !session->stopped)
+        return false;
+    if (session->is_lost && session->phase != PHASE_DOWN)
+        connection_is_lost(session);
+    if (session->phase == PHASE_DOWN)
+        while_down(session);
+    give_answers(session);
+    do_what_is_due(session);
+    stop_if_done(session);
+    if (session->phase == PHASE_IDLE && !session->ended)
+        turn_begin(session);
+    if (session->ended)
+        end(session);
+    else
+        set_deadline(session);
+    return !list_is_empty(&session->answered) || session->is_lost;
+}
+
+static void on_deadline(void *ctx)
+{
+    (void)ctx; /* the turn's end does what is due */
+}
+
+/* ---- life ---- */
+
+struct sql_session *sql_session_new(struct reactor *reactor,
+                                    const struct sql_session_options *options,
+                                    const struct sql_greeting *greeting, struct queue *queue)
+{
+    struct sql_session *session = calloc(1, sizeof *session);
+    if (!session)
+        return NULL;
+    session->reactor = reactor;
+    session->queue = queue;
+    session->patience_ms = options->patience_ms;
+    session->context.topics_max = options->topics_max;
+    session->url = strdup(options->url);
+    session->deadline = deadline_new(reactor, on_deadline, session);
+    session->worker = worker_new(reactor, "postgres");
+    list_init(&session->waiting);
+    list_init(&session->turn);
+    list_init(&session->answered);
+    sql_effects_clear(&session->context.effects);
+    if (!session->url || !session->deadline || !session->worker ||
+        !connection_set(session, greeting)) {
+        sql_session_free(session);
+        return NULL;
+    }
+    session->ticket = greeting->ticket;
+    reactor_at_turn_end(reactor, turn_hook, session);
+    session->hooked = true;
+    return session;
+}
+
+void sql_session_stop(struct sql_session *session, void (*stopped)(void *ctx), void *ctx)
+{
+    session->stopping = true;
+    session->stopped = stopped;
+    session->stopped_ctx = ctx;
+    session->stop_until_ms = elapsed_ms() + STOP_MS;
+    reactor_turn_again(session->reactor);
+}
+
+void sql_session_free(struct sql_session *session)
+{
+    if (!session)
+        return;
+    if (session->hooked)
+        reactor_remove_at_turn_end(session->reactor, turn_hook, session);
+    if (session->worker)
+        worker_free(session->worker);
+    if (session->connecting && session->connecting->is_done)
+        libpq.PQfinish(session->connecting->greeting.connection);
+    free(session->connecting);
+    if (session->deadline)
+        deadline_free(session->deadline);
+    sql_topics_free(&session->context.topics);
+    sql_steps_fini(&session->context.steps);
+    sql_effects_fini(&session->context.effects);
+    sql_watched_fini(&session->leases);
+    free(session->url);
+    free(session);
+}
+
+void sql_session_figures(const struct sql_session *session, struct sql_session_figures *out)
+{
+    *out = session->figures;
+}
+
+const struct sql_greeting *sql_session_greeting(const struct sql_session *session)
+{
+    return &session->greeting;
+}
+
+bool sql_session_is_quiet(const struct sql_session *session)
+{
+    return session->phase == PHASE_IDLE && list_is_empty(&session->waiting) &&
+           list_is_empty(&session->answered) && !session->is_lost && !session->adopt_wanted &&
+           !wants_look(session) && next_ms(session) > database_ms(session) &&
+           session->upkeep_ms > clock_inner_ms();
+}

@@ -1,0 +1,51 @@
+/*
+ * session: one server's way to the database: one connection, on which turns go.
+ *
+ * What came while a turn was under way goes as the next one: one transaction, in two flights. The
+ * first has a ticket and all statements; once all are answered the second has the counts, the news
+ * and the commit. So every answer is in hand before the commit is sent, and where its fate is not
+ * known, the ticket tells: committed, then the answers in hand are given; or not, then the calls go
+ * again. Deadlocks and the like are repeated; calls that failed together go again one by one.
+ *
+ * Everything on the reactor's thread.
+ */
+#ifndef TARRY_SQL_SESSION_H
+#define TARRY_SQL_SESSION_H
+
+#include "net/reactor.h"
+#include "queue/queue.h"
+#include "sql/greeting.h"
+
+struct sql_session;
+
+struct sql_session_options {
+    const char *url; /* copied */
+    uint32_t topics_max;
+    int64_t patience_ms; /* how long a call waits for a database out of reach */
+};
+
+struct sql_session_figures {
+    uint64_t turns, calls, repeated, reconnects, settled;
+    int64_t waiting; /* calls without a reply */
+    bool is_up, is_full;
+};
+
+/* The greeting's connection is the session's from then on. NULL: out of memory; then it is still the
+ * caller's. */
+struct sql_session *sql_session_new(struct reactor *reactor,
+                                    const struct sql_session_options *options,
+                                    const struct sql_greeting *greeting, struct queue *queue);
+void sql_session_submit(struct sql_session *session, const struct command *command,
+                        struct queue_reply_to reply_to);
+void sql_session_watch(struct sql_session *session, struct slice topic, bool on);
+/* New calls are answered STOPPING; `stopped` once the others are answered, or time is over. */
+void sql_session_stop(struct sql_session *session, void (*stopped)(void *ctx), void *ctx);
+void sql_session_free(struct sql_session *session);
+
+void sql_session_figures(const struct sql_session *session, struct sql_session_figures *out);
+/* The last greeting: name, durability, version. */
+const struct sql_greeting *sql_session_greeting(const struct sql_session *session);
+/* No call under way and nothing due: for tests that move the clock. */
+bool sql_session_is_quiet(const struct sql_session *session);
+
+#endif

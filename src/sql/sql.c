@@ -1,0 +1,168 @@
+#include "sql/sql.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "queue/door.h"
+#include "sql/schema.h"
+#include "sql/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+enum { PATIENCE_MS = 10000 };
+
+struct sql {
+    struct queue queue; /* first: the handle is the struct */
+    struct sql_options options;
+    char *url;
+    struct sql_greeting greeting; /* of sql_open, until the session has it */
+    struct sql_session *session;
+};
+
+static struct sql *sql_of(struct queue *queue)
+{
+    return (struct sql *)(void *)queue;
+}
+
+static void on_submit(struct queue *queue, const struct command *command,
+                      struct queue_reply_to reply_to)
+{
+    sql_session_submit(sql_of(queue)->session, command, reply_to);
+}
+
+static void on_watch(struct queue *queue, struct slice topic, bool on)
+{
+    sql_session_watch(sql_of(queue)->session, topic, on);
+}
+
+static void on_info(struct queue *queue, struct queue_info *out)
+{
+    const struct sql *sql = sql_of(queue);
+    const struct sql_greeting *greeting = sql_session_greeting(sql->session);
+    struct sql_session_figures figures;
+    sql_session_figures(sql->session, &figures);
+    *out = (struct queue_info){
+        .store = "postgres",
+        .durability =
+            greeting->is_durable
+                ? "an answered push survives a crash of PostgreSQL and a power cut"
+                : "an answered push may be lost in a crash of PostgreSQL: fsync, full_page_writes "
+                  "or synchronous_commit is off",
+        .durability_class = greeting->is_durable ? "always" : "no",
+        .sync = greeting->sync,
+        .shards = 1,
+        .body_bytes_max = sql->options.body_bytes_max,
+        .healthy = figures.is_up,
+        .accepting = !figures.is_full,
+    };
+}
+
+static const struct queue_ops sql_ops = {.submit = on_submit, .watch = on_watch, .info = on_info};
+
+int sql_open(const struct sql_options *options, struct sql **out, char *error, size_t error_bytes)
+{
+    struct sql *sql = calloc(1, sizeof *sql);
+    struct sql_wish wish = {.url = options->url, .migrate = options->migrate};
+    if (!sql || !(sql->url = strdup(options->url))) {
+        free(sql);
+        return -ENOMEM;
+    }
+    sql->options = *options;
+    sql->options.url = sql->url;
+    if (!sql->options.patience_ms)
+        sql->options.patience_ms = PATIENCE_MS;
+    if (!sql_greet(&wish, &sql->greeting)) {
+        error_write(error, error_bytes, "%s", sql->greeting.error);
+        free(sql->url);
+        free(sql);
+        return -EHOSTUNREACH;
+    }
+    *out = sql;
+    return 0;
+}
+
+int sql_attach(struct sql *sql, struct reactor *reactor, struct queue **out, char *error,
+               size_t error_bytes)
+{
+    const struct sql_session_options options = {.url = sql->url,
+                                                .topics_max = sql->options.topics_max,
+                                                .patience_ms = sql->options.patience_ms};
+    sql->queue.ops = &sql_ops;
+    sql->queue.door = queue_door_new(sql->options.body_bytes_max, random_u64(), clock_wall_ms);
+    if (sql->queue.door)
+        sql->session = sql_session_new(reactor, &options, &sql->greeting, &sql->queue);
+    if (!sql->session) {
+        error_write(error, error_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    sql->greeting.connection = NULL;
+    *out = &sql->queue;
+    return 0;
+}
+
+void sql_stop(struct sql *sql, void (*stopped)(void *ctx), void *ctx)
+{
+    sql_session_stop(sql->session, stopped, ctx);
+}
+
+void sql_free(struct sql *sql)
+{
+    if (!sql)
+        return;
+    sql_session_free(sql->session);
+    if (sql->greeting.connection)
+        libpq.PQfinish(sql->greeting.connection);
+    queue_door_free(sql->queue.door);
+    explicit_bzero(sql->url, strlen(sql->url));
+    free(sql->url);
+    free(sql);
+}
+
+bool sql_is_durable(const struct sql *sql)
+{
+    return sql->session ? sql_session_greeting(sql->session)->is_durable : sql->greeting.is_durable;
+}
+
+const char *sql_store_name(const struct sql *sql)
+{
+    return sql->session ? sql_session_greeting(sql->session)->name : sql->greeting.name;
+}
+
+void sql_figures(const struct sql *sql, struct sql_figures *out)
+{
+    struct sql_session_figures figures;
+    sql_session_figures(sql->session, &figures);
+    *out = (struct sql_figures){.turns = figures.turns,
+                                .calls = figures.calls,
+                                .repeated = figures.repeated,
+                                .reconnects = figures.reconnects,
+                                .settled = figures.settled,
+                                .waiting = figures.waiting,
+                                .is_up = figures.is_up};
+}
+
+void sql_place(const char *url, char *out, size_t out_bytes)
+{
+    sql_url_emit(url, out, out_bytes);
+}
+
+int sql_migrate(const char *url, char *error, size_t error_bytes)
+{
+    PGconn *connection = sql_connect(url, error, error_bytes);
+    if (!connection)
+        return -EHOSTUNREACH;
+    bool is_done = sql_schema_check(connection, true, error, error_bytes);
+    libpq.PQfinish(connection);
+    return is_done ? 0 : -EPROTO;
+}
+
+struct slice sql_schema(void)
+{
+    return sql_schema_text();
+}
+
+bool sql_is_quiet(const struct sql *sql)
+{
+    return sql_session_is_quiet(sql->session);
+}

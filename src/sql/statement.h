@@ -1,0 +1,65 @@
+/*
+ * statement: what servers say to the database: a table of prepared statements, and their parameters.
+ */
+#ifndef TARRY_SQL_STATEMENT_H
+#define TARRY_SQL_STATEMENT_H
+
+#include "base/slice.h"
+#include "sql/libpq.h"
+
+#include <stdint.h>
+
+enum sql_statement {
+    SQL_BEGIN = 1,
+    SQL_LAZY, /* the commit does not wait for the disk */
+    SQL_COMMIT,
+    SQL_ROLLBACK,
+    SQL_TICKET,
+    SQL_NOW,
+    SQL_PUSH,
+    SQL_CHANGE,
+    SQL_ANSWER,
+    SQL_TAKE,
+    SQL_LOOK,
+    SQL_GET,
+    SQL_LIST,
+    SQL_FIGURES,
+    SQL_PUT,
+    SQL_PAUSE,
+    SQL_DELETE,
+    SQL_PURGE,
+    SQL_REDRIVE,
+    SQL_FORECAST,
+    SQL_EXPIRE,
+    SQL_UPKEEP,
+    SQL_ADOPT,
+    SQL_GOODBYE,
+    SQL_TALLY,
+    SQL_NOTIFY,
+    SQL_STATEMENTS
+};
+
+enum { SQL_PARAMS_MAX = 20 };
+
+/* Texts are the caller's until the statement is sent. */
+struct sql_params {
+    int count;
+    const char *values[SQL_PARAMS_MAX];
+    int lengths[SQL_PARAMS_MAX], forms[SQL_PARAMS_MAX];
+    char numbers[SQL_PARAMS_MAX][24];
+};
+
+void sql_params_number(struct sql_params *params, int64_t number);
+void sql_params_flag(struct sql_params *params, bool flag);
+void sql_params_bytes(struct sql_params *params, struct slice bytes); /* never NULL */
+void sql_params_text(struct sql_params *params, const char *text);    /* as SQL writes it */
+void sql_params_null(struct sql_params *params);
+
+/* Blocking: makes all of them known to a new connection. */
+bool sql_statements_prepare(PGconn *connection, char *error, size_t error_bytes);
+/* Into the pipeline; the answer comes in binary form. False: out of memory, or the connection is
+ * gone. */
+bool sql_statement_send(PGconn *connection, enum sql_statement statement,
+                        const struct sql_params *params);
+
+#endif

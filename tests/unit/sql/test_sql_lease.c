@@ -1,0 +1,68 @@
+/* Leases of the SQL store: what is emitted is parsed, and nothing else is. */
+#include "sql/lease.h"
+
+#include "unit/cases.h"
+
+static const struct mac_key key = {1, 2};
+static const struct sql_lease lease = {
+    .topic = UINT32_MAX,
+    .lane = 65535,
+    .due_ms = 1700000000123,
+    .taken_ms = 1700000000456,
+    .sequence = (1ULL << 48) - 1,
+    .delivery = 1234567890123,
+};
+
+static void a_lease_comes_back_as_it_was(void **state)
+{
+    char text[SQL_LEASE_TEXT_BYTES];
+    struct sql_lease out;
+    (void)state;
+    sql_lease_emit(text, &key, &lease);
+    assert_true(sql_lease_parse(slice_make(text, sizeof text), &key, &out));
+    assert_int_equal(out.topic, lease.topic);
+    assert_int_equal(out.lane, lease.lane);
+    assert_int_equal(out.due_ms, lease.due_ms);
+    assert_int_equal(out.taken_ms, lease.taken_ms);
+    assert_int_equal(out.sequence, lease.sequence);
+    assert_int_equal(out.delivery, lease.delivery);
+}
+
+static void another_letter_anywhere_makes_it_nobody_s(void **state)
+{
+    char text[SQL_LEASE_TEXT_BYTES];
+    struct sql_lease out;
+    (void)state;
+    sql_lease_emit(text, &key, &lease);
+    for (size_t i = 0; i < sizeof text; i++) {
+        char before = text[i];
+        for (const char *letter = "A9-_ \n"; *letter; letter++) {
+            text[i] = *letter;
+            if (*letter != before)
+                assert_false(sql_lease_parse(slice_make(text, sizeof text), &key, &out));
+        }
+        text[i] = before;
+    }
+    assert_false(sql_lease_parse(slice_make(text, sizeof text - 1), &key, &out));
+    assert_false(sql_lease_parse(slice_of(""), &key, &out));
+}
+
+static void another_store_s_key_makes_it_nobody_s(void **state)
+{
+    const struct mac_key other = {1, 3};
+    char text[SQL_LEASE_TEXT_BYTES];
+    struct sql_lease out;
+    (void)state;
+    sql_lease_emit(text, &key, &lease);
+    assert_false(sql_lease_parse(slice_make(text, sizeof text), &other, &out));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lease_comes_back_as_it_was),
+        cmocka_unit_test(another_letter_anywhere_makes_it_nobody_s),
+        cmocka_unit_test(another_store_s_key_makes_it_nobody_s),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

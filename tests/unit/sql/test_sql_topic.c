@@ -1,0 +1,65 @@
+/* What a server remembers of a topic: the bound never runs ahead of now, and news lower it. */
+#include "sql/topic.h"
+
+#include "unit/cases.h"
+
+enum { NOW_MS = 1000000 };
+
+static void the_bound_stays_at_now_where_nothing_or_later_waits(void **state)
+{
+    struct sql_topic topic = {0};
+    (void)state;
+    sql_topic_seen(&topic, INT64_MAX, NOW_MS, true, false);
+    assert_int_equal(topic.bound_ms, NOW_MS);
+    sql_topic_seen(&topic, NOW_MS + 5000, NOW_MS, true, true);
+    assert_int_equal(topic.bound_ms, NOW_MS);
+    assert_int_equal(topic.next_ms, NOW_MS + 5000);
+}
+
+static void the_bound_is_the_lowest_that_waits_where_that_is_due(void **state)
+{
+    struct sql_topic topic = {0};
+    (void)state;
+    sql_topic_seen(&topic, NOW_MS - 70, NOW_MS, false, false);
+    assert_int_equal(topic.bound_ms, NOW_MS - 70);
+}
+
+static void what_is_told_of_behind_the_bound_lowers_it(void **state)
+{
+    struct sql_topic topic = {0};
+    (void)state;
+    sql_topic_seen(&topic, INT64_MAX, NOW_MS, true, false);
+    sql_topic_hear(&topic, NOW_MS - 3000);
+    assert_int_equal(topic.bound_ms, NOW_MS - 3000);
+    assert_int_equal(topic.next_ms, NOW_MS - 3000);
+    sql_topic_hear(&topic, NOW_MS + 3000);
+    assert_int_equal(topic.next_ms, NOW_MS - 3000);
+}
+
+/* Somebody's open transaction holds the job: it is asked for again, less and less often. */
+static void a_take_in_vain_waits_longer_each_time_up_to_its_limit(void **state)
+{
+    struct sql_topic topic = {0};
+    int64_t waits[5];
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        sql_topic_seen(&topic, NOW_MS, NOW_MS, true, false);
+        waits[i] = topic.hold_ms - NOW_MS;
+    }
+    for (int i = 1; i < 5; i++)
+        assert_true(waits[i] >= waits[i - 1]);
+    assert_in_range(waits[4], waits[0], 100);
+    sql_topic_hear(&topic, NOW_MS);
+    assert_int_equal(topic.hold_ms, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bound_stays_at_now_where_nothing_or_later_waits),
+        cmocka_unit_test(the_bound_is_the_lowest_that_waits_where_that_is_due),
+        cmocka_unit_test(what_is_told_of_behind_the_bound_lowers_it),
+        cmocka_unit_test(a_take_in_vain_waits_longer_each_time_up_to_its_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
