@@ -112,14 +112,35 @@ func jobPath(topic, id string, rest ...string) string {
 	return "/v1/topics/" + url.PathEscape(topic) + "/jobs/" + url.PathEscape(id) + strings.Join(rest, "")
 }
 
-// Cancel says false where there is no such job. A job that somebody holds cannot be cancelled: ErrConflict.
+// What RequestCancel did.
+const (
+	Cancelled = "cancelled"
+	Requested = "requested"
+)
+
+// Cancel says false where there is no such job. A job that somebody holds cannot be cancelled: ErrConflict; see RequestCancel.
 func (c *Client) Cancel(ctx context.Context, topic, id string) (bool, error) {
-	r := request{method: "DELETE", path: jobPath(topic, id)}
-	err := c.transport.call(ctx, &r, nil)
+	found, err := c.cancel(ctx, topic, id, nil)
+	return found != "", err
+}
+
+// RequestCancel gives Cancelled; or Requested where a consumer holds the job, who is told, and it is cancelled unless he acks it; or "" where
+// there is no such job.
+func (c *Client) RequestCancel(ctx context.Context, topic, id string) (string, error) {
+	return c.cancel(ctx, topic, id, url.Values{"request": {"true"}})
+}
+
+func (c *Client) cancel(ctx context.Context, topic, id string, query url.Values) (string, error) {
+	r := request{method: "DELETE", path: jobPath(topic, id), query: query}
+	var answer result
+	err := c.transport.call(ctx, &r, &answer)
 	if errors.Is(err, ErrNotFound) {
-		return r.isRepeated, nil // an earlier try may have done it
+		if r.isRepeated {
+			return Cancelled, nil // an earlier try may have done it
+		}
+		return "", nil
 	}
-	return err == nil, err
+	return answer.Result, err
 }
 
 // Move is what Reschedule changes: what is zero stays.
@@ -215,12 +236,15 @@ type Take struct {
 	Max    int           // jobs at most, 1
 	Wait   time.Duration // for the first of them
 	Lease  time.Duration // 0: the job's
+	// Consumer is who takes, in 64 printable ASCII characters at most: shown as the holder.
+	Consumer string
 }
 
 // Take gives ready jobs. It is never made again by itself: a try whose answer was lost may hold jobs until their lease ends.
 func (c *Client) Take(ctx context.Context, take Take) ([]Job, error) {
 	query := url.Values{"topic": take.Topics, "max": {strconv.Itoa(max(take.Max, 1))}, "wait": {wholeMilliseconds(take.Wait)}, "body": {"base64"}}
 	add(query, "lease_for", milliseconds(take.Lease))
+	add(query, "consumer", take.Consumer)
 	var answer struct{ Jobs []Job }
 	r := request{method: "POST", path: "/v1/take", query: query, timeout: take.Wait + c.transport.timeout, isOnce: true}
 	if err := c.transport.call(ctx, &r, &answer); err != nil {
@@ -294,10 +318,13 @@ func (c *Client) answerLeases(ctx context.Context, verb string, answers []answer
 			return outcomes, err
 		}
 		for n := range part {
+			if how.onResult != nil && n < len(found.Results) {
+				how.onResult(start+n, &found.Results[n])
+			}
 			switch {
 			case n >= len(found.Results):
 				outcomes = append(outcomes, errNoResult)
-			case found.Results[n].Result == "ok", r.isRepeated && verb != "extend" && found.Results[n].Result == "lease_ended":
+			case found.Results[n].Result == "ok", found.Results[n].Result == Cancelled, r.isRepeated && verb != "extend" && found.Results[n].Result == "lease_ended":
 				outcomes = append(outcomes, nil)
 			default:
 				outcomes = append(outcomes, found.Results[n].toError(0, 0))

@@ -10,15 +10,18 @@ import (
 
 // The kinds of refusals, for errors.Is. docs/clients.md says which code is which kind.
 var (
-	ErrNotFound    = errors.New("tarry: not found")          // no such job or topic, or the job has finished
-	ErrConflict    = errors.New("tarry: conflict")           // the job is in a state in which this cannot be done: see Error.State
-	ErrLeaseEnded  = errors.New("tarry: lease ended")        // the lease is over, or was answered
-	ErrRefused     = errors.New("tarry: refused")            // the call is wrong, and would be wrong again
-	ErrDenied      = errors.New("tarry: denied")             // the server does not know who calls, or they may not do this
-	ErrFull        = errors.New("tarry: full")               // no room for another job
-	ErrUnavailable = errors.New("tarry: unavailable")        // no answer for as long as was tried: what became of the call is not known
-	ErrServer      = errors.New("tarry: server failed")      // any other answer
-	errGraceOver   = errors.New("tarry: worker has stopped") // why the context of a handler ends once the grace is over
+	ErrNotFound    = errors.New("tarry: not found")     // no such job or topic, or the job has finished
+	ErrConflict    = errors.New("tarry: conflict")      // the job is in a state in which this cannot be done: see Error.State
+	ErrLeaseEnded  = errors.New("tarry: lease ended")   // the lease is over, or was answered
+	ErrRefused     = errors.New("tarry: refused")       // the call is wrong, and would be wrong again
+	ErrDenied      = errors.New("tarry: denied")        // the server does not know who calls, or they may not do this
+	ErrFull        = errors.New("tarry: full")          // no room for another job
+	ErrUnavailable = errors.New("tarry: unavailable")   // no answer for as long as was tried: what became of the call is not known
+	ErrServer      = errors.New("tarry: server failed") // any other answer
+	// ErrCancelRequested is why the context of a handler ends once somebody asks to cancel its job: what it returns still counts.
+	ErrCancelRequested = errors.New("tarry: somebody asks to cancel the job")
+
+	errGraceOver = errors.New("tarry: worker has stopped") // why the context of a handler ends once the grace is over
 )
 
 // Error is a refusal of the server, or that there was no answer. errors.Is tells its kind.
@@ -91,6 +94,8 @@ type result struct {
 	Detail string    `json:"detail"`
 	State  string    `json:"state"`
 	Limit  any       `json:"limit"`
+
+	CancelRequested bool `json:"cancel_requested"`
 }
 
 func (r *result) toError(status int, retryAfter time.Duration) *Error {

@@ -60,6 +60,9 @@ type Job struct {
 	Lease      string    `json:"lease"`
 	LeaseUntil time.Time `json:"lease_until"`
 	LastError  string    `json:"last_error"`
+	Consumer   string    `json:"consumer"` // who holds it, as he calls himself
+	// CancelRequested of a job that Get or List gave: nobody wants it any more; unless it is acked, it is cancelled when the lease ends.
+	CancelRequested bool `json:"cancel_requested"`
 }
 
 // Text gives the body as a text.

@@ -106,8 +106,10 @@ type request struct {
 	timeout      time.Duration // of a try; 0: the client's
 	isOnce       bool          // never made again
 	retryFor     time.Duration // 0: the client's
+	pauseMax     time.Duration // between tries, 0: longestPause
 	goesOn       func() bool   // asked before each further try; nil: yes
-	isRepeated   bool          // out: an earlier try may have been carried out
+	onResult     func(at int, one *result)
+	isRepeated   bool // out: an earlier try may have been carried out
 }
 
 // call reads the answer into out, which may be nil.
@@ -122,6 +124,10 @@ func (t *transport) call(ctx context.Context, r *request, out any) error {
 	retryFor := t.retryFor
 	if r.retryFor != 0 {
 		retryFor = r.retryFor
+	}
+	pauseMax := longestPause
+	if r.pauseMax != 0 {
+		pauseMax = r.pauseMax
 	}
 	began, pause, isLast := time.Now(), firstPause, false
 	for {
@@ -140,7 +146,7 @@ func (t *transport) call(ctx context.Context, r *request, out any) error {
 			left = retryFor - time.Since(began)
 		}
 		if wait == noRetryAfter {
-			wait, pause = jittered(pause), min(2*pause, longestPause)
+			wait, pause = jittered(pause), min(2*pause, pauseMax)
 		} else if wait > left {
 			isLast = true
 		}

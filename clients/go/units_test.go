@@ -261,3 +261,11 @@ func TestAPushThatWaitsForOthersEndsWithItsContext(t *testing.T) {
 		t.Error("c and e together, and the big one by itself, not", one, other)
 	}
 }
+
+func TestAConsumerIsHostAndProcessIn64Characters(t *testing.T) {
+	for host, name := range map[string]string{"shop-1": "shop-1:77", "sh op\né": "shop:77", strings.Repeat("h", 80): strings.Repeat("h", 61) + ":77", "": ":77"} {
+		if found := consumerName(host, 77); found != name {
+			t.Errorf("%q of %q", found, host)
+		}
+	}
+}

@@ -4,20 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 )
 
 const (
-	takeWait   = 30 * time.Second
-	momentLeft = 500 * time.Millisecond // that a take has when the worker stops: jobs on their way through a proxy would wait for their lease to end
-	linger     = 5 * time.Millisecond   // for answers that come together
-	beats      = 10                     // in the time of a lease: nine tenths are left whenever the server goes
+	takeWait         = 30 * time.Second
+	momentLeft       = 500 * time.Millisecond // that a take has when the worker stops: jobs on their way through a proxy would wait for their lease to end
+	consumerBytesMax = 64
+	linger           = 5 * time.Millisecond   // for answers that come together
+	beats            = 10                     // in the time of a lease: nine tenths are left whenever the server goes
+	leaseGrace       = 2 * time.Second        // that leases have once a server is back
+	beatPause        = 250 * time.Millisecond // at most, before an extend or an answer that failed is made again: soon enough for that grace
 )
 
 // Handler works on a job. Its context ends once the lease is lost (context.Cause is ErrLeaseEnded) or the grace is over; what it returns
-// then is thrown away. nil: the job is done. Retry and Reject say more than other errors, which are tried again by the job's backoff.
+// then is thrown away. It ends, too, once somebody asks to cancel the job (ErrCancelRequested); what is returned then counts. nil: the job is done. Retry and Reject say more than other errors, which are tried again by the job's backoff.
 type Handler func(ctx context.Context, job *Job) error
 
 // How a job ended, as OnDone is told.
@@ -34,6 +39,7 @@ const (
 type WorkerOptions struct {
 	Concurrency int           // jobs at once, 10
 	Lease       time.Duration // 1 min, extended for as long as the handler works
+	Consumer    string        // who takes, shown as the holder of the jobs; HOST:PID
 	Grace       time.Duration // that handlers have once Run's context ends, 30 s; below 0: none
 	OnTaken     func(job *Job)
 	OnDone      func(job *Job, outcome string, took time.Duration)
@@ -90,6 +96,18 @@ func signal(c chan struct{}) {
 	}
 }
 
+// consumerName is HOST:PID, of 64 printable ASCII characters at most.
+func consumerName(host string, pid int) string {
+	end := fmt.Sprintf(":%d", pid)
+	host = strings.Map(func(one rune) rune {
+		if one > ' ' && one <= '~' {
+			return one
+		}
+		return -1
+	}, host)
+	return host[:min(len(host), consumerBytesMax-len(end))] + end
+}
+
 // NewWorker makes a worker for the topics; that named first is served first.
 func NewWorker(client *Client, topics []string, handler Handler, options WorkerOptions) *Worker {
 	if options.Concurrency < 1 {
@@ -97,6 +115,10 @@ func NewWorker(client *Client, topics []string, handler Handler, options WorkerO
 	}
 	if options.Lease <= 0 {
 		options.Lease = time.Minute
+	}
+	if options.Consumer == "" {
+		host, _ := os.Hostname() // without one PID must do
+		options.Consumer = consumerName(host, os.Getpid())
 	}
 	if options.Grace == 0 {
 		options.Grace = 30 * time.Second
@@ -195,7 +217,7 @@ func (w *Worker) takeUntilStopped(ctx context.Context) error {
 		if free == 0 {
 			return nil
 		}
-		jobs, err := w.client.Take(taking, Take{Topics: w.topics, Max: min(free, leasesMax), Wait: takeWait, Lease: w.options.Lease})
+		jobs, err := w.client.Take(taking, Take{Topics: w.topics, Max: min(free, leasesMax), Wait: takeWait, Lease: w.options.Lease, Consumer: w.options.Consumer})
 		if err == nil {
 			pause = firstPause
 			w.begin(ctx, jobs)
@@ -361,7 +383,7 @@ func (w *Worker) keepLeases(ctx context.Context) {
 			switch {
 			case one.isBeating:
 				continue
-			case one.verb == "" && !now.Before(one.livesUntil):
+			case one.verb == "" && !now.Before(one.livesUntil.Add(leaseGrace)):
 				lost = append(lost, one)
 				continue
 			case !one.nextBeat.After(now.Add(w.options.Lease / 100)): // those of about the same time go together
@@ -394,7 +416,13 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 	for at, one := range due {
 		answers[at] = answer{Lease: one.job.Lease, LeaseFor: milliseconds(w.options.Lease)}
 	}
-	how := request{isOnce: true, timeout: max(w.options.Lease/4, 200*time.Millisecond)}
+	how := request{isOnce: true, timeout: min(max(w.options.Lease/4, 500*time.Millisecond), 1500*time.Millisecond)}
+	var unwanted []*held
+	how.onResult = func(at int, one *result) {
+		if one.CancelRequested {
+			unwanted = append(unwanted, due[at])
+		}
+	}
 	results, err := w.client.answerLeases(ctx, "extend", answers, how)
 	if err != nil && ctx.Err() == nil {
 		w.tell(err, "extend")
@@ -402,6 +430,11 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 	var lost []*held
 	w.mutex.Lock()
 	now := time.Now()
+	for _, one := range unwanted {
+		if one.verb == "" && one.cancel != nil {
+			one.cancel(ErrCancelRequested) // the lease goes on, and what the handler returns counts
+		}
+	}
 	for at, one := range due {
 		one.isBeating = false
 		switch {
@@ -413,7 +446,7 @@ func (w *Worker) extend(ctx context.Context, due []*held) {
 			}
 			one.nextBeat = now.Add(24 * time.Hour) // what its answer is told counts
 		default:
-			one.nextBeat = now.Add(w.options.Lease / (2 * beats))
+			one.nextBeat = now.Add(min(w.options.Lease/(2*beats), beatPause))
 		}
 	}
 	w.mutex.Unlock()
@@ -518,11 +551,11 @@ func (w *Worker) send(ctx context.Context, verb string, those []*held) {
 	for at, one := range those {
 		answers[at] = one.answer
 	}
-	how := request{retryFor: forever, timeout: max(w.options.Lease/3, 200*time.Millisecond), goesOn: func() bool {
+	how := request{retryFor: forever, pauseMax: beatPause, timeout: min(max(w.options.Lease/3, 500*time.Millisecond), w.client.transport.timeout), goesOn: func() bool {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
 		for _, one := range those {
-			if time.Now().Before(one.livesUntil) {
+			if time.Now().Before(one.livesUntil.Add(leaseGrace)) {
 				return true
 			}
 		}

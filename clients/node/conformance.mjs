@@ -16,15 +16,21 @@ function item(request) {
   return { topic, body, id, priority, backoff, meta, delay, at, ttl, maxAttempts, onConflict, contentType };
 }
 
-function shown({ topic, id, lease, attempt, delivery, body, contentType, meta }) {
-  return { topic, id, lease, attempt, delivery, body_base64: body.toString("base64"), content_type: contentType, meta };
+function shown({ topic, id, lease, attempt, delivery, body, contentType, meta, consumer, cancelRequested }) {
+  return { topic, id, lease, attempt, delivery, body_base64: body.toString("base64"), content_type: contentType, meta, consumer, cancel_requested: cancelRequested };
 }
 
 function handlerOf(name, plan) {
   return async (job, { signal }) => {
     say({ event: "began", worker: name, id: job.id, attempt: job.attempt, delivery: job.delivery });
     const step = plan.by_attempt ? plan.by_attempt[Math.min(job.attempt, plan.by_attempt.length) - 1] : plan;
-    if (step.sleep_ms) await sleep(step.sleep_ms, undefined, { signal });
+    try {
+      if (step.sleep_ms) await sleep(step.sleep_ms, undefined, { signal });
+    } catch (fault) {
+      say({ event: "told", worker: name, id: job.id, cancel_requested: job.cancelRequested });
+      if (step.heeds === false) return;
+      throw fault;
+    }
     if (step.do === "fail") throw new Error(step.error);
     if (step.do === "retry") throw new Retry(step.after_ms, step.error);
     if (step.do === "reject") throw new Reject(step.error);
@@ -46,6 +52,7 @@ const operations = {
     return found.map((one) => (one instanceof TarryError ? { error: problem(one) } : { id: one.id, result: one.result }));
   },
   cancel: async ({ topic, id }) => ({ done: await client.cancel(topic, id) }),
+  request_cancel: async ({ topic, id }) => ({ result: await client.requestCancel(topic, id) }),
   async run({ topic, id }) {
     await client.run(topic, id);
     return { done: true };
@@ -63,15 +70,15 @@ const operations = {
     for await (const job of client.list(topic, { state, page })) ids.push(job.id);
     return { ids };
   },
-  take: async ({ topics, max, wait_ms: wait, lease_ms: lease }) => ({ jobs: (await client.take(topics, { max, wait, lease })).map(shown) }),
+  take: async ({ topics, max, wait_ms: wait, lease_ms: lease, consumer }) => ({ jobs: (await client.take(topics, { max, wait, lease, consumer })).map(shown) }),
   ack: async ({ leases }) => results(await client.ack(leases)),
   nack: async ({ leases, delay_ms: delay, error, final }) => results(await client.nack(leases, { delay, error, final })),
   extend: async ({ leases, lease_ms: lease }) => results(await client.extend(leases, { lease })),
   give_back: async ({ leases }) => results(await client.giveBack(leases)),
-  worker({ name, topics, concurrency, lease_ms: lease, handler }) {
+  worker({ name, topics, concurrency, lease_ms: lease, consumer, handler }) {
     const onDone = (job, outcome) => say({ event: "ended", worker: name, id: job.id, attempt: job.attempt, outcome });
     const onError = (fault, what) => console.error(new Date().toISOString(), what, String(fault));
-    const worker = new Worker(client, topics, handlerOf(name, handler), { concurrency, lease, onDone, onError });
+    const worker = new Worker(client, topics, handlerOf(name, handler), { concurrency, lease, consumer, onDone, onError });
     workers.set(name, worker);
     worker.run({ signals: false }).catch((fault) => console.error("the worker ended:", fault));
     return {};

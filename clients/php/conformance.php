@@ -5,8 +5,10 @@
 declare(strict_types=1);
 
 use Tarry\BadSignature;
+use Tarry\CancelRequested;
 use Tarry\Client;
 use Tarry\Job;
+use Tarry\Lost;
 use Tarry\Pushed;
 use Tarry\Reject;
 use Tarry\Retry;
@@ -58,7 +60,7 @@ function job(Job $job): array
     return [
         'topic' => $job->topic, 'id' => $job->id, 'lease' => $job->lease, 'attempt' => $job->attempt,
         'delivery' => $job->delivery, 'body_base64' => base64_encode($job->body), 'content_type' => $job->contentType,
-        'meta' => (object) $job->meta,
+        'meta' => (object) $job->meta, 'consumer' => $job->consumer, 'cancel_requested' => $job->cancelRequested,
     ];
 }
 
@@ -101,7 +103,15 @@ function start_worker(Client $client, array $request): array
         say(['event' => 'began', 'worker' => $name, 'id' => $job->id, 'attempt' => $job->attempt, 'delivery' => $job->delivery]);
         $steps = $plan['by_attempt'] ?? [$plan];
         $step = $steps[min($job->attempt, count($steps)) - 1];
-        usleep(1000 * ($step['sleep_ms'] ?? 0));
+        try {
+            usleep(1000 * ($step['sleep_ms'] ?? 0));
+        } catch (CancelRequested | Lost $fault) {
+            $isUnwanted = $fault instanceof CancelRequested;
+            say(['event' => 'told', 'worker' => $name, 'id' => $job->id, 'cancel_requested' => $isUnwanted]);
+            if (!$isUnwanted || ($step['heeds'] ?? true)) {
+                throw $fault;
+            }
+        }
         end_as($step);
     };
     $done = static fn (Job $job, string $outcome) =>
@@ -115,6 +125,7 @@ function start_worker(Client $client, array $request): array
         lease: $request['lease_ms'] / 1000,
         onDone: $done,
         onError: $error,
+        consumer: $request['consumer'] ?? null,
     );
     pcntl_async_signals(true);
     pcntl_signal(SIGUSR1, static fn () => $worker->stop((float) fgets($its)));
@@ -147,6 +158,8 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             );
         case 'cancel':
             return ['done' => $client->cancel($topic, $id)];
+        case 'request_cancel':
+            return ['result' => $client->requestCancel($topic, $id)];
         case 'run':
             $client->run($topic, $id);
             return ['done' => true];
@@ -162,7 +175,8 @@ function answer(?Client &$client, array &$workers, array $request): mixed
             return ['ids' => array_map(static fn (Job $one): string => $one->id, iterator_to_array($found, false))];
         case 'take':
             $wait = $request['wait_ms'] / 1000;
-            $found = $client->take($request['topics'], $request['max'], $wait, seconds($request, 'lease_ms'));
+            $lease = seconds($request, 'lease_ms');
+            $found = $client->take($request['topics'], $request['max'], $wait, $lease, $request['consumer'] ?? null);
             return ['jobs' => array_map(job(...), $found)];
         case 'ack':
             return results($client->ack($leases));

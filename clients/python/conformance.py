@@ -36,7 +36,8 @@ def push_options(request):
 
 def job(found):
     return {"topic": found.topic, "id": found.id, "lease": found.lease, "attempt": found.attempt, "delivery": found.delivery,
-            "body_base64": base64.b64encode(found.body).decode(), "content_type": found.content_type, "meta": dict(found.meta)}
+            "body_base64": base64.b64encode(found.body).decode(), "content_type": found.content_type, "meta": dict(found.meta), "consumer": found.consumer,
+            "cancel_requested": found.cancel_requested}
 
 
 def results(found):
@@ -64,6 +65,9 @@ class Adapter:
     def cancel(self, request):
         return {"done": self.client.cancel(request["topic"], request["id"])}
 
+    def request_cancel(self, request):
+        return {"result": self.client.request_cancel(request["topic"], request["id"])}
+
     def run(self, request):
         self.client.run(request["topic"], request["id"])
         return {"done": True}
@@ -80,7 +84,7 @@ class Adapter:
         return {"ids": [one.id for one in self.client.list(request["topic"], state=request.get("state"), page=request.get("page", 100))]}
 
     def take(self, request):
-        found = self.client.take(*request["topics"], max=request["max"], wait=request["wait_ms"] / 1000, lease=seconds(request, "lease_ms"))
+        found = self.client.take(*request["topics"], max=request["max"], wait=request["wait_ms"] / 1000, lease=seconds(request, "lease_ms"), consumer=request.get("consumer"))
         return {"jobs": [job(one) for one in found]}
 
     def ack(self, request):
@@ -107,9 +111,12 @@ class Adapter:
     def worker(self, request):
         name, plan = request["name"], request["handler"]
 
+        def step_of(taken):
+            return plan["by_attempt"][min(taken.attempt, len(plan["by_attempt"])) - 1] if "by_attempt" in plan else plan
+
         def begin(taken):
             say({"event": "began", "worker": name, "id": taken.id, "attempt": taken.attempt, "delivery": taken.delivery})
-            return plan["by_attempt"][min(taken.attempt, len(plan["by_attempt"])) - 1] if "by_attempt" in plan else plan
+            return step_of(taken)
 
         def end(step):
             if step["do"] == "fail":
@@ -119,21 +126,32 @@ class Adapter:
             if step["do"] == "reject":
                 raise Reject(step["error"])
 
+        def told(taken):
+            say({"event": "told", "worker": name, "id": taken.id, "cancel_requested": taken.cancel_requested})
+            if taken.cancel_requested and step_of(taken).get("heeds", True):
+                raise RuntimeError("it is not wanted any more")
+
         def handle(taken):
             step = begin(taken)
-            taken.lost.wait(step.get("sleep_ms", 0) / 1000)
+            if taken.lost.wait(step.get("sleep_ms", 0) / 1000):
+                told(taken)
+                return
             end(step)
 
         async def handle_async(taken):
             step = begin(taken)
-            await asyncio.sleep(step.get("sleep_ms", 0) / 1000)
+            try:
+                await asyncio.sleep(step.get("sleep_ms", 0) / 1000)
+            except asyncio.CancelledError:
+                told(taken)
+                return
             end(step)
 
         def done(taken, outcome, _):
             say({"event": "ended", "worker": name, "id": taken.id, "attempt": taken.attempt, "outcome": outcome})
 
         worker = tarry.Worker(self.client, request["topics"], handle_async if self.is_async else handle, concurrency=request["concurrency"],
-                              lease=request["lease_ms"] / 1000, on_done=done, on_error=lambda fault, what: print(time.strftime("%X"), what, fault, file=sys.stderr))
+                              lease=request["lease_ms"] / 1000, consumer=request.get("consumer"), on_done=done, on_error=lambda fault, what: print(time.strftime("%X"), what, fault, file=sys.stderr))
         self.workers[name] = worker
         if self.is_async:
             asyncio.run_coroutine_threadsafe(worker.run_async(), self.loop)

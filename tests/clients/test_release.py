@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import zipfile
 
 import pytest
 
@@ -32,7 +33,9 @@ def test_each_client_has_the_version_of_the_server():
         "node": json.loads(text("node/package.json"))["version"],
         "java": re.search(r"^  <version>(.*)</version>", text("java/pom.xml"), re.M)[1],
         "java, its page": re.search(r"^  <version>(.*)</version>", text("java/README.md"), re.M)[1],
+        "java, Spring Boot": re.search(r"^  <version>(.*)</version>", text("java-spring/pom.xml"), re.M)[1],
         "php": json.loads(text("php/composer.json"))["version"],
+        "php, Laravel": json.loads(text("php/laravel/composer.json"))["version"],
     }
     assert found == dict.fromkeys(found, VERSION)
 
@@ -58,9 +61,13 @@ def of_node(place):
 
 
 def of_java(place):
+    for artifact in ("tarry-client", "tarry-spring-boot"):
+        folder = MADE / "java/io/tarry" / artifact / VERSION
+        names = {f"{artifact}-{VERSION}{kind}" for kind in (".jar", ".pom", "-sources.jar", "-javadoc.jar")}
+        assert {path.name for path in folder.iterdir()} == {name + end for name in names for end in ("", ".md5", ".sha1")}
+    spring = set(zipfile.ZipFile(folder / f"tarry-spring-boot-{VERSION}.jar").namelist())
+    assert {"io/tarry/spring/TarryListener.class", "META-INF/spring/org.springframework.boot.autoconfigure.AutoConfiguration.imports"} <= spring
     folder = MADE / "java/io/tarry/tarry-client" / VERSION
-    names = {f"tarry-client-{VERSION}{kind}" for kind in (".jar", ".pom", "-sources.jar", "-javadoc.jar")}
-    assert {path.name for path in folder.iterdir()} == {name + end for name in names for end in ("", ".md5", ".sha1")}
     (place / "Main.java").write_text("public class Main { public static void main(String[] a) { new io.tarry.Client().close(); } }")
     jar = folder / f"tarry-client-{VERSION}.jar"
     run("java", "-cp", jar, "Main.java", cwd=place)
@@ -68,6 +75,8 @@ def of_java(place):
 
 
 def of_php(place):
+    laravel = set(zipfile.ZipFile(MADE / "php" / f"tarry-laravel-{VERSION}.zip").namelist())
+    assert {"composer.json", "src/TarryServiceProvider.php", "src/TarryQueue.php"} <= laravel
     package = json.loads(text("php/composer.json"))
     package["dist"] = {"type": "zip", "url": f"file://{MADE}/php/tarry-client-{VERSION}.zip"}
     repositories = [{"type": "package", "package": package}, {"packagist.org": False}]
@@ -91,7 +100,7 @@ def test_a_package_can_be_used_from_an_empty_project(language, tmp_path):
 
 def test_another_version_is_refused(tmp_path):
     """In a copy of the tree: the client says another version than the server."""
-    for path in ("scripts/release_clients", "CMakeLists.txt", "CHANGELOG.md", "clients/php/composer.json"):
+    for path in ("scripts/release_clients", "CMakeLists.txt", "CHANGELOG.md", "clients/php/composer.json", "clients/php/laravel/composer.json"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPO / path, tmp_path / path)
     if not shutil.which("composer"):

@@ -136,7 +136,7 @@ def test_who_has_a_job_is_shown_and_who_works_on_its_topic(server):
     assert (found["unnamed"], found["complete"]) == (1, True) and all(one["seen_at"] for one in found["consumers"])
     assert 'tarry_consumers{topic="held"} 2' in client.good("GET", "/metrics").body.decode()
     shown = server.cli("consumers", "held")
-    assert shown.returncode == 0 and "worker 1" in shown.stdout and "1 more leases" in shown.stderr
+    assert shown.returncode == 0 and b"worker 1" in shown.stdout and b"1 more leases" in shown.stderr
     assert client.call("GET", "/v1/topics/nobody/consumers").status == 404
     for bad in ("", "%20a", "a%20", "x" * 65, "tab%09", "%C3%BC"):
         refused = client.call("POST", f"/v1/topics/held/take?consumer={bad}")

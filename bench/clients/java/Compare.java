@@ -2,6 +2,7 @@ import io.tarry.Client;
 import io.tarry.Push;
 import io.tarry.Worker;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.net.Socket;
 import java.net.ServerSocket;
 import java.nio.file.Files;
@@ -144,7 +145,13 @@ public final class Compare {
         }
     }
 
-    private static double serving(boolean isTarry, Subject subject, int jobs, boolean isMany) throws Exception {
+    /** Of this process, in nanoseconds. */
+    private static long cpuNs() {
+        return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
+    }
+
+    /** Jobs a second, and microseconds of CPU that a job costs the client and the server together, which other work on the machine moves less. */
+    private static double[] serving(boolean isTarry, Subject subject, int jobs, boolean isMany) throws Exception {
         Path directory = Files.createTempDirectory("bench-");
         int port;
         try (ServerSocket probe = new ServerSocket(0)) {
@@ -157,7 +164,10 @@ public final class Compare {
         Process server = new ProcessBuilder(command).redirectOutput(ProcessBuilder.Redirect.DISCARD).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try {
             awaitListening(port);
-            return subject.measure(port, jobs, isMany);
+            long before = cpuNs();
+            double rate = subject.measure(port, jobs, isMany);
+            long spent = cpuNs() - before + server.info().totalCpuDuration().orElse(Duration.ZERO).toNanos();
+            return new double[] {rate, spent / 1e3 / jobs};
         } finally {
             server.destroy();
             server.waitFor();
@@ -187,22 +197,23 @@ public final class Compare {
     public static void main(String[] arguments) throws Exception {
         int rounds = arguments.length > 0 ? Integer.parseInt(arguments[0]) : 5;
         int jobs = arguments.length > 1 ? Integer.parseInt(arguments[1]) : 10_000;
-        double[][][] found = new double[2][2][rounds];
+        double[][][] found = new double[4][2][rounds]; // way, and 2 more for its CPU; whose; round
         for (int round = 0; round <= rounds; round++) {
             for (int way = 0; way < 2; way++) {
-                double ours = serving(true, Compare::tarry, jobs, way == 1);
-                double theirs = serving(false, Compare::redisson, jobs, way == 1);
-                System.out.printf(Locale.ROOT, "%-8s %-6s  tarry %.0f/s  Redisson %.0f/s%n", round == 0 ? "warm-up" : "round " + round, way == 1 ? "many" : "single", ours, theirs);
-                if (round > 0) {
-                    found[way][0][round - 1] = ours;
-                    found[way][1][round - 1] = theirs;
+                double[][] both = {serving(true, Compare::tarry, jobs, way == 1), serving(false, Compare::redisson, jobs, way == 1)};
+                System.out.printf(Locale.ROOT, "%-8s %-6s  tarry %.0f/s, %.0f us  Redisson %.0f/s, %.0f us%n", round == 0 ? "warm-up" : "round " + round, way == 1 ? "many" : "single",
+                        both[0][0], both[0][1], both[1][0], both[1][1]);
+                for (int whose = 0; round > 0 && whose < 2; whose++) {
+                    found[way][whose][round - 1] = both[whose][0];
+                    found[2 + way][whose][round - 1] = both[whose][1];
                 }
             }
         }
         System.out.printf("%nmedian of %d rounds, %d jobs of %d bytes, Java %s%n%n| | tarry | Redisson | ratio |%n|---|--:|--:|--:|%n", rounds, jobs, PADDING.length() + 4, System.getProperty("java.version"));
-        for (int way = 0; way < 2; way++) {
+        for (int way = 0; way < 4; way++) {
             double ours = median(found[way][0]), theirs = median(found[way][1]);
-            System.out.printf(Locale.ROOT, "| push + worker, %s, jobs/s | %.0f | %.0f | %.1f × |%n", way == 1 ? "many" : "single", ours, theirs, ours / theirs);
+            System.out.printf(Locale.ROOT, "| push + worker, %s, %s | %.0f | %.0f | %.1f × |%n", way % 2 == 1 ? "many" : "single", way < 2 ? "jobs/s" : "us of CPU a job", ours, theirs,
+                    way < 2 ? ours / theirs : theirs / ours);
         }
         System.exit(0); // Redisson's threads may linger
     }

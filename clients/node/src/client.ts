@@ -73,6 +73,8 @@ export interface TakeOptions extends CallOptions {
   max?: number | undefined;
   wait?: Duration | undefined;
   lease?: Duration | undefined;
+  /** Who takes, in 64 printable ASCII characters at most: shown as the holder. */
+  consumer?: string | undefined;
 }
 
 export interface NackOptions extends CallOptions {
@@ -148,16 +150,25 @@ export class Client {
     }
   }
 
-  /** False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict. */
+  /** False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict; see requestCancel(). */
   async cancel(topic: string, id: string, options: CallOptions = {}): Promise<boolean> {
+    return (await this.#cancel(topic, id, [], options)) !== null;
+  }
+
+  /** "requested": a consumer holds the job; it is told, and the job is cancelled unless it acks it. Null: there is no such job. */
+  requestCancel(topic: string, id: string, options: CallOptions = {}): Promise<"cancelled" | "requested" | null> {
+    return this.#cancel(topic, id, [["request", "true"]], options);
+  }
+
+  async #cancel(topic: string, id: string, query: [string, string][], options: CallOptions): Promise<"cancelled" | "requested" | null> {
     let mayBeDone = false;
     try {
-      await this.transport.call({ method: "DELETE", path: pathOf(topic, "jobs", id), signal: options.signal, onDoubt: () => (mayBeDone = true) });
+      const answer = await this.transport.call({ method: "DELETE", path: pathOf(topic, "jobs", id), query, signal: options.signal, onDoubt: () => (mayBeDone = true) });
+      return answer["result"] === "requested" ? "requested" : "cancelled";
     } catch (fault) {
-      if (fault instanceof NotFound) return mayBeDone;
+      if (fault instanceof NotFound) return mayBeDone ? "cancelled" : null;
       throw fault;
     }
-    return true;
   }
 
   /** The new due. */
@@ -210,6 +221,7 @@ export class Client {
     const query: [string, string][] = (typeof topics === "string" ? [topics] : topics).map((topic) => ["topic", topic]);
     query.push(["max", String(options.max ?? 1)], ["wait", durationText(wait)], ["body", "base64"]);
     if (options.lease !== undefined) query.push(["lease_for", durationText(options.lease)]);
+    if (options.consumer) query.push(["consumer", options.consumer]);
     const timeout = milliseconds(wait) + this.transport.timeout;
     const answer = await this.transport.call({ method: "POST", path: "/v1/take", query, again: false, timeout, isAhead: true, signal: options.signal });
     return objectsOf(answer["jobs"]).map(jobOf);
@@ -245,7 +257,7 @@ export class Client {
 export type Verb = "ack" | "nack" | "extend" | "return";
 
 /** A consumer's answers, in requests of at most so many. */
-export async function answerLeases(transport: Transport, verb: Verb, items: readonly Json[], how: Partial<Call>): Promise<LeaseResults> {
+export async function answerLeases(transport: Transport, verb: Verb, items: readonly Json[], how: Partial<Call>, onResult?: (at: number, result: Json) => void): Promise<LeaseResults> {
   const out: LeaseResults = [];
   for (let start = 0; start < items.length; start += LEASES_MAX) {
     let mayBeDone = false;
@@ -254,7 +266,8 @@ export async function answerLeases(transport: Transport, verb: Verb, items: read
     const found = resultsOf(await transport.call({ ...how, method: "POST", path: `/v1/${verb}`, body, onDoubt: () => (mayBeDone = verb !== "extend") }));
     for (const at of asked.keys()) {
       const result = found[at] ?? {};
-      const counts = result["result"] === "ok" || (mayBeDone && result["result"] === "lease_ended");
+      onResult?.(out.length, result);
+      const counts = result["result"] === "ok" || result["result"] === "cancelled" || (mayBeDone && result["result"] === "lease_ended");
       out.push(counts ? null : errorOf(0, result));
     }
   }

@@ -61,6 +61,10 @@ export interface JobFacts {
   readonly lease: string;
   readonly leaseUntil: Date | undefined;
   readonly lastError: string | undefined;
+  /** Who holds it, as he calls himself. */
+  readonly consumer: string | undefined;
+  /** Leased, and nobody wants it any more: unless it is acked, it is cancelled when the lease ends. */
+  readonly cancelRequested: boolean;
 }
 
 export interface Job extends JobFacts {}
@@ -101,5 +105,7 @@ export function jobOf(data: Readonly<Record<string, unknown>>): Job {
     lease: text("lease", ""),
     leaseUntil: dateOf(data["lease_until"]),
     lastError: typeof data["last_error"] === "string" ? data["last_error"] : undefined,
+    consumer: typeof data["consumer"] === "string" ? data["consumer"] : undefined,
+    cancelRequested: data["cancel_requested"] === true,
   });
 }

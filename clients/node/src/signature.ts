@@ -60,5 +60,7 @@ export function verify(
     lease: "",
     leaseUntil: undefined,
     lastError: undefined,
+    consumer: undefined,
+    cancelRequested: false,
   });
 }

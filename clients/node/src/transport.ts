@@ -23,6 +23,8 @@ export interface Call {
   /** False: a failure is told at once. */
   again?: boolean;
   retryFor?: number;
+  /** Between tries. */
+  pauseMax?: number;
   /** Asked before each further try. */
   goesOn?: () => boolean;
   /** Called for each try that has failed but may have been carried out. */
@@ -202,7 +204,7 @@ export class Transport {
       let wait = fault.retryAfter;
       if (wait === undefined) {
         wait = jitter(pause);
-        pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
+        pause = Math.min(2 * pause, call.pauseMax ?? LONGEST_PAUSE_MS);
       } else if (limit === Infinity) wait = Math.min(wait, this.retryFor);
       if (now() + wait > limit || call.goesOn?.() === false) throw fault;
       await sleep(wait, call.signal);

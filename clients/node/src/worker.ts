@@ -1,5 +1,6 @@
 /** A worker: takes jobs, has a handler work on them, keeps their leases, and says how it went. docs/clients.md has the rules by number. */
 
+import { hostname } from "node:os";
 import { setImmediate as turn } from "node:timers/promises";
 import { answerLeases, cutText, LEASES_MAX, type Client, type LeaseResults, type Verb } from "./client.js";
 import { durationText, milliseconds, now, sleep, timer, type Duration } from "./duration.js";
@@ -11,13 +12,18 @@ const WAIT_MS = 30_000; // of a take
 const MOMENT_MS = 500; // that a take has when the worker stops: jobs that are on their way with a proxy would wait for the end of their lease
 const LINGER_MS = 5; // for answers that come together
 const BEATS = 10; // in the time of a lease: nine tenths are left whenever the server goes
+const GRACE_MS = 2_000; // that leases have once a server is back
+const PAUSE_MS = 250; // at most, before an extend or an answer that failed is made again: soon enough for that grace
 const EMPTY_MS = 1_000; // an empty answer within so long is no long poll: the server is going down, and asked again at once would be asked without end
 
 /** What became of a job: "lost" is one whose lease ended before its answer counted. */
 export type Outcome = "ack" | "nack" | "retry" | "reject" | "lost" | "given_back";
 
 export interface Handling {
-  /** Aborted once the lease is lost, or the grace is over: what the handler does from then on somebody else may do as well. */
+  /**
+   * Aborted once the lease is lost, or the grace is over: what the handler does from then on somebody else may do as well. Also once somebody asks
+   * to cancel the job: then job.cancelRequested is true, and what becomes of the handler counts.
+   */
   readonly signal: AbortSignal;
 }
 
@@ -29,6 +35,8 @@ export interface WorkerOptions {
   concurrency?: number | undefined;
   /** 60 s; extended for as long as the handler works. */
   lease?: Duration | undefined;
+  /** Who takes, shown as the holder of the jobs. HOST:PID. */
+  consumer?: string | undefined;
   onTaken?: ((job: Job) => unknown) | undefined;
   /** `ms`: from take to answer. */
   onDone?: ((job: Job, outcome: Outcome, ms: number) => unknown) | undefined;
@@ -75,6 +83,12 @@ class Held {
   }
 }
 
+/** HOST:PID, of 64 printable ASCII characters at most. @internal */
+export function consumerName(host: string, pid: number): string {
+  const end = `:${pid}`;
+  return host.replace(/[^!-~]/g, "").slice(0, 64 - end.length) + end;
+}
+
 /** await new Worker(client, "orders", handle, { concurrency: 10, lease: "1m" }).run() */
 export class Worker {
   readonly #client: Client;
@@ -82,6 +96,7 @@ export class Worker {
   readonly #handler: Handler;
   readonly #concurrency: number;
   readonly #lease: number;
+  readonly #consumer: string;
   readonly #hooks: WorkerOptions;
   readonly #held = new Set<Held>();
   readonly #answers: Record<AnswerVerb, { waiting: Held[]; isSending: boolean }> = {
@@ -107,6 +122,7 @@ export class Worker {
     this.#handler = handler;
     this.#concurrency = options.concurrency ?? 10;
     this.#lease = milliseconds(options.lease ?? "60s");
+    this.#consumer = options.consumer ?? consumerName(hostname(), process.pid);
     this.#hooks = { ...options };
     if (!(Number.isInteger(this.#concurrency) && this.#concurrency >= 1)) throw new RangeError("concurrency must be 1 at least");
   }
@@ -201,7 +217,7 @@ export class Worker {
       const began = now();
       let wait: number | undefined;
       try {
-        const jobs = await this.#client.take(this.#topics, { max: this.#free(), wait: WAIT_MS, lease: this.#lease, signal: this.#takeCut.signal });
+        const jobs = await this.#client.take(this.#topics, { max: this.#free(), wait: WAIT_MS, lease: this.#lease, consumer: this.#consumer, signal: this.#takeCut.signal });
         for (const job of jobs) this.#begin(job);
         if (jobs.length > 0 || now() - began > EMPTY_MS) {
           pause = FIRST_PAUSE_MS;
@@ -270,7 +286,7 @@ export class Worker {
     const due: Held[] = [];
     for (const one of this.#held) {
       if (one.isBeating) continue;
-      if (one.livesUntil <= time && !one.answer) this.#lose(one);
+      if (one.livesUntil + GRACE_MS <= time && !one.answer) this.#lose(one);
       else if (one.nextBeat <= time + this.#lease / 100) due.push(one); // those of about the same time go together
     }
     for (let start = 0; start < due.length; start += LEASES_MAX) void this.#extend(due.slice(start, start + LEASES_MAX));
@@ -289,8 +305,10 @@ export class Worker {
     for (const one of due) one.isBeating = true;
     try {
       const items = due.map((one) => ({ lease: one.job.lease, lease_for: durationText(this.#lease) }));
-      const how = { again: false, timeout: Math.max(this.#lease / 4, 200), isAhead: true };
-      results = await answerLeases(this.#client.transport, "extend", items, how);
+      const how = { again: false, timeout: Math.min(Math.max(this.#lease / 4, 500), 1_500), isAhead: true };
+      results = await answerLeases(this.#client.transport, "extend", items, how, (at, result) => {
+        if (result["cancel_requested"] === true) this.#requestCancel(due[at]);
+      });
     } catch (fault) {
       this.#tell(fault, "extend");
     }
@@ -304,9 +322,16 @@ export class Worker {
       } else if (result instanceof LeaseEnded) {
         one.nextBeat = Infinity;
         if (!one.answer) this.#lose(one); // else what its answer is told counts
-      } else one.nextBeat = now() + this.#lease / (2 * BEATS);
+      } else one.nextBeat = now() + Math.min(this.#lease / (2 * BEATS), PAUSE_MS);
     }
     this.#beatByNext();
+  }
+
+  /** The handler is told, once. Its lease goes on, and what it returns counts. */
+  #requestCancel(one: Held | undefined): void {
+    if (!one || one.answer || one.job.cancelRequested) return;
+    Object.assign(one.job, { cancelRequested: true });
+    one.controller.abort(new Error("somebody asks to cancel this job"));
   }
 
   /** The handler is told, and what it returns is thrown away. */
@@ -352,7 +377,13 @@ export class Worker {
         this.#client.transport,
         verb,
         those.map((one) => one.answer ?? {}),
-        { retryFor: Infinity, timeout: Math.max(this.#lease / 3, 200), isAhead: true, goesOn: () => those.some((one) => now() < one.livesUntil) },
+        {
+          retryFor: Infinity,
+          pauseMax: PAUSE_MS,
+          timeout: Math.min(Math.max(this.#lease / 3, 500), this.#client.transport.timeout),
+          isAhead: true,
+          goesOn: () => those.some((one) => now() < one.livesUntil + GRACE_MS),
+        },
       );
     } catch (fault) {
       this.#tell(fault, verb);

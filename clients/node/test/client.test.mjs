@@ -10,6 +10,7 @@ import { errorOf } from "../build/errors.js";
 import { BadSignature, Client, newId, Reject, verify, Worker } from "../build/index.js";
 import { bodyOf } from "../build/job.js";
 import { retryAfterOf } from "../build/transport.js";
+import { consumerName } from "../build/worker.js";
 
 test("ids_are_ulids_of_now", () => {
   const ids = Array.from({ length: 1000 }, newId);
@@ -134,4 +135,8 @@ test("a_worker_ends_where_it_may_not_take_and_a_hook_that_fails_stops_nothing", 
     assert.deepEqual(answered, [["/v1/nack", "no {}"]]);
     assert.deepEqual(errors, ["hook", "hook"]);
   });
+});
+
+test("a_consumer_is_host_and_process_in_64_characters", () => {
+  for (const [host, name] of [["shop-1", "shop-1:77"], ["sh op\né", "shop:77"], ["h".repeat(80), `${"h".repeat(61)}:77`], ["", ":77"]]) assert.equal(consumerName(host, 77), name);
 });

@@ -16,11 +16,14 @@ namespace Tarry;
 final class Child
 {
     private const READ_BYTES = 1 << 16;
+    private const CANCEL = 'cancel'; // in place of a job: that at work is not wanted any more
 
     /** @var array<int, resource> the parent's ends, which a later child must not hold open */
     private static array $sockets = [];
     /** In a child: is it at work? */
     private static bool $isWorking = false;
+    /** In a child: what came from its parent and is not read yet. */
+    private static string $received = '';
 
     public bool $isGone = false;
     public ?Held $held = null;
@@ -88,6 +91,13 @@ final class Child
         return $values;
     }
 
+    /** Throws CancelRequested within the handler. */
+    public function requestCancel(): void
+    {
+        $this->send(self::CANCEL);
+        posix_kill($this->pid, SIGTERM);
+    }
+
     /** What it does is not wanted any more: interrupts it; kill() follows where that is not heard. */
     public function interrupt(float $killAt): void
     {
@@ -126,6 +136,7 @@ final class Child
     {
         array_map(fclose(...), $others);
         self::$sockets = [];
+        self::$received = '';
         mt_srand();
         pcntl_async_signals(true);
         pcntl_signal(SIGINT, SIG_IGN); // a terminal sends it to all; the parent sees to the end
@@ -138,10 +149,16 @@ final class Child
             register_shutdown_function(self::end(...)); // after those that the handler registered
         });
         try {
-            $buffer = '';
-            while (($value = self::next($socket, $buffer)) !== null) {
+            while (($value = self::next($socket)) !== null) {
+                if ($value[0] === self::CANCEL) {
+                    continue; // too late: that job is over
+                }
                 self::$isWorking = true;
-                $answer = $work($value[0]);
+                try {
+                    $answer = $work($value[0]);
+                } catch (CancelRequested $fault) { // behind the last line of the handler
+                    $answer = ['nack', Client::nackOptions(null, $fault->getMessage())];
+                }
                 self::$isWorking = false;
                 if (!self::write($socket, $answer)) {
                     break;
@@ -161,15 +178,23 @@ final class Child
 
     /**
      * SIGTERM may have come from the parent or, where a service is stopped, to all processes at once. Only the parent
-     * has closed its side before.
+     * has closed its side before, or sent word.
      *
      * @param resource $socket
      */
     private static function heedInterrupt($socket): void
     {
         [$read, $write, $except] = [[$socket], null, null];
-        if (self::$isWorking && @stream_select($read, $write, $except, 0) === 1) {
+        if (!self::$isWorking || @stream_select($read, $write, $except, 0) !== 1) {
+            return;
+        }
+        $data = @fread($socket, self::READ_BYTES);
+        if ($data === false || $data === '') {
             throw new Lost('the lease of the job was lost');
+        }
+        self::$received .= $data;
+        if ((self::cut(self::$received)[0] ?? null) === self::CANCEL) {
+            throw new CancelRequested('somebody asks to cancel this job');
         }
     }
 
@@ -177,14 +202,14 @@ final class Child
      * @param resource $socket
      * @return array{mixed}|null null at the end
      */
-    private static function next($socket, string &$buffer): ?array
+    private static function next($socket): ?array
     {
-        while (($value = self::cut($buffer)) === null) {
+        while (($value = self::cut(self::$received)) === null) {
             $data = @fread($socket, self::READ_BYTES);
             if (($data === false || $data === '') && feof($socket)) {
                 return null;
             }
-            $buffer .= $data;
+            self::$received .= $data;
         }
         return $value;
     }

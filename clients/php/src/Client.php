@@ -192,18 +192,34 @@ final class Client
     /**
      * False: there is no such job.
      *
-     * @throws Conflict where a consumer holds the job
+     * @throws Conflict where a consumer holds the job; see requestCancel()
      * @throws TarryError
      */
     public function cancel(string $topic, string $id): bool
     {
+        return $this->cancelBy(new Request('DELETE', self::path($topic, 'jobs', $id))) !== null;
+    }
+
+    /**
+     * 'cancelled'; or 'requested' where a consumer holds the job: it is told, and the job is cancelled unless it acks it.
+     * Null: there is no such job.
+     *
+     * @throws TarryError
+     */
+    public function requestCancel(string $topic, string $id): ?string
+    {
+        return $this->cancelBy(new Request('DELETE', self::path($topic, 'jobs', $id), [['request', 'true']]));
+    }
+
+    private function cancelBy(Request $request): ?string
+    {
         $tries = 0;
         try {
-            $this->transport->call(new Request('DELETE', self::path($topic, 'jobs', $id)), tries: $tries);
+            $answer = $this->transport->call($request, tries: $tries);
         } catch (NotFound) {
-            return $tries > 0; // an earlier try may have done it
+            return $tries > 0 ? 'cancelled' : null; // an earlier try may have done it
         }
-        return true;
+        return ($answer['result'] ?? null) === 'requested' ? 'requested' : 'cancelled';
     }
 
     /**
@@ -286,6 +302,7 @@ final class Client
      * until their lease ends.
      *
      * @param string|array<string> $topics
+     * @param string|null $consumer who takes, in 64 printable ASCII characters at most: shown as the holder
      * @return list<Job>
      * @throws TarryError
      */
@@ -294,8 +311,10 @@ final class Client
         int $max = 1,
         int|float|\DateInterval $wait = 0,
         int|float|\DateInterval|null $lease = null,
+        ?string $consumer = null,
     ): array {
-        return self::jobs($this->transport->call($this->takeRequest($topics, $max, $wait, $lease), again: false));
+        $request = $this->takeRequest($topics, $max, $wait, $lease, $consumer);
+        return self::jobs($this->transport->call($request, again: false));
     }
 
     /**
@@ -307,6 +326,7 @@ final class Client
         int $max,
         int|float|\DateInterval $wait,
         int|float|\DateInterval|null $lease,
+        ?string $consumer,
     ): Request {
         $query = [...array_map(static fn (string $topic): array => ['topic', $topic], array_values((array) $topics))];
         array_push($query, ...self::query([
@@ -314,6 +334,7 @@ final class Client
             'wait' => Format::milliseconds($wait),
             'body' => 'base64',
             'lease_for' => $lease === null ? null : Format::milliseconds($lease),
+            'consumer' => $consumer,
         ]));
         return new Request('POST', '/v1/take', $query, timeout: Format::seconds($wait) + $this->transport->timeout);
     }
@@ -419,7 +440,7 @@ final class Client
     public static function answered(string $verb, array $result, bool $wasTried): ?TarryError
     {
         $what = $result['result'] ?? null;
-        $counts = $what === 'ok' || ($wasTried && $verb !== 'extend' && $what === 'lease_ended');
+        $counts = $what === 'ok' || $what === 'cancelled' || ($wasTried && $verb !== 'extend' && $what === 'lease_ended');
         return $counts ? null : TarryError::of(0, $result);
     }
 

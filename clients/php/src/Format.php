@@ -83,6 +83,12 @@ final class Format
         return json_encode($value, self::JSON);
     }
 
+    /** HOST:PID, of 64 printable ASCII characters at most. */
+    public static function consumer(string $host, int $pid): string
+    {
+        return substr((string) preg_replace('/[^!-~]/', '', $host), 0, 63 - strlen((string) $pid)) . ":$pid";
+    }
+
     /** One line of at most so many bytes, without control characters or half a character. */
     public static function line(string $text, int $most = 200): string
     {

@@ -20,6 +20,8 @@ final class Held
     public array $options = [];
     /** May the server have had the answer already? */
     public bool $wasTried = false;
+    /** Has the handler been told that nobody wants the job any more? */
+    public bool $isUnwanted = false;
     /** Who works on it. */
     public ?Child $child = null;
 

@@ -11,6 +11,8 @@ final readonly class Job
      * @param array<string, string> $meta
      * @param int $delivery rises with every delivery of the job: hand it on to what you write to, which then refuses
      *     whoever comes late
+     * @param string|null $consumer who holds it, as he calls himself
+     * @param bool $cancelRequested nobody wants it any more: unless it is acked, it is cancelled when the lease ends
      */
     public function __construct(
         public string $topic,
@@ -26,6 +28,8 @@ final readonly class Job
         public string $lease = '',
         public ?\DateTimeImmutable $leaseUntil = null,
         public ?string $lastError = null,
+        public ?string $consumer = null,
+        public bool $cancelRequested = false,
     ) {
     }
 
@@ -69,6 +73,8 @@ final readonly class Job
             lease: $text('lease', ''),
             leaseUntil: Format::time($data['lease_until'] ?? null),
             lastError: $text('last_error', '') ?: null,
+            consumer: $text('consumer', '') ?: null,
+            cancelRequested: ($data['cancel_requested'] ?? null) === true,
         );
     }
 }

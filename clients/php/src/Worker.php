@@ -19,6 +19,8 @@ final class Worker
     private const MOMENT = 0.5; // that a take has when the worker stops
     private const LINGER = 0.005; // for answers that come together
     private const BEATS = 10; // in the time of a lease: nine tenths are left whenever the server goes
+    private const GRACE = 2.0; // that leases have once a server is back
+    private const PAUSE = 0.25; // at most, before an extend or an answer that failed is made again, for that grace
     private const BATCH = 1000;
     private const KILL_AFTER = 2.0; // that a handler has once it was interrupted
     private const LONGEST_SLEEP = 1.0; // a signal may come just before the worker waits
@@ -27,6 +29,7 @@ final class Worker
     /** @var list<string> */
     private readonly array $topics;
     private readonly float $lease;
+    private readonly string $consumer;
     /** @var \Closure(Job): mixed */
     private readonly \Closure $handler;
 
@@ -64,6 +67,7 @@ final class Worker
      * @param (\Closure(Job): mixed)|null $onTaken hooks run in the process that called run(), and hold it up
      * @param (\Closure(Job, string, float): mixed)|null $onDone job; ack, nack, reject, lost or given_back; seconds
      * @param (\Closure(\Throwable, string): mixed)|null $onError error; take, extend, ack, nack, return or fork
+     * @param string|null $consumer who takes, in 64 printable ASCII characters at most: shown as the holder; else HOST:PID
      */
     public function __construct(
         private readonly Client $client,
@@ -76,6 +80,7 @@ final class Worker
         private readonly ?\Closure $onTaken = null,
         private readonly ?\Closure $onDone = null,
         private readonly ?\Closure $onError = null,
+        ?string $consumer = null,
     ) {
         if ($concurrency < 1 || $concurrency > self::MOST) {
             throw new \InvalidArgumentException('concurrency must be between 1 and ' . self::MOST);
@@ -86,6 +91,7 @@ final class Worker
         }
         $this->topics = array_values((array) $topics);
         $this->lease = Format::seconds($lease);
+        $this->consumer = $consumer ?? Format::consumer((string) gethostname(), (int) getmypid());
         $this->handler = $handler(...);
     }
 
@@ -327,7 +333,7 @@ final class Worker
         if ($now < $this->takeAt) {
             return $this->takeAt;
         }
-        $request = $this->client->takeRequest($this->topics, $free, self::WAIT, $this->lease);
+        $request = $this->client->takeRequest($this->topics, $free, self::WAIT, $this->lease, $this->consumer);
         $this->ask('take', $request, $this->taken(...));
         return isset($this->then['take']) ? INF : $this->takeAt;
     }
@@ -437,6 +443,15 @@ final class Worker
         }
     }
 
+    /** The handler is told, once. The lease goes on, and what becomes of the handler counts. */
+    private function requestCancel(Held $one): void
+    {
+        if (!$one->isUnwanted && $one->verb === '' && $one->child !== null && $one->child->held === $one) {
+            $one->isUnwanted = true;
+            $one->child->requestCancel();
+        }
+    }
+
     // ---- heartbeat ----
 
     private function beat(float $now): float
@@ -455,7 +470,7 @@ final class Worker
         if ($due !== []) {
             $length = Format::milliseconds($this->lease);
             $items = array_map(static fn (Held $one): array => ['lease' => $one->job->lease, 'lease_for' => $length], $due);
-            $request = Client::answersRequest('extend', $items, max($this->lease / 4, 0.2));
+            $request = Client::answersRequest('extend', $items, min(max($this->lease / 4, 0.5), 1.5));
             $this->ask('extend', $request, fn (Answer $answer) => $this->extended($due, $now, $answer));
         }
         return $next;
@@ -473,14 +488,17 @@ final class Worker
         $now = Transport::now();
         foreach ($due as $at => $one) {
             $error = isset($results[$at]) ? Client::answered('extend', $results[$at], false) : new TarryError('no result');
+            if (($results[$at]['cancel_requested'] ?? null) === true) {
+                $this->requestCancel($one);
+            }
             if ($error === null) {
                 $one->livesUntil = $sentAt + $this->lease;
                 $one->nextBeat = $sentAt + $this->lease / self::BEATS;
                 continue;
             }
             $hasEnded = $error instanceof LeaseEnded;
-            $one->nextBeat = $hasEnded ? INF : $now + $this->lease / 20;
-            if ($one->verb === '' && isset($this->held[spl_object_id($one)]) && ($hasEnded || $now > $one->livesUntil)) {
+            $one->nextBeat = $hasEnded ? INF : $now + min($this->lease / 20, self::PAUSE);
+            if ($one->verb === '' && isset($this->held[spl_object_id($one)]) && ($hasEnded || $now > $one->livesUntil + self::GRACE)) {
                 $this->interrupt($one, $now);
                 $this->finish($one, 'lost');
             }
@@ -521,7 +539,8 @@ final class Worker
         }
         $this->answers = $rest;
         $items = array_map(static fn (Held $one): array => ['lease' => $one->job->lease] + $one->options, $batch);
-        $request = Client::answersRequest($verb, $items, max($this->lease / 3, 0.2));
+        $limit = min(max($this->lease / 3, 0.5), $this->client->transport->timeout);
+        $request = Client::answersRequest($verb, $items, $limit);
         $this->ask('answer', $request, fn (Answer $answer) => $this->answered($verb, $batch, $answer));
         return $this->answers === [] ? INF : $now;
     }
@@ -560,11 +579,11 @@ final class Worker
     {
         $now = Transport::now();
         $this->answerAt = $now + min($answer->retryAfter ?? Transport::jitter($this->answerPause), $this->lease);
-        $this->answerPause = min(2 * $this->answerPause, Transport::LONGEST_PAUSE);
+        $this->answerPause = min(2 * $this->answerPause, self::PAUSE);
         $alive = [];
         foreach ($batch as $one) {
             $one->wasTried = $one->wasTried || $answer->leavesOpen();
-            $one->livesUntil > $now ? $alive[] = $one : $this->finish($one, 'lost');
+            $one->livesUntil + self::GRACE > $now ? $alive[] = $one : $this->finish($one, 'lost');
         }
         $this->answers = [...$alive, ...$this->answers];
     }

@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Tarry\Tests;
 
 use PHPUnit\Framework\TestCase;
+use Tarry\CancelRequested;
 use Tarry\Child;
 use Tarry\Lost;
 use Tarry\Transport;
@@ -65,6 +66,28 @@ final class ChildTest extends TestCase
         $child->interrupt(INF);
         self::assertSame(["lost\n", "over\n"], [fgets($mine), fgets($mine)]);
         self::assertSame([], self::hear($child));
+        self::end($child);
+    }
+
+    public function testARequestToCancelIsThrownOnceAndTheAnswerCounts(): void
+    {
+        [$mine, $its] = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0) ?: self::fail('no sockets');
+        $child = Child::start(static function (mixed $value) use ($its): mixed {
+            try {
+                fwrite($its, "begun\n");
+                usleep($value === 'long' ? 20000000 : 1000);
+            } catch (CancelRequested) {
+                return 'done all the same';
+            }
+            return $value;
+        }, true);
+        $child->send('long');
+        self::assertSame("begun\n", fgets($mine));
+        $child->requestCancel();
+        self::assertSame(['done all the same'], self::hear($child));
+        $child->requestCancel(); // too late: it disturbs no other
+        $child->send('short');
+        self::assertSame(['short'], self::hear($child));
         self::end($child);
     }
 

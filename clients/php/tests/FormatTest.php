@@ -71,4 +71,12 @@ final class FormatTest extends TestCase
         self::assertSame('a<b>&"\'&amp;', Format::line('a<b>&"\'&amp;'));
         self::assertSame("a\u{FFFD}b", Format::line("a\xffb"));
     }
+
+    public function testAConsumerIsHostAndProcessIn64Characters(): void
+    {
+        self::assertSame('shop-1:77', Format::consumer('shop-1', 77));
+        self::assertSame('shop:77', Format::consumer("sh op\né", 77));
+        self::assertSame(str_repeat('h', 61) . ':77', Format::consumer(str_repeat('h', 80), 77));
+        self::assertSame(':77', Format::consumer('', 77));
+    }
 }

@@ -44,6 +44,9 @@ class AsyncClient:
     async def cancel(self, topic: str, id: str) -> bool:
         return await self._call(self.sync.cancel, topic, id)
 
+    async def request_cancel(self, topic: str, id: str) -> str | None:
+        return await self._call(self.sync.request_cancel, topic, id)
+
     async def reschedule(self, topic: str, id: str, **options: Any) -> Any:
         return await self._call(self.sync.reschedule, topic, id, **options)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import datetime
+import inspect
 import json
 import os
 import random
 import ssl
 import time
 import urllib.parse
-from typing import Any, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 from .errors import NotFound, TarryError, Unavailable, error_of
 from .job import Duration, Job, Pushed, body_of, job_of, milliseconds, moment, new_id, time_of
@@ -91,18 +92,15 @@ class Client:
         tracestate: str | None = None,
     ) -> Pushed:
         """Hands over a job. Without an id it gets one here, so that a try whose answer was lost does not make two."""
-        item = _item(
-            topic, body, id=id, delay=delay, at=at, priority=priority, ttl=ttl, lease=lease, max_attempts=max_attempts, backoff=backoff,
-            on_conflict=on_conflict, callback=callback, meta=meta, content_type=content_type, traceparent=traceparent, tracestate=tracestate,
-        )  # fmt: skip
-        (result,) = self._push_items([item])
+        given = {name: value for name, value in locals().items() if name != "self"}
+        (result,) = self._push_items([_item(given)])
         if isinstance(result, TarryError):
             raise result
         return result
 
     def push_many(self, items: Iterable[Mapping[str, Any]]) -> Pushes:
         """Each item has the arguments of push(). One that is refused is an error in its place; it spoils no other."""
-        wanted = [_item(**item) for item in items]
+        wanted = [_item(item) for item in items]
         return [result for start in range(0, len(wanted), BATCH) for result in self._push_items(wanted[start : start + BATCH])]
 
     def _push_items(self, items: Items) -> Pushes:
@@ -126,13 +124,19 @@ class Client:
     # ---- one job ----
 
     def cancel(self, topic: str, id: str) -> bool:
-        """False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict."""
+        """False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict; see request_cancel()."""
+        return self._cancel(topic, id, ()) is not None
+
+    def request_cancel(self, topic: str, id: str) -> str | None:
+        """"cancelled"; or "requested" where a consumer holds the job: he is told, and it is cancelled unless he acks it. None: there is no such job."""
+        return self._cancel(topic, id, (("request", "true"),))
+
+    def _cancel(self, topic: str, id: str, query: Query) -> str | None:
         tries: Tries = []
         try:
-            self.transport.call("DELETE", _path(topic, "jobs", id), tries=tries)
+            return str(self.transport.call("DELETE", _path(topic, "jobs", id), query, tries=tries).get("result"))
         except NotFound:
-            return bool(tries)  # an earlier try may have done it
-        return True
+            return "cancelled" if tries else None  # an earlier try may have done it
 
     def reschedule(
         self,
@@ -181,10 +185,18 @@ class Client:
 
     # ---- consuming ----
 
-    def take(self, *topics: str, max: int = 1, wait: Duration = 0, lease: Duration | None = None, cut: Cut | None = None) -> Jobs:
-        """Ready jobs, of the topic named first first. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends."""
+    def take(
+        self,
+        *topics: str,
+        max: int = 1,
+        wait: Duration = 0,
+        lease: Duration | None = None,
+        consumer: str | None = None,
+        cut: Cut | None = None,
+    ) -> Jobs:
+        """Ready jobs, of the topic named first first. `consumer` is shown as their holder. Never made again by itself: a try whose answer was lost may hold jobs until their lease ends."""
         query: Query = [*(("topic", topic) for topic in topics), ("max", str(max)), ("wait", milliseconds(wait)), ("body", "base64")]
-        query = [*query, *([("lease_for", milliseconds(lease))] if lease is not None else [])]
+        query = [*query, *([("lease_for", milliseconds(lease))] if lease is not None else []), *([("consumer", consumer)] if consumer else [])]
         seconds = wait.total_seconds() if isinstance(wait, datetime.timedelta) else wait
         timeout = seconds + self.transport.timeout
         if cut is None:
@@ -215,14 +227,16 @@ class Client:
         """Not begun: the job is ready again at once, and the attempt does not count."""
         return self._answers("return", [{"lease": lease} for lease in leases])
 
-    def _answers(self, verb: str, items: Sequence[Mapping[str, Any]], **how: Any) -> Outcomes:
+    def _answers(self, verb: str, items: Sequence[Mapping[str, Any]], on_result: Callable[[int, Mapping[str, Any]], object] | None = None, **how: Any) -> Outcomes:
         out: Outcomes = []
         for start in range(0, len(items), LEASES):
             tries: Tries = []
             body = json.dumps({"leases": items[start : start + LEASES]}).encode()
             answer = self.transport.call("POST", f"/v1/{verb}", body=body, headers={"Content-Type": "application/json"}, tries=tries, **how)
             for result in _results(answer):
-                counts = result.get("result") == "ok" or (bool(tries) and verb != "extend" and result.get("result") == "lease_ended")
+                if on_result is not None:
+                    on_result(len(out), result)
+                counts = result.get("result") in ("ok", "cancelled") or (bool(tries) and verb != "extend" and result.get("result") == "lease_ended")
                 out.append(None if counts else error_of(0, result))
         return out
 
@@ -244,42 +258,24 @@ def _pushed(result: Mapping[str, Any]) -> Pushed | TarryError:
     return error_of(0, dict(result))
 
 
-def _item(
-    topic: str,
-    body: Any = b"",
-    *,
-    id: str | None = None,
-    delay: Duration | None = None,
-    at: datetime.datetime | float | None = None,
-    priority: int | None = None,
-    ttl: Duration | None = None,
-    lease: Duration | None = None,
-    max_attempts: int | None = None,
-    backoff: str | None = None,
-    on_conflict: str | None = None,
-    callback: str | None = None,
-    meta: Mapping[str, str] | None = None,
-    content_type: str | None = None,
-    traceparent: str | None = None,
-    tracestate: str | None = None,
-) -> dict[str, Any]:
-    """An item of a batch push."""
-    data, kind = body_of(body, content_type)
-    traces = {name: value for name, value in (("traceparent", traceparent), ("tracestate", tracestate)) if value}
-    item: dict[str, Any] = {
-        "topic": topic,
-        "id": id or new_id(),
-        "body_base64": base64.b64encode(data).decode(),
-        "content_type": kind,
-        "delay": milliseconds(delay) if delay is not None else None,
-        "at": moment(at) if at is not None else None,
-        "priority": priority,
-        "ttl": milliseconds(ttl) if ttl is not None else None,
-        "lease_for": milliseconds(lease) if lease is not None else None,
-        "max_attempts": max_attempts,
-        "backoff": backoff,
-        "on_conflict": on_conflict or (None if id else "keep"),
-        "callback": callback,
-        "meta": {**traces, **(meta or {})} or None,
-    }
-    return {name: value for name, value in item.items() if value is not None}
+_ARGUMENTS = frozenset(inspect.signature(Client.push).parameters) - {"self"}
+_TEXTS = {"delay": milliseconds, "at": moment, "ttl": milliseconds, "lease": milliseconds}  # as the API has them
+_AS_THEY_ARE = ("priority", "max_attempts", "backoff", "on_conflict", "callback")
+
+
+def _item(given: Mapping[str, Any]) -> dict[str, Any]:
+    """An item of a batch push, of the arguments of push()."""
+    if unknown := given.keys() - _ARGUMENTS:
+        raise TypeError(f"push has no argument '{min(unknown)}'")
+    if "topic" not in given:
+        raise TypeError("a push needs a topic")
+    data, kind = body_of(given.get("body", b""), given.get("content_type"))
+    traces = {name: given[name] for name in ("traceparent", "tracestate") if given.get(name)}
+    item = {name: given[name] for name in _AS_THEY_ARE if given.get(name) is not None}
+    item |= {"lease_for" if name == "lease" else name: text(given[name]) for name, text in _TEXTS.items() if given.get(name) is not None}
+    item |= {"topic": given["topic"], "id": given.get("id") or new_id(), "body_base64": base64.b64encode(data).decode(), "content_type": kind}
+    if not given.get("id"):
+        item.setdefault("on_conflict", "keep")
+    if meta := {**traces, **(given.get("meta") or {})}:
+        item["meta"] = meta
+    return item

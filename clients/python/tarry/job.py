@@ -76,6 +76,10 @@ class Job:
     lease: str = ""
     lease_until: datetime.datetime | None = None
     last_error: str | None = None
+    consumer: str | None = None
+    """Who holds it, as he calls himself."""
+    cancel_requested: bool = False
+    """Leased, and nobody wants it any more: unless it is acked, it is cancelled when the lease ends."""
 
     @property
     def text(self) -> str:
@@ -105,4 +109,6 @@ def job_of(data: Mapping[str, Any]) -> Job:
         lease=data.get("lease", ""),
         lease_until=time_of(data.get("lease_until")),
         last_error=data.get("last_error"),
+        consumer=data.get("consumer"),
+        cancel_requested=data.get("cancel_requested", False),
     )

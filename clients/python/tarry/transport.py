@@ -193,6 +193,7 @@ class Transport:
         again: bool = True,
         timeout: float | None = None,
         retry_for: float | None = None,
+        longest_pause: float = LONGEST_PAUSE,
         goes_on: Callable[[], bool] = lambda: True,
         tries: list[int] | None = None,
     ) -> dict[str, object]:
@@ -220,7 +221,7 @@ class Transport:
                 raise fault
             if wait is None:
                 wait = pause * random.uniform(0.5, 1)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, longest_pause)
             left = limit - time.monotonic()
             if is_last or not goes_on() or (wait > left and fault.retry_after is not None):
                 raise fault

@@ -8,9 +8,12 @@ under one lock.
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
+import os
 import random
 import signal
+import socket
 import threading
 import time
 from typing import Any, Awaitable, Callable, Iterator, Sequence
@@ -23,7 +26,10 @@ from .transport import FIRST_PAUSE, LONGEST_PAUSE, Cut
 WAIT = 30.0  # of a take
 MOMENT = 0.5  # that a take has when the worker stops: jobs that are on their way with a proxy would wait for the end of their lease
 LINGER = 0.005  # for answers that come together
+SLOTS_LINGER = 0.001  # for slots that get free together, where a take has filled all
 BEATS = 10  # in the time of a lease: nine tenths are left whenever the server goes
+GRACE = 2.0  # that leases have once a server is back
+PAUSE = 0.25  # at most, before an extend or an answer that failed is made again: soon enough for that grace
 GIVE_BACK, ACK, NACK = "return", "ack", "nack"
 
 Handler = Callable[["Taken"], object]
@@ -31,7 +37,10 @@ AsyncHandler = Callable[["Taken"], Awaitable[object]]
 
 
 class Taken(Job):
-    """A job under its lease. `lost` is set once the lease is lost: what the handler does from then on somebody else may do as well."""
+    """
+    A job under its lease. `lost` is set once the lease is lost: what the handler does from then on somebody else may do as well. It is set, too,
+    once somebody asks to cancel the job: then `cancel_requested` is true, and what the handler returns counts.
+    """
 
     lost: threading.Event
 
@@ -40,8 +49,8 @@ class _Held:
     """A job from take to answer."""
 
     def __init__(self, job: Job, lease: float) -> None:
-        self.job = Taken(**{name: getattr(job, name) for name in Job.__dataclass_fields__})
-        object.__setattr__(self.job, "lost", threading.Event())
+        self.job = Taken.__new__(Taken)
+        self.job.__dict__.update(job.__dict__, lost=threading.Event())
         now = time.monotonic()
         self.taken_at = now
         self.lives_until, self.next_beat = now + lease, now + lease / BEATS
@@ -53,6 +62,12 @@ class _Held:
 
 def _milliseconds(seconds: float) -> str:
     return f"{-int(-seconds * 1000 // 1)}ms"
+
+
+def consumer_name(host: str, pid: int) -> str:
+    """HOST:PID, of 64 printable ASCII characters at most."""
+    end = f":{pid}"
+    return "".join(char for char in host if "!" <= char <= "~")[: 64 - len(end)] + end
 
 
 class Worker:
@@ -70,6 +85,7 @@ class Worker:
         *,
         concurrency: int = 10,
         lease: Duration = 60.0,
+        consumer: str | None = None,
         on_taken: Callable[[Taken], object] | None = None,
         on_done: Callable[[Taken, str, float], object] | None = None,
         on_error: Callable[[Exception, str], object] | None = None,
@@ -79,10 +95,15 @@ class Worker:
         self.client, self.handler, self.concurrency = client, handler, concurrency
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         self.lease = lease if isinstance(lease, (int, float)) else lease.total_seconds()
+        self.consumer = consumer or consumer_name(socket.gethostname(), os.getpid())
         self._on_taken, self._on_done, self._on_error = on_taken, on_done, on_error
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # slots and the worker's life, for whoever takes or stops
+        self._begins = threading.Condition(lock)  # for handlers: one of them is woken for a job, not all
+        self._answerable = threading.Condition(lock)
+        self._beating = threading.Condition(lock)
         self._held: set[_Held] = set()
-        self._waiting: list[_Held] = []  # taken, not begun
+        self._waiting: collections.deque[_Held] = collections.deque()  # taken, not begun
         self._answers: list[_Held] = []
         self._running = 0
         self._stopping = self._over = self._taking = False
@@ -145,7 +166,7 @@ class Worker:
             while free := self._free_slots():
                 try:
                     self._taking = True
-                    jobs = self.client.take(*self.topics, max=free, wait=WAIT, lease=self.lease, cut=self._cut)
+                    jobs = self.client.take(*self.topics, max=free, wait=WAIT, lease=self.lease, consumer=self.consumer, cut=self._cut)
                 except Exception as fault:
                     if self._stopping:
                         break
@@ -178,8 +199,14 @@ class Worker:
     def _free_slots(self) -> int:
         """Waits for one; 0 once the worker stops."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._running + len(self._waiting) < self.concurrency)
-            return 0 if self._stopping else self.concurrency - self._running - len(self._waiting)
+            if not self._stopping and self._free() <= 0:
+                self._changed.wait_for(lambda: self._stopping or self._free() > 0)
+                # slots get free together; else a take would go out for the first alone
+                self._changed.wait_for(lambda: self._stopping or 2 * self._free() >= self.concurrency, SLOTS_LINGER)
+            return 0 if self._stopping else self._free()
+
+    def _free(self) -> int:
+        return self.concurrency - self._running - len(self._waiting)
 
     def _pause(self, seconds: float) -> None:
         with self._changed:
@@ -189,13 +216,15 @@ class Worker:
         held = [_Held(job, self.lease) for job in jobs]
         with self._changed:
             self._held.update(held)
-            self._waiting += held
-            self._changed.notify_all()
+            self._waiting.extend(held)
         for one in held:
             if self._on_taken:
                 self._on_taken(one.job)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._begin_task, one)
+        if self._loop is None:
+            with self._changed:
+                self._begins.notify(len(held))
 
     def _wind_up(self) -> None:
         """No take any more: gives back what was not begun, waits for handlers and for answers."""
@@ -211,16 +240,17 @@ class Worker:
                     self._settle(one, GIVE_BACK)
             self._changed.wait_for(lambda: not self._held)
             self._over = True
-            self._changed.notify_all()
+            for waits in (self._changed, self._begins, self._answerable, self._beating):
+                waits.notify_all()
 
     # ---- handling ----
 
     def _next(self) -> _Held | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._over)
+            self._begins.wait_for(lambda: self._waiting or self._over)
             if not self._waiting:
                 return None
-            one = self._waiting.pop(0)
+            one = self._waiting.popleft()
             one.is_begun = True
             self._running += 1
             return one
@@ -273,6 +303,8 @@ class Worker:
             self._running -= 1
             self._settle(one, verb, **{name: value for name, value in options.items() if value != ""})
             self._changed.notify_all()
+            if not self._running:
+                self._answerable.notify()
 
     def _lose(self, one: _Held) -> None:
         one.job.lost.set()
@@ -289,7 +321,7 @@ class Worker:
                 due = [one for one in self._held if one.next_beat <= now and not one.is_answered]
                 if not due:
                     soonest = min((one.next_beat for one in self._held if not one.is_answered), default=now + self.lease / BEATS)
-                    self._changed.wait(min(max(0.001, soonest - now), self.lease / BEATS))  # one whose lease has ended has no next beat
+                    self._beating.wait(min(max(0.001, soonest - now), self.lease / BEATS))  # one whose lease has ended has no next beat
                     continue
             for start in range(0, len(due), LEASES):
                 self._extend(due[start : start + LEASES])
@@ -298,11 +330,16 @@ class Worker:
         sent = time.monotonic()
         items = [{"lease": one.job.lease, "lease_for": _milliseconds(self.lease)} for one in due]
         results: list[TarryError | None] | None = None
+        unwanted: list[_Held] = []
         try:
-            results = self.client._answers("extend", items, again=False, timeout=max(self.lease / 4, 0.2))
+            results = self.client._answers("extend", items, lambda at, result: unwanted.append(due[at]) if result.get("cancel_requested") else None, again=False, timeout=min(max(self.lease / 4, 0.5), 1.5))
         except Exception as fault:
             self._tell_error(fault, "extend")
         with self._changed:
+            for one in unwanted:
+                if not one.verb and not one.job.cancel_requested:
+                    object.__setattr__(one.job, "cancel_requested", True)
+                    self._lose(one)  # its lease goes on, and what the handler returns counts
             for at, one in enumerate(due):
                 result = results[at] if results and at < len(results) else None
                 if results and result is None:
@@ -312,8 +349,8 @@ class Worker:
                     if not one.verb:
                         self._drop(one)
                 else:
-                    one.next_beat = time.monotonic() + self.lease / 20
-                    if time.monotonic() > one.lives_until and not one.verb:
+                    one.next_beat = time.monotonic() + min(self.lease / 20, PAUSE)
+                    if time.monotonic() > one.lives_until + GRACE and not one.verb:
                         self._drop(one)
 
     def _drop(self, one: _Held) -> None:
@@ -329,6 +366,8 @@ class Worker:
             return
         one.verb, one.answer = verb, {"lease": one.job.lease, **options}
         self._answers.append(one)
+        if len(self._answers) == 1 or len(self._answers) >= LEASES:
+            self._answerable.notify()
 
     def _finish(self, one: _Held, outcome: str) -> None:
         one.is_answered = True
@@ -340,11 +379,11 @@ class Worker:
     def _answer(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._answers or self._over)
+                self._answerable.wait_for(lambda: self._answers or self._over)
                 if not self._answers:
                     return
                 if self._running:
-                    self._changed.wait_for(lambda: not self._running or len(self._answers) >= LEASES, LINGER)
+                    self._answerable.wait_for(lambda: not self._running or len(self._answers) >= LEASES, LINGER)
                 batch, self._answers = self._answers[:LEASES], self._answers[LEASES:]
             for verb in (ACK, NACK, GIVE_BACK):
                 if those := [one for one in batch if one.verb == verb]:
@@ -354,8 +393,8 @@ class Worker:
         results: list[TarryError | None] = []
         try:
             results = self.client._answers(
-                verb, [one.answer for one in those], retry_for=float("inf"), timeout=max(self.lease / 3, 0.2),
-                goes_on=lambda: any(time.monotonic() < one.lives_until for one in those),
+                verb, [one.answer for one in those], retry_for=float("inf"), timeout=min(max(self.lease / 3, 0.5), self.client.transport.timeout),
+                longest_pause=PAUSE, goes_on=lambda: any(time.monotonic() < one.lives_until + GRACE for one in those),
             )  # fmt: skip
         except Exception as fault:
             self._tell_error(fault, verb)

@@ -9,11 +9,11 @@ import time
 
 import pytest
 import tarry
-from tarry.client import cut_text
+from tarry.client import _item, cut_text
 from tarry.errors import error_of
 from tarry.job import body_of, milliseconds, moment
 from tarry.transport import Place, retry_after_of
-from tarry.worker import Worker, _Held
+from tarry.worker import Worker, _Held, consumer_name
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
 
@@ -99,3 +99,21 @@ def test_the_heartbeat_goes_on_after_a_lease_that_ended_before_its_ack_was_answe
         worker._changed.notify_all()
     beating.join(2)
     assert not beating.is_alive()
+
+
+@pytest.mark.parametrize("host, name", [("shop-1", "shop-1:77"), ("sh op\né", "shop:77"), ("h" * 80, "h" * 61 + ":77"), ("", ":77")])
+def test_a_consumer_is_host_and_process_in_64_characters(host, name):
+    assert consumer_name(host, 77) == name and len(name) <= 64
+
+
+def test_an_item_is_what_was_given_and_no_more():
+    given = {"topic": "t", "body": "x", "lease": 2, "at": 1.5, "priority": 0, "meta": {"a": "1"}, "traceparent": "00", "callback": None}
+    item = _item(given)
+    assert len(item.pop("id")) == 26
+    assert item == {"topic": "t", "body_base64": "eA==", "content_type": "text/plain; charset=utf-8", "lease_for": "2000ms", "at": "1500", "priority": 0,
+                    "meta": {"traceparent": "00", "a": "1"}, "on_conflict": "keep"}
+    assert _item({"topic": "t", "id": "1"}) == {"topic": "t", "id": "1", "body_base64": "", "content_type": "application/octet-stream"}
+    with pytest.raises(TypeError, match="push has no argument 'dealy'"):
+        _item({"topic": "t", "dealy": 1})
+    with pytest.raises(TypeError):
+        _item({"body": "x"})

@@ -23,6 +23,7 @@ type step struct {
 	Error   string `json:"error"`
 	AfterMS int    `json:"after_ms"`
 	SleepMS int    `json:"sleep_ms"`
+	Heeds   *bool  `json:"heeds"`
 }
 
 type plan struct {
@@ -63,6 +64,7 @@ type call struct {
 	Error       string            `json:"error"`
 	Final       bool              `json:"final"`
 	Concurrency int               `json:"concurrency"`
+	Consumer    string            `json:"consumer"`
 	Handler     plan              `json:"handler"`
 	GraceMS     int               `json:"grace_ms"`
 	Secrets     []string          `json:"secrets"`
@@ -123,7 +125,7 @@ func job(one *tarry.Job) object {
 		meta = map[string]string{}
 	}
 	return object{"topic": one.Topic, "id": one.ID, "lease": one.Lease, "attempt": one.Attempt, "delivery": one.Delivery,
-		"body_base64": one.Body, "content_type": one.ContentType, "meta": meta}
+		"body_base64": one.Body, "content_type": one.ContentType, "meta": meta, "consumer": one.Consumer, "cancel_requested": one.CancelRequested}
 }
 
 func results(found []error, err error) (any, error) {
@@ -165,6 +167,12 @@ func (c *call) answer(ctx context.Context) (any, error) {
 	case "cancel":
 		found, err := client.Cancel(ctx, c.Topic, c.ID)
 		return object{"done": found}, err
+	case "request_cancel":
+		found, err := client.RequestCancel(ctx, c.Topic, c.ID)
+		if found == "" {
+			return object{"result": nil}, err
+		}
+		return object{"result": found}, err
 	case "run":
 		return done, client.Run(ctx, c.Topic, c.ID)
 	case "reschedule":
@@ -193,7 +201,7 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		})
 		return object{"ids": ids}, fault
 	case "take":
-		found, err := client.Take(ctx, tarry.Take{Topics: c.Topics, Max: c.Max, Wait: ms(c.WaitMS), Lease: ms(c.LeaseMS)})
+		found, err := client.Take(ctx, tarry.Take{Topics: c.Topics, Max: c.Max, Wait: ms(c.WaitMS), Lease: ms(c.LeaseMS), Consumer: c.Consumer})
 		jobs := []object{}
 		for at := range found {
 			jobs = append(jobs, job(&found[at]))
@@ -242,6 +250,11 @@ func (c *call) startWorker(ctx context.Context) {
 		select {
 		case <-time.After(ms(now.SleepMS)):
 		case <-ctx.Done():
+			isUnwanted := errors.Is(context.Cause(ctx), tarry.ErrCancelRequested)
+			say(object{"event": "told", "worker": c.Name, "id": job.ID, "cancel_requested": isUnwanted})
+			if isUnwanted && (now.Heeds == nil || *now.Heeds) {
+				return ctx.Err()
+			}
 		}
 		switch now.Do {
 		case "fail":
@@ -254,7 +267,7 @@ func (c *call) startWorker(ctx context.Context) {
 		return nil
 	}
 	worker := tarry.NewWorker(client, c.Topics, handle, tarry.WorkerOptions{
-		Concurrency: c.Concurrency, Lease: ms(c.LeaseMS),
+		Concurrency: c.Concurrency, Lease: ms(c.LeaseMS), Consumer: c.Consumer,
 		OnDone: func(job *tarry.Job, outcome string, _ time.Duration) {
 			say(object{"event": "ended", "worker": c.Name, "id": job.ID, "attempt": job.Attempt, "outcome": outcome})
 		},

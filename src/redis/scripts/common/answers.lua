@@ -88,14 +88,14 @@ local function answer(verb, delivery, place, ms, error)
     gone[delivery] = true
     unhang(t, j)
     if j.requested then
-        cancel_requested(t, j)
+        holding.cancel(t, j)
         return pack(ANSWER, CANCELLED, 0, 0, 0), sub(place, 7)
     end
     if verb == RETURN then
         give_back(t, j, ms)
     else
         count(t, 'nacked', 1)
-        fail(t, j, ms, error, verb == REFUSE and REFUSED or FAILED)
+        fail(t, j, ms, error, verb == REFUSE and OUTCOME.REFUSED or OUTCOME.FAILED)
     end
     return pack(ANSWER, OK, shown_state(j), j.due, 0), sub(place, 7)
 end

@@ -103,10 +103,10 @@ local function end_leases(most)
         if j and text_of(j.delivery) == deliveries[i] then
             unhang(t, j)
             if j.requested then
-                cancel_requested(t, j)
+                holding.cancel(t, j)
             else
                 count(t, 'lease_ended', 1)
-                fail(t, j, NONE, 'lease ended', LEASE_OVER)
+                fail(t, j, NONE, 'lease ended', OUTCOME.LEASE_OVER)
             end
         else
             call('ZREM', LEASES, deliveries[i])

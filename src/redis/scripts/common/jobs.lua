@@ -1,12 +1,12 @@
 -- A job: read, hung where it belongs, failed, finished.
-local TRY, HELD, HOLDER, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang, finish, cancel_requested,
-    chance_seed, fail, FAILED, LEASE_OVER, REFUSED = (function()
+local TRY, holding, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang, finish,
+    chance_seed, fail, OUTCOME = (function()
 
 -- ---- jobs ----
 
 local TRY = '>BI2I4I6I6I6I6I6'
--- Beside the state of a leased job's try: who holds it stands between its numbers and its error. HOLDER: flags, the name.
-local HELD, HOLDER, REQUESTED = 16, '>BBc0', 1
+-- Who holds a leased job stands between its try's numbers and the error, where the state has FLAG added: flags and the name.
+local holding, REQUESTED = {FLAG = 16, FORM = '>BBc0'}, 1
 
 -- From a record and, where there is one, a try.
 local function job_make(t, id, record, try)
@@ -17,10 +17,10 @@ local function job_make(t, id, record, try)
     if try then
         local at
         j.state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease, at = unpack_from(TRY, try)
-        if j.state >= HELD then
+        if j.state >= holding.FLAG then
             local flags
-            flags, j.consumer, at = unpack_from(HOLDER, try, at)
-            j.state, j.requested = j.state - HELD, flags % 2 == REQUESTED
+            flags, j.consumer, at = unpack_from(holding.FORM, try, at)
+            j.state, j.requested = j.state - holding.FLAG, flags % 2 == REQUESTED
         end
         j.error = sub(try, at)
     end
@@ -35,7 +35,7 @@ end
 local function try_of(j)
     local state, holder = j.state, ''
     if state == LEASED_STATE and (j.consumer ~= '' or j.requested) then
-        state, holder = state + HELD, pack(HOLDER, j.requested and REQUESTED or 0, #j.consumer, j.consumer)
+        state, holder = state + holding.FLAG, pack(holding.FORM, j.requested and REQUESTED or 0, #j.consumer, j.consumer)
         LAYOUT.need_timed()
     end
     return pack(TRY, state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease) .. holder .. j.error
@@ -133,7 +133,7 @@ local function finish(t, j, total, is_purge)
 end
 
 -- The holder gave it up, one way or another, and somebody wanted it cancelled. Unhung.
-local function cancel_requested(t, j)
+function holding.cancel(t, j)
     if feed.heard then feed.tell(feed.CANCELLED, t.name, j.id, j.attempt, j.due) end
     finish(t, j, 'cancelled')
 end
@@ -163,14 +163,14 @@ local function backoff_ms(p, attempt)
     return wait - spread + floor(chance_next() * (2 * spread + 1))
 end
 
-local FAILED, LEASE_OVER, REFUSED = 1, 2, 3 -- enum job_outcome
+local OUTCOME = {FAILED = 1, LEASE_OVER = 2, REFUSED = 3} -- enum job_outcome
 
 -- The attempt ended without an ack and the job is unhung: it waits for the next one, or is dead. delay NONE: by backoff.
 local function fail(t, j, delay, error, outcome)
     local p = policy_of(t, j)
-    history_add(t, j, outcome, outcome == LEASE_OVER and min(now, j.lease_until) or now, error)
+    history_add(t, j, outcome, outcome == OUTCOME.LEASE_OVER and min(now, j.lease_until) or now, error)
     j.error, j.state, j.lease_until = error, DELAYED, 0
-    if outcome == REFUSED or j.attempt >= p.attempts then
+    if outcome == OUTCOME.REFUSED or j.attempt >= p.attempts then
         j.state = DEAD
         count(t, 'died', 1)
     else
@@ -181,7 +181,7 @@ local function fail(t, j, delay, error, outcome)
     try_write(t, j)
     if not feed.heard then return end
     local due = j.state ~= DEAD and j.due or 0
-    if outcome == LEASE_OVER then
+    if outcome == OUTCOME.LEASE_OVER then
         feed.tell(feed.LEASE_ENDED, t.name, j.id, j.attempt, due)
     else
         feed.tell(feed.NACKED, t.name, j.id, j.attempt, due, 0, 0, error)
@@ -189,8 +189,8 @@ local function fail(t, j, delay, error, outcome)
     if j.state == DEAD then feed.tell(feed.DEAD, t.name, j.id, j.attempt, 0, 0, 0, error) end
 end
 
-return TRY, HELD, HOLDER, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang,
-    finish, cancel_requested, chance_seed, fail, FAILED, LEASE_OVER, REFUSED
+return TRY, holding, job_make, job_find, try_of, try_write, policy_of, shown_state, expiry_remove, unhang, expire_later, hang,
+    finish, chance_seed, fail, OUTCOME
 
 end)()
 

@@ -25,7 +25,7 @@ end
 local function is_readable_try(try)
     if #try < 37 then return false end
     local state = unpack_from('>B', try)
-    if state == LEASED_STATE + HELD then return #try >= 39 and #try >= 39 + unpack_from('>B', try, 39) end -- its holder is named
+    if state == LEASED_STATE + holding.FLAG then return #try >= 39 and #try >= 39 + unpack_from('>B', try, 39) end -- its holder is named
     return state >= DELAYED and state <= DEAD
 end
 

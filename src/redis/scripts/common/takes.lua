@@ -252,7 +252,7 @@ end
 local function take(topic, max_jobs, max_bytes, ms, out, by, consumer)
     t, most, bytes_max, lease_ms, way = topic, max_jobs, max_bytes, ms, by
     state, holder = LEASED_STATE, ''
-    if consumer ~= '' then state, holder = LEASED_STATE + HELD, pack(HOLDER, 0, #consumer, consumer) end
+    if consumer ~= '' then state, holder = LEASED_STATE + holding.FLAG, pack(holding.FORM, 0, #consumer, consumer) end
     shown, taken, bytes, tries, leased, leases, held, until_texts = out, 0, 0, {}, {}, {}, {}, {}
     expiring, place_end = most + 64, t.name .. '\0'
     topic_lease = ms > 0 and ms or policy_of(t, {flags = 0}).lease

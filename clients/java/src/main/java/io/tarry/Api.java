@@ -1,6 +1,8 @@
 package io.tarry;
 
+import java.net.InetAddress;
 import java.net.URLEncoder;
+import java.net.UnknownHostException;
 import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.time.Duration;
@@ -62,6 +64,24 @@ final class Api {
             out.append('/').append(quote(one));
         }
         return out.toString();
+    }
+
+    /** HOST:PID, of 64 printable ASCII characters at most. */
+    static String consumer(String host, long pid) {
+        String end = ":" + pid;
+        String printable = host.replaceAll("[^!-~]", "");
+        return printable.substring(0, Math.min(printable.length(), 64 - end.length())) + end;
+    }
+
+    /** HOST:PID of this process. */
+    static String consumer() {
+        String host = "";
+        try {
+            host = InetAddress.getLocalHost().getHostName();
+        } catch (UnknownHostException fault) {
+            host = System.getenv().getOrDefault("HOSTNAME", ""); // without one PID must do
+        }
+        return consumer(host, ProcessHandle.current().pid());
     }
 
     /** The text of an error: 200 bytes at most, whole characters, none of them a control character. */

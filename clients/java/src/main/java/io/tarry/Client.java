@@ -19,6 +19,7 @@ import java.util.Spliterators;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -35,12 +36,13 @@ import javax.net.ssl.SSLContext;
  * }</pre>
  *
  * <p>Calls fail with a {@link TarryException}. A call whose thread is interrupted is cut, and fails; the thread stays interrupted. Futures fail
- * with the same exceptions; what is chained to them runs on threads of the HTTP client, and must not wait there.
+ * with the same exceptions; what is chained to them runs on threads of the client, and must not wait there.
  */
 public final class Client implements AutoCloseable {
     static final int BATCH = 1000;
 
     final Transport transport;
+    private final Gatherer gatherer = new Gatherer(items -> pushBatch(items, request -> request.isMadeAgain = false));
 
     /** Where {@code TARRY_URL} says, else {@code http://127.0.0.1:8279}. */
     public Client() {
@@ -134,8 +136,21 @@ public final class Client implements AutoCloseable {
         return Transport.await(pushAsync(push));
     }
 
+    /** Pushes that come together may share a request. */
     public CompletableFuture<Pushed> pushAsync(Push push) {
-        return pushAll(List.of(push.item())).thenApply(results -> results.get(0).orThrow());
+        Gatherer.Item item = new Gatherer.Item(push);
+        long limitNs = System.nanoTime() + transport.retryFor.toNanos();
+        return gatherer.push(item).thenCompose(first -> {
+            boolean isOpen = first.error instanceof TarryException.Unavailable;
+            Duration wait = !isOpen ? Duration.ZERO : first.error.retryAfter().orElse(Transport.jitter(Transport.FIRST_PAUSE));
+            if (first.error == null) {
+                return CompletableFuture.completedFuture(first.pushed);
+            }
+            if (!isOpen && !first.isShared || System.nanoTime() + wait.toNanos() - limitNs > 0) {
+                return CompletableFuture.failedFuture(first.error);
+            }
+            return after(wait, () -> pushUntil(limitNs, Transport.longer(Transport.FIRST_PAUSE), List.of(item))).thenApply(results -> results.get(0).orThrow());
+        });
     }
 
     /** What became of each, in order. One that is refused says so in its place, and spoils no other. More than 1,000 are sent as several requests. */
@@ -144,48 +159,52 @@ public final class Client implements AutoCloseable {
     }
 
     public CompletableFuture<List<Pushed>> pushManyAsync(List<Push> pushes) {
-        List<Map<String, Object>> items = pushes.stream().map(Push::item).collect(Collectors.toList());
+        List<Gatherer.Item> items = pushes.stream().map(Gatherer.Item::new).collect(Collectors.toList());
         CompletableFuture<List<Pushed>> out = CompletableFuture.completedFuture(new ArrayList<>());
         for (int at = 0; at < items.size(); at += BATCH) {
-            List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
-            out = out.thenCompose(before -> pushAll(batch).thenApply(more -> concat(before, more)));
+            List<Gatherer.Item> batch = items.subList(at, Math.min(items.size(), at + BATCH));
+            out = out.thenCompose(before -> pushUntil(System.nanoTime() + transport.retryFor.toNanos(), Transport.FIRST_PAUSE, batch).thenApply(more -> concat(before, more)));
         }
         return out;
     }
 
-    private CompletableFuture<List<Pushed>> pushBatch(List<Map<String, Object>> items) {
-        return transport.call(request("POST", "/v1/jobs").json(items), answer -> {
+    private CompletableFuture<List<Pushed>> pushBatch(List<Gatherer.Item> items, Consumer<Transport.Request> how) {
+        Transport.Request request = request("POST", "/v1/jobs");
+        request.body = Gatherer.Item.array(items);
+        how.accept(request);
+        return transport.call(request, answer -> {
             List<Map<String, Object>> results = answer.objects("results");
             List<Pushed> out = new ArrayList<>();
             for (int at = 0; at < items.size(); at++) {
-                out.add(Pushed.of(items.get(at).get("id"), at < results.size() ? results.get(at) : Map.of("detail", "the answer has no result for it")));
+                out.add(Pushed.of(items.get(at).id, at < results.size() ? results.get(at) : Map.of("detail", "the answer has no result for it")));
             }
             return out;
         });
     }
 
     /** An item that the server had no room for just now (429, 503) is made again as a call would be. */
-    private CompletableFuture<List<Pushed>> pushAll(List<Map<String, Object>> items) {
-        return pushUntil(System.nanoTime() + transport.retryFor.toNanos(), Transport.FIRST_PAUSE, items);
-    }
-
-    private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Map<String, Object>> items) {
-        return pushBatch(items).thenCompose(results -> {
+    private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Gatherer.Item> items) {
+        return pushBatch(items, request -> {
+            request.retryFor = Duration.ofNanos(limitNs - System.nanoTime());
+            request.pause = pause;
+        }).thenCompose(results -> {
             List<Integer> left = IntStream.range(0, results.size()).filter(at -> isForLater(results.get(at))).boxed().collect(Collectors.toList());
             Duration wait = Transport.jitter(pause);
             if (left.isEmpty() || System.nanoTime() + wait.toNanos() - limitNs > 0) {
                 return CompletableFuture.completedFuture(results);
             }
-            List<Map<String, Object>> again = left.stream().map(items::get).collect(Collectors.toList());
-            return CompletableFuture.supplyAsync(() -> again, CompletableFuture.delayedExecutor(wait.toNanos(), TimeUnit.NANOSECONDS))
-                .thenCompose(those -> pushUntil(limitNs, Transport.longer(pause), those))
-                .thenApply(later -> {
-                    for (int nth = 0; nth < left.size(); nth++) {
-                        results.set(left.get(nth), later.get(nth));
-                    }
-                    return results;
-                });
+            List<Gatherer.Item> again = left.stream().map(items::get).collect(Collectors.toList());
+            return after(wait, () -> pushUntil(limitNs, Transport.longer(pause), again)).thenApply(later -> {
+                for (int nth = 0; nth < left.size(); nth++) {
+                    results.set(left.get(nth), later.get(nth));
+                }
+                return results;
+            });
         });
+    }
+
+    private static <T> CompletableFuture<T> after(Duration wait, Supplier<CompletableFuture<T>> what) {
+        return CompletableFuture.supplyAsync(what, CompletableFuture.delayedExecutor(wait.toNanos(), TimeUnit.NANOSECONDS)).thenCompose(one -> one);
     }
 
     private static boolean isForLater(Pushed one) {
@@ -194,11 +213,31 @@ public final class Client implements AutoCloseable {
 
     // ---- one job ----
 
-    /** False: there is no such job (any more). A job that a consumer holds cannot be cancelled: {@link TarryException.Conflict}. */
+    /** What {@link #requestCancel} did. REQUESTED: a consumer holds the job, and is told; unless he acks it, it is cancelled. */
+    public enum Cancel { CANCELLED, REQUESTED, NOT_FOUND }
+
+    /**
+     * False: there is no such job (any more). A job that a consumer holds cannot be cancelled: {@link TarryException.Conflict}; see
+     * {@link #requestCancel}.
+     */
     public boolean cancel(String topic, String id) {
-        Transport.Request request = request("DELETE", Api.path(topic, "jobs", id));
+        return cancel(topic, id, "") != Cancel.NOT_FOUND;
+    }
+
+    /** Cancels the job; where a consumer holds it, asks him to. */
+    public Cancel requestCancel(String topic, String id) {
+        return cancel(topic, id, "?request=true");
+    }
+
+    private Cancel cancel(String topic, String id, String query) {
+        Transport.Request request = request("DELETE", Api.path(topic, "jobs", id) + query);
         request.mayBeMissing = true;
-        return Transport.await(transport.call(request, answer -> answer.status != 404 || answer.isRepeated));
+        return Transport.await(transport.call(request, answer -> {
+            if (answer.status == 404) {
+                return answer.isRepeated ? Cancel.CANCELLED : Cancel.NOT_FOUND; // an earlier try may have done it
+            }
+            return "requested".equals(answer.json().get("result")) ? Cancel.REQUESTED : Cancel.CANCELLED;
+        }));
     }
 
     /** The new due. */
@@ -290,6 +329,7 @@ public final class Client implements AutoCloseable {
     public CompletableFuture<List<Job>> takeAsync(Take take) {
         Transport.Request request = request("POST", take.target());
         request.isMadeAgain = false;
+        request.isUrgent = true;
         request.timeout = take.wait.plus(transport.timeout);
         request.late = answer -> {
             if (answer.status < 400) {
@@ -360,7 +400,7 @@ public final class Client implements AutoCloseable {
         return leases.stream().map(lease -> item(lease, options)).collect(Collectors.toList());
     }
 
-    /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. */
+    /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. At most {@link #BATCH} go in one. */
     CompletableFuture<List<Optional<TarryException>>> answers(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
         CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
         for (int at = 0; at < items.size(); at += BATCH) {
@@ -376,9 +416,10 @@ public final class Client implements AutoCloseable {
         return transport.call(request, answer -> {
             List<Map<String, Object>> results = answer.objects("results");
             List<Optional<TarryException>> out = new ArrayList<>();
+            request.onResults.accept(results);
             for (int at = 0; at < items.size(); at++) {
                 Map<String, Object> one = at < results.size() ? results.get(at) : Map.of("detail", "the answer has no result for it");
-                boolean counts = "ok".equals(one.get("result")) || answer.isRepeated && !verb.equals("extend") && "lease_ended".equals(one.get("result"));
+                boolean counts = "ok".equals(one.get("result")) || "cancelled".equals(one.get("result")) || answer.isRepeated && !verb.equals("extend") && "lease_ended".equals(one.get("result"));
                 out.add(counts ? Optional.empty() : Optional.of(TarryException.of(0, one, null)));
             }
             return out;

@@ -13,6 +13,7 @@ public final class Job {
     private final byte[] body;
     private final Map<String, String> meta = new LinkedHashMap<>();
     private volatile boolean isLost;
+    private volatile boolean isCancelRequested;
 
     /** Of an answer that was asked for with body=base64. */
     Job(Map<String, Object> members) {
@@ -22,6 +23,7 @@ public final class Job {
     Job(Map<String, Object> members, byte[] body) {
         this.members = members;
         this.body = body;
+        isCancelRequested = Boolean.TRUE.equals(members.get("cancel_requested"));
         if (members.get("meta") instanceof Map) {
             ((Map<?, ?>) members.get("meta")).forEach((name, value) -> meta.put(String.valueOf(name), String.valueOf(value)));
         }
@@ -113,6 +115,23 @@ public final class Job {
     /** In a handler: the lease is lost; what is done from now on somebody else may do as well. The handler's thread is interrupted, too. */
     public boolean isLost() {
         return isLost;
+    }
+
+    /** Who holds the job, as he calls himself. */
+    public Optional<String> consumer() {
+        return Optional.ofNullable(text("consumer", null));
+    }
+
+    /**
+     * Nobody wants the job any more: unless it is acked, it is cancelled when the lease ends. In a handler its thread is interrupted, too, and
+     * what becomes of the handler counts.
+     */
+    public boolean isCancelRequested() {
+        return isCancelRequested;
+    }
+
+    void requestCancel() {
+        isCancelRequested = true;
     }
 
     void lose() {

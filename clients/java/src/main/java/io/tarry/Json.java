@@ -43,6 +43,10 @@ final class Json {
 
     /** UTF-8 to text; no replacement for what is none. */
     static String decode(byte[] bytes) {
+        String found = new String(bytes, StandardCharsets.UTF_8); // several times as fast as what follows
+        if (found.indexOf('\ufffd') < 0) {
+            return found;
+        }
         try {
             return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
         } catch (CharacterCodingException fault) {
@@ -52,6 +56,9 @@ final class Json {
 
     /** Text to UTF-8; half a surrogate pair has none, and must not silently become a question mark. */
     static byte[] encode(String text) {
+        if (text.chars().noneMatch(one -> one >= Character.MIN_SURROGATE && one <= Character.MAX_SURROGATE)) {
+            return text.getBytes(StandardCharsets.UTF_8); // several times as fast
+        }
         try {
             ByteBuffer found = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text));
             byte[] bytes = new byte[found.remaining()];
@@ -259,7 +266,7 @@ final class Json {
     // ---- writing ----
 
     static String write(Object value) {
-        StringBuilder out = new StringBuilder();
+        StringBuilder out = new StringBuilder(512);
         write(out, value, 0);
         return out.toString();
     }
@@ -302,16 +309,14 @@ final class Json {
 
     private static void writeText(StringBuilder out, String text) {
         out.append('"');
+        int begin = 0; // of a piece without an escape
         for (int at = 0; at < text.length(); at++) {
             char one = text.charAt(at);
-            if (one == '"' || one == '\\') {
-                out.append('\\').append(one);
-            } else if (one < ' ') {
-                out.append(String.format("\\u%04x", (int) one));
-            } else {
-                out.append(one);
+            if (one == '"' || one == '\\' || one < ' ') {
+                out.append(text, begin, at).append(one < ' ' ? String.format("\\u%04x", (int) one) : "\\" + one);
+                begin = at + 1;
             }
         }
-        out.append('"');
+        out.append(text, begin, text.length()).append('"');
     }
 }

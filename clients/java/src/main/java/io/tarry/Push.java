@@ -94,6 +94,11 @@ public final class Push {
         return this;
     }
 
+    /** That given, or made by {@link #item}. */
+    String id() {
+        return (String) item.get("id");
+    }
+
     /** The item of a batch push. An id that is made here stays: the same Push pushed again is the same job. */
     Map<String, Object> item() {
         if (!item.containsKey("id")) {

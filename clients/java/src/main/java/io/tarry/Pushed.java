@@ -11,10 +11,10 @@ public final class Pushed {
 
     private final String id;
     private final Result result;
-    private final Instant dueAt;
+    private final Object dueAt;
     private final TarryException error;
 
-    private Pushed(String id, Result result, Instant dueAt, TarryException error) {
+    private Pushed(String id, Result result, Object dueAt, TarryException error) {
         this.id = id;
         this.result = result;
         this.dueAt = dueAt;
@@ -24,7 +24,7 @@ public final class Pushed {
     static Pushed of(Object id, Map<String, Object> answer) {
         for (Result one : Result.values()) {
             if (one != Result.REFUSED && one.name().toLowerCase(java.util.Locale.ROOT).equals(answer.get("result"))) {
-                return new Pushed(String.valueOf(answer.getOrDefault("id", id)), one, Api.instant(answer.get("due_at")), null);
+                return new Pushed(String.valueOf(answer.getOrDefault("id", id)), one, answer.get("due_at"), null);
             }
         }
         return new Pushed(String.valueOf(id), Result.REFUSED, null, TarryException.of(0, answer, null));
@@ -40,7 +40,7 @@ public final class Pushed {
 
     /** When the job falls due; null of one that was refused. */
     public Instant dueAt() {
-        return dueAt;
+        return Api.instant(dueAt); // read when it is asked for, which is seldom
     }
 
     /** Why it was refused; of one of many, for a single push throws it. */

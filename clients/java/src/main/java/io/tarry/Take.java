@@ -9,6 +9,7 @@ public final class Take {
     int max = 1;
     Duration wait = Duration.ZERO;
     Duration lease;
+    String consumer;
 
     public Take(String... topics) {
         this(List.of(topics));
@@ -36,11 +37,20 @@ public final class Take {
         return this;
     }
 
+    /** Who takes, in 64 printable ASCII characters at most: shown as the holder. */
+    public Take consumer(String consumer) {
+        this.consumer = consumer;
+        return this;
+    }
+
     String target() {
         StringBuilder out = new StringBuilder("/v1/take?max=").append(max).append("&wait=").append(Api.milliseconds(wait)).append("&body=base64");
         topics.forEach(topic -> out.append("&topic=").append(Api.quote(topic)));
         if (lease != null) {
             out.append("&lease_for=").append(Api.milliseconds(lease));
+        }
+        if (consumer != null) {
+            out.append("&consumer=").append(Api.quote(consumer));
         }
         return out.toString();
     }

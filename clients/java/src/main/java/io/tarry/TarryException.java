@@ -9,8 +9,8 @@ import java.util.Set;
  * A refusal of the server. {@link #code} never changes and is what programs look at; {@link #detail} says what to do. Refusals that
  * programs decide by have classes of their own, here within.
  */
+@SuppressWarnings("serial") // nobody keeps one in bytes
 public class TarryException extends RuntimeException {
-    private static final long serialVersionUID = 1L;
     private static final Set<String> CONFLICTS = Set.of("conflict", "leased", "dead");
     private static final Set<String> FULL = Set.of("topic_full", "caller_full", "no_space", "memory");
     private static final Set<String> UNAVAILABLE = Set.of("too_many_requests", "unavailable", "stopping");
@@ -63,8 +63,6 @@ public class TarryException extends RuntimeException {
 
     /** There is no such job or topic, or the job has finished. */
     public static final class NotFound extends TarryException {
-        private static final long serialVersionUID = 1L;
-
         NotFound(Problem problem) {
             super(problem);
         }
@@ -72,8 +70,6 @@ public class TarryException extends RuntimeException {
 
     /** The job is in a state in which this cannot be done. */
     public static final class Conflict extends TarryException {
-        private static final long serialVersionUID = 1L;
-
         Conflict(Problem problem) {
             super(problem);
         }
@@ -81,8 +77,6 @@ public class TarryException extends RuntimeException {
 
     /** The lease is not the job's any more: it is over, or was answered. */
     public static final class LeaseEnded extends TarryException {
-        private static final long serialVersionUID = 1L;
-
         LeaseEnded(Problem problem) {
             super(problem);
         }
@@ -90,8 +84,6 @@ public class TarryException extends RuntimeException {
 
     /** The call is wrong, and would be wrong again. */
     public static final class Refused extends TarryException {
-        private static final long serialVersionUID = 1L;
-
         Refused(Problem problem) {
             super(problem);
         }
@@ -99,8 +91,6 @@ public class TarryException extends RuntimeException {
 
     /** The server does not know who calls, or he may not do this. */
     public static final class Denied extends TarryException {
-        private static final long serialVersionUID = 1L;
-
         Denied(Problem problem) {
             super(problem);
         }
@@ -108,8 +98,6 @@ public class TarryException extends RuntimeException {
 
     /** The topic, the caller, the disk or the memory has no room for another job. */
     public static final class Full extends TarryException {
-        private static final long serialVersionUID = 1L;
-
         Full(Problem problem) {
             super(problem);
         }
@@ -117,8 +105,6 @@ public class TarryException extends RuntimeException {
 
     /** The server cannot be reached, or could not answer for as long as was tried. What became of the call is not known. */
     public static final class Unavailable extends TarryException {
-        private static final long serialVersionUID = 1L;
-
         Unavailable(Problem problem) {
             super(problem);
         }

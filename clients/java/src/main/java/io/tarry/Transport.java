@@ -1,12 +1,8 @@
 package io.tarry;
 
 import java.io.IOException;
-import java.net.ConnectException;
 import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpHeaders;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
+import java.security.NoSuchAlgorithmException;
 import java.time.DateTimeException;
 import java.time.Duration;
 import java.time.Instant;
@@ -16,11 +12,14 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
@@ -34,8 +33,10 @@ import javax.net.ssl.SSLContext;
 final class Transport {
     static final Duration FIRST_PAUSE = Duration.ofMillis(50);
     static final Duration LONGEST_PAUSE = Duration.ofSeconds(5);
-    /** Before Java 16 cancelling a request does not close its connection. */
-    private static final boolean CANCEL_CUTS = Runtime.version().feature() >= 16;
+    /** A connection that nobody used for so long is not used again: a server or a proxy may be about to close it. */
+    private static final long IDLE_NS = TimeUnit.SECONDS.toNanos(30);
+    /** Calls under way at once but for takes and a worker's; others wait for their turn. */
+    private static final int CALLS_MAX = 32;
 
     /** A call, and how it is made. */
     static final class Request {
@@ -43,11 +44,18 @@ final class Transport {
         final String target;
         byte[] body = new byte[0];
         boolean isMadeAgain = true;
+        /** Has a thread at once, however many calls are under way. */
+        boolean isUrgent;
         /** 404 is an answer like any other. */
         boolean mayBeMissing;
         Duration timeout;
         Duration retryFor;
+        /** Before it is made again the first time. */
+        Duration pause = FIRST_PAUSE;
+        Duration longestPause = LONGEST_PAUSE;
         BooleanSupplier goesOn = () -> true;
+        /** Gets what was said of each lease. */
+        Consumer<List<Map<String, Object>>> onResults = results -> { };
         /** Gets an answer that came when nobody wanted it any more. */
         Consumer<Answer> late = answer -> { };
 
@@ -71,10 +79,10 @@ final class Transport {
         /** An earlier try of the same call may have been carried out. */
         boolean isRepeated;
 
-        private Answer(HttpResponse<byte[]> response) {
-            status = response.statusCode();
-            body = response.body();
-            retryAfter = retryAfter(response.headers(), Instant.now());
+        private Answer(Connection.Response response) {
+            status = response.status;
+            body = response.body;
+            retryAfter = retryAfter(response.headers, Instant.now());
         }
 
         /** Empty where it is no JSON object. */
@@ -100,17 +108,76 @@ final class Transport {
         }
     }
 
+    /** A server: where it is, and the connections to it that are free. */
+    static final class Place {
+        final String path;
+        private final String host;
+        private final int port;
+        private final boolean isTls;
+        private final ConcurrentLinkedDeque<Connection> idle = new ConcurrentLinkedDeque<>();
+
+        Place(String url) {
+            URI uri;
+            try {
+                uri = URI.create(url.contains("://") ? url : "http://" + url);
+            } catch (IllegalArgumentException fault) {
+                uri = URI.create("none:");
+            }
+            isTls = "https".equals(uri.getScheme());
+            if (!isTls && !"http".equals(uri.getScheme()) || uri.getHost() == null) {
+                throw new IllegalArgumentException("bad URL '" + url + "', give one like http://127.0.0.1:8279");
+            }
+            host = uri.getHost();
+            port = uri.getPort() >= 0 ? uri.getPort() : isTls ? 443 : 8279;
+            path = uri.getRawPath() == null ? "" : uri.getRawPath().replaceAll("/+$", "");
+        }
+
+        @Override
+        public String toString() {
+            return (isTls ? "https://" : "http://") + host + ":" + port + path;
+        }
+
+        private Connection connection(SSLContext tls) {
+            for (Connection kept = idle.pollFirst(); kept != null; kept = idle.pollFirst()) {
+                if (System.nanoTime() - kept.idleSince < IDLE_NS && kept.isAlive()) {
+                    return kept;
+                }
+                kept.close();
+            }
+            return new Connection(host.startsWith("[") ? host.substring(1, host.length() - 1) : host, port, isTls ? tls : null);
+        }
+
+        /** The newest is used first; of those at the other end one goes where it was not needed for long. */
+        private void keep(Connection connection) {
+            connection.idleSince = System.nanoTime();
+            idle.offerFirst(connection);
+            Connection oldest = idle.peekLast();
+            if (oldest != null && connection.idleSince - oldest.idleSince > IDLE_NS && idle.remove(oldest)) {
+                oldest.close();
+            }
+        }
+
+        private void close() {
+            for (Connection kept = idle.poll(); kept != null; kept = idle.poll()) {
+                kept.close();
+            }
+        }
+    }
+
     final Duration timeout;
     final Duration retryFor;
-    private final List<String> places = new ArrayList<>();
+    private final List<Place> places = new ArrayList<>();
     private final AtomicInteger place = new AtomicInteger();
     private final String authorization;
-    private volatile HttpClient http;
+    private final SSLContext tls;
+    private final Executor calls = pool("call", CALLS_MAX);
+    private final Executor urgentCalls = pool("urgent-call", Integer.MAX_VALUE);
+    private volatile boolean isClosed;
 
     Transport(String urls, String token, Duration timeout, Duration retryFor, SSLContext tls) {
         for (String url : urls.split(",")) {
             if (!url.isBlank()) {
-                places.add(place(url.strip()));
+                places.add(new Place(url.strip()));
             }
         }
         if (places.isEmpty()) {
@@ -118,35 +185,39 @@ final class Transport {
         }
         this.timeout = timeout;
         this.retryFor = retryFor;
-        authorization = token == null || token.isEmpty() ? null : "Bearer " + token;
-        HttpClient.Builder builder = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).followRedirects(HttpClient.Redirect.NEVER);
-        http = (tls == null ? builder : builder.sslContext(tls)).build();
+        authorization = token == null || token.isEmpty() ? "" : "Authorization: Bearer " + token + "\r\n";
+        if (token != null && token.chars().anyMatch(one -> one <= ' ' || one > '~')) {
+            throw new IllegalArgumentException("bad token: it has a blank, or a character that is not printable ASCII");
+        }
+        try {
+            this.tls = tls == null ? SSLContext.getDefault() : tls;
+        } catch (NoSuchAlgorithmException fault) {
+            throw new IllegalStateException("this Java has no TLS", fault);
+        }
     }
 
-    /** The URL of a server as it is written before a path. */
-    static String place(String url) {
-        URI uri;
-        try {
-            uri = URI.create(url.contains("://") ? url : "http://" + url);
-        } catch (IllegalArgumentException fault) {
-            uri = URI.create("none:");
-        }
-        boolean isTls = "https".equals(uri.getScheme());
-        if (!isTls && !"http".equals(uri.getScheme()) || uri.getHost() == null) {
-            throw new IllegalArgumentException("bad URL '" + url + "', give one like http://127.0.0.1:8279");
-        }
-        int port = uri.getPort() >= 0 ? uri.getPort() : isTls ? 443 : 8279;
-        return uri.getScheme() + "://" + uri.getHost() + ":" + port + (uri.getRawPath() == null ? "" : uri.getRawPath().replaceAll("/+$", ""));
+    /** Daemon threads that are made as they are needed, and go again. So many at most; what comes beyond waits. */
+    static ThreadPoolExecutor pool(String name, int threads) {
+        AtomicInteger number = new AtomicInteger();
+        boolean hasEnd = threads < Integer.MAX_VALUE;
+        ThreadPoolExecutor pool = new ThreadPoolExecutor(hasEnd ? threads : 0, threads, 10, TimeUnit.SECONDS, hasEnd ? new LinkedBlockingQueue<>() : new SynchronousQueue<>(), task -> {
+            Thread thread = new Thread(task, "tarry-" + name + "-" + number.incrementAndGet());
+            thread.setDaemon(true);
+            return thread;
+        });
+        pool.allowCoreThreadTimeOut(hasEnd);
+        return pool;
     }
 
     /** Calls under way go on to their end; none is begun or made again any more. */
     void close() {
-        http = null; // with the last call it goes, and its connections and its thread with it
+        isClosed = true;
+        places.forEach(Place::close);
     }
 
     /** However the header says it; null where it says nothing. A date is held against the answer's own: the clock here may be wrong. */
-    static Duration retryAfter(HttpHeaders headers, Instant now) {
-        String text = headers.firstValue("Retry-After").orElse("").strip();
+    static Duration retryAfter(Map<String, String> headers, Instant now) {
+        String text = headers.getOrDefault("retry-after", "");
         if (text.matches("[0-9]{1,9}")) {
             return Duration.ofSeconds(Long.parseLong(text));
         }
@@ -154,7 +225,7 @@ final class Transport {
         if (then == null) {
             return null;
         }
-        Duration found = Duration.between(date(headers.firstValue("Date").orElse(""), now), then);
+        Duration found = Duration.between(date(headers.getOrDefault("date", ""), now), then);
         return found.isNegative() ? Duration.ZERO : found;
     }
 
@@ -179,8 +250,11 @@ final class Transport {
 
     /** What the call gives, made by {@code result} of its answer; else a TarryException. Cancelling it cuts the request under way. */
     <T> CompletableFuture<T> call(Request request, Function<Answer, T> result) {
+        if (isClosed) {
+            throw new IllegalStateException("the client is closed");
+        }
         Call<T> call = new Call<>(request, result);
-        call.run();
+        call.executor.execute(call);
         return call.promise;
     }
 
@@ -208,138 +282,123 @@ final class Transport {
     /** One call with all its tries. */
     private final class Call<T> implements Runnable {
         final CompletableFuture<T> promise = new CompletableFuture<>();
+        final Executor executor;
         private final Request request;
         private final Function<Answer, T> result;
         private final long began = System.nanoTime();
-        private Duration pause = FIRST_PAUSE;
+        private Duration pause;
         private boolean isRepeated;
-        private volatile CompletableFuture<Answer> attempt;
+        private boolean isLast;
+        private Connection connection; // of the try under way
 
         Call(Request request, Function<Answer, T> result) {
             this.request = request;
             this.result = result;
-            promise.whenComplete((value, fault) -> {
-                CompletableFuture<Answer> one = attempt;
-                if (one != null) {
-                    one.cancel(true); // of no effect where it is done
-                }
-            });
+            pause = request.pause;
+            executor = request.isUrgent ? urgentCalls : calls;
+            promise.whenComplete((value, fault) -> cut());
+        }
+
+        private synchronized void cut() {
+            if (connection != null) {
+                connection.close();
+            }
+        }
+
+        /** Such that no cut of this call closes it from now on. */
+        private synchronized void setConnection(Connection one) {
+            connection = one;
         }
 
         /** The next try. */
         @Override
         public void run() {
-            int at = place.get();
-            CompletableFuture<Answer> one;
-            try {
-                one = once(places.get(at), request);
-            } catch (RuntimeException fault) {
-                promise.completeExceptionally(fault);
+            if (promise.isDone()) {
                 return;
             }
-            attempt = one;
-            if (promise.isDone()) {
-                one.cancel(true);
-            }
-            one.whenComplete((answer, fault) -> {
-                try {
-                    judge(at, answer, fault);
-                } catch (RuntimeException unexpected) {
-                    promise.completeExceptionally(unexpected);
+            int at = place.get();
+            Connection one = places.get(at).connection(tls);
+            setConnection(one);
+            CompletableFuture<Void> limit = new CompletableFuture<Void>().orTimeout(request.timeout.toNanos(), TimeUnit.NANOSECONDS);
+            limit.whenComplete((none, over) -> {
+                if (over != null) {
+                    one.close();
                 }
             });
-        }
-
-        private void judge(int at, Answer answer, Throwable fault) {
-            TarryException error;
-            if (fault != null) {
-                Throwable cause = fault instanceof CompletionException && fault.getCause() != null ? fault.getCause() : fault;
-                if (!(cause instanceof IOException) && !(cause instanceof TimeoutException)) {
-                    promise.completeExceptionally(cause);
-                    return;
+            try {
+                if (promise.isDone()) {
+                    one.close();
+                }
+                Answer answer = new Answer(one.ask(bytes(places.get(at))));
+                setConnection(null);
+                if (limit.complete(null) && one.isReusable() && !isClosed) {
+                    places.get(at).keep(one);
+                } else {
+                    one.close();
+                }
+                judge(at, answer);
+            } catch (IOException fault) {
+                cut();
+                if (promise.isDone()) {
+                    return; // cancelled, which says nothing of the place
                 }
                 nextPlace(at);
-                isRepeated |= !(cause instanceof ConnectException);
-                String why = cause instanceof TimeoutException ? "the time limit is over" : cause.getMessage() == null ? cause.getClass().getSimpleName() : cause.getMessage();
-                error = TarryException.noAnswer("no_answer", "no answer: " + why, cause);
-            } else {
-                answer.isRepeated = isRepeated;
-                if (answer.status < 400 || answer.status == 404 && request.mayBeMissing) {
-                    if (!promise.complete(result.apply(answer))) {
-                        request.late.accept(answer);
-                    }
-                    return;
-                }
-                error = TarryException.of(answer.status, answer.json(), answer.retryAfter);
-                boolean isOfProxy = answer.status == 502 || answer.status == 504;
-                if (isOfProxy || answer.status == 503) {
-                    nextPlace(at);
-                }
-                if (!isOfProxy && answer.status != 503 && answer.status != 429) {
-                    promise.completeExceptionally(error);
-                    return;
-                }
-                isRepeated |= isOfProxy;
+                isRepeated |= one.isSent();
+                String why = limit.isCompletedExceptionally() ? "the time limit is over" : fault.getMessage() == null ? fault.getClass().getSimpleName() : fault.getMessage();
+                again(TarryException.noAnswer("no_answer", "no answer: " + why, fault));
+            } catch (RuntimeException | Error fault) {
+                cut();
+                promise.completeExceptionally(fault);
+            } finally {
+                limit.complete(null);
             }
-            again(error);
         }
 
-        /** Waits and tries again, unless that is over. */
-        private void again(TarryException error) {
-            Duration wait = error.retryAfter().orElse(null);
-            if (wait == null) {
-                wait = jitter(pause);
-                pause = longer(pause);
+        private byte[] bytes(Place to) {
+            String headers = "Host: " + to.host + ":" + to.port + "\r\nUser-Agent: tarry-java\r\n" + authorization + (request.body.length > 0 ? "Content-Type: application/json\r\n" : "");
+            return Connection.request(request.method, to.path + request.target, headers, request.body);
+        }
+
+        private void judge(int at, Answer answer) {
+            answer.isRepeated = isRepeated;
+            if (answer.status < 400 || answer.status == 404 && request.mayBeMissing) {
+                if (!promise.complete(result.apply(answer))) {
+                    request.late.accept(answer);
+                }
+                return;
             }
-            Duration spent = Duration.ofNanos(System.nanoTime() - began);
-            if (!request.isMadeAgain || http == null || spent.plus(wait).compareTo(request.retryFor) > 0 || !request.goesOn.getAsBoolean()) {
+            TarryException error = TarryException.of(answer.status, answer.json(), answer.retryAfter);
+            boolean isOfProxy = answer.status == 502 || answer.status == 504;
+            if (isOfProxy || answer.status == 503) {
+                nextPlace(at);
+            }
+            isRepeated |= isOfProxy;
+            if (isOfProxy || answer.status == 503 || answer.status == 429) {
+                again(error);
+            } else {
+                promise.completeExceptionally(error);
+            }
+        }
+
+        /** Waits and tries again, unless that is over. The last try is at the limit, not before it. */
+        private void again(TarryException error) {
+            Duration left = request.retryFor.minusNanos(System.nanoTime() - began);
+            Duration asked = error.retryAfter().orElse(null);
+            Duration wait = asked == null ? jitter(pause) : asked;
+            if (asked == null) {
+                pause = longer(pause).compareTo(request.longestPause) < 0 ? longer(pause) : request.longestPause;
+            }
+            boolean isOver = isLast || left.isNegative() || left.isZero() || asked != null && asked.compareTo(left) > 0;
+            if (!request.isMadeAgain || isClosed || isOver || !request.goesOn.getAsBoolean()) {
                 promise.completeExceptionally(error);
             } else if (!promise.isDone()) {
-                CompletableFuture.delayedExecutor(wait.toNanos(), TimeUnit.NANOSECONDS).execute(this);
+                isLast = wait.compareTo(left) >= 0;
+                CompletableFuture.delayedExecutor((isLast ? left : wait).toNanos(), TimeUnit.NANOSECONDS, executor).execute(this);
             }
         }
     }
 
     private void nextPlace(int failed) {
         place.compareAndSet(failed, (failed + 1) % places.size());
-    }
-
-    /** One try. It fails with IOException or TimeoutException where there is no answer. */
-    private CompletableFuture<Answer> once(String url, Request request) {
-        HttpClient client = http;
-        if (client == null) {
-            throw new IllegalStateException("the client is closed");
-        }
-        HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(url + request.target)).setHeader("User-Agent", "tarry-java");
-        builder.method(request.method, request.body.length > 0 || request.method.equals("POST")
-            ? HttpRequest.BodyPublishers.ofByteArray(request.body) : HttpRequest.BodyPublishers.noBody());
-        if (request.body.length > 0) {
-            builder.setHeader("Content-Type", "application/json");
-        }
-        if (authorization != null) {
-            builder.setHeader("Authorization", authorization);
-        }
-        if (!CANCEL_CUTS) {
-            builder.timeout(request.timeout);
-        }
-        CompletableFuture<HttpResponse<byte[]>> sent = client.sendAsync(builder.build(), HttpResponse.BodyHandlers.ofByteArray());
-        CompletableFuture<Answer> shown = new CompletableFuture<>();
-        shown.orTimeout(request.timeout.toNanos(), TimeUnit.NANOSECONDS);
-        shown.whenComplete((answer, fault) -> {
-            if (fault != null && CANCEL_CUTS) {
-                sent.cancel(true);
-            }
-        });
-        sent.whenComplete((response, fault) -> {
-            if (fault != null) {
-                shown.completeExceptionally(fault);
-            } else {
-                Answer answer = new Answer(response);
-                if (!shown.complete(answer)) {
-                    request.late.accept(answer);
-                }
-            }
-        });
-        return shown;
     }
 }

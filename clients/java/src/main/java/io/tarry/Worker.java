@@ -14,12 +14,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
-import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
-import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -43,8 +40,14 @@ public final class Worker implements AutoCloseable {
     private static final long MOMENT_MS = 500;
     /** For answers that come together. */
     private static final long LINGER_NS = TimeUnit.MILLISECONDS.toNanos(5);
+    /** For slots that get free together, where a take has filled all. */
+    private static final long SLOTS_LINGER_NS = TimeUnit.MILLISECONDS.toNanos(1);
     /** In the time of a lease: nine tenths are left whenever the server goes. */
     private static final int BEATS = 10;
+    /** That leases have once a server is back. */
+    private static final long GRACE_NS = TimeUnit.SECONDS.toNanos(2);
+    /** At most, before an extend or an answer that failed is made again: soon enough for that grace. */
+    private static final Duration PAUSE = Duration.ofMillis(250);
     /** Jobs without an answer beyond those in handlers, where acks fail and takes do not. */
     private static final int UNANSWERED_MAX = 2 * Client.BATCH;
 
@@ -95,6 +98,7 @@ public final class Worker implements AutoCloseable {
     private final int concurrency;
     private final Duration lease;
     private final long leaseNs;
+    private final String consumer;
     private final Duration graceDefault;
     private final Executor executorGiven;
     private final Consumer<Job> onTaken;
@@ -124,6 +128,7 @@ public final class Worker implements AutoCloseable {
         concurrency = builder.concurrency;
         lease = builder.lease;
         leaseNs = lease.toNanos();
+        consumer = builder.consumer == null ? Api.consumer() : builder.consumer;
         grace = graceDefault = builder.grace;
         executorGiven = builder.executor;
         onTaken = builder.onTaken;
@@ -148,6 +153,7 @@ public final class Worker implements AutoCloseable {
         private int concurrency = 10;
         private Duration lease = Duration.ofSeconds(60);
         private Duration grace = Duration.ofSeconds(30);
+        private String consumer;
         private Executor executor;
         private Consumer<Job> onTaken = job -> { };
         private DoneHook onDone = (job, outcome, took) -> { };
@@ -180,6 +186,12 @@ public final class Worker implements AutoCloseable {
         /** What handlers under way have where nothing else is said, by {@link Worker#close} and at the end of the program; 30 s. */
         public Builder grace(Duration grace) {
             this.grace = grace;
+            return this;
+        }
+
+        /** Who takes, in 64 printable ASCII characters at most: shown as the holder of the jobs. HOST:PID. */
+        public Builder consumer(String consumer) {
+            this.consumer = consumer;
             return this;
         }
 
@@ -323,23 +335,10 @@ public final class Worker implements AutoCloseable {
         return thread;
     }
 
-    /** Threads that are made as they are needed, and go again. */
-    private static ThreadPoolExecutor pool(int threads) {
-        AtomicInteger number = new AtomicInteger();
-        ThreadFactory factory = task -> {
-            Thread thread = new Thread(task, "tarry-handler-" + number.incrementAndGet());
-            thread.setDaemon(true);
-            return thread;
-        };
-        ThreadPoolExecutor pool = new ThreadPoolExecutor(threads, threads, 10, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), factory);
-        pool.allowCoreThreadTimeOut(true);
-        return pool;
-    }
-
     // ---- taking ----
 
     private void takeUntilStopped() {
-        ThreadPoolExecutor own = executorGiven == null ? pool(concurrency) : null;
+        ThreadPoolExecutor own = executorGiven == null ? Transport.pool("handler", concurrency) : null;
         Executor executor = own == null ? executorGiven : own;
         thread("heartbeat", this::beat);
         Thread answerer = thread("answers", this::answer);
@@ -379,10 +378,15 @@ public final class Worker implements AutoCloseable {
     private int freeSlots() {
         lock.lock();
         try {
-            while (!isStopping && Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size()) <= 0) {
+            boolean wasFull = false;
+            while (!isStopping && free() <= 0) {
                 slots.await();
+                wasFull = true;
             }
-            return isStopping ? 0 : Math.min(Client.BATCH, Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size()));
+            for (long left = SLOTS_LINGER_NS; wasFull && left > 0 && !isStopping && 2 * free() < concurrency; ) {
+                left = slots.awaitNanos(left); // else a take would go out for the first slot alone
+            }
+            return isStopping ? 0 : Math.min(Client.BATCH, free());
         } catch (InterruptedException fault) {
             Thread.currentThread().interrupt();
             return 0;
@@ -391,8 +395,13 @@ public final class Worker implements AutoCloseable {
         }
     }
 
+    /** Under the lock. */
+    private int free() {
+        return Math.min(concurrency - running - waiting.size(), concurrency + UNANSWERED_MAX - held.size());
+    }
+
     private List<Job> take(int free) {
-        Take take = new Take(topics).max(free).waitFor(WAIT).lease(lease);
+        Take take = new Take(topics).max(free).waitFor(WAIT).lease(lease).consumer(consumer);
         CompletableFuture<List<Job>> under;
         lock.lock();
         try {
@@ -490,6 +499,9 @@ public final class Worker implements AutoCloseable {
             }
             one.thread = Thread.currentThread();
             running++;
+            if (one.job.isCancelRequested()) {
+                one.thread.interrupt(); // it was told before there was a thread
+            }
         } finally {
             lock.unlock();
         }
@@ -549,7 +561,7 @@ public final class Worker implements AutoCloseable {
                 long now = System.nanoTime();
                 long soonest = leaseNs / BEATS; // what is taken meanwhile is not due before
                 for (Held one : held) {
-                    if (one.beats && one.nextBeat - now <= 0) {
+                    if (one.beats && one.nextBeat - now <= leaseNs / 100) { // those of about the same time go together
                         due.add(one);
                     } else if (one.beats) {
                         soonest = Math.min(soonest, one.nextBeat - now);
@@ -575,8 +587,10 @@ public final class Worker implements AutoCloseable {
         List<Optional<TarryException>> results = null;
         try {
             results = Transport.await(client.answers("extend", items, request -> {
+                request.onResults = found -> requestCancels(due, found);
                 request.isMadeAgain = false;
-                request.timeout = atLeast(lease.dividedBy(4));
+                request.isUrgent = true;
+                request.timeout = within(lease.dividedBy(4), Duration.ofMillis(1500));
             }));
         } catch (RuntimeException fault) {
             tellError(fault, "extend");
@@ -592,9 +606,9 @@ public final class Worker implements AutoCloseable {
                     one.livesUntil = sent + leaseNs;
                     one.nextBeat = sent + leaseNs / BEATS;
                 } else {
-                    one.nextBeat = now + leaseNs / (2 * BEATS);
+                    one.nextBeat = now + Math.min(leaseNs / (2 * BEATS), PAUSE.toNanos());
                     one.beats = !(fault instanceof TarryException.LeaseEnded);
-                    if (one.verb == null && !one.isAnswered && (!one.beats || now - one.livesUntil > 0)) {
+                    if (one.verb == null && !one.isAnswered && (!one.beats || now - one.livesUntil > GRACE_NS)) {
                         lose(one);
                         finish(one, Outcome.LOST);
                         lost.add(one);
@@ -607,8 +621,26 @@ public final class Worker implements AutoCloseable {
         lost.forEach(this::tellDone);
     }
 
-    private static Duration atLeast(Duration found) {
-        return found.toMillis() < 200 ? Duration.ofMillis(200) : found;
+    /** Tells the handlers whose jobs somebody asks to cancel, once. The leases go on, and what the handlers return counts. */
+    private void requestCancels(List<Held> due, List<Map<String, Object>> results) {
+        lock.lock();
+        try {
+            for (int at = 0; at < due.size() && at < results.size(); at++) {
+                Held one = due.get(at);
+                if (Boolean.TRUE.equals(results.get(at).get("cancel_requested")) && one.verb == null && !one.job.isCancelRequested()) {
+                    one.job.requestCancel();
+                    if (one.thread != null) {
+                        one.thread.interrupt();
+                    }
+                }
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private static Duration within(Duration found, Duration most) {
+        return found.toMillis() < 500 ? Duration.ofMillis(500) : found.compareTo(most) > 0 ? most : found;
     }
 
     // ---- answers ----
@@ -671,9 +703,11 @@ public final class Worker implements AutoCloseable {
         List<Optional<TarryException>> results = null;
         try {
             results = Transport.await(client.answers(verb, items, request -> {
+                request.isUrgent = true;
                 request.retryFor = Duration.ofSeconds(Long.MAX_VALUE);
-                request.goesOn = () -> those.stream().anyMatch(one -> System.nanoTime() - one.livesUntil < 0);
-                request.timeout = atLeast(lease.dividedBy(3));
+                request.goesOn = () -> those.stream().anyMatch(one -> System.nanoTime() - one.livesUntil < GRACE_NS);
+                request.timeout = within(lease.dividedBy(3), client.transport.timeout);
+                request.longestPause = PAUSE;
             }));
         } catch (RuntimeException fault) {
             tellError(fault, verb);

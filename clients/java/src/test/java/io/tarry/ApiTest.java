@@ -47,4 +47,12 @@ class ApiTest {
         assertEquals("🎉".repeat(50), Api.errorText("🎉".repeat(51)));
         assertEquals("a b", Api.errorText("a\ud800b"));
     }
+
+    @Test
+    void aConsumerIsHostAndProcessIn64Characters() {
+        assertEquals("shop-1:77", Api.consumer("shop-1", 77));
+        assertEquals("shop:77", Api.consumer("sh op\né", 77));
+        assertEquals("h".repeat(61) + ":77", Api.consumer("h".repeat(80), 77));
+        assertEquals(":77", Api.consumer("", 77));
+    }
 }

@@ -104,7 +104,8 @@ public final class Conformance {
 
     private static Map<String, Object> job(Job job) {
         return object("topic", job.topic(), "id", job.id(), "lease", job.lease(), "attempt", job.attempt(), "delivery", job.delivery(),
-            "body_base64", Base64.getEncoder().encodeToString(job.body()), "content_type", job.contentType(), "meta", job.meta());
+            "body_base64", Base64.getEncoder().encodeToString(job.body()), "content_type", job.contentType(), "meta", job.meta(), "consumer", job.consumer().orElse(null),
+            "cancel_requested", job.isCancelRequested());
     }
 
     private static String lower(Enum<?> one) {
@@ -141,6 +142,9 @@ public final class Conformance {
                 return client.pushMany(pushes).stream().map(Conformance::pushed).collect(Collectors.toList());
             case "cancel":
                 return done(client.cancel(topic, id));
+            case "request_cancel":
+                Client.Cancel found = client.requestCancel(topic, id);
+                return object("result", found == Client.Cancel.NOT_FOUND ? null : lower(found));
             case "run":
                 client.run(topic, id);
                 return done(true);
@@ -159,7 +163,7 @@ public final class Conformance {
                 Optional.ofNullable(request.text("state")).ifPresent(listing::state);
                 return object("ids", client.list(topic, listing).map(Job::id).collect(Collectors.toList()));
             case "take":
-                Take take = new Take(request.texts("topics")).max(request.number("max", 1)).waitFor(request.duration("wait_ms")).lease(request.duration("lease_ms"));
+                Take take = new Take(request.texts("topics")).max(request.number("max", 1)).waitFor(request.duration("wait_ms")).lease(request.duration("lease_ms")).consumer(request.text("consumer"));
                 return object("jobs", client.take(take).stream().map(Conformance::job).collect(Collectors.toList()));
             case "ack":
                 return results(client.ack(request.texts("leases")));
@@ -201,7 +205,14 @@ public final class Conformance {
             say(object("event", "began", "worker", name, "id", job.id(), "attempt", job.attempt(), "delivery", job.delivery()));
             List<Request> steps = plan.has("by_attempt") ? plan.requests("by_attempt") : List.of(plan);
             Request step = steps.get(Math.min(job.attempt(), steps.size()) - 1);
-            Thread.sleep(step.number("sleep_ms", 0));
+            try {
+                Thread.sleep(step.number("sleep_ms", 0));
+            } catch (InterruptedException told) {
+                say(object("event", "told", "worker", name, "id", job.id(), "cancel_requested", job.isCancelRequested()));
+                if (!Boolean.FALSE.equals(step.members.get("heeds"))) {
+                    throw told;
+                }
+            }
             switch (step.text("do")) {
                 case "fail":
                     throw new IllegalStateException(step.text("error"));
@@ -211,7 +222,7 @@ public final class Conformance {
                     throw new Reject(step.text("error"));
                 default:
             }
-        }).concurrency(request.number("concurrency", 10)).lease(request.duration("lease_ms"))
+        }).concurrency(request.number("concurrency", 10)).lease(request.duration("lease_ms")).consumer(request.text("consumer"))
             .onDone((job, outcome, took) -> say(object("event", "ended", "worker", name, "id", job.id(), "attempt", job.attempt(), "outcome", lower(outcome))))
             .onError((fault, what) -> System.err.println(Instant.now() + " " + what + " " + fault))
             .start();

@@ -1,0 +1,225 @@
+package io.tarry;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class ConnectionTest {
+    private static final String OK = "HTTP/1.1 200 OK\r\n";
+
+    /** Gives each request on a connection the next of its answers, and closes it behind the last. */
+    private static final class Server implements AutoCloseable {
+        final ServerSocket socket;
+        final List<String> requests = new CopyOnWriteArrayList<>();
+        final List<Socket> connections = new CopyOnWriteArrayList<>();
+
+        Server(ServerSocket socket, String... answers) {
+            this.socket = socket;
+            Thread thread = new Thread(() -> {
+                try {
+                    while (true) {
+                        serve(socket.accept(), answers);
+                    }
+                } catch (IOException end) {
+                    return;
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        private void serve(Socket connection, String... answers) {
+            connections.add(connection);
+            try (connection) {
+                for (String answer : answers) {
+                    requests.add(head(connection.getInputStream()));
+                    connection.getOutputStream().write(answer.getBytes(StandardCharsets.ISO_8859_1));
+                }
+            } catch (IOException fault) {
+                return; // the client went
+            }
+        }
+
+        private static String head(InputStream in) throws IOException {
+            StringBuilder head = new StringBuilder();
+            while (head.indexOf("\r\n\r\n") < 0) {
+                int one = in.read();
+                if (one < 0) {
+                    throw new IOException("the client went");
+                }
+                head.append((char) one);
+            }
+            return head.toString();
+        }
+
+        @Override
+        public void close() throws IOException {
+            socket.close();
+        }
+    }
+
+    private static Server serve(String... answers) throws IOException {
+        return new Server(new ServerSocket(0, 50, InetAddress.getLoopbackAddress()), answers);
+    }
+
+    private static byte[] request() {
+        return Connection.request("GET", "/", "Host: x\r\n", new byte[0]);
+    }
+
+    private static Connection.Response ask(String answer) throws IOException {
+        try (Server server = serve(answer)) {
+            return new Connection("127.0.0.1", server.socket.getLocalPort(), null).ask(request());
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "HTTP/1.1 200 OK|Content-Length: 2||hi, 200, hi", "HTTP/1.1 200 |content-length:2||hi, 200, hi", "HTTP/1.1 404|Content-Length: 0||, 404, ''", "HTTP/1.1 204 No||, 204, ''",
+        "HTTP/1.1 200 OK|Transfer-Encoding: chunked||1|h|1;x=y|i|0|Trailer: 1||, 200, hi", "HTTP/1.1 100 Continue|X: 1||HTTP/1.1 503 No|Content-Length: 1||x, 503, x",
+        "HTTP/1.0 200 OK||to the end, 200, to the end"
+    })
+    void answersOfEachShapeAreRead(String answer, int status, String body) throws IOException {
+        Connection.Response found = ask(answer.replace("|", "\r\n"));
+        assertEquals(status, found.status);
+        assertEquals(body, new String(found.body, StandardCharsets.UTF_8));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {
+        "", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "HTTP/1.1 200 OK\n\n", OK + "Content-Length: 3\r\n\r\nhi", OK + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nhi", OK + "Content-Length: +2\r\n\r\nhi",
+        OK + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", OK + "Transfer-Encoding: gzip\r\n\r\n", OK + "Transfer-Encoding: chunked\r\n\r\n2\r\nhi", OK + "Transfer-Encoding: chunked\r\n\r\n2\r\nhi!\r\n0\r\n\r\n",
+        OK + "Transfer-Encoding: chunked\r\n\r\n-2\r\nhi\r\n0\r\n\r\n", OK + "Content-Length : 2\r\n\r\nhi", OK + " folded: 1\r\n\r\n", OK + "X: a\rb\r\n\r\n", OK + "Content-Length: 99999999999\r\n\r\n"
+    })
+    void whatIsNoWholeAnswerIsNone(String answer) {
+        assertThrows(IOException.class, () -> ask(answer));
+    }
+
+    @Test
+    void aHeadThatDoesNotEndIsNone() {
+        assertThrows(IOException.class, () -> ask(OK + "X: " + "x".repeat(70_000)));
+    }
+
+    private static Client client(Server server) {
+        return Client.builder().url("127.0.0.1:" + server.socket.getLocalPort()).token("secret").build();
+    }
+
+    @Test
+    void aConnectionIsUsedAgainUntilTheServerClosesIt() throws Exception {
+        String answer = OK + "Content-Length: 2\r\n\r\n{}";
+        try (Server server = serve(answer, answer, OK + "Connection: close\r\nContent-Length: 2\r\n\r\n{}", answer); Client client = client(server)) {
+            for (int at = 0; at < 4; at++) {
+                client.run("t", "1");
+            }
+            assertEquals(4, server.requests.size());
+            assertEquals(2, server.connections.size());
+            assertTrue(server.requests.get(0).startsWith("POST /v1/topics/t/jobs/1/run HTTP/1.1\r\n") && server.requests.get(0).contains("\r\nAuthorization: Bearer secret\r\n"));
+        }
+        try (Server server = serve(answer); Client client = client(server)) { // closes without a word behind each answer
+            for (int at = 0; at < 3; at++) {
+                client.take(new Take("t")); // which would not be made again
+                TimeUnit.MILLISECONDS.sleep(50); // the end is on its way
+            }
+            assertEquals(3, server.connections.size());
+        }
+    }
+
+    @Test
+    void theTimeLimitAndACancelCutTheConnection() throws Exception {
+        try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+            silent.setSoTimeout(10_000);
+            Client.Builder builder = Client.builder().url("127.0.0.1:" + silent.getLocalPort()).retryFor(Duration.ZERO).timeout(Duration.ofMillis(200));
+            try (Client client = builder.build()) {
+                TarryException.Unavailable fault = assertThrows(TarryException.Unavailable.class, () -> client.run("t", "1"));
+                assertTrue(fault.detail().contains("the time limit is over"), fault.detail());
+                assertEnd(silent);
+            }
+            String elsewhere = "127.0.0.1:1";
+            try (Client client = builder.url("127.0.0.1:" + silent.getLocalPort() + "," + elsewhere).timeout(Duration.ofSeconds(60)).build()) {
+                for (int tries = 0; tries < 2; tries++) { // a cancel is no failure of the server: the next take goes to it again
+                    CompletableFuture<List<Job>> take = client.takeAsync(new Take("t"));
+                    Socket connection = silent.accept();
+                    Server.head(connection.getInputStream());
+                    take.cancel(true);
+                    assertEquals(-1, connection.getInputStream().read());
+                    TimeUnit.MILLISECONDS.sleep(50); // until the call has seen it, too
+                }
+            }
+        }
+    }
+
+    private static void assertEnd(ServerSocket silent) throws IOException {
+        try (Socket connection = silent.accept()) {
+            Server.head(connection.getInputStream());
+            assertEquals(-1, connection.getInputStream().read());
+        }
+    }
+
+    private static SSLContext context(KeyStore store, char[] password) throws Exception {
+        KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        keys.init(store, password);
+        TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trust.init(store);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(keys.getKeyManagers(), trust.getTrustManagers(), null);
+        return context;
+    }
+
+    @Test
+    void tlsNamesItsServerAndRefusesAnother(@TempDir Path directory) throws Exception {
+        Path file = directory.resolve("keys");
+        String tool = Path.of(System.getProperty("java.home"), "bin", "keytool").toString();
+        assertEquals(0, new ProcessBuilder(tool, "-genkeypair", "-keyalg", "EC", "-alias", "a", "-dname", "CN=localhost", "-ext", "san=dns:localhost", "-storetype", "PKCS12", "-keystore", file.toString(),
+            "-storepass", "password").redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start().waitFor());
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        try (InputStream in = Files.newInputStream(file)) {
+            store.load(in, "password".toCharArray());
+        }
+        SSLContext context = context(store, "password".toCharArray());
+        String answer = OK + "Content-Length: 2\r\n\r\n{}";
+        try (Server server = new Server(context.getServerSocketFactory().createServerSocket(0, 50, InetAddress.getLoopbackAddress()), answer, answer)) {
+            Client.Builder builder = Client.builder().retryFor(Duration.ZERO).url("https://localhost:" + server.socket.getLocalPort());
+            try (Client client = builder.tls(context).build()) {
+                client.run("t", "1");
+                client.run("t", "1");
+            }
+            assertEquals(1, server.connections.size());
+            try (Client client = builder.url("https://127.0.0.1:" + server.socket.getLocalPort()).build()) {
+                assertThrows(TarryException.Unavailable.class, () -> client.run("t", "1"));
+            }
+            try (Client client = Client.builder().retryFor(Duration.ZERO).url("https://localhost:" + server.socket.getLocalPort()).build()) {
+                assertThrows(TarryException.Unavailable.class, () -> client.run("t", "1"));
+            }
+            assertEquals(2, server.requests.size());
+        }
+    }
+
+    @Test
+    void aTokenCannotAddAHeader() {
+        assertThrows(IllegalArgumentException.class, () -> Client.builder().token("a\r\nX: y").build());
+        assertFalse(new String(Connection.request("GET", "/", "", new byte[0]), StandardCharsets.US_ASCII).contains("Content-Length"));
+    }
+}
