@@ -609,7 +609,13 @@ static void lib_driver_forget(struct lib_driver *self)
 {
     for (size_t i = 0; i < self->note_count; i++)
         note_keep(&self->notes[i], NULL);
+    queue_door_free(self->queue.door);
     tarry_close(self->tarry);
+}
+
+static void lib_driver_forget_kept(void)
+{
+    lib_driver_forget(&kept);
 }
 
 static void *lib_driver_open(const struct driver_options *options)
@@ -620,6 +626,9 @@ static void *lib_driver_open(const struct driver_options *options)
             kept.notes[i].is_watched = false;
         return &kept;
     }
+    static bool will_forget;
+    if (!will_forget)
+        will_forget = atexit(lib_driver_forget_kept) == 0;
     lib_driver_forget(&kept);
     kept = (struct lib_driver){.queue.ops = &lib_driver_ops, .options = *options};
     snprintf(kept.dir, sizeof kept.dir, "%s", options->dir);

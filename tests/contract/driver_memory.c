@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct memory_driver {
@@ -16,10 +17,18 @@ struct memory_driver {
 
 static struct memory_driver kept;
 
+static void memory_driver_forget(void)
+{
+    memory_handle_free(kept.handle);
+}
+
 static void *memory_driver_open(const struct driver_options *options)
 {
     if (kept.handle && strcmp(kept.dir, options->dir) == 0)
         return &kept;
+    static bool will_forget;
+    if (!will_forget)
+        will_forget = atexit(memory_driver_forget) == 0;
     memory_handle_free(kept.handle);
     kept.handle =
         memory_handle_new(&(struct memory_options){.body_bytes_max = options->body_bytes_max,
