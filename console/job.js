@@ -53,7 +53,7 @@ function timeLine(job) {
             el("div", {},
                 el("p", {}, el("strong", {}, t("line.attempt", { n: one.attempt })), " ", t(`outcome.${one.outcome}`), " ", el("span", { class: "help" }, timeOf(one.at), " \u00b7 ", t("line.took", { d: duration(one.duration_ms ?? 0) }))),
                 one.error ? el("p", { class: "error-text-full" }, bdi(one.error)) : null))),
-        job.state === "leased" ? el("li", { class: "now" }, el("span", { class: "dot" }, icon("leased")), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt })), " ", t("line.underWay"), " ", timeOf(job.lease_until, { isRelative: true })))) : null,
+        job.state === "leased" ? el("li", { class: "now" }, el("span", { class: "dot" }, icon("leased")), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt })), " ", t("line.underWay"), " ", timeOf(job.lease_until, { isRelative: true })), job.consumer ? el("p", { class: "help" }, t("line.heldBy"), " ", bdi(job.consumer)) : null, job.cancel_requested ? el("p", { class: "help" }, t("line.asked")) : null)) : null,
         ["delayed", "ready"].includes(job.state) ? el("li", { class: "to-come" }, el("span", { class: "dot" }, icon(stateOf(job))), el("div", {}, el("p", {}, el("strong", {}, t("line.attempt", { n: job.attempt + 1 })), " ", t("line.due"), " ", timeOf(job.due_at, { isRelative: true })))) : null,
         job.state === "dead" ? el("li", { class: "past dead" }, el("span", { class: "dot" }, icon("dead")), el("div", {}, el("p", {}, el("strong", {}, t("state.dead"))), job.last_error && !history.length ? el("p", { class: "error-text-full" }, bdi(job.last_error)) : null)) : null);
 }
@@ -110,6 +110,13 @@ export async function show({ topic, id, node, signal }) {
                 : scoped(t("reschedule.button"), "push", topic, then(() => reschedule(topic, job)), { why: isLeased }),
             job.state === "dead" && job.last_error ? scoped(t("job.redriveAlike"), "admin", topic, then(() => redriveMany(topic, { error: job.last_error }))) : null,
             scoped(t("job.cancel"), "push", topic, async () => {
+                if (job.state === "leased") {
+                    if (await formDialog({ title: t("cancel.title", { id }), action: t("request.do"), isDanger: true, body: el("p", {}, t("request.what")), send: (end) => ask("DELETE", `${where}?request=true`, { signal: end }) })) {
+                        notice(t("request.done", { id }));
+                        await look(true);
+                    }
+                    return;
+                }
                 if (await formDialog({ title: t("cancel.title", { id }), action: t("cancel.do"), isDanger: true, body: el("p", {}, t("cancel.what")), send: (end) => ask("DELETE", where, { signal: end }) })) {
                     notice(t("cancel.done", { id }));
                     go(["topics", topic, "jobs"]);

@@ -261,6 +261,18 @@ def test_a_test_job_is_pushed_looked_at_moved_run_and_cancelled(browser, client)
     eventually(lambda: client.topic("try")["totals"]["cancelled"] == 1, 20)
 
 
+def test_who_has_a_job_is_shown_and_asked_to_give_it_up(browser, client):
+    client.push("held", "one", b"x", "text/plain")
+    (job,) = client.take("held", consumer="worker <b>1</b>", lease_for="1h")
+    browser.open("#/topics/held/jobs/one", is_new=True)
+    browser.sees("worker <b>1</b>")
+    browser.press("Cancel the job*")
+    browser.press("Ask for it", browser.dialog)
+    browser.sees("It was asked to give the job up", 20)
+    assert client.call("GET", "/v1/topics/held/jobs/one").json()["cancel_requested"] is True
+    assert client.nack(job["lease"])[0]["result"] == "cancelled"
+
+
 def test_bodies_are_shown_as_they_are(browser, client):
     client.push("bodies", "json", b'{"a":[1,2,{"b":null}]}', "application/json")
     client.push("bodies", "text", "Grüße\n<b>not bold</b>".encode())

@@ -52,7 +52,7 @@ def do_everything(server, endpoint):
     settle(client, "letters", dead_letter={"keep": {"count": 10}})
     client.push("taken", "a")
     client.push("sent", "b")
-    client.ack(client.take("taken")[0]["lease"])
+    client.ack(client.take("taken", consumer="tester")[0]["lease"])
     eventually(lambda: client.topic("sent")["totals"]["acked"] == 1)
     client.call("GET", "/v1/nothing")
 
