@@ -17,7 +17,7 @@ struct bulk {
     struct buffer body;
     size_t count; /* of ids in the body */
     bool is_stdin;
-    uint64_t seen, done;
+    uint64_t seen, done, requested;
     int worst;
 };
 
@@ -37,8 +37,13 @@ static void note_exit(struct bulk *bulk, int exit_code)
 
 static bool is_done(const char *result)
 {
-    return strcmp(result, "ok") == 0 || strcmp(result, "cancelled") == 0 ||
-           strcmp(result, "requested") == 0;
+    return strcmp(result, "ok") == 0 || strcmp(result, "cancelled") == 0;
+}
+
+/* Of the consumer that has the job: it is not cancelled yet. */
+static bool is_requested(const char *result)
+{
+    return strcmp(result, "requested") == 0;
 }
 
 static void refuse_result(struct bulk *bulk, const char *id, const char *result, const json_t *one)
@@ -57,15 +62,15 @@ static void print_result(struct bulk *bulk, const json_t *one)
         return;
     bulk->seen++;
     bulk->done += is_done(result);
+    bulk->requested += is_requested(result);
     if (bulk->args->json) {
         json_dumpf(one, stdout, JSON_COMPACT);
         putchar('\n');
     }
-    if (!is_done(result))
+    if (!is_done(result) && !is_requested(result))
         refuse_result(bulk, id, result, one);
     else if (!bulk->args->json && !bulk->is_stdin)
-        printf("%s %s\n",
-               strcmp(result, "requested") == 0 ? "requested of its consumer:" : bulk->change->done,
+        printf("%s %s\n", is_requested(result) ? "requested of its consumer:" : bulk->change->done,
                id);
 }
 
@@ -152,6 +157,8 @@ int bulk_run(const struct cli_args *args, const struct bulk_change *change)
     progress_clear();
     if (bulk.is_stdin && !args->json)
         printf("%s %llu\n", change->done, (unsigned long long)bulk.done);
+    if (bulk.is_stdin && !args->json && bulk.requested)
+        printf("requested of their consumers: %llu\n", (unsigned long long)bulk.requested);
     buffer_fini(&bulk.body);
     client_close(&bulk.client);
     return bulk.worst;

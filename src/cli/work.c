@@ -14,6 +14,7 @@
 #include "job/job.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -656,17 +657,21 @@ static int work_run(struct work *work)
     return work->exit_code;
 }
 
-/* HOST:PROCESS, as long as a name may be. */
+/* HOST:PROCESS; of a long host its end, where those of one cluster differ. */
 static const char *own_name(void)
 {
     static char name[JOB_CONSUMER_BYTES_MAX + 1];
-    char host[JOB_CONSUMER_BYTES_MAX - 11]; /* room for the colon and the process */
+    char host[HOST_NAME_MAX + 1], process[16];
     if (gethostname(host, sizeof host) != 0)
         snprintf(host, sizeof host, "worker");
     host[sizeof host - 1] = '\0';
     for (char *c = host; *c; c++)
         *c = *c > ' ' && *c <= '~' ? *c : '?';
-    snprintf(name, sizeof name, "%s:%ld", host, (long)getpid());
+    int process_bytes = snprintf(process, sizeof process, ":%ld", (long)getpid());
+    size_t room = JOB_CONSUMER_BYTES_MAX - (size_t)process_bytes, bytes = strlen(host);
+    const char *begin = bytes > room ? host + bytes - room : host;
+    memcpy(name, begin, strlen(begin));
+    memcpy(name + strlen(begin), process, (size_t)process_bytes + 1);
     return name;
 }
 

@@ -93,6 +93,7 @@ static void answer_on_status(struct delivery *delivery, enum queue_status status
 {
     switch (status) {
     case QUEUE_OK:
+    case QUEUE_CANCELLED: /* somebody had asked to cancel the job */
         delivery_end(delivery, false);
         return;
     case QUEUE_NO_MEMORY:

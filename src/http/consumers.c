@@ -103,10 +103,12 @@ static struct consumer *consumer_of(struct http_consumers *consumers, struct sli
     struct consumer *consumer = consumer_table_find(&topic->consumers, name);
     if (consumer)
         return consumer;
-    if (consumers->count < HTTP_CONSUMERS_MAX)
+    if (consumers->count < HTTP_CONSUMERS_MAX &&
+        topic->consumers.table.count < HTTP_CONSUMERS_OF_TOPIC_MAX)
         consumer = calloc(1, sizeof *consumer + name.len);
     if (!consumer) {
-        topic_sweep(consumers, topic, INT64_MIN); /* one just made goes again */
+        if (!topic->consumers.table.count) /* it was just made */
+            topic_sweep(consumers, topic, INT64_MIN);
         return NULL;
     }
     memcpy(consumer->name, name.at, name.len);
@@ -134,7 +136,7 @@ void http_consumers_note(struct http_consumers *consumers, struct slice topic, s
 
 /* ---- GET /v1/topics/{topic}/consumers ---- */
 
-enum { HOLDERS_MAX = 2000 /* different ones of one topic; leases of further ones are counted */ };
+enum { HOLDERS_MAX = 2 * HTTP_CONSUMERS_OF_TOPIC_MAX /* in one answer; it is not complete then */ };
 
 /* What one call tells of a consumer. */
 struct holder {
@@ -148,8 +150,8 @@ TABLE_DECLARE(holder_table, struct holder, entry)
 /* One call under way. */
 struct holder_census {
     struct http_front *front;
-    bool is_without_memory;
-    uint64_t unnamed; /* leases whose taker gave no name, or of holders too many */
+    bool is_without_memory, is_cut;
+    uint64_t unnamed; /* leases whose taker gave no name */
     struct holder_table holders;
     size_t topic_bytes;
     char topic[JOB_TOPIC_BYTES_MAX];
@@ -170,8 +172,12 @@ static void census_free(struct holder_census *census)
 static struct holder *census_holder(struct holder_census *census, struct slice name)
 {
     struct holder *holder = holder_table_find(&census->holders, name);
-    if (holder || census->holders.table.count >= HOLDERS_MAX)
+    if (holder)
         return holder;
+    if (census->holders.table.count >= HOLDERS_MAX) {
+        census->is_cut = true;
+        return NULL;
+    }
     if (!(holder = calloc(1, sizeof *holder + name.len))) {
         census->is_without_memory = true;
         return NULL;
@@ -190,7 +196,7 @@ static void on_leased_found(void *owner, uint64_t tag, const struct queue_job *f
     struct holder *holder = name.len ? census_holder(census, name) : NULL;
     if (holder)
         holder->leased++;
-    else
+    else if (!name.len)
         census->unnamed++;
 }
 
@@ -282,7 +288,8 @@ static void census_answer(struct http_exchange *exchange, struct holder_census *
         http_answer_problem(exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
         return;
     }
-    buffer_append_text(body, result->cursor.len ? ",\"complete\":false}" : ",\"complete\":true}");
+    buffer_append_text(body, result->cursor.len || census->is_cut ? ",\"complete\":false}"
+                                                                  : ",\"complete\":true}");
     http_answer_end_json(exchange, 200);
 }
 
@@ -297,7 +304,9 @@ static void on_leased_searched(void *owner, uint64_t tag, const struct search_re
 
 static void list_consumers(struct http_call *call)
 {
-    struct search_order order = {.topic = call->topic, .state = JOB_LEASED};
+    /* Long pages: where the jobs lie in memory each page is a walk over all of them. */
+    struct search_order order = {
+        .topic = call->topic, .state = JOB_LEASED, .page_jobs = QUEUE_LIST_MAX};
     struct holder_census *census = calloc(1, sizeof *census);
     http_note_subject(call, HTTP_SUBJECT_TOPIC, (struct slice){0});
     struct search_listener listener = {.found = on_leased_found,

@@ -5,7 +5,7 @@
  *
  * One for a server, shared by its fronts; any thread, under a lock of its own. A consumer that did not
  * ask for HTTP_CONSUMERS_FORGOTTEN_MS is forgotten; a take waits for less. Where there are HTTP_CONSUMERS_MAX, or
- * no memory, new ones are not noted. Times are wall clock, in milliseconds.
+ * so many of one topic, or no memory, new ones are not noted. Times are wall clock, in milliseconds.
  */
 #ifndef TARRY_HTTP_CONSUMERS_H
 #define TARRY_HTTP_CONSUMERS_H
@@ -13,7 +13,12 @@
 #include "base/metric.h"
 #include "base/slice.h"
 
-enum { HTTP_CONSUMERS_MAX = 10000, HTTP_CONSUMERS_FORGOTTEN_MS = 5 * 60 * 1000 };
+enum {
+    HTTP_CONSUMERS_MAX = 10000,
+    HTTP_CONSUMERS_OF_TOPIC_MAX =
+        1000, /* so that who invents names for one hides no other topic's */
+    HTTP_CONSUMERS_FORGOTTEN_MS = 5 * 60 * 1000
+};
 
 struct http_consumers;
 

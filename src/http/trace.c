@@ -145,6 +145,8 @@ void http_trace_answered(struct http_front *front, enum queue_verb verb, struct 
     struct tracer *tracer = front->shared->tracer;
     if (result->status == QUEUE_LEASE_ENDED)
         tracer_lease_ended(tracer, lease, "lease_ended", true);
+    else if (result->status == QUEUE_CANCELLED)
+        tracer_lease_ended(tracer, lease, "cancelled", false);
     else if (result->status != QUEUE_OK)
         return; /* it still has the job */
     else if (verb == QUEUE_EXTEND)

@@ -3,7 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A page is one turn of the loop: more jobs would hold up others for some milliseconds. */
+/* A page is one turn of the loop: more jobs would hold up others for some milliseconds, by their
+ * bodies above all. */
 enum { PAGE_JOBS = 100, CURSOR_BYTES_MAX = 512 };
 
 struct search {
@@ -102,8 +103,8 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     }
     search->page_jobs = (uint32_t)(SEARCH_SEEN_MAX - search->result.seen);
-    if (search->page_jobs > PAGE_JOBS)
-        search->page_jobs = PAGE_JOBS;
+    if (search->page_jobs > search->order.page_jobs)
+        search->page_jobs = search->order.page_jobs;
     ask_page(search);
 }
 
@@ -118,7 +119,8 @@ bool search_start(struct queue *queue, const struct search_order *order,
                               .order = *order,
                               .listener = *listener,
                               .left = order->limit ? order->limit : UINT32_MAX,
-                              .page_jobs = PAGE_JOBS};
+                              .page_jobs = order->page_jobs ? order->page_jobs : PAGE_JOBS};
+    search->order.page_jobs = search->page_jobs;
     char *at = queue_filter_move(&search->order.filter, search->text);
     search->order.topic = queue_text_move(&at, order->topic);
     struct slice cursor = order->cursor;

@@ -26,6 +26,7 @@ struct search_order {
     struct slice cursor; /* of an earlier search or list; empty: from the start */
     uint32_t limit;      /* so many matches at most; 0: no limit */
     bool with_body;
+    uint32_t page_jobs; /* looked at in one turn of the loop; 0: the usual */
 };
 
 struct search_result {

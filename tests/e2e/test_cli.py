@@ -239,6 +239,19 @@ def test_cancel_tells_leased_and_unknown_apart(tarry):
     assert "cancelled b" in tarry("cancel", "t", "nobody", "b", code=NOTHING)
 
 
+def test_a_cancel_is_requested_of_who_has_the_job(tarry, server):
+    for ident in ("a", "b", "c"):
+        tarry("push", "t", ident, "--body", "x")
+    tarry("take", "t", "--max", "2", "--consumer", "worker 1", "--lease-for", "1h")
+    assert tarry("cancel", "t", "a", "--request") == "requested of its consumer: a\n"
+    shown = tarry("get", "t", "a")
+    assert re.search(r"^consumer +worker 1$", shown, re.M) and re.search(r"^asked to cancel +true$", shown, re.M), shown
+    assert "worker 1" in tarry("list", "t")
+    assert tarry("cancel", "t", "b", "c", "--request") == "requested of its consumer: b\ncancelled c\n"
+    many = server.cli("cancel", "t", "-", "--request", input=b"a\nb\n")
+    assert many.stdout == b"cancelled 0\nrequested of their consumers: 2\n" and many.returncode == OK
+
+
 def test_a_body_is_printed_as_it_is(server):
     for n, body in enumerate((bytes(range(256)) * 9, b"", b'{ "x" :1.50}', "grüß\n".encode())):
         server.client().push("t", f"b{n}", body=body, content_type="application/json", delay="1h")

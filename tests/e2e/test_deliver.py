@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -442,6 +443,22 @@ def test_an_answer_that_redis_could_not_take_is_given_again(start_redis, start_d
     eventually(lambda: totals(client, "orders")["acked"] == 1)
     assert len(endpoint.calls) == 1
     assert metric(client, "tarry_deliver_lease_ended_total", topic="orders") == 0
+
+
+def test_a_job_under_way_that_is_not_wanted_any_more_is_not_tried_again(start_delivering, endpoint):
+    server = start_delivering()
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url})
+    asked = threading.Event()
+    endpoint.answer = lambda call: asked.wait(20) and 500
+    push(client, "orders", "1")
+    eventually(lambda: endpoint.calls)
+    assert client.call("DELETE", "/v1/topics/orders/jobs/1?request=true").status == 202
+    asked.set()
+    eventually(lambda: totals(client, "orders")["cancelled"] == 1)
+    assert len(endpoint.calls) == 1 and totals(client, "orders")["nacked"] == 0
+    assert metric(client, "tarry_deliver_lease_ended_total", topic="orders") == 0
+    assert "answer refused" not in server.log()
 
 
 def test_one_of_two_servers_dies_and_the_other_delivers_all(start_redis, start_delivering, endpoint):

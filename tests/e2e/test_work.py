@@ -239,6 +239,23 @@ def test_the_last_words_of_a_command_are_its_error(server, start, tmp_path):
     assert "the bank is down" in worker.err and "nacked t/plain, exit 3: second; third; the bank is down" in worker.err
 
 
+def test_a_command_whose_job_is_not_wanted_any_more_is_told(server, start, tmp_path):
+    path = program(tmp_path / "do", "#!/usr/bin/env python3\nimport os, signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(int(os.environ['TARRY_ID'])))\n"
+                                    f"open('{tmp_path}/up-' + os.environ['TARRY_ID'], 'w').close()\ntime.sleep(60)\n")
+    client = server.client()
+    for ident in ("0", "1"):  # the code that it ends with: done all the same, and given up
+        client.push("t", ident)
+    worker = start(server, str(BINARY), "work", "t", "--jobs", "2", "--lease-for", "2s", "--consumer", "here", "--", path)
+    eventually(lambda: (tmp_path / "up-0").exists() and (tmp_path / "up-1").exists())
+    assert {client.get("t", ident)["consumer"] for ident in ("0", "1")} == {"here"}
+    for ident in ("0", "1"):
+        assert client.call("DELETE", f"/v1/topics/t/jobs/{ident}?request=true").status == 202
+    eventually(lambda: client.topic("t")["totals"]["acked"] == 1 and client.topic("t")["totals"]["cancelled"] == 1)
+    worker.end()
+    assert "cancelled t/1, as was asked" in worker.err and "acked t/0" in worker.err
+    assert sum("is not wanted any more" in line for line in worker.err) == 2
+
+
 def ticks(pid):
     """Processor time, in hundredths of a second."""
     return sum(map(int, pathlib.Path(f"/proc/{pid}/stat").read_text().split()[13:15]))
