@@ -114,6 +114,7 @@ static inline void rig_open(struct rig *rig, int64_t horizon_ms, uint64_t topic_
     assert_non_null(mkdtemp(rig->dir));
     buffer_init(&rig->log, SIZE_MAX / 2);
     clock_fake_start(RIG_START_MS, RIG_START_MS + RIG_SKEW_MS);
+    rig->shard.clock = &clock_process;
     rig->shard.skew_ms = rig->shard.engine_skew_ms = RIG_SKEW_MS;
     rig->shard.options.limits.horizon_ms = horizon_ms;
     rig->shard.options.limits.topic_quota = topic_quota;
