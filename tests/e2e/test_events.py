@@ -132,7 +132,8 @@ def test_deliveries_say_by_which_way(house):
         with listen(house, "sent") as stream:
             client.push("sent", "a")
             events = stream.until(lambda event, _: event == "acked")
-        assert kinds(events) == ["pushed", "delivered", "acked"] and of(events, "delivered")["way"] == "callback"
+        seen = [kind for kind in kinds(events) if kind != "settings"]  # that of another shard may come late
+        assert seen == ["pushed", "delivered", "acked"] and of(events, "delivered")["way"] == "callback"
     finally:
         endpoint.stop()
 

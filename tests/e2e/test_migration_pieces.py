@@ -266,9 +266,9 @@ def test_an_import_that_is_killed_and_started_again_brings_each_job_once(source,
     with Gate(any_target, up=600_000) as gate:
         running = begin(gate, *arguments)
         gate.wait(running)
-        eventually(lambda: pushed(any_target) >= 2000)
+        eventually(lambda: pushed(any_target) >= 2000, 60)
         if with_state:
-            eventually(lambda: (tmp_path / "state").exists())
+            eventually(lambda: (tmp_path / "state").exists(), 60)
         running.kill()
         running.communicate()
     in_already = pushed(any_target)
@@ -290,7 +290,7 @@ def test_what_was_finished_meanwhile_does_not_come_again_with_a_state(source, ta
     running = begin(target, "import", "--state", str(state), stdin=subprocess.PIPE)
     running.stdin.write(b"".join(lines[:2500]))
     running.stdin.flush()
-    eventually(lambda: state.exists() and json.loads(state.read_text())["line"] > 1000)
+    eventually(lambda: state.exists() and json.loads(state.read_text())["line"] > 1000, 60)
     running.kill()
     running.communicate()
     done = json.loads(state.read_text())["line"]

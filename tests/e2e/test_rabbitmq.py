@@ -119,7 +119,7 @@ def test_an_unroutable_message_fails_until_there_is_a_queue_and_holds_up_nobody(
     client = start_delivering().client()
     settle(client, broker, broker.queue("routed"))
     settle(client, broker, "unrouted", routing_key="not-there-yet")
-    client.push("unrouted", "1", b"late")
+    client.push("unrouted", "1", b"late", backoff="fixed:300ms", max_attempts=1000)
     client.push_batch([{"topic": "routed", "id": f"{n}", "body": f"{n}"} for n in range(50)])
     assert sum(bodies(broker.messages("routed", 50)).values()) == 50
     eventually(lambda: "unroutable" in error_of(client, "unrouted", "1"))
