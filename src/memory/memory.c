@@ -105,9 +105,8 @@ void memory_free(struct memory *memory)
 struct engine_now memory_now(struct memory *memory)
 {
     enum { SKEW_NOISE_MS = 2 };
-    struct clock *clock = memory->options.clock;
-    struct engine_now now = {.inner_ms = clock_inner_ms_of(clock),
-                             .wall_ms = clock_wall_ms_of(clock)};
+    struct engine_now now;
+    clock_both_ms_of(memory->options.clock, &now.inner_ms, &now.wall_ms);
     int64_t step_ms = now.wall_ms - now.inner_ms - memory->skew_ms;
     bool is_step = step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS;
     now.skew_ms = is_step ? now.wall_ms - now.inner_ms : memory->skew_ms;
