@@ -103,7 +103,10 @@ enum tarry_open_flags {
 struct tarry_options {
     uint32_t size;
     uint32_t flags;
-    uint64_t memory_max; /* bytes of jobs, about; a push beyond is TARRY_NO_SPACE. 0: no limit */
+    /* Bytes of jobs and of ids that are remembered, about. A push or tarry_again beyond it is TARRY_NO_SPACE, before
+     * anybody looks whether the id exists: also a push that would have replaced a job or changed nothing. 0: no
+     * limit. */
+    uint64_t memory_max;
     uint64_t body_max;   /* bytes; 0: 1 MiB */
     uint32_t topics_max; /* 0: 10,000 */
     uint32_t reserved;
@@ -327,7 +330,8 @@ struct tarry_again {
         sizeof(struct tarry_again), 0, NULL, NULL, 0, 0, 0                                         \
     }
 /* In one step, with its id, priority, meta and policy, and attempts from the beginning. Codes CREATED or
- * LEASE_ENDED; TARRY_BAD_OPTION where the topic has a dedup window, which keeps finished ids from coming again. The
+ * LEASE_ENDED; TARRY_BAD_OPTION where the topic has a dedup window, which keeps finished ids from coming again;
+ * TARRY_TOPIC_FULL where the topic has more jobs than its max_jobs, and TARRY_NO_SPACE: nothing was done. The
  * job in hand stays as it is, and is freed as ever. */
 int tarry_again(tarry *queue, const struct tarry_again *items, size_t n, struct tarry_result *out);
 

@@ -251,7 +251,7 @@ static struct slice run_again(struct tarry *queue, const struct tarry_again *fro
     if (result->status == QUEUE_OK && !mine->is_taken)
         result->status = QUEUE_LEASE_ENDED;
     else if (result->status == QUEUE_OK)
-        memory_again(queue->memory, &mine->lease, &push, queue->now, result);
+        memory_again(queue->memory, mine, &push, queue->now, result);
     return job->id;
 }
 

@@ -144,6 +144,33 @@ static void a_job_may_come_again_with_another_body(void **state)
     tarry_close(queue);
 }
 
+/* The limit of a topic that has more jobs already is none for the job in hand: it is refused, and stays. */
+static void a_job_that_may_not_come_again_stays(void **state)
+{
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    struct tarry_again again = TARRY_AGAIN_INIT;
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    char id[16];
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        snprintf(id, sizeof id, "%d", i);
+        rig_push(queue, id, 0);
+    }
+    tarry_job *job = rig_take_one(queue, 0);
+    settings.max_jobs = 9;
+    tarry_topic_put(queue, "t", &settings);
+    again.job = job;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_TOPIC_FULL);
+    assert_int_equal(rig_topic(queue).leased, 1);
+    settings.max_jobs = 10;
+    tarry_topic_put(queue, "t", &settings);
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_OK);
+    assert_int_equal(rig_topic(queue).ready, 10);
+    tarry_job_free(job);
+    tarry_close(queue);
+}
+
 static void changes_name_a_job_by_its_id(void **state)
 {
     tarry *queue = rig_open(TARRY_TEST_CLOCK);
@@ -387,6 +414,65 @@ static void a_queue_has_no_more_bytes_than_it_may(void **state)
     tarry_close(queue);
 }
 
+/* A job that comes again counts with its new body, in place of the old. */
+static void a_job_that_comes_again_is_held_to_the_limit(void **state)
+{
+    struct tarry_options options = TARRY_OPTIONS_INIT;
+    static char body[20000];
+    struct tarry_again again = TARRY_AGAIN_INIT;
+    tarry *queue;
+
+    (void)state;
+    options.memory_max = 10000;
+    assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
+    rig_push(queue, "a", 0);
+    tarry_job *job = rig_take_one(queue, 0);
+    again.job = job;
+    again.body = body;
+    again.body_bytes = sizeof body;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_NO_SPACE);
+    assert_int_equal(rig_topic(queue).leased, 1);
+    again.body_bytes = 9000;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_OK);
+    tarry_job_free(job);
+    job = rig_take_one(queue, 0);
+    again.job = job;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_OK); /* as large as before */
+    tarry_job_free(job);
+    tarry_close(queue);
+}
+
+/* An id that is remembered has its entry until the window is over. */
+static void ids_that_are_remembered_count(void **state)
+{
+    struct tarry_options options = TARRY_OPTIONS_INIT;
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    struct tarry_take take = rig_take(1);
+    char id[16];
+    tarry *queue;
+    tarry_job *job;
+    size_t n;
+    int count = 0;
+
+    (void)state;
+    options.memory_max = 20000;
+    options.flags = TARRY_TEST_CLOCK;
+    options.test_clock_ms = RIG_START_MS;
+    assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
+    settings.dedup_window_ms = 60000;
+    tarry_topic_put(queue, "t", &settings);
+    for (snprintf(id, sizeof id, "0"); count < 1000 && rig_push(queue, id, 0) == TARRY_CREATED;) {
+        assert_int_equal(tarry_pop(queue, &take, 0, &job, &n), TARRY_OK);
+        tarry_job_free(job);
+        snprintf(id, sizeof id, "%d", ++count);
+    }
+    assert_in_range(count, 100, 200);
+    assert_int_equal(rig_push(queue, "another", 0), TARRY_NO_SPACE);
+    tarry_advance(queue, 60001);
+    assert_int_equal(rig_push(queue, "another", 0), TARRY_CREATED);
+    tarry_close(queue);
+}
+
 static void two_queues_know_nothing_of_each_other(void **state)
 {
     tarry *first = rig_open(TARRY_TEST_CLOCK), *second = rig_open(0);
@@ -474,6 +560,7 @@ int main(void)
         cmocka_unit_test(a_pop_takes_for_good),
         cmocka_unit_test(a_job_in_hand_outlives_its_end_and_the_queue),
         cmocka_unit_test(a_job_may_come_again_with_another_body),
+        cmocka_unit_test(a_job_that_may_not_come_again_stays),
         cmocka_unit_test(changes_name_a_job_by_its_id),
         cmocka_unit_test(a_leased_job_tells_its_consumer_and_can_be_asked_for),
         cmocka_unit_test(a_list_goes_on_where_its_cursor_says),
@@ -481,6 +568,8 @@ int main(void)
         cmocka_unit_test(structs_tell_their_size),
         cmocka_unit_test(what_callers_get_wrong_is_refused_by_name),
         cmocka_unit_test(a_queue_has_no_more_bytes_than_it_may),
+        cmocka_unit_test(a_job_that_comes_again_is_held_to_the_limit),
+        cmocka_unit_test(ids_that_are_remembered_count),
         cmocka_unit_test(two_queues_know_nothing_of_each_other),
         cmocka_unit_test(a_year_passes_from_event_to_event),
         cmocka_unit_test(codes_have_names_and_sentences),
