@@ -10,6 +10,8 @@
  *   - Leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
  *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late
  *     by that alone.
+ *   - A job with at_ms follows the wall clock, but who waits does not notice that somebody sets that forward: it comes
+ *     with the next call, or with the next thing that is due, and as late as the step at most.
  *   - A handle does not survive fork: in the child every call says TARRY_FORKED.
  *   - After tarry_close has been called no other thread may begin a call on that handle.
  *
@@ -63,8 +65,9 @@ enum tarry_code {
     TARRY_TOPIC_FULL = 23,
     TARRY_REQUESTED = 24, /* no failure: the job is cancelled unless its holder acks it */
 
-    TARRY_FORKED = 100,     /* the handle belongs to the parent process */
-    TARRY_INTERRUPTED = 101 /* tarry_interrupt */
+    TARRY_FORKED = 100,      /* the handle belongs to the parent process */
+    TARRY_INTERRUPTED = 101, /* tarry_interrupt */
+    TARRY_IN_CALLBACK = 102  /* tarry_close from a callback of the same queue */
 };
 
 enum tarry_state {
@@ -96,7 +99,8 @@ unsigned tarry_version(void);
 /* ---- open and close ---- */
 
 enum tarry_open_flags {
-    /* The clock stands until tarry_advance moves it; waits are by it, too. For tests. */
+    /* The clock stands until tarry_advance moves it; waits are by it, too. For tests. Here as well a delay of D ms
+     * is over when D + 1 ms have passed. */
     TARRY_TEST_CLOCK = 1
 };
 
@@ -110,7 +114,7 @@ struct tarry_options {
     uint64_t body_max;   /* bytes; 0: 1 MiB */
     uint32_t topics_max; /* 0: 10,000 */
     uint32_t reserved;
-    int64_t test_clock_ms; /* where the test clock begins, since 1970; 0: now */
+    int64_t test_clock_ms; /* where the test clock begins, since 1970; up to 1 << 47; 0: now */
 };
 #define TARRY_OPTIONS_INIT                                                                         \
     {                                                                                              \
@@ -120,7 +124,8 @@ struct tarry_options {
 /* `options` NULL: all as zero. On failure *out is NULL and `error` says in words what is wrong (it may be NULL). */
 int tarry_open(const struct tarry_options *options, tarry **out, char *error, size_t error_bytes);
 /* Those who wait get TARRY_STOPPING, callbacks that were not dispatched are not called, and their jobs are gone
- * with all others. Returns once every other call has. NULL is fine. */
+ * with all others. Returns once every other call has, a tarry_dispatch with the callback that it is in, too.
+ * TARRY_IN_CALLBACK: called by a callback of this queue, and nothing was done. NULL is fine. */
 int tarry_close(tarry *queue);
 
 /* ---- in ---- */
@@ -452,7 +457,8 @@ struct tarry_reply {
     size_t job_count;
 };
 
-/* Called by tarry_dispatch, on its thread, and by nobody else. It may call any function but tarry_close. */
+/* Called by tarry_dispatch, on its thread, and by nobody else. It may call any function; tarry_close of its own queue
+ * is refused. */
 typedef void tarry_done(void *owner, const struct tarry_reply *reply);
 
 /* Any answer but TARRY_OK: the call was refused, and `done` is not called. */
@@ -460,8 +466,9 @@ int tarry_submit(tarry *queue, const struct tarry_call *call, tarry_done *done, 
 /* Readable (level-triggered) while tarry_dispatch has something to do: for poll, epoll, select, add_reader. The
  * queue's own, until tarry_close; the same each time. -1: no descriptor is to be had, errno says why. */
 int tarry_fd(tarry *queue);
-/* Lets happen what is due and makes up to `max` callbacks (0: all there are). Returns how many, or -1 in a forked
- * child. */
+/* Lets happen what is due and makes up to `max` callbacks (0: all there are now; what they submit waits for the next
+ * dispatch). Returns how many; -1 where there was none because the process is a forked child or tarry_close was
+ * called. */
 int tarry_dispatch(tarry *queue, int max);
 
 /* ---- time ---- */
@@ -470,7 +477,8 @@ int tarry_dispatch(tarry *queue, int max);
 int64_t tarry_now_ms(tarry *queue);
 /*
  * Moves the test clock, from event to event: what is due at each moment happens at it, and whoever waits for it is
- * served. TARRY_BAD_OPTION: the queue has no test clock, or the time is negative.
+ * served. TARRY_BAD_OPTION: the queue has no test clock, the time is negative or above ten years, or the clock would
+ * pass 1 << 47. A delay of D ms is over after D + 1.
  */
 int tarry_advance(tarry *queue, int64_t ms);
 

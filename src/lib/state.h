@@ -33,6 +33,12 @@ struct waiter {
     void (*ended)(struct tarry *queue, struct waiter *waiter);
 };
 
+/* A thread in tarry_dispatch: on its stack. */
+struct dispatcher {
+    struct list list;
+    pthread_t thread;
+};
+
 struct tarry {
     pthread_mutex_t lock;
     struct clock clock;
@@ -48,10 +54,12 @@ struct tarry {
     int64_t waits_ms;      /* no wait among them ends before; INT64_MAX: none ends */
     struct waiter *leader; /* who wakes at leader_ms, when what is next is due; NULL: nobody */
     int64_t leader_ms;
-    atomic_uint callers; /* calls under way, before and behind the lock too */
+    atomic_uint callers; /* calls under way, before and behind the lock and in callbacks, too */
     bool is_closing;
     /* Calls that were submitted and wait for their callback: submit.c. */
     struct list done;
+    size_t done_count;
+    struct list dispatchers;
     size_t submitted_waiters;
     int epoll_fd, event_fd, timer_fd; /* -1: not asked for */
     int64_t timer_ms;                 /* INT64_MAX: not set */
@@ -112,6 +120,8 @@ int lib_read_take(const struct tarry_take *from, struct queue_take *out,
 
 /* ---- submit.c ---- */
 
+/* Whether this thread is in a callback of the queue. Under the lock. */
+bool lib_is_dispatcher(const struct tarry *queue);
 /* Frees what was submitted and has ended. */
 void lib_submitted_free(struct tarry *queue);
 

@@ -549,7 +549,38 @@ static void a_queue_that_cannot_be_opened_says_why(void **state)
     options.flags = 2;
     assert_int_equal(tarry_open(&options, &queue, error, sizeof error), TARRY_BAD_OPTION);
     assert_non_null(strstr(error, "flags"));
+    options.flags = TARRY_TEST_CLOCK;
+    options.test_clock_ms = INT64_MAX;
+    assert_int_equal(tarry_open(&options, &queue, error, sizeof error), TARRY_BAD_OPTION);
+    assert_non_null(strstr(error, "test_clock_ms"));
     assert_int_equal(tarry_close(NULL), TARRY_OK);
+}
+
+/* At the end of what a clock may show all that can be asked for still has a place. */
+static void the_test_clock_has_an_end(void **state)
+{
+    struct tarry_options options = TARRY_OPTIONS_INIT;
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    const int64_t ten_years_ms = 3653LL * 24 * 3600 * 1000;
+    tarry *queue;
+
+    (void)state;
+    options.flags = TARRY_TEST_CLOCK;
+    options.test_clock_ms = (1LL << 47) - 1;
+    assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
+    assert_int_equal(tarry_advance(queue, 2), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_advance(queue, 1), TARRY_OK);
+    assert_int_equal(tarry_now_ms(queue), 1LL << 47);
+    settings.dedup_window_ms = ten_years_ms;
+    settings.ttl_ms = ten_years_ms;
+    tarry_topic_put(queue, "t", &settings);
+    assert_int_equal(rig_push(queue, "a", ten_years_ms), TARRY_CREATED);
+    assert_int_equal(rig_push(queue, "b", 0), TARRY_CREATED);
+    tarry_job *job = rig_take_one(queue, 0);
+    assert_int_equal(rig_answer(queue, tarry_ack, job), TARRY_OK);
+    tarry_job_free(job);
+    assert_int_equal(tarry_topic_pause(queue, "t", ten_years_ms), TARRY_OK);
+    tarry_close(queue);
 }
 
 int main(void)
@@ -574,6 +605,7 @@ int main(void)
         cmocka_unit_test(a_year_passes_from_event_to_event),
         cmocka_unit_test(codes_have_names_and_sentences),
         cmocka_unit_test(a_queue_that_cannot_be_opened_says_why),
+        cmocka_unit_test(the_test_clock_has_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
