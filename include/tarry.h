@@ -21,10 +21,13 @@
  *
  * Structs begin with their size: set `size` to sizeof and the rest to zero, or begin with the struct's _INIT.
  * Fields that a program was built without count as zero; one that this library does not know is refused where it
- * is not zero. In arrays all items have the size of the first.
+ * is not zero. In arrays all items have the size of the first. What is written has to have room: a tarry_result for
+ * its first four fields, a tarry_list for all of its cursor, a tarry_topic and tarry_settings for what they have now.
  *
  * Answers: 0, or the code of the first item that was refused; the items behind it are carried out all the
- * same. `out`, where it is given, tells of each. No error stays in a handle. TARRY_NO_MEMORY: nothing was changed.
+ * same. `out`, where it is given, tells of each; it stays as it was where no item was looked at: TARRY_STOPPING,
+ * TARRY_FORKED, more than TARRY_BATCH_MAX items, an `out` without a size. No error stays in a handle.
+ * TARRY_NO_MEMORY: nothing was changed.
  */
 #ifndef TARRY_H
 #define TARRY_H
@@ -155,7 +158,7 @@ struct tarry_push {
     int64_t ttl_ms;        /* how long it may be ready before it expires; for ever */
     uint32_t max_attempts; /* 16 */
     uint32_t backoff;      /* exponential from 1 s to 10 min */
-    int64_t backoff_first_ms, backoff_max_ms;
+    int64_t backoff_first_ms, backoff_max_ms; /* 0 without a `backoff`; fixed: the first counts */
     /* Of a job that is brought from another queue. */
     const char *error;    /* up to 256 bytes */
     uint32_t error_bytes; /* 0: it ends with NUL */
@@ -175,7 +178,7 @@ struct tarry_result {
     int32_t cancel_requested; /* extend: somebody asked for that */
     int64_t due_ms;           /* wall clock; 0: none */
     int64_t lease_until_ms;   /* extend; wall clock */
-    const char *detail;       /* TARRY_BAD_OPTION: which option; lives as long as the program */
+    const char *detail;       /* TARRY_BAD_OPTION: which field; lives as long as the program */
     char id[TARRY_ID_BYTES_MAX + 8];
 };
 #define TARRY_RESULT_INIT                                                                          \
@@ -388,6 +391,7 @@ struct tarry_settings {
 struct tarry_topic {
     uint32_t size;
     int32_t is_paused;
+    char name[TARRY_TOPIC_BYTES_MAX + 8];
     int64_t paused_until_ms; /* wall clock; 0: not paused, or until resumed */
     uint64_t delayed, retrying, ready, leased, dead;
     /* Since the topic was made. */
@@ -395,8 +399,6 @@ struct tarry_topic {
         redriven;
     uint64_t dead_bytes;
     int64_t oldest_ready_due_ms; /* 0: none is ready */
-    struct tarry_settings settings;
-    char name[TARRY_TOPIC_BYTES_MAX + 8];
 };
 
 /* Settings are replaced as a whole; the topic is made where it is new, and then its code is CREATED, which is no
@@ -404,6 +406,8 @@ struct tarry_topic {
 int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *settings);
 /* The caller sets out->size. */
 int tarry_topic_get(tarry *queue, const char *topic, struct tarry_topic *out);
+/* As they were put; the caller sets out->size. */
+int tarry_topic_settings(tarry *queue, const char *topic, struct tarry_settings *out);
 /* The topic and all its jobs, leased ones too. `affected` may be NULL. */
 int tarry_topic_delete(tarry *queue, const char *topic, uint64_t *affected);
 /* Nothing of it is handed out, for so long; 0: until it is resumed. */

@@ -104,10 +104,12 @@ void lib_set_timer(struct tarry *queue, int64_t next_ms);
 /* ---- item.c ---- */
 
 /* A struct of the caller's whose size comes first, as this library knows it: shorter ones filled with zeroes, longer
- * ones cut where what is cut is zero. False: not such a struct. */
+ * ones cut where what is cut is zero. False: not such a struct, or NULL. */
 bool lib_read(void *into, size_t bytes, const void *from);
-/* The size of the items of an array. 0: not an array of such structs. */
+/* The size of the items of an array. 0: not an array of such structs, or NULL. */
 size_t lib_stride(const void *items, size_t bytes_min);
+/* Whether one says how long a backoff is and not of which kind. */
+bool lib_backoff_lacks_kind(uint32_t backoff, int64_t first_ms, int64_t max_ms);
 /* Carries out a call of items, inside enter and leave. Results are written to `out` where it is given. */
 int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *items, size_t n,
                   struct tarry_result *out);

@@ -131,7 +131,7 @@ static void a_job_may_come_again_with_another_body(void **state)
     tarry_topic_put(queue, "t", &settings);
     again.job = job;
     assert_int_equal(tarry_again(queue, &again, 1, &result), TARRY_BAD_OPTION);
-    assert_string_equal(result.detail, "dedup_window");
+    assert_string_equal(result.detail, "dedup_window_ms");
     settings.dedup_window_ms = 0;
     tarry_topic_put(queue, "t", &settings);
     again.body = NULL;
@@ -288,7 +288,13 @@ static void topics_have_settings_and_figures(void **state)
     tarry_job_free(rig_take_one(queue, 0));
     tarry_advance(queue, 1001);
     assert_int_equal(rig_topic(queue).dead, 1);
-    assert_int_equal(rig_topic(queue).settings.max_attempts, 1);
+    struct tarry_settings put = {.size = sizeof put};
+    assert_int_equal(tarry_topic_settings(queue, "t", &put), TARRY_OK);
+    assert_int_equal(put.max_attempts, 1);
+    assert_int_equal(put.lease_ms, 1000);
+    assert_int_equal(tarry_topic_settings(queue, "none", &put), TARRY_NOT_FOUND);
+    put.size = 8;
+    assert_int_equal(tarry_topic_settings(queue, "t", &put), TARRY_BAD_OPTION);
     assert_int_equal(tarry_topic_redrive(queue, "t", NULL, 0, &affected), TARRY_OK);
     assert_int_equal(affected, 1);
     assert_int_equal(tarry_topic_pause(queue, "t", 0), TARRY_OK);
@@ -336,7 +342,59 @@ static void structs_tell_their_size(void **state)
     push.size = offsetof(struct tarry_push, content_type);
     assert_int_equal(tarry_push(queue, &push, 1, NULL), TARRY_OK);
     push.size = 0;
-    assert_int_equal(tarry_push(queue, &push, 1, NULL), TARRY_BAD_OPTION);
+    result.code = TARRY_OK;
+    assert_int_equal(tarry_push(queue, &push, 1, &result), TARRY_BAD_OPTION);
+    assert_int_equal(result.code, TARRY_BAD_OPTION);
+    assert_string_equal(result.detail, "size");
+    tarry_close(queue);
+}
+
+/* A list is written to, and has to be whole; a longer one is one of a later version. */
+static void a_list_may_be_longer_and_not_shorter(void **state)
+{
+    struct {
+        struct tarry_list list;
+        uint64_t newer;
+    } later = {TARRY_LIST_INIT, 0};
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    tarry_job *jobs[2];
+    size_t n;
+
+    (void)state;
+    rig_push(queue, "a", 1000);
+    rig_push(queue, "b", 2000);
+    later.list.size = sizeof later;
+    later.list.topic = "t";
+    later.list.limit = 1;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tarry_list(queue, &later.list, jobs, &n), TARRY_OK);
+        assert_int_equal(n, 1);
+        assert_string_equal(tarry_job_id(jobs[0]), i ? "b" : "a");
+        tarry_job_free(jobs[0]);
+    }
+    later.newer = 1;
+    assert_int_equal(tarry_list(queue, &later.list, jobs, &n), TARRY_BAD_OPTION);
+    later.list.size = offsetof(struct tarry_list, cursor);
+    assert_int_equal(tarry_list(queue, &later.list, jobs, &n), TARRY_BAD_OPTION);
+    tarry_close(queue);
+}
+
+/* An older program's topic ends where it ends, a later one's has zeros behind what is known. */
+static void a_topic_has_room_for_what_it_has(void **state)
+{
+    struct {
+        struct tarry_topic topic;
+        char behind[8];
+    } later = {.topic = {.size = sizeof later}, .behind = "behind"};
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+
+    (void)state;
+    rig_push(queue, "a", 1000);
+    assert_int_equal(tarry_topic_get(queue, "t", &later.topic), TARRY_OK);
+    assert_string_equal(later.topic.name, "t");
+    assert_int_equal(later.topic.delayed, 1);
+    later.topic.size = offsetof(struct tarry_topic, delayed);
+    assert_int_equal(tarry_topic_get(queue, "t", &later.topic), TARRY_BAD_OPTION);
     tarry_close(queue);
 }
 
@@ -351,10 +409,10 @@ static void what_callers_get_wrong_is_refused_by_name(void **state)
         {TARRY_BAD_TOPIC, NULL, PUSH(.topic = NULL)},
         {TARRY_BAD_TOPIC, NULL, PUSH(.topic = ".t")},
         {TARRY_BAD_ID, NULL, PUSH(.topic = "t", .id = "a b")},
-        {TARRY_BAD_OPTION, "delay", PUSH(.topic = "t", .delay_ms = -1)},
-        {TARRY_BAD_OPTION, "delay", PUSH(.topic = "t", .delay_ms = INT64_MAX)},
-        {TARRY_BAD_OPTION, "delay", PUSH(.topic = "t", .flags = TARRY_HAS_AT, .delay_ms = 1)},
-        {TARRY_BAD_OPTION, "at", PUSH(.topic = "t", .flags = TARRY_HAS_AT, .at_ms = INT64_MAX)},
+        {TARRY_BAD_OPTION, "delay_ms", PUSH(.topic = "t", .delay_ms = -1)},
+        {TARRY_BAD_OPTION, "delay_ms", PUSH(.topic = "t", .delay_ms = INT64_MAX)},
+        {TARRY_BAD_OPTION, "delay_ms", PUSH(.topic = "t", .flags = TARRY_HAS_AT, .delay_ms = 1)},
+        {TARRY_BAD_OPTION, "at_ms", PUSH(.topic = "t", .flags = TARRY_HAS_AT, .at_ms = INT64_MAX)},
         {TARRY_BAD_OPTION, "flags", PUSH(.topic = "t", .flags = 1u << 30)},
         {TARRY_BAD_OPTION, "priority",
          PUSH(.topic = "t", .flags = TARRY_HAS_PRIORITY, .priority = -1)},
@@ -362,7 +420,13 @@ static void what_callers_get_wrong_is_refused_by_name(void **state)
          PUSH(.topic = "t", .flags = TARRY_HAS_PRIORITY, .priority = 65536)},
         {TARRY_BAD_OPTION, "on_conflict", PUSH(.topic = "t", .on_conflict = 4)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff = 3)},
-        {TARRY_BAD_OPTION, "lease_for", PUSH(.topic = "t", .lease_ms = 1)},
+        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_first_ms = 1000)},
+        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_max_ms = 1000)},
+        {TARRY_BAD_OPTION, "lease_ms", PUSH(.topic = "t", .lease_ms = 1)},
+        {TARRY_BAD_OPTION, "ttl_ms", PUSH(.topic = "t", .ttl_ms = -1)},
+        {TARRY_BAD_OPTION, "body", PUSH(.topic = "t", .body_bytes = 1)},
+        {TARRY_BAD_OPTION, "error", PUSH(.topic = "t", .error_bytes = 1)},
+        {TARRY_BAD_OPTION, "meta", PUSH(.topic = "t", .meta_bytes = 1)},
         {TARRY_BAD_OPTION, "meta", PUSH(.topic = "t", .meta = "a", .meta_bytes = 1)},
         {TARRY_BAD_OPTION, "meta", PUSH(.topic = "t", .meta = "tarry-x\0y", .meta_bytes = 10)},
         {TARRY_BODY_TOO_BIG, NULL,
@@ -386,6 +450,40 @@ static void what_callers_get_wrong_is_refused_by_name(void **state)
     assert_int_equal(tarry_ack(queue, &answer, 1, NULL), TARRY_BAD_OPTION);
     answer.lease = "made up";
     assert_int_equal(tarry_ack(queue, &answer, 1, NULL), TARRY_LEASE_ENDED);
+    tarry_close(queue);
+}
+
+static void nothing_where_something_has_to_be_is_refused(void **state)
+{
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    struct tarry_result results[2] = {TARRY_RESULT_INIT, TARRY_RESULT_INIT};
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    struct tarry_answer answer = TARRY_ANSWER_INIT;
+    struct tarry_take take = rig_take(1);
+    tarry_job *job;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(tarry_push(queue, NULL, 2, results), TARRY_BAD_OPTION);
+    assert_int_equal(results[1].code, TARRY_BAD_OPTION);
+    assert_string_equal(results[1].detail, "items");
+    assert_int_equal(tarry_push(queue, NULL, 0, NULL), TARRY_OK);
+    take.topics = NULL;
+    assert_int_equal(tarry_take(queue, &take, 0, &job, &n), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_take(queue, NULL, 0, &job, &n), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_list(queue, NULL, &job, &n), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_topic_put(queue, "t", NULL), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_topic_get(queue, "t", NULL), TARRY_BAD_OPTION);
+    settings.backoff_first_ms = 1000; /* of which kind */
+    assert_int_equal(tarry_topic_put(queue, "t", &settings), TARRY_BAD_OPTION);
+    rig_push(queue, "a", 0);
+    job = rig_take_one(queue, 0);
+    answer.job = job;
+    answer.error_bytes = 3;
+    assert_int_equal(tarry_nack(queue, &answer, 1, results), TARRY_BAD_OPTION);
+    assert_string_equal(results[0].detail, "error");
+    assert_int_equal(rig_topic(queue).leased, 1);
+    tarry_job_free(job);
     tarry_close(queue);
 }
 
@@ -597,7 +695,10 @@ int main(void)
         cmocka_unit_test(a_list_goes_on_where_its_cursor_says),
         cmocka_unit_test(topics_have_settings_and_figures),
         cmocka_unit_test(structs_tell_their_size),
+        cmocka_unit_test(a_list_may_be_longer_and_not_shorter),
+        cmocka_unit_test(a_topic_has_room_for_what_it_has),
         cmocka_unit_test(what_callers_get_wrong_is_refused_by_name),
+        cmocka_unit_test(nothing_where_something_has_to_be_is_refused),
         cmocka_unit_test(a_queue_has_no_more_bytes_than_it_may),
         cmocka_unit_test(a_job_that_comes_again_is_held_to_the_limit),
         cmocka_unit_test(ids_that_are_remembered_count),

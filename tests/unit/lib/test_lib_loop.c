@@ -330,6 +330,26 @@ static void a_callback_cannot_close_its_queue(void **state)
     assert_int_equal(tarry_close(closer.queue), TARRY_OK);
 }
 
+/* A program that forgets a size hears of it for each item. */
+static void items_without_a_size_are_refused_each(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {0};
+    struct tarry_push pushes[2] = {{0}, {0}};
+    struct tarry_call call = TARRY_CALL_INIT;
+
+    (void)state;
+    call.kind = TARRY_CALL_PUSH;
+    call.items = pushes;
+    call.n = 2;
+    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_OK);
+    assert_int_equal(tarry_dispatch(queue, 0), 1);
+    assert_int_equal(heard.code, TARRY_BAD_OPTION);
+    assert_int_equal(heard.results, 2);
+    assert_int_equal(heard.first_code, TARRY_BAD_OPTION);
+    tarry_close(queue);
+}
+
 static void what_cannot_be_submitted_is_refused_at_once(void **state)
 {
     tarry *queue = rig_open(0);
@@ -366,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_dispatch_ends_though_each_callback_goes_on),
         cmocka_unit_test(a_close_waits_for_the_callback_that_runs),
         cmocka_unit_test(a_callback_cannot_close_its_queue),
+        cmocka_unit_test(items_without_a_size_are_refused_each),
         cmocka_unit_test(what_cannot_be_submitted_is_refused_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
