@@ -33,8 +33,8 @@ struct waiter {
     void (*ended)(struct tarry *queue, struct waiter *waiter);
 };
 
-/* A thread in tarry_dispatch: on its stack. */
-struct dispatcher {
+/* A thread in tarry_dispatch, which makes callbacks: on its stack. */
+struct callback_thread {
     struct list list;
     pthread_t thread;
 };
@@ -59,7 +59,7 @@ struct tarry {
     /* Calls that were submitted and wait for their callback: submit.c. */
     struct list done;
     size_t done_count;
-    struct list dispatchers;
+    struct list callback_threads;
     size_t submitted_waiters;
     int epoll_fd, event_fd, timer_fd; /* -1: not asked for */
     int64_t timer_ms;                 /* INT64_MAX: not set */
@@ -123,7 +123,7 @@ int lib_read_take(const struct tarry_take *from, struct queue_take *out,
 /* ---- submit.c ---- */
 
 /* Whether this thread is in a callback of the queue. Under the lock. */
-bool lib_is_dispatcher(const struct tarry *queue);
+bool lib_is_in_callback(const struct tarry *queue);
 /* Frees what was submitted and has ended. */
 void lib_submitted_free(struct tarry *queue);
 

@@ -212,14 +212,14 @@ static int take_done(struct tarry *queue, int count, int *most, struct submitted
 /* Its thread counts among the callers all along: a close waits for the callback that it is in, too. */
 int tarry_dispatch(tarry *queue, int max)
 {
-    struct dispatcher self = {.thread = pthread_self()};
+    struct callback_thread self = {.thread = pthread_self()};
     struct submitted *call;
     int count = 0, most = max > 0 ? max : -1, code;
     if (lib_is_forked(queue))
         return -1;
     atomic_fetch_add_explicit(&queue->callers, 1, memory_order_relaxed);
     pthread_mutex_lock(&queue->lock);
-    list_add_last(&queue->dispatchers, &self.list);
+    list_add_last(&queue->callback_threads, &self.list);
     pthread_mutex_unlock(&queue->lock);
     while (!(code = take_done(queue, count, &most, &call)) && call) {
         call_back(call);
@@ -233,10 +233,11 @@ int tarry_dispatch(tarry *queue, int max)
     return code && !count ? -1 : count;
 }
 
-bool lib_is_dispatcher(const struct tarry *queue)
+bool lib_is_in_callback(const struct tarry *queue)
 {
-    for (const struct list *at = queue->dispatchers.next; at != &queue->dispatchers; at = at->next)
-        if (pthread_equal(list_entry(at, struct dispatcher, list)->thread, pthread_self()))
+    for (const struct list *at = queue->callback_threads.next; at != &queue->callback_threads;
+         at = at->next)
+        if (pthread_equal(list_entry(at, struct callback_thread, list)->thread, pthread_self()))
             return true;
     return false;
 }

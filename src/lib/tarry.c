@@ -33,7 +33,7 @@ static void queue_init(struct tarry *queue, const struct tarry_options *options)
     pthread_mutex_init(&queue->lock, NULL);
     list_init(&queue->waiters);
     list_init(&queue->done);
-    list_init(&queue->dispatchers);
+    list_init(&queue->callback_threads);
     queue->leader_ms = queue->timer_ms = queue->waits_ms = INT64_MAX;
     queue->epoll_fd = queue->event_fd = queue->timer_fd = -1;
     queue->clock = (struct clock)CLOCK_INIT;
@@ -101,9 +101,9 @@ int tarry_close(tarry *queue)
     if (lib_is_forked(queue))
         return TARRY_FORKED;
     pthread_mutex_lock(&queue->lock);
-    int code = lib_is_dispatcher(queue) ? TARRY_IN_CALLBACK
-               : queue->is_closing      ? TARRY_STOPPING
-                                        : TARRY_OK;
+    int code = lib_is_in_callback(queue) ? TARRY_IN_CALLBACK
+               : queue->is_closing       ? TARRY_STOPPING
+                                         : TARRY_OK;
     if (code) {
         pthread_mutex_unlock(&queue->lock);
         return code;
