@@ -10,6 +10,8 @@
  *   - Leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
  *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late
  *     by that alone.
+ *   - A job with at_ms follows the wall clock, but who waits does not notice that somebody sets that forward: it comes
+ *     with the next call, or with the next thing that is due, and as late as the step at most.
  *   - A handle does not survive fork: in the child every call says TARRY_FORKED.
  *   - After tarry_close has been called no other thread may begin a call on that handle.
  *
@@ -19,10 +21,13 @@
  *
  * Structs begin with their size: set `size` to sizeof and the rest to zero, or begin with the struct's _INIT.
  * Fields that a program was built without count as zero; one that this library does not know is refused where it
- * is not zero. In arrays all items have the size of the first.
+ * is not zero. In arrays all items have the size of the first. What is written has to have room: a tarry_result for
+ * its first four fields, a tarry_list for all of its cursor, a tarry_topic and tarry_settings for what they have now.
  *
  * Answers: 0, or the code of the first item that was refused; the items behind it are carried out all the
- * same. `out`, where it is given, tells of each. No error stays in a handle. TARRY_NO_MEMORY: nothing was changed.
+ * same. `out`, where it is given, tells of each; it stays as it was where no item was looked at: TARRY_STOPPING,
+ * TARRY_FORKED, more than TARRY_BATCH_MAX items, an `out` without a size. No error stays in a handle.
+ * TARRY_NO_MEMORY: nothing was changed.
  */
 #ifndef TARRY_H
 #define TARRY_H
@@ -63,8 +68,9 @@ enum tarry_code {
     TARRY_TOPIC_FULL = 23,
     TARRY_REQUESTED = 24, /* no failure: the job is cancelled unless its holder acks it */
 
-    TARRY_FORKED = 100,     /* the handle belongs to the parent process */
-    TARRY_INTERRUPTED = 101 /* tarry_interrupt */
+    TARRY_FORKED = 100,      /* the handle belongs to the parent process */
+    TARRY_INTERRUPTED = 101, /* tarry_interrupt */
+    TARRY_IN_CALLBACK = 102  /* tarry_close from a callback of the same queue */
 };
 
 enum tarry_state {
@@ -96,18 +102,22 @@ unsigned tarry_version(void);
 /* ---- open and close ---- */
 
 enum tarry_open_flags {
-    /* The clock stands until tarry_advance moves it; waits are by it, too. For tests. */
+    /* The clock stands until tarry_advance moves it; waits are by it, too. For tests. Here as well a delay of D ms
+     * is over when D + 1 ms have passed. */
     TARRY_TEST_CLOCK = 1
 };
 
 struct tarry_options {
     uint32_t size;
     uint32_t flags;
-    uint64_t memory_max; /* bytes of jobs, about; a push beyond is TARRY_NO_SPACE. 0: no limit */
+    /* Bytes of jobs and of ids that are remembered, about. A push or tarry_again beyond it is TARRY_NO_SPACE, before
+     * anybody looks whether the id exists: also a push that would have replaced a job or changed nothing. 0: no
+     * limit. */
+    uint64_t memory_max;
     uint64_t body_max;   /* bytes; 0: 1 MiB */
     uint32_t topics_max; /* 0: 10,000 */
     uint32_t reserved;
-    int64_t test_clock_ms; /* where the test clock begins, since 1970; 0: now */
+    int64_t test_clock_ms; /* where the test clock begins, since 1970; up to 1 << 47; 0: now */
 };
 #define TARRY_OPTIONS_INIT                                                                         \
     {                                                                                              \
@@ -117,7 +127,8 @@ struct tarry_options {
 /* `options` NULL: all as zero. On failure *out is NULL and `error` says in words what is wrong (it may be NULL). */
 int tarry_open(const struct tarry_options *options, tarry **out, char *error, size_t error_bytes);
 /* Those who wait get TARRY_STOPPING, callbacks that were not dispatched are not called, and their jobs are gone
- * with all others. Returns once every other call has. NULL is fine. */
+ * with all others. Returns once every other call has, a tarry_dispatch with the callback that it is in, too.
+ * TARRY_IN_CALLBACK: called by a callback of this queue, and nothing was done. NULL is fine. */
 int tarry_close(tarry *queue);
 
 /* ---- in ---- */
@@ -147,7 +158,7 @@ struct tarry_push {
     int64_t ttl_ms;        /* how long it may be ready before it expires; for ever */
     uint32_t max_attempts; /* 16 */
     uint32_t backoff;      /* exponential from 1 s to 10 min */
-    int64_t backoff_first_ms, backoff_max_ms;
+    int64_t backoff_first_ms, backoff_max_ms; /* 0 without a `backoff`; fixed: the first counts */
     /* Of a job that is brought from another queue. */
     const char *error;    /* up to 256 bytes */
     uint32_t error_bytes; /* 0: it ends with NUL */
@@ -167,7 +178,7 @@ struct tarry_result {
     int32_t cancel_requested; /* extend: somebody asked for that */
     int64_t due_ms;           /* wall clock; 0: none */
     int64_t lease_until_ms;   /* extend; wall clock */
-    const char *detail;       /* TARRY_BAD_OPTION: which option; lives as long as the program */
+    const char *detail;       /* TARRY_BAD_OPTION: which field; lives as long as the program */
     char id[TARRY_ID_BYTES_MAX + 8];
 };
 #define TARRY_RESULT_INIT                                                                          \
@@ -327,7 +338,8 @@ struct tarry_again {
         sizeof(struct tarry_again), 0, NULL, NULL, 0, 0, 0                                         \
     }
 /* In one step, with its id, priority, meta and policy, and attempts from the beginning. Codes CREATED or
- * LEASE_ENDED; TARRY_BAD_OPTION where the topic has a dedup window, which keeps finished ids from coming again. The
+ * LEASE_ENDED; TARRY_BAD_OPTION where the topic has a dedup window, which keeps finished ids from coming again;
+ * TARRY_TOPIC_FULL where the topic has more jobs than its max_jobs, and TARRY_NO_SPACE: nothing was done. The
  * job in hand stays as it is, and is freed as ever. */
 int tarry_again(tarry *queue, const struct tarry_again *items, size_t n, struct tarry_result *out);
 
@@ -379,6 +391,7 @@ struct tarry_settings {
 struct tarry_topic {
     uint32_t size;
     int32_t is_paused;
+    char name[TARRY_TOPIC_BYTES_MAX + 8];
     int64_t paused_until_ms; /* wall clock; 0: not paused, or until resumed */
     uint64_t delayed, retrying, ready, leased, dead;
     /* Since the topic was made. */
@@ -386,8 +399,6 @@ struct tarry_topic {
         redriven;
     uint64_t dead_bytes;
     int64_t oldest_ready_due_ms; /* 0: none is ready */
-    struct tarry_settings settings;
-    char name[TARRY_TOPIC_BYTES_MAX + 8];
 };
 
 /* Settings are replaced as a whole; the topic is made where it is new, and then its code is CREATED, which is no
@@ -395,6 +406,8 @@ struct tarry_topic {
 int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *settings);
 /* The caller sets out->size. */
 int tarry_topic_get(tarry *queue, const char *topic, struct tarry_topic *out);
+/* As they were put; the caller sets out->size. */
+int tarry_topic_settings(tarry *queue, const char *topic, struct tarry_settings *out);
 /* The topic and all its jobs, leased ones too. `affected` may be NULL. */
 int tarry_topic_delete(tarry *queue, const char *topic, uint64_t *affected);
 /* Nothing of it is handed out, for so long; 0: until it is resumed. */
@@ -448,7 +461,8 @@ struct tarry_reply {
     size_t job_count;
 };
 
-/* Called by tarry_dispatch, on its thread, and by nobody else. It may call any function but tarry_close. */
+/* Called by tarry_dispatch, on its thread, and by nobody else. It may call any function; tarry_close of its own queue
+ * is refused. */
 typedef void tarry_done(void *owner, const struct tarry_reply *reply);
 
 /* Any answer but TARRY_OK: the call was refused, and `done` is not called. */
@@ -456,8 +470,9 @@ int tarry_submit(tarry *queue, const struct tarry_call *call, tarry_done *done, 
 /* Readable (level-triggered) while tarry_dispatch has something to do: for poll, epoll, select, add_reader. The
  * queue's own, until tarry_close; the same each time. -1: no descriptor is to be had, errno says why. */
 int tarry_fd(tarry *queue);
-/* Lets happen what is due and makes up to `max` callbacks (0: all there are). Returns how many, or -1 in a forked
- * child. */
+/* Lets happen what is due and makes up to `max` callbacks (0: all there are now; what they submit waits for the next
+ * dispatch). Returns how many; -1 where there was none because the process is a forked child or tarry_close was
+ * called. */
 int tarry_dispatch(tarry *queue, int max);
 
 /* ---- time ---- */
@@ -466,7 +481,8 @@ int tarry_dispatch(tarry *queue, int max);
 int64_t tarry_now_ms(tarry *queue);
 /*
  * Moves the test clock, from event to event: what is due at each moment happens at it, and whoever waits for it is
- * served. TARRY_BAD_OPTION: the queue has no test clock, or the time is negative.
+ * served. TARRY_BAD_OPTION: the queue has no test clock, the time is negative or above ten years, or the clock would
+ * pass 1 << 47. A delay of D ms is over after D + 1.
  */
 int tarry_advance(tarry *queue, int64_t ms);
 

@@ -91,6 +91,17 @@ int64_t clock_skew_ms_of(struct clock *clock)
     return clock_wall_ms_of(clock) - inner_ms;
 }
 
+void clock_both_ms_of(struct clock *clock, int64_t *inner_ms, int64_t *wall_ms)
+{
+    enum { TRIES = 5 };
+    for (int i = 0; i < TRIES; i++) {
+        *inner_ms = clock_inner_ms_of(clock);
+        *wall_ms = clock_wall_ms_of(clock);
+        if (clock_inner_ms_of(clock) - *inner_ms <= 1)
+            break;
+    }
+}
+
 int64_t clock_process_ms(struct clock *clock, int64_t inner_ms)
 {
     if (clock == &clock_process || inner_ms == INT64_MAX)

@@ -45,6 +45,9 @@ int64_t clock_inner_ms_of(struct clock *clock);
 int64_t clock_inner_us_of(struct clock *clock);
 int64_t clock_wall_ms_of(struct clock *clock);
 int64_t clock_skew_ms_of(struct clock *clock);
+/* Both at one moment, as nearly as five tries allow: of a thread that is held up between the two readings the
+ * difference would look like a step of the wall clock. */
+void clock_both_ms_of(struct clock *clock, int64_t *inner_ms, int64_t *wall_ms);
 
 /* When a moment of this clock's inner time comes by the process's: for setting timers. INT64_MAX stays. */
 int64_t clock_process_ms(struct clock *clock, int64_t inner_ms);

@@ -52,6 +52,8 @@ static const struct {
     {TARRY_REQUESTED, "the job is with a consumer, and cancelled unless he acks it"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
+    {TARRY_IN_CALLBACK, "the queue cannot be closed from a callback of its own; close it once "
+                        "tarry_dispatch has returned"},
 };
 
 const char *tarry_strerror(int code)
@@ -68,6 +70,8 @@ const char *tarry_code_name(int code)
         return "forked";
     if (code == TARRY_INTERRUPTED)
         return "interrupted";
+    if (code == TARRY_IN_CALLBACK)
+        return "in_callback";
     if ((code >= TARRY_OK && code <= TARRY_STOPPING) || code == TARRY_TOPIC_FULL ||
         code == TARRY_REQUESTED)
         return queue_status_code((enum queue_status)code);

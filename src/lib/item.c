@@ -18,6 +18,8 @@ static uint32_t size_of(const void *from)
 
 bool lib_read(void *into, size_t bytes, const void *from)
 {
+    if (!from)
+        return false;
     size_t size = size_of(from), known = size < bytes ? size : bytes;
     if (size < sizeof(uint32_t) || size > 65536)
         return false;
@@ -31,7 +33,7 @@ bool lib_read(void *into, size_t bytes, const void *from)
 
 size_t lib_stride(const void *items, size_t bytes_min)
 {
-    size_t size = size_of(items);
+    size_t size = items ? size_of(items) : 0;
     return size >= bytes_min && size <= 65536 ? size : 0;
 }
 
@@ -41,6 +43,20 @@ static bool result_is_good(const struct tarry_result *out)
 }
 
 /* ---- what is told of an item ---- */
+
+/* What the queue calls by the names of the HTTP API has its own in tarry.h. */
+static const char *detail_of(const char *option)
+{
+    static const char *const names[][2] = {{"delay", "delay_ms"},
+                                           {"at", "at_ms"},
+                                           {"lease_for", "lease_ms"},
+                                           {"ttl", "ttl_ms"},
+                                           {"dedup_window", "dedup_window_ms"}};
+    for (size_t i = 0; option && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(option, names[i][0]) == 0)
+            return names[i][1];
+    return option;
+}
 
 /* A shorter struct of an older program gets what it has room for. */
 static void result_write(struct tarry_result *out, size_t stride, size_t i, int code,
@@ -52,7 +68,7 @@ static void result_write(struct tarry_result *out, size_t stride, size_t i, int 
                                 .due_ms = result->due_ms,
                                 .lease_until_ms = result->lease_until_ms,
                                 .cancel_requested = result->cancel_requested,
-                                .detail = result->detail};
+                                .detail = detail_of(result->detail)};
     if (id.len && id.len <= TARRY_ID_BYTES_MAX)
         memcpy(told.id, id.at, id.len);
     char *into = (char *)out + i * stride;
@@ -92,6 +108,11 @@ static struct policy policy_of(int64_t lease_ms, int64_t ttl_ms, uint32_t max_at
     return policy;
 }
 
+bool lib_backoff_lacks_kind(uint32_t backoff, int64_t first_ms, int64_t max_ms)
+{
+    return !backoff && (first_ms || max_ms);
+}
+
 /* Any bytes, or text that ends with NUL. */
 static struct slice error_of(const char *error, size_t bytes)
 {
@@ -105,13 +126,18 @@ static const char *push_fault(const struct tarry_push *from)
         return "flags";
     if (from->flags & TARRY_HAS_PRIORITY && from->priority < 0)
         return "priority";
-    if (from->backoff > TARRY_EXPONENTIAL)
+    if (from->backoff > TARRY_EXPONENTIAL ||
+        lib_backoff_lacks_kind(from->backoff, from->backoff_first_ms, from->backoff_max_ms))
         return "backoff";
     if (from->on_conflict > TARRY_REJECT)
         return "on_conflict";
     if (from->flags & TARRY_HAS_AT && from->delay_ms)
         return "delay";
-    if (from->meta_bytes > JOB_META_BYTES_MAX ||
+    if (from->body_bytes && !from->body)
+        return "body";
+    if (from->error_bytes && !from->error)
+        return "error";
+    if (from->meta_bytes > JOB_META_BYTES_MAX || (from->meta_bytes && !from->meta) ||
         (from->meta_bytes && !meta_is_good(slice_make(from->meta, from->meta_bytes))))
         return "meta";
     return NULL;
@@ -209,6 +235,7 @@ static void run_answer(struct tarry *queue, const struct tarry_answer *from, enu
     result->detail = from->flags & ~(uint32_t)(TARRY_HAS_DELAY | TARRY_FINAL) ? "flags"
                      : has_delay && from->delay_ms < 0                        ? "delay"
                      : !from->job == !from->lease                             ? "lease"
+                     : from->error_bytes && !from->error                      ? "error"
                                                                               : NULL;
     if (!result->detail)
         result->status = queue_check_answer(&answer, &result->detail);
@@ -251,7 +278,7 @@ static struct slice run_again(struct tarry *queue, const struct tarry_again *fro
     if (result->status == QUEUE_OK && !mine->is_taken)
         result->status = QUEUE_LEASE_ENDED;
     else if (result->status == QUEUE_OK)
-        memory_again(queue->memory, &mine->lease, &push, queue->now, result);
+        memory_again(queue->memory, mine, &push, queue->now, result);
     return job->id;
 }
 
@@ -306,18 +333,20 @@ static struct slice run_item(struct tarry *queue, enum tarry_call_kind kind, con
 int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *items, size_t n,
                   struct tarry_result *out)
 {
-    size_t stride = n ? lib_stride(items, sizeof(uint32_t)) : 1;
+    size_t stride = lib_stride(n ? items : NULL, sizeof(uint32_t));
     size_t out_stride = out && n ? size_of(out) : 0;
     int first = TARRY_OK;
-    if (n > TARRY_BATCH_MAX || !stride)
+    if (n > TARRY_BATCH_MAX)
         return TARRY_BAD_OPTION;
     for (size_t i = 0; i < n; i++) {
         union item copy;
         char made[ULID_BYTES];
-        struct queue_result result = {.status = QUEUE_BAD_OPTION, .detail = "size"};
+        struct queue_result result = {.status = QUEUE_BAD_OPTION,
+                                      .detail = items ? "size" : "items"};
         struct slice id = {0};
         const union item *item =
-            item_read((const char *)items + i * stride, stride, kinds[kind].bytes, &copy);
+            stride ? item_read((const char *)items + i * stride, stride, kinds[kind].bytes, &copy)
+                   : NULL;
         if (item)
             result = (struct queue_result){0}, id = run_item(queue, kind, item, &result, made);
         int code = lib_code(result.status);

@@ -20,10 +20,14 @@ int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out)
     return code;
 }
 
+/* Without a whole cursor a list could not tell that there is more. */
+enum { LIST_BYTES_MIN = offsetof(struct tarry_list, cursor) + TARRY_CURSOR_BYTES_MAX };
+
 int tarry_list(tarry *queue, struct tarry_list *list, tarry_job **out, size_t *n)
 {
+    struct tarry_list known;
     *n = 0;
-    if (lib_stride(list, sizeof *list) != sizeof *list ||
+    if (!lib_read(&known, sizeof known, list) || list->size < LIST_BYTES_MIN ||
         list->flags & ~(uint32_t)TARRY_WITH_BODY || list->state < 0)
         return TARRY_BAD_OPTION;
     if (!memchr(list->cursor, '\0', sizeof list->cursor))

@@ -33,6 +33,12 @@ struct waiter {
     void (*ended)(struct tarry *queue, struct waiter *waiter);
 };
 
+/* A thread in tarry_dispatch, which makes callbacks: on its stack. */
+struct callback_thread {
+    struct list list;
+    pthread_t thread;
+};
+
 struct tarry {
     pthread_mutex_t lock;
     struct clock clock;
@@ -48,10 +54,12 @@ struct tarry {
     int64_t waits_ms;      /* no wait among them ends before; INT64_MAX: none ends */
     struct waiter *leader; /* who wakes at leader_ms, when what is next is due; NULL: nobody */
     int64_t leader_ms;
-    atomic_uint callers; /* calls under way, before and behind the lock too */
+    atomic_uint callers; /* calls under way, before and behind the lock and in callbacks, too */
     bool is_closing;
     /* Calls that were submitted and wait for their callback: submit.c. */
     struct list done;
+    size_t done_count;
+    struct list callback_threads;
     size_t submitted_waiters;
     int epoll_fd, event_fd, timer_fd; /* -1: not asked for */
     int64_t timer_ms;                 /* INT64_MAX: not set */
@@ -96,10 +104,12 @@ void lib_set_timer(struct tarry *queue, int64_t next_ms);
 /* ---- item.c ---- */
 
 /* A struct of the caller's whose size comes first, as this library knows it: shorter ones filled with zeroes, longer
- * ones cut where what is cut is zero. False: not such a struct. */
+ * ones cut where what is cut is zero. False: not such a struct, or NULL. */
 bool lib_read(void *into, size_t bytes, const void *from);
-/* The size of the items of an array. 0: not an array of such structs. */
+/* The size of the items of an array. 0: not an array of such structs, or NULL. */
 size_t lib_stride(const void *items, size_t bytes_min);
+/* Whether one says how long a backoff is and not of which kind. */
+bool lib_backoff_lacks_kind(uint32_t backoff, int64_t first_ms, int64_t max_ms);
 /* Carries out a call of items, inside enter and leave. Results are written to `out` where it is given. */
 int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *items, size_t n,
                   struct tarry_result *out);
@@ -112,6 +122,8 @@ int lib_read_take(const struct tarry_take *from, struct queue_take *out,
 
 /* ---- submit.c ---- */
 
+/* Whether this thread is in a callback of the queue. Under the lock. */
+bool lib_is_in_callback(const struct tarry *queue);
 /* Frees what was submitted and has ended. */
 void lib_submitted_free(struct tarry *queue);
 

@@ -4,6 +4,7 @@
 #include "lib/state.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 /* One that was submitted, until its callback was made. One block with all it needs, so that nothing can fail
@@ -44,6 +45,7 @@ static void submitted_is_done(struct tarry *queue, struct submitted *call, int c
     if (list_is_empty(&queue->done))
         lib_event_set(queue);
     list_add_last(&queue->done, &call->list);
+    queue->done_count++;
 }
 
 static void submitted_on_end(struct tarry *queue, struct waiter *waiter)
@@ -182,30 +184,62 @@ static struct submitted *first_done(struct tarry *queue)
         return NULL;
     struct submitted *call = list_entry(queue->done.next, struct submitted, list);
     list_remove(&call->list);
+    queue->done_count--;
     return call;
 }
 
+/* One round: the next call that has ended, NULL: there is none. `most`, where it is below 0, is set to how many
+ * there are now: what callbacks submit waits for the next dispatch, or this one might never end. */
+static int take_done(struct tarry *queue, int count, int *most, struct submitted **call)
+{
+    int code = lib_enter(queue);
+    if (code)
+        return code;
+    if (!count && queue->timer_ms <= queue->now.inner_ms) {
+        lib_event_clear(queue->timer_fd);
+        queue->timer_ms = INT64_MAX;
+    }
+    lib_serve(queue);
+    if (*most < 0)
+        *most = queue->done_count < INT_MAX ? (int)queue->done_count : INT_MAX;
+    *call = count < *most ? first_done(queue) : NULL;
+    if (list_is_empty(&queue->done))
+        lib_event_clear(queue->event_fd);
+    lib_leave(queue);
+    return TARRY_OK;
+}
+
+/* Its thread counts among the callers all along: a close waits for the callback that it is in, too. */
 int tarry_dispatch(tarry *queue, int max)
 {
-    int count = 0;
-    for (;;) {
-        if (lib_enter(queue))
-            return count ? count : -1;
-        if (!count && queue->timer_ms <= queue->now.inner_ms) {
-            lib_event_clear(queue->timer_fd);
-            queue->timer_ms = INT64_MAX;
-        }
-        lib_serve(queue);
-        bool has_room = max <= 0 || count < max;
-        struct submitted *call = has_room ? first_done(queue) : NULL;
-        if (list_is_empty(&queue->done))
-            lib_event_clear(queue->event_fd);
-        lib_leave(queue);
-        if (!call)
-            return count;
+    struct callback_thread self = {.thread = pthread_self()};
+    struct submitted *call;
+    int count = 0, most = max > 0 ? max : -1, code;
+    if (lib_is_forked(queue))
+        return -1;
+    atomic_fetch_add_explicit(&queue->callers, 1, memory_order_relaxed);
+    pthread_mutex_lock(&queue->lock);
+    list_add_last(&queue->callback_threads, &self.list);
+    pthread_mutex_unlock(&queue->lock);
+    while (!(code = take_done(queue, count, &most, &call)) && call) {
         call_back(call);
         count++;
     }
+    if (code != TARRY_FORKED) { /* a callback forked: the lock is the parent's */
+        pthread_mutex_lock(&queue->lock);
+        list_remove(&self.list);
+        lib_unlock(queue);
+    }
+    return code && !count ? -1 : count;
+}
+
+bool lib_is_in_callback(const struct tarry *queue)
+{
+    for (const struct list *at = queue->callback_threads.next; at != &queue->callback_threads;
+         at = at->next)
+        if (pthread_equal(list_entry(at, struct callback_thread, list)->thread, pthread_self()))
+            return true;
+    return false;
 }
 
 /* Those that wait have ended before. */

@@ -8,7 +8,7 @@ int lib_read_take(const struct tarry_take *from, struct queue_take *out,
 {
     struct tarry_take take;
     const char *detail;
-    if (!lib_read(&take, sizeof take, from) || take.reserved || !take.topic_count ||
+    if (!lib_read(&take, sizeof take, from) || take.reserved || !take.topics || !take.topic_count ||
         take.topic_count > TARRY_TAKE_TOPICS_MAX)
         return TARRY_BAD_OPTION;
     for (uint32_t i = 0; i < take.topic_count; i++)

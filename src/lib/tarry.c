@@ -4,12 +4,14 @@
 #include "lib/state.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { TOPICS_MAX = 10000 };
+/* Beyond it no clock goes, and ten years further everything that it can be asked for still has a place. */
+static const int64_t CLOCK_MS_MAX = INT64_C(1) << 47;
 
 static void tarry_on_ready(void *ctx, struct slice topic)
 {
@@ -31,6 +33,7 @@ static void queue_init(struct tarry *queue, const struct tarry_options *options)
     pthread_mutex_init(&queue->lock, NULL);
     list_init(&queue->waiters);
     list_init(&queue->done);
+    list_init(&queue->callback_threads);
     queue->leader_ms = queue->timer_ms = queue->waits_ms = INT64_MAX;
     queue->epoll_fd = queue->event_fd = queue->timer_fd = -1;
     queue->clock = (struct clock)CLOCK_INIT;
@@ -69,11 +72,13 @@ int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_
     if (options.flags & ~(uint32_t)TARRY_TEST_CLOCK || options.reserved)
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
                            "bad value in 'flags' of the options: give TARRY_TEST_CLOCK or 0");
-    if (options.test_clock_ms < 0 || options.body_max > UINT32_MAX / 2)
+    if (options.test_clock_ms < 0 || options.test_clock_ms > CLOCK_MS_MAX)
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
-                           options.test_clock_ms < 0
-                               ? "bad value in 'test_clock_ms': give milliseconds since 1970"
-                               : "bad value in 'body_max': give at most 2147483647");
+                           "bad value in 'test_clock_ms': give milliseconds since 1970, at most "
+                           "140737488355328");
+    if (options.body_max > UINT32_MAX / 2)
+        return open_failed(error, error_bytes, TARRY_BAD_OPTION,
+                           "bad value in 'body_max': give at most 2147483647");
     struct tarry *queue = calloc(1, sizeof *queue);
     if (queue) {
         queue_init(queue, &options);
@@ -96,17 +101,21 @@ int tarry_close(tarry *queue)
     if (lib_is_forked(queue))
         return TARRY_FORKED;
     pthread_mutex_lock(&queue->lock);
-    if (queue->is_closing) {
+    int code = lib_is_in_callback(queue) ? TARRY_IN_CALLBACK
+               : queue->is_closing       ? TARRY_STOPPING
+                                         : TARRY_OK;
+    if (code) {
         pthread_mutex_unlock(&queue->lock);
-        return TARRY_STOPPING;
+        return code;
     }
     queue->is_closing = true;
     while (!list_is_empty(&queue->waiters))
         lib_waiter_end(queue, list_entry(queue->waiters.next, struct waiter, list), TARRY_STOPPING);
     pthread_mutex_unlock(&queue->lock);
-    /* They are on their way out, and hold nothing that they would wait for. */
+    /* They are on their way out, or in a callback, and hold nothing that they would wait for. */
+    const struct timespec pause = {.tv_nsec = 1000000};
     while (atomic_load_explicit(&queue->callers, memory_order_acquire))
-        sched_yield();
+        nanosleep(&pause, NULL);
     lib_submitted_free(queue);
     queue_free(queue);
     return TARRY_OK;
@@ -135,6 +144,10 @@ int tarry_advance(tarry *queue, int64_t ms)
     int code = lib_enter(queue);
     if (code)
         return code;
+    if (ms > CLOCK_MS_MAX - queue->now.inner_ms) {
+        lib_leave(queue);
+        return TARRY_BAD_OPTION;
+    }
     int64_t until_ms = queue->now.inner_ms + ms;
     for (;;) {
         lib_serve(queue);

@@ -4,12 +4,19 @@
 
 #include <stdlib.h>
 
+/* What the first of these structs had. */
+enum {
+    TOPIC_BYTES_MIN = offsetof(struct tarry_topic, oldest_ready_due_ms) + sizeof(int64_t),
+    SETTINGS_BYTES_MIN = offsetof(struct tarry_settings, max_jobs) + sizeof(uint64_t)
+};
+
 /* ---- a topic as it is shown ---- */
 
-static struct tarry_settings settings_of(const struct topic_settings *from)
+/* Cut to the size that the caller's struct has. */
+static void settings_write(const struct topic_settings *from, size_t stride, void *into)
 {
-    return (struct tarry_settings){
-        .size = sizeof(struct tarry_settings),
+    struct tarry_settings settings = {
+        .size = (uint32_t)stride,
         .flags = (from->has_priority ? (uint32_t)TARRY_HAS_PRIORITY : 0) |
                  (from->dead_letter_expired ? (uint32_t)TARRY_DEAD_LETTER_EXPIRED : 0),
         .lease_ms = from->policy.lease_ms,
@@ -22,9 +29,10 @@ static struct tarry_settings settings_of(const struct topic_settings *from)
         .on_conflict = (uint32_t)from->on_conflict,
         .dedup_window_ms = from->dedup_window_ms,
         .max_jobs = from->max_jobs};
+    memcpy(into, &settings, stride < sizeof settings ? stride : sizeof settings);
 }
 
-/* Cut to the size that the caller's struct has. */
+/* The same. */
 static void topic_write(const struct queue_topic *from, size_t stride, void *into)
 {
     const struct topic_totals *totals = &from->totals;
@@ -47,17 +55,17 @@ static void topic_write(const struct queue_topic *from, size_t stride, void *int
                                 .died = totals->died,
                                 .redriven = totals->redriven,
                                 .dead_bytes = from->counts.dead_bytes,
-                                .oldest_ready_due_ms = from->oldest_ready_due_ms,
-                                .settings = settings_of(&from->settings)};
+                                .oldest_ready_due_ms = from->oldest_ready_due_ms};
     memcpy(topic.name, from->name.at, from->name.len);
     memcpy(into, &topic, stride < sizeof topic ? stride : sizeof topic);
 }
 
 /* ---- calls ---- */
 
-/* `out`: where it is shown, or NULL; of `stride` bytes. */
+/* `write` shows it in `out`, of `stride` bytes; or NULL. */
 static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_t *affected,
-                      size_t stride, struct tarry_topic *out)
+                      void (*write)(const struct queue_topic *, size_t, void *), size_t stride,
+                      void *out)
 {
     struct queue_topic topic = {0};
     uint64_t count = 0;
@@ -68,8 +76,8 @@ static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_
     if (code)
         return code;
     code = lib_code(memory_topic(queue->memory, call, queue->now, &topic, &count));
-    if (!code && out)
-        topic_write(&topic, stride, out);
+    if (!code && write)
+        write(&topic, stride, out);
     lib_leave(queue);
     if (affected)
         *affected = count;
@@ -81,7 +89,9 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
     struct tarry_settings settings;
     const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED;
     if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
-        settings.backoff > TARRY_EXPONENTIAL || settings.on_conflict > TARRY_REJECT)
+        settings.backoff > TARRY_EXPONENTIAL || settings.on_conflict > TARRY_REJECT ||
+        lib_backoff_lacks_kind(settings.backoff, settings.backoff_first_ms,
+                               settings.backoff_max_ms))
         return TARRY_BAD_OPTION;
     bool has_priority = settings.flags & TARRY_HAS_PRIORITY;
     struct queue_topic_call call = {
@@ -101,35 +111,49 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
                      .dead_letter_expired = settings.flags & TARRY_DEAD_LETTER_EXPIRED,
                      .dedup_window_ms = settings.dedup_window_ms,
                      .max_jobs = settings.max_jobs}};
-    return call_topic(queue, &call, NULL, 0, NULL);
+    return call_topic(queue, &call, NULL, NULL, 0, NULL);
 }
 
 int tarry_topic_get(tarry *queue, const char *topic, struct tarry_topic *out)
 {
-    size_t stride = lib_stride(out, offsetof(struct tarry_topic, settings));
+    size_t stride = lib_stride(out, TOPIC_BYTES_MIN);
     if (!stride)
         return TARRY_BAD_OPTION;
     struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = lib_text(topic)};
-    return call_topic(queue, &call, NULL, stride, out);
+    return call_topic(queue, &call, NULL, topic_write, stride, out);
+}
+
+static void topic_write_settings(const struct queue_topic *from, size_t stride, void *into)
+{
+    settings_write(&from->settings, stride, into);
+}
+
+int tarry_topic_settings(tarry *queue, const char *topic, struct tarry_settings *out)
+{
+    size_t stride = lib_stride(out, SETTINGS_BYTES_MIN);
+    if (!stride)
+        return TARRY_BAD_OPTION;
+    struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = lib_text(topic)};
+    return call_topic(queue, &call, NULL, topic_write_settings, stride, out);
 }
 
 int tarry_topic_delete(tarry *queue, const char *topic, uint64_t *affected)
 {
     struct queue_topic_call call = {.verb = QUEUE_TOPIC_DELETE, .topic = lib_text(topic)};
-    return call_topic(queue, &call, affected, 0, NULL);
+    return call_topic(queue, &call, affected, NULL, 0, NULL);
 }
 
 int tarry_topic_pause(tarry *queue, const char *topic, int64_t for_ms)
 {
     struct queue_topic_call call = {
         .verb = QUEUE_TOPIC_PAUSE, .topic = lib_text(topic), .pause_ms = for_ms};
-    return call_topic(queue, &call, NULL, 0, NULL);
+    return call_topic(queue, &call, NULL, NULL, 0, NULL);
 }
 
 int tarry_topic_resume(tarry *queue, const char *topic)
 {
     struct queue_topic_call call = {.verb = QUEUE_TOPIC_RESUME, .topic = lib_text(topic)};
-    return call_topic(queue, &call, NULL, 0, NULL);
+    return call_topic(queue, &call, NULL, NULL, 0, NULL);
 }
 
 int tarry_topic_purge(tarry *queue, const char *topic, int state, uint64_t *affected)
@@ -138,7 +162,7 @@ int tarry_topic_purge(tarry *queue, const char *topic, int state, uint64_t *affe
         return TARRY_BAD_OPTION;
     struct queue_topic_call call = {
         .verb = QUEUE_TOPIC_PURGE, .topic = lib_text(topic), .state = (enum job_state)state};
-    return call_topic(queue, &call, affected, 0, NULL);
+    return call_topic(queue, &call, affected, NULL, 0, NULL);
 }
 
 int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_t max,
@@ -148,12 +172,12 @@ int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_
         .verb = QUEUE_TOPIC_REDRIVE, .topic = lib_text(topic), .id = lib_text(id), .max = max};
     if (id && !call.id.len)
         return TARRY_BAD_ID;
-    return call_topic(queue, &call, affected, 0, NULL);
+    return call_topic(queue, &call, affected, NULL, 0, NULL);
 }
 
 int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n)
 {
-    size_t room = *n, stride = room ? lib_stride(out, offsetof(struct tarry_topic, settings)) : 0;
+    size_t room = *n, stride = room ? lib_stride(out, TOPIC_BYTES_MIN) : 0;
     struct queue_topic *topics;
     *n = 0;
     if (!stride || room > UINT32_MAX)

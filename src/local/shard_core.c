@@ -20,24 +20,10 @@ enum {
 
 /* ---- time ---- */
 
-/* Both at one moment: a thread that is held up between the two would take that for a step. */
-static struct engine_now read_clocks(struct clock *clock)
-{
-    enum { TRIES = 5 };
-    struct engine_now now;
-    for (int i = 0; i < TRIES; i++) {
-        now.inner_ms = clock_inner_ms_of(clock);
-        now.wall_ms = clock_wall_ms_of(clock);
-        if (clock_inner_ms_of(clock) - now.inner_ms <= 1)
-            break;
-    }
-    now.skew_ms = 0;
-    return now;
-}
-
 struct engine_now shard_now(struct shard *shard)
 {
-    struct engine_now now = read_clocks(shard->clock);
+    struct engine_now now;
+    clock_both_ms_of(shard->clock, &now.inner_ms, &now.wall_ms);
     int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
     if (step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS) {
         if (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS) {

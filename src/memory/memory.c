@@ -25,10 +25,12 @@ struct memory {
 
 /* ---- what the engine tells ---- */
 
-/* Its blob was made before, so that nothing can fail here. */
+/* A job's blob was made before, so that nothing can fail here. An id that is remembered keeps its entry. */
 static struct record_place memory_on_append(void *ctx, const struct record *record)
 {
     struct memory *memory = ctx;
+    if (record->kind == RECORD_DONE && record->done.remember_until_ms)
+        memory->bytes += ENTRY_BYTES;
     if (record->kind != RECORD_JOB)
         return blob_place_none();
     struct blob *blob = memory->pushed;
@@ -43,10 +45,9 @@ static void memory_on_release(void *ctx, struct record_place place)
 {
     struct memory *memory = ctx;
     struct blob *blob = blob_at(place);
-    if (!blob)
-        return;
-    memory->bytes -= blob_bytes(blob) + ENTRY_BYTES;
-    blob_release(blob);
+    memory->bytes -= (blob ? blob_bytes(blob) : 0) + ENTRY_BYTES;
+    if (blob)
+        blob_release(blob);
 }
 
 static void memory_on_ready(void *ctx, struct slice topic)
@@ -105,9 +106,8 @@ void memory_free(struct memory *memory)
 struct engine_now memory_now(struct memory *memory)
 {
     enum { SKEW_NOISE_MS = 2 };
-    struct clock *clock = memory->options.clock;
-    struct engine_now now = {.inner_ms = clock_inner_ms_of(clock),
-                             .wall_ms = clock_wall_ms_of(clock)};
+    struct engine_now now;
+    clock_both_ms_of(memory->options.clock, &now.inner_ms, &now.wall_ms);
     int64_t step_ms = now.wall_ms - now.inner_ms - memory->skew_ms;
     bool is_step = step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS;
     now.skew_ms = is_step ? now.wall_ms - now.inner_ms : memory->skew_ms;
@@ -131,6 +131,13 @@ int64_t memory_next_ms(const struct memory *memory)
 
 /* ---- push, change, answer ---- */
 
+/* So many more bytes, in place of others that go, are more than there may be. */
+static bool memory_is_full(const struct memory *memory, uint64_t more_bytes, uint64_t gone_bytes)
+{
+    uint64_t max = memory->options.bytes_max;
+    return max && memory->bytes + more_bytes > max + gone_bytes;
+}
+
 void memory_push(struct memory *memory, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result)
 {
@@ -139,8 +146,7 @@ void memory_push(struct memory *memory, const struct queue_push *push, struct en
         result->status = QUEUE_NO_MEMORY;
         return;
     }
-    uint64_t bytes = memory->bytes + blob_bytes(memory->pushed) + ENTRY_BYTES;
-    if (memory->options.bytes_max && bytes > memory->options.bytes_max)
+    if (memory_is_full(memory, blob_bytes(memory->pushed) + ENTRY_BYTES, 0))
         result->status = QUEUE_NO_SPACE;
     else
         engine_push(memory->engine, push, now, result);
@@ -173,14 +179,23 @@ void memory_answer(struct memory *memory, const struct queue_answer *answer, str
         result->status = QUEUE_LEASE_ENDED;
 }
 
+/* Its limit may have been lowered since. */
+static bool topic_is_beyond_max(const struct queue_topic *topic)
+{
+    const struct queue_counts *counts = &topic->counts;
+    uint64_t jobs =
+        counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
+    return topic->settings.max_jobs && jobs > topic->settings.max_jobs;
+}
+
 /* After the ack there is room for the push: an entry has just gone, and what was wrong with the push was found
  * before. */
-void memory_again(struct memory *memory, const struct engine_lease *lease,
+void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now, struct queue_result *result)
 {
     struct queue_topic topic;
-    bool remembers = engine_topic_show(memory->engine, push->topic, now, &topic) &&
-                     topic.settings.dedup_window_ms;
+    bool is_known = engine_topic_show(memory->engine, push->topic, now, &topic);
+    bool remembers = is_known && topic.settings.dedup_window_ms;
     bool is_far =
         push->when.due == QUEUE_DUE_AT && push->when.ms - now.wall_ms > POLICY_DELAY_MS_MAX;
     if (remembers || is_far) {
@@ -188,12 +203,20 @@ void memory_again(struct memory *memory, const struct engine_lease *lease,
         result->detail = remembers ? "dedup_window" : "at";
         return;
     }
+    if (is_known && topic_is_beyond_max(&topic)) {
+        result->status = QUEUE_TOPIC_FULL;
+        return;
+    }
     memory->pushed = blob_new(push);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
         return;
     }
-    engine_answer(memory->engine, lease, &(struct queue_answer){.verb = QUEUE_ACK}, now, result);
+    if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(job->blob)))
+        result->status = QUEUE_NO_SPACE;
+    else
+        engine_answer(memory->engine, &job->lease, &(struct queue_answer){.verb = QUEUE_ACK}, now,
+                      result);
     if (result->status == QUEUE_OK)
         engine_push(memory->engine, push, now, result);
     if (memory->pushed)
@@ -248,6 +271,15 @@ static void give_back(struct memory *memory, struct engine_view *view, struct en
     engine_view_fini(view);
 }
 
+static bool has_ready(const struct memory *memory, const struct queue_take *take)
+{
+    for (size_t i = 0; i < take->topic_count; i++)
+        if (engine_topic_has_ready(memory->engine, take->topics[i]))
+            return true;
+    return false;
+}
+
+/* The engine hands out nothing of a topic with ready jobs only where it has no memory for the lease. */
 enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
                               struct engine_now now, struct memory_job **out, size_t *count)
 {
@@ -260,7 +292,7 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
     for (size_t i = taken; i > given; i--)
         give_back(memory, &memory->views[i - 1], now);
     *count = given;
-    return given || !taken ? QUEUE_OK : QUEUE_NO_MEMORY;
+    return given || !(taken || has_ready(memory, take)) ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
 
 enum queue_status memory_pop(struct memory *memory, const struct queue_take *take,

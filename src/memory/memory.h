@@ -23,7 +23,7 @@ struct clock;
 struct memory_options {
     uint64_t body_bytes_max;
     uint64_t
-        bytes_max; /* of all blobs together: pushes beyond it are QUEUE_NO_SPACE; 0: no limit */
+        bytes_max; /* of all blobs and entries, about: pushes beyond it are QUEUE_NO_SPACE; 0: no limit */
     uint32_t topics_max;
     struct clock *clock; /* outlives it */
     /* A topic had nothing to hand out and has now; a job of a topic with an extension has died. Called
@@ -60,12 +60,6 @@ void memory_answer_lease(struct memory *memory, const struct engine_lease *lease
                          const struct queue_answer *answer, struct engine_now now,
                          struct queue_result *result);
 
-/* The job of the lease is acked, and pushed in its place is another of its topic and id, in one: where that cannot
- * be pushed nothing is done. The topic remembers no ids: else QUEUE_BAD_OPTION. */
-void memory_again(struct memory *memory, const struct engine_lease *lease,
-                  const struct queue_push *push, struct engine_now now,
-                  struct queue_result *result);
-
 /* A job as it was when it was handed out: its text stays as long as it does, whatever becomes of the job. Any
  * thread may read it and free it. */
 struct memory_job {
@@ -81,8 +75,14 @@ void memory_job_free(struct memory_job *job); /* NULL is fine */
 /* Writes the lease's text, of a taken job. */
 void memory_job_lease(struct memory_job *job);
 
+/* The taken job is acked, and pushed in its place is another of its topic and id, in one: where that cannot be
+ * pushed nothing is done. The topic remembers no ids: else QUEUE_BAD_OPTION. */
+void memory_again(struct memory *memory, const struct memory_job *job,
+                  const struct queue_push *push, struct engine_now now,
+                  struct queue_result *result);
+
 /* Up to take->max ready jobs under a lease; malloc'd, the caller's. QUEUE_NO_MEMORY where there is none for
- * the first of them: it is ready as before. */
+ * the first of them: it is ready as before. QUEUE_OK and none: none of the topics has anything to hand out. */
 enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
                               struct engine_now now, struct memory_job **out, size_t *count);
 /* The same, and each is acked with it: nobody answers for it any more. */

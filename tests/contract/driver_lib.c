@@ -171,6 +171,17 @@ static void reply_add(struct lib_driver *self, const struct queue_reply *reply,
     list_add_last(&self->answers, &answer->list);
 }
 
+/* The fields of tarry.h have names of their own. */
+static const char *detail_of(const char *field)
+{
+    static const char *const names[][2] = {
+        {"delay_ms", "delay"}, {"at_ms", "at"}, {"lease_ms", "lease_for"}, {"ttl_ms", "ttl"}};
+    for (size_t i = 0; field && i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(field, names[i][0]) == 0)
+            return names[i][1];
+    return field;
+}
+
 static void run_items(struct lib_driver *self, const struct command *command,
                       struct queue_reply_to reply_to)
 {
@@ -194,7 +205,7 @@ static void run_items(struct lib_driver *self, const struct command *command,
                                            .due_ms = told[i].due_ms,
                                            .lease_until_ms = told[i].lease_until_ms,
                                            .cancel_requested = told[i].cancel_requested,
-                                           .detail = told[i].detail,
+                                           .detail = detail_of(told[i].detail),
                                            .id = slice_of(told[i].id)};
         if (command->kind == COMMAND_PUSH)
             results[i].topic = command->pushes[i].topic;
@@ -339,8 +350,11 @@ static void note_keep(struct note *note, const struct topic_settings *settings)
 
 static struct queue_topic topic_of(struct lib_driver *self, const struct tarry_topic *from)
 {
-    const struct tarry_settings *settings = &from->settings;
+    struct tarry_settings told = TARRY_SETTINGS_INIT, *settings = &told;
     const struct note *note = note_find(self, from->name, false);
+    int code = tarry_topic_settings(self->tarry, from->name, settings);
+    assert(!code);
+    (void)code;
     return (struct queue_topic){
         .name = slice_of(from->name),
         .paused = from->is_paused,
@@ -409,7 +423,7 @@ static void run_topic(struct lib_driver *self, const struct queue_topic_call *ca
 {
     const char *topic = text_of(call->topic);
     struct tarry_topic told = {.size = sizeof told};
-    struct queue_topic figures;
+    struct queue_topic figures = {0};
     struct queue_reply reply = {0};
     bool shows = call->verb == QUEUE_TOPIC_GET || call->verb == QUEUE_TOPIC_PUT ||
                  call->verb == QUEUE_TOPIC_PAUSE || call->verb == QUEUE_TOPIC_RESUME;
@@ -447,7 +461,8 @@ static void run_topic(struct lib_driver *self, const struct queue_topic_call *ca
         int found = tarry_topic_get(self->tarry, topic, &told);
         if (found)
             code = found;
-        figures = topic_of(self, &told);
+        else
+            figures = topic_of(self, &told);
         reply.topics = &figures;
         reply.topic_count = !found;
     }

@@ -1,5 +1,5 @@
 /* fault_calls: one call to the disk, or one allocation, of the whole program fails, or all from one
- * on. A test that includes it is linked so that its allocations come here (tests/CMakeLists.txt).
+ * on; with FAULT_CALLS_MMAP each mmap is one, too. A test that includes it is linked so that its allocations come here (tests/CMakeLists.txt).
  */
 #ifndef TARRY_TESTS_FAULT_CALLS_H
 #define TARRY_TESTS_FAULT_CALLS_H
@@ -72,6 +72,25 @@ STANDS_BEFORE(openat, int, (int at, const char *path, int flags, mode_t mode),
               (at, path, flags, mode))
 STANDS_BEFORE(openat64, int, (int at, const char *path, int flags, mode_t mode),
               (at, path, flags, mode))
+
+/* Where tables get their pages: for a test that asks for it. */
+#ifdef FAULT_CALLS_MMAP
+#include <sys/mman.h>
+
+#define FAULTY_MMAP(NAME)                                                                          \
+    void *faulty_##NAME(void *at, size_t bytes, int may, int flags, int fd,                        \
+                        off_t from) __asm__(#NAME);                                                \
+    void *faulty_##NAME(void *at, size_t bytes, int may, int flags, int fd, off_t from)            \
+    {                                                                                              \
+        static void *(*next)(void *, size_t, int, int, int, off_t);                                \
+        if (!next)                                                                                 \
+            *(void **)&next = real(#NAME);                                                         \
+        return fails() ? MAP_FAILED : next(at, bytes, may, flags, fd, from);                       \
+    }
+
+FAULTY_MMAP(mmap)
+FAULTY_MMAP(mmap64)
+#endif
 
 /* It allocates, where no wrapped call is. */
 char *faulty_strdup(const char *text) __asm__("strdup");

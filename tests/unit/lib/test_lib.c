@@ -131,7 +131,7 @@ static void a_job_may_come_again_with_another_body(void **state)
     tarry_topic_put(queue, "t", &settings);
     again.job = job;
     assert_int_equal(tarry_again(queue, &again, 1, &result), TARRY_BAD_OPTION);
-    assert_string_equal(result.detail, "dedup_window");
+    assert_string_equal(result.detail, "dedup_window_ms");
     settings.dedup_window_ms = 0;
     tarry_topic_put(queue, "t", &settings);
     again.body = NULL;
@@ -140,6 +140,33 @@ static void a_job_may_come_again_with_another_body(void **state)
     tarry_advance(queue, 1001);
     job = rig_take_one(queue, 0);
     assert_memory_equal(tarry_job_body(job, &bytes), "second", 6);
+    tarry_job_free(job);
+    tarry_close(queue);
+}
+
+/* The limit of a topic that has more jobs already is none for the job in hand: it is refused, and stays. */
+static void a_job_that_may_not_come_again_stays(void **state)
+{
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    struct tarry_again again = TARRY_AGAIN_INIT;
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    char id[16];
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        snprintf(id, sizeof id, "%d", i);
+        rig_push(queue, id, 0);
+    }
+    tarry_job *job = rig_take_one(queue, 0);
+    settings.max_jobs = 9;
+    tarry_topic_put(queue, "t", &settings);
+    again.job = job;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_TOPIC_FULL);
+    assert_int_equal(rig_topic(queue).leased, 1);
+    settings.max_jobs = 10;
+    tarry_topic_put(queue, "t", &settings);
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_OK);
+    assert_int_equal(rig_topic(queue).ready, 10);
     tarry_job_free(job);
     tarry_close(queue);
 }
@@ -261,7 +288,13 @@ static void topics_have_settings_and_figures(void **state)
     tarry_job_free(rig_take_one(queue, 0));
     tarry_advance(queue, 1001);
     assert_int_equal(rig_topic(queue).dead, 1);
-    assert_int_equal(rig_topic(queue).settings.max_attempts, 1);
+    struct tarry_settings put = {.size = sizeof put};
+    assert_int_equal(tarry_topic_settings(queue, "t", &put), TARRY_OK);
+    assert_int_equal(put.max_attempts, 1);
+    assert_int_equal(put.lease_ms, 1000);
+    assert_int_equal(tarry_topic_settings(queue, "none", &put), TARRY_NOT_FOUND);
+    put.size = 8;
+    assert_int_equal(tarry_topic_settings(queue, "t", &put), TARRY_BAD_OPTION);
     assert_int_equal(tarry_topic_redrive(queue, "t", NULL, 0, &affected), TARRY_OK);
     assert_int_equal(affected, 1);
     assert_int_equal(tarry_topic_pause(queue, "t", 0), TARRY_OK);
@@ -309,7 +342,59 @@ static void structs_tell_their_size(void **state)
     push.size = offsetof(struct tarry_push, content_type);
     assert_int_equal(tarry_push(queue, &push, 1, NULL), TARRY_OK);
     push.size = 0;
-    assert_int_equal(tarry_push(queue, &push, 1, NULL), TARRY_BAD_OPTION);
+    result.code = TARRY_OK;
+    assert_int_equal(tarry_push(queue, &push, 1, &result), TARRY_BAD_OPTION);
+    assert_int_equal(result.code, TARRY_BAD_OPTION);
+    assert_string_equal(result.detail, "size");
+    tarry_close(queue);
+}
+
+/* A list is written to, and has to be whole; a longer one is one of a later version. */
+static void a_list_may_be_longer_and_not_shorter(void **state)
+{
+    struct {
+        struct tarry_list list;
+        uint64_t newer;
+    } later = {TARRY_LIST_INIT, 0};
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    tarry_job *jobs[2];
+    size_t n;
+
+    (void)state;
+    rig_push(queue, "a", 1000);
+    rig_push(queue, "b", 2000);
+    later.list.size = sizeof later;
+    later.list.topic = "t";
+    later.list.limit = 1;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tarry_list(queue, &later.list, jobs, &n), TARRY_OK);
+        assert_int_equal(n, 1);
+        assert_string_equal(tarry_job_id(jobs[0]), i ? "b" : "a");
+        tarry_job_free(jobs[0]);
+    }
+    later.newer = 1;
+    assert_int_equal(tarry_list(queue, &later.list, jobs, &n), TARRY_BAD_OPTION);
+    later.list.size = offsetof(struct tarry_list, cursor);
+    assert_int_equal(tarry_list(queue, &later.list, jobs, &n), TARRY_BAD_OPTION);
+    tarry_close(queue);
+}
+
+/* An older program's topic ends where it ends, a later one's has zeros behind what is known. */
+static void a_topic_has_room_for_what_it_has(void **state)
+{
+    struct {
+        struct tarry_topic topic;
+        char behind[8];
+    } later = {.topic = {.size = sizeof later}, .behind = "behind"};
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+
+    (void)state;
+    rig_push(queue, "a", 1000);
+    assert_int_equal(tarry_topic_get(queue, "t", &later.topic), TARRY_OK);
+    assert_string_equal(later.topic.name, "t");
+    assert_int_equal(later.topic.delayed, 1);
+    later.topic.size = offsetof(struct tarry_topic, delayed);
+    assert_int_equal(tarry_topic_get(queue, "t", &later.topic), TARRY_BAD_OPTION);
     tarry_close(queue);
 }
 
@@ -324,10 +409,10 @@ static void what_callers_get_wrong_is_refused_by_name(void **state)
         {TARRY_BAD_TOPIC, NULL, PUSH(.topic = NULL)},
         {TARRY_BAD_TOPIC, NULL, PUSH(.topic = ".t")},
         {TARRY_BAD_ID, NULL, PUSH(.topic = "t", .id = "a b")},
-        {TARRY_BAD_OPTION, "delay", PUSH(.topic = "t", .delay_ms = -1)},
-        {TARRY_BAD_OPTION, "delay", PUSH(.topic = "t", .delay_ms = INT64_MAX)},
-        {TARRY_BAD_OPTION, "delay", PUSH(.topic = "t", .flags = TARRY_HAS_AT, .delay_ms = 1)},
-        {TARRY_BAD_OPTION, "at", PUSH(.topic = "t", .flags = TARRY_HAS_AT, .at_ms = INT64_MAX)},
+        {TARRY_BAD_OPTION, "delay_ms", PUSH(.topic = "t", .delay_ms = -1)},
+        {TARRY_BAD_OPTION, "delay_ms", PUSH(.topic = "t", .delay_ms = INT64_MAX)},
+        {TARRY_BAD_OPTION, "delay_ms", PUSH(.topic = "t", .flags = TARRY_HAS_AT, .delay_ms = 1)},
+        {TARRY_BAD_OPTION, "at_ms", PUSH(.topic = "t", .flags = TARRY_HAS_AT, .at_ms = INT64_MAX)},
         {TARRY_BAD_OPTION, "flags", PUSH(.topic = "t", .flags = 1u << 30)},
         {TARRY_BAD_OPTION, "priority",
          PUSH(.topic = "t", .flags = TARRY_HAS_PRIORITY, .priority = -1)},
@@ -335,7 +420,13 @@ static void what_callers_get_wrong_is_refused_by_name(void **state)
          PUSH(.topic = "t", .flags = TARRY_HAS_PRIORITY, .priority = 65536)},
         {TARRY_BAD_OPTION, "on_conflict", PUSH(.topic = "t", .on_conflict = 4)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff = 3)},
-        {TARRY_BAD_OPTION, "lease_for", PUSH(.topic = "t", .lease_ms = 1)},
+        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_first_ms = 1000)},
+        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_max_ms = 1000)},
+        {TARRY_BAD_OPTION, "lease_ms", PUSH(.topic = "t", .lease_ms = 1)},
+        {TARRY_BAD_OPTION, "ttl_ms", PUSH(.topic = "t", .ttl_ms = -1)},
+        {TARRY_BAD_OPTION, "body", PUSH(.topic = "t", .body_bytes = 1)},
+        {TARRY_BAD_OPTION, "error", PUSH(.topic = "t", .error_bytes = 1)},
+        {TARRY_BAD_OPTION, "meta", PUSH(.topic = "t", .meta_bytes = 1)},
         {TARRY_BAD_OPTION, "meta", PUSH(.topic = "t", .meta = "a", .meta_bytes = 1)},
         {TARRY_BAD_OPTION, "meta", PUSH(.topic = "t", .meta = "tarry-x\0y", .meta_bytes = 10)},
         {TARRY_BODY_TOO_BIG, NULL,
@@ -362,6 +453,40 @@ static void what_callers_get_wrong_is_refused_by_name(void **state)
     tarry_close(queue);
 }
 
+static void nothing_where_something_has_to_be_is_refused(void **state)
+{
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+    struct tarry_result results[2] = {TARRY_RESULT_INIT, TARRY_RESULT_INIT};
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    struct tarry_answer answer = TARRY_ANSWER_INIT;
+    struct tarry_take take = rig_take(1);
+    tarry_job *job;
+    size_t n;
+
+    (void)state;
+    assert_int_equal(tarry_push(queue, NULL, 2, results), TARRY_BAD_OPTION);
+    assert_int_equal(results[1].code, TARRY_BAD_OPTION);
+    assert_string_equal(results[1].detail, "items");
+    assert_int_equal(tarry_push(queue, NULL, 0, NULL), TARRY_OK);
+    take.topics = NULL;
+    assert_int_equal(tarry_take(queue, &take, 0, &job, &n), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_take(queue, NULL, 0, &job, &n), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_list(queue, NULL, &job, &n), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_topic_put(queue, "t", NULL), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_topic_get(queue, "t", NULL), TARRY_BAD_OPTION);
+    settings.backoff_first_ms = 1000; /* of which kind */
+    assert_int_equal(tarry_topic_put(queue, "t", &settings), TARRY_BAD_OPTION);
+    rig_push(queue, "a", 0);
+    job = rig_take_one(queue, 0);
+    answer.job = job;
+    answer.error_bytes = 3;
+    assert_int_equal(tarry_nack(queue, &answer, 1, results), TARRY_BAD_OPTION);
+    assert_string_equal(results[0].detail, "error");
+    assert_int_equal(rig_topic(queue).leased, 1);
+    tarry_job_free(job);
+    tarry_close(queue);
+}
+
 static void a_queue_has_no_more_bytes_than_it_may(void **state)
 {
     struct tarry_options options = TARRY_OPTIONS_INIT;
@@ -384,6 +509,65 @@ static void a_queue_has_no_more_bytes_than_it_may(void **state)
     assert_int_equal(rig_answer(queue, tarry_ack, job), TARRY_OK);
     tarry_job_free(job);
     assert_int_equal(tarry_push(queue, &push, 1, NULL), TARRY_OK);
+    tarry_close(queue);
+}
+
+/* A job that comes again counts with its new body, in place of the old. */
+static void a_job_that_comes_again_is_held_to_the_limit(void **state)
+{
+    struct tarry_options options = TARRY_OPTIONS_INIT;
+    static char body[20000];
+    struct tarry_again again = TARRY_AGAIN_INIT;
+    tarry *queue;
+
+    (void)state;
+    options.memory_max = 10000;
+    assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
+    rig_push(queue, "a", 0);
+    tarry_job *job = rig_take_one(queue, 0);
+    again.job = job;
+    again.body = body;
+    again.body_bytes = sizeof body;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_NO_SPACE);
+    assert_int_equal(rig_topic(queue).leased, 1);
+    again.body_bytes = 9000;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_OK);
+    tarry_job_free(job);
+    job = rig_take_one(queue, 0);
+    again.job = job;
+    assert_int_equal(tarry_again(queue, &again, 1, NULL), TARRY_OK); /* as large as before */
+    tarry_job_free(job);
+    tarry_close(queue);
+}
+
+/* An id that is remembered has its entry until the window is over. */
+static void ids_that_are_remembered_count(void **state)
+{
+    struct tarry_options options = TARRY_OPTIONS_INIT;
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    struct tarry_take take = rig_take(1);
+    char id[16];
+    tarry *queue;
+    tarry_job *job;
+    size_t n;
+    int count = 0;
+
+    (void)state;
+    options.memory_max = 20000;
+    options.flags = TARRY_TEST_CLOCK;
+    options.test_clock_ms = RIG_START_MS;
+    assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
+    settings.dedup_window_ms = 60000;
+    tarry_topic_put(queue, "t", &settings);
+    for (snprintf(id, sizeof id, "0"); count < 1000 && rig_push(queue, id, 0) == TARRY_CREATED;) {
+        assert_int_equal(tarry_pop(queue, &take, 0, &job, &n), TARRY_OK);
+        tarry_job_free(job);
+        snprintf(id, sizeof id, "%d", ++count);
+    }
+    assert_in_range(count, 100, 200);
+    assert_int_equal(rig_push(queue, "another", 0), TARRY_NO_SPACE);
+    tarry_advance(queue, 60001);
+    assert_int_equal(rig_push(queue, "another", 0), TARRY_CREATED);
     tarry_close(queue);
 }
 
@@ -463,7 +647,38 @@ static void a_queue_that_cannot_be_opened_says_why(void **state)
     options.flags = 2;
     assert_int_equal(tarry_open(&options, &queue, error, sizeof error), TARRY_BAD_OPTION);
     assert_non_null(strstr(error, "flags"));
+    options.flags = TARRY_TEST_CLOCK;
+    options.test_clock_ms = INT64_MAX;
+    assert_int_equal(tarry_open(&options, &queue, error, sizeof error), TARRY_BAD_OPTION);
+    assert_non_null(strstr(error, "test_clock_ms"));
     assert_int_equal(tarry_close(NULL), TARRY_OK);
+}
+
+/* At the end of what a clock may show all that can be asked for still has a place. */
+static void the_test_clock_has_an_end(void **state)
+{
+    struct tarry_options options = TARRY_OPTIONS_INIT;
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    const int64_t ten_years_ms = 3653LL * 24 * 3600 * 1000;
+    tarry *queue;
+
+    (void)state;
+    options.flags = TARRY_TEST_CLOCK;
+    options.test_clock_ms = (1LL << 47) - 1;
+    assert_int_equal(tarry_open(&options, &queue, NULL, 0), TARRY_OK);
+    assert_int_equal(tarry_advance(queue, 2), TARRY_BAD_OPTION);
+    assert_int_equal(tarry_advance(queue, 1), TARRY_OK);
+    assert_int_equal(tarry_now_ms(queue), 1LL << 47);
+    settings.dedup_window_ms = ten_years_ms;
+    settings.ttl_ms = ten_years_ms;
+    tarry_topic_put(queue, "t", &settings);
+    assert_int_equal(rig_push(queue, "a", ten_years_ms), TARRY_CREATED);
+    assert_int_equal(rig_push(queue, "b", 0), TARRY_CREATED);
+    tarry_job *job = rig_take_one(queue, 0);
+    assert_int_equal(rig_answer(queue, tarry_ack, job), TARRY_OK);
+    tarry_job_free(job);
+    assert_int_equal(tarry_topic_pause(queue, "t", ten_years_ms), TARRY_OK);
+    tarry_close(queue);
 }
 
 int main(void)
@@ -474,17 +689,24 @@ int main(void)
         cmocka_unit_test(a_pop_takes_for_good),
         cmocka_unit_test(a_job_in_hand_outlives_its_end_and_the_queue),
         cmocka_unit_test(a_job_may_come_again_with_another_body),
+        cmocka_unit_test(a_job_that_may_not_come_again_stays),
         cmocka_unit_test(changes_name_a_job_by_its_id),
         cmocka_unit_test(a_leased_job_tells_its_consumer_and_can_be_asked_for),
         cmocka_unit_test(a_list_goes_on_where_its_cursor_says),
         cmocka_unit_test(topics_have_settings_and_figures),
         cmocka_unit_test(structs_tell_their_size),
+        cmocka_unit_test(a_list_may_be_longer_and_not_shorter),
+        cmocka_unit_test(a_topic_has_room_for_what_it_has),
         cmocka_unit_test(what_callers_get_wrong_is_refused_by_name),
+        cmocka_unit_test(nothing_where_something_has_to_be_is_refused),
         cmocka_unit_test(a_queue_has_no_more_bytes_than_it_may),
+        cmocka_unit_test(a_job_that_comes_again_is_held_to_the_limit),
+        cmocka_unit_test(ids_that_are_remembered_count),
         cmocka_unit_test(two_queues_know_nothing_of_each_other),
         cmocka_unit_test(a_year_passes_from_event_to_event),
         cmocka_unit_test(codes_have_names_and_sentences),
         cmocka_unit_test(a_queue_that_cannot_be_opened_says_why),
+        cmocka_unit_test(the_test_clock_has_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

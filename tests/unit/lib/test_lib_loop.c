@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -229,6 +230,126 @@ static void a_close_calls_nobody_back(void **state)
     assert_int_equal(heard.count, 0);
 }
 
+/* ---- callbacks that go on ---- */
+
+static void on_done_again(void *owner, const struct tarry_reply *reply)
+{
+    struct heard *heard = owner;
+    struct tarry_take take = rig_take(1);
+    struct tarry_call call = TARRY_CALL_INIT;
+
+    (void)reply;
+    call.kind = TARRY_CALL_TAKE;
+    call.items = &take;
+    call.n = 1;
+    if (++heard->count < 1000)
+        assert_int_equal(tarry_submit(heard->queue, &call, on_done_again, heard), TARRY_OK);
+}
+
+/* What callbacks submit ends at once, again and again: the loop gets its turn all the same. */
+static void a_dispatch_ends_though_each_callback_goes_on(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {.queue = queue};
+    int fd = tarry_fd(queue);
+
+    (void)state;
+    heard.count = -1;
+    on_done_again(&heard, NULL);
+    on_done_again(&heard, NULL);
+    assert_int_equal(heard.count, 1);
+    assert_int_equal(tarry_dispatch(queue, 0), 2);
+    assert_int_equal(heard.count, 3);
+    assert_true(is_readable(fd, 0));
+    assert_int_equal(tarry_dispatch(queue, 5), 5);
+    tarry_close(queue);
+}
+
+/* A callback that is there when another thread closes the queue, or tries to do so itself. */
+struct closer {
+    tarry *queue;
+    pthread_t thread;
+    atomic_bool is_closed;
+    bool was_closed, tries;
+    int code;
+};
+
+static void *close_elsewhere(void *ctx)
+{
+    struct closer *closer = ctx;
+    tarry_close(closer->queue);
+    atomic_store(&closer->is_closed, true);
+    return NULL;
+}
+
+static void on_done_while_closing(void *owner, const struct tarry_reply *reply)
+{
+    struct closer *closer = owner;
+    struct tarry_push push = TARRY_PUSH_INIT;
+
+    (void)reply;
+    if (closer->tries) {
+        closer->code = tarry_close(closer->queue);
+        return;
+    }
+    push.topic = "t";
+    pthread_create(&closer->thread, NULL, close_elsewhere, closer);
+    while (tarry_push(closer->queue, &push, 1, NULL) != TARRY_STOPPING)
+        usleep(100);
+    usleep(50000); /* time for a close that does not wait */
+    closer->was_closed = atomic_load(&closer->is_closed);
+}
+
+static int submit_for_closer(struct closer *closer)
+{
+    struct tarry_call call = TARRY_CALL_INIT;
+    call.kind = TARRY_CALL_PUSH;
+    return tarry_submit(closer->queue, &call, on_done_while_closing, closer);
+}
+
+static void a_close_waits_for_the_callback_that_runs(void **state)
+{
+    struct closer closer = {.queue = rig_open(0)};
+
+    (void)state;
+    assert_int_equal(submit_for_closer(&closer), TARRY_OK);
+    assert_int_equal(tarry_dispatch(closer.queue, 0), 1);
+    pthread_join(closer.thread, NULL);
+    assert_false(closer.was_closed);
+}
+
+static void a_callback_cannot_close_its_queue(void **state)
+{
+    struct closer closer = {.queue = rig_open(0), .tries = true};
+
+    (void)state;
+    assert_int_equal(submit_for_closer(&closer), TARRY_OK);
+    assert_int_equal(tarry_dispatch(closer.queue, 0), 1);
+    assert_int_equal(closer.code, TARRY_IN_CALLBACK);
+    assert_int_equal(rig_push(closer.queue, "a", 0), TARRY_CREATED);
+    assert_int_equal(tarry_close(closer.queue), TARRY_OK);
+}
+
+/* A program that forgets a size hears of it for each item. */
+static void items_without_a_size_are_refused_each(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct heard heard = {0};
+    struct tarry_push pushes[2] = {{0}, {0}};
+    struct tarry_call call = TARRY_CALL_INIT;
+
+    (void)state;
+    call.kind = TARRY_CALL_PUSH;
+    call.items = pushes;
+    call.n = 2;
+    assert_int_equal(tarry_submit(queue, &call, on_done, &heard), TARRY_OK);
+    assert_int_equal(tarry_dispatch(queue, 0), 1);
+    assert_int_equal(heard.code, TARRY_BAD_OPTION);
+    assert_int_equal(heard.results, 2);
+    assert_int_equal(heard.first_code, TARRY_BAD_OPTION);
+    tarry_close(queue);
+}
+
 static void what_cannot_be_submitted_is_refused_at_once(void **state)
 {
     tarry *queue = rig_open(0);
@@ -262,6 +383,10 @@ int main(void)
         cmocka_unit_test(a_descriptor_that_comes_late_has_missed_nothing),
         cmocka_unit_test(a_push_of_another_thread_wakes_the_loop),
         cmocka_unit_test(a_close_calls_nobody_back),
+        cmocka_unit_test(a_dispatch_ends_though_each_callback_goes_on),
+        cmocka_unit_test(a_close_waits_for_the_callback_that_runs),
+        cmocka_unit_test(a_callback_cannot_close_its_queue),
+        cmocka_unit_test(items_without_a_size_are_refused_each),
         cmocka_unit_test(what_cannot_be_submitted_is_refused_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

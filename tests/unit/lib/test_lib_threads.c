@@ -1,4 +1,5 @@
 /* Many threads on one queue: those who wait, who is woken, who is interrupted, who closes; a fork. */
+#include "lib/state.h"
 #include "lib_rig.h"
 
 #include <errno.h>
@@ -153,13 +154,8 @@ static void a_close_ends_every_wait(void **state)
     (void)state;
     for (int i = 0; i < THREADS; i++)
         taker_start(&takers[i], queue, (uint64_t)i + 1, -1);
-    usleep(20000);
-    for (int i = 0; i < THREADS; i++) /* all of them are in the call by now, but for one or other */
-        if (tarry_interrupt(queue, (uint64_t)i + 1)) {
-            pthread_join(takers[i].thread, NULL);
-            taker_start(&takers[i], queue, (uint64_t)i + 1, -1);
-        }
-    usleep(20000);
+    while (atomic_load(&queue->callers) < THREADS) /* no call may begin after the close has */
+        usleep(100);
     assert_int_equal(tarry_close(queue), TARRY_OK);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(takers[i].thread, NULL);
@@ -314,6 +310,36 @@ static void a_fork_is_noticed(void **state)
     tarry_close(queue);
 }
 
+static pid_t forked;
+
+static void on_done_fork(void *owner, const struct tarry_reply *reply)
+{
+    tarry *queue = owner;
+    (void)reply;
+    pthread_mutex_lock(&queue->lock); /* as another thread may have just then */
+    forked = fork();
+    if (forked)
+        pthread_mutex_unlock(&queue->lock);
+}
+
+static void a_dispatch_returns_where_its_callback_forked(void **state)
+{
+    tarry *queue = rig_open(0);
+    struct tarry_call call = TARRY_CALL_INIT;
+    int status;
+
+    (void)state;
+    call.kind = TARRY_CALL_PUSH;
+    assert_int_equal(tarry_submit(queue, &call, on_done_fork, queue), TARRY_OK);
+    int count = tarry_dispatch(queue, 0);
+    if (!forked)
+        _exit(count == 1 ? 0 : 1);
+    assert_int_equal(count, 1);
+    assert_int_equal(waitpid(forked, &status, 0), forked);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    tarry_close(queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +352,7 @@ int main(void)
         cmocka_unit_test(of_many_threads_each_job_goes_to_one),
         cmocka_unit_test(an_idle_queue_wakes_nobody),
         cmocka_unit_test(a_fork_is_noticed),
+        cmocka_unit_test(a_dispatch_returns_where_its_callback_forked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
