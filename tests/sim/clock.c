@@ -65,6 +65,12 @@ int64_t clock_wall_ms_of(struct clock *clock)
     return clock_wall_ms();
 }
 
+void clock_both_ms_of(struct clock *clock, int64_t *inner_ms, int64_t *wall_ms)
+{
+    *inner_ms = clock_inner_ms_of(clock);
+    *wall_ms = clock_wall_ms_of(clock);
+}
+
 int64_t clock_skew_ms_of(struct clock *clock)
 {
     (void)clock;
