@@ -652,7 +652,7 @@ BEGIN
 END $$;
 
 -- What a user's transaction made due is told when it commits, however long it was open, where it is due within the servers' look ahead.
-CREATE FUNCTION tarry._tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+CREATE FUNCTION tarry._tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NEW.due < tarry.now_ms() + 1500 THEN
     PERFORM pg_notify('tarry', 'r ' || t.name || ' ' || NEW.due / 1000 * 1000) FROM tarry.topic t WHERE t.topic = NEW.topic AND t.name IS NOT NULL;
@@ -664,13 +664,17 @@ CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERR
 
 -- ---- for users, in their own transactions ----
 
+-- These run as the owner of the schema. A temporary object of the caller's must never be taken for one of PostgreSQL's: what is not
+-- of tarry is looked up in pg_catalog, and in pg_temp, which would be the first where it is not named, last.
+
 CREATE FUNCTION tarry._may(p_topic text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE caller name := coalesce(nullif(current_setting('role'), 'none'), session_user::text)::name; -- whom SET ROLE names
 BEGIN
-  IF pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'tarry.job'::regclass), 'member') THEN RETURN; END IF;
-  PERFORM FROM tarry.rights r WHERE pg_has_role(session_user, r.role, 'member') AND
+  IF pg_has_role(caller, (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'tarry.job'::pg_catalog.regclass), 'member') THEN RETURN; END IF;
+  PERFORM FROM tarry.rights r JOIN pg_catalog.pg_roles o ON o.rolname = r.role WHERE pg_has_role(caller, o.oid, 'member') AND
     (r.pattern = p_topic OR (right(r.pattern, 1) = '*' AND starts_with(p_topic, left(r.pattern, -1))));
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'role % may not use topic ''%''', session_user, p_topic USING ERRCODE = '42501', HINT = 'insert it into tarry.rights (role, pattern)';
+    RAISE EXCEPTION 'role % may not use topic ''%''', caller, p_topic USING ERRCODE = '42501', HINT = 'insert it into tarry.rights (role, pattern)';
   END IF;
 END $$;
 
@@ -692,7 +696,7 @@ END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body bytea DEFAULT '', at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
 BEGIN
   IF topic IS NULL OR topic !~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
@@ -718,14 +722,14 @@ CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at t
 LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict) $$;
 
 CREATE FUNCTION tarry.cancel(topic text, id text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
   RETURN tarry._word(tarry._change(1, topic, id, 0, 0, -1, false, 0, false, true));
 END $$;
 
 CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE kind int; ms bigint;
 BEGIN
   PERFORM tarry._may(topic);
@@ -738,14 +742,14 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry.run(topic text, id text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
   RETURN tarry._word(tarry._change(3, topic, id, 1, 0, -1, false, 0, false, true));
 END $$;
 
 CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
   SELECT (ARRAY['delayed', 'ready', 'leased', 'dead'])[s.state], to_timestamp(s.due / 1000.0), s.attempt, s.priority, s.body
@@ -755,8 +759,20 @@ END $$;
 -- ---- for people ----
 
 CREATE VIEW tarry.jobs AS
-  SELECT t.name AS topic, j.id, (ARRAY['delayed', 'ready', 'leased', 'dead'])[tarry._state(j.state, j.due, tarry.now_ms())] AS state,
+  SELECT t.name AS topic, j.id,
+    CASE WHEN j.state = 1 AND j.due > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms THEN 'delayed'
+      ELSE (ARRAY['ready', NULL, 'leased', 'dead'])[j.state] END AS state,
     to_timestamp(j.due / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, convert_from(j.error, 'UTF8') AS error
-  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL;
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL;
+
+-- ---- the servers' own is for nobody else ----
+
+DO $$
+DECLARE f regprocedure;
+BEGIN
+  FOR f IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = 'tarry'::regnamespace AND starts_with(proname, '_') LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+  END LOOP;
+END $$;
 
 INSERT INTO tarry.schema_version (version, oldest_reader) VALUES (1, 1);
