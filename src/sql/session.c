@@ -21,6 +21,7 @@ enum {
     RECONNECT_MS = 100,
     RECONNECT_MS_MAX = 2000,
     STOP_MS = 3000,
+    FLIGHT_MS_MAX = 35000, /* no answer for so long: a statement has 30 s, a COMMIT no end */
     STATE_BYTES = 6
 };
 
@@ -68,9 +69,9 @@ struct sql_session {
     struct sql_watched leases;
     int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
     int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
-    bool end_under_way, look_under_way, expire_under_way, adopt_wanted;
+    bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
     int64_t look_all_ms; /* elapsed: no look without a bound before */
-    int64_t turn_begun_ms;
+    int64_t turn_begun_ms, flight_begun_ms;
     bool turn_looks_all;
     bool is_alone; /* no other server lives */
 
@@ -200,8 +201,8 @@ static int64_t topic_at(const struct sql_topic *topic)
 /* The first moment of the database's clock at which something is to be done. */
 static int64_t next_ms(const struct sql_session *session)
 {
-    int64_t next = sql_watched_next(&session->leases);
-    if (session->expire_ms < next)
+    int64_t next = session->end_under_way ? INT64_MAX : sql_watched_next(&session->leases);
+    if (!session->expire_under_way && session->expire_ms < next)
         next = session->expire_ms;
     for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
          entry = table_next(&session->context.topics.table, entry)) {
@@ -272,7 +273,8 @@ static void keep_up(struct sql_session *session)
     if (clock_inner_ms() < session->upkeep_ms)
         return;
     session->upkeep_ms = clock_inner_ms() + UPKEEP_MS;
-    (void)add_own(session, SQL_CALL_UPKEEP);
+    if (!session->upkeep_under_way)
+        session->upkeep_under_way = add_own(session, SQL_CALL_UPKEEP) != NULL;
     sql_topics_forget(&session->context.topics);
     for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
          entry = table_next(&session->context.topics.table, entry)) {
@@ -375,6 +377,7 @@ static void steps_begin(struct sql_session *session)
 static bool end_flight(struct sql_session *session)
 {
     bool sent = libpq.PQpipelineSync(session->context.connection) == 1;
+    session->flight_begun_ms = elapsed_ms();
     flush(session);
     return sent;
 }
@@ -584,6 +587,7 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
         session->expire_ms = is_good ? call->next_expire_ms : database_ms(session) + RETRY_MS_MAX;
         break;
     case SQL_CALL_UPKEEP:
+        session->upkeep_under_way = false;
         if (is_good) {
             session->is_alone = call->others == 0;
             session->adopt_wanted = call->silent > 0;
@@ -614,6 +618,7 @@ static void turn_is_committed(struct sql_session *session)
 {
     struct list done;
     session->ticket += session->has_ticket;
+    session->commit_sent = false; /* its fate is known */
     session->figures.is_full = false;
     session->phase = PHASE_IDLE;
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
@@ -630,6 +635,7 @@ static void turn_is_committed(struct sql_session *session)
     while (!list_is_empty(&done)) {
         struct sql_call *call = first_of(&done);
         list_remove(&call->list);
+        call->since_ms = elapsed_ms(); /* of its next step */
         if (call->has_more)
             list_add_last(&session->waiting, &call->list);
         else
@@ -934,13 +940,15 @@ static void doubt_everything(struct sql_session *session)
     tell_event(session, QUEUE_EVENT_DEAD, (struct slice){0});
 }
 
-/* Was the last commit carried out? */
+/* Was the last commit carried out? Then its leases are to be ended in time, also where all of its
+ * calls were refused meanwhile. */
 static void settle(struct sql_session *session)
 {
-    if (list_is_empty(&session->turn)) {
+    if (!session->commit_sent || !session->has_ticket) {
         session->ticket = session->greeting.ticket;
         return;
     }
+    session->commit_sent = false;
     session->figures.settled++;
     if (session->greeting.ticket == session->ticket + 1) {
         turn_is_committed(session);
@@ -998,6 +1006,7 @@ static void connection_begin(struct sql_session *session)
     worker_give(session->worker, &connecting->work);
 }
 
+/* Calls whose patience is over are answered; an own one has time. */
 static void refuse_late(struct sql_session *session, struct list *list)
 {
     struct list *at = list->next;
@@ -1009,10 +1018,21 @@ static void refuse_late(struct sql_session *session, struct list *list)
     }
 }
 
-/* Calls whose patience is over are answered; an own one has time. */
+/* A PostgreSQL that answers no more but keeps the connection. */
+static void lose_if_silent(struct sql_session *session)
+{
+    if (session->phase == PHASE_DOWN || session->phase == PHASE_IDLE ||
+        elapsed_ms() - session->flight_begun_ms < FLIGHT_MS_MAX)
+        return;
+    if (!session->message[0])
+        (void)snprintf(session->message, sizeof session->message, "no answer for %d s",
+                       FLIGHT_MS_MAX / 1000);
+    session->is_lost = true;
+}
+
+/* Whether these calls were carried out is known with the next connection, if ever in time. */
 static void while_down(struct sql_session *session)
 {
-    refuse_late(session, &session->waiting);
     refuse_late(session, &session->turn);
     if (!session->connecting && elapsed_ms() >= session->reconnect_ms && !session->ended)
         connection_begin(session);
@@ -1068,7 +1088,7 @@ static void set_deadline(struct sql_session *session)
     for (struct list *at = session->waiting.next; at != &session->waiting; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
         int64_t retry = inner_us + (call->retry_ms - elapsed_ms()) * 1000;
-        if (call->retry_ms > 0 && retry < next)
+        if (session->phase == PHASE_IDLE && call->retry_ms > 0 && retry < next)
             next = retry;
     }
     deadline_set_us(session->deadline, next);
@@ -1079,8 +1099,11 @@ static bool turn_hook(void *ctx)
     struct sql_session *session = ctx;
     if (session->ended && !session->stopped)
         return false;
+    lose_if_silent(session);
     if (session->is_lost && session->phase != PHASE_DOWN)
         connection_is_lost(session);
+    if (session->phase != PHASE_IDLE)
+        refuse_late(session, &session->waiting);
     if (session->phase == PHASE_DOWN)
         while_down(session);
     give_answers(session);

@@ -151,6 +151,108 @@ def test_leases_of_a_killed_server_end_all_the_same(postgres, start_server):
     assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
 
 
+def test_leases_that_no_living_server_knows_of_end_all_the_same(postgres, start_server):
+    """Of a server without a row: another one had taken it for dead, then it took, and died."""
+    first = start_server("--store", postgres.url)
+    first.client().push("unknown", "a")
+    assert first.client().take("unknown", lease_for="1s")
+    number = postgres.do("SELECT server FROM tarry.job WHERE id = 'a' AND state = 3")
+    first.kill()
+    postgres.do("DELETE FROM tarry.server WHERE server = %s", number)
+    second = start_server("--store", postgres.url)
+    assert second.client().take("unknown", wait="10s")[0]["attempt"] == 2
+
+
+def test_a_server_that_was_taken_for_dead_is_known_again_before_it_takes(postgres, start_server):
+    client = start_server("--store", postgres.url).client()
+    client.push("revived", "a")
+    number = postgres.do("SELECT server FROM tarry.server ORDER BY server DESC LIMIT 1")
+    with transaction(postgres, True) as cursor:
+        cursor.execute("SELECT tarry._ticket(%s, (SELECT number + 1 FROM tarry.ticket WHERE server = %s FOR UPDATE))", (number, number))
+        cursor.execute("DELETE FROM tarry.server WHERE server = %s", (number,))
+        cursor.execute("SELECT tarry._ticket(%s, (SELECT number + 1 FROM tarry.ticket WHERE server = %s))", (number, number))
+        cursor.execute("SELECT count(*) FROM tarry.server WHERE server = %s", (number,))
+        assert cursor.fetchone() == (1,)
+        cursor.connection.rollback()
+    assert client.take("revived")
+
+
+def test_a_commit_that_hangs_holds_up_nobody_for_ever(start_server):
+    """The standby that each commit waits for is not there. Calls are answered in time, and once it goes on nothing was done twice."""
+    with PostgresServer() as own:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client(60)
+        client.push("hangs", "before")
+        own.do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        own.do("SELECT pg_reload_conf()")
+        time.sleep(1)
+        answers = {}
+
+        def push(name):
+            begun = time.monotonic()
+            status = client_of[name].call("PUT", f"/v1/topics/hangs/jobs/{name}?on_conflict=reject", body=b"x").status
+            answers[name] = status, time.monotonic() - begun
+
+        client_of = {name: server.client(60) for name in ("sent", "waits")}
+        threads = [threading.Thread(target=push, args=(name,)) for name in client_of]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.5)
+        for thread in threads:
+            thread.join()
+        assert answers["waits"][0] == 503 and answers["waits"][1] < 20, answers
+        assert answers["sent"][0] == 503 and answers["sent"][1] < 50, answers
+        own.do("ALTER SYSTEM RESET synchronous_standby_names")
+        own.do("SELECT pg_reload_conf()")
+        eventually(lambda: client.call("PUT", "/v1/topics/hangs/jobs/after", body=b"x").status == 201, 30)
+        assert metric(server, "tarry_postgres_settled_total") == 1
+        assert sorted(drain(client, "hangs", 1)) == ["after", "before", "sent"]
+
+
+def test_an_open_transaction_makes_no_other_new_topic_wait(postgres):
+    with transaction(postgres, True) as cursor:
+        cursor.execute("SELECT tarry.push('new-a', 'a')")
+        assert postgres.do("SET lock_timeout = '1s'; SELECT tarry.push('new-b', 'b')") == "created"
+
+
+def test_an_expired_job_that_a_transaction_holds_is_asked_for_now_and_then(start_server):
+    with PostgresServer() as own:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client()
+        client.push("ttl", "a", ttl="500ms")
+        with transaction(own, False) as cursor:
+            cursor.execute("SELECT tarry.reschedule('ttl', 'a', priority => 7)")
+            time.sleep(1)
+            before = metric(server, "tarry_postgres_turns_total")
+            time.sleep(2)
+            assert metric(server, "tarry_postgres_turns_total") - before < 60
+        eventually(lambda: client.topic("ttl")["totals"]["expired"] == 1, 10)
+
+
+def test_a_job_without_a_topic_does_not_stop_what_expires(pair, postgres):
+    client = pair[0].client()
+    client.push("lost", "a", ttl="1s")
+    client.push("stays", "b", ttl="3s")
+    postgres.do("UPDATE tarry.job SET topic = 999999 WHERE id = 'a' AND topic = (SELECT topic FROM tarry.topic WHERE name = 'lost')")
+    eventually(lambda: client.topic("stays")["totals"]["expired"] == 1, 20)
+    assert postgres.do("SELECT count(*) FROM tarry.job WHERE topic = 999999") == 0
+
+
+def test_a_push_that_is_open_while_its_topic_is_deleted_leaves_nothing(pair, postgres):
+    client = pair[0].client()
+    client.push("swept", "a", delay="1h")
+    number = postgres.do("SELECT topic FROM tarry.topic WHERE name = 'swept'")
+    with transaction(postgres, True) as cursor:
+        cursor.execute("SELECT tarry.push('swept', 'late', interval '1 h')")
+        client.delete_topic("swept")
+        postgres.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # a minute is over
+        eventually(lambda: postgres.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0, 20)
+        time.sleep(2.5)
+        assert postgres.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 1
+    eventually(lambda: postgres.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
+    assert postgres.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0
+
+
 def test_a_database_that_crashes_loses_nothing_that_was_answered(start_server):
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")

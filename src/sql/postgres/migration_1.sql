@@ -112,9 +112,9 @@ BEGIN
   LOOP
     SELECT * INTO t FROM tarry.topic WHERE name = p_name;
     EXIT WHEN FOUND;
-    PERFORM pg_advisory_xact_lock(7827201, 1); -- so that no two count at once
-    IF p_topics_max > 0 AND (SELECT count(*) FROM tarry.topic WHERE name IS NOT NULL AND name <> p_name) >= p_topics_max THEN
-      RETURN t;
+    IF p_topics_max > 0 THEN
+      PERFORM pg_advisory_xact_lock(7827201, 1); -- so that no two count at once
+      IF (SELECT count(*) FROM tarry.topic WHERE name IS NOT NULL AND name <> p_name) >= p_topics_max THEN RETURN t; END IF;
     END IF;
     INSERT INTO tarry.topic (name) VALUES (p_name) ON CONFLICT DO NOTHING;
   END LOOP;
@@ -559,9 +559,10 @@ END $$;
 
 -- ---- what servers do beside calls ----
 
--- Jobs whose ttl is over go, or die. next: when to ask again (NULL: nothing has a ttl); died: topics with an extension in which jobs died.
+-- Jobs whose ttl is over go, or die. next: when to ask again (NULL: nothing has a ttl), not at once where a transaction of others
+-- holds all that is left; died: topics with an extension in which jobs died.
 CREATE FUNCTION tarry._expire(p_limit int, OUT next bigint, OUT died text) LANGUAGE plpgsql AS $$
-DECLARE t tarry.topic; j tarry.job; counts bigint[]; now bigint := tarry.now_ms();
+DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms();
 BEGIN
   FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
     SELECT * INTO t FROM tarry.topic WHERE topic = j.topic;
@@ -576,16 +577,20 @@ BEGIN
       PERFORM tarry._remember(t, j.id, now);
       counts[9] := 1;
     END IF;
-    INSERT INTO tarry.tally_add VALUES (t.topic, counts);
+    IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
+    done := done + 1;
   END LOOP;
   SELECT expire INTO next FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
+  IF done < p_limit THEN next := greatest(next, now + 100); END IF;
 END $$;
 
 -- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
 CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea) LANGUAGE plpgsql AS $$
 BEGIN
   now := tarry.now_ms();
+  PERFORM pg_advisory_lock(7827201, 3); -- so that no two read the same number and go on from there; a sequence knows no commit
   PERFORM setval('tarry.delivery', (SELECT last_value + 1000000 FROM tarry.delivery));
+  PERFORM pg_advisory_unlock(7827201, 3);
   server := CASE WHEN p_server > 0 THEN p_server ELSE nextval('tarry.server_number') END;
   INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now;
   INSERT INTO tarry.ticket VALUES (_hello.server, 0, _hello.now) ON CONFLICT DO NOTHING;
@@ -600,27 +605,34 @@ CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint) RETURNS void LAN
 BEGIN
   UPDATE tarry.ticket SET number = p_number, at = tarry.now_ms() WHERE server = p_server AND number = p_number - 1;
   IF NOT FOUND THEN RAISE EXCEPTION 'ticket % of server % is not the next one', p_number, p_server USING ERRCODE = 'TY001'; END IF;
+  -- Taken for dead meanwhile: without its row nobody would end the leases of this transaction.
+  PERFORM FROM tarry.server WHERE server = p_server;
+  IF NOT FOUND THEN INSERT INTO tarry.server VALUES (p_server, tarry.now_ms()) ON CONFLICT DO NOTHING; END IF;
 END $$;
 
--- Leases of servers that are silent are this one's from now on: it ends them.
+-- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
+-- A silent server whose transaction is still under way holds its ticket: it is left for later.
 CREATE FUNCTION tarry._adopt(p_server bigint)
 RETURNS TABLE (topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, lease_until bigint) LANGUAGE plpgsql AS $$
-DECLARE silent bigint[]; now bigint := tarry.now_ms();
+DECLARE silent bigint[]; idle bigint[]; now bigint := tarry.now_ms();
 BEGIN
   SELECT array_agg(s.server) INTO silent
     FROM (SELECT server FROM tarry.server WHERE beat < now - 10000 AND server <> p_server FOR UPDATE SKIP LOCKED) s;
-  IF silent IS NULL THEN RETURN; END IF;
+  SELECT coalesce(array_agg(w.server), '{}') INTO idle FROM (SELECT k.server FROM tarry.ticket k WHERE k.server = ANY (silent) FOR UPDATE SKIP LOCKED) w;
+  SELECT coalesce(array_agg(w), '{}') INTO silent FROM unnest(silent) w
+    WHERE w = ANY (idle) OR NOT EXISTS (SELECT FROM tarry.ticket k WHERE k.server = w);
   RETURN QUERY UPDATE tarry.job j SET server = p_server
-    FROM tarry.lane l WHERE j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server = ANY (silent)
+    FROM tarry.lane l WHERE j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND (j.server = p_server
+      OR j.server = ANY (silent) OR NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = j.server))
     RETURNING j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until;
-  INSERT INTO tarry.tally_add SELECT y.topic, y.counts FROM tarry.tally y WHERE y.slot = ANY (silent);
-  DELETE FROM tarry.tally y WHERE y.slot = ANY (silent);
+  WITH d AS (DELETE FROM tarry.tally y WHERE y.slot = ANY (silent) RETURNING y.topic, y.counts)
+    INSERT INTO tarry.tally_add SELECT d.topic, d.counts FROM d;
   DELETE FROM tarry.server s WHERE s.server = ANY (silent);
 END $$;
 
 -- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
 CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint) LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); gone int;
+DECLARE now bigint := tarry.now_ms(); gone int; oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
 BEGIN
   INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = now;
   SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000) INTO others, silent
@@ -634,7 +646,8 @@ BEGIN
   ) SELECT count(tarry._tally(x.topic, 0, x.counts)) FROM (SELECT topic, ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]),
       sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]), sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
     FROM d GROUP BY topic) x INTO gone;
-  -- A push that was under way when its topic was deleted may still leave a job: the number stays for a minute.
+  -- A push that was under way when its topic was deleted may still leave a job: the number stays for a minute, and until all
+  -- transactions that had begun to write before the deletion (xmin, of the row that it wrote) are over.
   FOR gone IN SELECT t.topic FROM tarry.topic t WHERE t.name IS NULL
       AND (t.paused_until < now - 60000 OR EXISTS (SELECT FROM tarry.job j WHERE j.topic = t.topic)) LIMIT 10 LOOP
     DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
@@ -646,7 +659,8 @@ BEGIN
     DELETE FROM tarry.tally WHERE topic = gone;
     DELETE FROM tarry.tally_add WHERE topic = gone;
     DELETE FROM tarry.lane WHERE topic = gone;
-    DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000;
+    DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000 AND age(xmin) > age(oldest)
+      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
   END LOOP;
   DELETE FROM tarry.ticket k WHERE k.at < now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
 END $$;
