@@ -15,9 +15,12 @@ enum {
     ENDS_MAX = 500,
     UPKEEP_MS = 1000,
     LOOK_SHARE = 20,      /* looks without a bound may take one part in so many of the time */
+    LOOK_MS_MAX = 5000,   /* but come that often all the same */
     TOLD_AHEAD_MS = 1500, /* other servers look this far ahead by themselves, and more */
     RETRY_MS = 10,
     RETRY_MS_MAX = 500,
+    RETRY_SHARE =
+        4, /* retries of calls whose rows others hold leave so many parts of the time to the rest */
     RECONNECT_MS = 100,
     RECONNECT_MS_MAX = 2000,
     STOP_MS = 3000,
@@ -73,7 +76,9 @@ struct sql_session {
     int64_t look_all_ms; /* elapsed: no look without a bound before */
     int64_t turn_begun_ms, flight_begun_ms;
     bool turn_looks_all;
-    bool is_alone; /* no other server lives */
+    bool turn_is_retry;  /* of a call that found its rows locked: it waits for a moment only */
+    int64_t retry_at_ms; /* elapsed: no such turn before */
+    bool is_alone;       /* no other server lives */
 
     bool hooked, stopping, goodbye_sent, ended;
     int64_t stop_until_ms;
@@ -316,6 +321,14 @@ static bool fits(const struct sql_session *session, const struct sql_call *call,
            bytes + sql_call_bytes(call) <= TURN_BYTES_MAX;
 }
 
+/* When a call may go: 0: now. */
+static int64_t retry_at(const struct sql_session *session, const struct sql_call *call)
+{
+    if (call->retry_ms > 0 && call->retry_ms < session->retry_at_ms)
+        return session->retry_at_ms;
+    return call->retry_ms;
+}
+
 /* Those that may go now, in their order. */
 static void gather(struct sql_session *session)
 {
@@ -325,7 +338,7 @@ static void gather(struct sql_session *session)
     while (at != &session->waiting) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         at = at->next;
-        if (call->retry_ms > elapsed_ms())
+        if (retry_at(session, call) > elapsed_ms())
             continue;
         if (!fits(session, call, items, bytes, has_changes))
             break;
@@ -393,6 +406,7 @@ static bool send_turn(struct sql_session *session)
     session->has_ticket = is_change;
     sent = send_plain(session, SQL_BEGIN, NULL) &&
            (is_durable || send_plain(session, SQL_LAZY, NULL)) &&
+           (!session->turn_is_retry || send_plain(session, SQL_BRIEF, NULL)) &&
            (!is_change || send_ticket(session));
     for (struct list *at = session->turn.next; at != &session->turn && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
@@ -408,6 +422,7 @@ static void turn_begin(struct sql_session *session)
     gather(session);
     if (list_is_empty(&session->turn))
         return;
+    session->turn_is_retry = first_of(&session->turn)->retry_ms > 0;
     sql_effects_clear(&session->context.effects);
     session->state[0] = session->message[0] = '\0';
     session->failed = session->commit_sent = session->turn_looks_all = false;
@@ -520,7 +535,7 @@ static void believe_look(struct sql_session *session, const struct sql_call *cal
         topic->resume_ms = sql_row_number(call->look, i, 4);
         if (!topic->resume_ms)
             topic->resume_ms = INT64_MAX;
-        sql_topic_seen(topic, next, session->context.now_ms, took, brought(call, name));
+        sql_topic_seen(topic, next, sql_row_number(call->look, i, 5), took, brought(call, name));
     }
 }
 
@@ -625,11 +640,19 @@ static void turn_is_committed(struct sql_session *session)
         struct sql_call *call = list_entry(at, struct sql_call, list);
         call->affected += call->step_affected;
         own_is_done(session, call, true);
-        believe_look(session, call);
+        if (!call->from_the_start)
+            believe_look(session, call);
+    }
+    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (call->from_the_start) /* the one that knows what is behind the bounds has the last word */
+            believe_look(session, call);
     }
     believe_effects(session);
-    if (session->turn_looks_all)
-        session->look_all_ms = elapsed_ms() + LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
+    if (session->turn_looks_all) {
+        int64_t wait_ms = LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
+        session->look_all_ms = elapsed_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
+    }
     list_init(&done);
     list_take_all(&done, &session->turn);
     while (!list_is_empty(&done)) {
@@ -715,6 +738,8 @@ static void turn_is_rolled_back(struct sql_session *session)
 {
     struct sql_call *call = first_of(&session->turn);
     session->phase = PHASE_IDLE;
+    if (session->turn_is_retry)
+        session->retry_at_ms = elapsed_ms() + RETRY_SHARE * (elapsed_ms() - session->turn_begun_ms);
     reactor_turn_again(session->reactor);
     if (is_gone(session)) {
         requeue(session, false);
@@ -1087,7 +1112,7 @@ static void set_deadline(struct sql_session *session)
         next = inner_us + RETRY_MS * 1000;
     for (struct list *at = session->waiting.next; at != &session->waiting; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        int64_t retry = inner_us + (call->retry_ms - elapsed_ms()) * 1000;
+        int64_t retry = inner_us + (retry_at(session, call) - elapsed_ms()) * 1000;
         if (session->phase == PHASE_IDLE && call->retry_ms > 0 && retry < next)
             next = retry;
     }

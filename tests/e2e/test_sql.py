@@ -209,6 +209,29 @@ def test_a_commit_that_hangs_holds_up_nobody_for_ever(start_server):
         assert sorted(drain(client, "hangs", 1)) == ["after", "before", "sent"]
 
 
+def test_calls_that_an_open_transaction_blocks_leave_the_server_to_the_others(start_server):
+    with PostgresServer() as own:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client()
+        client.push("free", "warm-up")
+        with transaction(own, True) as cursor:
+            for i in range(12):
+                cursor.execute("SELECT tarry.push('blocked', %s)", (f"job-{i}",))
+            answers = []
+            pushes = [threading.Thread(target=lambda to=i: answers.append(server.client(30).push("blocked", f"job-{to}")["result"])) for i in range(12)]
+            for thread in pushes:
+                thread.start()
+            time.sleep(3)
+            begun, done = time.monotonic(), 0
+            while time.monotonic() < begun + 2:
+                client.push("free", f"job-{done}")
+                done += 1
+        for thread in pushes:
+            thread.join()
+        assert done > 60, done
+        assert answers == ["replaced"] * 12
+
+
 def test_an_open_transaction_makes_no_other_new_topic_wait(postgres):
     with transaction(postgres, True) as cursor:
         cursor.execute("SELECT tarry.push('new-a', 'a')")

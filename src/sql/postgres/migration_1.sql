@@ -402,9 +402,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- When the next job of each topic is due that waits at or above the bound, and when a pause ends (0: none, or never).
+-- When the next job of each topic is due that waits at or above the bound, and when a pause ends (0: none, or never). seen: a moment
+-- before this looked; what was committed since may be due from then on.
 CREATE FUNCTION tarry._look(p_topics text[], p_bounds bigint[])
-RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until bigint, seen bigint) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, t.topic,
@@ -413,7 +414,7 @@ BEGIN
             AND (j.expire IS NULL OR j.expire > now)
           ORDER BY j.due, j.seq LIMIT 1) f WHERE l.topic = t.topic),
       t.paused AND (t.paused_until = 0 OR t.paused_until > now),
-      CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END
+      CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END, now
     FROM unnest(p_topics, p_bounds) a(wanted, bound) JOIN tarry.topic t ON t.name = a.wanted;
 END $$;
 
