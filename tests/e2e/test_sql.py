@@ -412,6 +412,28 @@ def test_an_open_cancel_is_passed_over_and_comes_after_a_rollback(pair, postgres
     assert client.take("open", wait="10s")[0]["id"] == "a"
 
 
+@pytest.mark.parametrize("call", ["cancel('race', 'a')", "reschedule('race', 'a', interval '1 h')", "run('race', 'a')", "push('race', 'a')"])
+def test_who_meets_a_take_under_way_does_not_hold_up_its_ack(postgres, call):
+    postgres.do("DELETE FROM tarry.job WHERE id = 'a' AND topic = (SELECT topic FROM tarry.topic WHERE name = 'race')")
+    postgres.do("SELECT tarry.push('race', 'a')")
+    answers = []
+    with transaction(postgres, False) as user:
+        with transaction(postgres, True) as take:
+            take.execute("SELECT count(*) FROM tarry._take('{race}', '{0}', 1, 60000, 999999, '')")
+            assert take.fetchone() == (1,)
+
+            def change():
+                user.execute(f"SELECT tarry.{call}")
+                answers.append(user.fetchone()[0])
+
+            waiting = threading.Thread(target=change)
+            waiting.start()
+            eventually(lambda: postgres.do("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0, 10)
+        waiting.join()
+        assert answers == ["leased"]
+        assert postgres.do("SELECT count(*) FROM (SELECT FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = 'race' FOR UPDATE OF j SKIP LOCKED) x") == 1
+
+
 def test_a_role_may_push_to_its_topics_and_no_more(postgres):
     postgres.do("CREATE ROLE shop LOGIN; GRANT USAGE ON SCHEMA tarry TO shop; INSERT INTO tarry.rights VALUES ('shop', 'mail-*')")
     connection = postgres.connect("shop")

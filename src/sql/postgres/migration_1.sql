@@ -709,6 +709,23 @@ BEGIN
   RETURN r.status;
 END $$;
 
+-- A change by a user's transaction that had to wait for another one, as for a take, and then found that there is nothing to change,
+-- would keep the lock that it waited for, and hold up the job's consumer, until that transaction ends: its block gives the lock back.
+-- A job that nobody holds is changed without one: a transaction with many blocks that write is slow for all of PostgreSQL.
+CREATE FUNCTION tarry._user_change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did;
+BEGIN
+  PERFORM FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id
+    AND (j.state = 1 OR (j.state = 4 AND p_verb = 1)) FOR UPDATE OF j SKIP LOCKED;
+  IF FOUND THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true); END IF;
+  BEGIN
+    r := tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true);
+    IF r.status NOT IN ('ok', 'cancelled') THEN RAISE EXCEPTION USING ERRCODE = 'TY002'; END IF;
+  EXCEPTION WHEN SQLSTATE 'TY002' THEN NULL;
+  END;
+  RETURN r;
+END $$;
+
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body bytea DEFAULT '', at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -740,7 +757,7 @@ CREATE FUNCTION tarry.cancel(topic text, id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._change(1, topic, id, 0, 0, -1, false, 0, false, true));
+  RETURN tarry._word(tarry._user_change(1, topic, id, 0, 0, -1));
 END $$;
 
 CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
@@ -753,14 +770,14 @@ BEGIN
     RAISE EXCEPTION 'nothing to change' USING ERRCODE = '22023', HINT = 'give delay, at or priority';
   END IF;
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
-  RETURN tarry._word(tarry._change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1), false, 0, false, true));
+  RETURN tarry._word(tarry._user_change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1)));
 END $$;
 
 CREATE FUNCTION tarry.run(topic text, id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._change(3, topic, id, 1, 0, -1, false, 0, false, true));
+  RETURN tarry._word(tarry._user_change(3, topic, id, 1, 0, -1));
 END $$;
 
 CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea)
