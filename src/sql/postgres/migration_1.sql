@@ -581,8 +581,9 @@ BEGIN
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
     done := done + 1;
   END LOOP;
-  SELECT expire INTO next FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
-  IF done < p_limit THEN next := greatest(next, now + 100); END IF;
+  IF done = p_limit THEN next := now; RETURN; END IF;
+  SELECT expire INTO next FROM tarry.job WHERE expire > now AND state = 1 ORDER BY expire LIMIT 1;
+  IF EXISTS (SELECT FROM tarry.job WHERE expire <= now AND state = 1) THEN next := least(next, now + 100); END IF;
 END $$;
 
 -- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
