@@ -163,6 +163,19 @@ def test_leases_that_no_living_server_knows_of_end_all_the_same(postgres, start_
     assert second.client().take("unknown", wait="10s")[0]["attempt"] == 2
 
 
+def test_a_server_that_connects_anew_ends_its_own_leases_that_it_does_not_know_of(postgres, start_server):
+    """As of a take that was committed, and refused before its server heard of it."""
+    server = start_server("--store", postgres.url)
+    client = server.client()
+    client.push("forgotten", "a")
+    number = postgres.do("SELECT max(server) FROM tarry.server")
+    assert postgres.do("SELECT id FROM tarry._take('{forgotten}', '{0}', 1, 1000, %s, '')", number) == "a"
+    time.sleep(2)
+    assert postgres.do("SELECT state FROM tarry.get('forgotten', 'a')") == "leased"
+    postgres.do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tarry'")
+    assert client.take("forgotten", wait="10s")[0]["attempt"] == 2
+
+
 def test_a_server_that_was_taken_for_dead_is_known_again_before_it_takes(postgres, start_server):
     client = start_server("--store", postgres.url).client()
     client.push("revived", "a")

@@ -623,9 +623,11 @@ BEGIN
   SELECT coalesce(array_agg(w.server), '{}') INTO idle FROM (SELECT k.server FROM tarry.ticket k WHERE k.server = ANY (silent) FOR UPDATE SKIP LOCKED) w;
   SELECT coalesce(array_agg(w), '{}') INTO silent FROM unnest(silent) w
     WHERE w = ANY (idle) OR NOT EXISTS (SELECT FROM tarry.ticket k WHERE k.server = w);
+  RETURN QUERY SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
+    FROM tarry.lane l JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server = p_server;
   RETURN QUERY UPDATE tarry.job j SET server = p_server
-    FROM tarry.lane l WHERE j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND (j.server = p_server
-      OR j.server = ANY (silent) OR NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = j.server))
+    FROM tarry.lane l WHERE j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server <> p_server
+      AND (j.server = ANY (silent) OR NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = j.server))
     RETURNING j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until;
   WITH d AS (DELETE FROM tarry.tally y WHERE y.slot = ANY (silent) RETURNING y.topic, y.counts)
     INSERT INTO tarry.tally_add SELECT d.topic, d.counts FROM d;
