@@ -531,18 +531,34 @@ static bool send_ends(struct sql_call *call, struct sql_context *context)
     return true;
 }
 
+/* Every topic had its look from 0: the next one is the first of another round. */
+static void begin_round(struct sql_context *context)
+{
+    for (struct table_entry *entry = table_first(&context->topics.table); entry;
+         entry = table_next(&context->topics.table, entry))
+        sql_topics_of(entry)->in_round = false;
+}
+
+/* Where there are too many names for one look, the others come with the next one. */
 static bool send_looks(struct sql_call *call, struct sql_context *context)
 {
+    bool is_full = false;
     for (struct table_entry *entry = table_first(&context->topics.table); entry;
          entry = table_next(&context->topics.table, entry)) {
         struct sql_topic *topic = sql_topics_of(entry);
-        if (!topic->watched || call->names.len >= ARRAY_BYTES_MAX / 2 ||
-            !(topic->look || topic->asked || call->from_the_start))
+        bool is_wanted = call->from_the_start ? !topic->in_round : topic->look;
+        if (!topic->watched || !(is_wanted || topic->asked))
+            continue;
+        is_full = is_full || call->names.len >= ARRAY_BYTES_MAX / 2;
+        if (is_full)
             continue;
         add_topic(call, context, topic->entry.key);
         topic->look = false;
         topic->asked = true;
+        topic->in_round = topic->in_round || call->from_the_start;
     }
+    if (call->from_the_start && !is_full)
+        begin_round(context);
     return close_arrays(call) && send_look(call, context);
 }
 
@@ -874,14 +890,14 @@ static void read_topic(struct sql_call *call, struct sql_context *context,
         sql_effects_expire(&context->effects, 1);
 }
 
-static void read_look(struct sql_call *call, struct sql_context *context, const PGresult *result)
+static void read_look(struct sql_call *call, const PGresult *result)
 {
     call->look = result;
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
         bool is_paused = sql_row_flag(result, i, 3);
         int64_t next_ms = sql_row_is_null(result, i, 2) ? INT64_MAX : sql_row_number(result, i, 2);
-        if (!is_paused && next_ms <= context->now_ms)
+        if (!is_paused && next_ms <= sql_row_number(result, i, 5))
             call->drained = false;
     }
 }
@@ -959,7 +975,7 @@ bool sql_call_read(struct sql_call *call, struct sql_context *context, const str
     case SQL_TAKE:
         return read_taken(call, context, result);
     case SQL_LOOK:
-        read_look(call, context, result);
+        read_look(call, result);
         return true;
     case SQL_GET:
         return read_get(call, result);

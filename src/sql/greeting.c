@@ -11,7 +11,7 @@
 /* Plans that never go over a whole table: what a planner knows of a queue is always out of date. */
 static const char settings[] =
     "SET lock_timeout = '100ms'; SET statement_timeout = '30s';"
-    "SET idle_in_transaction_session_timeout = '60s';"
+    "SET idle_in_transaction_session_timeout = '5s';"
     "SET default_transaction_isolation = 'read committed'; SET search_path = pg_catalog;"
     "SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
 
@@ -52,7 +52,8 @@ PGconn *sql_connect(const char *url, char *error, size_t error_bytes)
     return NULL;
 }
 
-static PGresult *ask(struct sql_greeting *out, const char *text, int64_t number)
+/* `locked`: what is said where others hold what it wants; NULL: PostgreSQL's own words. */
+static PGresult *ask(struct sql_greeting *out, const char *text, int64_t number, const char *locked)
 {
     char digits[24];
     const char *values[1] = {digits};
@@ -61,8 +62,12 @@ static PGresult *ask(struct sql_greeting *out, const char *text, int64_t number)
         libpq.PQexecParams(out->connection, text, number ? 1 : 0, NULL, values, NULL, NULL, 1);
     if (libpq.PQresultStatus(result) == PGRES_TUPLES_OK && libpq.PQntuples(result) == 1)
         return result;
-    error_line(out->error, sizeof out->error, "cannot use PostgreSQL",
-               libpq.PQresultErrorMessage(result));
+    const char *state = libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    if (locked && state && strcmp(state, "55P03") == 0)
+        error_write(out->error, sizeof out->error, "%s", locked);
+    else
+        error_line(out->error, sizeof out->error, "cannot use PostgreSQL",
+                   libpq.PQresultErrorMessage(result));
     libpq.PQclear(result);
     return NULL;
 }
@@ -83,7 +88,7 @@ static bool read_durability(struct sql_greeting *out)
     PGresult *result = ask(out,
                            "SELECT current_setting('synchronous_commit'), current_setting('fsync') "
                            "= 'on' AND current_setting('full_page_writes') = 'on'",
-                           0);
+                           0, NULL);
     if (!result)
         return false;
     struct slice sync = sql_row_text(result, 0, 0);
@@ -95,8 +100,8 @@ static bool read_durability(struct sql_greeting *out)
 
 static bool introduce(struct sql_greeting *out, int64_t server)
 {
-    PGresult *result = server ? ask(out, "SELECT * FROM tarry._hello($1)", server)
-                              : ask(out, "SELECT * FROM tarry._hello(0)", 0);
+    PGresult *result = server ? ask(out, "SELECT * FROM tarry._hello($1)", server, NULL)
+                              : ask(out, "SELECT * FROM tarry._hello(0)", 0, NULL);
     if (!result)
         return false;
     struct slice name = sql_row_text(result, 0, 2), key = sql_row_text(result, 0, 3);
@@ -114,7 +119,8 @@ static bool introduce(struct sql_greeting *out, int64_t server)
 static bool read_ticket(struct sql_greeting *out)
 {
     PGresult *result =
-        ask(out, "SELECT number FROM tarry.ticket WHERE server = $1 FOR UPDATE", out->server);
+        ask(out, "SELECT number FROM tarry.ticket WHERE server = $1 FOR UPDATE", out->server,
+            "the last transaction of this server still runs, waiting for its end");
     if (!result)
         return false;
     out->ticket = sql_row_number(result, 0, 0);

@@ -15,12 +15,16 @@ enum {
     ENDS_MAX = 500,
     UPKEEP_MS = 1000,
     LOOK_SHARE = 20,      /* looks without a bound may take one part in so many of the time */
+    LOOK_MS_MAX = 5000,   /* but come that often all the same */
     TOLD_AHEAD_MS = 1500, /* other servers look this far ahead by themselves, and more */
     RETRY_MS = 10,
     RETRY_MS_MAX = 500,
+    RETRY_SHARE =
+        4, /* retries of calls whose rows others hold leave so many parts of the time to the rest */
     RECONNECT_MS = 100,
     RECONNECT_MS_MAX = 2000,
     STOP_MS = 3000,
+    FLIGHT_MS_MAX = 35000, /* no answer for so long: a statement has 30 s, a COMMIT no end */
     STATE_BYTES = 6
 };
 
@@ -68,11 +72,13 @@ struct sql_session {
     struct sql_watched leases;
     int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
     int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
-    bool end_under_way, look_under_way, expire_under_way, adopt_wanted;
+    bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
     int64_t look_all_ms; /* elapsed: no look without a bound before */
-    int64_t turn_begun_ms;
+    int64_t turn_begun_ms, flight_begun_ms;
     bool turn_looks_all;
-    bool is_alone; /* no other server lives */
+    bool turn_is_retry;  /* of a call that found its rows locked: it waits for a moment only */
+    int64_t retry_at_ms; /* elapsed: no such turn before */
+    bool is_alone;       /* no other server lives */
 
     bool hooked, stopping, goodbye_sent, ended;
     int64_t stop_until_ms;
@@ -200,8 +206,8 @@ static int64_t topic_at(const struct sql_topic *topic)
 /* The first moment of the database's clock at which something is to be done. */
 static int64_t next_ms(const struct sql_session *session)
 {
-    int64_t next = sql_watched_next(&session->leases);
-    if (session->expire_ms < next)
+    int64_t next = session->end_under_way ? INT64_MAX : sql_watched_next(&session->leases);
+    if (!session->expire_under_way && session->expire_ms < next)
         next = session->expire_ms;
     for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
          entry = table_next(&session->context.topics.table, entry)) {
@@ -272,7 +278,8 @@ static void keep_up(struct sql_session *session)
     if (clock_inner_ms() < session->upkeep_ms)
         return;
     session->upkeep_ms = clock_inner_ms() + UPKEEP_MS;
-    (void)add_own(session, SQL_CALL_UPKEEP);
+    if (!session->upkeep_under_way)
+        session->upkeep_under_way = add_own(session, SQL_CALL_UPKEEP) != NULL;
     sql_topics_forget(&session->context.topics);
     for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
          entry = table_next(&session->context.topics.table, entry)) {
@@ -314,6 +321,14 @@ static bool fits(const struct sql_session *session, const struct sql_call *call,
            bytes + sql_call_bytes(call) <= TURN_BYTES_MAX;
 }
 
+/* When a call may go: 0: now. */
+static int64_t retry_at(const struct sql_session *session, const struct sql_call *call)
+{
+    if (call->retry_ms > 0 && call->retry_ms < session->retry_at_ms)
+        return session->retry_at_ms;
+    return call->retry_ms;
+}
+
 /* Those that may go now, in their order. */
 static void gather(struct sql_session *session)
 {
@@ -323,7 +338,7 @@ static void gather(struct sql_session *session)
     while (at != &session->waiting) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         at = at->next;
-        if (call->retry_ms > elapsed_ms())
+        if (retry_at(session, call) > elapsed_ms())
             continue;
         if (!fits(session, call, items, bytes, has_changes))
             break;
@@ -375,6 +390,7 @@ static void steps_begin(struct sql_session *session)
 static bool end_flight(struct sql_session *session)
 {
     bool sent = libpq.PQpipelineSync(session->context.connection) == 1;
+    session->flight_begun_ms = elapsed_ms();
     flush(session);
     return sent;
 }
@@ -390,6 +406,7 @@ static bool send_turn(struct sql_session *session)
     session->has_ticket = is_change;
     sent = send_plain(session, SQL_BEGIN, NULL) &&
            (is_durable || send_plain(session, SQL_LAZY, NULL)) &&
+           (!session->turn_is_retry || send_plain(session, SQL_BRIEF, NULL)) &&
            (!is_change || send_ticket(session));
     for (struct list *at = session->turn.next; at != &session->turn && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
@@ -405,6 +422,7 @@ static void turn_begin(struct sql_session *session)
     gather(session);
     if (list_is_empty(&session->turn))
         return;
+    session->turn_is_retry = first_of(&session->turn)->retry_ms > 0;
     sql_effects_clear(&session->context.effects);
     session->state[0] = session->message[0] = '\0';
     session->failed = session->commit_sent = session->turn_looks_all = false;
@@ -517,7 +535,7 @@ static void believe_look(struct sql_session *session, const struct sql_call *cal
         topic->resume_ms = sql_row_number(call->look, i, 4);
         if (!topic->resume_ms)
             topic->resume_ms = INT64_MAX;
-        sql_topic_seen(topic, next, session->context.now_ms, took, brought(call, name));
+        sql_topic_seen(topic, next, sql_row_number(call->look, i, 5), took, brought(call, name));
     }
 }
 
@@ -584,6 +602,7 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
         session->expire_ms = is_good ? call->next_expire_ms : database_ms(session) + RETRY_MS_MAX;
         break;
     case SQL_CALL_UPKEEP:
+        session->upkeep_under_way = false;
         if (is_good) {
             session->is_alone = call->others == 0;
             session->adopt_wanted = call->silent > 0;
@@ -614,22 +633,32 @@ static void turn_is_committed(struct sql_session *session)
 {
     struct list done;
     session->ticket += session->has_ticket;
+    session->commit_sent = false; /* its fate is known */
     session->figures.is_full = false;
     session->phase = PHASE_IDLE;
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         call->affected += call->step_affected;
         own_is_done(session, call, true);
-        believe_look(session, call);
+        if (!call->from_the_start)
+            believe_look(session, call);
+    }
+    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (call->from_the_start) /* the one that knows what is behind the bounds has the last word */
+            believe_look(session, call);
     }
     believe_effects(session);
-    if (session->turn_looks_all)
-        session->look_all_ms = elapsed_ms() + LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
+    if (session->turn_looks_all) {
+        int64_t wait_ms = LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
+        session->look_all_ms = elapsed_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
+    }
     list_init(&done);
     list_take_all(&done, &session->turn);
     while (!list_is_empty(&done)) {
         struct sql_call *call = first_of(&done);
         list_remove(&call->list);
+        call->since_ms = elapsed_ms(); /* of its next step */
         if (call->has_more)
             list_add_last(&session->waiting, &call->list);
         else
@@ -709,6 +738,8 @@ static void turn_is_rolled_back(struct sql_session *session)
 {
     struct sql_call *call = first_of(&session->turn);
     session->phase = PHASE_IDLE;
+    if (session->turn_is_retry)
+        session->retry_at_ms = elapsed_ms() + RETRY_SHARE * (elapsed_ms() - session->turn_begun_ms);
     reactor_turn_again(session->reactor);
     if (is_gone(session)) {
         requeue(session, false);
@@ -934,13 +965,15 @@ static void doubt_everything(struct sql_session *session)
     tell_event(session, QUEUE_EVENT_DEAD, (struct slice){0});
 }
 
-/* Was the last commit carried out? */
+/* Was the last commit carried out? Then its leases are to be ended in time, also where all of its
+ * calls were refused meanwhile. */
 static void settle(struct sql_session *session)
 {
-    if (list_is_empty(&session->turn)) {
+    if (!session->commit_sent || !session->has_ticket) {
         session->ticket = session->greeting.ticket;
         return;
     }
+    session->commit_sent = false;
     session->figures.settled++;
     if (session->greeting.ticket == session->ticket + 1) {
         turn_is_committed(session);
@@ -998,6 +1031,7 @@ static void connection_begin(struct sql_session *session)
     worker_give(session->worker, &connecting->work);
 }
 
+/* Calls whose patience is over are answered; an own one has time. */
 static void refuse_late(struct sql_session *session, struct list *list)
 {
     struct list *at = list->next;
@@ -1009,10 +1043,21 @@ static void refuse_late(struct sql_session *session, struct list *list)
     }
 }
 
-/* Calls whose patience is over are answered; an own one has time. */
+/* A PostgreSQL that answers no more but keeps the connection. */
+static void lose_if_silent(struct sql_session *session)
+{
+    if (session->phase == PHASE_DOWN || session->phase == PHASE_IDLE ||
+        elapsed_ms() - session->flight_begun_ms < FLIGHT_MS_MAX)
+        return;
+    if (!session->message[0])
+        (void)snprintf(session->message, sizeof session->message, "no answer for %d s",
+                       FLIGHT_MS_MAX / 1000);
+    session->is_lost = true;
+}
+
+/* Whether these calls were carried out is known with the next connection, if ever in time. */
 static void while_down(struct sql_session *session)
 {
-    refuse_late(session, &session->waiting);
     refuse_late(session, &session->turn);
     if (!session->connecting && elapsed_ms() >= session->reconnect_ms && !session->ended)
         connection_begin(session);
@@ -1067,8 +1112,8 @@ static void set_deadline(struct sql_session *session)
         next = inner_us + RETRY_MS * 1000;
     for (struct list *at = session->waiting.next; at != &session->waiting; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        int64_t retry = inner_us + (call->retry_ms - elapsed_ms()) * 1000;
-        if (call->retry_ms > 0 && retry < next)
+        int64_t retry = inner_us + (retry_at(session, call) - elapsed_ms()) * 1000;
+        if (session->phase == PHASE_IDLE && call->retry_ms > 0 && retry < next)
             next = retry;
     }
     deadline_set_us(session->deadline, next);
@@ -1079,8 +1124,11 @@ static bool turn_hook(void *ctx)
     struct sql_session *session = ctx;
     if (session->ended && !session->stopped)
         return false;
+    lose_if_silent(session);
     if (session->is_lost && session->phase != PHASE_DOWN)
         connection_is_lost(session);
+    if (session->phase != PHASE_IDLE)
+        refuse_late(session, &session->waiting);
     if (session->phase == PHASE_DOWN)
         while_down(session);
     give_answers(session);

@@ -11,6 +11,7 @@
 static const char *const texts[SQL_STATEMENTS] = {
     [SQL_BEGIN] = "BEGIN",
     [SQL_LAZY] = "SET LOCAL synchronous_commit = off",
+    [SQL_BRIEF] = "SET LOCAL lock_timeout = '20ms'",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
     [SQL_TICKET] = CALL "_ticket($1, $2)",

@@ -11,7 +11,8 @@
 
 enum sql_statement {
     SQL_BEGIN = 1,
-    SQL_LAZY, /* the commit does not wait for the disk */
+    SQL_LAZY,  /* the commit does not wait for the disk */
+    SQL_BRIEF, /* a lock is waited for a moment only */
     SQL_COMMIT,
     SQL_ROLLBACK,
     SQL_TICKET,

@@ -16,8 +16,9 @@ struct sql_topic {
     struct table_entry entry;
     char name[JOB_TOPIC_BYTES_MAX + 1];
     bool watched;
-    bool look;  /* ask the database what waits */
-    bool asked; /* that is under way */
+    bool look;     /* ask the database what waits */
+    bool asked;    /* that is under way */
+    bool in_round; /* it had its look from 0 in this round of all topics */
     bool paused;
     int64_t bound_ms;  /* takes begin here */
     int64_t next_ms;   /* when on_ready is to be told; INT64_MAX: not known of any */

@@ -1,6 +1,7 @@
 """tarry serve on PostgreSQL: two servers on one database, and jobs pushed in users' own transactions."""
 
 import contextlib
+import pathlib
 import random
 import subprocess
 import threading
@@ -150,6 +151,144 @@ def test_leases_of_a_killed_server_end_all_the_same(postgres, start_server):
     assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
 
 
+def test_leases_that_no_living_server_knows_of_end_all_the_same(postgres, start_server):
+    """Of a server without a row: another one had taken it for dead, then it took, and died."""
+    first = start_server("--store", postgres.url)
+    first.client().push("unknown", "a")
+    assert first.client().take("unknown", lease_for="1s")
+    number = postgres.do("SELECT server FROM tarry.job WHERE id = 'a' AND state = 3")
+    first.kill()
+    postgres.do("DELETE FROM tarry.server WHERE server = %s", number)
+    second = start_server("--store", postgres.url)
+    assert second.client().take("unknown", wait="10s")[0]["attempt"] == 2
+
+
+def test_a_server_that_connects_anew_ends_its_own_leases_that_it_does_not_know_of(postgres, start_server):
+    """As of a take that was committed, and refused before its server heard of it."""
+    server = start_server("--store", postgres.url)
+    client = server.client()
+    client.push("forgotten", "a")
+    number = postgres.do("SELECT max(server) FROM tarry.server")
+    assert postgres.do("SELECT id FROM tarry._take('{forgotten}', '{0}', 1, 1000, %s, '')", number) == "a"
+    time.sleep(2)
+    assert postgres.do("SELECT state FROM tarry.get('forgotten', 'a')") == "leased"
+    postgres.do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tarry'")
+    assert client.take("forgotten", wait="10s")[0]["attempt"] == 2
+
+
+def test_a_server_that_was_taken_for_dead_is_known_again_before_it_takes(postgres, start_server):
+    client = start_server("--store", postgres.url).client()
+    client.push("revived", "a")
+    number = postgres.do("SELECT server FROM tarry.server ORDER BY server DESC LIMIT 1")
+    with transaction(postgres, True) as cursor:
+        cursor.execute("SELECT tarry._ticket(%s, (SELECT number + 1 FROM tarry.ticket WHERE server = %s FOR UPDATE))", (number, number))
+        cursor.execute("DELETE FROM tarry.server WHERE server = %s", (number,))
+        cursor.execute("SELECT tarry._ticket(%s, (SELECT number + 1 FROM tarry.ticket WHERE server = %s))", (number, number))
+        cursor.execute("SELECT count(*) FROM tarry.server WHERE server = %s", (number,))
+        assert cursor.fetchone() == (1,)
+        cursor.connection.rollback()
+    assert client.take("revived")
+
+
+def test_a_commit_that_hangs_holds_up_nobody_for_ever(start_server):
+    """The standby that each commit waits for is not there. Calls are answered in time, and once it goes on nothing was done twice."""
+    with PostgresServer() as own:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client(60)
+        client.push("hangs", "before")
+        own.do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        own.do("SELECT pg_reload_conf()")
+        time.sleep(1)
+        answers = {}
+
+        def push(name):
+            begun = time.monotonic()
+            status = client_of[name].call("PUT", f"/v1/topics/hangs/jobs/{name}?on_conflict=reject", body=b"x").status
+            answers[name] = status, time.monotonic() - begun
+
+        client_of = {name: server.client(60) for name in ("sent", "waits")}
+        threads = [threading.Thread(target=push, args=(name,)) for name in client_of]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.5)
+        for thread in threads:
+            thread.join()
+        assert answers["waits"][0] == 503 and answers["waits"][1] < 20, answers
+        assert answers["sent"][0] == 503 and answers["sent"][1] < 50, answers
+        own.do("ALTER SYSTEM RESET synchronous_standby_names")
+        own.do("SELECT pg_reload_conf()")
+        eventually(lambda: client.call("PUT", "/v1/topics/hangs/jobs/after", body=b"x").status == 201, 30)
+        assert metric(server, "tarry_postgres_settled_total") == 1
+        assert sorted(drain(client, "hangs", 1)) == ["after", "before", "sent"]
+
+
+def test_calls_that_an_open_transaction_blocks_leave_the_server_to_the_others(start_server):
+    with PostgresServer() as own:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client()
+        client.push("free", "warm-up")
+        with transaction(own, True) as cursor:
+            for i in range(12):
+                cursor.execute("SELECT tarry.push('blocked', %s)", (f"job-{i}",))
+            answers = []
+            pushes = [threading.Thread(target=lambda to=i: answers.append(server.client(30).push("blocked", f"job-{to}")["result"])) for i in range(12)]
+            for thread in pushes:
+                thread.start()
+            time.sleep(3)
+            begun, done = time.monotonic(), 0
+            while time.monotonic() < begun + 2:
+                client.push("free", f"job-{done}")
+                done += 1
+        for thread in pushes:
+            thread.join()
+        assert done > 60, done
+        assert answers == ["replaced"] * 12
+
+
+def test_an_open_transaction_makes_no_other_new_topic_wait(postgres):
+    with transaction(postgres, True) as cursor:
+        cursor.execute("SELECT tarry.push('new-a', 'a')")
+        assert postgres.do("SET lock_timeout = '1s'; SELECT tarry.push('new-b', 'b')") == "created"
+
+
+def test_an_expired_job_that_a_transaction_holds_is_asked_for_now_and_then(start_server):
+    with PostgresServer() as own:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client()
+        client.push("ttl", "a", ttl="500ms")
+        with transaction(own, False) as cursor:
+            cursor.execute("SELECT tarry.reschedule('ttl', 'a', priority => 7)")
+            time.sleep(1)
+            before = metric(server, "tarry_postgres_turns_total")
+            time.sleep(2)
+            assert metric(server, "tarry_postgres_turns_total") - before < 60
+        eventually(lambda: client.topic("ttl")["totals"]["expired"] == 1, 10)
+
+
+def test_a_job_without_a_topic_does_not_stop_what_expires(pair, postgres):
+    client = pair[0].client()
+    client.push("lost", "a", ttl="1s")
+    client.push("stays", "b", ttl="3s")
+    postgres.do("UPDATE tarry.job SET topic = 999999 WHERE id = 'a' AND topic = (SELECT topic FROM tarry.topic WHERE name = 'lost')")
+    eventually(lambda: client.topic("stays")["totals"]["expired"] == 1, 20)
+    assert postgres.do("SELECT count(*) FROM tarry.job WHERE topic = 999999") == 0
+
+
+def test_a_push_that_is_open_while_its_topic_is_deleted_leaves_nothing(pair, postgres):
+    client = pair[0].client()
+    client.push("swept", "a", delay="1h")
+    number = postgres.do("SELECT topic FROM tarry.topic WHERE name = 'swept'")
+    with transaction(postgres, True) as cursor:
+        cursor.execute("SELECT tarry.push('swept', 'late', interval '1 h')")
+        client.delete_topic("swept")
+        postgres.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # a minute is over
+        eventually(lambda: postgres.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0, 20)
+        time.sleep(2.5)
+        assert postgres.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 1
+    eventually(lambda: postgres.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
+    assert postgres.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0
+
+
 def test_a_database_that_crashes_loses_nothing_that_was_answered(start_server):
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")
@@ -286,6 +425,28 @@ def test_an_open_cancel_is_passed_over_and_comes_after_a_rollback(pair, postgres
     assert client.take("open", wait="10s")[0]["id"] == "a"
 
 
+@pytest.mark.parametrize("call", ["cancel('race', 'a')", "reschedule('race', 'a', interval '1 h')", "run('race', 'a')", "push('race', 'a')"])
+def test_who_meets_a_take_under_way_does_not_hold_up_its_ack(postgres, call):
+    postgres.do("DELETE FROM tarry.job WHERE id = 'a' AND topic = (SELECT topic FROM tarry.topic WHERE name = 'race')")
+    postgres.do("SELECT tarry.push('race', 'a')")
+    answers = []
+    with transaction(postgres, False) as user:
+        with transaction(postgres, True) as take:
+            take.execute("SELECT count(*) FROM tarry._take('{race}', '{0}', 1, 60000, 999999, '')")
+            assert take.fetchone() == (1,)
+
+            def change():
+                user.execute(f"SELECT tarry.{call}")
+                answers.append(user.fetchone()[0])
+
+            waiting = threading.Thread(target=change)
+            waiting.start()
+            eventually(lambda: postgres.do("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0, 10)
+        waiting.join()
+        assert answers == ["leased"]
+        assert postgres.do("SELECT count(*) FROM (SELECT FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = 'race' FOR UPDATE OF j SKIP LOCKED) x") == 1
+
+
 def test_a_role_may_push_to_its_topics_and_no_more(postgres):
     postgres.do("CREATE ROLE shop LOGIN; GRANT USAGE ON SCHEMA tarry TO shop; INSERT INTO tarry.rights VALUES ('shop', 'mail-*')")
     connection = postgres.connect("shop")
@@ -297,6 +458,67 @@ def test_a_role_may_push_to_its_topics_and_no_more(postgres):
                          "SELECT tarry._change(1, 'mail-out', 'a', 0, 0, -1, false, 0, false, true)"):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(refused_)
+
+
+@contextlib.contextmanager
+def session_of(postgres, user):
+    connection = postgres.connect(user)
+    connection.autocommit = True
+    with contextlib.closing(connection), connection.cursor() as cursor:
+        yield cursor
+
+
+def test_temporary_objects_of_a_caller_are_not_taken_for_postgresql_s_own(postgres):
+    """They would be run with the rights of the schema's owner."""
+    postgres.do("CREATE ROLE intruder LOGIN; GRANT USAGE ON SCHEMA tarry TO intruder")
+    with session_of(postgres, "intruder") as cursor:
+        cursor.execute("""
+            CREATE TEMP TABLE ran (as_user text); GRANT ALL ON ran TO PUBLIC;
+            CREATE FUNCTION pg_temp.evil() RETURNS oid LANGUAGE plpgsql VOLATILE AS
+              $$ BEGIN INSERT INTO pg_temp.ran VALUES (current_user); RETURN (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = 'intruder'); END $$;
+            CREATE TEMP VIEW pg_class AS SELECT 'tarry.job'::regclass::oid AS oid, pg_temp.evil() AS relowner;
+            GRANT SELECT ON pg_class TO PUBLIC""")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="may not use topic"):
+            cursor.execute("SELECT tarry.cancel('anything', 'x')")
+        cursor.execute("SELECT count(*) FROM ran")
+        assert cursor.fetchone() == (0,)
+        cursor.execute("CREATE TEMP TABLE mine (due bigint, topic int)")
+        for refused_ in ("CREATE TRIGGER t AFTER INSERT ON mine FOR EACH ROW EXECUTE FUNCTION tarry._tell()",
+                         "SELECT tarry._hello(0)", "SELECT tarry._may('x')"):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(refused_)
+
+
+def test_rights_are_those_of_the_role_that_is_set(postgres):
+    postgres.do("CREATE ROLE web LOGIN; CREATE ROLE web_a; CREATE ROLE web_b; GRANT web_a, web_b TO web; CREATE ROLE leaves;"
+                "GRANT USAGE ON SCHEMA tarry TO web, web_a, web_b; INSERT INTO tarry.rights VALUES ('leaves', 'x'), ('web_a', 'a'), ('web_b', 'b')")
+    postgres.do("DROP ROLE leaves")  # its row in tarry.rights stays
+    with session_of(postgres, "web") as cursor:
+        cursor.execute("SELECT tarry.push('a', 'by-member'), tarry.push('b', 'by-member')")
+        cursor.execute("SET ROLE web_a; SELECT tarry.push('a', 'by-role')")
+        assert cursor.fetchone() == ("created",)
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="role web_a"):
+            cursor.execute("SELECT tarry.push('b', 'by-role')")
+
+
+def test_a_reader_needs_the_view_alone(postgres):
+    postgres.do("CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA tarry TO reader; GRANT SELECT ON tarry.jobs TO reader")
+    postgres.do("SELECT tarry.push('read', 'now'), tarry.push('read', 'later', interval '1 h')")
+    with session_of(postgres, "reader") as cursor:
+        cursor.execute("SELECT id, state FROM tarry.jobs WHERE topic = 'read' ORDER BY id")
+        assert cursor.fetchall() == [("later", "delayed"), ("now", "ready")]
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("SELECT * FROM tarry.job")
+
+
+def test_a_server_needs_only_the_rights_that_are_documented(start_server):
+    with PostgresServer() as own:
+        assert tarry("sql", "migrate", own.url).returncode == 0
+        page = (pathlib.Path(__file__).parents[2] / "docs/sql.md").read_text()
+        grants = [line for line in page.splitlines() if line.endswith("TO tarry_server;")]
+        assert len(grants) == 4
+        own.do("CREATE ROLE tarry_server LOGIN; " + " ".join(grants))
+        works(start_server("--store", own.url.replace("user=tarry", "user=tarry_server")))
 
 
 def test_random_transactions_leave_exactly_what_was_committed(pair, postgres):

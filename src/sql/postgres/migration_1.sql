@@ -112,9 +112,9 @@ BEGIN
   LOOP
     SELECT * INTO t FROM tarry.topic WHERE name = p_name;
     EXIT WHEN FOUND;
-    PERFORM pg_advisory_xact_lock(7827201, 1); -- so that no two count at once
-    IF p_topics_max > 0 AND (SELECT count(*) FROM tarry.topic WHERE name IS NOT NULL AND name <> p_name) >= p_topics_max THEN
-      RETURN t;
+    IF p_topics_max > 0 THEN
+      PERFORM pg_advisory_xact_lock(7827201, 1); -- so that no two count at once
+      IF (SELECT count(*) FROM tarry.topic WHERE name IS NOT NULL AND name <> p_name) >= p_topics_max THEN RETURN t; END IF;
     END IF;
     INSERT INTO tarry.topic (name) VALUES (p_name) ON CONFLICT DO NOTHING;
   END LOOP;
@@ -402,9 +402,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- When the next job of each topic is due that waits at or above the bound, and when a pause ends (0: none, or never).
+-- When the next job of each topic is due that waits at or above the bound, and when a pause ends (0: none, or never). seen: a moment
+-- before this looked; what was committed since may be due from then on.
 CREATE FUNCTION tarry._look(p_topics text[], p_bounds bigint[])
-RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (name text, topic int, next bigint, paused boolean, paused_until bigint, seen bigint) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, t.topic,
@@ -413,7 +414,7 @@ BEGIN
             AND (j.expire IS NULL OR j.expire > now)
           ORDER BY j.due, j.seq LIMIT 1) f WHERE l.topic = t.topic),
       t.paused AND (t.paused_until = 0 OR t.paused_until > now),
-      CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END
+      CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END, now
     FROM unnest(p_topics, p_bounds) a(wanted, bound) JOIN tarry.topic t ON t.name = a.wanted;
 END $$;
 
@@ -559,9 +560,10 @@ END $$;
 
 -- ---- what servers do beside calls ----
 
--- Jobs whose ttl is over go, or die. next: when to ask again (NULL: nothing has a ttl); died: topics with an extension in which jobs died.
+-- Jobs whose ttl is over go, or die. next: when to ask again (NULL: nothing has a ttl), not at once where a transaction of others
+-- holds all that is left; died: topics with an extension in which jobs died.
 CREATE FUNCTION tarry._expire(p_limit int, OUT next bigint, OUT died text) LANGUAGE plpgsql AS $$
-DECLARE t tarry.topic; j tarry.job; counts bigint[]; now bigint := tarry.now_ms();
+DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms();
 BEGIN
   FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
     SELECT * INTO t FROM tarry.topic WHERE topic = j.topic;
@@ -576,16 +578,21 @@ BEGIN
       PERFORM tarry._remember(t, j.id, now);
       counts[9] := 1;
     END IF;
-    INSERT INTO tarry.tally_add VALUES (t.topic, counts);
+    IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
+    done := done + 1;
   END LOOP;
-  SELECT expire INTO next FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
+  IF done = p_limit THEN next := now; RETURN; END IF;
+  SELECT expire INTO next FROM tarry.job WHERE expire > now AND state = 1 ORDER BY expire LIMIT 1;
+  IF EXISTS (SELECT FROM tarry.job WHERE expire <= now AND state = 1) THEN next := least(next, now + 100); END IF;
 END $$;
 
 -- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
 CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea) LANGUAGE plpgsql AS $$
 BEGIN
   now := tarry.now_ms();
+  PERFORM pg_advisory_lock(7827201, 3); -- so that no two read the same number and go on from there; a sequence knows no commit
   PERFORM setval('tarry.delivery', (SELECT last_value + 1000000 FROM tarry.delivery));
+  PERFORM pg_advisory_unlock(7827201, 3);
   server := CASE WHEN p_server > 0 THEN p_server ELSE nextval('tarry.server_number') END;
   INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now;
   INSERT INTO tarry.ticket VALUES (_hello.server, 0, _hello.now) ON CONFLICT DO NOTHING;
@@ -600,27 +607,36 @@ CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint) RETURNS void LAN
 BEGIN
   UPDATE tarry.ticket SET number = p_number, at = tarry.now_ms() WHERE server = p_server AND number = p_number - 1;
   IF NOT FOUND THEN RAISE EXCEPTION 'ticket % of server % is not the next one', p_number, p_server USING ERRCODE = 'TY001'; END IF;
+  -- Taken for dead meanwhile: without its row nobody would end the leases of this transaction.
+  PERFORM FROM tarry.server WHERE server = p_server;
+  IF NOT FOUND THEN INSERT INTO tarry.server VALUES (p_server, tarry.now_ms()) ON CONFLICT DO NOTHING; END IF;
 END $$;
 
--- Leases of servers that are silent are this one's from now on: it ends them.
+-- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
+-- A silent server whose transaction is still under way holds its ticket: it is left for later.
 CREATE FUNCTION tarry._adopt(p_server bigint)
 RETURNS TABLE (topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, lease_until bigint) LANGUAGE plpgsql AS $$
-DECLARE silent bigint[]; now bigint := tarry.now_ms();
+DECLARE silent bigint[]; idle bigint[]; now bigint := tarry.now_ms();
 BEGIN
   SELECT array_agg(s.server) INTO silent
     FROM (SELECT server FROM tarry.server WHERE beat < now - 10000 AND server <> p_server FOR UPDATE SKIP LOCKED) s;
-  IF silent IS NULL THEN RETURN; END IF;
+  SELECT coalesce(array_agg(w.server), '{}') INTO idle FROM (SELECT k.server FROM tarry.ticket k WHERE k.server = ANY (silent) FOR UPDATE SKIP LOCKED) w;
+  SELECT coalesce(array_agg(w), '{}') INTO silent FROM unnest(silent) w
+    WHERE w = ANY (idle) OR NOT EXISTS (SELECT FROM tarry.ticket k WHERE k.server = w);
+  RETURN QUERY SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
+    FROM tarry.lane l JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server = p_server;
   RETURN QUERY UPDATE tarry.job j SET server = p_server
-    FROM tarry.lane l WHERE j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server = ANY (silent)
+    FROM tarry.lane l WHERE j.topic = l.topic AND j.lane = l.lane AND j.due <= now AND j.state = 3 AND j.server <> p_server
+      AND (j.server = ANY (silent) OR NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = j.server))
     RETURNING j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until;
-  INSERT INTO tarry.tally_add SELECT y.topic, y.counts FROM tarry.tally y WHERE y.slot = ANY (silent);
-  DELETE FROM tarry.tally y WHERE y.slot = ANY (silent);
+  WITH d AS (DELETE FROM tarry.tally y WHERE y.slot = ANY (silent) RETURNING y.topic, y.counts)
+    INSERT INTO tarry.tally_add SELECT d.topic, d.counts FROM d;
   DELETE FROM tarry.server s WHERE s.server = ANY (silent);
 END $$;
 
 -- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
 CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint) LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); gone int;
+DECLARE now bigint := tarry.now_ms(); gone int; oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
 BEGIN
   INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = now;
   SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000) INTO others, silent
@@ -634,7 +650,8 @@ BEGIN
   ) SELECT count(tarry._tally(x.topic, 0, x.counts)) FROM (SELECT topic, ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]),
       sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]), sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
     FROM d GROUP BY topic) x INTO gone;
-  -- A push that was under way when its topic was deleted may still leave a job: the number stays for a minute.
+  -- A push that was under way when its topic was deleted may still leave a job: the number stays for a minute, and until all
+  -- transactions that had begun to write before the deletion (xmin, of the row that it wrote) are over.
   FOR gone IN SELECT t.topic FROM tarry.topic t WHERE t.name IS NULL
       AND (t.paused_until < now - 60000 OR EXISTS (SELECT FROM tarry.job j WHERE j.topic = t.topic)) LIMIT 10 LOOP
     DELETE FROM tarry.job j USING (SELECT topic, id FROM tarry.job WHERE topic = gone LIMIT 1000 FOR UPDATE SKIP LOCKED) o
@@ -646,13 +663,14 @@ BEGIN
     DELETE FROM tarry.tally WHERE topic = gone;
     DELETE FROM tarry.tally_add WHERE topic = gone;
     DELETE FROM tarry.lane WHERE topic = gone;
-    DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000;
+    DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000 AND age(xmin) > age(oldest)
+      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
   END LOOP;
   DELETE FROM tarry.ticket k WHERE k.at < now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
 END $$;
 
 -- What a user's transaction made due is told when it commits, however long it was open, where it is due within the servers' look ahead.
-CREATE FUNCTION tarry._tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+CREATE FUNCTION tarry._tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NEW.due < tarry.now_ms() + 1500 THEN
     PERFORM pg_notify('tarry', 'r ' || t.name || ' ' || NEW.due / 1000 * 1000) FROM tarry.topic t WHERE t.topic = NEW.topic AND t.name IS NOT NULL;
@@ -664,13 +682,17 @@ CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERR
 
 -- ---- for users, in their own transactions ----
 
+-- These run as the owner of the schema. A temporary object of the caller's must never be taken for one of PostgreSQL's: what is not
+-- of tarry is looked up in pg_catalog, and in pg_temp, which would be the first where it is not named, last.
+
 CREATE FUNCTION tarry._may(p_topic text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE caller name := coalesce(nullif(current_setting('role'), 'none'), session_user::text)::name; -- whom SET ROLE names
 BEGIN
-  IF pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = 'tarry.job'::regclass), 'member') THEN RETURN; END IF;
-  PERFORM FROM tarry.rights r WHERE pg_has_role(session_user, r.role, 'member') AND
+  IF pg_has_role(caller, (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'tarry.job'::pg_catalog.regclass), 'member') THEN RETURN; END IF;
+  PERFORM FROM tarry.rights r JOIN pg_catalog.pg_roles o ON o.rolname = r.role WHERE pg_has_role(caller, o.oid, 'member') AND
     (r.pattern = p_topic OR (right(r.pattern, 1) = '*' AND starts_with(p_topic, left(r.pattern, -1))));
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'role % may not use topic ''%''', session_user, p_topic USING ERRCODE = '42501', HINT = 'insert it into tarry.rights (role, pattern)';
+    RAISE EXCEPTION 'role % may not use topic ''%''', caller, p_topic USING ERRCODE = '42501', HINT = 'insert it into tarry.rights (role, pattern)';
   END IF;
 END $$;
 
@@ -690,9 +712,26 @@ BEGIN
   RETURN r.status;
 END $$;
 
+-- A change by a user's transaction that had to wait for another one, as for a take, and then found that there is nothing to change,
+-- would keep the lock that it waited for, and hold up the job's consumer, until that transaction ends: its block gives the lock back.
+-- A job that nobody holds is changed without one: a transaction with many blocks that write is slow for all of PostgreSQL.
+CREATE FUNCTION tarry._user_change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int) RETURNS tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did;
+BEGIN
+  PERFORM FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id
+    AND (j.state = 1 OR (j.state = 4 AND p_verb = 1)) FOR UPDATE OF j SKIP LOCKED;
+  IF FOUND THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true); END IF;
+  BEGIN
+    r := tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true);
+    IF r.status NOT IN ('ok', 'cancelled') THEN RAISE EXCEPTION USING ERRCODE = 'TY002'; END IF;
+  EXCEPTION WHEN SQLSTATE 'TY002' THEN NULL;
+  END;
+  RETURN r;
+END $$;
+
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body bytea DEFAULT '', at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
 BEGIN
   IF topic IS NULL OR topic !~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
@@ -718,14 +757,14 @@ CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at t
 LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict) $$;
 
 CREATE FUNCTION tarry.cancel(topic text, id text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._change(1, topic, id, 0, 0, -1, false, 0, false, true));
+  RETURN tarry._word(tarry._user_change(1, topic, id, 0, 0, -1));
 END $$;
 
 CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE kind int; ms bigint;
 BEGIN
   PERFORM tarry._may(topic);
@@ -734,18 +773,18 @@ BEGIN
     RAISE EXCEPTION 'nothing to change' USING ERRCODE = '22023', HINT = 'give delay, at or priority';
   END IF;
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
-  RETURN tarry._word(tarry._change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1), false, 0, false, true));
+  RETURN tarry._word(tarry._user_change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1)));
 END $$;
 
 CREATE FUNCTION tarry.run(topic text, id text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._change(3, topic, id, 1, 0, -1, false, 0, false, true));
+  RETURN tarry._word(tarry._user_change(3, topic, id, 1, 0, -1));
 END $$;
 
 CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, tarry AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
   SELECT (ARRAY['delayed', 'ready', 'leased', 'dead'])[s.state], to_timestamp(s.due / 1000.0), s.attempt, s.priority, s.body
@@ -755,8 +794,20 @@ END $$;
 -- ---- for people ----
 
 CREATE VIEW tarry.jobs AS
-  SELECT t.name AS topic, j.id, (ARRAY['delayed', 'ready', 'leased', 'dead'])[tarry._state(j.state, j.due, tarry.now_ms())] AS state,
+  SELECT t.name AS topic, j.id,
+    CASE WHEN j.state = 1 AND j.due > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms THEN 'delayed'
+      ELSE (ARRAY['ready', NULL, 'leased', 'dead'])[j.state] END AS state,
     to_timestamp(j.due / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, convert_from(j.error, 'UTF8') AS error
-  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL;
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL;
+
+-- ---- the servers' own is for nobody else ----
+
+DO $$
+DECLARE f regprocedure;
+BEGIN
+  FOR f IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = 'tarry'::regnamespace AND starts_with(proname, '_') LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f);
+  END LOOP;
+END $$;
 
 INSERT INTO tarry.schema_version (version, oldest_reader) VALUES (1, 1);
