@@ -203,7 +203,7 @@ class Client:
             answer = self.transport.call("POST", "/v1/take", query, again=False, timeout=timeout)
         else:
             found = self.transport.once("POST", "/v1/take", query, timeout=timeout, cut=cut)
-            if found.status >= 400:
+            if found.status >= 300:
                 raise error_of(found.status, found.json(), found.retry_after)
             answer = found.json()
         jobs = answer.get("jobs")

@@ -1,9 +1,11 @@
 """What needs no server: ids, times, bodies, Retry-After, signatures."""
 
 import base64
+import contextlib
 import datetime
 import hashlib
 import hmac
+import http.server
 import threading
 import time
 
@@ -12,7 +14,7 @@ import tarry
 from tarry.client import _item, cut_text
 from tarry.errors import error_of
 from tarry.job import body_of, milliseconds, moment
-from tarry.transport import Place, retry_after_of
+from tarry.transport import Cut, Place, retry_after_of
 from tarry.worker import Worker, _Held, consumer_name
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
@@ -55,6 +57,39 @@ def test_retry_after_goes_by_the_clock_of_the_answer(headers, seconds):
 def test_each_refusal_has_its_kind(status, problem, kind):
     fault = error_of(status, problem)
     assert type(fault) is kind and fault.status == status
+
+
+@contextlib.contextmanager
+def answering(*statuses):
+    """A client of a server that answers so, one after the other."""
+    left = list(statuses)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_any(self):
+            self.send_response_only(left.pop(0))
+            self.send_header("Content-Length", "2")
+            self.send_header("Location", "/login")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_GET = do_POST = do_DELETE = do_any
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        with tarry.Client(f"http://127.0.0.1:{server.server_address[1]}", retry_for=2) as client:
+            yield client
+        server.shutdown()
+
+
+def test_an_answer_that_leads_elsewhere_is_no_success():
+    with answering(302, 307, 307) as client:
+        for call in (lambda: client.cancel("t", "1"), lambda: client.take("t"), lambda: client.take("t", cut=Cut())):
+            with pytest.raises(tarry.TarryError) as fault:
+                call()
+            assert fault.value.status in (302, 307)
 
 
 def test_urls():

@@ -332,7 +332,7 @@ public final class Client implements AutoCloseable {
         request.isUrgent = true;
         request.timeout = take.wait.plus(transport.timeout);
         request.late = answer -> {
-            if (answer.status < 400) {
+            if (answer.status < 300) {
                 giveBackAsync(jobs(answer).stream().map(Job::lease).collect(Collectors.toList()));
             }
         };

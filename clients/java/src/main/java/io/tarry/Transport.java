@@ -361,7 +361,7 @@ final class Transport {
 
         private void judge(int at, Answer answer) {
             answer.isRepeated = isRepeated;
-            if (answer.status < 400 || answer.status == 404 && request.mayBeMissing) {
+            if (answer.status < 300 || answer.status == 404 && request.mayBeMissing) {
                 if (!promise.complete(result.apply(answer))) {
                     request.late.accept(answer);
                 }

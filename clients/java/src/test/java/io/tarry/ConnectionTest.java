@@ -148,6 +148,16 @@ class ConnectionTest {
     }
 
     @Test
+    void anAnswerThatLeadsElsewhereIsNoSuccess() throws Exception {
+        String answer = "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 2\r\n\r\n{}";
+        try (Server server = serve(answer, answer, answer); Client client = client(server)) {
+            assertEquals(302, assertThrows(TarryException.class, () -> client.cancel("t", "1")).status());
+            assertEquals(302, assertThrows(TarryException.class, () -> client.take(new Take("t"))).status());
+            assertEquals(302, assertThrows(TarryException.class, () -> client.push("t", "x")).status());
+        }
+    }
+
+    @Test
     void theTimeLimitAndACancelCutTheConnection() throws Exception {
         try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
             silent.setSoTimeout(10_000);
