@@ -164,6 +164,26 @@ func TestSeveralServersAreTriedInTurn(t *testing.T) {
 	}
 }
 
+func TestAJobThatASecondTryDoesNotFindMayBeCancelledButMayBeDoneWhereItsHolderWasAsked(t *testing.T) {
+	left := []int{504, 404, 504, 404, 404}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(left[0])
+		left = left[1:]
+	}))
+	defer server.Close()
+	client, _ := New(Options{URL: server.URL})
+	ctx := context.Background()
+	if found, err := client.Cancel(ctx, "t", "1"); !found || err != nil {
+		t.Error(found, err)
+	}
+	if found, err := client.RequestCancel(ctx, "t", "1"); found != "" || err != nil {
+		t.Error(found, err)
+	}
+	if found, err := client.Cancel(ctx, "t", "1"); found || err != nil {
+		t.Error(found, err)
+	}
+}
+
 func TestACallEndsWithItsContext(t *testing.T) {
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "20")

@@ -152,21 +152,21 @@ export class Client {
 
   /** False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict; see requestCancel(). */
   async cancel(topic: string, id: string, options: CallOptions = {}): Promise<boolean> {
-    return (await this.#cancel(topic, id, [], options)) !== null;
-  }
-
-  /** "requested": a consumer holds the job; it is told, and the job is cancelled unless it acks it. Null: there is no such job. */
-  requestCancel(topic: string, id: string, options: CallOptions = {}): Promise<"cancelled" | "requested" | null> {
-    return this.#cancel(topic, id, [["request", "true"]], options);
-  }
-
-  async #cancel(topic: string, id: string, query: [string, string][], options: CallOptions): Promise<"cancelled" | "requested" | null> {
     let mayBeDone = false;
+    return (await this.#cancel(topic, id, { ...options, onDoubt: () => (mayBeDone = true) })) !== null || mayBeDone;
+  }
+
+  /** "requested": a consumer holds the job; it is told, and the job is cancelled unless it acks it. Null: there is no such job (any more). */
+  requestCancel(topic: string, id: string, options: CallOptions = {}): Promise<"cancelled" | "requested" | null> {
+    return this.#cancel(topic, id, { ...options, query: [["request", "true"]] });
+  }
+
+  async #cancel(topic: string, id: string, how: Partial<Call>): Promise<"cancelled" | "requested" | null> {
     try {
-      const answer = await this.transport.call({ method: "DELETE", path: pathOf(topic, "jobs", id), query, signal: options.signal, onDoubt: () => (mayBeDone = true) });
+      const answer = await this.transport.call({ ...how, method: "DELETE", path: pathOf(topic, "jobs", id) });
       return answer["result"] === "requested" ? "requested" : "cancelled";
     } catch (fault) {
-      if (fault instanceof NotFound) return mayBeDone ? "cancelled" : null;
+      if (fault instanceof NotFound) return null;
       throw fault;
     }
   }

@@ -104,6 +104,15 @@ test("a_signal_cuts_a_take_at_once", async () => {
   });
 });
 
+test("a_job_that_a_second_try_does_not_find_may_have_been_cancelled_but_may_be_done_where_its_holder_was_asked", async () => {
+  const left = [504, 404, 504, 404, 404];
+  await against((_, response) => response.writeHead(left.shift()).end("{}"), async (client) => {
+    assert.equal(await client.cancel("t", "1"), true);
+    assert.equal(await client.requestCancel("t", "1"), null);
+    assert.equal(await client.cancel("t", "1"), false);
+  });
+});
+
 test("an_item_that_met_a_rate_limit_is_made_again", async () => {
   let tries = 0;
   const answer = (_, response, body) => response.end(JSON.stringify({ results: JSON.parse(body).map(({ id }) => (++tries === 1 ? { result: "too_many_requests" } : { id, result: "created" })) }));

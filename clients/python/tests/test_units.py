@@ -92,6 +92,13 @@ def test_an_answer_that_leads_elsewhere_is_no_success():
             assert fault.value.status in (302, 307)
 
 
+def test_a_job_that_a_second_try_does_not_find_may_have_been_cancelled_but_may_be_done_where_its_holder_was_asked():
+    with answering(504, 404, 504, 404, 404) as client:
+        assert client.cancel("t", "1") is True
+        assert client.request_cancel("t", "1") is None
+        assert client.cancel("t", "1") is False
+
+
 def test_urls():
     assert (Place("localhost:1").host, Place("localhost:1").port, Place("https://a/x/").prefix, Place("https://a").port) == ("localhost", 1, "/x", 443)
     with pytest.raises(ValueError, match="bad URL 'ftp://a'"):

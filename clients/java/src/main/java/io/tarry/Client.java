@@ -18,6 +18,7 @@ import java.util.Spliterator;
 import java.util.Spliterators;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
@@ -213,7 +214,10 @@ public final class Client implements AutoCloseable {
 
     // ---- one job ----
 
-    /** What {@link #requestCancel} did. REQUESTED: a consumer holds the job, and is told; unless he acks it, it is cancelled. */
+    /**
+     * What {@link #requestCancel} did. REQUESTED: a consumer holds the job, and is told; unless he acks it, it is cancelled. NOT_FOUND: there
+     * is no such job (any more).
+     */
     public enum Cancel { CANCELLED, REQUESTED, NOT_FOUND }
 
     /**
@@ -221,23 +225,21 @@ public final class Client implements AutoCloseable {
      * {@link #requestCancel}.
      */
     public boolean cancel(String topic, String id) {
-        return cancel(topic, id, "") != Cancel.NOT_FOUND;
+        return Transport.await(cancel(topic, id, "", (answer, what) -> what != Cancel.NOT_FOUND || answer.isRepeated)); // an earlier try may have done it
     }
 
     /** Cancels the job; where a consumer holds it, asks him to. */
     public Cancel requestCancel(String topic, String id) {
-        return cancel(topic, id, "?request=true");
+        return Transport.await(cancel(topic, id, "?request=true", (answer, what) -> what));
     }
 
-    private Cancel cancel(String topic, String id, String query) {
+    private <T> CompletableFuture<T> cancel(String topic, String id, String query, BiFunction<Transport.Answer, Cancel, T> result) {
         Transport.Request request = request("DELETE", Api.path(topic, "jobs", id) + query);
         request.mayBeMissing = true;
-        return Transport.await(transport.call(request, answer -> {
-            if (answer.status == 404) {
-                return answer.isRepeated ? Cancel.CANCELLED : Cancel.NOT_FOUND; // an earlier try may have done it
-            }
-            return "requested".equals(answer.json().get("result")) ? Cancel.REQUESTED : Cancel.CANCELLED;
-        }));
+        return transport.call(request, answer -> {
+            boolean isRequested = "requested".equals(answer.json().get("result"));
+            return result.apply(answer, answer.status == 404 ? Cancel.NOT_FOUND : isRequested ? Cancel.REQUESTED : Cancel.CANCELLED);
+        });
     }
 
     /** The new due. */

@@ -158,6 +158,17 @@ class ConnectionTest {
     }
 
     @Test
+    void aJobThatASecondTryDoesNotFindMayBeCancelledButMayBeDoneWhereItsHolderWasAsked() throws Exception {
+        String lost = "HTTP/1.1 504 No\r\nContent-Length: 0\r\n\r\n";
+        String missing = "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n";
+        try (Server server = serve(lost, missing, lost, missing, missing); Client client = client(server)) {
+            assertTrue(client.cancel("t", "1"));
+            assertEquals(Client.Cancel.NOT_FOUND, client.requestCancel("t", "1"));
+            assertFalse(client.cancel("t", "1"));
+        }
+    }
+
+    @Test
     void theTimeLimitAndACancelCutTheConnection() throws Exception {
         try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
             silent.setSoTimeout(10_000);
