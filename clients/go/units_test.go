@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,8 +142,15 @@ func TestTokensComeFromTheEnvironment(t *testing.T) {
 	if client, err := New(Options{Token: "given"}); err != nil || client.transport.token != "given" {
 		t.Error(err)
 	}
-	t.Setenv("TARRY_TOKEN", "")
-	t.Setenv("TARRY_TOKEN_FILE", t.TempDir()+"/none")
+	file := t.TempDir() + "/token"
+	t.Setenv("TARRY_TOKEN_FILE", file)
+	if err := os.WriteFile(file, []byte("of the file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if client, err := New(Options{}); err != nil || client.transport.token != "of the file" {
+		t.Error(err)
+	}
+	t.Setenv("TARRY_TOKEN_FILE", file+"/none")
 	if _, err := New(Options{}); err == nil {
 		t.Error("a token that cannot be read is no error")
 	}

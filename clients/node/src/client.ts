@@ -14,7 +14,7 @@ export const LEASES_MAX = 1_000;
 export interface ClientOptions {
   /** Where the server is; several, separated by commas, are tried in turn. TARRY_URL, else http://127.0.0.1:8279. */
   url?: string | undefined;
-  /** TARRY_TOKEN, else what the file TARRY_TOKEN_FILE holds. */
+  /** What the file TARRY_TOKEN_FILE holds, else TARRY_TOKEN. */
   token?: string | undefined;
   /** Of one request; a take has its `wait` and this. 10 s. */
   timeout?: Duration | undefined;
@@ -283,7 +283,7 @@ export function cutText(text: string, bytesMax = 200): string {
 function tokenOf(given: string | undefined): string | undefined {
   if (given !== undefined) return given;
   const path = process.env["TARRY_TOKEN_FILE"];
-  return process.env["TARRY_TOKEN"] ?? (path ? readFileSync(path, "utf8").trim() : undefined);
+  return path ? readFileSync(path, "utf8").trim() : process.env["TARRY_TOKEN"];
 }
 
 function pathOf(...parts: string[]): string {

@@ -11,7 +11,7 @@ import time
 
 import pytest
 import tarry
-from tarry.client import _item, cut_text
+from tarry.client import _item, _token, cut_text
 from tarry.errors import error_of
 from tarry.job import body_of, milliseconds, moment
 from tarry.transport import Cut, Place, retry_after_of
@@ -97,6 +97,18 @@ def test_a_job_that_a_second_try_does_not_find_may_have_been_cancelled_but_may_b
         assert client.cancel("t", "1") is True
         assert client.request_cancel("t", "1") is None
         assert client.cancel("t", "1") is False
+
+
+def test_the_token_in_a_file_comes_before_that_in_the_environment(tmp_path, monkeypatch):
+    file = tmp_path / "token"
+    file.write_text("of the file\n")
+    monkeypatch.setenv("TARRY_TOKEN", "of the environment")
+    assert _token("given") == "given" and _token(None) == "of the environment"
+    monkeypatch.setenv("TARRY_TOKEN_FILE", str(file))
+    assert _token(None) == "of the file"
+    monkeypatch.setenv("TARRY_TOKEN_FILE", str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError):
+        _token(None)
 
 
 def test_urls():
