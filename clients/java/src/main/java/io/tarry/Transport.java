@@ -35,7 +35,7 @@ final class Transport {
     static final Duration LONGEST_PAUSE = Duration.ofSeconds(5);
     /** A connection that nobody used for so long is not used again: a server or a proxy may be about to close it. */
     private static final long IDLE_NS = TimeUnit.SECONDS.toNanos(30);
-    /** Calls under way at once but for takes and a worker's; others wait for their turn. */
+    /** Calls under way at once but for takes and a worker's; others wait for their turn, and fail where it does not come in time. */
     private static final int CALLS_MAX = 32;
 
     /** A call, and how it is made. */
@@ -289,6 +289,7 @@ final class Transport {
         private Duration pause;
         private boolean isRepeated;
         private boolean isLast;
+        private TarryException failure; // what the try before failed with
         private Connection connection; // of the try under way
 
         Call(Request request, Function<Answer, T> result) {
@@ -314,6 +315,10 @@ final class Transport {
         @Override
         public void run() {
             if (promise.isDone()) {
+                return;
+            }
+            if (isTooLate()) {
+                promise.completeExceptionally(failure == null ? TarryException.noAnswer("no_answer", "no answer: no connection was free in time", null) : failure);
                 return;
             }
             int at = place.get();
@@ -354,6 +359,15 @@ final class Transport {
             }
         }
 
+        /**
+         * Whether it has waited for its turn for longer than it is made again, and than a request may last. The last try comes when the
+         * former is over.
+         */
+        private boolean isTooLate() {
+            Duration waited = Duration.ofNanos(System.nanoTime() - began);
+            return waited.compareTo(request.timeout) > 0 && (isLast ? waited.minus(request.timeout) : waited).compareTo(request.retryFor) > 0;
+        }
+
         private byte[] bytes(Place to) {
             String headers = "Host: " + to.host + ":" + to.port + "\r\nUser-Agent: tarry-java\r\n" + authorization + (request.body.length > 0 ? "Content-Type: application/json\r\n" : "");
             return Connection.request(request.method, to.path + request.target, headers, request.body);
@@ -382,6 +396,7 @@ final class Transport {
 
         /** Waits and tries again, unless that is over. The last try is at the limit, not before it. */
         private void again(TarryException error) {
+            failure = error;
             Duration left = request.retryFor.minusNanos(System.nanoTime() - began);
             Duration asked = error.retryAfter().orElse(null);
             Duration wait = asked == null ? jitter(pause) : asked;

@@ -15,9 +15,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
@@ -189,6 +191,21 @@ class ConnectionTest {
                     TimeUnit.MILLISECONDS.sleep(50); // until the call has seen it, too
                 }
             }
+        }
+    }
+
+    @Test
+    void aCallThatWaitsForItsTurnHasATimeLimitToo() throws Exception {
+        try (ServerSocket silent = new ServerSocket(0, 200, InetAddress.getLoopbackAddress());
+             Client client = Client.builder().url("127.0.0.1:" + silent.getLocalPort()).retryFor(Duration.ZERO).timeout(Duration.ofMillis(300)).build()) {
+            List<CompletableFuture<?>> calls = new ArrayList<>();
+            for (int at = 0; at < 200; at++) {
+                calls.add(client.ackAsync(List.of("l")));
+            }
+            ExecutionException fault = assertThrows(ExecutionException.class, () -> calls.get(199).get(10, TimeUnit.SECONDS));
+            assertEquals("no answer: no connection was free in time", ((TarryException.Unavailable) fault.getCause()).detail());
+            fault = assertThrows(ExecutionException.class, () -> calls.get(0).get());
+            assertEquals("no answer: the time limit is over", ((TarryException.Unavailable) fault.getCause()).detail());
         }
     }
 
