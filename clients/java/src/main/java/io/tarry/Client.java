@@ -120,7 +120,7 @@ public final class Client implements AutoCloseable {
         }
     }
 
-    /** Calls under way go on to their end; none is made again any more. */
+    /** Calls under way go on to their end, a push that waits for others among them; none is begun or made again any more. */
     @Override
     public void close() {
         transport.close();
@@ -139,6 +139,7 @@ public final class Client implements AutoCloseable {
 
     /** Pushes that come together may share a request. */
     public CompletableFuture<Pushed> pushAsync(Push push) {
+        transport.checkOpen();
         Gatherer.Item item = new Gatherer.Item(push);
         long limitNs = System.nanoTime() + transport.retryFor.toNanos();
         return gatherer.push(item).thenCompose(first -> {
@@ -147,7 +148,8 @@ public final class Client implements AutoCloseable {
             if (first.error == null) {
                 return CompletableFuture.completedFuture(first.pushed);
             }
-            if (!isOpen && !first.isShared || System.nanoTime() + wait.toNanos() - limitNs > 0) {
+            boolean isOver = isOpen ? transport.isClosed() : !first.isShared;
+            if (isOver || System.nanoTime() + wait.toNanos() - limitNs > 0) {
                 return CompletableFuture.failedFuture(first.error);
             }
             return after(wait, () -> pushUntil(limitNs, Transport.longer(Transport.FIRST_PAUSE), List.of(item))).thenApply(results -> results.get(0).orThrow());
@@ -160,6 +162,7 @@ public final class Client implements AutoCloseable {
     }
 
     public CompletableFuture<List<Pushed>> pushManyAsync(List<Push> pushes) {
+        transport.checkOpen();
         List<Gatherer.Item> items = pushes.stream().map(Gatherer.Item::new).collect(Collectors.toList());
         CompletableFuture<List<Pushed>> out = CompletableFuture.completedFuture(new ArrayList<>());
         for (int at = 0; at < items.size(); at += BATCH) {
@@ -170,7 +173,7 @@ public final class Client implements AutoCloseable {
     }
 
     private CompletableFuture<List<Pushed>> pushBatch(List<Gatherer.Item> items, Consumer<Transport.Request> how) {
-        Transport.Request request = request("POST", "/v1/jobs");
+        Transport.Request request = new Transport.Request("POST", "/v1/jobs", transport);
         request.body = Gatherer.Item.array(items);
         how.accept(request);
         return transport.call(request, answer -> {
@@ -191,7 +194,7 @@ public final class Client implements AutoCloseable {
         }).thenCompose(results -> {
             List<Integer> left = IntStream.range(0, results.size()).filter(at -> isForLater(results.get(at))).boxed().collect(Collectors.toList());
             Duration wait = Transport.jitter(pause);
-            if (left.isEmpty() || System.nanoTime() + wait.toNanos() - limitNs > 0) {
+            if (left.isEmpty() || transport.isClosed() || System.nanoTime() + wait.toNanos() - limitNs > 0) {
                 return CompletableFuture.completedFuture(results);
             }
             List<Gatherer.Item> again = left.stream().map(items::get).collect(Collectors.toList());
@@ -404,6 +407,7 @@ public final class Client implements AutoCloseable {
 
     /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. At most {@link #BATCH} go in one. */
     CompletableFuture<List<Optional<TarryException>>> answers(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
+        transport.checkOpen();
         CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
         for (int at = 0; at < items.size(); at += BATCH) {
             List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
@@ -413,7 +417,7 @@ public final class Client implements AutoCloseable {
     }
 
     private CompletableFuture<List<Optional<TarryException>>> answerBatch(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
-        Transport.Request request = request("POST", "/v1/" + verb).json(Map.of("leases", items));
+        Transport.Request request = new Transport.Request("POST", "/v1/" + verb, transport).json(Map.of("leases", items));
         how.accept(request);
         return transport.call(request, answer -> {
             List<Map<String, Object>> results = answer.objects("results");
@@ -428,7 +432,9 @@ public final class Client implements AutoCloseable {
         });
     }
 
+    /** Of a call that comes in just now. */
     private Transport.Request request(String method, String target) {
+        transport.checkOpen();
         return new Transport.Request(method, target, transport);
     }
 

@@ -209,7 +209,7 @@ final class Transport {
         return pool;
     }
 
-    /** Calls under way go on to their end; none is begun or made again any more. */
+    /** Calls under way go on to their end, also with further requests; none is made again any more. */
     void close() {
         isClosed = true;
         places.forEach(Place::close);
@@ -246,13 +246,21 @@ final class Transport {
         return pause.multipliedBy(2).compareTo(LONGEST_PAUSE) < 0 ? pause.multipliedBy(2) : LONGEST_PAUSE;
     }
 
+    boolean isClosed() {
+        return isClosed;
+    }
+
+    /** For whoever begins something anew. */
+    void checkOpen() {
+        if (isClosed) {
+            throw new IllegalStateException("the client is closed");
+        }
+    }
+
     // ---- a call ----
 
     /** What the call gives, made by {@code result} of its answer; else a TarryException. Cancelling it cuts the request under way. */
     <T> CompletableFuture<T> call(Request request, Function<Answer, T> result) {
-        if (isClosed) {
-            throw new IllegalStateException("the client is closed");
-        }
         Call<T> call = new Call<>(request, result);
         call.executor.execute(call);
         return call.promise;

@@ -5,9 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
@@ -19,6 +21,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.KeyManagerFactory;
@@ -191,6 +194,50 @@ class ConnectionTest {
                     TimeUnit.MILLISECONDS.sleep(50); // until the call has seen it, too
                 }
             }
+        }
+    }
+
+    @Test
+    void aCloseLeavesAPushThatWaitsForOthersToItsEnd() throws Exception {
+        CountDownLatch came = new CountDownLatch(4);
+        CountDownLatch goesOn = new CountDownLatch(1);
+        HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        server.setExecutor(Transport.pool("test", 8));
+        server.createContext("/", exchange -> {
+            exchange.getRequestBody().readAllBytes();
+            came.countDown();
+            await(goesOn);
+            byte[] answer = "{\"results\":[{\"id\":\"1\",\"result\":\"created\"}]}".getBytes(StandardCharsets.UTF_8);
+            exchange.sendResponseHeaders(200, answer.length);
+            exchange.getResponseBody().write(answer);
+            exchange.close();
+        });
+        server.start();
+        try {
+            Client client = new Client("127.0.0.1:" + server.getAddress().getPort());
+            List<CompletableFuture<Pushed>> pushes = new ArrayList<>();
+            for (int at = 0; at < 5; at++) { // the fifth waits for one of the four requests under way
+                pushes.add(client.pushAsync(new Push("t", "x")));
+            }
+            await(came);
+            client.close();
+            goesOn.countDown();
+            for (CompletableFuture<Pushed> push : pushes) {
+                assertEquals("1", push.get(10, TimeUnit.SECONDS).id());
+            }
+            assertThrows(IllegalStateException.class, () -> client.push("t", "x"));
+            assertThrows(IllegalStateException.class, () -> client.run("t", "1"));
+            assertThrows(IllegalStateException.class, () -> client.ack(List.of("l")));
+        } finally {
+            server.stop(0);
+        }
+    }
+
+    private static void await(CountDownLatch latch) {
+        try {
+            assertTrue(latch.await(10, TimeUnit.SECONDS));
+        } catch (InterruptedException fault) {
+            throw new IllegalStateException(fault);
         }
     }
 
