@@ -103,7 +103,7 @@ class ConnectionTest {
 
     @ParameterizedTest
     @CsvSource({
-        "HTTP/1.1 200 OK|Content-Length: 2||hi, 200, hi", "HTTP/1.1 200 |content-length:2||hi, 200, hi", "HTTP/1.1 404|Content-Length: 0||, 404, ''", "HTTP/1.1 204 No||, 204, ''",
+        "HTTP/1.1 200 OK|Content-Length: 2||hi, 200, hi", "HTTP/1.1 200 |content-length:2||hi, 200, hi", "HTTP/1.1 404|Content-Length: 0||, 404, ''", "HTTP/1.1 204 No||, 204, ''", "HTTP/1.1 304 Same|Content-Length: 9||, 304, ''",
         "HTTP/1.1 200 OK|Transfer-Encoding: chunked||1|h|1;x=y|i|0|Trailer: 1||, 200, hi", "HTTP/1.1 100 Continue|X: 1||HTTP/1.1 503 No|Content-Length: 1||x, 503, x",
         "HTTP/1.0 200 OK||to the end, 200, to the end"
     })
@@ -149,6 +149,17 @@ class ConnectionTest {
                 TimeUnit.MILLISECONDS.sleep(50); // the end is on its way
             }
             assertEquals(3, server.connections.size());
+        }
+    }
+
+    @Test
+    void whatCameBeyondAnAnswerIsNoAnswerToTheNextRequest() throws Exception {
+        for (String answer : List.of(OK + "Content-Length: 2\r\n\r\n{}HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No\r\nContent-Length: 2\r\n\r\n{}")) {
+            try (Server server = serve(answer, answer); Client client = client(server)) {
+                client.run("t", "1");
+                client.run("t", "1");
+                assertEquals(2, server.connections.size());
+            }
         }
     }
 
