@@ -20,6 +20,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiFunction;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -36,8 +37,9 @@ import javax.net.ssl.SSLContext;
  * }
  * }</pre>
  *
- * <p>Calls fail with a {@link TarryException}. A call whose thread is interrupted is cut, and fails; the thread stays interrupted. Futures fail
- * with the same exceptions; what is chained to them runs on threads of the client, and must not wait there.
+ * <p>Calls fail with a {@link TarryException}. A call whose thread is interrupted is cut, and fails; the thread stays interrupted. So is one
+ * whose future is cancelled. Only the first try of a single push, which others may share, is not cut; it is not made again. Futures fail with
+ * the same exceptions; what is chained to them runs on threads of the client, and must not wait there.
  */
 public final class Client implements AutoCloseable {
     static final int BATCH = 1000;
@@ -142,7 +144,8 @@ public final class Client implements AutoCloseable {
         transport.checkOpen();
         Gatherer.Item item = new Gatherer.Item(push);
         long limitNs = System.nanoTime() + transport.retryFor.toNanos();
-        return gatherer.push(item).thenCompose(first -> {
+        CompletableFuture<Gatherer.First> firstTry = gatherer.push(item);
+        CompletableFuture<Pushed> out = parent(parent -> firstTry.thenCompose(first -> {
             boolean isOpen = first.error instanceof TarryException.Unavailable;
             Duration wait = !isOpen ? Duration.ZERO : first.error.retryAfter().orElse(Transport.jitter(Transport.FIRST_PAUSE));
             if (first.error == null) {
@@ -152,8 +155,10 @@ public final class Client implements AutoCloseable {
             if (isOver || System.nanoTime() + wait.toNanos() - limitNs > 0) {
                 return CompletableFuture.failedFuture(first.error);
             }
-            return after(wait, () -> pushUntil(limitNs, Transport.longer(Transport.FIRST_PAUSE), List.of(item))).thenApply(results -> results.get(0).orThrow());
-        });
+            return after(wait, () -> pushUntil(limitNs, Transport.longer(Transport.FIRST_PAUSE), List.of(item), parent)).thenApply(results -> results.get(0).orThrow());
+        }));
+        out.whenComplete((pushed, fault) -> firstTry.cancel(false));
+        return out;
     }
 
     /** What became of each, in order. One that is refused says so in its place, and spoils no other. More than 1,000 are sent as several requests. */
@@ -164,12 +169,14 @@ public final class Client implements AutoCloseable {
     public CompletableFuture<List<Pushed>> pushManyAsync(List<Push> pushes) {
         transport.checkOpen();
         List<Gatherer.Item> items = pushes.stream().map(Gatherer.Item::new).collect(Collectors.toList());
-        CompletableFuture<List<Pushed>> out = CompletableFuture.completedFuture(new ArrayList<>());
-        for (int at = 0; at < items.size(); at += BATCH) {
-            List<Gatherer.Item> batch = items.subList(at, Math.min(items.size(), at + BATCH));
-            out = out.thenCompose(before -> pushUntil(System.nanoTime() + transport.retryFor.toNanos(), Transport.FIRST_PAUSE, batch).thenApply(more -> concat(before, more)));
-        }
-        return out;
+        return parent(parent -> {
+            CompletableFuture<List<Pushed>> out = CompletableFuture.completedFuture(new ArrayList<>());
+            for (int at = 0; at < items.size(); at += BATCH) {
+                List<Gatherer.Item> batch = items.subList(at, Math.min(items.size(), at + BATCH));
+                out = out.thenCompose(before -> pushUntil(System.nanoTime() + transport.retryFor.toNanos(), Transport.FIRST_PAUSE, batch, parent).thenApply(more -> concat(before, more)));
+            }
+            return out;
+        });
     }
 
     private CompletableFuture<List<Pushed>> pushBatch(List<Gatherer.Item> items, Consumer<Transport.Request> how) {
@@ -187,10 +194,11 @@ public final class Client implements AutoCloseable {
     }
 
     /** An item that the server had no room for just now (429, 503) is made again as a call would be. */
-    private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Gatherer.Item> items) {
+    private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Gatherer.Item> items, CompletableFuture<?> parent) {
         return pushBatch(items, request -> {
             request.retryFor = Duration.ofNanos(limitNs - System.nanoTime());
             request.pause = pause;
+            request.parent = parent;
         }).thenCompose(results -> {
             List<Integer> left = IntStream.range(0, results.size()).filter(at -> isForLater(results.get(at))).boxed().collect(Collectors.toList());
             Duration wait = Transport.jitter(pause);
@@ -198,13 +206,26 @@ public final class Client implements AutoCloseable {
                 return CompletableFuture.completedFuture(results);
             }
             List<Gatherer.Item> again = left.stream().map(items::get).collect(Collectors.toList());
-            return after(wait, () -> pushUntil(limitNs, Transport.longer(pause), again)).thenApply(later -> {
+            return after(wait, () -> pushUntil(limitNs, Transport.longer(pause), again, parent)).thenApply(later -> {
                 for (int nth = 0; nth < left.size(); nth++) {
                     results.set(left.get(nth), later.get(nth));
                 }
                 return results;
             });
         });
+    }
+
+    /** What a call of several requests gives. They have it as their parent: cancelling it cuts the one under way, and no other is made. */
+    private static <T> CompletableFuture<T> parent(Function<CompletableFuture<T>, CompletableFuture<T>> requests) {
+        CompletableFuture<T> parent = new CompletableFuture<>();
+        requests.apply(parent).whenComplete((value, fault) -> {
+            if (fault == null) {
+                parent.complete(value);
+            } else {
+                parent.completeExceptionally(fault);
+            }
+        });
+        return parent;
     }
 
     private static <T> CompletableFuture<T> after(Duration wait, Supplier<CompletableFuture<T>> what) {
@@ -408,12 +429,14 @@ public final class Client implements AutoCloseable {
     /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. At most {@link #BATCH} go in one. */
     CompletableFuture<List<Optional<TarryException>>> answers(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
         transport.checkOpen();
-        CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
-        for (int at = 0; at < items.size(); at += BATCH) {
-            List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
-            out = out.thenCompose(before -> answerBatch(verb, batch, how).thenApply(more -> concat(before, more)));
-        }
-        return out;
+        return parent(parent -> {
+            CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
+            for (int at = 0; at < items.size(); at += BATCH) {
+                List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
+                out = out.thenCompose(before -> answerBatch(verb, batch, how.andThen(request -> request.parent = parent)).thenApply(more -> concat(before, more)));
+            }
+            return out;
+        });
     }
 
     private CompletableFuture<List<Optional<TarryException>>> answerBatch(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {

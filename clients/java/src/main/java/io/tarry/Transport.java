@@ -54,6 +54,8 @@ final class Transport {
         Duration pause = FIRST_PAUSE;
         Duration longestPause = LONGEST_PAUSE;
         BooleanSupplier goesOn = () -> true;
+        /** What the caller has in hand where it is more than this request: once that is done, the request is cut. */
+        CompletableFuture<?> parent;
         /** Gets what was said of each lease. */
         Consumer<List<Map<String, Object>>> onResults = results -> { };
         /** Gets an answer that came when nobody wanted it any more. */
@@ -262,6 +264,9 @@ final class Transport {
     /** What the call gives, made by {@code result} of its answer; else a TarryException. Cancelling it cuts the request under way. */
     <T> CompletableFuture<T> call(Request request, Function<Answer, T> result) {
         Call<T> call = new Call<>(request, result);
+        if (request.parent != null) {
+            request.parent.whenComplete((value, fault) -> call.promise.cancel(true));
+        }
         call.executor.execute(call);
         return call.promise;
     }

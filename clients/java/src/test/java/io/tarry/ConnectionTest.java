@@ -24,6 +24,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -205,6 +206,44 @@ class ConnectionTest {
                     TimeUnit.MILLISECONDS.sleep(50); // until the call has seen it, too
                 }
             }
+        }
+    }
+
+    @Test
+    void anInterruptCutsACallOfSeveralRequests() throws Exception {
+        List<Consumer<Client>> calls = List.of(client -> client.ack(List.of("l")), client -> client.pushMany(List.of(new Push("t", "x"))));
+        for (Consumer<Client> call : calls) {
+            try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+                 Client client = Client.builder().url("127.0.0.1:" + silent.getLocalPort()).timeout(Duration.ofSeconds(60)).build()) {
+                silent.setSoTimeout(10_000);
+                CompletableFuture<String> code = new CompletableFuture<>();
+                Thread caller = new Thread(() -> code.complete(assertThrows(TarryException.class, () -> call.accept(client)).code()));
+                caller.start();
+                try (Socket connection = silent.accept()) {
+                    connection.setSoTimeout(10_000);
+                    Server.head(connection.getInputStream());
+                    caller.interrupt();
+                    while (connection.getInputStream().read() >= 0) { // the rest of the request, and then its end
+                        continue;
+                    }
+                }
+                assertEquals("interrupted", code.get(10, TimeUnit.SECONDS));
+            }
+        }
+    }
+
+    @Test
+    void aPushThatIsCancelledIsNotMadeAgain() throws Exception {
+        String busy = "HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+        try (Server server = serve(busy, busy, busy); Client client = client(server)) {
+            CompletableFuture<Pushed> push = client.pushAsync(new Push("t", "x"));
+            while (server.requests.isEmpty()) {
+                TimeUnit.MILLISECONDS.sleep(5);
+            }
+            TimeUnit.MILLISECONDS.sleep(200); // until the answer was read, and the next try is to come
+            push.cancel(true);
+            TimeUnit.MILLISECONDS.sleep(1300);
+            assertEquals(1, server.requests.size());
         }
     }
 
