@@ -120,24 +120,21 @@ const (
 
 // Cancel says false where there is no such job. A job that somebody holds cannot be cancelled: ErrConflict; see RequestCancel.
 func (c *Client) Cancel(ctx context.Context, topic, id string) (bool, error) {
-	found, err := c.cancel(ctx, topic, id, nil)
-	return found != "", err
+	r := request{method: "DELETE", path: jobPath(topic, id)}
+	found, err := c.cancel(ctx, &r)
+	return found != "" || err == nil && r.isRepeated, err // an earlier try may have done it
 }
 
 // RequestCancel gives Cancelled; or Requested where a consumer holds the job, who is told, and it is cancelled unless he acks it; or "" where
-// there is no such job.
+// there is no such job (any more).
 func (c *Client) RequestCancel(ctx context.Context, topic, id string) (string, error) {
-	return c.cancel(ctx, topic, id, url.Values{"request": {"true"}})
+	return c.cancel(ctx, &request{method: "DELETE", path: jobPath(topic, id), query: url.Values{"request": {"true"}}})
 }
 
-func (c *Client) cancel(ctx context.Context, topic, id string, query url.Values) (string, error) {
-	r := request{method: "DELETE", path: jobPath(topic, id), query: query}
+func (c *Client) cancel(ctx context.Context, r *request) (string, error) {
 	var answer result
-	err := c.transport.call(ctx, &r, &answer)
+	err := c.transport.call(ctx, r, &answer)
 	if errors.Is(err, ErrNotFound) {
-		if r.isRepeated {
-			return Cancelled, nil // an earlier try may have done it
-		}
 		return "", nil
 	}
 	return answer.Result, err

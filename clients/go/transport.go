@@ -29,7 +29,7 @@ const (
 // Options of a client. Everything has a default.
 type Options struct {
 	URL      string        // TARRY_URL, else http://127.0.0.1:8279; several, separated by commas, are tried in turn
-	Token    string        // TARRY_TOKEN, else what is in the file TARRY_TOKEN_FILE
+	Token    string        // what is in the file TARRY_TOKEN_FILE, else TARRY_TOKEN
 	Timeout  time.Duration // of one request, 10 s; a take has its wait and this
 	RetryFor time.Duration // how long a call is made again, 30 s; below 0: never
 	TLS      *tls.Config   // for servers at https://
@@ -73,14 +73,15 @@ func newTransport(o Options) (*transport, error) {
 	if len(t.places) == 0 {
 		return nil, errors.New("tarry: no URL, give one like http://127.0.0.1:8279")
 	}
-	if path := os.Getenv("TARRY_TOKEN_FILE"); t.token == "" && os.Getenv("TARRY_TOKEN") == "" && path != "" {
+	if path := os.Getenv("TARRY_TOKEN_FILE"); t.token == "" && path != "" {
 		found, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("tarry: the token cannot be read: %w", err)
 		}
 		t.token = strings.TrimSpace(string(found))
+	} else {
+		t.token = firstOf(t.token, os.Getenv("TARRY_TOKEN"))
 	}
-	t.token = firstOf(t.token, os.Getenv("TARRY_TOKEN"))
 	through := http.DefaultTransport.(*http.Transport).Clone()
 	through.TLSClientConfig = o.TLS
 	through.MaxIdleConns, through.MaxIdleConnsPerHost = 0, connections

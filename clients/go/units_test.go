@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,8 +142,15 @@ func TestTokensComeFromTheEnvironment(t *testing.T) {
 	if client, err := New(Options{Token: "given"}); err != nil || client.transport.token != "given" {
 		t.Error(err)
 	}
-	t.Setenv("TARRY_TOKEN", "")
-	t.Setenv("TARRY_TOKEN_FILE", t.TempDir()+"/none")
+	file := t.TempDir() + "/token"
+	t.Setenv("TARRY_TOKEN_FILE", file)
+	if err := os.WriteFile(file, []byte("of the file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if client, err := New(Options{}); err != nil || client.transport.token != "of the file" {
+		t.Error(err)
+	}
+	t.Setenv("TARRY_TOKEN_FILE", file+"/none")
 	if _, err := New(Options{}); err == nil {
 		t.Error("a token that cannot be read is no error")
 	}
@@ -161,6 +169,26 @@ func TestSeveralServersAreTriedInTurn(t *testing.T) {
 	due, err := client.Reschedule(context.Background(), "a topic", "x/ü+1", Move{At: time.UnixMilli(5), Priority: Priority(0)})
 	if err != nil || due.UnixMilli() != 1767323045678 || target != "/q/v1/topics/a%20topic/jobs/x%2F%C3%BC+1?at=5&priority=0" {
 		t.Error(due, err, target)
+	}
+}
+
+func TestAJobThatASecondTryDoesNotFindMayBeCancelledButMayBeDoneWhereItsHolderWasAsked(t *testing.T) {
+	left := []int{504, 404, 504, 404, 404}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(left[0])
+		left = left[1:]
+	}))
+	defer server.Close()
+	client, _ := New(Options{URL: server.URL})
+	ctx := context.Background()
+	if found, err := client.Cancel(ctx, "t", "1"); !found || err != nil {
+		t.Error(found, err)
+	}
+	if found, err := client.RequestCancel(ctx, "t", "1"); found != "" || err != nil {
+		t.Error(found, err)
+	}
+	if found, err := client.Cancel(ctx, "t", "1"); found || err != nil {
+		t.Error(found, err)
 	}
 }
 

@@ -14,7 +14,7 @@ export const LEASES_MAX = 1_000;
 export interface ClientOptions {
   /** Where the server is; several, separated by commas, are tried in turn. TARRY_URL, else http://127.0.0.1:8279. */
   url?: string | undefined;
-  /** TARRY_TOKEN, else what the file TARRY_TOKEN_FILE holds. */
+  /** What the file TARRY_TOKEN_FILE holds, else TARRY_TOKEN. */
   token?: string | undefined;
   /** Of one request; a take has its `wait` and this. 10 s. */
   timeout?: Duration | undefined;
@@ -152,21 +152,21 @@ export class Client {
 
   /** False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict; see requestCancel(). */
   async cancel(topic: string, id: string, options: CallOptions = {}): Promise<boolean> {
-    return (await this.#cancel(topic, id, [], options)) !== null;
-  }
-
-  /** "requested": a consumer holds the job; it is told, and the job is cancelled unless it acks it. Null: there is no such job. */
-  requestCancel(topic: string, id: string, options: CallOptions = {}): Promise<"cancelled" | "requested" | null> {
-    return this.#cancel(topic, id, [["request", "true"]], options);
-  }
-
-  async #cancel(topic: string, id: string, query: [string, string][], options: CallOptions): Promise<"cancelled" | "requested" | null> {
     let mayBeDone = false;
+    return (await this.#cancel(topic, id, { ...options, onDoubt: () => (mayBeDone = true) })) !== null || mayBeDone;
+  }
+
+  /** "requested": a consumer holds the job; it is told, and the job is cancelled unless it acks it. Null: there is no such job (any more). */
+  requestCancel(topic: string, id: string, options: CallOptions = {}): Promise<"cancelled" | "requested" | null> {
+    return this.#cancel(topic, id, { ...options, query: [["request", "true"]] });
+  }
+
+  async #cancel(topic: string, id: string, how: Partial<Call>): Promise<"cancelled" | "requested" | null> {
     try {
-      const answer = await this.transport.call({ method: "DELETE", path: pathOf(topic, "jobs", id), query, signal: options.signal, onDoubt: () => (mayBeDone = true) });
+      const answer = await this.transport.call({ ...how, method: "DELETE", path: pathOf(topic, "jobs", id) });
       return answer["result"] === "requested" ? "requested" : "cancelled";
     } catch (fault) {
-      if (fault instanceof NotFound) return mayBeDone ? "cancelled" : null;
+      if (fault instanceof NotFound) return null;
       throw fault;
     }
   }
@@ -283,7 +283,7 @@ export function cutText(text: string, bytesMax = 200): string {
 function tokenOf(given: string | undefined): string | undefined {
   if (given !== undefined) return given;
   const path = process.env["TARRY_TOKEN_FILE"];
-  return process.env["TARRY_TOKEN"] ?? (path ? readFileSync(path, "utf8").trim() : undefined);
+  return path ? readFileSync(path, "utf8").trim() : process.env["TARRY_TOKEN"];
 }
 
 function pathOf(...parts: string[]): string {

@@ -2,7 +2,11 @@
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { cutText } from "../build/client.js";
 import { durationText, milliseconds, momentText } from "../build/duration.js";
@@ -102,6 +106,41 @@ test("a_signal_cuts_a_take_at_once", async () => {
     await assert.rejects(client.take("t", { wait: "30s", signal: AbortSignal.timeout(50) }), { name: "TimeoutError" });
     assert.ok(performance.now() - began < 1000);
   });
+});
+
+test("a_job_that_a_second_try_does_not_find_may_have_been_cancelled_but_may_be_done_where_its_holder_was_asked", async () => {
+  const left = [504, 404, 504, 404, 404];
+  await against((_, response) => response.writeHead(left.shift()).end("{}"), async (client) => {
+    assert.equal(await client.cancel("t", "1"), true);
+    assert.equal(await client.requestCancel("t", "1"), null);
+    assert.equal(await client.cancel("t", "1"), false);
+  });
+});
+
+test("the_token_in_a_file_comes_before_that_in_the_environment", async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), "tarry-"));
+  t.after(() => rmSync(directory, { recursive: true }));
+  t.after(() => ["TARRY_URL", "TARRY_TOKEN", "TARRY_TOKEN_FILE"].forEach((name) => delete process.env[name]));
+  const seen = [];
+  const answer = (request, response) => response.end(JSON.stringify({ seen: seen.push(request.headers.authorization) }));
+  const server = createServer(answer).listen(0, "127.0.0.1");
+  t.after(() => server.close());
+  await once(server, "listening");
+  process.env.TARRY_URL = `http://127.0.0.1:${server.address().port}`;
+  process.env.TARRY_TOKEN = "environment";
+  const run = async (options) => {
+    const client = new Client(options);
+    await client.run("t", "1");
+    client.close();
+  };
+  await run();
+  writeFileSync(join(directory, "token"), "file\n");
+  process.env.TARRY_TOKEN_FILE = join(directory, "token");
+  await run();
+  await run({ token: "given" });
+  assert.deepEqual(seen, ["Bearer environment", "Bearer file", "Bearer given"]);
+  process.env.TARRY_TOKEN_FILE = join(directory, "none");
+  assert.throws(() => new Client(), { code: "ENOENT" });
 });
 
 test("an_item_that_met_a_rate_limit_is_made_again", async () => {

@@ -31,7 +31,7 @@ final readonly class Answer
         }
         $found = json_decode($this->body, true);
         $found = is_array($found) ? $found : [];
-        if ($this->status >= 400) {
+        if ($this->status >= 300) {
             throw TarryError::of($this->status, $found, $this->retryAfter);
         }
         return $found;

@@ -197,12 +197,14 @@ final class Client
      */
     public function cancel(string $topic, string $id): bool
     {
-        return $this->cancelBy(new Request('DELETE', self::path($topic, 'jobs', $id))) !== null;
+        $tries = 0;
+        $result = $this->cancelBy(new Request('DELETE', self::path($topic, 'jobs', $id)), $tries);
+        return $result !== null || $tries > 0; // an earlier try may have done it
     }
 
     /**
      * 'cancelled'; or 'requested' where a consumer holds the job: it is told, and the job is cancelled unless it acks it.
-     * Null: there is no such job.
+     * Null: there is no such job (any more).
      *
      * @throws TarryError
      */
@@ -211,13 +213,12 @@ final class Client
         return $this->cancelBy(new Request('DELETE', self::path($topic, 'jobs', $id), [['request', 'true']]));
     }
 
-    private function cancelBy(Request $request): ?string
+    private function cancelBy(Request $request, int &$tries = 0): ?string
     {
-        $tries = 0;
         try {
             $answer = $this->transport->call($request, tries: $tries);
         } catch (NotFound) {
-            return $tries > 0 ? 'cancelled' : null; // an earlier try may have done it
+            return null;
         }
         return ($answer['result'] ?? null) === 'requested' ? 'requested' : 'cancelled';
     }

@@ -48,6 +48,19 @@ final class TarryErrorTest extends TestCase
         self::assertSame([0, 502, 504], array_values($open));
     }
 
+    /**
+     * @testWith [302]
+     *           [304]
+     *           [400]
+     *           [500]
+     */
+    public function testOnlyAnAnswerBelow300IsASuccess(int $status): void
+    {
+        self::assertSame([], (new Answer(200, '{}'))->json());
+        $this->expectExceptionMessage("the server answered $status");
+        (new Answer($status, '{}'))->json();
+    }
+
     public function testALeaseThatEndedCountsWhereAnEarlierTryMayHaveDoneIt(): void
     {
         $ended = ['result' => 'lease_ended'];

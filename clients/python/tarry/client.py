@@ -125,18 +125,18 @@ class Client:
 
     def cancel(self, topic: str, id: str) -> bool:
         """False: there is no such job. A job that a consumer holds cannot be cancelled: Conflict; see request_cancel()."""
-        return self._cancel(topic, id, ()) is not None
+        tries: Tries = []
+        return self._cancel(topic, id, (), tries) is not None or bool(tries)  # an earlier try may have done it
 
     def request_cancel(self, topic: str, id: str) -> str | None:
-        """"cancelled"; or "requested" where a consumer holds the job: he is told, and it is cancelled unless he acks it. None: there is no such job."""
-        return self._cancel(topic, id, (("request", "true"),))
+        """"cancelled"; or "requested" where a consumer holds the job: he is told, and it is cancelled unless he acks it. None: there is no such job (any more)."""
+        return self._cancel(topic, id, (("request", "true"),), [])
 
-    def _cancel(self, topic: str, id: str, query: Query) -> str | None:
-        tries: Tries = []
+    def _cancel(self, topic: str, id: str, query: Query, tries: Tries) -> str | None:
         try:
             return str(self.transport.call("DELETE", _path(topic, "jobs", id), query, tries=tries).get("result"))
         except NotFound:
-            return "cancelled" if tries else None  # an earlier try may have done it
+            return None
 
     def reschedule(
         self,
@@ -203,7 +203,7 @@ class Client:
             answer = self.transport.call("POST", "/v1/take", query, again=False, timeout=timeout)
         else:
             found = self.transport.once("POST", "/v1/take", query, timeout=timeout, cut=cut)
-            if found.status >= 400:
+            if found.status >= 300:
                 raise error_of(found.status, found.json(), found.retry_after)
             answer = found.json()
         jobs = answer.get("jobs")

@@ -205,7 +205,7 @@ class Transport:
             fault: TarryError
             try:
                 answer = self.once(method, path, query, body, headers, timeout)
-                if answer.status < 400:
+                if answer.status < 300:
                     return answer.json()
                 fault, wait = error_of(answer.status, answer.json(), answer.retry_after), answer.retry_after
                 if answer.status not in AGAIN:

@@ -1,18 +1,20 @@
 """What needs no server: ids, times, bodies, Retry-After, signatures."""
 
 import base64
+import contextlib
 import datetime
 import hashlib
 import hmac
+import http.server
 import threading
 import time
 
 import pytest
 import tarry
-from tarry.client import _item, cut_text
+from tarry.client import _item, _token, cut_text
 from tarry.errors import error_of
 from tarry.job import body_of, milliseconds, moment
-from tarry.transport import Place, retry_after_of
+from tarry.transport import Cut, Place, retry_after_of
 from tarry.worker import Worker, _Held, consumer_name
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
@@ -55,6 +57,58 @@ def test_retry_after_goes_by_the_clock_of_the_answer(headers, seconds):
 def test_each_refusal_has_its_kind(status, problem, kind):
     fault = error_of(status, problem)
     assert type(fault) is kind and fault.status == status
+
+
+@contextlib.contextmanager
+def answering(*statuses):
+    """A client of a server that answers so, one after the other."""
+    left = list(statuses)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_any(self):
+            self.send_response_only(left.pop(0))
+            self.send_header("Content-Length", "2")
+            self.send_header("Location", "/login")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_GET = do_POST = do_DELETE = do_any
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        with tarry.Client(f"http://127.0.0.1:{server.server_address[1]}", retry_for=2) as client:
+            yield client
+        server.shutdown()
+
+
+def test_an_answer_that_leads_elsewhere_is_no_success():
+    with answering(302, 307, 307) as client:
+        for call in (lambda: client.cancel("t", "1"), lambda: client.take("t"), lambda: client.take("t", cut=Cut())):
+            with pytest.raises(tarry.TarryError) as fault:
+                call()
+            assert fault.value.status in (302, 307)
+
+
+def test_a_job_that_a_second_try_does_not_find_may_have_been_cancelled_but_may_be_done_where_its_holder_was_asked():
+    with answering(504, 404, 504, 404, 404) as client:
+        assert client.cancel("t", "1") is True
+        assert client.request_cancel("t", "1") is None
+        assert client.cancel("t", "1") is False
+
+
+def test_the_token_in_a_file_comes_before_that_in_the_environment(tmp_path, monkeypatch):
+    file = tmp_path / "token"
+    file.write_text("of the file\n")
+    monkeypatch.setenv("TARRY_TOKEN", "of the environment")
+    assert _token("given") == "given" and _token(None) == "of the environment"
+    monkeypatch.setenv("TARRY_TOKEN_FILE", str(file))
+    assert _token(None) == "of the file"
+    monkeypatch.setenv("TARRY_TOKEN_FILE", str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError):
+        _token(None)
 
 
 def test_urls():

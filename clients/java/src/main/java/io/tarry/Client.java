@@ -18,7 +18,9 @@ import java.util.Spliterator;
 import java.util.Spliterators;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiFunction;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -35,8 +37,9 @@ import javax.net.ssl.SSLContext;
  * }
  * }</pre>
  *
- * <p>Calls fail with a {@link TarryException}. A call whose thread is interrupted is cut, and fails; the thread stays interrupted. Futures fail
- * with the same exceptions; what is chained to them runs on threads of the client, and must not wait there.
+ * <p>Calls fail with a {@link TarryException}. A call whose thread is interrupted is cut, and fails; the thread stays interrupted. So is one
+ * whose future is cancelled. Only the first try of a single push, which others may share, is not cut; it is not made again. Futures fail with
+ * the same exceptions; what is chained to them runs on threads of the client, and must not wait there.
  */
 public final class Client implements AutoCloseable {
     static final int BATCH = 1000;
@@ -119,7 +122,7 @@ public final class Client implements AutoCloseable {
         }
     }
 
-    /** Calls under way go on to their end; none is made again any more. */
+    /** Calls under way go on to their end, a push that waits for others among them; none is begun or made again any more. */
     @Override
     public void close() {
         transport.close();
@@ -138,19 +141,24 @@ public final class Client implements AutoCloseable {
 
     /** Pushes that come together may share a request. */
     public CompletableFuture<Pushed> pushAsync(Push push) {
+        transport.checkOpen();
         Gatherer.Item item = new Gatherer.Item(push);
         long limitNs = System.nanoTime() + transport.retryFor.toNanos();
-        return gatherer.push(item).thenCompose(first -> {
+        CompletableFuture<Gatherer.First> firstTry = gatherer.push(item);
+        CompletableFuture<Pushed> out = parent(parent -> firstTry.thenCompose(first -> {
             boolean isOpen = first.error instanceof TarryException.Unavailable;
             Duration wait = !isOpen ? Duration.ZERO : first.error.retryAfter().orElse(Transport.jitter(Transport.FIRST_PAUSE));
             if (first.error == null) {
                 return CompletableFuture.completedFuture(first.pushed);
             }
-            if (!isOpen && !first.isShared || System.nanoTime() + wait.toNanos() - limitNs > 0) {
+            boolean isOver = isOpen ? transport.isClosed() : !first.isShared;
+            if (isOver || System.nanoTime() + wait.toNanos() - limitNs > 0) {
                 return CompletableFuture.failedFuture(first.error);
             }
-            return after(wait, () -> pushUntil(limitNs, Transport.longer(Transport.FIRST_PAUSE), List.of(item))).thenApply(results -> results.get(0).orThrow());
-        });
+            return after(wait, () -> pushUntil(limitNs, Transport.longer(Transport.FIRST_PAUSE), List.of(item), parent)).thenApply(results -> results.get(0).orThrow());
+        }));
+        out.whenComplete((pushed, fault) -> firstTry.cancel(false));
+        return out;
     }
 
     /** What became of each, in order. One that is refused says so in its place, and spoils no other. More than 1,000 are sent as several requests. */
@@ -159,17 +167,20 @@ public final class Client implements AutoCloseable {
     }
 
     public CompletableFuture<List<Pushed>> pushManyAsync(List<Push> pushes) {
+        transport.checkOpen();
         List<Gatherer.Item> items = pushes.stream().map(Gatherer.Item::new).collect(Collectors.toList());
-        CompletableFuture<List<Pushed>> out = CompletableFuture.completedFuture(new ArrayList<>());
-        for (int at = 0; at < items.size(); at += BATCH) {
-            List<Gatherer.Item> batch = items.subList(at, Math.min(items.size(), at + BATCH));
-            out = out.thenCompose(before -> pushUntil(System.nanoTime() + transport.retryFor.toNanos(), Transport.FIRST_PAUSE, batch).thenApply(more -> concat(before, more)));
-        }
-        return out;
+        return parent(parent -> {
+            CompletableFuture<List<Pushed>> out = CompletableFuture.completedFuture(new ArrayList<>());
+            for (int at = 0; at < items.size(); at += BATCH) {
+                List<Gatherer.Item> batch = items.subList(at, Math.min(items.size(), at + BATCH));
+                out = out.thenCompose(before -> pushUntil(System.nanoTime() + transport.retryFor.toNanos(), Transport.FIRST_PAUSE, batch, parent).thenApply(more -> concat(before, more)));
+            }
+            return out;
+        });
     }
 
     private CompletableFuture<List<Pushed>> pushBatch(List<Gatherer.Item> items, Consumer<Transport.Request> how) {
-        Transport.Request request = request("POST", "/v1/jobs");
+        Transport.Request request = new Transport.Request("POST", "/v1/jobs", transport);
         request.body = Gatherer.Item.array(items);
         how.accept(request);
         return transport.call(request, answer -> {
@@ -183,24 +194,38 @@ public final class Client implements AutoCloseable {
     }
 
     /** An item that the server had no room for just now (429, 503) is made again as a call would be. */
-    private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Gatherer.Item> items) {
+    private CompletableFuture<List<Pushed>> pushUntil(long limitNs, Duration pause, List<Gatherer.Item> items, CompletableFuture<?> parent) {
         return pushBatch(items, request -> {
             request.retryFor = Duration.ofNanos(limitNs - System.nanoTime());
             request.pause = pause;
+            request.parent = parent;
         }).thenCompose(results -> {
             List<Integer> left = IntStream.range(0, results.size()).filter(at -> isForLater(results.get(at))).boxed().collect(Collectors.toList());
             Duration wait = Transport.jitter(pause);
-            if (left.isEmpty() || System.nanoTime() + wait.toNanos() - limitNs > 0) {
+            if (left.isEmpty() || transport.isClosed() || System.nanoTime() + wait.toNanos() - limitNs > 0) {
                 return CompletableFuture.completedFuture(results);
             }
             List<Gatherer.Item> again = left.stream().map(items::get).collect(Collectors.toList());
-            return after(wait, () -> pushUntil(limitNs, Transport.longer(pause), again)).thenApply(later -> {
+            return after(wait, () -> pushUntil(limitNs, Transport.longer(pause), again, parent)).thenApply(later -> {
                 for (int nth = 0; nth < left.size(); nth++) {
                     results.set(left.get(nth), later.get(nth));
                 }
                 return results;
             });
         });
+    }
+
+    /** What a call of several requests gives. They have it as their parent: cancelling it cuts the one under way, and no other is made. */
+    private static <T> CompletableFuture<T> parent(Function<CompletableFuture<T>, CompletableFuture<T>> requests) {
+        CompletableFuture<T> parent = new CompletableFuture<>();
+        requests.apply(parent).whenComplete((value, fault) -> {
+            if (fault == null) {
+                parent.complete(value);
+            } else {
+                parent.completeExceptionally(fault);
+            }
+        });
+        return parent;
     }
 
     private static <T> CompletableFuture<T> after(Duration wait, Supplier<CompletableFuture<T>> what) {
@@ -213,7 +238,10 @@ public final class Client implements AutoCloseable {
 
     // ---- one job ----
 
-    /** What {@link #requestCancel} did. REQUESTED: a consumer holds the job, and is told; unless he acks it, it is cancelled. */
+    /**
+     * What {@link #requestCancel} did. REQUESTED: a consumer holds the job, and is told; unless he acks it, it is cancelled. NOT_FOUND: there
+     * is no such job (any more).
+     */
     public enum Cancel { CANCELLED, REQUESTED, NOT_FOUND }
 
     /**
@@ -221,23 +249,21 @@ public final class Client implements AutoCloseable {
      * {@link #requestCancel}.
      */
     public boolean cancel(String topic, String id) {
-        return cancel(topic, id, "") != Cancel.NOT_FOUND;
+        return Transport.await(cancel(topic, id, "", (answer, what) -> what != Cancel.NOT_FOUND || answer.isRepeated)); // an earlier try may have done it
     }
 
     /** Cancels the job; where a consumer holds it, asks him to. */
     public Cancel requestCancel(String topic, String id) {
-        return cancel(topic, id, "?request=true");
+        return Transport.await(cancel(topic, id, "?request=true", (answer, what) -> what));
     }
 
-    private Cancel cancel(String topic, String id, String query) {
+    private <T> CompletableFuture<T> cancel(String topic, String id, String query, BiFunction<Transport.Answer, Cancel, T> result) {
         Transport.Request request = request("DELETE", Api.path(topic, "jobs", id) + query);
         request.mayBeMissing = true;
-        return Transport.await(transport.call(request, answer -> {
-            if (answer.status == 404) {
-                return answer.isRepeated ? Cancel.CANCELLED : Cancel.NOT_FOUND; // an earlier try may have done it
-            }
-            return "requested".equals(answer.json().get("result")) ? Cancel.REQUESTED : Cancel.CANCELLED;
-        }));
+        return transport.call(request, answer -> {
+            boolean isRequested = "requested".equals(answer.json().get("result"));
+            return result.apply(answer, answer.status == 404 ? Cancel.NOT_FOUND : isRequested ? Cancel.REQUESTED : Cancel.CANCELLED);
+        });
     }
 
     /** The new due. */
@@ -332,7 +358,7 @@ public final class Client implements AutoCloseable {
         request.isUrgent = true;
         request.timeout = take.wait.plus(transport.timeout);
         request.late = answer -> {
-            if (answer.status < 400) {
+            if (answer.status < 300) {
                 giveBackAsync(jobs(answer).stream().map(Job::lease).collect(Collectors.toList()));
             }
         };
@@ -402,16 +428,19 @@ public final class Client implements AutoCloseable {
 
     /** A result for each item, which has a lease and how it is answered; {@code how} says how each request is made. At most {@link #BATCH} go in one. */
     CompletableFuture<List<Optional<TarryException>>> answers(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
-        CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
-        for (int at = 0; at < items.size(); at += BATCH) {
-            List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
-            out = out.thenCompose(before -> answerBatch(verb, batch, how).thenApply(more -> concat(before, more)));
-        }
-        return out;
+        transport.checkOpen();
+        return parent(parent -> {
+            CompletableFuture<List<Optional<TarryException>>> out = CompletableFuture.completedFuture(new ArrayList<>());
+            for (int at = 0; at < items.size(); at += BATCH) {
+                List<Map<String, Object>> batch = items.subList(at, Math.min(items.size(), at + BATCH));
+                out = out.thenCompose(before -> answerBatch(verb, batch, how.andThen(request -> request.parent = parent)).thenApply(more -> concat(before, more)));
+            }
+            return out;
+        });
     }
 
     private CompletableFuture<List<Optional<TarryException>>> answerBatch(String verb, List<Map<String, Object>> items, Consumer<Transport.Request> how) {
-        Transport.Request request = request("POST", "/v1/" + verb).json(Map.of("leases", items));
+        Transport.Request request = new Transport.Request("POST", "/v1/" + verb, transport).json(Map.of("leases", items));
         how.accept(request);
         return transport.call(request, answer -> {
             List<Map<String, Object>> results = answer.objects("results");
@@ -426,7 +455,9 @@ public final class Client implements AutoCloseable {
         });
     }
 
+    /** Of a call that comes in just now. */
     private Transport.Request request(String method, String target) {
+        transport.checkOpen();
         return new Transport.Request(method, target, transport);
     }
 

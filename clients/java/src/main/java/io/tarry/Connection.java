@@ -68,6 +68,9 @@ final class Connection {
     /** Whether the server has left a kept connection open. Whatever has come since the last answer belongs to no request. */
     boolean isAlive() {
         try {
+            if (in.available() > 0) { // read beyond the answer, or, with TLS, decrypted
+                return false;
+            }
             channel.configureBlocking(false);
             boolean isQuiet = channel.read(ByteBuffer.allocate(1)) == 0;
             channel.configureBlocking(true);
@@ -154,14 +157,16 @@ final class Connection {
         String encoding = response.headers.get("transfer-encoding");
         String length = response.headers.get("content-length");
         boolean hasEnd = true;
-        if (encoding != null) {
+        if (response.status == 204 || response.status == 304) {
+            response.body = new byte[0]; // whatever the headers say
+        } else if (encoding != null) {
             if (length != null || !encoding.equalsIgnoreCase("chunked")) {
                 throw new IOException("the answer has the transfer encoding '" + encoding + "'" + (length == null ? "" : " and a length, too"));
             }
             response.body = readChunks();
         } else if (length != null) {
             response.body = readExactly(number(length, 10));
-        } else if (response.status != 204 && response.status != 304) {
+        } else {
             hasEnd = false;
             response.body = in.readAllBytes();
         }

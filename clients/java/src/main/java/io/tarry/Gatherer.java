@@ -11,7 +11,8 @@ import java.util.function.Function;
 /**
  * Makes the first tries of single pushes. Those that come while four requests are under way go together in the next one, since a request
  * costs both sides far more than a job in it; one that comes alone waits for nobody. What a first try leaves open each push makes again by
- * itself, so that none waits for another's pauses. Any thread may push; a result is completed by a thread of the transport.
+ * itself, so that none waits for another's pauses. Any thread may push; a result is completed by a thread of the transport. One that is
+ * cancelled before its request is made is not pushed.
  */
 final class Gatherer {
     private static final int REQUESTS_MAX = 4;
@@ -86,14 +87,20 @@ final class Gatherer {
         return one.result;
     }
 
-    /** Under the lock: what goes in the next request. */
+    /** Under the lock: what goes in the next request. Whoever has given up is left out. */
     private List<Waiting> next() {
         List<Waiting> those = new ArrayList<>();
-        for (int bytes = 0; !waiting.isEmpty() && those.size() < Client.BATCH; those.add(waiting.poll())) {
+        int bytes = 0;
+        while (!waiting.isEmpty() && those.size() < Client.BATCH) {
+            if (waiting.peek().result.isDone()) {
+                waiting.poll();
+                continue;
+            }
             bytes += waiting.peek().item.json.length;
             if (bytes > BYTES_MAX && !those.isEmpty()) {
                 break;
             }
+            those.add(waiting.poll());
         }
         return those;
     }

@@ -35,7 +35,7 @@ final class Transport {
     static final Duration LONGEST_PAUSE = Duration.ofSeconds(5);
     /** A connection that nobody used for so long is not used again: a server or a proxy may be about to close it. */
     private static final long IDLE_NS = TimeUnit.SECONDS.toNanos(30);
-    /** Calls under way at once but for takes and a worker's; others wait for their turn. */
+    /** Calls under way at once but for takes and a worker's; others wait for their turn, and fail where it does not come in time. */
     private static final int CALLS_MAX = 32;
 
     /** A call, and how it is made. */
@@ -54,6 +54,8 @@ final class Transport {
         Duration pause = FIRST_PAUSE;
         Duration longestPause = LONGEST_PAUSE;
         BooleanSupplier goesOn = () -> true;
+        /** What the caller has in hand where it is more than this request: once that is done, the request is cut. */
+        CompletableFuture<?> parent;
         /** Gets what was said of each lease. */
         Consumer<List<Map<String, Object>>> onResults = results -> { };
         /** Gets an answer that came when nobody wanted it any more. */
@@ -209,7 +211,7 @@ final class Transport {
         return pool;
     }
 
-    /** Calls under way go on to their end; none is begun or made again any more. */
+    /** Calls under way go on to their end, also with further requests; none is made again any more. */
     void close() {
         isClosed = true;
         places.forEach(Place::close);
@@ -246,14 +248,25 @@ final class Transport {
         return pause.multipliedBy(2).compareTo(LONGEST_PAUSE) < 0 ? pause.multipliedBy(2) : LONGEST_PAUSE;
     }
 
+    boolean isClosed() {
+        return isClosed;
+    }
+
+    /** For whoever begins something anew. */
+    void checkOpen() {
+        if (isClosed) {
+            throw new IllegalStateException("the client is closed");
+        }
+    }
+
     // ---- a call ----
 
     /** What the call gives, made by {@code result} of its answer; else a TarryException. Cancelling it cuts the request under way. */
     <T> CompletableFuture<T> call(Request request, Function<Answer, T> result) {
-        if (isClosed) {
-            throw new IllegalStateException("the client is closed");
-        }
         Call<T> call = new Call<>(request, result);
+        if (request.parent != null) {
+            request.parent.whenComplete((value, fault) -> call.promise.cancel(true));
+        }
         call.executor.execute(call);
         return call.promise;
     }
@@ -289,6 +302,7 @@ final class Transport {
         private Duration pause;
         private boolean isRepeated;
         private boolean isLast;
+        private TarryException failure; // what the try before failed with
         private Connection connection; // of the try under way
 
         Call(Request request, Function<Answer, T> result) {
@@ -314,6 +328,10 @@ final class Transport {
         @Override
         public void run() {
             if (promise.isDone()) {
+                return;
+            }
+            if (isTooLate()) {
+                promise.completeExceptionally(failure == null ? TarryException.noAnswer("no_answer", "no answer: no connection was free in time", null) : failure);
                 return;
             }
             int at = place.get();
@@ -354,6 +372,15 @@ final class Transport {
             }
         }
 
+        /**
+         * Whether it has waited for its turn for longer than it is made again, and than a request may last. The last try comes when the
+         * former is over.
+         */
+        private boolean isTooLate() {
+            Duration waited = Duration.ofNanos(System.nanoTime() - began);
+            return waited.compareTo(request.timeout) > 0 && (isLast ? waited.minus(request.timeout) : waited).compareTo(request.retryFor) > 0;
+        }
+
         private byte[] bytes(Place to) {
             String headers = "Host: " + to.host + ":" + to.port + "\r\nUser-Agent: tarry-java\r\n" + authorization + (request.body.length > 0 ? "Content-Type: application/json\r\n" : "");
             return Connection.request(request.method, to.path + request.target, headers, request.body);
@@ -361,7 +388,7 @@ final class Transport {
 
         private void judge(int at, Answer answer) {
             answer.isRepeated = isRepeated;
-            if (answer.status < 400 || answer.status == 404 && request.mayBeMissing) {
+            if (answer.status < 300 || answer.status == 404 && request.mayBeMissing) {
                 if (!promise.complete(result.apply(answer))) {
                     request.late.accept(answer);
                 }
@@ -382,6 +409,7 @@ final class Transport {
 
         /** Waits and tries again, unless that is over. The last try is at the limit, not before it. */
         private void again(TarryException error) {
+            failure = error;
             Duration left = request.retryFor.minusNanos(System.nanoTime() - began);
             Duration asked = error.retryAfter().orElse(null);
             Duration wait = asked == null ? jitter(pause) : asked;

@@ -5,9 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
@@ -15,10 +17,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.KeyStore;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -98,7 +104,7 @@ class ConnectionTest {
 
     @ParameterizedTest
     @CsvSource({
-        "HTTP/1.1 200 OK|Content-Length: 2||hi, 200, hi", "HTTP/1.1 200 |content-length:2||hi, 200, hi", "HTTP/1.1 404|Content-Length: 0||, 404, ''", "HTTP/1.1 204 No||, 204, ''",
+        "HTTP/1.1 200 OK|Content-Length: 2||hi, 200, hi", "HTTP/1.1 200 |content-length:2||hi, 200, hi", "HTTP/1.1 404|Content-Length: 0||, 404, ''", "HTTP/1.1 204 No||, 204, ''", "HTTP/1.1 304 Same|Content-Length: 9||, 304, ''",
         "HTTP/1.1 200 OK|Transfer-Encoding: chunked||1|h|1;x=y|i|0|Trailer: 1||, 200, hi", "HTTP/1.1 100 Continue|X: 1||HTTP/1.1 503 No|Content-Length: 1||x, 503, x",
         "HTTP/1.0 200 OK||to the end, 200, to the end"
     })
@@ -148,6 +154,38 @@ class ConnectionTest {
     }
 
     @Test
+    void whatCameBeyondAnAnswerIsNoAnswerToTheNextRequest() throws Exception {
+        for (String answer : List.of(OK + "Content-Length: 2\r\n\r\n{}HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No\r\nContent-Length: 2\r\n\r\n{}")) {
+            try (Server server = serve(answer, answer); Client client = client(server)) {
+                client.run("t", "1");
+                client.run("t", "1");
+                assertEquals(2, server.connections.size());
+            }
+        }
+    }
+
+    @Test
+    void anAnswerThatLeadsElsewhereIsNoSuccess() throws Exception {
+        String answer = "HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 2\r\n\r\n{}";
+        try (Server server = serve(answer, answer, answer); Client client = client(server)) {
+            assertEquals(302, assertThrows(TarryException.class, () -> client.cancel("t", "1")).status());
+            assertEquals(302, assertThrows(TarryException.class, () -> client.take(new Take("t"))).status());
+            assertEquals(302, assertThrows(TarryException.class, () -> client.push("t", "x")).status());
+        }
+    }
+
+    @Test
+    void aJobThatASecondTryDoesNotFindMayBeCancelledButMayBeDoneWhereItsHolderWasAsked() throws Exception {
+        String lost = "HTTP/1.1 504 No\r\nContent-Length: 0\r\n\r\n";
+        String missing = "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n";
+        try (Server server = serve(lost, missing, lost, missing, missing); Client client = client(server)) {
+            assertTrue(client.cancel("t", "1"));
+            assertEquals(Client.Cancel.NOT_FOUND, client.requestCancel("t", "1"));
+            assertFalse(client.cancel("t", "1"));
+        }
+    }
+
+    @Test
     void theTimeLimitAndACancelCutTheConnection() throws Exception {
         try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
             silent.setSoTimeout(10_000);
@@ -168,6 +206,103 @@ class ConnectionTest {
                     TimeUnit.MILLISECONDS.sleep(50); // until the call has seen it, too
                 }
             }
+        }
+    }
+
+    @Test
+    void anInterruptCutsACallOfSeveralRequests() throws Exception {
+        List<Consumer<Client>> calls = List.of(client -> client.ack(List.of("l")), client -> client.pushMany(List.of(new Push("t", "x"))));
+        for (Consumer<Client> call : calls) {
+            try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+                 Client client = Client.builder().url("127.0.0.1:" + silent.getLocalPort()).timeout(Duration.ofSeconds(60)).build()) {
+                silent.setSoTimeout(10_000);
+                CompletableFuture<String> code = new CompletableFuture<>();
+                Thread caller = new Thread(() -> code.complete(assertThrows(TarryException.class, () -> call.accept(client)).code()));
+                caller.start();
+                try (Socket connection = silent.accept()) {
+                    connection.setSoTimeout(10_000);
+                    Server.head(connection.getInputStream());
+                    caller.interrupt();
+                    while (connection.getInputStream().read() >= 0) { // the rest of the request, and then its end
+                        continue;
+                    }
+                }
+                assertEquals("interrupted", code.get(10, TimeUnit.SECONDS));
+            }
+        }
+    }
+
+    @Test
+    void aPushThatIsCancelledIsNotMadeAgain() throws Exception {
+        String busy = "HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+        try (Server server = serve(busy, busy, busy); Client client = client(server)) {
+            CompletableFuture<Pushed> push = client.pushAsync(new Push("t", "x"));
+            while (server.requests.isEmpty()) {
+                TimeUnit.MILLISECONDS.sleep(5);
+            }
+            TimeUnit.MILLISECONDS.sleep(200); // until the answer was read, and the next try is to come
+            push.cancel(true);
+            TimeUnit.MILLISECONDS.sleep(1300);
+            assertEquals(1, server.requests.size());
+        }
+    }
+
+    @Test
+    void aCloseLeavesAPushThatWaitsForOthersToItsEnd() throws Exception {
+        CountDownLatch came = new CountDownLatch(4);
+        CountDownLatch goesOn = new CountDownLatch(1);
+        HttpServer server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+        server.setExecutor(Transport.pool("test", 8));
+        server.createContext("/", exchange -> {
+            exchange.getRequestBody().readAllBytes();
+            came.countDown();
+            await(goesOn);
+            byte[] answer = "{\"results\":[{\"id\":\"1\",\"result\":\"created\"}]}".getBytes(StandardCharsets.UTF_8);
+            exchange.sendResponseHeaders(200, answer.length);
+            exchange.getResponseBody().write(answer);
+            exchange.close();
+        });
+        server.start();
+        try {
+            Client client = new Client("127.0.0.1:" + server.getAddress().getPort());
+            List<CompletableFuture<Pushed>> pushes = new ArrayList<>();
+            for (int at = 0; at < 5; at++) { // the fifth waits for one of the four requests under way
+                pushes.add(client.pushAsync(new Push("t", "x")));
+            }
+            await(came);
+            client.close();
+            goesOn.countDown();
+            for (CompletableFuture<Pushed> push : pushes) {
+                assertEquals("1", push.get(10, TimeUnit.SECONDS).id());
+            }
+            assertThrows(IllegalStateException.class, () -> client.push("t", "x"));
+            assertThrows(IllegalStateException.class, () -> client.run("t", "1"));
+            assertThrows(IllegalStateException.class, () -> client.ack(List.of("l")));
+        } finally {
+            server.stop(0);
+        }
+    }
+
+    private static void await(CountDownLatch latch) {
+        try {
+            assertTrue(latch.await(10, TimeUnit.SECONDS));
+        } catch (InterruptedException fault) {
+            throw new IllegalStateException(fault);
+        }
+    }
+
+    @Test
+    void aCallThatWaitsForItsTurnHasATimeLimitToo() throws Exception {
+        try (ServerSocket silent = new ServerSocket(0, 200, InetAddress.getLoopbackAddress());
+             Client client = Client.builder().url("127.0.0.1:" + silent.getLocalPort()).retryFor(Duration.ZERO).timeout(Duration.ofMillis(300)).build()) {
+            List<CompletableFuture<?>> calls = new ArrayList<>();
+            for (int at = 0; at < 200; at++) {
+                calls.add(client.ackAsync(List.of("l")));
+            }
+            ExecutionException fault = assertThrows(ExecutionException.class, () -> calls.get(199).get(10, TimeUnit.SECONDS));
+            assertEquals("no answer: no connection was free in time", ((TarryException.Unavailable) fault.getCause()).detail());
+            fault = assertThrows(ExecutionException.class, () -> calls.get(0).get());
+            assertEquals("no answer: the time limit is over", ((TarryException.Unavailable) fault.getCause()).detail());
         }
     }
 

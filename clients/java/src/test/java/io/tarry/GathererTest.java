@@ -45,6 +45,14 @@ class GathererTest {
     }
 
     @Test
+    void oneThatIsCancelledWhileItWaitsIsNotPushed() {
+        List<CompletableFuture<Gatherer.First>> results = IntStream.range(0, 7).mapToObj(at -> push("" + at, "x")).collect(Collectors.toList());
+        results.get(5).cancel(false);
+        answer(0);
+        assertEquals(List.of("4", "6"), requests.get(4).stream().map(one -> one.id).collect(Collectors.toList()));
+    }
+
+    @Test
     void bigOnesDoNotShare() {
         IntStream.range(0, 6).forEach(at -> push("" + at, "x".repeat(300_000)));
         answer(0);
