@@ -14,7 +14,7 @@ from terminal import Terminal
 NO_ANSWER = {
     "serve": "its log is what it says, and --log-format json has that",
     "help": "it is for people",
-    "sql": "it prints SQL, or nothing where all went well",
+    "sql": "it prints SQL, or one line",
 }
 
 
