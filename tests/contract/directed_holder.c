@@ -145,8 +145,8 @@ static void a_request_to_cancel_outlives_a_restart(void **state)
 
     (void)state;
     push(a_push("a"));
-    push(a_push("b"));
     lease = take_as("a", "worker 1", 10000);
+    push(a_push("b"));
     take_for("b", 10000);
     assert_int_equal(request_cancel("a"), QUEUE_REQUESTED);
     assert_int_equal(request_cancel("b"), QUEUE_REQUESTED);
