@@ -7,7 +7,7 @@ endforeach()
 add_library(tarry_shared SHARED $<TARGET_OBJECTS:lib>)
 target_link_libraries(tarry_shared PRIVATE lib)
 target_link_options(tarry_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/lib/tarry.map
-                    -Wl,--exclude-libs,ALL -Wl,--no-undefined)
+                    -Wl,--exclude-libs,ALL -Wl,--no-undefined -Wl,--wrap=__assert_fail)
 if(TARRY_SANITIZE)
     target_link_options(tarry_shared PRIVATE -Wl,-z,undefs) # what the sanitizer defines is the program's
 endif()
@@ -19,7 +19,7 @@ foreach(ROOM ${LIBRARY_ROOMS})
     list(APPEND LIBRARY_ARCHIVES $<TARGET_FILE:${ROOM}>)
 endforeach()
 add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/libtarry.a
-                   COMMAND ${CMAKE_LINKER} -r -o tarry.o --whole-archive $<TARGET_FILE:lib> --no-whole-archive
+                   COMMAND ${CMAKE_LINKER} -r --wrap=__assert_fail -o tarry.o --whole-archive $<TARGET_FILE:lib> --no-whole-archive
                            --start-group ${LIBRARY_ARCHIVES} --end-group
                    COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=tarry_* tarry.o
                    COMMAND ${CMAKE_COMMAND} -E rm -f libtarry.a

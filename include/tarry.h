@@ -99,6 +99,17 @@ const char *tarry_code_name(int code);
 /* Of the library that runs: major << 16 | minor << 8 | patch. */
 unsigned tarry_version(void);
 
+/* Gets the text of an assert that failed, with file and line, on whichever thread that was, perhaps with a queue's lock held: it
+ * may write it down, and calls nothing of this library. When it returns the process is aborted; it must not leave by longjmp
+ * or an exception. */
+typedef void tarry_assert_hook(void *ctx, const char *text);
+/*
+ * The library found itself wrong, or a host that reaches into it: it would rather stop than go on so. Then `hook` is called, once,
+ * in place of a line on standard error, and abort follows. Of the process, and of this copy of the library alone;
+ * set it before the first tarry_open. NULL: the line.
+ */
+void tarry_on_assert(tarry_assert_hook *hook, void *ctx);
+
 /* ---- open and close ---- */
 
 enum tarry_open_flags {
