@@ -242,8 +242,21 @@ static uint32_t find_existing(struct engine *engine, struct hash128 key, struct 
     return 0;
 }
 
+struct hash128 engine_key_soon(const struct engine *engine, struct slice topic, struct slice id)
+{
+    struct hash128 key = hash_pair(topic, id, engine->hash_seed);
+    engine_index_prefetch(engine, key.low);
+    return key;
+}
+
 void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result)
+{
+    engine_push_key(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), now, result);
+}
+
+void engine_push_key(struct engine *engine, const struct queue_push *push, struct hash128 key,
+                     struct engine_now now, struct queue_result *result)
 {
     int64_t due_ms;
     bool is_wall;
@@ -252,7 +265,6 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         result->detail = "at";
         return;
     }
-    struct hash128 key = hash_pair(push->topic, push->id, engine->hash_seed);
     uint32_t id = find_existing(engine, key, now), extra = 0;
     struct topic *topic = engine_topic_find(engine, push->topic);
     bool is_new = !id, has_topic = topic;
@@ -290,7 +302,6 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         entry_drop_extra(engine, entry);
     }
     entry_set_due(entry, due_ms, is_wall);
-    entry->attempt = push->past.attempt;
     int32_t priority = push->priority;
     if (priority == QUEUE_PRIORITY_UNSET)
         priority = topic->settings.has_priority ? topic->settings.priority : JOB_PRIORITY;
@@ -298,8 +309,8 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     entry->sequence = ++engine->sequence & 0xffffffffffffffu;
     if (!is_plain) {
         entry->extra = extra;
-        *entry_extra(engine, entry) =
-            (struct extra){.policy = push->policy, .first_due_ms = due_ms};
+        *entry_extra(engine, entry) = (struct extra){
+            .policy = push->policy, .first_due_ms = due_ms, .attempt = push->past.attempt};
         entry_set_texts(engine, entry, (struct slice){0}, push->past.error);
     }
     enum job_state state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
@@ -433,7 +444,7 @@ void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now 
 {
     struct entry *entry = entry_at(engine, id);
     entry_unhang(engine, id);
-    entry->attempt = 0;
+    entry_set_attempt(engine, entry, 0);
     entry_set_due(entry, now.inner_ms, false);
     entry_set_first_due(engine, entry, now.inner_ms);
     entry_topic(engine, entry)->totals.redriven++;
@@ -472,7 +483,7 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
         if (!extra || !entry_set_consumer(engine, entry, consumer))
             break;
         entry_unhang(engine, id);
-        entry->attempt++;
+        extra->attempt++;
         extra->cancel_requested = false;
         extra->delivery = ++engine->sequence;
         extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms);
@@ -486,13 +497,44 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
     return taken;
 }
 
+bool engine_first_ready(struct engine *engine, struct slice name, struct record_place *out)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    if (!topic || topic->paused || !topic->ready_count)
+        return false;
+    const struct entry *entry = entry_at(engine, topic->ready[0].id);
+    engine_index_prefetch(engine, entry->key.low);
+    *out = entry->place;
+    return true;
+}
+
+bool engine_pop(struct engine *engine, struct slice name, struct engine_now now,
+                struct engine_view *out)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    if (!topic || topic->paused || !topic->ready_count)
+        return false;
+    uint32_t id = topic->ready[0].id;
+    entry_unhang(engine, id);
+    entry_view(engine, id, now, out);
+    out->state = JOB_FINISHED;
+    out->attempt++;
+    out->delivery = ++engine->sequence;
+    topic->totals.delivered++;
+    if (__builtin_expect(engine->told_kinds != 0, 0))
+        entry_tell_event(engine, id, &(struct job_event){.kind = JOB_EVENT_ACKED, .attempt = 1},
+                         now);
+    entry_finish(engine, id, RECORD_ACKED, now);
+    return true;
+}
+
 /* The job goes back without having been tried: that attempt does not count. */
 static void lease_give_back(struct engine *engine, uint32_t id, int64_t delay_ms,
                             struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
     entry_unhang(engine, id);
-    entry->attempt--;
+    entry_extra(engine, entry)->attempt--;
     if (delay_ms > 0)
         entry_set_delay(engine, entry, delay_ms, now);
     entry_hang(engine, id, JOB_READY, now);

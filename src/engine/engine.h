@@ -4,8 +4,8 @@
  *
  * It knows the jobs in its memory by key, state, due and place (in the log or in a run), but not
  * their bodies or ids: whoever wants them reads them there (struct engine_view says where). Of cold
- * jobs (engine/stored.h) it knows how many there are. About 96 bytes of RAM a job in memory that
- * was pushed without options and not yet tried; 100 more otherwise, and its error and its history
+ * jobs (engine/stored.h) it knows how many there are. About 88 bytes of RAM a job in memory that
+ * was pushed without options and not yet tried; 112 more otherwise, and its error and its history
  * where an attempt failed.
  *
  * Rules
@@ -103,6 +103,11 @@ size_t engine_room_push(const struct queue_push *push);
 
 void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result);
+/* The same in two steps, for callers who have something to do between: the job's key, and the memory that looking it up will
+ * touch is on its way. */
+struct hash128 engine_key_soon(const struct engine *engine, struct slice topic, struct slice id);
+void engine_push_key(struct engine *engine, const struct queue_push *push, struct hash128 key,
+                     struct engine_now now, struct queue_result *result);
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result);
 
@@ -147,6 +152,16 @@ void engine_show(const struct engine_view *view, struct job *job);
 size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size_t bytes_max,
                    int64_t lease_ms, struct slice consumer, struct engine_now now,
                    struct engine_view *out);
+
+/* Where the record lies of the job that would be taken first. False: none is ready, or the topic is unknown or paused. */
+bool engine_first_ready(struct engine *engine, struct slice topic, struct record_place *out);
+/*
+ * Takes the first ready job of the topic and finishes it as acked, in one: no lease, no record but the last. *out tells of
+ * it as of a finished job, with this delivery; what lay at its place was released by then (sink.release). False: none is ready,
+ * or the topic is unknown or paused. The view is the caller's to end.
+ */
+bool engine_pop(struct engine *engine, struct slice topic, struct engine_now now,
+                struct engine_view *out);
 
 /* False: no such job (finished ones count as none). The view is the caller's to end. */
 bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,

@@ -11,13 +11,14 @@
 enum { ADVANCE_AT_ONCE = 512, WALK_STEPS = 1 << 20 };
 
 /* What a job costs beside its blob, about: its entry and its place in the index. */
-enum { ENTRY_BYTES = 112 };
+enum { ENTRY_BYTES = 104 };
 
 struct memory {
     struct memory_options options;
     struct engine *engine;
     struct mac_key lease_key;
     struct blob *pushed; /* the push under way, until its record is appended */
+    bool is_popping;     /* what is released now is held for the job that goes out */
     uint64_t bytes;      /* of what the engine holds */
     int64_t skew_ms;     /* the one that the engine was told last */
     struct engine_view views[QUEUE_TAKE_MAX];
@@ -37,7 +38,6 @@ static struct record_place memory_on_append(void *ctx, const struct record *reco
     assert(blob);
     memory->pushed = NULL;
     memory->bytes += blob_bytes(blob) + ENTRY_BYTES;
-    blob_set_due(blob, record->job.first_due_ms, record->job.due_is_wall);
     return blob_place(blob);
 }
 
@@ -45,8 +45,8 @@ static void memory_on_release(void *ctx, struct record_place place)
 {
     struct memory *memory = ctx;
     struct blob *blob = blob_at(place);
-    memory->bytes -= (blob ? blob_bytes(blob) : 0) + ENTRY_BYTES;
-    if (blob)
+    memory->bytes -= (blob ? place.bytes : 0) + ENTRY_BYTES;
+    if (blob && !memory->is_popping)
         blob_release(blob);
 }
 
@@ -141,6 +141,7 @@ static bool memory_is_full(const struct memory *memory, uint64_t more_bytes, uin
 void memory_push(struct memory *memory, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result)
 {
+    struct hash128 key = engine_key_soon(memory->engine, push->topic, push->id);
     memory->pushed = blob_new(push);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
@@ -149,7 +150,7 @@ void memory_push(struct memory *memory, const struct queue_push *push, struct en
     if (memory_is_full(memory, blob_bytes(memory->pushed) + ENTRY_BYTES, 0))
         result->status = QUEUE_NO_SPACE;
     else
-        engine_push(memory->engine, push, now, result);
+        engine_push_key(memory->engine, push, key, now, result);
     if (memory->pushed) /* not wanted: the job exists, or it was refused */
         blob_release(memory->pushed);
     memory->pushed = NULL;
@@ -242,13 +243,10 @@ void memory_job_lease(struct memory_job *job)
     job->shown.lease = slice_make(job->lease_text, LEASE_TEXT_BYTES);
 }
 
-/* NULL: out of memory, and the view is the caller's as before; else its text is the job's. */
-static struct memory_job *job_new(const struct memory *memory, struct engine_view *view)
+/* The view's text is the job's, and one hold of its blob. */
+static void job_fill(const struct memory *memory, struct memory_job *job, struct engine_view *view)
 {
-    struct memory_job *job = malloc(sizeof *job);
-    if (!job)
-        return NULL;
-    job->blob = blob_hold(blob_at(view->place));
+    job->blob = blob_at(view->place);
     job->lease = (struct engine_lease){.key_low = view->key.low, .delivery = view->delivery};
     job->text = view->text;
     job->lease_key = memory->lease_key;
@@ -257,6 +255,16 @@ static struct memory_job *job_new(const struct memory *memory, struct engine_vie
     blob_show(job->blob, &job->shown.job);
     engine_show(view, &job->shown.job);
     view->text = NULL;
+}
+
+/* NULL: out of memory, and the view is the caller's as before; else its text is the job's. */
+static struct memory_job *job_new(const struct memory *memory, struct engine_view *view)
+{
+    struct memory_job *job = malloc(sizeof *job);
+    if (job) {
+        job_fill(memory, job, view);
+        blob_hold(job->blob);
+    }
     return job;
 }
 
@@ -295,18 +303,29 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
     return given || !(taken || has_ready(memory, take)) ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
 
+/* Memory first: a job that was popped is nobody's any more. */
 enum queue_status memory_pop(struct memory *memory, const struct queue_take *take,
                              struct engine_now now, struct memory_job **out, size_t *count)
 {
-    enum queue_status status = memory_take(memory, take, now, out, count);
-    for (size_t i = 0; i < *count; i++) {
-        struct queue_result result = {0};
-        engine_answer(memory->engine, &out[i]->lease, &(struct queue_answer){.verb = QUEUE_ACK},
-                      now, &result);
-        assert(result.status == QUEUE_OK);
-        out[i]->is_taken = false;
-    }
-    return status;
+    struct record_place place;
+    size_t popped = 0;
+    bool is_starved = false;
+    for (size_t i = 0; i < take->topic_count && !is_starved; i++)
+        while (popped < take->max && engine_first_ready(memory->engine, take->topics[i], &place)) {
+            struct engine_view view;
+            blob_prefetch(blob_at(place));
+            struct memory_job *job = malloc(sizeof *job);
+            if ((is_starved = !job))
+                break;
+            memory->is_popping = true;
+            bool found = engine_pop(memory->engine, take->topics[i], now, &view);
+            memory->is_popping = false;
+            assert(found);
+            job_fill(memory, job, &view);
+            out[popped++] = job;
+        }
+    *count = popped;
+    return popped || !is_starved ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
 
 enum queue_status memory_get(struct memory *memory, struct slice topic, struct slice id,
