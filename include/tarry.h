@@ -65,12 +65,16 @@ enum tarry_code {
     TARRY_NO_SPACE = 16, /* memory_max is reached */
     TARRY_NO_MEMORY = 17,
     TARRY_STOPPING = 18, /* tarry_close was called */
+    /* In a directory: what was under way is not known to have happened. */
+    TARRY_DIRECTORY_MOVED = 19, /* its path leads elsewhere: nothing may change */
+    TARRY_UNAVAILABLE = 20,     /* it failed, or cannot be opened */
     TARRY_TOPIC_FULL = 23,
     TARRY_REQUESTED = 24, /* no failure: the job is cancelled unless its holder acks it */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* tarry_interrupt */
-    TARRY_IN_CALLBACK = 102  /* tarry_close from a callback of the same queue */
+    TARRY_IN_CALLBACK = 102, /* tarry_close from a callback of the same queue */
+    TARRY_IN_USE = 103       /* tarry_open: somebody has the directory open */
 };
 
 enum tarry_state {
@@ -107,6 +111,16 @@ enum tarry_open_flags {
     TARRY_TEST_CLOCK = 1
 };
 
+/* When a change in a directory is answered. */
+enum tarry_sync {
+    TARRY_SYNC_ALWAYS = 1,   /* once it is on the disk: it survives a power cut */
+    TARRY_SYNC_INTERVAL = 2, /* once it is written: it survives the process; synced every sync_interval_ms */
+    TARRY_SYNC_NEVER = 3     /* once it is written; what a power cut takes is up to the system */
+};
+
+/* The `level` of a log function. */
+enum tarry_log_level { TARRY_LOG_INFO = 2, TARRY_LOG_WARN = 3, TARRY_LOG_ERROR = 4 };
+
 struct tarry_options {
     uint32_t size;
     uint32_t flags;
@@ -116,12 +130,22 @@ struct tarry_options {
     uint64_t memory_max;
     uint64_t body_max;   /* bytes; 0: 1 MiB */
     uint32_t topics_max; /* 0: 10,000 */
-    uint32_t reserved;
+    uint32_t shards; /* of a directory: threads that share the jobs; 0: as it has, a new one 1 */
     int64_t test_clock_ms; /* where the test clock begins, since 1970; up to 1 << 47; 0: now */
+    /* Where the jobs are kept: the data directory of a tarry server, or a new one. Without memory_max and test
+     * clock. NULL: in memory. */
+    const char *dir;
+    uint32_t sync; /* of a directory: enum tarry_sync; 0: TARRY_SYNC_ALWAYS */
+    uint32_t reserved;
+    int64_t sync_interval_ms; /* with TARRY_SYNC_INTERVAL, and not without */
+    /* Is told what happens in a directory, in one line: on threads of the library, until tarry_close returns. It may not
+     * call this queue. NULL: nobody is. */
+    void (*log)(void *owner, int level, const char *line);
+    void *log_owner;
 };
 #define TARRY_OPTIONS_INIT                                                                         \
     {                                                                                              \
-        sizeof(struct tarry_options), 0, 0, 0, 0, 0, 0                                             \
+        sizeof(struct tarry_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, NULL, NULL                  \
     }
 
 /* `options` NULL: all as zero. On failure *out is NULL and `error` says in words what is wrong (it may be NULL). */

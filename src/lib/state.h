@@ -2,9 +2,10 @@
  * state: what a handle of the library is, and what the files of this room share: coming in and going out, takes that
  * wait, and what callers pass in their structs. This room only.
  *
- * One lock guards all of it. Who comes in lets happen what is due; who goes out serves those who wait and
+ * In memory one lock guards all of it. Who comes in lets happen what is due; who goes out serves those who wait and
  * sees to it that somebody wakes for what comes next: one of those who wait in a take (the leader) or the
- * timer behind the descriptor.
+ * timer behind the descriptor. In a directory (directory.h) calls go their own way, and the lock guards what is to be
+ * dispatched.
  */
 #ifndef TARRY_LIB_STATE_H
 #define TARRY_LIB_STATE_H
@@ -39,13 +40,16 @@ struct callback_thread {
     pthread_t thread;
 };
 
+struct directory;
+
 struct tarry {
     pthread_mutex_t lock;
+    struct directory *directory; /* NULL: in memory */
     struct clock clock;
     bool has_test_clock;
     volatile char *fork_mark; /* 1, and 0 in a child; NULL: the kernel cannot, `pid` tells */
     pid_t pid;
-    struct memory *memory;
+    struct memory *memory; /* NULL: in a directory */
     struct memory_options options;
     struct engine_now now; /* as of the last coming in or waking */
     struct ulid ulid;
@@ -55,7 +59,7 @@ struct tarry {
     struct waiter *leader; /* who wakes at leader_ms, when what is next is due; NULL: nobody */
     int64_t leader_ms;
     atomic_uint callers; /* calls under way, before and behind the lock and in callbacks, too */
-    bool is_closing;
+    atomic_bool is_closing;
     /* Calls that were submitted and wait for their callback: submit.c. */
     struct list done;
     size_t done_count;
@@ -73,6 +77,9 @@ int lib_enter(struct tarry *queue);
 void lib_leave(struct tarry *queue);
 /* Lets it go, and nothing else. */
 void lib_unlock(struct tarry *queue);
+/* The same without the lock: calls of a queue in a directory. */
+int lib_begin(struct tarry *queue);
+void lib_end(struct tarry *queue);
 /* In a child of the process that opened it. */
 bool lib_is_forked(const struct tarry *queue);
 void lib_fork_mark_make(struct tarry *queue);

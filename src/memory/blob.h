@@ -18,7 +18,7 @@ struct blob *blob_new(const struct queue_push *push);
 /* When its job was due first, as its record has it. */
 void blob_set_due(struct blob *blob, int64_t first_due_ms, bool is_wall);
 struct blob *blob_hold(struct blob *blob);
-void blob_release(struct blob *blob);
+void blob_release(struct blob *blob); /* NULL is fine */
 
 size_t blob_bytes(const struct blob *blob);
 /* The job as it was pushed; slices point into the blob, and behind topic, id and content type there is NUL. */

@@ -235,6 +235,43 @@ void memory_job_free(struct memory_job *job)
     free(job);
 }
 
+/* Copies the text behind `*at`, with NUL behind it. */
+static struct slice text_copy(char **at, struct slice text)
+{
+    char *into = *at;
+    if (text.len)
+        memcpy(into, text.at, text.len);
+    into[text.len] = '\0';
+    *at = into + text.len + 1;
+    return slice_make(into, text.len);
+}
+
+struct memory_job *memory_job_copy(const struct queue_job *from)
+{
+    struct job *job;
+    const struct job *known = &from->job;
+    size_t bytes = known->topic.len + known->id.len + known->content_type.len + known->meta.len +
+                   known->body.len + known->error.len + known->history.len + known->consumer.len;
+    enum { TEXTS = 8 };
+    if (from->lease.len > LEASE_TEXT_BYTES)
+        return NULL;
+    struct memory_job *copy = malloc(sizeof *copy + bytes + TEXTS);
+    if (!copy)
+        return NULL;
+    char *at = (char *)(copy + 1);
+    memset(copy, 0, sizeof *copy);
+    copy->shown.job = *known;
+    job = &copy->shown.job;
+    struct slice *const texts[TEXTS] = {&job->topic, &job->id,    &job->content_type, &job->meta,
+                                        &job->body,  &job->error, &job->history,      &job->consumer};
+    for (size_t i = 0; i < TEXTS; i++)
+        *texts[i] = text_copy(&at, *texts[i]);
+    if (from->lease.len)
+        memcpy(copy->lease_text, from->lease.at, from->lease.len);
+    copy->shown.lease = slice_make(copy->lease_text, from->lease.len);
+    return copy;
+}
+
 void memory_job_lease(struct memory_job *job)
 {
     lease_write(job->lease_text, &job->lease_key, &job->lease, 0);

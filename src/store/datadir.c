@@ -51,15 +51,20 @@ static int complain_of_use(const struct datadir *datadir, char *error, size_t er
         holder = holder_of(fd);
     if (fd >= 0 && fd != datadir->lock_fd)
         close(fd);
+    if (holder == (long)getpid())
+        return error_result(-EBUSY, error, error_bytes,
+                            "data directory '%s' is open in this process already; close it there "
+                            "first, or use another directory",
+                            datadir->path);
     if (holder > 0)
         return error_result(
             -EBUSY, error, error_bytes,
-            "data directory '%s' is in use by process %ld; stop that server first, or "
+            "data directory '%s' is in use by process %ld; stop that process first, or "
             "use another directory",
             datadir->path, holder);
     return error_result(
         -EBUSY, error, error_bytes,
-        "data directory '%s' is in use by another process; stop that server first, or "
+        "data directory '%s' is in use by another process; stop that first, or "
         "use another directory",
         datadir->path);
 }
