@@ -113,9 +113,10 @@ enum tarry_open_flags {
 
 /* When a change in a directory is answered. */
 enum tarry_sync {
-    TARRY_SYNC_ALWAYS = 1,   /* once it is on the disk: it survives a power cut */
-    TARRY_SYNC_INTERVAL = 2, /* once it is written: it survives the process; synced every sync_interval_ms */
-    TARRY_SYNC_NEVER = 3     /* once it is written; what a power cut takes is up to the system */
+    TARRY_SYNC_ALWAYS = 1, /* once it is on the disk: it survives a power cut */
+    TARRY_SYNC_INTERVAL =
+        2, /* once it is written: it survives the process; synced every sync_interval_ms */
+    TARRY_SYNC_NEVER = 3 /* once it is written; what a power cut takes is up to the system */
 };
 
 /* The `level` of a log function. */
@@ -136,7 +137,8 @@ struct tarry_options {
      * clock. NULL: in memory. */
     const char *dir;
     uint32_t sync; /* of a directory: enum tarry_sync; 0: TARRY_SYNC_ALWAYS */
-    uint32_t reserved;
+    /* One file of a directory's log, of which there are two at least: 4 to 1024 MiB; 0: 64 MiB. */
+    uint32_t wal_file_bytes;
     int64_t sync_interval_ms; /* with TARRY_SYNC_INTERVAL, and not without */
     /* Is told what happens in a directory, in one line: on threads of the library, until tarry_close returns. It may not
      * call this queue. NULL: nobody is. */

@@ -49,8 +49,9 @@ static const struct {
                      "not kept; try again once some are done"},
     {TARRY_NO_MEMORY, "the process is out of memory and nothing was changed; try again later"},
     {TARRY_STOPPING, "the queue is being closed and nothing was done"},
-    {TARRY_DIRECTORY_MOVED, "the path of the data directory leads elsewhere and nothing may change; "
-                            "put the directory back"},
+    {TARRY_DIRECTORY_MOVED,
+     "the path of the data directory leads elsewhere and nothing may change; "
+     "put the directory back"},
     {TARRY_UNAVAILABLE, "the data directory cannot be opened or has failed, and what was under way "
                         "is not known to have happened; look at the log, close the queue and open "
                         "it again"},

@@ -220,9 +220,7 @@ static void take_there(struct letter *letter)
     }
     if (wait_ms)
         list_add_last(&directory->waiting, &take->list);
-    wait_ms = wait_ms < 0 || wait_ms >= POLICY_DELAY_MS_MAX ? INT64_MAX
-              : wait_ms                                     ? wait_ms + 1
-                                                            : 0;
+    wait_ms = wait_ms < 0 || wait_ms >= POLICY_DELAY_MS_MAX ? INT64_MAX : wait_ms ? wait_ms + 1 : 0;
     take->handle = waiter_take(directory->waiters, take->waiter->take, wait_ms, now_ms,
                                take_answered, take, 0);
     if (!take->handle)
@@ -418,7 +416,8 @@ static int threads_start(struct directory *directory, char *error)
         recovered_wait(directory);
     for (uint32_t i = 0; i < started && !failed; i++)
         if (directory->reactors[i].failed)
-            failed = open_failed(error, directory->reactors[i].failed, directory->reactors[i].error);
+            failed =
+                open_failed(error, directory->reactors[i].failed, directory->reactors[i].error);
     if (!failed)
         failed = waiters_make(directory, error);
     phase_set(directory, failed ? PHASE_QUIT : PHASE_RUN);
@@ -451,6 +450,7 @@ static struct local_options local_options_of(struct tarry *queue,
                                   .shards = options->shards,
                                   .sync = syncs[options->sync],
                                   .sync_interval_ms = options->sync_interval_ms,
+                                  .wal_file_bytes = options->wal_file_bytes,
                                   .body_bytes_max = queue->options.body_bytes_max,
                                   .topics_max = queue->options.topics_max,
                                   .clock = &queue->clock};
@@ -471,8 +471,7 @@ int directory_open(struct tarry *queue, const struct tarry_options *options, cha
     char words[ERROR_BYTES] = "cannot open a queue: out of memory";
     int failed = -ENOMEM;
     if (directory) {
-        *directory =
-            (struct directory){.owner = queue, .sink = {options->log, options->log_owner}};
+        *directory = (struct directory){.owner = queue, .sink = {options->log, options->log_owner}};
         pthread_mutex_init(&directory->lock, NULL);
         pthread_cond_init(&directory->news, NULL);
         list_init(&directory->waiting);

@@ -252,7 +252,7 @@ static bool answer_read(const struct tarry_answer *from, enum queue_verb verb,
                      : !from->job == !from->lease                             ? "lease"
                      : from->error_bytes && !from->error                      ? "error"
                                                                               : NULL;
-    result->status = result->detail            ? QUEUE_BAD_OPTION
+    result->status = result->detail          ? QUEUE_BAD_OPTION
                      : job && !job->is_taken ? QUEUE_LEASE_ENDED
                                              : QUEUE_OK;
     return result->status == QUEUE_OK;
@@ -324,7 +324,8 @@ static const struct {
     [TARRY_CALL_NACK] = {ANSWER, QUEUE_NACK},
     [TARRY_CALL_EXTEND] = {ANSWER, QUEUE_EXTEND},
     [TARRY_CALL_RETURN] = {ANSWER, QUEUE_RETURN},
-    [TARRY_CALL_AGAIN] = {sizeof(struct tarry_again), COMMAND_ANSWER, sizeof(struct queue_answer), 0},
+    [TARRY_CALL_AGAIN] = {sizeof(struct tarry_again), COMMAND_ANSWER, sizeof(struct queue_answer),
+                          0},
 #undef CHANGE
 #undef ANSWER
 };
@@ -473,9 +474,8 @@ int lib_items_read(struct lib_items *items, enum tarry_call_kind kind, const voi
         struct slice id = {0};
         void *into = (char *)items->commands + items->sent * bytes;
         const union item *item =
-            stride
-                ? item_read((const char *)from + i * stride, stride, kinds[kind].bytes, &copy)
-                : NULL;
+            stride ? item_read((const char *)from + i * stride, stride, kinds[kind].bytes, &copy)
+                   : NULL;
         if (item)
             result = (struct queue_result){0};
         if (item && item_send(kind, item, into, &result, &id))

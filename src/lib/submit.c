@@ -146,9 +146,8 @@ static int directory_submit(struct tarry *queue, struct submitted *call,
         return code;
     call->queue = queue;
     if (asked->kind >= TARRY_CALL_TAKE) {
-        call->taken = (struct directory_take){.call.ended = take_ended,
-                                              .waiter = &call->waiter,
-                                              .wait_ms = asked->wait_ms};
+        call->taken = (struct directory_take){
+            .call.ended = take_ended, .waiter = &call->waiter, .wait_ms = asked->wait_ms};
         directory_post_take(queue->directory, &call->taken);
         return TARRY_OK;
     }

@@ -11,6 +11,7 @@
 #include <time.h>
 
 enum { TOPICS_MAX = 10000, SYNC_INTERVAL_MS_MAX = 60000, SHARDS_MAX = 64 };
+enum { WAL_FILE_BYTES_LEAST = 4 << 20, WAL_FILE_BYTES_MOST = 1 << 30 };
 /* Beyond it no clock goes, and ten years further everything that it can be asked for still has a place. */
 static const int64_t CLOCK_MS_MAX = INT64_C(1) << 47;
 
@@ -66,9 +67,10 @@ static void queue_free(struct tarry *queue)
 static const char *directory_fault(const struct tarry_options *options)
 {
     bool has_interval = options->sync == TARRY_SYNC_INTERVAL;
-    if (!options->dir && (options->sync || options->sync_interval_ms || options->shards))
-        return "bad value in 'sync', 'sync_interval_ms' or 'shards': they are for a queue in a "
-               "directory, set 'dir'";
+    if (!options->dir &&
+        (options->sync || options->sync_interval_ms || options->shards || options->wal_file_bytes))
+        return "bad value in 'sync', 'sync_interval_ms', 'shards' or 'wal_file_bytes': they are "
+               "for a queue in a directory, set 'dir'";
     if (options->dir && !options->dir[0])
         return "bad value in 'dir': give the path of a directory, or NULL";
     if (options->dir && options->memory_max)
@@ -80,6 +82,9 @@ static const char *directory_fault(const struct tarry_options *options)
         options->sync_interval_ms > SYNC_INTERVAL_MS_MAX)
         return "bad value in 'sync_interval_ms': give 1 to 60000 with TARRY_SYNC_INTERVAL, and 0 "
                "without";
+    if (options->wal_file_bytes && (options->wal_file_bytes < WAL_FILE_BYTES_LEAST ||
+                                    options->wal_file_bytes > WAL_FILE_BYTES_MOST))
+        return "bad value in 'wal_file_bytes': give 4194304 to 1073741824, or 0";
     if (options->shards > SHARDS_MAX)
         return "bad value in 'shards': give 1 to 64, or 0 for what the directory has";
     return NULL;
@@ -93,7 +98,7 @@ int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
                            "bad options: set 'size' to sizeof(struct tarry_options), and the rest "
                            "to zero where it is not used");
-    if (options.flags & ~(uint32_t)TARRY_TEST_CLOCK || options.reserved)
+    if (options.flags & ~(uint32_t)TARRY_TEST_CLOCK)
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
                            "bad value in 'flags' of the options: give TARRY_TEST_CLOCK or 0");
     if (options.test_clock_ms < 0 || options.test_clock_ms > CLOCK_MS_MAX)
@@ -115,8 +120,8 @@ int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_
     if (options.dir)
         code = directory_open(queue, &options, error, error_bytes);
     else if (!(queue->memory = memory_new(&queue->options)))
-        code = open_failed(error, error_bytes, TARRY_NO_MEMORY,
-                           "cannot open a queue: out of memory");
+        code =
+            open_failed(error, error_bytes, TARRY_NO_MEMORY, "cannot open a queue: out of memory");
     if (code)
         queue_free(queue);
     else

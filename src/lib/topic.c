@@ -66,7 +66,7 @@ static void topic_write(const struct queue_topic *from, size_t stride, void *int
 struct topic_reply {
     struct directory_call call;
     void (*write)(const struct queue_topic *, size_t, void *);
-    size_t stride, count;
+    size_t room, stride, count; /* of topics */
     void *out;
     uint64_t affected;
 };
@@ -76,8 +76,9 @@ static void topic_replied(struct directory_call *call, const struct queue_reply 
     struct topic_reply *told = list_entry(call, struct topic_reply, call);
     call->code = lib_code(reply->status);
     told->affected = reply->affected;
-    told->count = reply->topic_count;
-    for (size_t i = 0; told->write && i < reply->topic_count; i++)
+    /* Several shards may tell of more than were asked for. */
+    told->count = reply->topic_count < told->room ? reply->topic_count : told->room;
+    for (size_t i = 0; told->write && i < told->count; i++)
         told->write(&reply->topics[i], told->stride, (char *)told->out + i * told->stride);
 }
 
@@ -105,7 +106,7 @@ static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_
     const char *detail;
     int code = lib_code(queue_check_topic(call, &detail));
     if (!code && queue->directory) {
-        struct topic_reply told = {.write = write, .stride = stride, .out = out};
+        struct topic_reply told = {.write = write, .room = 1, .stride = stride, .out = out};
         code = topic_run(queue, &told, &(struct command){.kind = COMMAND_TOPIC, .topic = *call});
         if (affected)
             *affected = told.affected;
@@ -224,7 +225,8 @@ int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_
         return TARRY_BAD_OPTION;
     struct queue_topics_page page = {.after = lib_text(after), .limit = (uint32_t)room};
     if (queue->directory) {
-        struct topic_reply told = {.write = topic_write, .stride = stride, .out = out};
+        struct topic_reply told = {
+            .write = topic_write, .room = room, .stride = stride, .out = out};
         struct command command = {.kind = COMMAND_TOPICS, .topics = page};
         int failed = topic_run(queue, &told, &command);
         *n = told.count;

@@ -262,8 +262,9 @@ struct memory_job *memory_job_copy(const struct queue_job *from)
     memset(copy, 0, sizeof *copy);
     copy->shown.job = *known;
     job = &copy->shown.job;
-    struct slice *const texts[TEXTS] = {&job->topic, &job->id,    &job->content_type, &job->meta,
-                                        &job->body,  &job->error, &job->history,      &job->consumer};
+    struct slice *const texts[TEXTS] = {&job->topic,   &job->id,      &job->content_type,
+                                        &job->meta,    &job->body,    &job->error,
+                                        &job->history, &job->consumer};
     for (size_t i = 0; i < TEXTS; i++)
         *texts[i] = text_copy(&at, *texts[i]);
     if (from->lease.len)

@@ -677,6 +677,7 @@ static int tarry_reopen(struct lib_driver *self)
     asked.dir = self->shards ? self->dir : NULL;
     asked.sync = self->shards ? TARRY_SYNC_NEVER : 0;
     asked.shards = self->shards;
+    asked.wal_file_bytes = self->shards ? 4 << 20 : 0;
     int code = tarry_open(&asked, &self->tarry, error, sizeof error);
     if (code)
         fprintf(stderr, "lib: %s\n", error);
@@ -694,8 +695,7 @@ static void *lib_driver_open(const struct driver_options *options, uint32_t shar
     if (!will_forget)
         will_forget = atexit(lib_driver_forget_kept) == 0;
     lib_driver_forget(&kept);
-    kept = (struct lib_driver){
-        .queue.ops = &lib_driver_ops, .options = *options, .shards = shards};
+    kept = (struct lib_driver){.queue.ops = &lib_driver_ops, .options = *options, .shards = shards};
     snprintf(kept.dir, sizeof kept.dir, "%s", options->dir);
     list_init(&kept.answers);
     int code = tarry_reopen(&kept);
@@ -749,6 +749,7 @@ const struct driver driver_lib = {
 
 const struct driver driver_lib_dir_1 = {
     .name = "lib_dir_1",
+    .runs = 20,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,
@@ -762,6 +763,7 @@ const struct driver driver_lib_dir_1 = {
 
 const struct driver driver_lib_dir_3 = {
     .name = "lib_dir_3",
+    .runs = 10,
     .shards = 3,
     .is_at_once = true,
     .forecasts_exactly = true,
