@@ -512,3 +512,8 @@ void directory_close(struct directory *directory)
     directory_free(directory);
     log_use_sink(before);
 }
+
+void directory_leave(struct directory *directory)
+{
+    local_leave(directory->local);
+}

@@ -49,6 +49,9 @@ void directory_end_waits(struct directory *directory);
 /* What was answered is on the disk, all threads have ended, the directory is free. No call is under way. */
 void directory_close(struct directory *directory);
 
+/* In a forked child: the directory is the parent's alone. */
+void directory_leave(struct directory *directory);
+
 /* Sends a call on its way. */
 void directory_post(struct directory *directory, struct directory_call *call);
 void directory_post_take(struct directory *directory, struct directory_take *take);

@@ -275,8 +275,9 @@ static void run_answer(struct tarry *queue, const struct tarry_answer *from, enu
 
 /* ---- again ---- */
 
-static struct slice run_again(struct tarry *queue, const struct tarry_again *from,
-                              struct queue_result *result)
+/* As push_read; `id` is the job's. */
+static bool again_read(const struct tarry_again *from, uint64_t body_bytes_max,
+                       struct queue_push *out, struct slice *id, struct queue_result *result)
 {
     const struct memory_job *mine = (const struct memory_job *)(const void *)from->job;
     bool has_at = from->flags & TARRY_HAS_AT;
@@ -286,24 +287,34 @@ static struct slice run_again(struct tarry *queue, const struct tarry_again *fro
                      : !mine                               ? "job"
                                                            : NULL;
     if (result->detail)
-        return (struct slice){0};
+        return false;
     const struct job *job = &mine->shown.job;
-    struct queue_push push = {.topic = job->topic,
-                              .id = job->id,
-                              .content_type = job->content_type,
-                              .meta = job->meta,
-                              .body =
-                                  from->body ? slice_make(from->body, from->body_bytes) : job->body,
-                              .when = {.due = has_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY,
-                                       .ms = has_at ? from->at_ms : from->delay_ms},
-                              .priority = job->priority,
-                              .policy = job->policy};
-    result->status = queue_check_push(&push, queue->options.body_bytes_max, &result->detail);
+    *out = (struct queue_push){.topic = job->topic,
+                               .id = job->id,
+                               .content_type = job->content_type,
+                               .meta = job->meta,
+                               .body = from->body ? slice_make(from->body, from->body_bytes)
+                                                  : job->body,
+                               .when = {.due = has_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY,
+                                        .ms = has_at ? from->at_ms : from->delay_ms},
+                               .priority = job->priority,
+                               .policy = job->policy};
+    *id = job->id;
+    result->status = queue_check_push(out, body_bytes_max, &result->detail);
     if (result->status == QUEUE_OK && !mine->is_taken)
         result->status = QUEUE_LEASE_ENDED;
-    else if (result->status == QUEUE_OK)
+    return result->status == QUEUE_OK;
+}
+
+static struct slice run_again(struct tarry *queue, const struct tarry_again *from,
+                              struct queue_result *result)
+{
+    const struct memory_job *mine = (const struct memory_job *)(const void *)from->job;
+    struct queue_push push;
+    struct slice id = {0};
+    if (again_read(from, queue->options.body_bytes_max, &push, &id, result))
         memory_again(queue->memory, mine, &push, queue->now, result);
-    return job->id;
+    return id;
 }
 
 /* ---- any of them ---- */
@@ -325,7 +336,7 @@ static const struct {
     [TARRY_CALL_EXTEND] = {ANSWER, QUEUE_EXTEND},
     [TARRY_CALL_RETURN] = {ANSWER, QUEUE_RETURN},
     [TARRY_CALL_AGAIN] = {sizeof(struct tarry_again), COMMAND_ANSWER, sizeof(struct queue_answer),
-                          0},
+                          QUEUE_AGAIN},
 #undef CHANGE
 #undef ANSWER
 };
@@ -411,20 +422,26 @@ static void items_refuse(struct lib_items *items, size_t i, const struct queue_r
 static void items_replied(struct directory_call *call, const struct queue_reply *reply)
 {
     struct lib_items *items = list_entry(call, struct lib_items, call);
-    bool has_id = call->command.kind != COMMAND_ANSWER;
+    const struct command *command = &call->command;
     for (size_t j = 0; j < items->sent; j++) {
         struct queue_result result = {.status = reply->status};
         if (j < reply->result_count)
             result = reply->results[j];
-        items_refuse(items, items->at[j], &result, has_id ? result.id : (struct slice){0});
+        struct slice id = {0};
+        if (command->kind != COMMAND_ANSWER)
+            id = result.id;
+        else if (command->answers[j].again)
+            id = command->answers[j].again->id;
+        items_refuse(items, items->at[j], &result, id);
     }
     call->code = items->first;
 }
 
 /* One item into its place in the command. False: refused. */
-static bool item_send(enum tarry_call_kind kind, const union item *from, void *into,
-                      struct queue_result *result, struct slice *id)
+static bool item_send(struct lib_items *items, enum tarry_call_kind kind, const union item *from,
+                      void *into, struct queue_result *result, struct slice *id)
 {
+    struct queue_push *again = kind == TARRY_CALL_AGAIN ? &items->again[items->sent] : NULL;
     const int verb = kinds[kind].verb;
     bool is_good = false;
     if (kind == TARRY_CALL_PUSH) {
@@ -436,36 +453,47 @@ static bool item_send(enum tarry_call_kind kind, const union item *from, void *i
     } else if (kind != TARRY_CALL_AGAIN) {
         is_good = answer_read(&from->answer, (enum queue_verb)verb, into, result);
     } else {
-        *result = (struct queue_result){.status = QUEUE_BAD_OPTION, .detail = "dir"};
+        const struct memory_job *job = (const struct memory_job *)(const void *)from->again.job;
+        is_good = again_read(&from->again, items->body_bytes_max, again, id, result);
+        if (is_good)
+            *(struct queue_answer *)into = (struct queue_answer){
+                .verb = QUEUE_AGAIN, .lease = job->shown.lease, .again = again};
     }
     return is_good;
 }
 
 /* Room for n of them; those of one lie in the call itself. */
-static bool items_make(struct lib_items *items, size_t n, size_t bytes)
+static bool items_make(struct lib_items *items, enum tarry_call_kind kind, size_t n)
 {
+    size_t bytes = kinds[kind].command_bytes;
+    size_t again_bytes = kind == TARRY_CALL_AGAIN ? sizeof *items->again : 0;
     items->at = &items->only_at;
     items->commands = &items->only;
+    items->again = &items->only_again;
     if (n <= 1)
         return true;
-    items->block = malloc(n * (bytes + sizeof *items->at));
-    items->commands = items->block;
-    items->at = items->block ? (uint16_t *)(void *)((char *)items->block + n * bytes) : NULL;
-    return items->block != NULL;
+    char *block = items->block = malloc(n * (bytes + again_bytes + sizeof *items->at));
+    if (!block)
+        return false;
+    items->commands = block;
+    items->again = again_bytes ? (struct queue_push *)(void *)(block + n * bytes) : items->again;
+    items->at = (uint16_t *)(void *)(block + n * (bytes + again_bytes));
+    return true;
 }
 
-int lib_items_read(struct lib_items *items, enum tarry_call_kind kind, const void *from, size_t n,
-                   struct tarry_result *out)
+int lib_items_read(struct lib_items *items, const struct tarry *queue, enum tarry_call_kind kind,
+                   const void *from, size_t n, struct tarry_result *out)
 {
     size_t stride = lib_stride(n ? from : NULL, sizeof(uint32_t));
     size_t bytes = kinds[kind].command_bytes;
     *items = (struct lib_items){.call.replied = items_replied,
                                 .out = out,
                                 .out_stride = out && n ? size_of(out) : 0,
+                                .body_bytes_max = queue->options.body_bytes_max,
                                 .first_at = SIZE_MAX};
     if (n > TARRY_BATCH_MAX)
         return TARRY_BAD_OPTION;
-    if (!items_make(items, n, bytes))
+    if (!items_make(items, kind, n))
         return TARRY_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         union item copy;
@@ -478,7 +506,7 @@ int lib_items_read(struct lib_items *items, enum tarry_call_kind kind, const voi
                    : NULL;
         if (item)
             result = (struct queue_result){0};
-        if (item && item_send(kind, item, into, &result, &id))
+        if (item && item_send(items, kind, item, into, &result, &id))
             items->at[items->sent++] = (uint16_t)i;
         else
             items_refuse(items, i, &result, id);
@@ -510,7 +538,7 @@ static int directory_call_items(tarry *queue, enum tarry_call_kind kind, const v
     int code = lib_begin(queue);
     if (code)
         return code;
-    code = lib_items_read(&items, kind, from, n, out);
+    code = lib_items_read(&items, queue, kind, from, n, out);
     if (!code)
         code = items.sent ? directory_run(queue->directory, &items.call) : items.first;
     lib_items_free(&items);

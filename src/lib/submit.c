@@ -151,8 +151,8 @@ static int directory_submit(struct tarry *queue, struct submitted *call,
         directory_post_take(queue->directory, &call->taken);
         return TARRY_OK;
     }
-    code = lib_items_read(&call->items, (enum tarry_call_kind)asked->kind, asked->items, asked->n,
-                          call->results);
+    code = lib_items_read(&call->items, queue, (enum tarry_call_kind)asked->kind, asked->items,
+                          asked->n, call->results);
     if (!code && !call->items.sent) {
         directory_is_done(call, call->items.first);
         return TARRY_OK;

@@ -133,8 +133,11 @@ int tarry_close(tarry *queue)
 {
     if (!queue)
         return TARRY_OK;
-    if (lib_is_forked(queue))
+    if (lib_is_forked(queue)) {
+        if (queue->directory)
+            directory_leave(queue->directory);
         return TARRY_FORKED;
+    }
     pthread_mutex_lock(&queue->lock);
     int code = lib_is_in_callback(queue) ? TARRY_IN_CALLBACK
                : queue->is_closing       ? TARRY_STOPPING

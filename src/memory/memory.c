@@ -179,34 +179,9 @@ void memory_answer(struct memory *memory, const struct queue_answer *answer, str
         result->status = QUEUE_LEASE_ENDED;
 }
 
-/* Its limit may have been lowered since. */
-static bool topic_is_beyond_max(const struct queue_topic *topic)
-{
-    const struct queue_counts *counts = &topic->counts;
-    uint64_t jobs =
-        counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-    return topic->settings.max_jobs && jobs > topic->settings.max_jobs;
-}
-
-/* After the ack there is room for the push: an entry has just gone, and what was wrong with the push was found
- * before. */
 void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now, struct queue_result *result)
 {
-    struct queue_topic topic;
-    bool is_known = engine_topic_show(memory->engine, push->topic, now, &topic);
-    bool remembers = is_known && topic.settings.dedup_window_ms;
-    bool is_far =
-        push->when.due == QUEUE_DUE_AT && push->when.ms - now.wall_ms > POLICY_DELAY_MS_MAX;
-    if (remembers || is_far) {
-        result->status = QUEUE_BAD_OPTION;
-        result->detail = remembers ? "dedup_window" : "at";
-        return;
-    }
-    if (is_known && topic_is_beyond_max(&topic)) {
-        result->status = QUEUE_TOPIC_FULL;
-        return;
-    }
     memory->pushed = blob_new(push);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
@@ -215,10 +190,8 @@ void memory_again(struct memory *memory, const struct memory_job *job,
     if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(job->blob)))
         result->status = QUEUE_NO_SPACE;
     else
-        engine_answer(memory->engine, &job->lease, &(struct queue_answer){.verb = QUEUE_ACK}, now,
-                      result);
-    if (result->status == QUEUE_OK)
-        engine_push(memory->engine, push, now, result);
+        engine_answer(memory->engine, &job->lease,
+                      &(struct queue_answer){.verb = QUEUE_AGAIN, .again = push}, now, result);
     if (memory->pushed)
         blob_release(memory->pushed);
     memory->pushed = NULL;
