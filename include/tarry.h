@@ -74,7 +74,8 @@ enum tarry_code {
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* tarry_interrupt */
     TARRY_IN_CALLBACK = 102, /* tarry_close from a callback of the same queue */
-    TARRY_IN_USE = 103       /* tarry_open: somebody has the directory open */
+    TARRY_IN_USE = 103,      /* tarry_open: somebody has the directory open */
+    TARRY_IO_FAILED = 104    /* tarry_export, tarry_import: errno says why */
 };
 
 enum tarry_state {
@@ -447,6 +448,35 @@ int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_
 /* The topics behind `after` (NULL: from the first) by name: up to *n, which is set to how many there are in
  * `out`. The caller sets the size of the first. */
 int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n);
+
+/* ---- export and import: topics with their settings and jobs as lines of JSON, which `tarry export` writes and `tarry
+ * import` reads as well: between directories, queues in memory and servers ---- */
+
+struct tarry_transfer {
+    uint32_t size;
+    int32_t fd; /* of a file or pipe that blocks; -1: by the function */
+    /* The caller's, in place of a descriptor; below 0: it failed. `write` takes all; `read` says how many bytes it
+     * brought, 0 at the end. */
+    int64_t (*write)(void *owner, const void *from, size_t bytes);
+    int64_t (*read)(void *owner, void *into, size_t bytes);
+    void *owner;
+    uint32_t
+        on_conflict; /* import, of a job that is there: TARRY_KEEP, also as 0, or TARRY_REPLACE */
+    uint32_t reserved;
+    /* Told, also of one that failed. */
+    uint64_t topics, jobs;
+    uint64_t line; /* import: the last that was read, or the one that was refused */
+};
+#define TARRY_TRANSFER_INIT                                                                        \
+    {                                                                                              \
+        sizeof(struct tarry_transfer), -1, NULL, NULL, NULL, 0, 0, 0, 0, 0                         \
+    }
+/* Jobs are listed by due: what moves meanwhile may be missed or there twice. A leased job is written as due when its
+ * lease ends, without the attempt under way. */
+int tarry_export(tarry *queue, struct tarry_transfer *transfer);
+/* Ends with the first line that is refused; up to 1,000 lines behind it may have been carried out in a directory. To
+ * begin again does no harm: with TARRY_KEEP what is there stays. TARRY_IO_FAILED with errno ENODATA: it was cut short. */
+int tarry_import(tarry *queue, struct tarry_transfer *transfer);
 
 /* ---- for loops of others: nothing blocks, answers come as callbacks ---- */
 

@@ -62,6 +62,7 @@ static const struct {
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
     {TARRY_IN_USE, "the data directory is open in this process or another; close it there, or use "
                    "another directory"},
+    {TARRY_IO_FAILED, "what is exported or imported cannot be written or read; errno says why"},
     {TARRY_IN_CALLBACK, "the queue cannot be closed from a callback of its own; close it once "
                         "tarry_dispatch has returned"},
 };
@@ -84,6 +85,8 @@ const char *tarry_code_name(int code)
         return "in_callback";
     if (code == TARRY_IN_USE)
         return "in_use";
+    if (code == TARRY_IO_FAILED)
+        return "io_failed";
     if ((code >= TARRY_OK && code <= TARRY_UNAVAILABLE) || code == TARRY_TOPIC_FULL ||
         code == TARRY_REQUESTED)
         return queue_status_code((enum queue_status)code);

@@ -127,6 +127,12 @@ int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *it
 int lib_read_take(const struct tarry_take *from, struct queue_take *out,
                   struct slice topics[TARRY_TAKE_TOPICS_MAX], uint64_t *tag);
 
+/* ---- topic.c ---- */
+
+/* A call that was not checked; `write`, which may be NULL, shows the topic to `into`. A code, CREATED too. */
+int lib_topic_call(struct tarry *queue, const struct queue_topic_call *call,
+                   void (*write)(const struct queue_topic *, size_t, void *), void *into);
+
 /* ---- submit.c ---- */
 
 /* Whether this thread is in a callback of the queue. Under the lock. */

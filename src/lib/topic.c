@@ -125,6 +125,12 @@ static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_
     return code;
 }
 
+int lib_topic_call(struct tarry *queue, const struct queue_topic_call *call,
+                   void (*write)(const struct queue_topic *, size_t, void *), void *into)
+{
+    return call_topic(queue, call, NULL, write, 0, into);
+}
+
 int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *from)
 {
     struct tarry_settings settings;

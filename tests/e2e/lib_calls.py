@@ -61,6 +61,11 @@ class Settings(Sized):
                 ("dedup_window_ms", c_int64), ("max_jobs", c_uint64)]
 
 
+class Transfer(Sized):
+    _fields_ = [("size", c_uint32), ("fd", c_int32), ("write", c_void_p), ("read", c_void_p), ("owner", c_void_p), ("on_conflict", c_uint32),
+                ("reserved", c_uint32), ("topics", c_uint64), ("jobs", c_uint64), ("line", c_uint64)]
+
+
 TOTALS = ("pushed", "replaced", "delivered", "acked", "nacked", "lease_ended", "cancelled", "expired", "died", "redriven")
 COUNTS = ("delayed", "retrying", "ready", "leased", "dead")
 
@@ -97,7 +102,7 @@ class Library:
         return self.so.tarry_code_name(c_int(number)).decode()
 
     def open(self, directory, **options):
-        return Queue(self, Options(dir=str(directory).encode(), **options))
+        return Queue(self, Options(dir=directory and str(directory).encode(), **options))
 
 
 class Queue:
@@ -168,6 +173,14 @@ class Queue:
         shown = self._shown(job)
         self.so.tarry_job_free(job)
         return shown
+
+    # ---- export and import ----
+
+    def transfer(self, verb, path, **options):
+        """(code, what was told); verb: export, import."""
+        with open(path, "wb" if verb == "export" else "rb") as file:
+            told = Transfer(fd=file.fileno(), **options)
+            return self.library.code(getattr(self.so, "tarry_" + verb)(self.handle, byref(told))), told
 
     # ---- topics ----
 
