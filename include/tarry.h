@@ -65,12 +65,17 @@ enum tarry_code {
     TARRY_NO_SPACE = 16, /* memory_max is reached */
     TARRY_NO_MEMORY = 17,
     TARRY_STOPPING = 18, /* tarry_close was called */
+    /* In a directory: what was under way is not known to have happened. */
+    TARRY_DIRECTORY_MOVED = 19, /* its path leads elsewhere: nothing may change */
+    TARRY_UNAVAILABLE = 20,     /* it failed, or cannot be opened */
     TARRY_TOPIC_FULL = 23,
     TARRY_REQUESTED = 24, /* no failure: the job is cancelled unless its holder acks it */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* tarry_interrupt */
-    TARRY_IN_CALLBACK = 102  /* tarry_close from a callback of the same queue */
+    TARRY_IN_CALLBACK = 102, /* tarry_close from a callback of the same queue */
+    TARRY_IN_USE = 103,      /* tarry_open: somebody has the directory open */
+    TARRY_IO_FAILED = 104    /* tarry_export, tarry_import: errno says why */
 };
 
 enum tarry_state {
@@ -119,6 +124,17 @@ enum tarry_open_flags {
     TARRY_TEST_CLOCK = 1
 };
 
+/* When a change in a directory is answered. */
+enum tarry_sync {
+    TARRY_SYNC_ALWAYS = 1, /* once it is on the disk: it survives a power cut */
+    TARRY_SYNC_INTERVAL =
+        2, /* once it is written: it survives the process; synced every sync_interval_ms */
+    TARRY_SYNC_NEVER = 3 /* once it is written; what a power cut takes is up to the system */
+};
+
+/* The `level` of a log function. */
+enum tarry_log_level { TARRY_LOG_INFO = 2, TARRY_LOG_WARN = 3, TARRY_LOG_ERROR = 4 };
+
 struct tarry_options {
     uint32_t size;
     uint32_t flags;
@@ -128,12 +144,23 @@ struct tarry_options {
     uint64_t memory_max;
     uint64_t body_max;   /* bytes; 0: 1 MiB */
     uint32_t topics_max; /* 0: 10,000 */
-    uint32_t reserved;
+    uint32_t shards; /* of a directory: threads that share the jobs; 0: as it has, a new one 1 */
     int64_t test_clock_ms; /* where the test clock begins, since 1970; up to 1 << 47; 0: now */
+    /* Where the jobs are kept: the data directory of a tarry server, or a new one. Without memory_max and test
+     * clock. NULL: in memory. */
+    const char *dir;
+    uint32_t sync; /* of a directory: enum tarry_sync; 0: TARRY_SYNC_ALWAYS */
+    /* One file of a directory's log, of which there are two at least: 4 to 1024 MiB; 0: 64 MiB. */
+    uint32_t wal_file_bytes;
+    int64_t sync_interval_ms; /* with TARRY_SYNC_INTERVAL, and not without */
+    /* Is told what happens in a directory, in one line: on threads of the library, until tarry_close returns. It may not
+     * call this queue. NULL: nobody is. */
+    void (*log)(void *owner, int level, const char *line);
+    void *log_owner;
 };
 #define TARRY_OPTIONS_INIT                                                                         \
     {                                                                                              \
-        sizeof(struct tarry_options), 0, 0, 0, 0, 0, 0                                             \
+        sizeof(struct tarry_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, NULL, NULL                  \
     }
 
 /*
@@ -501,6 +528,35 @@ int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_
  * in `out`. The caller sets the size of the first. Codes: OK; BAD_OPTION, NO_MEMORY.
  */
 int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n);
+
+/* ---- export and import: topics with their settings and jobs as lines of JSON, which `tarry export` writes and `tarry
+ * import` reads as well: between directories, queues in memory and servers ---- */
+
+struct tarry_transfer {
+    uint32_t size;
+    int32_t fd; /* of a file or pipe that blocks; -1: by the function */
+    /* The caller's, in place of a descriptor; below 0: it failed. `write` takes all; `read` says how many bytes it
+     * brought, 0 at the end. */
+    int64_t (*write)(void *owner, const void *from, size_t bytes);
+    int64_t (*read)(void *owner, void *into, size_t bytes);
+    void *owner;
+    uint32_t
+        on_conflict; /* import, of a job that is there: TARRY_KEEP, also as 0, or TARRY_REPLACE */
+    uint32_t reserved;
+    /* Told, also of one that failed. */
+    uint64_t topics, jobs;
+    uint64_t line; /* import: the last that was read, or the one that was refused */
+};
+#define TARRY_TRANSFER_INIT                                                                        \
+    {                                                                                              \
+        sizeof(struct tarry_transfer), -1, NULL, NULL, NULL, 0, 0, 0, 0, 0                         \
+    }
+/* Jobs are listed by due: what moves meanwhile may be missed or there twice. A leased job is written as due when its
+ * lease ends, without the attempt under way. */
+int tarry_export(tarry *queue, struct tarry_transfer *transfer);
+/* Ends with the first line that is refused; up to 1,000 lines behind it may have been carried out in a directory. To
+ * begin again does no harm: with TARRY_KEEP what is there stays. TARRY_IO_FAILED with errno ENODATA: it was cut short. */
+int tarry_import(tarry *queue, struct tarry_transfer *transfer);
 
 /* ---- for loops of others: nothing blocks, answers come as callbacks ---- */
 

@@ -559,6 +559,36 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     result->cancel_requested = extra->cancel_requested;
 }
 
+/* What keeps a leased job from being pushed anew: what was wrong with the push itself was found before, and
+ * the ack makes room for it. */
+static enum queue_status again_check(const struct engine *engine, const struct topic *topic,
+                                     const struct queue_push *push, struct engine_now now,
+                                     const char **detail)
+{
+    int64_t due_ms;
+    bool is_wall;
+    *detail = topic->settings.dedup_window_ms                     ? "dedup_window"
+              : !when_to_due(&push->when, now, &due_ms, &is_wall) ? "at"
+                                                                  : NULL;
+    return *detail                                 ? QUEUE_BAD_OPTION
+           : engine_topic_is_beyond(engine, topic) ? QUEUE_TOPIC_FULL
+                                                   : QUEUE_OK;
+}
+
+/* The ack and the push are two records of one batch of the log: both count, or neither. */
+static void lease_again(struct engine *engine, uint32_t id, const struct queue_push *push,
+                        struct engine_now now, struct queue_result *result)
+{
+    const struct entry *entry = entry_at(engine, id);
+    result->status = again_check(engine, entry_topic(engine, entry), push, now, &result->detail);
+    if (result->status != QUEUE_OK)
+        return;
+    entry_unhang(engine, id);
+    entry_tell(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
+    entry_finish(engine, id, RECORD_ACKED, now);
+    engine_push(engine, push, now, result);
+}
+
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
                    const struct queue_answer *answer, struct engine_now now,
                    struct queue_result *result)
@@ -598,6 +628,9 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     case QUEUE_RETURN:
         lease_give_back(engine, id, answer->delay_ms, now);
         break;
+    case QUEUE_AGAIN:
+        lease_again(engine, id, answer->again, now, result);
+        return;
     }
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);

@@ -173,6 +173,8 @@ void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none cold */
 /* Its share of max_jobs is used up: no new job comes in. */
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
+/* It has more than that: the limit was lowered. */
+bool engine_topic_is_beyond(const struct engine *engine, const struct topic *topic);
 /* Its entries and what is cold of it, as it is shown; *remembered too. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
 /* Also one that was removed and has slots left. */

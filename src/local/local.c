@@ -650,6 +650,11 @@ bool local_has_failed(const struct local *local)
     return atomic_load(&local->failed);
 }
 
+void local_leave(struct local *local)
+{
+    datadir_leave(local->datadir);
+}
+
 void local_free(struct local *local)
 {
     if (!local)

@@ -180,34 +180,9 @@ void memory_answer(struct memory *memory, const struct queue_answer *answer, str
         result->status = QUEUE_LEASE_ENDED;
 }
 
-/* Its limit may have been lowered since. */
-static bool topic_is_beyond_max(const struct queue_topic *topic)
-{
-    const struct queue_counts *counts = &topic->counts;
-    uint64_t jobs =
-        counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-    return topic->settings.max_jobs && jobs > topic->settings.max_jobs;
-}
-
-/* After the ack there is room for the push: an entry has just gone, and what was wrong with the push was found
- * before. */
 void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now, struct queue_result *result)
 {
-    struct queue_topic topic;
-    bool is_known = engine_topic_show(memory->engine, push->topic, now, &topic);
-    bool remembers = is_known && topic.settings.dedup_window_ms;
-    bool is_far =
-        push->when.due == QUEUE_DUE_AT && push->when.ms - now.wall_ms > POLICY_DELAY_MS_MAX;
-    if (remembers || is_far) {
-        result->status = QUEUE_BAD_OPTION;
-        result->detail = remembers ? "dedup_window" : "at";
-        return;
-    }
-    if (is_known && topic_is_beyond_max(&topic)) {
-        result->status = QUEUE_TOPIC_FULL;
-        return;
-    }
     memory->pushed = blob_new(push);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
@@ -216,10 +191,8 @@ void memory_again(struct memory *memory, const struct memory_job *job,
     if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(job->blob)))
         result->status = QUEUE_NO_SPACE;
     else
-        engine_answer(memory->engine, &job->lease, &(struct queue_answer){.verb = QUEUE_ACK}, now,
-                      result);
-    if (result->status == QUEUE_OK)
-        engine_push(memory->engine, push, now, result);
+        engine_answer(memory->engine, &job->lease,
+                      &(struct queue_answer){.verb = QUEUE_AGAIN, .again = push}, now, result);
     if (memory->pushed)
         blob_release(memory->pushed);
     memory->pushed = NULL;
@@ -234,6 +207,44 @@ void memory_job_free(struct memory_job *job)
     free(job->text);
     blob_release(job->blob);
     free(job);
+}
+
+/* Copies the text behind `*at`, with NUL behind it. */
+static struct slice text_copy(char **at, struct slice text)
+{
+    char *into = *at;
+    if (text.len)
+        memcpy(into, text.at, text.len);
+    into[text.len] = '\0';
+    *at = into + text.len + 1;
+    return slice_make(into, text.len);
+}
+
+struct memory_job *memory_job_copy(const struct queue_job *from)
+{
+    struct job *job;
+    const struct job *known = &from->job;
+    size_t bytes = known->topic.len + known->id.len + known->content_type.len + known->meta.len +
+                   known->body.len + known->error.len + known->history.len + known->consumer.len;
+    enum { TEXTS = 8 };
+    if (from->lease.len > LEASE_TEXT_BYTES)
+        return NULL;
+    struct memory_job *copy = malloc(sizeof *copy + bytes + TEXTS);
+    if (!copy)
+        return NULL;
+    char *at = (char *)(copy + 1);
+    memset(copy, 0, sizeof *copy);
+    copy->shown.job = *known;
+    job = &copy->shown.job;
+    struct slice *const texts[TEXTS] = {&job->topic,   &job->id,      &job->content_type,
+                                        &job->meta,    &job->body,    &job->error,
+                                        &job->history, &job->consumer};
+    for (size_t i = 0; i < TEXTS; i++)
+        *texts[i] = text_copy(&at, *texts[i]);
+    if (from->lease.len)
+        memcpy(copy->lease_text, from->lease.at, from->lease.len);
+    copy->shown.lease = slice_make(copy->lease_text, from->lease.len);
+    return copy;
 }
 
 void memory_job_lease(struct memory_job *job)

@@ -72,6 +72,8 @@ struct memory_job {
     char lease_text[LEASE_TEXT_BYTES + 1];
 };
 void memory_job_free(struct memory_job *job); /* NULL is fine */
+/* One that another queue shows, in one block with its text, its lease as well. NULL: out of memory. */
+struct memory_job *memory_job_copy(const struct queue_job *from);
 /* Writes the lease's text, of a taken job. */
 void memory_job_lease(struct memory_job *job);
 

@@ -101,10 +101,11 @@ struct queue_push {
     struct queue_past past; /* of a job that comes from another queue; zero: none */
 };
 
-enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };
+enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN, QUEUE_AGAIN };
 
 /* A consumer's answer. RETURN: nobody began to work on it, be it that the delivery never reached its
- * consumer or that he gives it back; the job is ready again and the attempt does not count. */
+ * consumer or that he gives it back; the job is ready again and the attempt does not count. AGAIN: acked, and pushed anew
+ * in one, or nothing is done (result CREATED); on this machine's stores alone. */
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
@@ -114,6 +115,7 @@ struct queue_answer {
     /* extend: from now; 0: what it was taken with (after a restart: what the job or its topic
      * says). */
     int64_t lease_ms;
+    const struct queue_push *again; /* again: of the same topic and id; no past */
 };
 
 enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
