@@ -431,7 +431,9 @@ static void roff_one(const struct cli_command *command)
 
 static void roff_key(const struct option *option)
 {
-    const char *values = option->kind == OPTION_SWITCH ? "true|false" : option->values;
+    const char *values = option->kind == OPTION_SWITCH  ? "true|false"
+                         : option->kind == OPTION_CLOCK ? "true|false|TIME"
+                                                        : option->values;
     fputs(".TP\n\\fB", stdout);
     roff_span(option->name, strlen(option->name));
     fputs("\\fR = \\fI", stdout);
