@@ -47,6 +47,7 @@ struct test_clock_keeper {
     struct http_clock_hooks hooks;
     struct backend *backend;
     struct queue *queue;
+    struct delivery *delivery;
     struct reactor *const *reactors;
     uint32_t reactor_count, pings_left;
     struct clock *clock;
@@ -54,7 +55,8 @@ struct test_clock_keeper {
     struct clock_request *current; /* NULL: nothing is under way */
     struct clock_request own;      /* by itself */
     bool waits;                    /* `current` does, until somebody acts */
-    bool has_moved;                /* the clock, since it was written down */
+    bool is_moving;                /* the clock, with the settle under way */
+    bool has_moved;                /* the same, since it was written down */
     bool is_stopping;
     atomic_bool is_auto;
     _Atomic uint64_t activity;
@@ -254,7 +256,11 @@ static void on_settled(void *ctx, bool is_good, int64_t next_ms, uint64_t happen
         request_end(keeper, HTTP_CLOCK_FAILED);
         return;
     }
-    keeper->next_ms = next_ms;
+    if (keeper->is_moving)
+        delivery_clock_moved(keeper->delivery);
+    keeper->is_moving = false;
+    int64_t rest_ms = delivery_next_ms(keeper->delivery);
+    keeper->next_ms = rest_ms < next_ms ? rest_ms : next_ms;
     keeper->happened = happened;
     if (request->is_last)
         request_end(keeper, HTTP_CLOCK_DONE);
@@ -268,7 +274,8 @@ static void clock_settle(struct test_clock_keeper *keeper, int64_t to_ms)
     bool is_reset = keeper->current->call.verb == HTTP_CLOCK_RESET;
     const struct backend_clock_move move = {
         .to_ms = to_ms, .restarts = is_reset, .keeps = keeper->current->is_last};
-    keeper->has_moved |= to_ms >= 0;
+    keeper->is_moving = to_ms >= 0;
+    keeper->has_moved |= keeper->is_moving;
     keeper->has_moved &= !move.keeps;
     keeper->backend->ops->clock->settle(keeper->backend, &move, on_settled, keeper);
 }
@@ -470,6 +477,7 @@ static void on_active(void *ctx)
 /* ---- life ---- */
 
 struct test_clock_keeper *test_clock_keeper_new(struct backend *backend, struct queue *queue,
+                                                struct delivery *delivery,
                                                 struct reactor *const *reactors, uint32_t count)
 {
     const struct backend_clock *ops = backend->ops->clock;
@@ -479,6 +487,7 @@ struct test_clock_keeper *test_clock_keeper_new(struct backend *backend, struct 
         return NULL;
     keeper->backend = backend;
     keeper->queue = queue;
+    keeper->delivery = delivery;
     keeper->reactors = reactors;
     keeper->reactor_count = count;
     keeper->clock = ops->clock(backend);

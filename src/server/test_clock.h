@@ -16,12 +16,14 @@
 
 #include "http/front.h"
 #include "server/backend.h"
+#include "server/delivery.h"
 
 struct test_clock_keeper;
 
-/* NULL: out of memory. `reactors` of the server, the first with its `queue`; the backend has a test clock. Before
+/* NULL: out of memory. `reactors` of the server, the first with its `queue` and `delivery`; the backend has a test clock. Before
  * the reactors run. */
 struct test_clock_keeper *test_clock_keeper_new(struct backend *backend, struct queue *queue,
+                                                struct delivery *delivery,
                                                 struct reactor *const *reactors, uint32_t count);
 const struct http_clock_hooks *test_clock_keeper_hooks(struct test_clock_keeper *keeper);
 /* On reactor 0: what waits is answered, and the clock moves no more. */
