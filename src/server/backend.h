@@ -26,6 +26,7 @@ struct backend {
     void *self;                      /* the kind's own; NULL: nothing open */
     uint32_t reactors;               /* how many it wants */
     int64_t stop_ms;                 /* how long a stop may take at most */
+    int64_t test_clock_start_ms;     /* where the store cannot tell; else 0 */
     char place[BACKEND_PLACE_BYTES]; /* where the jobs are, for people: no secrets in it */
 };
 

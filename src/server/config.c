@@ -693,6 +693,10 @@ static bool check_redis(const struct config *config, char *error)
             strchr(config->store, '@') ? "…" : config->store);
     if (!config_redis_check(config->store, error, CONFIG_ERROR_BYTES))
         return false;
+    if (config->test_clock_ms == CONFIG_TEST_CLOCK_NOW)
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'--test-clock' on Redis needs the time at which it begins, the same for "
+                          "all servers: give --test-clock=2030-01-01T00:00:00Z");
     if (given) {
         return error_text(
             error, CONFIG_ERROR_BYTES,

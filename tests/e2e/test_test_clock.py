@@ -15,7 +15,7 @@ from test_load import seconds
 
 START = "2030-01-01T00:00:00.000Z"
 CLOCK = f"--test-clock={START}"
-KINDS = {"embedded": lambda _: [], "sharded": lambda _: ["--shards", "3"], "redis": lambda redis: ["--store", redis.url, "--shards", "2"]}
+KINDS = {"embedded": lambda _: FLAGS, "sharded": lambda _: [*FLAGS, "--shards", "3"], "redis": lambda redis: ["--store", redis.url, "--shards", "2"]}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -25,7 +25,7 @@ def place(request, tmp_path_factory):
     redis = RedisServer() if request.param == "redis" else contextlib.nullcontext()
     with redis as found, Endpoint() as endpoint:
         flags = [*KINDS[request.param](found), CLOCK]
-        server = Server(directory, [*FLAGS, *flags, "--deliver", write_policy(directory / "policy")]).start()
+        server = Server(directory, [*flags, "--deliver", write_policy(directory / "policy")]).start()
         yield server, endpoint, flags
         assert server.terminate() == 0
         assert not server.sanitizer_report()
