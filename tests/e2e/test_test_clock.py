@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import threading
 import time
 
@@ -10,7 +11,7 @@ from conftest import FLAGS
 from delivery import settle, totals
 from endpoint import Endpoint, write_policy
 from redis_servers import RedisServer
-from server import Server, StartFailed, eventually
+from server import BINARY, Server, StartFailed, eventually
 from test_load import seconds
 
 START = "2030-01-01T00:00:00.000Z"
@@ -293,6 +294,57 @@ def test_a_real_server_refuses_its_store_and_it_refuses_a_real_one(place, tmp_pa
         Server(tmp_path / "fresh", [*fresh.flags, CLOCK]).start()
     assert "is no test clock's" in (tmp_path / "fresh" / "server.log").read_text()
     server.start()
+
+
+@pytest.fixture
+def two(place, tmp_path):
+    """A second server on the same Redis."""
+    server, _, flags = place
+    if "--store" not in flags:
+        pytest.skip("one server to a directory")
+    reset(server.client())
+    other = Server(tmp_path / "two", flags).start()
+    yield server.client(), other.client()
+    assert other.terminate() == 0
+
+
+def test_servers_on_one_redis_go_by_one_clock(two):
+    a, b = two
+    a.push("a", "1", delay="30m")
+    got = []
+    taker = threading.Thread(target=lambda: got.extend(b.take("a", wait="20s", consumer="of-b")))
+    taker.start()
+    wait_for_taker(b, "of-b")
+    advance(a, by="30m")
+    taker.join(20)
+    assert [job["id"] for job in got] == ["1"]
+    eventually(lambda: now(b) == "2030-01-01T00:30:00.001Z")
+    assert now(a) == "2030-01-01T00:30:00.001Z"
+    b.ack(got[0]["lease"])
+    b.push("a", "2", delay="1h")
+    advance(b, to="next")
+    assert [job["id"] for job in a.take("a")] == ["2"]
+    reset(b)
+    eventually(lambda: now(a) == START)
+    assert a.topics() == []
+
+
+def test_moving_it_takes_the_admin_scope(tmp_path):
+    tokens = tmp_path / "tokens"
+    made = {}
+    for scope in ("push,consume,read", "admin"):
+        out = subprocess.run([BINARY, "token", "new", scope.split(",")[0], "--tokens", tokens, "--scope", scope, "--topics", "*"], capture_output=True, text=True, check=True)
+        made[scope] = out.stdout.split()[-1]
+    server = Server(tmp_path / "server", [*FLAGS, CLOCK, "--tokens", str(tokens)]).start()
+    client = server.client()
+
+    def status(method, target, scope):
+        return client.call(method, target, headers={"Authorization": f"Bearer {made[scope]}"}).status
+
+    assert status("GET", "/v1/clock", "push,consume,read") == 200 and client.call("GET", "/v1/clock").status == 401
+    for target in ("/v1/clock/advance?by=1s", "/v1/reset"):
+        assert status("POST", target, "push,consume,read") == 403 and status("POST", target, "admin") == 200
+    assert server.terminate() == 0
 
 
 def test_the_command_line_moves_it(server):
