@@ -10,8 +10,7 @@
  *   - Leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
  *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late
  *     by that alone.
- *   - A job with at_ms follows the wall clock, but who waits does not notice that somebody sets that forward: it comes
- *     with the next call, or with the next thing that is due, and as late as the step at most.
+ *   - A job with at_ms follows the wall clock: who waits notices that somebody sets that, and nobody is woken for it otherwise.
  *   - A handle does not survive fork: in the child every call says TARRY_FORKED.
  *   - After tarry_close has been called no other thread may begin a call on that handle.
  *

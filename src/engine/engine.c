@@ -164,6 +164,7 @@ size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
         size_t got = wheel_take_due(&engine->wheel, now.inner_ms, ids, want);
         for (size_t i = 0; i < got; i++)
             fall_due(engine, ids[i], now);
+        engine->happened += got;
         done += got;
         if (got < want)
             break;
@@ -175,6 +176,11 @@ int64_t engine_next_ms(const struct engine *engine)
 {
     int64_t next_ms = engine->retime_at ? 0 : wheel_next_ms(&engine->wheel);
     return next_ms < engine->pause_end_ms ? next_ms : engine->pause_end_ms;
+}
+
+uint64_t engine_happened(const struct engine *engine)
+{
+    return engine->happened;
 }
 
 /* ---- push ---- */

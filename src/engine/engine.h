@@ -203,8 +203,11 @@ uint32_t engine_topic_count(const struct engine *engine);
  * call again while engine_next_ms <= now.
  */
 size_t engine_advance(struct engine *engine, struct engine_now now, size_t max);
-/* Inner clock; INT64_MAX: nothing to wait for. */
+/* Inner clock; INT64_MAX: nothing to wait for. Nothing happens before; at it maybe nothing either, for the wheel
+ * turns a few times on a far job's way. */
 int64_t engine_next_ms(const struct engine *engine);
+/* How many things time has brought so far: jobs fell due or expired, leases ended, ids were forgotten, pauses over. */
+uint64_t engine_happened(const struct engine *engine);
 
 /* From now on these kinds of events are told to the sink, a bit each (job_event_bit); 0, as at the
  * beginning: none. */

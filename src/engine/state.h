@@ -123,6 +123,7 @@ struct engine {
     struct slab extras;
     struct index index;
     struct wheel wheel;
+    uint64_t happened;              /* by time: engine_happened */
     struct forecast_pages forecast; /* of the delayed jobs in it */
     struct topic **topics;          /* by id from 1; NULL: free */
     uint32_t topic_top, topic_cap, topic_count;

@@ -423,6 +423,7 @@ void engine_end_pauses(struct engine *engine, struct engine_now now)
             continue;
         }
         topic_resume(engine, topic);
+        engine->happened++;
         if (topic->exists && engine->sink.resumed && !engine->recovering)
             engine->sink.resumed(engine->sink.ctx, topic->name);
     }

@@ -87,7 +87,7 @@ void lib_leave(struct tarry *queue)
     queue->is_ready = false;
     if (!list_is_empty(&queue->waiters))
         lib_set_alarm(queue);
-    if (!queue->submitted_waiters && queue->timer_ms != INT64_MAX)
+    if (!queue->submitted_waiters && (queue->timer_ms != INT64_MAX || queue->is_wall_watched))
         lib_set_timer(queue, INT64_MAX);
     lib_unlock(queue);
 }

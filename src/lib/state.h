@@ -30,6 +30,8 @@ struct waiter {
     size_t count;
     int code;
     bool is_done;
+    bool polls;   /* it sleeps in poll, not by `wake` */
+    bool watches; /* it wants to; where there are no descriptors it does without */
     pthread_cond_t *wake; /* of who sleeps in it; NULL: `ended` is called */
     void (*ended)(struct tarry *queue, struct waiter *waiter);
 };
@@ -66,6 +68,9 @@ struct tarry {
     struct list callback_threads;
     size_t submitted_waiters;
     int epoll_fd, event_fd, timer_fd; /* -1: not asked for */
+    int wall_fd;                      /* in the epoll: readable when the wall clock was set */
+    bool is_wall_watched;             /* by it */
+    int wake_fd, watch_fd;            /* the leader's, while jobs wait by the wall clock; -1: there was no need yet */
     int64_t timer_ms;                 /* INT64_MAX: not set */
 };
 
@@ -108,6 +113,19 @@ void lib_event_set(struct tarry *queue);
 void lib_event_clear(int fd);
 /* What comes next in the queue, inner clock: the timer is set by it and by the ends of waits. */
 void lib_set_timer(struct tarry *queue, int64_t next_ms);
+
+/* ---- wall_watch.c ---- */
+
+/* A descriptor that becomes readable when the wall clock is set while it is on; -1: there is none to be had. */
+int lib_wall_watch_open(void);
+void lib_wall_watch_set(int fd, bool is_on);
+void lib_wall_watch_clear(int fd);
+/* The leader sleeps until then, until it is woken, or until the wall clock is set; the lock is free meanwhile. False: there are no
+ * descriptors for that, and it has not slept. */
+bool lib_leader_sleep(struct tarry *queue, struct waiter *waiter, int64_t until_ms);
+/* One that sleeps in a take of its own. */
+void lib_waiter_wake(struct tarry *queue, struct waiter *waiter);
+void lib_leader_fds_close(struct tarry *queue);
 
 /* ---- item.c ---- */
 

@@ -37,7 +37,8 @@ static void queue_init(struct tarry *queue, const struct tarry_options *options)
     list_init(&queue->done);
     list_init(&queue->callback_threads);
     queue->leader_ms = queue->timer_ms = queue->waits_ms = INT64_MAX;
-    queue->epoll_fd = queue->event_fd = queue->timer_fd = -1;
+    queue->epoll_fd = queue->event_fd = queue->timer_fd = queue->wall_fd = -1;
+    queue->wake_fd = queue->watch_fd = -1;
     queue->clock = (struct clock)CLOCK_INIT;
     queue->has_test_clock = options->flags & TARRY_TEST_CLOCK;
     if (queue->has_test_clock) {
@@ -58,6 +59,7 @@ static void queue_init(struct tarry *queue, const struct tarry_options *options)
 static void queue_free(struct tarry *queue)
 {
     memory_free(queue->memory);
+    lib_leader_fds_close(queue);
     pthread_mutex_destroy(&queue->lock);
     lib_fork_mark_free(queue);
     free(queue);

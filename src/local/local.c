@@ -2,14 +2,17 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/timestamp.h"
 #include "engine/lease.h"
 #include "feed/feed.h"
 #include "local/backup.h"
 #include "local/handle.h"
 #include "local/shard_core.h"
+#include "local/test_clock.h"
 #include "queue/copy.h"
 
 #include <assert.h>
@@ -328,6 +331,7 @@ static struct handle *handle_new(struct local *local, uint32_t index, struct rea
         handle_free(handle);
         return NULL;
     }
+    handle->queue->clock = local->options.clock;
     return handle;
 }
 
@@ -404,7 +408,7 @@ static void settle_topic(struct local *local, const struct queue_topic *lead)
 
 /* Once all shards have recovered, before any of their loops runs. What was changed is written with the
  * first turn; deletes go on from then. */
-static void local_settle(struct local *local)
+static void settle_topics(struct local *local)
 {
     struct queue_topic topic, leading;
     struct engine_now now = {0};
@@ -430,9 +434,68 @@ static void start_clock(struct clock *clock, const struct datadir_manifest *mani
     clock_start(clock, inner_ms > 0 ? inner_ms : 0);
 }
 
+static bool is_test_directory(const struct local *local)
+{
+    return local->manifest.test_start_ms != 0;
+}
+
+/* Marks a directory in which no server has begun yet, or sees that it is of the right kind. */
+static int claim_clock(struct local *local, char *error, size_t error_bytes)
+{
+    struct datadir_manifest *manifest = &local->manifest;
+    int64_t asked_ms = local->options.test_clock_ms, start_ms = manifest->test_start_ms;
+    bool is_unused = !manifest->boot_id[0];
+    if (asked_ms && !start_ms && is_unused) {
+        manifest->test_start_ms = asked_ms == LOCAL_TEST_CLOCK_NOW ? clock_wall_ms() : asked_ms;
+        manifest->test_inner_ms = manifest->test_start_ms;
+        manifest->skew_ms = 0;
+        int failed = datadir_write(local->datadir, manifest);
+        return failed ? error_result(failed, error, error_bytes,
+                                     "cannot write the manifest in '%s': %s",
+                                     local->options.data_dir, strerror(-failed))
+                      : 0;
+    }
+    if (asked_ms && !start_ms)
+        return error_result(-EINVAL, error, error_bytes,
+                            "data directory '%s' is no test clock's; give --test-clock a new "
+                            "directory of its own",
+                            local->options.data_dir);
+    if (!asked_ms && start_ms)
+        return error_result(-EINVAL, error, error_bytes,
+                            "data directory '%s' is a test clock's, its jobs are not for real; "
+                            "use another directory, or --test-clock",
+                            local->options.data_dir);
+    if (asked_ms && asked_ms != LOCAL_TEST_CLOCK_NOW && asked_ms != start_ms) {
+        char start[TIMESTAMP_BYTES];
+        timestamp_write(start, start_ms);
+        return error_result(-EINVAL, error, error_bytes,
+                            "the test clock of data directory '%s' began at another time: give "
+                            "--test-clock without one, or --test-clock=%.*s",
+                            local->options.data_dir, TIMESTAMP_BYTES, start);
+    }
+    return 0;
+}
+
+static void start_test_clock(struct clock *clock, const struct datadir_manifest *manifest)
+{
+    clock_hold(clock, manifest->test_inner_ms, manifest->test_inner_ms + manifest->skew_ms);
+}
+
+/* The same of a test clock. */
+static int remember_test_clock(struct local *local)
+{
+    clock_boot_id(local->manifest.boot_id);
+    clock_both_ms_of(local->options.clock, &local->manifest.test_inner_ms,
+                     &local->manifest.skew_ms);
+    local->manifest.skew_ms -= local->manifest.test_inner_ms;
+    return datadir_write(local->datadir, &local->manifest);
+}
+
 /* Writes down how the inner clock stands, so that the next start goes on from there. */
 static int remember_clock(struct local *local)
 {
+    if (is_test_directory(local))
+        return remember_test_clock(local);
     clock_boot_id(local->manifest.boot_id);
     /* In this order: a millisecond that passes in between makes the next start late, not early. */
     int64_t inner_ms = clock_inner_ms_of(local->options.clock);
@@ -473,7 +536,21 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
         return failed;
     }
     local->shard_count = local->manifest.shards;
-    start_clock(local->options.clock, &local->manifest);
+    failed = claim_clock(local, error, error_bytes);
+    if (!failed && is_test_directory(local)) {
+        local->own_clock = (struct clock)CLOCK_INIT;
+        local->options.clock = &local->own_clock;
+        start_test_clock(local->options.clock, &local->manifest);
+        if (!(local->test_clock = test_clock_new(local)))
+            failed = error_result(-ENOMEM, error, error_bytes, "out of memory");
+    } else if (!failed) {
+        start_clock(local->options.clock, &local->manifest);
+    }
+    if (failed) {
+        datadir_close(local->datadir);
+        free(local);
+        return failed;
+    }
     name_sync_interval(local);
     *shards = local->shard_count;
     *out = local;
@@ -521,6 +598,12 @@ static void on_shard_failed(void *ctx)
         handle->local->options.failed(handle->local->options.failed_ctx);
 }
 
+static void on_shard_active(void *ctx)
+{
+    struct handle *handle = ctx;
+    test_clock_active(handle->local->test_clock);
+}
+
 /* Drawn when the directory was made, and kept by every copy of it: leases outlive a restart. */
 static struct mac_key lease_key_of(const struct datadir_manifest *manifest)
 {
@@ -551,6 +634,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .failed = on_shard_failed,
                                     .desk = local->feed ? feed_desk_at(local->feed, index) : NULL,
                                     .stepped = index == 0 ? on_clock_stepped : NULL,
+                                    .active = local->test_clock ? on_shard_active : NULL,
                                     .ctx = handle};
     local->handles[index] = handle;
     if (index == 0 && !(local->backups = backups_new(local, reactor))) {
@@ -562,7 +646,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
     /* The last one: any of them may have raised the clock. */
     bool is_last = !failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count;
     if (is_last)
-        local_settle(local);
+        settle_topics(local);
     if (is_last && (failed = remember_clock(local)))
         snprintf(error, error_bytes, "cannot write the manifest in '%s': %s",
                  local->options.data_dir, strerror(-failed));
@@ -664,6 +748,7 @@ void local_free(struct local *local)
         handle_free(local->handles[i]);
     }
     backups_free(local->backups);
+    test_clock_free(local->test_clock);
     datadir_close(local->datadir);
     free(local);
 }

@@ -26,7 +26,8 @@ struct engine_now shard_now(struct shard *shard)
     clock_both_ms_of(shard->clock, &now.inner_ms, &now.wall_ms);
     int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
     if (step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS) {
-        if (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS) {
+        bool is_told = !clock_is_held(shard->clock) || shard->clock == &clock_process;
+        if (is_told && (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)) {
             log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
                       LOG_NUMBER("step_ms", step_ms));
             if (shard->options.index == 0) /* all shards see it */
@@ -238,7 +239,7 @@ void shard_fail(struct shard *shard, const char *what, int error)
 
 void shard_note_moved(struct shard *shard)
 {
-    shard->astray_look_ms = clock_inner_ms_of(shard->clock) + ASTRAY_LOOK_MS;
+    shard->astray_look_ms = clock_inner_ms() + ASTRAY_LOOK_MS;
     if (shard->astray)
         return;
     shard->astray = true;

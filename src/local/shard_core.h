@@ -6,6 +6,7 @@
 #ifndef TARRY_LOCAL_SHARD_CORE_H
 #define TARRY_LOCAL_SHARD_CORE_H
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "engine/stored.h"
 #include "engine/walk.h"
@@ -97,6 +98,11 @@ struct shard {
     bool broken, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
+    /* shard_settle: who waits, and for what. NULL: nobody. */
+    shard_settled *settled;
+    void *settled_ctx;
+    bool settles_kept;
+    uint32_t activity, activity_told; /* commands that do something, and that shard_options.active was told of */
     atomic_uint_fast64_t bytes_on_disk, cold_jobs, runs, checkpoints, checkpoints_failed,
         spare_bytes;
     atomic_bool healthy, accepting;
@@ -114,6 +120,11 @@ void shard_core_fini(struct shard *shard);
 
 /* The clocks, read once; a step of the wall clock is noticed. */
 struct engine_now shard_now(struct shard *shard);
+/* The same moment by the process's clock, which what is no matter of jobs goes by: syncs, retries, upkeep. */
+static inline int64_t shard_process_ms(const struct shard *shard, struct engine_now now)
+{
+    return shard->clock == &clock_process ? now.inner_ms : clock_inner_ms();
+}
 
 /* ---- the log ---- */
 

@@ -21,6 +21,7 @@ struct memory {
     bool is_popping;     /* what is released now is held for the job that goes out */
     uint64_t bytes;      /* of what the engine holds */
     int64_t skew_ms;     /* the one that the engine was told last */
+    int64_t at_ms_max;   /* the furthest due on the wall clock that was asked for */
     struct engine_view views[QUEUE_TAKE_MAX];
 };
 
@@ -138,6 +139,17 @@ static bool memory_is_full(const struct memory *memory, uint64_t more_bytes, uin
     return max && memory->bytes + more_bytes > max + gone_bytes;
 }
 
+static void memory_note_at(struct memory *memory, const struct queue_when *when)
+{
+    if (when->due == QUEUE_DUE_AT && when->ms > memory->at_ms_max)
+        memory->at_ms_max = when->ms;
+}
+
+bool memory_waits_for_wall(const struct memory *memory, struct engine_now now)
+{
+    return memory->at_ms_max > now.wall_ms;
+}
+
 void memory_push(struct memory *memory, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result)
 {
@@ -151,6 +163,7 @@ void memory_push(struct memory *memory, const struct queue_push *push, struct en
         result->status = QUEUE_NO_SPACE;
     else
         engine_push_key(memory->engine, push, key, now, result);
+    memory_note_at(memory, &push->when);
     if (memory->pushed) /* not wanted: the job exists, or it was refused */
         blob_release(memory->pushed);
     memory->pushed = NULL;
@@ -160,6 +173,7 @@ void memory_change(struct memory *memory, const struct queue_change *change, str
                    struct queue_result *result)
 {
     engine_change(memory->engine, change, now, result);
+    memory_note_at(memory, &change->when);
 }
 
 void memory_answer_lease(struct memory *memory, const struct engine_lease *lease,
@@ -193,6 +207,7 @@ void memory_again(struct memory *memory, const struct memory_job *job,
     else
         engine_answer(memory->engine, &job->lease,
                       &(struct queue_answer){.verb = QUEUE_AGAIN, .again = push}, now, result);
+    memory_note_at(memory, &push->when);
     if (memory->pushed)
         blob_release(memory->pushed);
     memory->pushed = NULL;

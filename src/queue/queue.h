@@ -25,6 +25,7 @@
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
 
+#include "base/clock.h"
 #include "job/event.h"
 #include "job/record.h"
 
@@ -260,6 +261,13 @@ struct command {
     };
 };
 
+/* Whether it does more than look. */
+static inline bool command_acts(const struct command *command)
+{
+    return command->kind <= COMMAND_TAKE ||
+           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
+}
+
 /* ---- what is answered ---- */
 
 struct queue_result { /* one per item of push, answer, change */
@@ -369,6 +377,8 @@ struct queue {
     const struct queue_ops *ops;
     /* Of the handle that fronts get; NULL: a part of a queue, or a test's. */
     struct queue_door *door;
+    /* What its jobs go by, of such a handle; NULL: the process's clock. */
+    struct clock *clock;
     /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
      * may have ready jobs. Never inside a call. */
     void (*on_ready)(void *owner, struct slice topic);
@@ -393,6 +403,12 @@ struct queue_ops {
     /* What the queue promises. Answers at once; the strings live as long as the queue. */
     void (*info)(struct queue *, struct queue_info *out);
 };
+
+/* The time of its jobs, as they show it: by the wall clock, unless it is a test's. */
+static inline int64_t queue_wall_ms(const struct queue *queue)
+{
+    return queue->clock ? clock_wall_ms_of(queue->clock) : clock_wall_ms();
+}
 
 /* ---- the door ---- */
 
