@@ -1,22 +1,24 @@
 /*
  * tarry.h: a delay queue inside a process. A job goes in now and comes out when it is due.
  *
- * It is the queue of the tarry server, with its words and its rules, in the memory of the process: when that ends
- * the jobs are gone. docs/library.md has the manual; docs/glossary.md the words.
+ * It is the queue of the tarry server, with its words and its rules: in the memory of the process, and when that ends
+ * the jobs are gone; or in a directory, as the server's, and they outlive a crash and a power cut. docs/library.md has the manual; docs/glossary.md the words.
  *
  * Caveats first
  *   - Delivery by tarry_take is at least once: a job that is not acked before its lease ends is handed out
  *     again. tarry_pop is at most once: what is popped is gone.
- *   - Leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
+ *   - In memory leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
+ *     A directory has threads of the library's, and one opener at a time, be it a program or a server.
  *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late
  *     by that alone.
  *   - A job with at_ms follows the wall clock: who waits notices that somebody sets that, and nobody is woken for it otherwise.
- *   - A handle does not survive fork: in the child every call says TARRY_FORKED.
+ *   - A handle does not survive fork: in the child every call says TARRY_FORKED. There tarry_close lets go of the
+ *     inherited locks of a directory, and does nothing else.
  *   - After tarry_close has been called no other thread may begin a call on that handle.
  *
  * Threads: every function may be called on any thread, but those on a job, which is its owner's. Memory: what
- * goes in is copied; what comes out is the caller's (tarry_job_free). Signals, threads, standard streams, the
- * process: left alone.
+ * goes in is copied; what comes out is the caller's (tarry_job_free). Signals, standard streams, the process: left
+ * alone; threads there are with a directory alone, and they take no signals.
  *
  * Structs begin with their size: set `size` to sizeof and the rest to zero, or begin with the struct's _INIT.
  * Fields that a program was built without count as zero; one that this library does not know is refused where it
@@ -61,7 +63,7 @@ enum tarry_code {
     TARRY_BODY_TOO_BIG = 13,
     TARRY_TOO_MANY_TOPICS = 14,
     TARRY_BAD_CURSOR = 15,
-    TARRY_NO_SPACE = 16, /* memory_max is reached */
+    TARRY_NO_SPACE = 16, /* memory_max is reached; the disk of a directory is full */
     TARRY_NO_MEMORY = 17,
     TARRY_STOPPING = 18, /* tarry_close was called */
     /* In a directory: what was under way is not known to have happened. */
@@ -164,14 +166,14 @@ struct tarry_options {
 
 /*
  * Opens a queue. `options` NULL: all as zero. On failure *out is NULL and `error` says in words what is wrong (it
- * may be NULL). Codes: OK; BAD_OPTION, NO_MEMORY.
+ * may be NULL). Codes: OK; BAD_OPTION, NO_MEMORY; of a directory UNAVAILABLE, IN_USE, too.
  */
 int tarry_open(const struct tarry_options *options, tarry **out, char *error, size_t error_bytes);
 /*
- * Closes a queue. Those who wait get TARRY_STOPPING, callbacks that were not dispatched are not called, and its
- * jobs are gone with all others. Returns once every other call has, a tarry_dispatch with the callback that it is
- * in, too. NULL is fine. Codes: OK; STOPPING: another thread closes it, FORKED, IN_CALLBACK: called by a callback
- * of this queue, and nothing was done.
+ * Closes a queue. Those who wait get TARRY_STOPPING, callbacks that were not dispatched are not called, and their
+ * jobs are gone with all others; in a directory they are ready again, and what was answered is on the disk. Returns
+ * once every other call has, a tarry_dispatch with the callback that it is in, too. NULL is fine. Codes: OK;
+ * STOPPING: another thread closes it, FORKED, IN_CALLBACK: called by a callback of this queue, and nothing was done.
  */
 int tarry_close(tarry *queue);
 

@@ -1,6 +1,6 @@
 /*
  * transfer: where an export goes and an import comes from, a descriptor or a function of the caller's, and what it tells. This
- * room only. The form of the lines is `tarry export`'s (docs/migration.md).
+ * room only. The form of the lines is that of `tarry export`.
  */
 #ifndef TARRY_LIB_TRANSFER_H
 #define TARRY_LIB_TRANSFER_H

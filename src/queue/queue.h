@@ -380,7 +380,7 @@ struct queue {
     /* What its jobs go by, of such a handle; NULL: the process's clock. */
     struct clock *clock;
     /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
-     * may have ready jobs. Never inside a call. */
+     * may have ready jobs; an empty name: any of them. Never inside a call. */
     void (*on_ready)(void *owner, struct slice topic);
     void *on_ready_owner;
     /* Set by whoever follows what happens to topics: on one handle of a server, before its reactor
