@@ -49,7 +49,7 @@ def small(directory, packages, libraries):
     run("mknod", "-m", "666", root / "dev/null", "c", "1", "3")
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     debian = Small(root)
-    debian(f"apt-get update -q && apt-get install -q -y --no-install-recommends {TOOLS}")
+    debian(f"apt-get update -q && apt-get install -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io {TOOLS}")
     debian("install -d -o nobody /home/hello")
     (root / "home/hello/hello.c").write_text(HELLO, encoding="utf-8")
     (root / "home/hello/CMakeLists.txt").write_text(CMAKE, encoding="utf-8")
