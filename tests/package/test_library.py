@@ -67,13 +67,6 @@ def test_the_library_wants_what_it_is_linked_with_and_nothing_else(libraries):
     assert run("dpkg-deb", "-f", by_name["libtarry-dev"], "Depends").stdout == f"libtarry0 (= {VERSION}-1)\n"
 
 
-def test_two_builds_are_the_same_bytes(builder, libraries):
-    before = {path: path.read_bytes() for path in libraries[1::2]}
-    run("rm", "-r", builder.tree / "build-package/man3", builder.tree / "build-package/libtarry.a")
-    builder("make", "package", "RELEASE=2")
-    assert {path: path.read_bytes() for path in libraries[1::2]} == before
-
-
 def test_an_ordinary_user_builds_with_pkg_config_and_with_cmake(small):
     small("apt-get install -q -y --no-install-recommends /root/libtarry0-1.deb /root/libtarry-dev-1.deb")
     small("cd /home/hello && cc -Wall -Werror hello.c $(pkg-config --cflags --libs tarry) -o hello && ./hello | grep -x hello", user=65534)
