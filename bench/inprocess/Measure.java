@@ -18,8 +18,11 @@ final class Measure {
         return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
     }
 
+    /** Nothing of what was too short for the process's clock, which counts in steps of 10 ms. */
     static void rate(String what, long pending, long count, long sinceCpuNs) {
-        System.out.printf("{\"what\":\"%s\",\"pending\":%d,\"per_cpu_s\":%.0f}%n", what, pending, count * 1e9 / (cpuNs() - sinceCpuNs));
+        long cpuNs = cpuNs() - sinceCpuNs;
+        if (cpuNs >= 200_000_000)
+            System.out.printf("{\"what\":\"%s\",\"pending\":%d,\"per_cpu_s\":%.0f}%n", what, pending, count * 1e9 / cpuNs);
     }
 
     static void late(long pending, long rate, long[] latesNs) {

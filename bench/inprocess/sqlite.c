@@ -131,7 +131,7 @@ static void hold(uint64_t pending)
 static void ids(uint64_t pending)
 {
     struct random random = {1};
-    uint64_t count = pending < 200000 ? pending : 200000;
+    uint64_t count = 200000;
     int64_t before = sqlite3_memory_used(), since = cpu_ns();
     for (uint64_t i = 0; i < pending; i++)
         push_one('p', i, 1 + (int64_t)random_below(&random, 3600000));

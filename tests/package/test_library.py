@@ -49,7 +49,7 @@ def small(directory, packages, libraries):
     run("mknod", "-m", "666", root / "dev/null", "c", "1", "3")
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     debian = Small(root)
-    debian(f"apt-get update -q && apt-get install -q -y --no-install-recommends {TOOLS}")
+    debian(f"apt-get update -q && apt-get install -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io {TOOLS}")
     debian("install -d -o nobody /home/hello")
     (root / "home/hello/hello.c").write_text(HELLO, encoding="utf-8")
     (root / "home/hello/CMakeLists.txt").write_text(CMAKE, encoding="utf-8")
@@ -65,13 +65,6 @@ def test_the_library_wants_what_it_is_linked_with_and_nothing_else(libraries):
     by_name = {path.name.split("_")[0]: path for path in libraries[::2]}
     assert re.fullmatch(r"libc6 \(>= [0-9.]+\)\n", run("dpkg-deb", "-f", by_name["libtarry0"], "Depends").stdout)
     assert run("dpkg-deb", "-f", by_name["libtarry-dev"], "Depends").stdout == f"libtarry0 (= {VERSION}-1)\n"
-
-
-def test_two_builds_are_the_same_bytes(builder, libraries):
-    before = {path: path.read_bytes() for path in libraries[1::2]}
-    run("rm", "-r", builder.tree / "build-package/man3", builder.tree / "build-package/libtarry.a")
-    builder("make", "package", "RELEASE=2")
-    assert {path: path.read_bytes() for path in libraries[1::2]} == before
 
 
 def test_an_ordinary_user_builds_with_pkg_config_and_with_cmake(small):
