@@ -41,6 +41,7 @@ struct lib_driver {
     struct list answers;
     struct note notes[NOTES_MAX];
     size_t note_count;
+    bool by_events; /* it is moved by tarry_advance */
 };
 
 static struct lib_driver kept;
@@ -507,12 +508,21 @@ static void run_forecast(struct lib_driver *self, const struct queue_forecast_ca
 
 /* ---- the queue ---- */
 
-/* In one leap, as the model's clock: tarry_advance goes from event to event, so that what follows from one comes
- * earlier. */
+/* In one leap, as the model's clock; or by tarry_advance, which goes from event to event, so that what follows from one comes
+ * earlier: the model's clock is moved by way of them then. */
 static void lib_driver_moved(void *ctx)
 {
     struct lib_driver *self = ctx;
-    clock_advance(&self->tarry->clock, clock_inner_ms() - tarry_now_ms(self->tarry));
+    int64_t ms = clock_inner_ms() - tarry_now_ms(self->tarry);
+    if (!self->by_events)
+        clock_advance(&self->tarry->clock, ms);
+    else if (tarry_advance(self->tarry, ms))
+        abort();
+}
+
+static int64_t lib_driver_next_ms(void *ctx)
+{
+    return memory_next_ms(((struct lib_driver *)ctx)->tarry->memory);
 }
 
 /* The library checks for itself: of what the door found only what has no place in the API counts. */
@@ -667,7 +677,15 @@ static void lib_driver_close(void *self)
     lib_driver_pump(self);
 }
 
-extern const struct driver driver_lib;
+static void *lib_driver_open_by_events(const struct driver_options *options)
+{
+    struct lib_driver *self = lib_driver_open(options);
+    if (self)
+        self->by_events = true;
+    return self;
+}
+
+extern const struct driver driver_lib, driver_lib_clock;
 
 const struct driver driver_lib = {
     .name = "lib",
@@ -679,5 +697,19 @@ const struct driver driver_lib = {
     .queue = lib_driver_queue,
     .pump = lib_driver_pump,
     .moved = lib_driver_moved,
+    .close = lib_driver_close,
+};
+
+const struct driver driver_lib_clock = {
+    .name = "lib_clock",
+    .shards = 1,
+    .is_at_once = true,
+    .forecasts_exactly = true,
+    .clock_is_elsewhere = true,
+    .open = lib_driver_open_by_events,
+    .queue = lib_driver_queue,
+    .pump = lib_driver_pump,
+    .moved = lib_driver_moved,
+    .next_ms = lib_driver_next_ms,
     .close = lib_driver_close,
 };
