@@ -46,11 +46,12 @@ struct redis {
     struct redis_tally *tallies[REDIS_SHARDS_MAX]; /* by a shard's place in its generation */
     struct buckets script_us[REDIS_SCRIPTS_SERVED + 1];
     struct {
-        struct clock clock; /* where options.test_clock_ms */
+        struct clock clock;     /* where options.test_clock_ms */
         redis_settled *settled; /* NULL: nobody waits */
         void *ctx;
         uint32_t left; /* shards whose clock is on its way */
-        bool has_failed, has_looked; /* looked: what is next is known, not just a lower bound of it */
+        bool has_failed,
+            has_looked; /* looked: what is next is known, not just a lower bound of it */
         int64_t next_ms;
         uint64_t happened;
         void (*active)(void *ctx);

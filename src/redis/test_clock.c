@@ -102,5 +102,6 @@ void redis_test_clock_turn(struct redis *redis)
     }
     redis->test_clock.settled = NULL;
     redis->test_clock.next_ms = next_ms;
-    settled(redis->test_clock.ctx, !redis->test_clock.has_failed, next_ms, redis->test_clock.happened);
+    settled(redis->test_clock.ctx, !redis->test_clock.has_failed, next_ms,
+            redis->test_clock.happened);
 }

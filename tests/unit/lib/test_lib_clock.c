@@ -65,8 +65,7 @@ static void a_year_of_a_thousand_jobs_with_retries_passes_in_one_call(void **sta
         assert_int_equal(tarry_get(queue, "t", id, &job), TARRY_OK);
         assert_int_equal(tarry_job_history(job, 0, &first), TARRY_OK);
         assert_int_equal(tarry_job_history(job, 1, &second), TARRY_OK);
-        assert_int_equal(first.started_ms,
-                         RIG_START_MS + 1 + (YEAR_MS - DAY_MS) / JOBS * (i + 1));
+        assert_int_equal(first.started_ms, RIG_START_MS + 1 + (YEAR_MS - DAY_MS) / JOBS * (i + 1));
         assert_int_equal(first.duration_ms, settings.lease_ms + 1);
         assert_in_range(second.started_ms - first.started_ms, settings.lease_ms + 800,
                         settings.lease_ms + 1300); /* a second of backoff, a fifth more or less */
