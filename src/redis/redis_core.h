@@ -64,11 +64,11 @@ struct redis {
     void *after_turn_ctx;
 };
 
-/* test_clock.c: what the shards tell; and at the end of a turn, whether all has settled. */
+/* test_clock.c: what the shards tell; and at the end of a turn, while somebody waits for that, whether all has settled. */
 void redis_test_clock_init(struct redis *redis);
 void redis_test_clock_held(void *ctx, int64_t at_ms);
 void redis_test_clock_active(void *ctx);
-void redis_test_clock_turn(struct redis *redis);
+void redis_test_clock_turn(struct redis *redis, bool is_quiet);
 
 /* NULL: out of memory. */
 struct redis_set *redis_set_new(struct redis *redis, const struct redis_generation *generation);

@@ -288,7 +288,7 @@ static struct session_greeting compare_clocks(struct redis_session *session,
                                                         ? "its jobs go by a test clock"
                                                         : "its jobs do not go by a test clock");
     if (head->is_held) {
-        redis_session_hold_clock(session, head->now_ms);
+        session_hold_clock(session, head->now_ms);
         return (struct session_greeting){.is_up = true};
     }
     int64_t apart_ms = 0, known_ms = session->clock.adjust_ms, now_us = clock_inner_us();
