@@ -24,7 +24,7 @@
 
 /* The owner's storage: CLOCK_INIT, then its members are clock.c's. */
 struct clock {
-    _Atomic int64_t offset_us; /* added to boot time it gives inner time */
+    _Atomic int64_t offset_us;                   /* added to boot time it gives inner time */
     _Atomic int64_t held_inner_ms, held_skew_ms; /* wall minus inner */
     atomic_bool is_held;
 };

@@ -77,7 +77,8 @@ static int clock_command(int argc, char **argv)
         {"timeout", CLI_DURATION, &given.timeout, "TIME",
          "how long to wait for that, of real time (30s)"},
         {"auto", CLI_TEXT, &given.is_auto, "true|false",
-         "advance: from now on the clock goes to what is next by itself, whenever no job is leased"},
+         "advance: from now on the clock goes to what is next by itself, whenever no job is "
+         "leased"},
         {0}};
     const struct cli_syntax syntax = {
         .usage = "clock [show|advance|reset]",

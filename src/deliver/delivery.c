@@ -313,8 +313,7 @@ static void delivery_note_sent(struct delivery *delivery, struct slice endpoint,
     pthread_mutex_lock(&all->lock);
     dispatcher->tally->in_flight++;
     pthread_mutex_unlock(&all->lock);
-    lateness_add_job(all->env.lateness, way_of(endpoint), job,
-                     queue_wall_ms(all->env.queue));
+    lateness_add_job(all->env.lateness, way_of(endpoint), job, queue_wall_ms(all->env.queue));
 }
 
 static void delivery_give(struct delivery *delivery, struct slice endpoint,

@@ -377,7 +377,8 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
 
 bool endpoints_init(struct endpoints *endpoints, const struct target_env *env)
 {
-    *endpoints = (struct endpoints){.env = *env, .clock = &clock_process, .random.state = random_u64()};
+    *endpoints =
+        (struct endpoints){.env = *env, .clock = &clock_process, .random.state = random_u64()};
     endpoints->env.reported = on_reported;
     endpoints->env.owner = endpoints;
     list_init(&endpoints->idle);

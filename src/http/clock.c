@@ -50,14 +50,16 @@ static bool answer_refusal(struct http_exchange *exchange, const struct http_clo
     case HTTP_CLOCK_DONE:
         return false;
     case HTTP_CLOCK_PAST:
-        http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
-                            "'to' lies behind the clock, which only goes on; POST /v1/reset puts it "
-                            "back to its start and drops all jobs");
+        http_answer_problem(
+            exchange, PROBLEM_BAD_OPTION, 0,
+            "'to' lies behind the clock, which only goes on; POST /v1/reset puts it "
+            "back to its start and drops all jobs");
         break;
     case HTTP_CLOCK_TOO_FAR:
-        http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
-                            "the clock does not go so far; POST /v1/reset puts it back to its start "
-                            "and drops all jobs");
+        http_answer_problem(
+            exchange, PROBLEM_BAD_OPTION, 0,
+            "the clock does not go so far; POST /v1/reset puts it back to its start "
+            "and drops all jobs");
         break;
     case HTTP_CLOCK_NOT_IDLE:
         http_answer_problem(exchange, PROBLEM_NOT_IDLE, 0,
@@ -105,8 +107,9 @@ static void post_advance(struct http_call *call)
     bool has_by = http_fields_have(fields, OPTION_BY), has_to = http_fields_have(fields, OPTION_TO);
     bool has_auto = http_fields_have(fields, OPTION_AUTO);
     if (has_by && has_to) {
-        http_answer_problem(call->exchange, PROBLEM_OPTION_CLASH, 0,
-                            "'by' and 'to' are both given: only one can say how far the clock goes");
+        http_answer_problem(
+            call->exchange, PROBLEM_OPTION_CLASH, 0,
+            "'by' and 'to' are both given: only one can say how far the clock goes");
         return;
     }
     if (!has_by && !has_to && !has_auto && !fields->wait_idle) {
@@ -115,16 +118,16 @@ static void post_advance(struct http_call *call)
         return;
     }
     call_clock(call,
-               &(struct http_clock_call){
-                   .verb = HTTP_CLOCK_ADVANCE,
-                   .by_ms = has_by ? fields->by_ms : -1,
-                   .to_ms = has_to ? fields->to_ms : -1,
-                   .waits_idle = fields->wait_idle,
-                   .timeout_ms = http_fields_have(fields, OPTION_TIMEOUT) ? fields->timeout_ms
-                                                                         : (int64_t)IDLE_TIMEOUT_MS,
-                   .set_auto = !has_auto         ? HTTP_AUTO_AS_IT_IS
-                               : fields->is_auto ? HTTP_AUTO_ON
-                                                 : HTTP_AUTO_OFF});
+               &(struct http_clock_call){.verb = HTTP_CLOCK_ADVANCE,
+                                         .by_ms = has_by ? fields->by_ms : -1,
+                                         .to_ms = has_to ? fields->to_ms : -1,
+                                         .waits_idle = fields->wait_idle,
+                                         .timeout_ms = http_fields_have(fields, OPTION_TIMEOUT)
+                                                           ? fields->timeout_ms
+                                                           : (int64_t)IDLE_TIMEOUT_MS,
+                                         .set_auto = !has_auto         ? HTTP_AUTO_AS_IT_IS
+                                                     : fields->is_auto ? HTTP_AUTO_ON
+                                                                       : HTTP_AUTO_OFF});
 }
 
 static void post_reset(struct http_call *call)

@@ -158,8 +158,8 @@ struct http_clock_call {
 };
 enum http_clock_outcome {
     HTTP_CLOCK_DONE = 1,
-    HTTP_CLOCK_PAST,     /* `to_ms` lies behind the clock; nothing was done */
-    HTTP_CLOCK_TOO_FAR,  /* further than a clock goes; nothing was done */
+    HTTP_CLOCK_PAST,    /* `to_ms` lies behind the clock; nothing was done */
+    HTTP_CLOCK_TOO_FAR, /* further than a clock goes; nothing was done */
     HTTP_CLOCK_NOT_IDLE, /* `leased` jobs were not settled in time: the clock stands where it has come to */
     HTTP_CLOCK_STOPPING,
     HTTP_CLOCK_FAILED /* the store did not answer, or there is no memory */

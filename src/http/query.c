@@ -113,8 +113,9 @@ static const struct option {
     [OPTION_VIEW] = {NAME("view"), KIND_VIEW, INTO(view), 0, 0, "overview, topic or server"},
     [OPTION_BY] = {NAME("by"), KIND_DURATION, INTO(by_ms), 0, POLICY_DELAY_MS_MAX,
                    "a duration up to 10 years, such as 1500ms, 30s, 2h30m or PT30M"},
-    [OPTION_TO] = {NAME("to"), KIND_MOMENT, INTO(to_ms), 0, 1LL << 46,
-                   "next, an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970"},
+    [OPTION_TO] =
+        {NAME("to"), KIND_MOMENT, INTO(to_ms), 0, 1LL << 46,
+         "next, an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970"},
     [OPTION_WAIT_IDLE] = {NAME("wait"), KIND_IDLE, INTO(wait_idle), 0, 0, "idle"},
     [OPTION_TIMEOUT] = {NAME("timeout"), KIND_DURATION, INTO(timeout_ms), 1, HTTP_IDLE_MS_MAX,
                         "a duration up to 10m"},
@@ -266,9 +267,8 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         return true;
     case KIND_MOMENT:
         number = INT64_MAX;
-        if (!slice_is(value, "next") &&
-            (timestamp_is_in_seconds(value) || !timestamp_parse(value, &number) ||
-             number > option->max))
+        if (!slice_is(value, "next") && (timestamp_is_in_seconds(value) ||
+                                         !timestamp_parse(value, &number) || number > option->max))
             return false;
         *(int64_t *)into = number;
         return true;
@@ -484,8 +484,9 @@ static bool parse_pair(struct slice pair, uint64_t allowed, struct http_query *o
     struct slice name, value = {0};
     if (!decode_text(slice_make(pair.at, name_len), false, scratch, &name, fault))
         return false;
-    if (equals && !decode_value(find_option(allowed, name),
-                                slice_make(equals + 1, pair.len - name_len - 1), scratch, &value, fault))
+    if (equals &&
+        !decode_value(find_option(allowed, name), slice_make(equals + 1, pair.len - name_len - 1),
+                      scratch, &value, fault))
         return false;
     return set_named_option(&out->fields, out, allowed, name, value, fault);
 }

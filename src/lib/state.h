@@ -30,8 +30,8 @@ struct waiter {
     size_t count;
     int code;
     bool is_done;
-    bool polls;   /* it sleeps in poll, not by `wake` */
-    bool watches; /* it wants to; where there are no descriptors it does without */
+    bool polls;           /* it sleeps in poll, not by `wake` */
+    bool watches;         /* it wants to; where there are no descriptors it does without */
     pthread_cond_t *wake; /* of who sleeps in it; NULL: `ended` is called */
     void (*ended)(struct tarry *queue, struct waiter *waiter);
 };
@@ -70,8 +70,9 @@ struct tarry {
     int epoll_fd, event_fd, timer_fd; /* -1: not asked for */
     int wall_fd;                      /* in the epoll: readable when the wall clock was set */
     bool is_wall_watched;             /* by it */
-    int wake_fd, watch_fd;            /* the leader's, while jobs wait by the wall clock; -1: there was no need yet */
-    int64_t timer_ms;                 /* INT64_MAX: not set */
+    int wake_fd,
+        watch_fd; /* the leader's, while jobs wait by the wall clock; -1: there was no need yet */
+    int64_t timer_ms; /* INT64_MAX: not set */
 };
 
 /* ---- lock.c ---- */

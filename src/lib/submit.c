@@ -256,7 +256,8 @@ static int take_done(struct tarry *queue, int count, int *most, struct submitted
         lib_event_clear(queue->timer_fd);
         queue->timer_ms = INT64_MAX;
     }
-    if (!count && queue->is_wall_watched) { /* maybe the clock was set: it is read after that is known */
+    if (!count &&
+        queue->is_wall_watched) { /* maybe the clock was set: it is read after that is known */
         lib_wall_watch_clear(queue->wall_fd);
         lib_wall_watch_set(queue->wall_fd, true);
         queue->now = memory_now(queue->memory);

@@ -40,8 +40,7 @@ static void waiter_sleep(struct tarry *queue, struct waiter *waiter)
         pthread_cond_wait(waiter->wake, &queue->lock);
         return;
     }
-    waiter->watches =
-        queue->leader == waiter && memory_waits_for_wall(queue->memory, queue->now);
+    waiter->watches = queue->leader == waiter && memory_waits_for_wall(queue->memory, queue->now);
     if (waiter->watches && lib_leader_sleep(queue, waiter, until_ms))
         return;
     struct timespec at = awake_time(queue, until_ms);

@@ -70,8 +70,8 @@ void lib_set_alarm(struct tarry *queue)
     if (queue->submitted_waiters)
         lib_set_timer(queue, next_ms);
     bool must_watch = memory_waits_for_wall(queue->memory, queue->now);
-    bool is_led = queue->leader && queue->leader_ms <= next_ms &&
-                  (queue->leader->watches || !must_watch);
+    bool is_led =
+        queue->leader && queue->leader_ms <= next_ms && (queue->leader->watches || !must_watch);
     if (queue->has_test_clock || is_led || next_ms == INT64_MAX)
         return;
     struct waiter *leader = queue->leader ? queue->leader : first_sleeper(queue);

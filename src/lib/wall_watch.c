@@ -27,11 +27,17 @@ void lib_wall_watch_set(int fd, bool is_on)
     (void)failed;
 }
 
+/* It is not readable from then on: an event, or a timer, cancelled or not. */
+static void descriptor_drain(int fd)
+{
+    uint64_t count;
+    if (read(fd, &count, sizeof count) < 0)
+        assert(errno == ECANCELED || errno == EAGAIN);
+}
+
 void lib_wall_watch_clear(int fd)
 {
-    uint64_t rings;
-    if (read(fd, &rings, sizeof rings) < 0)
-        assert(errno == ECANCELED || errno == EAGAIN);
+    descriptor_drain(fd);
 }
 
 /* Made once, when first there is need of them. False: there are none to be had. */
@@ -69,7 +75,7 @@ bool lib_leader_sleep(struct tarry *queue, struct waiter *waiter, int64_t until_
     ppoll(fds, sizeof fds / sizeof fds[0], &left, NULL);
     pthread_mutex_lock(&queue->lock);
     waiter->polls = false;
-    lib_event_clear(queue->wake_fd);
+    descriptor_drain(queue->wake_fd);
     if (fds[1].revents)
         lib_wall_watch_clear(queue->watch_fd);
     lib_wall_watch_set(queue->watch_fd, true);

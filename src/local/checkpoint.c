@@ -56,7 +56,8 @@ struct checkpoint {
 
     /* The one under way. */
     uint32_t before_file; /* of the log, that it makes unnecessary; 0: none */
-    int64_t now_ms; /* of the turn, by the process's clock: how long things take here is no matter of jobs */
+    int64_t
+        now_ms; /* of the turn, by the process's clock: how long things take here is no matter of jobs */
     int64_t began_ms;
     struct engine_collect collect;
     struct depot_build build;    /* [archivist] */
@@ -118,7 +119,8 @@ static void checkpoint_failed(struct checkpoint *checkpoint, int failed, const c
                           memory_order_relaxed);
     checkpoint->is_without_space |= failed == -ENOSPC || failed == -EDQUOT;
     int64_t wait_ms = (int64_t)RETRY_MS << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
-    checkpoint->retry_ms = clock_inner_ms() + (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
+    checkpoint->retry_ms =
+        clock_inner_ms() + (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
 }
 
 /* Forgets what the checkpoint under way had. */
@@ -687,8 +689,8 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
     uint32_t before = wal_checkpoint_before(
         shard->wal, limits->checkpoint_files_min ? limits->checkpoint_files_min : FILES_MIN,
         limits->checkpoint_files_max ? limits->checkpoint_files_max : FILES_MAX);
-    bool for_space =
-        !before && checkpoint->now_ms >= checkpoint->space_ms && depot_wants_checkpoint(shard->depot);
+    bool for_space = !before && checkpoint->now_ms >= checkpoint->space_ms &&
+                     depot_wants_checkpoint(shard->depot);
     if (for_space)
         checkpoint->space_ms = checkpoint->now_ms + SPACE_EVERY_MS;
     bool is_keys_turn = checkpoint->is_keys_turn && !checkpoint->is_without_space;

@@ -61,9 +61,9 @@ struct local {
     atomic_uint stopping_left; /* shards that have not stopped yet */
     atomic_uint_fast64_t deaf; /* a bit for each handle that is known to have no listener */
     atomic_bool failed;
-    struct clock own_clock;          /* where it goes by a test clock */
-    struct test_clock *test_clock;   /* NULL: it does not */
-    struct backups *backups; /* made with the first handle */
+    struct clock own_clock;        /* where it goes by a test clock */
+    struct test_clock *test_clock; /* NULL: it does not */
+    struct backups *backups;       /* made with the first handle */
     void (*stopped)(void *ctx);
     void *stopped_ctx;
     struct stop_letter stops[DATADIR_SHARDS_MAX];

@@ -31,7 +31,7 @@ struct local_options {
      * stop. Any shard's thread, maybe more than once. */
     void (*failed)(void *ctx);
     void *failed_ctx;
-    struct clock *clock;    /* what its jobs go by; outlives it. NULL: the process's */
+    struct clock *clock; /* what its jobs go by; outlives it. NULL: the process's */
     /* In place of that a test clock (local/test_clock.h), which begins then, wall clock: of a new directory, or
      * one that was made with it and goes on where it was. LOCAL_TEST_CLOCK_NOW: from now, or where the directory
      * says. 0: an ordinary clock. */

@@ -219,7 +219,8 @@ static void settle_step(struct shard *shard, struct engine_now now)
     int64_t next_ms = engine_next_ms(shard->engine), load_ms = preload_next_ms(shard->preload);
     shard_settled *settled = shard->settled;
     shard->settled = NULL;
-    settled(shard->settled_ctx, load_ms < next_ms ? load_ms : next_ms, engine_happened(shard->engine));
+    settled(shard->settled_ctx, load_ms < next_ms ? load_ms : next_ms,
+            engine_happened(shard->engine));
 }
 
 void shard_settle(struct shard *shard, bool keeps, shard_settled *settled, void *ctx)
@@ -248,7 +249,8 @@ static int64_t next_turn_ms(struct shard *shard, struct engine_now now, bool bus
     int64_t next_ms = shard->broken ? INT64_MAX : engine_next_ms(shard->engine);
     int64_t load_ms = shard->broken ? INT64_MAX : preload_next_ms(shard->preload);
     int64_t at_ms = INT64_MAX;
-    if (next_ms <= now.inner_ms && !busy) { /* waits for room: a commit's end or the retry wakes us */
+    if (next_ms <= now.inner_ms &&
+        !busy) { /* waits for room: a commit's end or the retry wakes us */
         next_ms = INT64_MAX;
         at_ms = shard->committing ? INT64_MAX : process_ms + UPKEEP_RETRY_MS;
     }

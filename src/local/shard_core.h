@@ -107,7 +107,8 @@ struct shard {
     shard_settled *settled;
     void *settled_ctx;
     bool settles_kept;
-    uint32_t activity, activity_told; /* commands that do something, and that shard_options.active was told of */
+    uint32_t activity,
+        activity_told; /* commands that do something, and that shard_options.active was told of */
     atomic_uint_fast64_t bytes_on_disk, cold_jobs, runs, checkpoints, checkpoints_failed,
         spare_bytes;
     atomic_bool healthy, accepting;

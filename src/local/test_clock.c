@@ -69,7 +69,7 @@ static void settle_letter_back(struct letter *letter)
         happened += one->happened;
     }
     test_clock->settled = NULL;
-    settled(test_clock->settled_ctx, !local_has_failed(test_clock->local), next_ms, happened);
+    settled(test_clock->settled_ctx, !atomic_load(&test_clock->local->failed), next_ms, happened);
 }
 
 static void shard_has_settled(void *ctx, int64_t next_ms, uint64_t happened)

@@ -185,7 +185,8 @@ static bool redis_turn(void *ctx)
     follow_generations(redis);
     if (redis->after_turn)
         redis->after_turn(redis->after_turn_ctx, now_us / 1000);
-    redis_test_clock_turn(redis);
+    if (redis->test_clock.settled)
+        redis_test_clock_turn(redis, redis_is_quiet(redis));
     stop_if_done(redis);
     if (next_us <= now_us)
         return true;

@@ -46,11 +46,12 @@ struct redis {
     struct redis_tally *tallies[REDIS_SHARDS_MAX]; /* by a shard's place in its generation */
     struct buckets script_us[REDIS_SCRIPTS_SERVED + 1];
     struct {
-        struct clock clock; /* where options.test_clock_ms */
+        struct clock clock;     /* where options.test_clock_ms */
         redis_settled *settled; /* NULL: nobody waits */
         void *ctx;
         uint32_t left; /* shards whose clock is on its way */
-        bool has_failed, has_looked; /* looked: what is next is known, not just a lower bound of it */
+        bool has_failed,
+            has_looked; /* looked: what is next is known, not just a lower bound of it */
         int64_t next_ms;
         uint64_t happened;
         void (*active)(void *ctx);
@@ -63,11 +64,11 @@ struct redis {
     void *after_turn_ctx;
 };
 
-/* test_clock.c: what the shards tell; and at the end of a turn, whether all has settled. */
+/* test_clock.c: what the shards tell; and at the end of a turn, while somebody waits for that, whether all has settled. */
 void redis_test_clock_init(struct redis *redis);
 void redis_test_clock_held(void *ctx, int64_t at_ms);
 void redis_test_clock_active(void *ctx);
-void redis_test_clock_turn(struct redis *redis);
+void redis_test_clock_turn(struct redis *redis, bool is_quiet);
 
 /* NULL: out of memory. */
 struct redis_set *redis_set_new(struct redis *redis, const struct redis_generation *generation);

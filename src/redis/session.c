@@ -530,7 +530,7 @@ static void hear_clock(struct redis_session *session, const struct redis_call *c
 {
     int64_t apart_ms;
     if (head->is_held) {
-        redis_session_hold_clock(session, head->now_ms);
+        session_hold_clock(session, head->now_ms);
         return;
     }
     if (!redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms, call->sent_us, came_us,
@@ -810,9 +810,7 @@ const struct redis_endpoint *redis_session_endpoint(const struct redis_session *
 
 void redis_session_hold_clock(struct redis_session *session, int64_t at_ms)
 {
-    redis_clock_hold(&session->clock, at_ms);
-    if (session->options.held)
-        session->options.held(session->options.ctx, at_ms);
+    session_hold_clock(session, at_ms);
 }
 
 const struct redis_clock *redis_session_clock(const struct redis_session *session)

@@ -284,11 +284,11 @@ static struct session_greeting compare_clocks(struct redis_session *session,
                                               const struct redis_head *head)
 {
     if (head->is_held != (session->options.test_clock_ms != 0))
-        return greeting_ends(REDIS_VERDICT_REFUSED,
-                             head->is_held ? "its jobs go by a test clock"
-                                           : "its jobs do not go by a test clock");
+        return greeting_ends(REDIS_VERDICT_REFUSED, head->is_held
+                                                        ? "its jobs go by a test clock"
+                                                        : "its jobs do not go by a test clock");
     if (head->is_held) {
-        redis_session_hold_clock(session, head->now_ms);
+        session_hold_clock(session, head->now_ms);
         return (struct session_greeting){.is_up = true};
     }
     int64_t apart_ms = 0, known_ms = session->clock.adjust_ms, now_us = clock_inner_us();

@@ -403,8 +403,8 @@ static void on_holding(struct redis_call *call, enum redis_call_end end,
     free(holding);
 }
 
-void redis_shard_hold(struct redis_shard *shard, int64_t at_ms, void (*done)(void *ctx, bool is_good),
-                      void *ctx)
+void redis_shard_hold(struct redis_shard *shard, int64_t at_ms,
+                      void (*done)(void *ctx, bool is_good), void *ctx)
 {
     struct holding *holding = calloc(1, sizeof *holding);
     assert(holding); /* of a server for tests */

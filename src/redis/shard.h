@@ -104,8 +104,8 @@ bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us);
  * call. */
 int64_t redis_shard_held_ms(const struct redis_shard *shard);
 int64_t redis_shard_next_ms(const struct redis_shard *shard);
-void redis_shard_hold(struct redis_shard *shard, int64_t at_ms, void (*done)(void *ctx, bool is_good),
-                      void *ctx);
+void redis_shard_hold(struct redis_shard *shard, int64_t at_ms,
+                      void (*done)(void *ctx, bool is_good), void *ctx);
 
 /* What it knows by itself; the rest of `out` is left alone. */
 void redis_shard_show(const struct redis_shard *shard, struct redis_shard_view *out);

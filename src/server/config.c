@@ -101,7 +101,8 @@ static const struct option options[] = {
      "the claim with the patterns of topics"},
     {"test-clock", OPTION_CLOCK, "TIME", FIELD(test_clock_ms), "false", 0, 0,
      "for tests: jobs go by a clock that stands still until it is told to move (tarry clock), and "
-     "begins at TIME, such as 2030-01-01T00:00:00Z, or now; such a server keeps its jobs apart from "
+     "begins at TIME, such as 2030-01-01T00:00:00Z, or now; such a server keeps its jobs apart "
+     "from "
      "those of others"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
@@ -400,8 +401,9 @@ static void option_describe(const struct option *option, char *out, size_t out_b
         snprintf(out, out_bytes, "give true or false");
         break;
     case OPTION_CLOCK:
-        snprintf(out, out_bytes, "give true, false or a time from 1973 to 2999, such as "
-                                 "2030-01-01T00:00:00Z");
+        snprintf(out, out_bytes,
+                 "give true, false or a time from 1973 to 2999, such as "
+                 "2030-01-01T00:00:00Z");
         break;
     case OPTION_COUNT:
         snprintf(out, out_bytes, "give a number from %lld to %lld", (long long)option->least,
@@ -670,9 +672,10 @@ static bool check_embedded(const struct config *config, char *error)
 static bool check_sql(const struct config *config, char *error)
 {
     if (config->test_clock_ms)
-        return error_text(error, CONFIG_ERROR_BYTES,
-                          "'--test-clock' is for the embedded store and for Redis, PostgreSQL's own "
-                          "clock goes on; leave it or --store out");
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "'--test-clock' is for the embedded store and for Redis, PostgreSQL's own "
+            "clock goes on; leave it or --store out");
     static const char *const foreign[] = {
         "sync", "wal-file", "shards", "wait-replicas", "redis-patience", "redis-password-file",
         NULL};

@@ -81,7 +81,7 @@ enum { CONFIG_DURABILITY_ANY = 1 };
 
 struct config {
     char data[OPTION_TEXT_BYTES];
-    int64_t test_clock_ms; /* where it begins; CONFIG_TEST_CLOCK_NOW; 0: there is none */
+    int64_t test_clock_ms;           /* where it begins; CONFIG_TEST_CLOCK_NOW; 0: there is none */
     char config[OPTION_TEXT_BYTES];  /* the file; empty: none */
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char audit[OPTION_TEXT_BYTES];   /* empty: the log only */

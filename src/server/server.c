@@ -545,8 +545,9 @@ static bool open_test_clock(struct server *server)
         return true;
     for (uint32_t i = 0; i < server->reactor_count; i++)
         server->reactors[i] = server->per_reactor[i].reactor;
-    server->test_clock = test_clock_keeper_new(backend, server->per_reactor[0].queue,
-                                               &server->delivery, server->reactors, server->reactor_count);
+    server->test_clock =
+        test_clock_keeper_new(backend, server->per_reactor[0].queue, &server->delivery,
+                              server->reactors, server->reactor_count);
     if (!server->test_clock)
         return start_failed("out of memory");
     http_shared_set_clock_hooks(server->http, test_clock_keeper_hooks(server->test_clock));

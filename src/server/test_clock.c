@@ -151,7 +151,8 @@ static bool clock_aim(struct test_clock_keeper *keeper, int64_t *to_ms)
     const struct clock_request *request = keeper->current;
     bool to_next = request->call.to_ms == HTTP_CLOCK_TO_NEXT;
     int64_t now_ms = clock_inner_ms_of(keeper->clock);
-    if (to_next && (keeper->happened != request->happened_before || keeper->next_ms >= CLOCK_MS_MAX))
+    if (to_next &&
+        (keeper->happened != request->happened_before || keeper->next_ms >= CLOCK_MS_MAX))
         return false;
     if (now_ms >= request->target_ms)
         return false;
@@ -329,8 +330,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
     free(keeper->names);
     keeper->names = calloc(reply->topic_count ? reply->topic_count : 1, sizeof *keeper->names);
     keeper->name_count = keeper->name_at = 0;
-    if (reply->status != QUEUE_OK || !keeper->names ||
-        keeper->current->rounds++ == RESET_ROUNDS) {
+    if (reply->status != QUEUE_OK || !keeper->names || keeper->current->rounds++ == RESET_ROUNDS) {
         request_end(keeper, HTTP_CLOCK_FAILED);
         return;
     }
@@ -392,9 +392,11 @@ static void request_begin(struct test_clock_keeper *keeper, struct clock_request
 /* By itself, to the next event. */
 static void own_begin(struct test_clock_keeper *keeper)
 {
-    keeper->own = (struct clock_request){
-        .keeper = keeper,
-        .call = {.verb = HTTP_CLOCK_ADVANCE, .by_ms = -1, .to_ms = HTTP_CLOCK_TO_NEXT, .waits_idle = true}};
+    keeper->own = (struct clock_request){.keeper = keeper,
+                                         .call = {.verb = HTTP_CLOCK_ADVANCE,
+                                                  .by_ms = -1,
+                                                  .to_ms = HTTP_CLOCK_TO_NEXT,
+                                                  .waits_idle = true}};
     request_begin(keeper, &keeper->own);
 }
 
@@ -404,7 +406,8 @@ static void keeper_next(struct test_clock_keeper *keeper)
     if (keeper->current || keeper->is_stopping)
         return;
     if (!list_is_empty(&keeper->requests)) {
-        struct clock_request *request = list_entry(keeper->requests.next, struct clock_request, list);
+        struct clock_request *request =
+            list_entry(keeper->requests.next, struct clock_request, list);
         list_remove(&request->list);
         request_begin(keeper, request);
         return;
@@ -522,7 +525,8 @@ void test_clock_keeper_stop(struct test_clock_keeper *keeper)
     if (keeper->current)
         request_end(keeper, HTTP_CLOCK_STOPPING);
     while (!list_is_empty(&keeper->requests)) {
-        struct clock_request *request = list_entry(keeper->requests.next, struct clock_request, list);
+        struct clock_request *request =
+            list_entry(keeper->requests.next, struct clock_request, list);
         list_remove(&request->list);
         request_answer(request, HTTP_CLOCK_STOPPING);
     }

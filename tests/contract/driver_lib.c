@@ -43,6 +43,7 @@ struct lib_driver {
     struct list answers;
     struct note notes[NOTES_MAX];
     size_t note_count;
+    bool by_events; /* it is moved by tarry_advance */
 };
 
 static struct lib_driver kept;
@@ -530,20 +531,30 @@ static void run_forecast(struct lib_driver *self, const struct queue_forecast_ca
 
 /* ---- the queue ---- */
 
-/* In one leap, as the model's clock: tarry_advance goes from event to event, so that what follows from one comes
- * earlier. */
+/* In one leap, as the model's clock; or by tarry_advance, which goes from event to event, so that what follows from one comes
+ * earlier: the model's clock is moved by way of them then. */
 static void lib_driver_moved(void *ctx)
 {
     enum { TURNS = 4 };
     struct lib_driver *self = ctx;
-    int64_t passed_ms = clock_inner_ms() - tarry_now_ms(self->tarry);
-    clock_advance(&self->tarry->clock, passed_ms);
+    int64_t ms = clock_inner_ms() - tarry_now_ms(self->tarry);
+    if (self->by_events) {
+        if (tarry_advance(self->tarry, ms))
+            abort();
+        return;
+    }
+    clock_advance(&self->tarry->clock, ms);
     /* In a directory it happens in turns of the shards, and all of them turn for this. */
-    for (int i = 0; self->shards && passed_ms && i < TURNS; i++) {
+    for (int i = 0; self->shards && ms && i < TURNS; i++) {
         struct tarry_topic told = {.size = sizeof told};
         size_t n = 1;
         tarry_topics(self->tarry, NULL, &told, &n);
     }
+}
+
+static int64_t lib_driver_next_ms(void *ctx)
+{
+    return memory_next_ms(((struct lib_driver *)ctx)->tarry->memory);
 }
 
 /* The library checks for itself: of what the door found only what has no place in the API counts. */
@@ -732,7 +743,15 @@ static void lib_driver_close(void *ctx)
         tarry_close(self->tarry);
 }
 
-extern const struct driver driver_lib, driver_lib_dir_1, driver_lib_dir_3;
+static void *lib_driver_open_by_events(const struct driver_options *options)
+{
+    struct lib_driver *self = lib_driver_open(options);
+    if (self)
+        self->by_events = true;
+    return self;
+}
+
+extern const struct driver driver_lib, driver_lib_clock, driver_lib_dir_1, driver_lib_dir_3;
 
 const struct driver driver_lib = {
     .name = "lib",
@@ -772,5 +791,19 @@ const struct driver driver_lib_dir_3 = {
     .queue = lib_driver_queue,
     .pump = lib_driver_pump,
     .moved = lib_driver_moved,
+    .close = lib_driver_close,
+};
+
+const struct driver driver_lib_clock = {
+    .name = "lib_clock",
+    .shards = 1,
+    .is_at_once = true,
+    .forecasts_exactly = true,
+    .clock_is_elsewhere = true,
+    .open = lib_driver_open_by_events,
+    .queue = lib_driver_queue,
+    .pump = lib_driver_pump,
+    .moved = lib_driver_moved,
+    .next_ms = lib_driver_next_ms,
     .close = lib_driver_close,
 };
