@@ -109,9 +109,13 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
 
     // ---- out ----
 
+    private boolean isTimerDue() {
+        return timerCount > 0 && System.nanoTime() - nextNanos >= 0;
+    }
+
     /** Moves those whose timer has rung to the near ones. */
     private void advance() {
-        while (timerCount > 0 && System.nanoTime() - nextNanos >= 0) {
+        while (isTimerDue()) {
             int count = timers.takeDue(rung);
             timerCount -= count;
             for (int i = 0; i < count; i++) {
@@ -127,14 +131,25 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         }
     }
 
-    /** The first, where its delay is over: it is out. */
-    private E pollExpired() {
-        advance();
-        E first = elements.firstNear();
-        if (first == null || first.getDelay(TimeUnit.NANOSECONDS) > 0) {
-            return null;
+    /** The first, where its delay is over; null: it is not. */
+    private E firstExpired() {
+        for (;;) {
+            advance();
+            E first = elements.firstNear();
+            if (first == null || first.getDelay(TimeUnit.NANOSECONDS) > 0) {
+                return null;
+            }
+            if (!isTimerDue()) { // else one that is due before it may have come meanwhile
+                return first;
+            }
         }
-        elements.removeFirstNear();
+    }
+
+    private E pollExpired() {
+        E first = firstExpired();
+        if (first != null) {
+            elements.removeFirstNear();
+        }
         return first;
     }
 
@@ -216,9 +231,8 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
     public E peek() {
         lock.lock();
         try {
-            advance();
-            E first = elements.firstNear();
-            return first != null && first.getDelay(TimeUnit.NANOSECONDS) <= 0 ? first : elements.least();
+            E first = firstExpired();
+            return first != null ? first : elements.least();
         } finally {
             lock.unlock();
         }
@@ -239,7 +253,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         lock.lock();
         try {
             int count = 0;
-            for (E first; count < most && (first = peekExpired()) != null; count++) {
+            for (E first; count < most && (first = firstExpired()) != null; count++) {
                 into.add(first); // before it is out: where this throws it is not lost
                 elements.removeFirstNear();
             }
@@ -247,12 +261,6 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         } finally {
             unlock();
         }
-    }
-
-    private E peekExpired() {
-        advance();
-        E first = elements.firstNear();
-        return first != null && first.getDelay(TimeUnit.NANOSECONDS) <= 0 ? first : null;
     }
 
     // ---- any element ----
