@@ -26,8 +26,13 @@ import java.util.concurrent.locks.ReentrantLock;
  */
 public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> implements BlockingQueue<E> {
     private static final long MILLI = 1_000_000;
-    /** Those that are due so soon are near. A timer rings by whole milliseconds, from one to three before the delay is over. */
-    private static final long NEAR_NANOS = 3 * MILLI;
+    /**
+     * A timer is set so much before the delay is over: it counts in whole milliseconds, which are rounded when it is set and when it is asked
+     * for, and a millisecond may pass while it is being set.
+     */
+    private static final long AHEAD_MS = 3;
+    /** Those that are due so soon are near. */
+    private static final long NEAR_NANOS = (AHEAD_MS + 1) * MILLI;
 
     private static final long TIMER_MS_MAX = 9L * 365 * 24 * 60 * 60 * 1000;
     private static final long FOR_EVER = Long.MAX_VALUE;
@@ -77,12 +82,12 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         int hash = element.hashCode();
         lock.lock();
         try {
-            long delay = element.getDelay(TimeUnit.NANOSECONDS);
             int slot = elements.add(element, hash);
             boolean isFirst;
             try {
-                isFirst = delay < NEAR_NANOS ? elements.addNear(slot) : addTimer(slot, delay);
+                isFirst = element.getDelay(TimeUnit.NANOSECONDS) < NEAR_NANOS ? elements.addNear(slot) : addFar(element, slot);
             } catch (Throwable failed) {
+                timers.remove(slot);
                 elements.remove(slot);
                 throw failed;
             }
@@ -97,14 +102,21 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
     }
 
     /** Whether whoever waits has to look again. */
-    private boolean addTimer(int slot, long delay) {
-        long ms = Math.min(delay / MILLI - 2, TIMER_MS_MAX);
-        timers.add(slot, ms);
-        long ringsNanos = System.nanoTime() + ms * MILLI;
-        if (timerCount++ == 0 || ringsNanos - nextNanos < 0) {
-            nextNanos = ringsNanos;
+    private boolean addFar(E element, int slot) {
+        for (;;) {
+            long now = System.nanoTime();
+            long delay = element.getDelay(TimeUnit.NANOSECONDS);
+            long ms = Math.max(Math.min(delay / MILLI - AHEAD_MS, TIMER_MS_MAX), 0);
+            timers.add(slot, ms);
+            if (System.nanoTime() - now > MILLI) {
+                continue; // the machine was busy with something else: it would ring too late
+            }
+            long ringsNanos = now + ms * MILLI;
+            if (timerCount++ == 0 || ringsNanos - nextNanos < 0) {
+                nextNanos = ringsNanos;
+            }
+            return leader == null || ringsNanos - leaderNanos < 0;
         }
-        return leader == null || ringsNanos - leaderNanos < 0;
     }
 
     // ---- out ----
@@ -122,8 +134,9 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
                 elements.addNear(rung[i]);
             }
             if (count < rung.length) {
+                long now = System.nanoTime(); // before, so that it is early where something else comes between
                 long ms = timers.nextMs();
-                nextNanos = System.nanoTime() + Math.max(ms, 0) * MILLI;
+                nextNanos = now + Math.max(ms, 0) * MILLI;
                 if (ms != 0) {
                     return;
                 }

@@ -34,9 +34,11 @@ final class Timers {
         }
     }
 
+    /** One that is not there is fine. */
     void remove(int number) {
         try {
-            check(cancel(handle, number));
+            int code = cancel(handle, number);
+            check(code == Code.NOT_FOUND ? Code.OK : code);
         } finally {
             Reference.reachabilityFence(this);
         }
