@@ -128,18 +128,16 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
     /** Moves those whose timer has rung to the near ones. */
     private void advance() {
         while (isTimerDue()) {
+            // In this order nothing that comes between makes it late: what has rung by nextMs() is taken by takeDue().
+            long now = System.nanoTime();
+            long ms = timers.nextMs();
             int count = timers.takeDue(rung);
             timerCount -= count;
             for (int i = 0; i < count; i++) {
                 elements.addNear(rung[i]);
             }
             if (count < rung.length) {
-                long now = System.nanoTime(); // before, so that it is early where something else comes between
-                long ms = timers.nextMs();
                 nextNanos = now + Math.max(ms, 0) * MILLI;
-                if (ms != 0) {
-                    return;
-                }
             }
         }
     }
