@@ -1,6 +1,6 @@
 /*
  * What the Python module calls: the functions of tarry.h on a handle that may be closed at any time. Each leaves the interpreter's
- * lock to others while it runs. Read by build_binding.py, too, which declares these functions to cffi: one line each.
+ * lock to others while it runs. Read by build_binding.py, too, which declares these functions to cffi.
  */
 #ifndef TARRY_BINDINGS_PYTHON_H
 #define TARRY_BINDINGS_PYTHON_H
@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-static int binding_open(const struct tarry_options *options, struct handle **out, char *error, size_t error_bytes)
+static int binding_open(const struct tarry_options *options, struct handle **out, char *error,
+                        size_t error_bytes)
 {
     return handle_open(options, out, error, error_bytes);
 }
@@ -28,7 +29,9 @@ static void binding_free(struct handle *handle)
  * One push by its most used fields: filling in a struct field by field costs Python more than the push does. Texts with a NUL inside
  * are no names; `id` and `content_type` may be NULL.
  */
-static int binding_push_one(struct handle *handle, const char *topic, size_t topic_bytes, const char *id, size_t id_bytes, const char *body, size_t body_bytes, const char *content_type, int64_t delay_ms, struct tarry_result *out)
+static int binding_push_one(struct handle *handle, const char *topic, size_t topic_bytes,
+                            const char *id, size_t id_bytes, const char *body, size_t body_bytes,
+                            const char *content_type, int64_t delay_ms, struct tarry_result *out)
 {
     struct tarry_push push = TARRY_PUSH_INIT;
     if (strlen(topic) != topic_bytes)
@@ -45,27 +48,32 @@ static int binding_push_one(struct handle *handle, const char *topic, size_t top
     HANDLE_CALL(handle, tarry_push(handle->queue, &push, 1, out));
 }
 
-static int binding_push(struct handle *handle, const struct tarry_push *items, size_t n, struct tarry_result *out)
+static int binding_push(struct handle *handle, const struct tarry_push *items, size_t n,
+                        struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_push(handle->queue, items, n, out));
 }
 
-static int binding_cancel(struct handle *handle, const struct tarry_change *items, size_t n, struct tarry_result *out)
+static int binding_cancel(struct handle *handle, const struct tarry_change *items, size_t n,
+                          struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_cancel(handle->queue, items, n, out));
 }
 
-static int binding_reschedule(struct handle *handle, const struct tarry_change *items, size_t n, struct tarry_result *out)
+static int binding_reschedule(struct handle *handle, const struct tarry_change *items, size_t n,
+                              struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_reschedule(handle->queue, items, n, out));
 }
 
-static int binding_run(struct handle *handle, const struct tarry_change *items, size_t n, struct tarry_result *out)
+static int binding_run(struct handle *handle, const struct tarry_change *items, size_t n,
+                       struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_run(handle->queue, items, n, out));
 }
 
-static int binding_take(struct handle *handle, const struct tarry_take *take, int64_t wait_ms, int pops, tarry_job **out, size_t *n)
+static int binding_take(struct handle *handle, const struct tarry_take *take, int64_t wait_ms,
+                        int pops, tarry_job **out, size_t *n)
 {
     return handle_take(handle, take, wait_ms, pops, out, n);
 }
@@ -81,7 +89,8 @@ static int binding_interrupt_submitted(struct handle *handle, uint64_t tag)
     HANDLE_CALL(handle, (int)tarry_interrupt(handle->queue, tag));
 }
 
-static int binding_ack(struct handle *handle, const struct tarry_answer *items, size_t n, struct tarry_result *out)
+static int binding_ack(struct handle *handle, const struct tarry_answer *items, size_t n,
+                       struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_ack(handle->queue, items, n, out));
 }
@@ -93,22 +102,26 @@ static int binding_ack_one(struct handle *handle, const tarry_job *job)
     HANDLE_CALL(handle, tarry_ack(handle->queue, &answer, 1, NULL));
 }
 
-static int binding_nack(struct handle *handle, const struct tarry_answer *items, size_t n, struct tarry_result *out)
+static int binding_nack(struct handle *handle, const struct tarry_answer *items, size_t n,
+                        struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_nack(handle->queue, items, n, out));
 }
 
-static int binding_extend(struct handle *handle, const struct tarry_answer *items, size_t n, struct tarry_result *out)
+static int binding_extend(struct handle *handle, const struct tarry_answer *items, size_t n,
+                          struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_extend(handle->queue, items, n, out));
 }
 
-static int binding_return(struct handle *handle, const struct tarry_answer *items, size_t n, struct tarry_result *out)
+static int binding_return(struct handle *handle, const struct tarry_answer *items, size_t n,
+                          struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_return(handle->queue, items, n, out));
 }
 
-static int binding_again(struct handle *handle, const struct tarry_again *items, size_t n, struct tarry_result *out)
+static int binding_again(struct handle *handle, const struct tarry_again *items, size_t n,
+                         struct tarry_result *out)
 {
     HANDLE_CALL(handle, tarry_again(handle->queue, items, n, out));
 }
@@ -123,7 +136,8 @@ static int binding_list(struct handle *handle, struct tarry_list *list, tarry_jo
     HANDLE_CALL(handle, tarry_list(handle->queue, list, out, n));
 }
 
-static int binding_topic_put(struct handle *handle, const char *topic, const struct tarry_settings *settings)
+static int binding_topic_put(struct handle *handle, const char *topic,
+                             const struct tarry_settings *settings)
 {
     HANDLE_CALL(handle, tarry_topic_put(handle->queue, topic, settings));
 }
@@ -133,7 +147,8 @@ static int binding_topic_get(struct handle *handle, const char *topic, struct ta
     HANDLE_CALL(handle, tarry_topic_get(handle->queue, topic, out));
 }
 
-static int binding_topic_settings(struct handle *handle, const char *topic, struct tarry_settings *out)
+static int binding_topic_settings(struct handle *handle, const char *topic,
+                                  struct tarry_settings *out)
 {
     HANDLE_CALL(handle, tarry_topic_settings(handle->queue, topic, out));
 }
@@ -153,22 +168,26 @@ static int binding_topic_resume(struct handle *handle, const char *topic)
     HANDLE_CALL(handle, tarry_topic_resume(handle->queue, topic));
 }
 
-static int binding_topic_purge(struct handle *handle, const char *topic, int state, uint64_t *affected)
+static int binding_topic_purge(struct handle *handle, const char *topic, int state,
+                               uint64_t *affected)
 {
     HANDLE_CALL(handle, tarry_topic_purge(handle->queue, topic, state, affected));
 }
 
-static int binding_topic_redrive(struct handle *handle, const char *topic, const char *id, uint64_t max, uint64_t *affected)
+static int binding_topic_redrive(struct handle *handle, const char *topic, const char *id,
+                                 uint64_t max, uint64_t *affected)
 {
     HANDLE_CALL(handle, tarry_topic_redrive(handle->queue, topic, id, max, affected));
 }
 
-static int binding_topics(struct handle *handle, const char *after, struct tarry_topic *out, size_t *n)
+static int binding_topics(struct handle *handle, const char *after, struct tarry_topic *out,
+                          size_t *n)
 {
     HANDLE_CALL(handle, tarry_topics(handle->queue, after, out, n));
 }
 
-static int binding_submit(struct handle *handle, const struct tarry_call *call, tarry_done *done, void *owner)
+static int binding_submit(struct handle *handle, const struct tarry_call *call, tarry_done *done,
+                          void *owner)
 {
     HANDLE_CALL(handle, tarry_submit(handle->queue, call, done, owner));
 }

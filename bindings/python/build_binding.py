@@ -24,8 +24,8 @@ def declarations(header: str) -> str:
 
 
 def functions(header: str) -> str:
-    """The functions of binding.h: each begins on one line."""
-    return "\n".join(line.removeprefix("static ") + ";" for line in header.splitlines() if re.match(r"static \w+ \*?binding_", line))
+    """Those of binding.h."""
+    return "\n".join(f"{one};" for one in re.findall(r"^static (\w+ \*?binding_\w+\([^)]*\))\n\{", header, flags=re.M))
 
 
 ffi = cffi.FFI()
