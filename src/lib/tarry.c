@@ -183,6 +183,19 @@ static int64_t next_moment(const struct tarry *queue, int64_t until_ms)
     return next_ms < until_ms ? next_ms : until_ms;
 }
 
+int64_t tarry_next_ms(tarry *queue)
+{
+    if (lib_enter(queue))
+        return -1;
+    lib_serve(queue);
+    int64_t next_ms = next_moment(queue, INT64_MAX);
+    int64_t rest_ms = next_ms == INT64_MAX             ? -1
+                      : next_ms <= queue->now.inner_ms ? 0
+                                                       : next_ms - queue->now.inner_ms;
+    lib_leave(queue);
+    return rest_ms;
+}
+
 int tarry_advance(tarry *queue, int64_t ms)
 {
     if (!queue->has_test_clock || ms < 0 || ms > POLICY_DELAY_MS_MAX)

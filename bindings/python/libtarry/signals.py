@@ -1,0 +1,64 @@
+"""
+Signals that come while the main thread waits in the library: Python's handlers run there alone, and not before the wait is over.
+
+The interpreter writes a byte to a socket when a signal comes (signal.set_wakeup_fd). A thread of this module reads it and
+interrupts the wait; then the handlers run, and KeyboardInterrupt comes from where it was waited. The thread is started with the
+first wait of the main thread, one for the process, and sleeps but for that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Callable, TypeVar
+
+Result = TypeVar("Result")
+
+
+class _Relay:
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.reader, self.writer = socket.socketpair()
+        self.writer.setblocking(False)
+        self.before = -1
+        self.interrupt: Callable[[], object] | None = None
+        threading.Thread(target=self._run, name="libtarry-signals", daemon=True).start()
+
+    def _run(self) -> None:
+        while data := self.reader.recv(64):
+            interrupt, before = self.interrupt, self.before
+            if before >= 0:  # whoever listened before hears of it, too
+                try:
+                    os.write(before, data)
+                except OSError:
+                    pass
+            while interrupt is not None and self.interrupt is interrupt:  # it may not have begun to wait
+                interrupt()
+                time.sleep(0.001)
+
+    def wait(self, call: Callable[[], Result], interrupt: Callable[[], object]) -> Result:
+        try:
+            self.interrupt = interrupt
+            self.before = signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
+            try:
+                return call()
+            finally:
+                signal.set_wakeup_fd(self.before)
+        finally:
+            self.interrupt = None
+
+
+_relay: _Relay | None = None
+
+
+def wait_interruptibly(call: Callable[[], Result], interrupt: Callable[[], object]) -> Result:
+    """call(), which a signal ends by interrupt() where this is the main thread; elsewhere there are no signals."""
+    global _relay
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    if _relay is None or _relay.pid != os.getpid():
+        _relay = _Relay()
+    return _relay.wait(call, interrupt)
