@@ -210,7 +210,9 @@ OPTIONS = [
     ("a NUL in the id", put(ident="a%00b"), 400, "bad_id"),
     ("a blank in the id", put(ident="a%20b"), 400, "bad_id"),
     ("UTF-8 in the id", put(ident="%C3%A4"), 400, "bad_id"),
-    ("a slash in the topic", put(topic="a%2Fb"), 400, "bad_topic"),
+    ("a slash in the topic", put(topic="a%2Fb"), 201, None),
+    ("a blank in the topic", put(topic="a%20b"), 400, "bad_topic"),
+    ("a colon in the topic", put(topic="a:b"), 400, "bad_topic"),
     ("a leading dot", put(topic=".hidden"), 400, "bad_topic"),
     ("dot dot", put(topic=".."), 400, "bad_topic"),
     ("a meta name that is not", put(**{"Tarry_Meta_a.b": "1"}), 400, "bad_meta"),
@@ -305,7 +307,7 @@ BODIES = [
 # In a batch each item is refused on its own.
 ITEMS = [
     ("no topic", {"body": "x"}, ("bad_item", "option_missing", "bad_topic")),
-    ("a bad topic", {"topic": "a/b", "body": "x"}, "bad_topic"),
+    ("a bad topic", {"topic": "a b", "body": "x"}, "bad_topic"),
     ("a bad id", {"topic": "bad", "id": "a b", "body": "x"}, "bad_id"),
     ("an id that is a number", {"topic": "bad", "id": 1, "body": "x"}, ("bad_item", "bad_id")),
     ("an unknown member", {"topic": "bad", "colour": "red", "body": "x"}, "unknown_option"),
