@@ -745,7 +745,7 @@ static void lib_driver_close(void *ctx)
 
 static void *lib_driver_open_by_events(const struct driver_options *options)
 {
-    struct lib_driver *self = lib_driver_open(options);
+    struct lib_driver *self = lib_driver_open(options, 0);
     if (self)
         self->by_events = true;
     return self;
@@ -755,6 +755,7 @@ extern const struct driver driver_lib, driver_lib_clock, driver_lib_dir_1, drive
 
 const struct driver driver_lib = {
     .name = "lib",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,
