@@ -223,6 +223,7 @@ static void what_a_directory_cannot_have_is_refused_in_words(void **state)
 #define OPTIONS .size = sizeof(struct tarry_options)
         {"'dir'", {OPTIONS, .dir = ""}},
         {"'memory_max'", {OPTIONS, .dir = "/tmp", .memory_max = 1}},
+        {"'flags'", {OPTIONS, .dir = "/tmp", .flags = TARRY_TEST_CLOCK}},
         {"'sync'", {OPTIONS, .sync = TARRY_SYNC_NEVER}},
         {"'sync'", {OPTIONS, .dir = "/tmp", .sync = 4}},
         {"'sync_interval_ms'", {OPTIONS, .dir = "/tmp", .sync = TARRY_SYNC_INTERVAL}},
