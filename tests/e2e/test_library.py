@@ -57,7 +57,7 @@ def test_a_server_and_the_library_take_turns_on_one_directory(tmp_path):
     server, library = Server(tmp_path, ("--shards", "2", "--deliver", write_policy(tmp_path / "policy"))), Library(SHARED)
     client = server.start().client()
     client.put_topic("t", lease_for="20s", max_attempts=5)
-    client.put_topic("delivers", deliver={"url": "http://127.0.0.1:9/hook"}, push_rate="5/s")
+    client.put_topic("delivers", deliver={"to": "http://127.0.0.1:9/hook"}, push_rate="5/s")
     client.push("t", "from-server", b"body", delay="1h")
     client.push("t", "ready", b"body")
     (taken,) = client.take("t", max=1, wait="5s")
@@ -84,7 +84,7 @@ def test_a_server_and_the_library_take_turns_on_one_directory(tmp_path):
     assert client.get("t", "from-server")["state"] == "delayed"
     settings = client.topic("delivers")["settings"]
     assert (settings["max_attempts"], settings["push_rate"]) == (7, "5/s")
-    assert settings["deliver"]["url"] == "http://127.0.0.1:9/hook"
+    assert settings["deliver"]["to"] == "http://127.0.0.1:9/hook"
     server.terminate()
     assert server.fsck().returncode == 0
 
