@@ -1,5 +1,6 @@
 /* A queue in a directory: what outlives the handle and what does not, who may open it, threads, waits and callbacks, and
  * that the process around it notices nothing. Real time. */
+#include "lib/state.h"
 #include "lib_rig.h"
 
 #include <dirent.h>
@@ -306,7 +307,7 @@ static void taker_start(struct taker *taker, tarry *queue, uint64_t tag, int64_t
     assert_int_equal(pthread_create(&taker->thread, NULL, taker_run, taker), 0);
 }
 
-static void a_wait_ends_by_a_job_its_time_an_interrupt_or_a_close(void **state)
+static void a_wait_ends_by_a_job_its_time_or_an_interrupt(void **state)
 {
     tarry *queue = open_dir("waits");
     struct taker taker[3];
@@ -333,12 +334,10 @@ static void a_wait_ends_by_a_job_its_time_an_interrupt_or_a_close(void **state)
     assert_int_equal(rig_answer(queue, tarry_ack, taker[0].job), TARRY_OK);
     tarry_job_free(taker[0].job);
 
-    /* Whoever began before the close is told so; a later call would be a mistake. */
     for (int i = 0; i < 3; i++)
         taker_start(&taker[i], queue, 9, -1);
-    while (count < 3) { /* that they wait is known by interrupting them */
-        size_t ended = tarry_interrupt(queue, 9);
-        count += ended;
+    while (count < 3) {
+        count += tarry_interrupt(queue, 9);
         usleep(100);
     }
     for (int i = 0; i < 3; i++) {
@@ -346,6 +345,25 @@ static void a_wait_ends_by_a_job_its_time_an_interrupt_or_a_close(void **state)
         assert_int_equal(taker[i].code, TARRY_INTERRUPTED);
     }
     tarry_close(queue);
+}
+
+/* Whoever began before it is told so, whether he waits already or not. */
+static void a_close_ends_every_wait(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        tarry *queue = open_dir("close-waits");
+        struct taker takers[THREADS];
+        for (int i = 0; i < THREADS; i++)
+            taker_start(&takers[i], queue, 0, -1);
+        while (atomic_load(&queue->callers) < THREADS)
+            usleep(100);
+        assert_int_equal(tarry_close(queue), TARRY_OK);
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(takers[i].thread, NULL);
+            assert_int_equal(takers[i].code, TARRY_STOPPING);
+        }
+    }
 }
 
 static atomic_int submitted_ends;
@@ -662,7 +680,8 @@ int main(void)
         cmocka_unit_test(a_directory_has_one_opener),
         cmocka_unit_test(what_a_directory_cannot_have_is_refused_in_words),
         cmocka_unit_test(shards_are_kept_and_waited_for_together),
-        cmocka_unit_test(a_wait_ends_by_a_job_its_time_an_interrupt_or_a_close),
+        cmocka_unit_test(a_wait_ends_by_a_job_its_time_or_an_interrupt),
+        cmocka_unit_test(a_close_ends_every_wait),
         cmocka_unit_test(a_close_ends_the_waits_and_gives_back_what_nobody_was_told),
         cmocka_unit_test(of_many_threads_each_job_goes_to_one),
         cmocka_unit_test(answers_come_from_dispatch_alone),
