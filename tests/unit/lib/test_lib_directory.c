@@ -52,6 +52,17 @@ static tarry *open_with(const struct tarry_options *options)
     return queue;
 }
 
+static atomic_bool syncs_fail;
+
+/* Stands before the system's. */
+int fdatasync(int fd)
+{
+    if (!atomic_load(&syncs_fail))
+        return (int)syscall(SYS_fdatasync, fd);
+    errno = EIO;
+    return -1;
+}
+
 /* Each test has a directory of its own, by its name. */
 static const char *path_of(const char *name)
 {
@@ -277,6 +288,43 @@ static void shards_are_kept_and_waited_for_together(void **state)
         found += n;
     }
     assert_int_equal(rig_topic(queue).acked, 20);
+    tarry_close(queue);
+}
+
+static atomic_int errors_heard;
+
+static void on_error(void *owner, int level, const char *line)
+{
+    (void)owner;
+    if (level == TARRY_LOG_ERROR && strstr(line, "log failed"))
+        atomic_fetch_add(&errors_heard, 1);
+}
+
+static void a_disk_that_fails_is_an_answer_and_a_close_ends(void **state)
+{
+    struct tarry_options options = options_of(path_of("failed"));
+    struct tarry_take take = rig_take(1);
+    tarry_job *job;
+    size_t n;
+    (void)state;
+    options.log = on_error;
+    tarry *queue = open_with(&options);
+    assert_int_equal(rig_push(queue, "a", 0), TARRY_CREATED);
+    atomic_store(&syncs_fail, true);
+    assert_int_equal(rig_push(queue, "b", 0), TARRY_UNAVAILABLE);
+    assert_int_equal(rig_push(queue, "c", 0), TARRY_UNAVAILABLE);
+    assert_int_equal(tarry_take(queue, &take, -1, &job, &n), TARRY_UNAVAILABLE);
+    assert_int_equal(n, 0);
+    assert_int_equal(tarry_pop(queue, &take, -1, &job, &n), TARRY_UNAVAILABLE);
+    assert_int_equal(atomic_load(&errors_heard), 1);
+    assert_int_equal(tarry_close(queue), TARRY_OK);
+    atomic_store(&syncs_fail, false);
+
+    queue = open_with(&options);
+    job = rig_take_one(queue, -1);
+    assert_string_equal(tarry_job_id(job), "a");
+    tarry_job_free(job);
+    assert_int_equal(rig_push(queue, "c", 0), TARRY_CREATED);
     tarry_close(queue);
 }
 
@@ -680,6 +728,7 @@ int main(void)
         cmocka_unit_test(a_directory_has_one_opener),
         cmocka_unit_test(what_a_directory_cannot_have_is_refused_in_words),
         cmocka_unit_test(shards_are_kept_and_waited_for_together),
+        cmocka_unit_test(a_disk_that_fails_is_an_answer_and_a_close_ends),
         cmocka_unit_test(a_wait_ends_by_a_job_its_time_or_an_interrupt),
         cmocka_unit_test(a_close_ends_every_wait),
         cmocka_unit_test(a_close_ends_the_waits_and_gives_back_what_nobody_was_told),
