@@ -266,7 +266,7 @@ static void shards_are_kept_and_waited_for_together(void **state)
     struct tarry_take take = rig_take(10);
     tarry_job *jobs[10];
     size_t n, found = 0;
-    char id[16];
+    char id[32];
     (void)state;
     options.shards = 3;
     options.sync = TARRY_SYNC_INTERVAL;
@@ -474,7 +474,7 @@ static void *worker_push_and_take(void *ctx)
 {
     struct worker *worker = ctx;
     struct tarry_take take = rig_take(4);
-    char id[16];
+    char id[32];
     for (int i = 0; i < EACH; i++) {
         snprintf(id, sizeof id, "%d", worker->index * EACH + i);
         rig_push(worker->queue, id, i % 5);
@@ -523,7 +523,7 @@ static void answers_come_from_dispatch_alone(void **state)
     struct tarry_call call = TARRY_CALL_INIT;
     struct pollfd poller = {.fd = tarry_fd(queue), .events = POLLIN};
     int codes[20];
-    char id[16], topic[] = "t";
+    char id[32], topic[] = "t";
     (void)state;
     assert_int_equal(poll(&poller, 1, 0), 0);
     atomic_store(&submitted_ends, 0);
@@ -638,7 +638,7 @@ static void a_storm_of_signals_reaches_no_thread_of_the_library(void **state)
     struct sigaction action = {.sa_handler = on_storm}, old; /* without SA_RESTART */
     struct itimerval often = {{0, 1000}, {0, 1000}}, never = {0};
     sigset_t mask, mask_after;
-    char id[16];
+    char id[32];
     (void)state;
     main_thread = (pid_t)syscall(SYS_gettid);
     sigaction(SIGALRM, &action, &old);
