@@ -3,6 +3,7 @@
  * synchronous=FULL): both synced, in turns, in one run.
  *
  *   bench_directory batch DIR [JOBS]      one thread pushes JOBS (256,000) by 256 a round
+ *   bench_directory flight DIR [JOBS]     the same, the queue's with 4 calls under way at once (tarry_submit)
  *   bench_directory single DIR [SECONDS]  64 threads push one by one, each when its last is on the disk; SQLite's has one
  *                                         thread, since they would wait for its one writer
  *   bench_directory cycle DIR [JOBS]      one thread pushes by 256, takes and acks by 100
@@ -14,6 +15,7 @@
 #include "measure.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -101,10 +103,9 @@ static void step(sqlite3_stmt *statement)
 
 /* ---- pushes of one call ---- */
 
-static void queue_push(uint64_t first, int count, int64_t delay_ms)
+static void pushes_write(struct tarry_push *pushes, char ids[][ID_BYTES + 1], uint64_t first,
+                         int count, int64_t delay_ms)
 {
-    char ids[BATCH][ID_BYTES + 1];
-    struct tarry_push pushes[BATCH];
     for (int i = 0; i < count; i++) {
         id_write(ids[i], first + (uint64_t)i);
         pushes[i] = (struct tarry_push){.size = sizeof pushes[i],
@@ -114,7 +115,43 @@ static void queue_push(uint64_t first, int count, int64_t delay_ms)
                                         .body_bytes = sizeof body,
                                         .delay_ms = delay_ms};
     }
+}
+
+static void queue_push(uint64_t first, int count, int64_t delay_ms)
+{
+    char ids[BATCH][ID_BYTES + 1];
+    struct tarry_push pushes[BATCH];
+    pushes_write(pushes, ids, first, count, delay_ms);
     stop_at(tarry_push(queue, pushes, (size_t)count, NULL), "push");
+}
+
+static int in_flight;
+
+static void on_pushed(void *owner, const struct tarry_reply *reply)
+{
+    (void)owner;
+    stop_at(reply->code, "push");
+    in_flight--;
+}
+
+/* Waits where there are as many under way as may be; of the last call, until all are done. */
+static void queue_fly(uint64_t first, int count, int64_t delay_ms)
+{
+    enum { FLIGHT = 4 };
+    char ids[BATCH][ID_BYTES + 1];
+    struct tarry_push pushes[BATCH];
+    struct tarry_call call = TARRY_CALL_INIT;
+    struct pollfd poller = {.fd = tarry_fd(queue), .events = POLLIN};
+    pushes_write(pushes, ids, first, count, delay_ms);
+    call.kind = TARRY_CALL_PUSH;
+    call.items = pushes;
+    call.n = (size_t)count;
+    stop_at(tarry_submit(queue, &call, on_pushed, NULL), "submit");
+    in_flight++;
+    while (in_flight >= FLIGHT) {
+        poll(&poller, 1, -1);
+        tarry_dispatch(queue, 0);
+    }
 }
 
 static void table_push(uint64_t first, int count, int64_t delay_ms)
@@ -233,15 +270,25 @@ static struct rate rate_of(void (*push)(uint64_t, int, int64_t), void (*drain)(u
     return rate_since(since, jobs);
 }
 
-static void batches(uint64_t jobs, bool drains)
+/* The log's files are written once, and used again and again: before the first round. */
+static void warm_up(void)
+{
+    enum { BYTES = 300 << 20 };
+    for (int i = 0; i < BYTES / BODY_BYTES / BATCH; i++, made += BATCH)
+        queue_push(made, BATCH, DAY_MS);
+}
+
+static void batches(uint64_t jobs, bool drains, bool flies)
 {
     struct rate rates[ROUNDS], beside[ROUNDS];
     jobs -= jobs % BATCH;
+    if (!drains)
+        warm_up();
     for (int i = 0; i < ROUNDS; i++) {
-        rates[i] = rate_of(queue_push, drains ? queue_drain : NULL, jobs);
+        rates[i] = rate_of(flies ? queue_fly : queue_push, drains ? queue_drain : NULL, jobs);
         beside[i] = rate_of(table_push, drains ? table_drain : NULL, jobs / 4 - jobs / 4 % BATCH);
     }
-    print_medians(drains ? "cycle" : "by 256", rates, beside);
+    print_medians(drains ? "cycle" : flies ? "in flight" : "by 256", rates, beside);
 }
 
 /* ---- one by one ---- */
@@ -301,13 +348,15 @@ int main(int argc, char **argv)
     const char *what = argc > 2 ? argv[1] : "";
     uint64_t number = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
     bool is_batch = !strcmp(what, "batch"), is_cycle = !strcmp(what, "cycle");
-    if (!is_batch && !is_cycle && strcmp(what, "single") != 0)
-        return fprintf(stderr, "usage: bench_directory batch|single|cycle DIR [NUMBER]\n"), 2;
+    bool flies = !strcmp(what, "flight");
+    if (!is_batch && !is_cycle && !flies && strcmp(what, "single") != 0)
+        return fprintf(stderr, "usage: bench_directory batch|flight|single|cycle DIR [NUMBER]\n"),
+               2;
     (void)mkdir(argv[2], 0700);
     queue_open(argv[2]);
     table_open(argv[2]);
-    if (is_batch || is_cycle)
-        batches(number ? number : 256000, is_cycle);
+    if (is_batch || is_cycle || flies)
+        batches(number ? number : 256000, is_cycle, flies);
     else
         singles(number ? (unsigned)number : 2);
     sqlite3_finalize(insert), sqlite3_finalize(begin), sqlite3_finalize(commit);

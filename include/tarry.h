@@ -121,7 +121,7 @@ void tarry_on_assert(tarry_assert_hook *hook, void *ctx);
 /* ---- open and close ---- */
 
 enum tarry_open_flags {
-    /* The clock stands until tarry_advance moves it; waits are by it, too. For tests. Here as well a delay of D ms
+    /* In memory: the clock stands until tarry_advance moves it; waits are by it, too. For tests. Here as well a delay of D ms
      * is over when D + 1 ms have passed. */
     TARRY_TEST_CLOCK = 1
 };

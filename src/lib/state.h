@@ -75,6 +75,13 @@ struct tarry {
     int64_t timer_ms; /* INT64_MAX: not set */
 };
 
+/* ---- tarry.c ---- */
+
+/* As tarry_open. may_hold: a directory, too, may have TARRY_TEST_CLOCK, and then whoever asked moves queue->clock himself: for
+ * the contract suite. */
+int lib_open(const struct tarry_options *options, bool may_hold, struct tarry **out, char *error,
+             size_t error_bytes);
+
 /* ---- lock.c ---- */
 
 /* Holds the lock, and what is due has happened: TARRY_OK. Else why not, and nothing is held. */

@@ -66,7 +66,7 @@ static void queue_free(struct tarry *queue)
 }
 
 /* NULL: nothing is wrong with where the jobs are to be kept. */
-static const char *directory_fault(const struct tarry_options *options)
+static const char *directory_fault(const struct tarry_options *options, bool may_hold)
 {
     bool has_interval = options->sync == TARRY_SYNC_INTERVAL;
     if (!options->dir &&
@@ -77,6 +77,8 @@ static const char *directory_fault(const struct tarry_options *options)
         return "bad value in 'dir': give the path of a directory, or NULL";
     if (options->dir && options->memory_max)
         return "bad value in 'memory_max': it is for a queue in memory, give 0";
+    if (options->dir && options->flags & TARRY_TEST_CLOCK && !may_hold)
+        return "bad value in 'flags': a queue in a directory has no test clock";
     if (options->sync > TARRY_SYNC_NEVER)
         return "bad value in 'sync': give TARRY_SYNC_ALWAYS, TARRY_SYNC_INTERVAL or "
                "TARRY_SYNC_NEVER";
@@ -92,7 +94,13 @@ static const char *directory_fault(const struct tarry_options *options)
     return NULL;
 }
 
-int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_t error_bytes)
+int tarry_open(const struct tarry_options *options, tarry **out, char *error, size_t error_bytes)
+{
+    return lib_open(options, false, out, error, error_bytes);
+}
+
+int lib_open(const struct tarry_options *from, bool may_hold, struct tarry **out, char *error,
+             size_t error_bytes)
 {
     struct tarry_options options = {0};
     *out = NULL;
@@ -110,7 +118,7 @@ int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_
     if (options.body_max > UINT32_MAX / 2)
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
                            "bad value in 'body_max': give at most 2147483647");
-    const char *fault = directory_fault(&options);
+    const char *fault = directory_fault(&options, may_hold);
     if (fault)
         return open_failed(error, error_bytes, TARRY_BAD_OPTION, fault);
     struct tarry *queue = calloc(1, sizeof *queue);
@@ -198,7 +206,7 @@ int64_t tarry_next_ms(tarry *queue)
 
 int tarry_advance(tarry *queue, int64_t ms)
 {
-    if (!queue->has_test_clock || ms < 0 || ms > POLICY_DELAY_MS_MAX)
+    if (!queue->has_test_clock || queue->directory || ms < 0 || ms > POLICY_DELAY_MS_MAX)
         return TARRY_BAD_OPTION;
     int code = lib_enter(queue);
     if (code)

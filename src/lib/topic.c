@@ -131,9 +131,30 @@ int lib_topic_call(struct tarry *queue, const struct queue_topic_call *call,
     return call_topic(queue, call, NULL, write, 0, into);
 }
 
+/* What a topic has that tarry_settings has no place for: how a server delivers it. It stays as it is. */
+struct server_settings {
+    struct frequency push_rate;
+    size_t extension_bytes;
+    char extension[TOPIC_EXTENSION_BYTES_MAX];
+};
+
+static void server_settings_write(const struct queue_topic *topic, size_t stride, void *into)
+{
+    struct server_settings *held = into;
+    const struct slice extension = topic->settings.extension;
+    (void)stride;
+    held->push_rate = topic->settings.push_rate;
+    if (extension.len > sizeof held->extension)
+        return;
+    held->extension_bytes = extension.len;
+    if (extension.len)
+        memcpy(held->extension, extension.at, extension.len);
+}
+
 int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *from)
 {
     struct tarry_settings settings;
+    struct server_settings held = {.extension_bytes = 0};
     const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED;
     if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
         settings.backoff > TARRY_NO_BACKOFF || settings.on_conflict > TARRY_REJECT ||
@@ -158,6 +179,12 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
                      .dead_letter_expired = settings.flags & TARRY_DEAD_LETTER_EXPIRED,
                      .dedup_window_ms = settings.dedup_window_ms,
                      .max_jobs = settings.max_jobs}};
+    struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call.topic};
+    int code = lib_topic_call(queue, &get, server_settings_write, &held);
+    if (code && code != TARRY_NOT_FOUND)
+        return code;
+    call.settings.push_rate = held.push_rate;
+    call.settings.extension = slice_make(held.extension, held.extension_bytes);
     return call_topic(queue, &call, NULL, NULL, 0, NULL);
 }
 

@@ -52,10 +52,11 @@ static int complain_of_use(const struct datadir *datadir, char *error, size_t er
     if (fd >= 0 && fd != datadir->lock_fd)
         close(fd);
     if (holder == (long)getpid())
-        return error_result(-EBUSY, error, error_bytes,
-                            "data directory '%s' is open in this process already; close it there "
-                            "first, or use another directory",
-                            datadir->path);
+        return error_result(
+            -EBUSY, error, error_bytes,
+            "data directory '%s' is in use by process %ld, which is this one; close "
+            "it there first, or use another directory",
+            datadir->path, holder);
     if (holder > 0)
         return error_result(
             -EBUSY, error, error_bytes,

@@ -689,7 +689,7 @@ static int tarry_reopen(struct lib_driver *self)
     asked.sync = self->shards ? TARRY_SYNC_NEVER : 0;
     asked.shards = self->shards;
     asked.wal_file_bytes = self->shards ? 4 << 20 : 0;
-    int code = tarry_open(&asked, &self->tarry, error, sizeof error);
+    int code = lib_open(&asked, true, &self->tarry, error, sizeof error);
     if (code)
         fprintf(stderr, "lib: %s\n", error);
     return code;

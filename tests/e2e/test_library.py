@@ -11,6 +11,7 @@ import sys
 
 import doors
 import pytest
+from endpoint import write_policy
 from lib_calls import Library, Push, Refused
 from power_loss import FLAGS, PowerLoss, Traced, record
 from server import BINARY, IS_SANITIZED, LibraryServer, Server
@@ -53,9 +54,10 @@ def pushes(*idents):
 
 @in_this_process
 def test_a_server_and_the_library_take_turns_on_one_directory(tmp_path):
-    server, library = Server(tmp_path, ("--shards", "2")), Library(SHARED)
+    server, library = Server(tmp_path, ("--shards", "2", "--deliver", write_policy(tmp_path / "policy"))), Library(SHARED)
     client = server.start().client()
     client.put_topic("t", lease_for="20s", max_attempts=5)
+    client.put_topic("delivers", deliver={"to": "http://127.0.0.1:9/hook"}, push_rate="5/s")
     client.push("t", "from-server", b"body", delay="1h")
     client.push("t", "ready", b"body")
     (taken,) = client.take("t", max=1, wait="5s")
@@ -71,6 +73,7 @@ def test_a_server_and_the_library_take_turns_on_one_directory(tmp_path):
     assert queue.get("t", "from-server")["state"] == "delayed"
     assert queue.get("t", "ready")["state"] == "leased"
     assert queue.topic("t").leased == 1
+    assert queue.put_topic("delivers", max_attempts=7) == "ok"
     queue.items("push", Push, pushes("from-library"))
     assert queue.close() == "ok"
 
@@ -79,6 +82,9 @@ def test_a_server_and_the_library_take_turns_on_one_directory(tmp_path):
     (job,) = client.take("t", max=1, wait="5s")
     assert (job["id"], job["body"]) == ("from-library", "body of from-library")
     assert client.get("t", "from-server")["state"] == "delayed"
+    settings = client.topic("delivers")["settings"]
+    assert (settings["max_attempts"], settings["push_rate"]) == (7, "5/s")
+    assert settings["deliver"]["to"] == "http://127.0.0.1:9/hook"
     server.terminate()
     assert server.fsck().returncode == 0
 

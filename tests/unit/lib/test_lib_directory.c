@@ -1,5 +1,6 @@
 /* A queue in a directory: what outlives the handle and what does not, who may open it, threads, waits and callbacks, and
  * that the process around it notices nothing. Real time. */
+#include "lib/state.h"
 #include "lib_rig.h"
 
 #include <dirent.h>
@@ -49,6 +50,17 @@ static tarry *open_with(const struct tarry_options *options)
     if (tarry_open(options, &queue, error, sizeof error))
         fail_msg("%s", error);
     return queue;
+}
+
+static atomic_bool syncs_fail;
+
+/* Stands before the system's. */
+int fdatasync(int fd)
+{
+    if (!atomic_load(&syncs_fail))
+        return (int)syscall(SYS_fdatasync, fd);
+    errno = EIO;
+    return -1;
 }
 
 /* Each test has a directory of its own, by its name. */
@@ -209,7 +221,7 @@ static void a_directory_has_one_opener(void **state)
     (void)state;
     assert_int_equal(tarry_open(&options, &other, error, sizeof error), TARRY_IN_USE);
     assert_null(other);
-    assert_non_null(strstr(error, "is open in this process already"));
+    assert_non_null(strstr(error, "which is this one; close it there first"));
     tarry_close(queue);
     tarry_close(open_with(&options));
 }
@@ -223,6 +235,7 @@ static void what_a_directory_cannot_have_is_refused_in_words(void **state)
 #define OPTIONS .size = sizeof(struct tarry_options)
         {"'dir'", {OPTIONS, .dir = ""}},
         {"'memory_max'", {OPTIONS, .dir = "/tmp", .memory_max = 1}},
+        {"'flags'", {OPTIONS, .dir = "/tmp", .flags = TARRY_TEST_CLOCK}},
         {"'sync'", {OPTIONS, .sync = TARRY_SYNC_NEVER}},
         {"'sync'", {OPTIONS, .dir = "/tmp", .sync = 4}},
         {"'sync_interval_ms'", {OPTIONS, .dir = "/tmp", .sync = TARRY_SYNC_INTERVAL}},
@@ -253,7 +266,7 @@ static void shards_are_kept_and_waited_for_together(void **state)
     struct tarry_take take = rig_take(10);
     tarry_job *jobs[10];
     size_t n, found = 0;
-    char id[16];
+    char id[32];
     (void)state;
     options.shards = 3;
     options.sync = TARRY_SYNC_INTERVAL;
@@ -275,6 +288,43 @@ static void shards_are_kept_and_waited_for_together(void **state)
         found += n;
     }
     assert_int_equal(rig_topic(queue).acked, 20);
+    tarry_close(queue);
+}
+
+static atomic_int errors_heard;
+
+static void on_error(void *owner, int level, const char *line)
+{
+    (void)owner;
+    if (level == TARRY_LOG_ERROR && strstr(line, "log failed"))
+        atomic_fetch_add(&errors_heard, 1);
+}
+
+static void a_disk_that_fails_is_an_answer_and_a_close_ends(void **state)
+{
+    struct tarry_options options = options_of(path_of("failed"));
+    struct tarry_take take = rig_take(1);
+    tarry_job *job;
+    size_t n;
+    (void)state;
+    options.log = on_error;
+    tarry *queue = open_with(&options);
+    assert_int_equal(rig_push(queue, "a", 0), TARRY_CREATED);
+    atomic_store(&syncs_fail, true);
+    assert_int_equal(rig_push(queue, "b", 0), TARRY_UNAVAILABLE);
+    assert_int_equal(rig_push(queue, "c", 0), TARRY_UNAVAILABLE);
+    assert_int_equal(tarry_take(queue, &take, -1, &job, &n), TARRY_UNAVAILABLE);
+    assert_int_equal(n, 0);
+    assert_int_equal(tarry_pop(queue, &take, -1, &job, &n), TARRY_UNAVAILABLE);
+    assert_int_equal(atomic_load(&errors_heard), 1);
+    assert_int_equal(tarry_close(queue), TARRY_OK);
+    atomic_store(&syncs_fail, false);
+
+    queue = open_with(&options);
+    job = rig_take_one(queue, -1);
+    assert_string_equal(tarry_job_id(job), "a");
+    tarry_job_free(job);
+    assert_int_equal(rig_push(queue, "c", 0), TARRY_CREATED);
     tarry_close(queue);
 }
 
@@ -305,7 +355,7 @@ static void taker_start(struct taker *taker, tarry *queue, uint64_t tag, int64_t
     assert_int_equal(pthread_create(&taker->thread, NULL, taker_run, taker), 0);
 }
 
-static void a_wait_ends_by_a_job_its_time_an_interrupt_or_a_close(void **state)
+static void a_wait_ends_by_a_job_its_time_or_an_interrupt(void **state)
 {
     tarry *queue = open_dir("waits");
     struct taker taker[3];
@@ -332,12 +382,10 @@ static void a_wait_ends_by_a_job_its_time_an_interrupt_or_a_close(void **state)
     assert_int_equal(rig_answer(queue, tarry_ack, taker[0].job), TARRY_OK);
     tarry_job_free(taker[0].job);
 
-    /* Whoever began before the close is told so; a later call would be a mistake. */
     for (int i = 0; i < 3; i++)
         taker_start(&taker[i], queue, 9, -1);
-    while (count < 3) { /* that they wait is known by interrupting them */
-        size_t ended = tarry_interrupt(queue, 9);
-        count += ended;
+    while (count < 3) {
+        count += tarry_interrupt(queue, 9);
         usleep(100);
     }
     for (int i = 0; i < 3; i++) {
@@ -345,6 +393,25 @@ static void a_wait_ends_by_a_job_its_time_an_interrupt_or_a_close(void **state)
         assert_int_equal(taker[i].code, TARRY_INTERRUPTED);
     }
     tarry_close(queue);
+}
+
+/* Whoever began before it is told so, whether he waits already or not. */
+static void a_close_ends_every_wait(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        tarry *queue = open_dir("close-waits");
+        struct taker takers[THREADS];
+        for (int i = 0; i < THREADS; i++)
+            taker_start(&takers[i], queue, 0, -1);
+        while (atomic_load(&queue->callers) < THREADS)
+            usleep(100);
+        assert_int_equal(tarry_close(queue), TARRY_OK);
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(takers[i].thread, NULL);
+            assert_int_equal(takers[i].code, TARRY_STOPPING);
+        }
+    }
 }
 
 static atomic_int submitted_ends;
@@ -407,7 +474,7 @@ static void *worker_push_and_take(void *ctx)
 {
     struct worker *worker = ctx;
     struct tarry_take take = rig_take(4);
-    char id[16];
+    char id[32];
     for (int i = 0; i < EACH; i++) {
         snprintf(id, sizeof id, "%d", worker->index * EACH + i);
         rig_push(worker->queue, id, i % 5);
@@ -456,7 +523,7 @@ static void answers_come_from_dispatch_alone(void **state)
     struct tarry_call call = TARRY_CALL_INIT;
     struct pollfd poller = {.fd = tarry_fd(queue), .events = POLLIN};
     int codes[20];
-    char id[16], topic[] = "t";
+    char id[32], topic[] = "t";
     (void)state;
     assert_int_equal(poll(&poller, 1, 0), 0);
     atomic_store(&submitted_ends, 0);
@@ -571,7 +638,7 @@ static void a_storm_of_signals_reaches_no_thread_of_the_library(void **state)
     struct sigaction action = {.sa_handler = on_storm}, old; /* without SA_RESTART */
     struct itimerval often = {{0, 1000}, {0, 1000}}, never = {0};
     sigset_t mask, mask_after;
-    char id[16];
+    char id[32];
     (void)state;
     main_thread = (pid_t)syscall(SYS_gettid);
     sigaction(SIGALRM, &action, &old);
@@ -661,7 +728,9 @@ int main(void)
         cmocka_unit_test(a_directory_has_one_opener),
         cmocka_unit_test(what_a_directory_cannot_have_is_refused_in_words),
         cmocka_unit_test(shards_are_kept_and_waited_for_together),
-        cmocka_unit_test(a_wait_ends_by_a_job_its_time_an_interrupt_or_a_close),
+        cmocka_unit_test(a_disk_that_fails_is_an_answer_and_a_close_ends),
+        cmocka_unit_test(a_wait_ends_by_a_job_its_time_or_an_interrupt),
+        cmocka_unit_test(a_close_ends_every_wait),
         cmocka_unit_test(a_close_ends_the_waits_and_gives_back_what_nobody_was_told),
         cmocka_unit_test(of_many_threads_each_job_goes_to_one),
         cmocka_unit_test(answers_come_from_dispatch_alone),

@@ -59,7 +59,7 @@ static void live_short(tarry *queue, int *pushed, int *acked)
     struct tarry_settings settings = TARRY_SETTINGS_INIT;
     struct tarry_call call = TARRY_CALL_INIT;
     tarry_job *jobs[10], *job;
-    char ids[3][16];
+    char ids[3][48];
     size_t n;
     for (int i = 0; i < 3; i++) {
         snprintf(ids[i], sizeof ids[i], "short-%d-%d", *pushed, i);
@@ -128,7 +128,7 @@ static void is_survived(const char *name, uint32_t shards)
     tarry *queue = open_dir(name, shards);
     struct taker takers[TAKERS];
     int pushed = 0, acked = 0, code;
-    char id[16];
+    char id[32];
     for (int i = 0; i < 20; i++) {
         snprintf(id, sizeof id, "before-%d", i);
         rig_push(queue, id, 0);
