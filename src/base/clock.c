@@ -70,6 +70,8 @@ int64_t clock_inner_us_of(struct clock *clock)
 
 int64_t clock_inner_ms_of(struct clock *clock)
 {
+    if (is_held(clock))
+        return atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed);
     return clock_inner_us_of(clock) / 1000;
 }
 
@@ -82,6 +84,8 @@ static int64_t wall_us(struct clock *clock)
 
 int64_t clock_wall_ms_of(struct clock *clock)
 {
+    if (is_held(clock))
+        return atomic_load_explicit(&clock->held_wall_ms, memory_order_relaxed);
     return wall_us(clock) / 1000;
 }
 
