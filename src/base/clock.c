@@ -70,8 +70,6 @@ int64_t clock_inner_us_of(struct clock *clock)
 
 int64_t clock_inner_ms_of(struct clock *clock)
 {
-    if (is_held(clock))
-        return atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed);
     return clock_inner_us_of(clock) / 1000;
 }
 
@@ -84,8 +82,6 @@ static int64_t wall_us(struct clock *clock)
 
 int64_t clock_wall_ms_of(struct clock *clock)
 {
-    if (is_held(clock))
-        return atomic_load_explicit(&clock->held_wall_ms, memory_order_relaxed);
     return wall_us(clock) / 1000;
 }
 
@@ -98,11 +94,6 @@ int64_t clock_skew_ms_of(struct clock *clock)
 void clock_both_ms_of(struct clock *clock, int64_t *inner_ms, int64_t *wall_ms)
 {
     enum { TRIES = 5 };
-    if (is_held(clock)) {
-        *inner_ms = atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed);
-        *wall_ms = atomic_load_explicit(&clock->held_wall_ms, memory_order_relaxed);
-        return;
-    }
     for (int i = 0; i < TRIES; i++) {
         *inner_ms = clock_inner_ms_of(clock);
         *wall_ms = clock_wall_ms_of(clock);

@@ -54,7 +54,7 @@ struct tarry {
     int64_t waits_ms;      /* no wait among them ends before; INT64_MAX: none ends */
     struct waiter *leader; /* who wakes at leader_ms, when what is next is due; NULL: nobody */
     int64_t leader_ms;
-    atomic_uint callers; /* calls that wait for the lock or in a take, and dispatches */
+    atomic_uint callers; /* calls under way, before and behind the lock and in callbacks, too */
     bool is_closing;
     /* Calls that were submitted and wait for their callback: submit.c. */
     struct list done;
@@ -71,8 +71,7 @@ struct tarry {
 int lib_enter(struct tarry *queue);
 /* Serves those who wait, and lets the lock go. */
 void lib_leave(struct tarry *queue);
-/* Takes the lock, and lets it go, and nothing else. */
-void lib_lock(struct tarry *queue);
+/* Lets it go, and nothing else. */
 void lib_unlock(struct tarry *queue);
 /* In a child of the process that opened it. */
 bool lib_is_forked(const struct tarry *queue);

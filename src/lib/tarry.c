@@ -116,8 +116,6 @@ int tarry_close(tarry *queue)
     const struct timespec pause = {.tv_nsec = 1000000};
     while (atomic_load_explicit(&queue->callers, memory_order_acquire))
         nanosleep(&pause, NULL);
-    pthread_mutex_lock(&queue->lock); /* the last of them has let it go, too */
-    pthread_mutex_unlock(&queue->lock);
     lib_submitted_free(queue);
     queue_free(queue);
     return TARRY_OK;
