@@ -519,35 +519,32 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
     return taken;
 }
 
-bool engine_first_ready(struct engine *engine, struct slice name, struct record_place *out)
+uint32_t engine_first_ready(struct engine *engine, struct slice name, struct record_place *out)
 {
     struct topic *topic = engine_topic_find(engine, name);
     if (!topic || topic->paused || !topic->ready_count)
-        return false;
+        return 0;
     const struct entry *entry = entry_at(engine, topic->ready[0].id);
     engine_index_prefetch(engine, entry->key.low);
     *out = entry->place;
-    return true;
+    return topic->ready[0].id;
 }
 
-bool engine_pop(struct engine *engine, struct slice name, struct engine_now now,
+void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
                 struct engine_view *out)
 {
-    struct topic *topic = engine_topic_find(engine, name);
-    if (!topic || topic->paused || !topic->ready_count)
-        return false;
-    uint32_t id = topic->ready[0].id;
-    entry_unhang(engine, id);
-    entry_view(engine, id, now, out);
+    struct topic *topic = entry_topic(engine, entry_at(engine, ready));
+    assert(topic->ready_count && topic->ready[0].id == ready && !topic->paused);
+    entry_unhang(engine, ready);
+    entry_view(engine, ready, now, out);
     out->state = JOB_FINISHED;
     out->attempt++;
     out->delivery = ++engine->sequence;
     topic->totals.delivered++;
     if (__builtin_expect(engine->told_kinds != 0, 0))
-        entry_tell_event(engine, id, &(struct job_event){.kind = JOB_EVENT_ACKED, .attempt = 1},
+        entry_tell_event(engine, ready, &(struct job_event){.kind = JOB_EVENT_ACKED, .attempt = 1},
                          now);
-    entry_finish(engine, id, RECORD_ACKED, now);
-    return true;
+    entry_finish(engine, ready, RECORD_ACKED, now);
 }
 
 /* The one of these topics whose next job comes first; NULL: none of them has any. */

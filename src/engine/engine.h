@@ -153,14 +153,14 @@ size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size
                    int64_t lease_ms, struct slice consumer, struct engine_now now,
                    struct engine_view *out);
 
-/* Where the record lies of the job that would be taken first. False: none is ready, or the topic is unknown or paused. */
-bool engine_first_ready(struct engine *engine, struct slice topic, struct record_place *out);
+/* Names the job of the topic that would be taken first, for an engine_pop with nothing between, and says where its record lies.
+ * 0: none is ready, or the topic is unknown or paused. */
+uint32_t engine_first_ready(struct engine *engine, struct slice topic, struct record_place *out);
 /*
- * Takes the first ready job of the topic and finishes it as acked, in one: no lease, no record but the last. *out tells of
- * it as of a finished job, with this delivery; what lay at its place was released by then (sink.release). False: none is ready,
- * or the topic is unknown or paused. The view is the caller's to end.
+ * Takes that job and finishes it as acked, in one: no lease, no record but the last. *out tells of it as of a finished job,
+ * with this delivery; what lay at its place was released by then (sink.release). The view is the caller's to end.
  */
-bool engine_pop(struct engine *engine, struct slice topic, struct engine_now now,
+void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
                 struct engine_view *out);
 /*
  * The same over several topics, the best first, whichever has it (struct queue_take, by_priority). `next`:

@@ -383,14 +383,17 @@ int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *it
     for (size_t i = 0; i < n; i++) {
         union item copy;
         char made[ULID_BYTES];
-        struct queue_result result = {.status = QUEUE_BAD_OPTION,
-                                      .detail = items ? "size" : "items"};
+        struct queue_result result = {0};
         struct slice id = {0};
         const union item *item =
             stride ? item_read((const char *)items + i * stride, stride, kinds[kind].bytes, &copy)
                    : NULL;
-        if (item)
-            result = (struct queue_result){0}, id = run_item(queue, kind, item, &result, made);
+        if (item) {
+            id = run_item(queue, kind, item, &result, made);
+        } else {
+            result.status = QUEUE_BAD_OPTION;
+            result.detail = items ? "size" : "items";
+        }
         int code = lib_code(result.status);
         if (!queue_status_is_success(result.status) && !first)
             first = code;

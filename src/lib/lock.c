@@ -35,16 +35,6 @@ bool lib_is_forked(const struct tarry *queue)
 
 /* ---- in and out ---- */
 
-/* A close waits for those who hold the lock by taking it, and for those who wait for it by their count. */
-void lib_lock(struct tarry *queue)
-{
-    if (!pthread_mutex_trylock(&queue->lock))
-        return;
-    atomic_fetch_add_explicit(&queue->callers, 1, memory_order_relaxed);
-    pthread_mutex_lock(&queue->lock);
-    atomic_fetch_sub_explicit(&queue->callers, 1, memory_order_release);
-}
-
 int lib_begin(struct tarry *queue)
 {
     if (lib_is_forked(queue))
@@ -66,7 +56,8 @@ int lib_enter(struct tarry *queue)
 {
     if (lib_is_forked(queue))
         return TARRY_FORKED;
-    lib_lock(queue);
+    atomic_fetch_add_explicit(&queue->callers, 1, memory_order_relaxed);
+    pthread_mutex_lock(&queue->lock);
     if (atomic_load_explicit(&queue->is_closing, memory_order_relaxed)) {
         lib_unlock(queue);
         return TARRY_STOPPING;
@@ -95,4 +86,5 @@ void lib_leave(struct tarry *queue)
 void lib_unlock(struct tarry *queue)
 {
     pthread_mutex_unlock(&queue->lock);
+    atomic_fetch_sub_explicit(&queue->callers, 1, memory_order_release);
 }

@@ -60,7 +60,7 @@ struct tarry {
     int64_t waits_ms;      /* no wait among them ends before; INT64_MAX: none ends */
     struct waiter *leader; /* who wakes at leader_ms, when what is next is due; NULL: nobody */
     int64_t leader_ms;
-    atomic_uint callers; /* calls that wait for the lock, in a take or in a directory, and dispatches */
+    atomic_uint callers; /* calls under way, before and behind the lock and in callbacks, too */
     atomic_bool is_closing;
     /* Calls that were submitted and wait for their callback: submit.c. */
     struct list done;
@@ -88,8 +88,7 @@ int lib_open(const struct tarry_options *options, bool may_hold, struct tarry **
 int lib_enter(struct tarry *queue);
 /* Serves those who wait, and lets the lock go. */
 void lib_leave(struct tarry *queue);
-/* Takes the lock, and lets it go, and nothing else. */
-void lib_lock(struct tarry *queue);
+/* Lets it go, and nothing else. */
 void lib_unlock(struct tarry *queue);
 /* The same without the lock: calls of a queue in a directory. */
 int lib_begin(struct tarry *queue);

@@ -292,7 +292,6 @@ int tarry_dispatch(tarry *queue, int max)
     if (code != TARRY_FORKED) { /* a callback forked: the lock is the parent's */
         pthread_mutex_lock(&queue->lock);
         list_remove(&self.list);
-        atomic_fetch_sub_explicit(&queue->callers, 1, memory_order_release);
         lib_unlock(queue);
     }
     return code && !count ? -1 : count;

@@ -59,7 +59,6 @@ static void waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait
     waiter->wake = &wake;
     lib_waiter_add(queue, waiter, wait_ms);
     lib_set_alarm(queue);
-    atomic_fetch_add_explicit(&queue->callers, 1, memory_order_relaxed);
     while (!waiter->is_done) {
         waiter_sleep(queue, waiter);
         if (waiter->is_done)
@@ -74,7 +73,6 @@ static void waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait
         if (!list_is_empty(&queue->waiters))
             lib_set_alarm(queue);
     }
-    atomic_fetch_sub_explicit(&queue->callers, 1, memory_order_release);
     pthread_cond_destroy(&wake);
 }
 

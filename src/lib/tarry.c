@@ -166,8 +166,6 @@ int tarry_close(tarry *queue)
     const struct timespec pause = {.tv_nsec = 1000000};
     while (atomic_load(&queue->callers))
         nanosleep(&pause, NULL);
-    pthread_mutex_lock(&queue->lock); /* the last of them has let it go, too */
-    pthread_mutex_unlock(&queue->lock);
     lib_submitted_free(queue);
     if (queue->directory)
         directory_close(queue->directory);

@@ -104,14 +104,25 @@ void memory_free(struct memory *memory)
 }
 
 /* A difference within the noise of two clocks that are cut to milliseconds is no step. */
-struct engine_now memory_now(struct memory *memory)
+static bool is_step(const struct memory *memory, const struct engine_now *now)
 {
     enum { SKEW_NOISE_MS = 2 };
-    struct engine_now now;
-    clock_both_ms_of(memory->options.clock, &now.inner_ms, &now.wall_ms);
-    int64_t step_ms = now.wall_ms - now.inner_ms - memory->skew_ms;
-    bool is_step = step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS;
-    now.skew_ms = is_step ? now.wall_ms - now.inner_ms : memory->skew_ms;
+    int64_t step_ms = now->wall_ms - now->inner_ms - memory->skew_ms;
+    return step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS;
+}
+
+/* What looks like a step may be a thread that was held up between two readings: then both are read at one moment. */
+struct engine_now memory_now(struct memory *memory)
+{
+    struct clock *clock = memory->options.clock;
+    struct engine_now now = {.inner_ms = clock_inner_ms_of(clock),
+                             .wall_ms = clock_wall_ms_of(clock),
+                             .skew_ms = memory->skew_ms};
+    if (is_step(memory, &now)) {
+        clock_both_ms_of(clock, &now.inner_ms, &now.wall_ms);
+        if (is_step(memory, &now))
+            now.skew_ms = now.wall_ms - now.inner_ms;
+    }
     return now;
 }
 
@@ -349,19 +360,20 @@ enum queue_status memory_pop(struct memory *memory, const struct queue_take *tak
                              struct engine_now now, struct memory_job **out, size_t *count)
 {
     struct record_place place;
+    uint32_t id;
     size_t popped = 0;
     bool is_starved = false;
     for (size_t i = 0; i < take->topic_count && !is_starved; i++)
-        while (popped < take->max && engine_first_ready(memory->engine, take->topics[i], &place)) {
+        while (popped < take->max &&
+               (id = engine_first_ready(memory->engine, take->topics[i], &place))) {
             struct engine_view view;
             blob_prefetch(blob_at(place));
             struct memory_job *job = malloc(sizeof *job);
             if ((is_starved = !job))
                 break;
             memory->is_popping = true;
-            bool found = engine_pop(memory->engine, take->topics[i], now, &view);
+            engine_pop(memory->engine, id, now, &view);
             memory->is_popping = false;
-            assert(found);
             job_fill(memory, job, &view);
             out[popped++] = job;
         }

@@ -67,6 +67,15 @@ def test_the_library_wants_what_it_is_linked_with_and_nothing_else(libraries):
     assert run("dpkg-deb", "-f", by_name["libtarry-dev"], "Depends").stdout == f"libtarry0 (= {VERSION}-1)\n"
 
 
+def test_memcheck_finds_nothing_in_what_is_shipped(libraries, tmp_path):
+    for path in libraries[::2]:
+        run("dpkg-deb", "-x", path, tmp_path)
+    [archive] = tmp_path.rglob("libtarry.a")
+    for name in ("c89", "storm"):
+        run("cc", "-g", REPO / f"tests/library/{name}.c", f"-I{tmp_path}/usr/include", archive, "-pthread", "-o", tmp_path / name)
+    assert "2 programs" in run(REPO / "tests/library/memcheck", tmp_path / "c89", "--", "--forks", tmp_path / "storm", "100").stdout
+
+
 def test_an_ordinary_user_builds_with_pkg_config_and_with_cmake(small):
     small("apt-get install -q -y --no-install-recommends /root/libtarry0-1.deb /root/libtarry-dev-1.deb")
     small("cd /home/hello && cc -Wall -Werror hello.c $(pkg-config --cflags --libs tarry) -o hello && ./hello | grep -x hello", user=65534)
