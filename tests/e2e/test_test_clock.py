@@ -347,6 +347,16 @@ def test_moving_it_takes_the_admin_scope(tmp_path):
     assert server.terminate() == 0
 
 
+def test_its_status_knows_of_the_clock(client):
+    """A ready job is as old as the test clock says, and all is well with what fell due in a year that is far away."""
+    client.push("a", "1")
+    advance(client, by="10s")
+    assert client.good("GET", "/v1/status")["well"] is True
+    page = client.call("GET", "/metrics").body.decode()
+    (age,) = [float(line.split()[-1]) for line in page.splitlines() if line.startswith('tarry_oldest_ready_age_seconds{topic="a"')]
+    assert 9.9 < age < 10.2
+
+
 def test_the_command_line_moves_it(server):
     server.client().push("a", "1", delay="30m")
     shown = server.cli("clock", "advance", "--by", "30m", text=True)
