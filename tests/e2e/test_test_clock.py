@@ -210,6 +210,15 @@ def test_wait_idle_lets_deliveries_end_at_the_time_at_which_they_began(client, e
         assert at[0] - seconds(START) < 86401 and all(0.8 * 3600 <= wait < 1.25 * 3600 for wait in waits), waits
 
 
+def test_wait_idle_waits_for_a_delivery_that_was_under_way_already(client, endpoint):
+    endpoint.answer = lambda call: time.sleep(0.3) or 200
+    settle(client, "orders", deliver={"to": endpoint.url + "/{id}"})
+    client.push("orders", "1")
+    eventually(lambda: client.topic("orders")["counts"]["leased"] == 1)
+    advance(client, by="1d", wait="idle")
+    assert totals(client, "orders")["acked"] == 1 and totals(client, "orders")["lease_ended"] == 0 and len(endpoint.calls) == 1
+
+
 def test_wait_idle_waits_for_who_took_during_it_but_not_for_older_leases(client):
     client.push("a", "old")
     (old,) = client.take("a")
