@@ -349,6 +349,11 @@ void deliver_clock_moved(struct deliver *deliver)
     dispatchers_look_again(&deliver->dispatchers);
 }
 
+void deliver_clock_reset(struct deliver *deliver)
+{
+    endpoints_forgive(&deliver->endpoints);
+}
+
 struct deliver *deliver_new(const struct deliver_options *options)
 {
     struct deliver *deliver = deliver_make(options);

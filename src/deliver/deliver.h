@@ -55,6 +55,8 @@ void deliver_free(struct deliver *deliver);
  * none rests); and the clock was moved. On the reactor's thread. */
 int64_t deliver_next_ms(const struct deliver *deliver);
 void deliver_clock_moved(struct deliver *deliver);
+/* The same, and it went back to its start: all endpoints may be sent to again. */
+void deliver_clock_reset(struct deliver *deliver);
 
 /* ---- any thread ---- */
 

@@ -398,6 +398,17 @@ int64_t endpoints_next_ms(const struct endpoints *endpoints)
     return next_ms;
 }
 
+void endpoints_forgive(struct endpoints *endpoints)
+{
+    for (struct endpoint *at = endpoint_table_first(&endpoints->table); at;
+         at = endpoint_table_next(&endpoints->table, at)) {
+        endpoints->resting -= at->breaker.is_open;
+        at->breaker = (struct breaker){0};
+        endpoint_show(endpoints, at);
+        endpoints->changed(endpoints->owner, at);
+    }
+}
+
 bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx), void *ctx)
 {
     struct endpoint *next;

@@ -132,6 +132,8 @@ static inline enum breaker_verdict endpoints_ask(const struct endpoints *endpoin
 
 /* When the first of those that rest may be tried again, by the queue's inner clock; INT64_MAX: none rests. */
 int64_t endpoints_next_ms(const struct endpoints *endpoints);
+/* All may be sent to again, whatever was learned of them. */
+void endpoints_forgive(struct endpoints *endpoints);
 
 /* Gives up what is under way. True: `closed` comes when all is reported and closed; false: there
  * was nothing to close. */

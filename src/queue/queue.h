@@ -443,6 +443,13 @@ static inline int64_t queue_wall_ms(const struct queue *queue)
     return queue->clock ? clock_wall_ms_of(queue->clock) : clock_wall_ms();
 }
 
+/* A time of its jobs by the process's wall clock, from which ages are counted. */
+static inline int64_t queue_process_wall_ms(const struct queue *queue, int64_t wall_ms)
+{
+    bool is_apart = wall_ms && queue->clock && clock_is_held(queue->clock);
+    return is_apart ? wall_ms - queue_wall_ms(queue) + clock_wall_ms() : wall_ms;
+}
+
 /* ---- the door ---- */
 
 /* Every call from above comes in here, once: what is wrong with it is written into the command, and

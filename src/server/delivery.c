@@ -195,6 +195,12 @@ void delivery_clock_moved(struct delivery *delivery)
         deliver_clock_moved(delivery->deliver);
 }
 
+void delivery_clock_reset(struct delivery *delivery)
+{
+    if (delivery->deliver)
+        deliver_clock_reset(delivery->deliver);
+}
+
 void delivery_reload(struct delivery *delivery)
 {
     char error[GUARD_ERROR_BYTES] = "";

@@ -5,8 +5,8 @@
  * It lives on reactor 0. Calls come from any reactor and are carried out one after the other. Between two events it
  *   1. puts the clock to the next one (or where it is to stop),
  *   2. waits until nothing more is due by it (the backend's settle),
- *   3. where it waits for idleness: sees three times in a row that no call has come meanwhile and that no more jobs
- *      are leased than there were when it began; until then whoever acks, nacks or takes has it look again.
+ *   3. where it waits for idleness: sees three times in a row that no call has come meanwhile, that nothing is being
+ *      delivered and that no more jobs are leased by others than there were when it began; until then whoever acks, nacks or takes has it look again.
  * By itself (`auto`) it does the same, whenever nobody has a lease.
  *
  * Job time follows it; the process's, by which time limits go, does not.

@@ -210,6 +210,15 @@ def test_wait_idle_lets_deliveries_end_at_the_time_at_which_they_began(client, e
         assert at[0] - seconds(START) < 86401 and all(0.8 * 3600 <= wait < 1.25 * 3600 for wait in waits), waits
 
 
+def test_wait_idle_waits_for_a_delivery_that_was_under_way_already(client, endpoint):
+    endpoint.answer = lambda call: time.sleep(0.3) or 200
+    settle(client, "orders", deliver={"to": endpoint.url + "/{id}"})
+    client.push("orders", "1")
+    eventually(lambda: client.topic("orders")["counts"]["leased"] == 1)
+    advance(client, by="1d", wait="idle")
+    assert totals(client, "orders")["acked"] == 1 and totals(client, "orders")["lease_ended"] == 0 and len(endpoint.calls) == 1
+
+
 def test_wait_idle_waits_for_who_took_during_it_but_not_for_older_leases(client):
     client.push("a", "old")
     (old,) = client.take("a")
@@ -345,6 +354,16 @@ def test_moving_it_takes_the_admin_scope(tmp_path):
     for target in ("/v1/clock/advance?by=1s", "/v1/reset"):
         assert status("POST", target, "push,consume,read") == 403 and status("POST", target, "admin") == 200
     assert server.terminate() == 0
+
+
+def test_its_status_knows_of_the_clock(client):
+    """A ready job is as old as the test clock says, and all is well with what fell due in a year that is far away."""
+    client.push("a", "1")
+    advance(client, by="10s")
+    assert client.good("GET", "/v1/status")["well"] is True
+    page = client.call("GET", "/metrics").body.decode()
+    (age,) = [float(line.split()[-1]) for line in page.splitlines() if line.startswith('tarry_oldest_ready_age_seconds{topic="a"')]
+    assert 9.9 < age < 10.2
 
 
 def test_the_command_line_moves_it(server):

@@ -56,6 +56,11 @@ void delivery_clock_moved(struct delivery *delivery)
     (void)delivery;
 }
 
+void delivery_clock_reset(struct delivery *delivery)
+{
+    (void)delivery;
+}
+
 void delivery_reload(struct delivery *delivery)
 {
     (void)delivery;
