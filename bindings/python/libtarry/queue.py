@@ -76,7 +76,7 @@ class Queue:
         if code := lib.binding_open(options, handle, error, 400):
             raise error_of(code) if not error[0] else type(error_of(code))(_string(error).decode(), code=name_of(code))
         self._handle = handle[0]
-        self._loop_calls = LoopCalls(self, self._handle)
+        self._loop_calls = LoopCalls(self._handle)
         self.closed = False
 
     def __enter__(self) -> Queue:
