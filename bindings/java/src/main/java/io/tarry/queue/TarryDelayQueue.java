@@ -106,7 +106,11 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         for (;;) {
             long now = System.nanoTime();
             long delay = element.getDelay(TimeUnit.NANOSECONDS);
-            long ms = Math.max(Math.min(delay / MILLI - AHEAD_MS, TIMER_MS_MAX), 0);
+            if (delay < NEAR_NANOS) {
+                timers.remove(slot); // of the round before
+                return elements.addNear(slot);
+            }
+            long ms = Math.min(delay / MILLI - AHEAD_MS, TIMER_MS_MAX);
             timers.add(slot, ms);
             if (System.nanoTime() - now > MILLI) {
                 continue; // the machine was busy with something else: it would ring too late
