@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from ._binding import ffi, lib
 from .errors import Closed, check, error_of
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 _numbers = itertools.count(1)
 _waiting: dict[int, "Call"] = {}
@@ -46,9 +43,9 @@ def on_done(owner: Any, reply: Any) -> None:
 class LoopCalls:
     """The calls of a queue that one event loop waits for."""
 
-    def __init__(self, queue: Queue, handle: Any) -> None:
-        self.queue = queue
+    def __init__(self, handle: Any) -> None:
         self.handle = handle
+        self.closed = False
         self.loop: asyncio.AbstractEventLoop | None = None
         self.fd = -1
         self.numbers: set[int] = set()
@@ -62,7 +59,7 @@ class LoopCalls:
         self.detach()
         self.fd = lib.binding_fd(self.handle)
         if self.fd < 0:
-            check(lib.TARRY_STOPPING if self.queue.closed else lib.TARRY_NO_MEMORY)
+            check(lib.TARRY_STOPPING if self.closed else lib.TARRY_NO_MEMORY)
         loop.add_reader(self.fd, lib.binding_dispatch, self.handle)
         self.loop = loop
         return loop
@@ -103,6 +100,7 @@ class LoopCalls:
 
     def close(self) -> None:
         """Before the queue is: nobody waits for answers that will not come."""
+        self.closed = True
         for number in tuple(self.numbers):
             if (call := _waiting.pop(number, None)) and not call.future.done():
                 loop = call.future.get_loop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import itertools
 import math
 import os
 import time
@@ -14,20 +13,15 @@ from .errors import Closed, Forked, TarryError, check, error_of, name_of, refuse
 from .job import Job, Pushed
 from .loop import LoopCalls
 from .signals import wait_interruptibly
+from .structs import BATCH, answer_struct, call_struct, push_structs, take_struct
 from .topic import Settings, Topic, settings_of, settings_struct, topic_of
-from .values import Duration, Moment, backoff_of, body_of, conflict_of, meta_bytes, milliseconds, moment_ms, pointer, text_bytes
+from .values import Duration, Moment, body_of, milliseconds, moment_ms, pointer, text_bytes
 
-BATCH = int(lib.TARRY_BATCH_MAX)
-_TAKE_SIZE = ffi.sizeof("struct tarry_take")
 _STATE_NUMBERS = {"delayed": lib.TARRY_STATE_DELAYED, "ready": lib.TARRY_STATE_READY, "leased": lib.TARRY_STATE_LEASED, "dead": lib.TARRY_STATE_DEAD}
-_ARGUMENTS = {
-    *("topic", "body", "id", "delay", "at", "priority", "ttl", "lease", "max_attempts", "backoff", "on_conflict", "meta", "content_type"),
-}
 _PUSHED = {code: name_of(code) for code in (lib.TARRY_CREATED, lib.TARRY_REPLACED, lib.TARRY_EXISTED)}
 _NULL = ffi.NULL
 _push_one = lib.binding_push_one
 _string = ffi.string
-_tags = itertools.count(1)
 
 
 def open(
@@ -82,7 +76,7 @@ class Queue:
         if code := lib.binding_open(options, handle, error, 400):
             raise error_of(code) if not error[0] else type(error_of(code))(_string(error).decode(), code=name_of(code))
         self._handle = handle[0]
-        self._loop_calls = LoopCalls(self, self._handle)
+        self._loop_calls = LoopCalls(self._handle)
         self.closed = False
 
     def __enter__(self) -> Queue:
@@ -163,7 +157,7 @@ class Queue:
 
     def _push_items(self, items: Sequence[Mapping[str, Any]]) -> builtins.list[Pushed | TarryError]:
         keep: builtins.list[Any] = []
-        structs = _push_structs(items, keep)
+        structs = push_structs(items, keep)
         out: builtins.list[Pushed | TarryError] = _run(lib.binding_push, self._handle, structs, len(items), _pushed)
         return out
 
@@ -179,8 +173,8 @@ class Queue:
         for start in range(0, len(wanted), BATCH):
             keep: builtins.list[Any] = []
             part = wanted[start : start + BATCH]
-            structs = _push_structs(part, keep)
-            call = _call(lib.TARRY_CALL_PUSH, structs, len(part))
+            structs = push_structs(part, keep)
+            call = call_struct(lib.TARRY_CALL_PUSH, structs, len(part))
             out += await self._loop_calls.submit(call, lambda reply: _outcomes(reply.code, reply.results, reply.result_count, _pushed))
         return out
 
@@ -285,7 +279,7 @@ class Queue:
         self, pops: bool, topics: Sequence[str], most: int, wait: Duration | None, lease: Duration | None, consumer: str | None
     ) -> builtins.list[Job]:
         keep: builtins.list[Any] = []
-        take, out, count = _take_struct(topics, most, lease, consumer, keep), ffi.new("tarry_job *[]", most), ffi.new("size_t *")
+        take, out, count = take_struct(topics, most, lease, consumer, keep), ffi.new("tarry_job *[]", most), ffi.new("size_t *")
         wait_ms = -1 if wait is None else milliseconds(wait)
         code = lib.binding_take(self._handle, take, 0, pops, out, count)
         if not code and not count[0] and wait_ms:
@@ -320,8 +314,8 @@ class Queue:
     ) -> builtins.list[Job]:
         """As take(), awaited. Where the task is cancelled no job is lost: what had come goes back, and the attempt does not count."""
         keep: builtins.list[Any] = []
-        take = _take_struct(topics, max, lease, consumer, keep)
-        call = _call(lib.TARRY_CALL_TAKE, take, 1)
+        take = take_struct(topics, max, lease, consumer, keep)
+        call = call_struct(lib.TARRY_CALL_TAKE, take, 1)
         call.wait_ms = -1 if wait is None else milliseconds(wait)
         jobs: builtins.list[Job] = await self._loop_calls.submit(call, self._jobs_of, self._give_all_back, int(take.tag))
         return jobs
@@ -404,7 +398,7 @@ class Queue:
 
     def _answer(self, call: Callable[..., int], job: Job | str, **fields: Any) -> Any:
         keep: builtins.list[Any] = []
-        item, result = _answer_struct(job, keep), ffi.new("struct tarry_result *", {"size": ffi.sizeof("struct tarry_result")})
+        item, result = answer_struct(job, keep), ffi.new("struct tarry_result *", {"size": ffi.sizeof("struct tarry_result")})
         for name, value in fields.items():
             setattr(item, name, value)
         code = call(self._handle, item, 1, result)
@@ -419,7 +413,7 @@ class Queue:
             keep: builtins.list[Any] = []
             structs = ffi.new("struct tarry_answer[]", len(part))
             for index, job in enumerate(part):
-                structs[index] = _answer_struct(job, keep)[0]
+                structs[index] = answer_struct(job, keep)[0]
             out += _run(call, self._handle, structs, len(part), lambda result: None)
         return out
 
@@ -489,85 +483,6 @@ class Queue:
     def advance(self, duration: Duration) -> None:
         """Moves the test clock, from event to event. A delay of D ms is over when D + 1 ms have passed, as on every clock."""
         check(lib.binding_advance(self._handle, milliseconds(duration)))
-
-
-# ---- structs ----
-
-
-def _push_structs(items: Sequence[Mapping[str, Any]], keep: list[Any]) -> Any:
-    structs = ffi.new("struct tarry_push[]", len(items))
-    for index, item in enumerate(items):
-        _push_fill(structs[index], item, keep)
-    return structs
-
-
-def _push_fill(push: Any, item: Mapping[str, Any], keep: list[Any]) -> None:
-    if unknown := item.keys() - _ARGUMENTS:
-        raise TypeError(f"push has no argument '{min(unknown)}'")
-    if "topic" not in item:
-        raise TypeError("a push needs a topic")
-    given = {name: value for name, value in item.items() if value is not None}
-    push.size = ffi.sizeof("struct tarry_push")
-    push.topic = pointer(text_bytes(given["topic"], "topic"), keep)
-    body, content_type = body_of(item.get("body", b""), given.get("content_type"))
-    push.body, push.body_bytes = pointer(body, keep), len(body)
-    if content_type:
-        push.content_type = pointer(text_bytes(content_type, "content_type"), keep)
-    if "id" in given:
-        if not given["id"]:
-            raise error_of(lib.TARRY_BAD_ID)
-        push.id = pointer(text_bytes(given["id"], "id"), keep)
-    if "at" in given:
-        push.flags |= lib.TARRY_HAS_AT
-        push.at_ms = moment_ms(given["at"])
-    if given.get("delay"):
-        push.delay_ms = milliseconds(given["delay"])
-    if "priority" in given:
-        push.flags |= lib.TARRY_HAS_PRIORITY
-        push.priority = given["priority"]
-    if "ttl" in given:
-        push.ttl_ms = milliseconds(given["ttl"])
-    if "lease" in given:
-        push.lease_ms = milliseconds(given["lease"])
-    push.max_attempts = given.get("max_attempts", 0)
-    if "backoff" in given:
-        push.backoff, push.backoff_first_ms, push.backoff_max_ms = backoff_of(given["backoff"])
-    if "on_conflict" in given:
-        push.on_conflict = conflict_of(given["on_conflict"])
-    if meta := given.get("meta"):
-        text = meta_bytes(meta)
-        push.meta, push.meta_bytes = pointer(text, keep), len(text)
-
-
-def _take_struct(topics: Sequence[str], most: int, lease: Duration | None, consumer: str | None, keep: list[Any]) -> Any:
-    if not topics:
-        raise TypeError("a take needs a topic, name one or several")
-    if not 1 <= most <= BATCH:
-        raise ValueError(f"bad max {most}, give 1 to {BATCH}")
-    names = ffi.new("char *[]", [pointer(text_bytes(topic, "topic"), keep) for topic in topics])
-    keep.append(names)
-    take = ffi.new("struct tarry_take *")
-    take.size, take.max, take.topics, take.topic_count, take.tag = _TAKE_SIZE, most, ffi.cast("const char *const *", names), len(topics), next(_tags)
-    if lease is not None:
-        take.lease_ms = milliseconds(lease)
-    if consumer is not None:
-        take.consumer = pointer(text_bytes(consumer, "consumer"), keep)
-    return take
-
-
-def _answer_struct(job: Job | str, keep: list[Any]) -> Any:
-    item = ffi.new("struct tarry_answer *", {"size": ffi.sizeof("struct tarry_answer")})
-    keep.append(job)
-    if isinstance(job, Job):
-        item.job = job._job
-    else:
-        item.lease = pointer(text_bytes(job, "lease"), keep)
-    return item
-
-
-def _call(kind: int, items: Any, count: int) -> Any:
-    """Points at the items: they have to live until it is submitted."""
-    return ffi.new("struct tarry_call *", {"size": ffi.sizeof("struct tarry_call"), "kind": kind, "items": items, "n": count})
 
 
 # ---- results ----

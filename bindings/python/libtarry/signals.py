@@ -9,6 +9,7 @@ first wait of the main thread, one for the process, and sleeps but for that.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import threading
@@ -22,22 +23,36 @@ class _Relay:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.reader, self.writer = socket.socketpair()
+        self.reader.setblocking(False)
         self.writer.setblocking(False)
+        self.lock = threading.Lock()  # of what is below, and of reading
         self.before = -1
         self.interrupt: Callable[[], object] | None = None
         threading.Thread(target=self._run, name="libtarry-signals", daemon=True).start()
 
     def _run(self) -> None:
-        while data := self.reader.recv(64):
-            interrupt, before = self.interrupt, self.before
-            if before >= 0:  # whoever listened before hears of it, too
-                try:
-                    os.write(before, data)
-                except OSError:
-                    pass
+        poller = select.poll()
+        poller.register(self.reader, select.POLLIN)
+        while True:
+            poller.poll()
+            with self.lock:
+                interrupt = self.interrupt if self._read() else None
             while interrupt is not None and self.interrupt is interrupt:  # it may not have begun to wait
                 interrupt()
                 time.sleep(0.001)
+
+    def _read(self) -> bool:
+        """Whether there was a signal. Who listened before this wait hears of it, too."""
+        try:
+            data = self.reader.recv(4096)
+        except BlockingIOError:
+            return False
+        if self.before >= 0:
+            try:
+                os.write(self.before, data)
+            except OSError:
+                pass
+        return True
 
     def wait(self, call: Callable[[], Result], interrupt: Callable[[], object]) -> Result:
         try:
@@ -48,7 +63,9 @@ class _Relay:
             finally:
                 signal.set_wakeup_fd(self.before)
         finally:
-            self.interrupt = None
+            with self.lock:
+                self.interrupt = None
+                self._read()  # nothing of this wait is left for the next
 
 
 _relay: _Relay | None = None

@@ -1,6 +1,7 @@
 """Every call of the module, by the test clock: what comes out, when, and what is refused by which exception."""
 
 import datetime
+import weakref
 
 import libtarry
 import pytest
@@ -280,6 +281,18 @@ def test_a_job_outlives_its_queue():
     for call in (lambda: queue.push("t"), lambda: queue.take("t"), lambda: queue.take("t", wait=0), queue.now, lambda: queue.topic("t")):
         with pytest.raises(libtarry.Closed):
             call()
+
+
+def test_a_queue_that_nobody_closes_goes_with_its_last_reference():
+    queue = libtarry.open()
+    queue.push("t")
+    (job,) = queue.take("t")
+    gone = weakref.ref(queue)
+    del queue
+    assert gone() is not None  # the job may still be answered
+    job.ack()
+    del job
+    assert gone() is None
 
 
 def test_jobs_that_are_dropped_give_their_memory_back():

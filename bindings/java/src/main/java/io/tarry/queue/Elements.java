@@ -40,7 +40,7 @@ final class Elements<E extends Delayed> {
     }
 
     @SuppressWarnings("unchecked")
-    private E at(int slot) {
+    E at(int slot) {
         return (E) elements[slot];
     }
 

@@ -43,7 +43,7 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
     private final Timers timers = new Timers();
     private final int[] rung = new int[64];
     private int timerCount;
-    /** Before this no timer rings, by System.nanoTime(). */
+    /** Before this no timer rings, by System.nanoTime(); so nothing far is due before it. */
     private long nextNanos;
 
     /** Waits for what comes next; the others wait until they are told. As in DelayQueue. */
@@ -106,7 +106,11 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
         for (;;) {
             long now = System.nanoTime();
             long delay = element.getDelay(TimeUnit.NANOSECONDS);
-            long ms = Math.max(Math.min(delay / MILLI - AHEAD_MS, TIMER_MS_MAX), 0);
+            if (delay < NEAR_NANOS) {
+                timers.remove(slot); // of the round before
+                return elements.addNear(slot);
+            }
+            long ms = Math.min(delay / MILLI - AHEAD_MS, TIMER_MS_MAX);
             timers.add(slot, ms);
             if (System.nanoTime() - now > MILLI) {
                 continue; // the machine was busy with something else: it would ring too late
@@ -121,38 +125,41 @@ public class TarryDelayQueue<E extends Delayed> extends AbstractQueue<E> impleme
 
     // ---- out ----
 
-    private boolean isTimerDue() {
-        return timerCount > 0 && System.nanoTime() - nextNanos >= 0;
-    }
-
-    /** Moves those whose timer has rung to the near ones. */
-    private void advance() {
-        while (isTimerDue()) {
-            // In this order nothing that comes between makes it late: what has rung by nextMs() is taken by takeDue().
-            long now = System.nanoTime();
-            long ms = timers.nextMs();
-            int count = timers.takeDue(rung);
-            timerCount -= count;
-            for (int i = 0; i < count; i++) {
-                elements.addNear(rung[i]);
-            }
-            if (count < rung.length) {
-                nextNanos = now + Math.max(ms, 0) * MILLI;
-            }
+    /** Moves some of those whose timers have rung to the near ones, those that are due first first. */
+    private void takeRung() {
+        // In this order nothing that comes between makes it late: what has rung by nextMs() is taken by takeDue().
+        long now = System.nanoTime();
+        long ms = timers.nextMs();
+        int count = timers.takeDue(rung);
+        timerCount -= count;
+        for (int i = 0; i < count; i++) {
+            elements.addNear(rung[i]);
+        }
+        if (count < rung.length) {
+            nextNanos = now + Math.max(ms, 0) * MILLI;
+            return;
+        }
+        long lastRangNanos = now + delayOf(elements.at(rung[count - 1])) - NEAR_NANOS; // or later
+        if (lastRangNanos - nextNanos > 0) {
+            nextNanos = lastRangNanos;
         }
     }
 
-    /** The first, where its delay is over; null: it is not. */
+    private static long delayOf(Delayed element) {
+        return Math.max(element.getDelay(TimeUnit.NANOSECONDS), -FOR_EVER / 4);
+    }
+
+    /** The first, where its delay is over; null: it is not. No far element is due before it. */
     private E firstExpired() {
         for (;;) {
-            advance();
             E first = elements.firstNear();
-            if (first == null || first.getDelay(TimeUnit.NANOSECONDS) > 0) {
-                return null;
+            long delay = first == null ? FOR_EVER : delayOf(first);
+            long now = System.nanoTime();
+            boolean isFirst = timerCount == 0 || now - nextNanos < 0 || (delay <= 0 && now + delay - nextNanos <= 0);
+            if (isFirst) {
+                return delay <= 0 ? first : null;
             }
-            if (!isTimerDue()) { // else one that is due before it may have come meanwhile
-                return first;
-            }
+            takeRung();
         }
     }
 
