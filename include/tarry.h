@@ -553,11 +553,20 @@ struct tarry_transfer {
     {                                                                                              \
         sizeof(struct tarry_transfer), -1, NULL, NULL, NULL, 0, 0, 0, 0, 0                         \
     }
-/* Jobs are listed by due: what moves meanwhile may be missed or there twice. A leased job is written as due when its
- * lease ends, without the attempt under way. */
+/*
+ * Writes topics with their settings and jobs, a line of JSON each. Jobs are listed by due: what moves meanwhile may be
+ * missed or there twice. A leased job is written as due when its lease ends, without the attempt under way. Returns OK
+ * once all is written. Codes: OK; BAD_OPTION, NO_MEMORY, STOPPING, FORKED, IO_FAILED: errno says why; of a directory
+ * UNAVAILABLE, too.
+ */
 int tarry_export(tarry *queue, struct tarry_transfer *transfer);
-/* Ends with the first line that is refused; up to 1,000 lines behind it may have been carried out in a directory. To
- * begin again does no harm: with TARRY_KEEP what is there stays. TARRY_IO_FAILED with errno ENODATA: it was cut short. */
+/*
+ * Reads what tarry_export or `tarry export` wrote. Ends with the first line that is refused, and returns its code; up to
+ * 1,000 lines behind it may have been carried out in a directory. To begin again does no harm: with TARRY_KEEP what is
+ * there stays. Codes: OK; BAD_OPTION, also of a line that is none, BAD_TOPIC, BAD_ID, BODY_TOO_BIG, TOO_MANY_TOPICS,
+ * TOPIC_FULL, NO_SPACE, NO_MEMORY, STOPPING, FORKED, IO_FAILED: errno says why, ENODATA that it was cut short; of a
+ * directory DIRECTORY_MOVED, UNAVAILABLE, too.
+ */
 int tarry_import(tarry *queue, struct tarry_transfer *transfer);
 
 /* ---- for loops of others: nothing blocks, answers come as callbacks ---- */
