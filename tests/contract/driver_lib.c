@@ -769,6 +769,7 @@ const struct driver driver_lib = {
 
 const struct driver driver_lib_dir_1 = {
     .name = "lib_dir_1",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
     .runs = 20,
     .shards = 1,
     .is_at_once = true,
@@ -783,6 +784,7 @@ const struct driver driver_lib_dir_1 = {
 
 const struct driver driver_lib_dir_3 = {
     .name = "lib_dir_3",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
     .runs = 10,
     .shards = 3,
     .is_at_once = true,
