@@ -41,7 +41,9 @@ static void write_policy(struct buffer *out, const struct policy *policy)
 {
     write_duration(out, "lease_for", policy->lease_ms);
     write_duration(out, "ttl", policy->ttl_ms);
-    if (policy->max_attempts)
+    if (policy->max_attempts == POLICY_ATTEMPTS_NONE)
+        json_write_member_text(out, "max_attempts", slice_of("none"));
+    else if (policy->max_attempts)
         json_write_member_number(out, "max_attempts", policy->max_attempts);
     if (!policy->backoff.kind)
         return;

@@ -139,6 +139,9 @@ static bool read_policy(struct import *import, struct slice key, struct json_val
         *is_good = read_duration(import, value, &policy->lease_ms);
     } else if (json_string_is(key, "ttl")) {
         *is_good = read_duration(import, value, &policy->ttl_ms);
+    } else if (json_string_is(key, "max_attempts") && value.kind == JSON_STRING) {
+        *is_good = json_string_is(value.raw, "none");
+        policy->max_attempts = POLICY_ATTEMPTS_NONE;
     } else if (json_string_is(key, "max_attempts")) {
         *is_good = read_number(value, POLICY_ATTEMPTS_MAX, &number);
         policy->max_attempts = *is_good ? (uint32_t)number : 0;

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { THREADS = 16, EACH = 60, PATIENCE_MS = 20000, PATH_BYTES = 64 };
@@ -84,6 +85,9 @@ static void what_was_answered_is_there_again(void **state)
     tarry *queue = open_dir("again");
     (void)state;
     assert_int_equal(rig_push(queue, "a", 0), TARRY_CREATED);
+    assert_int_equal(tarry_next_ms(queue), -1);
+    assert_int_equal(tarry_advance(queue, 1), TARRY_BAD_OPTION);
+    assert_in_range(time(NULL) - tarry_now_ms(queue) / 1000, 0, 1);
     assert_int_equal(rig_push(queue, "b", 3600000), TARRY_CREATED);
     assert_int_equal(tarry_close(queue), TARRY_OK);
 
