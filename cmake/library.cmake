@@ -1,5 +1,5 @@
 # libtarry: the rooms up to lib as a shared library that exports tarry_* alone, and as one object in an archive that does the same.
-set(LIBRARY_ROOMS lib memory engine queue wheel job base)
+set(LIBRARY_ROOMS lib local memory feed store engine net queue wheel job base)
 foreach(ROOM ${LIBRARY_ROOMS})
     set_target_properties(${ROOM} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endforeach()
@@ -7,7 +7,7 @@ endforeach()
 add_library(tarry_shared SHARED $<TARGET_OBJECTS:lib>)
 target_link_libraries(tarry_shared PRIVATE lib)
 target_link_options(tarry_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/lib/tarry.map
-                    -Wl,--exclude-libs,ALL -Wl,--no-undefined -Wl,--wrap=__assert_fail)
+                    -Wl,--exclude-libs,ALL -Wl,--no-undefined -Wl,--as-needed -Wl,--wrap=__assert_fail)
 if(TARRY_SANITIZE)
     target_link_options(tarry_shared PRIVATE -Wl,-z,undefs) # what the sanitizer defines is the program's
 endif()

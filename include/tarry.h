@@ -1,23 +1,24 @@
 /*
  * tarry.h: a delay queue inside a process. A job goes in now and comes out when it is due.
  *
- * It is the queue of the tarry server, with its words and its rules, in the memory of the process: when that ends
- * the jobs are gone. docs/library.md has the manual; docs/glossary.md the words.
+ * It is the queue of the tarry server, with its words and its rules: in the memory of the process, and when that ends
+ * the jobs are gone; or in a directory, as the server's, and they outlive a crash and a power cut. docs/library.md has the manual; docs/glossary.md the words.
  *
  * Caveats first
  *   - Delivery by tarry_take is at least once: a job that is not acked before its lease ends is handed out
  *     again. tarry_pop is at most once: what is popped is gone.
- *   - Leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
+ *   - In memory leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
+ *     A directory has threads of the library's, and one opener at a time, be it a program or a server.
  *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late
  *     by that alone.
- *   - A job with at_ms follows the wall clock, but who waits does not notice that somebody sets that forward: it comes
- *     with the next call, or with the next thing that is due, and as late as the step at most.
- *   - A handle does not survive fork: in the child every call says TARRY_FORKED.
+ *   - A job with at_ms follows the wall clock: who waits notices that somebody sets that, and nobody is woken for it otherwise.
+ *   - A handle does not survive fork: in the child every call says TARRY_FORKED. There tarry_close lets go of the
+ *     inherited locks of a directory, and does nothing else.
  *   - After tarry_close has been called no other thread may begin a call on that handle.
  *
  * Threads: every function may be called on any thread, but those on a job, which is its owner's. Memory: what
- * goes in is copied; what comes out is the caller's (tarry_job_free). Signals, threads, standard streams, the
- * process: left alone.
+ * goes in is copied; what comes out is the caller's (tarry_job_free). Signals, standard streams, the process: left
+ * alone; threads there are with a directory alone, and they take no signals.
  *
  * Structs begin with their size: set `size` to sizeof and the rest to zero, or begin with the struct's _INIT.
  * Fields that a program was built without count as zero; one that this library does not know is refused where it
@@ -62,15 +63,20 @@ enum tarry_code {
     TARRY_BODY_TOO_BIG = 13,
     TARRY_TOO_MANY_TOPICS = 14,
     TARRY_BAD_CURSOR = 15,
-    TARRY_NO_SPACE = 16, /* memory_max is reached */
+    TARRY_NO_SPACE = 16, /* memory_max is reached; the disk of a directory is full */
     TARRY_NO_MEMORY = 17,
     TARRY_STOPPING = 18, /* tarry_close was called */
+    /* In a directory: what was under way is not known to have happened. */
+    TARRY_DIRECTORY_MOVED = 19, /* its path leads elsewhere: nothing may change */
+    TARRY_UNAVAILABLE = 20,     /* it failed, or cannot be opened */
     TARRY_TOPIC_FULL = 23,
     TARRY_REQUESTED = 24, /* no failure: the job is cancelled unless its holder acks it */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
     TARRY_INTERRUPTED = 101, /* tarry_interrupt */
-    TARRY_IN_CALLBACK = 102  /* tarry_close from a callback of the same queue */
+    TARRY_IN_CALLBACK = 102, /* tarry_close from a callback of the same queue */
+    TARRY_IN_USE = 103,      /* tarry_open: somebody has the directory open */
+    TARRY_IO_FAILED = 104    /* tarry_export, tarry_import: errno says why */
 };
 
 enum tarry_state {
@@ -82,7 +88,8 @@ enum tarry_state {
 };
 
 enum tarry_conflict { TARRY_REPLACE = 1, TARRY_KEEP = 2, TARRY_REJECT = 3 };
-enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2 };
+enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2, TARRY_NO_BACKOFF = 3 };
+#define TARRY_ATTEMPTS_NONE UINT32_MAX /* as max_attempts: it is tried for ever */
 
 enum {
     TARRY_ID_BYTES_MAX = 128,
@@ -114,10 +121,21 @@ void tarry_on_assert(tarry_assert_hook *hook, void *ctx);
 /* ---- open and close ---- */
 
 enum tarry_open_flags {
-    /* The clock stands until tarry_advance moves it; waits are by it, too. For tests. Here as well a delay of D ms
+    /* In memory: the clock stands until tarry_advance moves it; waits are by it, too. For tests. Here as well a delay of D ms
      * is over when D + 1 ms have passed. */
     TARRY_TEST_CLOCK = 1
 };
+
+/* When a change in a directory is answered. */
+enum tarry_sync {
+    TARRY_SYNC_ALWAYS = 1, /* once it is on the disk: it survives a power cut */
+    TARRY_SYNC_INTERVAL =
+        2, /* once it is written: it survives the process; synced every sync_interval_ms */
+    TARRY_SYNC_NEVER = 3 /* once it is written; what a power cut takes is up to the system */
+};
+
+/* The `level` of a log function. */
+enum tarry_log_level { TARRY_LOG_INFO = 2, TARRY_LOG_WARN = 3, TARRY_LOG_ERROR = 4 };
 
 struct tarry_options {
     uint32_t size;
@@ -128,24 +146,35 @@ struct tarry_options {
     uint64_t memory_max;
     uint64_t body_max;   /* bytes; 0: 1 MiB */
     uint32_t topics_max; /* 0: 10,000 */
-    uint32_t reserved;
+    uint32_t shards; /* of a directory: threads that share the jobs; 0: as it has, a new one 1 */
     int64_t test_clock_ms; /* where the test clock begins, since 1970; up to 1 << 47; 0: now */
+    /* Where the jobs are kept: the data directory of a tarry server, or a new one. Without memory_max and test
+     * clock. NULL: in memory. */
+    const char *dir;
+    uint32_t sync; /* of a directory: enum tarry_sync; 0: TARRY_SYNC_ALWAYS */
+    /* One file of a directory's log, of which there are two at least: 4 to 1024 MiB; 0: 64 MiB. */
+    uint32_t wal_file_bytes;
+    int64_t sync_interval_ms; /* with TARRY_SYNC_INTERVAL, and not without */
+    /* Is told what happens in a directory, in one line: on threads of the library, until tarry_close returns. It may not
+     * call this queue. NULL: nobody is. */
+    void (*log)(void *owner, int level, const char *line);
+    void *log_owner;
 };
 #define TARRY_OPTIONS_INIT                                                                         \
     {                                                                                              \
-        sizeof(struct tarry_options), 0, 0, 0, 0, 0, 0                                             \
+        sizeof(struct tarry_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, NULL, NULL                  \
     }
 
 /*
  * Opens a queue. `options` NULL: all as zero. On failure *out is NULL and `error` says in words what is wrong (it
- * may be NULL). Codes: OK; BAD_OPTION, NO_MEMORY.
+ * may be NULL). Codes: OK; BAD_OPTION, NO_MEMORY; of a directory UNAVAILABLE, IN_USE, too.
  */
 int tarry_open(const struct tarry_options *options, tarry **out, char *error, size_t error_bytes);
 /*
- * Closes a queue. Those who wait get TARRY_STOPPING, callbacks that were not dispatched are not called, and its
- * jobs are gone with all others. Returns once every other call has, a tarry_dispatch with the callback that it is
- * in, too. NULL is fine. Codes: OK; STOPPING: another thread closes it, FORKED, IN_CALLBACK: called by a callback
- * of this queue, and nothing was done.
+ * Closes a queue. Those who wait get TARRY_STOPPING, callbacks that were not dispatched are not called, and their
+ * jobs are gone with all others; in a directory they are ready again, and what was answered is on the disk. Returns
+ * once every other call has, a tarry_dispatch with the callback that it is in, too. NULL is fine. Codes: OK;
+ * STOPPING: another thread closes it, FORKED, IN_CALLBACK: called by a callback of this queue, and nothing was done.
  */
 int tarry_close(tarry *queue);
 
@@ -502,6 +531,35 @@ int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_
  */
 int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n);
 
+/* ---- export and import: topics with their settings and jobs as lines of JSON, which `tarry export` writes and `tarry
+ * import` reads as well: between directories, queues in memory and servers ---- */
+
+struct tarry_transfer {
+    uint32_t size;
+    int32_t fd; /* of a file or pipe that blocks; -1: by the function */
+    /* The caller's, in place of a descriptor; below 0: it failed. `write` takes all; `read` says how many bytes it
+     * brought, 0 at the end. */
+    int64_t (*write)(void *owner, const void *from, size_t bytes);
+    int64_t (*read)(void *owner, void *into, size_t bytes);
+    void *owner;
+    uint32_t
+        on_conflict; /* import, of a job that is there: TARRY_KEEP, also as 0, or TARRY_REPLACE */
+    uint32_t reserved;
+    /* Told, also of one that failed. */
+    uint64_t topics, jobs;
+    uint64_t line; /* import: the last that was read, or the one that was refused */
+};
+#define TARRY_TRANSFER_INIT                                                                        \
+    {                                                                                              \
+        sizeof(struct tarry_transfer), -1, NULL, NULL, NULL, 0, 0, 0, 0, 0                         \
+    }
+/* Jobs are listed by due: what moves meanwhile may be missed or there twice. A leased job is written as due when its
+ * lease ends, without the attempt under way. */
+int tarry_export(tarry *queue, struct tarry_transfer *transfer);
+/* Ends with the first line that is refused; up to 1,000 lines behind it may have been carried out in a directory. To
+ * begin again does no harm: with TARRY_KEEP what is there stays. TARRY_IO_FAILED with errno ENODATA: it was cut short. */
+int tarry_import(tarry *queue, struct tarry_transfer *transfer);
+
 /* ---- for loops of others: nothing blocks, answers come as callbacks ---- */
 
 enum tarry_call_kind {
@@ -567,6 +625,10 @@ int tarry_dispatch(tarry *queue, int max);
 
 /* The queue's clock: milliseconds since 1970. It is not moved by a step of the wall clock. */
 int64_t tarry_now_ms(tarry *queue);
+/* In how many milliseconds of the queue's clock something happens by itself: a job is due, a lease or a wait ends.
+ * 0: it is time now; -1: nothing will. What is ready already happens no more. For those who wait with means of their own: any
+ * call, then, lets it happen. It may be early, by a far job's steps on its way there, and changes when somebody calls. */
+int64_t tarry_next_ms(tarry *queue);
 /*
  * Moves the test clock on. It goes from event to event: what is due at each moment happens at it, and whoever
  * waits for it is served. A delay of D ms is over after D + 1. Codes: OK; BAD_OPTION: the queue has no test clock,

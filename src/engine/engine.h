@@ -162,6 +162,23 @@ uint32_t engine_first_ready(struct engine *engine, struct slice topic, struct re
  */
 void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
                 struct engine_view *out);
+/*
+ * The same over several topics, the best first, whichever has it (struct queue_take, by_priority). `next`:
+ * what comes then; *has_next false: nothing.
+ */
+size_t engine_take_best(struct engine *engine, const struct queue_take *take, size_t bytes_max,
+                        struct engine_now now, struct engine_view *out, struct queue_rank *next,
+                        bool *has_next);
+
+/* Takes this job, be it ready, delayed or dead, also where its topic is paused: then it was due now.
+ * QUEUE_OK, NOT_FOUND, LEASED or NO_MEMORY. The view is the caller's to end. */
+enum queue_status engine_take_job(struct engine *engine, struct slice topic, struct slice id,
+                                  int64_t lease_ms, struct slice consumer, struct engine_now now,
+                                  struct engine_view *out);
+
+/* What engine_find says without a view: NOT_FOUND, or OK with the state and the due. */
+void engine_look(struct engine *engine, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result);
 
 /* False: no such job (finished ones count as none). The view is the caller's to end. */
 bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,
@@ -203,8 +220,11 @@ uint32_t engine_topic_count(const struct engine *engine);
  * call again while engine_next_ms <= now.
  */
 size_t engine_advance(struct engine *engine, struct engine_now now, size_t max);
-/* Inner clock; INT64_MAX: nothing to wait for. */
+/* Inner clock; INT64_MAX: nothing to wait for. Nothing happens before; at it maybe nothing either, for the wheel
+ * turns a few times on a far job's way. */
 int64_t engine_next_ms(const struct engine *engine);
+/* How many things time has brought so far: jobs fell due or expired, leases ended, ids were forgotten, pauses over. */
+uint64_t engine_happened(const struct engine *engine);
 
 /* From now on these kinds of events are told to the sink, a bit each (job_event_bit); 0, as at the
  * beginning: none. */

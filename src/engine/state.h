@@ -80,6 +80,11 @@ struct ready_item {
     uint32_t id;
 };
 
+static inline bool ready_comes_before(const struct ready_item *a, const struct ready_item *b)
+{
+    return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
+}
+
 struct topic {
     struct slice name; /* own memory */
     uint64_t name_hash;
@@ -123,6 +128,7 @@ struct engine {
     struct slab extras;
     struct index index;
     struct wheel wheel;
+    uint64_t happened;              /* by time: engine_happened */
     struct forecast_pages forecast; /* of the delayed jobs in it */
     struct topic **topics;          /* by id from 1; NULL: free */
     uint32_t topic_top, topic_cap, topic_count;
@@ -173,6 +179,8 @@ void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none cold */
 /* Its share of max_jobs is used up: no new job comes in. */
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
+/* It has more than that: the limit was lowered. */
+bool engine_topic_is_beyond(const struct engine *engine, const struct topic *topic);
 /* Its entries and what is cold of it, as it is shown; *remembered too. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
 /* Also one that was removed and has slots left. */

@@ -80,7 +80,7 @@ struct blob *blob_hold(struct blob *blob)
 
 void blob_release(struct blob *blob)
 {
-    if (atomic_fetch_sub_explicit(&blob->holders, 1, memory_order_acq_rel) == 1)
+    if (blob && atomic_fetch_sub_explicit(&blob->holders, 1, memory_order_acq_rel) == 1)
         free(blob);
 }
 

@@ -22,7 +22,7 @@ static inline void blob_prefetch(const struct blob *blob)
     __builtin_prefetch((const char *)blob + 64);
 }
 struct blob *blob_hold(struct blob *blob);
-void blob_release(struct blob *blob);
+void blob_release(struct blob *blob); /* NULL is fine */
 
 size_t blob_bytes(const struct blob *blob);
 /* The job as it was pushed; slices point into the blob, and behind topic, id and content type there is NUL. */

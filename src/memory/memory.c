@@ -21,6 +21,7 @@ struct memory {
     bool is_popping;     /* what is released now is held for the job that goes out */
     uint64_t bytes;      /* of what the engine holds */
     int64_t skew_ms;     /* the one that the engine was told last */
+    int64_t at_ms_max;   /* the furthest due on the wall clock that was asked for */
     struct engine_view views[QUEUE_TAKE_MAX];
 };
 
@@ -149,6 +150,17 @@ static bool memory_is_full(const struct memory *memory, uint64_t more_bytes, uin
     return max && memory->bytes + more_bytes > max + gone_bytes;
 }
 
+static void memory_note_at(struct memory *memory, const struct queue_when *when)
+{
+    if (when->due == QUEUE_DUE_AT && when->ms > memory->at_ms_max)
+        memory->at_ms_max = when->ms;
+}
+
+bool memory_waits_for_wall(const struct memory *memory, struct engine_now now)
+{
+    return memory->at_ms_max > now.wall_ms;
+}
+
 void memory_push(struct memory *memory, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result)
 {
@@ -162,6 +174,7 @@ void memory_push(struct memory *memory, const struct queue_push *push, struct en
         result->status = QUEUE_NO_SPACE;
     else
         engine_push_key(memory->engine, push, key, now, result);
+    memory_note_at(memory, &push->when);
     if (memory->pushed) /* not wanted: the job exists, or it was refused */
         blob_release(memory->pushed);
     memory->pushed = NULL;
@@ -171,6 +184,7 @@ void memory_change(struct memory *memory, const struct queue_change *change, str
                    struct queue_result *result)
 {
     engine_change(memory->engine, change, now, result);
+    memory_note_at(memory, &change->when);
 }
 
 void memory_answer_lease(struct memory *memory, const struct engine_lease *lease,
@@ -191,34 +205,9 @@ void memory_answer(struct memory *memory, const struct queue_answer *answer, str
         result->status = QUEUE_LEASE_ENDED;
 }
 
-/* Its limit may have been lowered since. */
-static bool topic_is_beyond_max(const struct queue_topic *topic)
-{
-    const struct queue_counts *counts = &topic->counts;
-    uint64_t jobs =
-        counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-    return topic->settings.max_jobs && jobs > topic->settings.max_jobs;
-}
-
-/* After the ack there is room for the push: an entry has just gone, and what was wrong with the push was found
- * before. */
 void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now, struct queue_result *result)
 {
-    struct queue_topic topic;
-    bool is_known = engine_topic_show(memory->engine, push->topic, now, &topic);
-    bool remembers = is_known && topic.settings.dedup_window_ms;
-    bool is_far =
-        push->when.due == QUEUE_DUE_AT && push->when.ms - now.wall_ms > POLICY_DELAY_MS_MAX;
-    if (remembers || is_far) {
-        result->status = QUEUE_BAD_OPTION;
-        result->detail = remembers ? "dedup_window" : "at";
-        return;
-    }
-    if (is_known && topic_is_beyond_max(&topic)) {
-        result->status = QUEUE_TOPIC_FULL;
-        return;
-    }
     memory->pushed = blob_new(push);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
@@ -227,10 +216,9 @@ void memory_again(struct memory *memory, const struct memory_job *job,
     if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(job->blob)))
         result->status = QUEUE_NO_SPACE;
     else
-        engine_answer(memory->engine, &job->lease, &(struct queue_answer){.verb = QUEUE_ACK}, now,
-                      result);
-    if (result->status == QUEUE_OK)
-        engine_push(memory->engine, push, now, result);
+        engine_answer(memory->engine, &job->lease,
+                      &(struct queue_answer){.verb = QUEUE_AGAIN, .again = push}, now, result);
+    memory_note_at(memory, &push->when);
     if (memory->pushed)
         blob_release(memory->pushed);
     memory->pushed = NULL;
@@ -245,6 +233,44 @@ void memory_job_free(struct memory_job *job)
     free(job->text);
     blob_release(job->blob);
     free(job);
+}
+
+/* Copies the text behind `*at`, with NUL behind it. */
+static struct slice text_copy(char **at, struct slice text)
+{
+    char *into = *at;
+    if (text.len)
+        memcpy(into, text.at, text.len);
+    into[text.len] = '\0';
+    *at = into + text.len + 1;
+    return slice_make(into, text.len);
+}
+
+struct memory_job *memory_job_copy(const struct queue_job *from)
+{
+    struct job *job;
+    const struct job *known = &from->job;
+    size_t bytes = known->topic.len + known->id.len + known->content_type.len + known->meta.len +
+                   known->body.len + known->error.len + known->history.len + known->consumer.len;
+    enum { TEXTS = 8 };
+    if (from->lease.len > LEASE_TEXT_BYTES)
+        return NULL;
+    struct memory_job *copy = malloc(sizeof *copy + bytes + TEXTS);
+    if (!copy)
+        return NULL;
+    char *at = (char *)(copy + 1);
+    memset(copy, 0, sizeof *copy);
+    copy->shown.job = *known;
+    job = &copy->shown.job;
+    struct slice *const texts[TEXTS] = {&job->topic,   &job->id,      &job->content_type,
+                                        &job->meta,    &job->body,    &job->error,
+                                        &job->history, &job->consumer};
+    for (size_t i = 0; i < TEXTS; i++)
+        *texts[i] = text_copy(&at, *texts[i]);
+    if (from->lease.len)
+        memcpy(copy->lease_text, from->lease.at, from->lease.len);
+    copy->shown.lease = slice_make(copy->lease_text, from->lease.len);
+    return copy;
 }
 
 void memory_job_lease(struct memory_job *job)
@@ -303,7 +329,22 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
                               struct engine_now now, struct memory_job **out, size_t *count)
 {
     size_t taken = 0, given = 0;
-    for (size_t i = 0; i < take->topic_count && taken < take->max; i++)
+    struct queue_rank next;
+    bool has_next;
+    *count = 0;
+    if (take->id.len) {
+        enum queue_status status =
+            engine_take_job(memory->engine, take->topics[0], take->id, take->lease_ms,
+                            take->consumer, now, memory->views);
+        if (status != QUEUE_OK)
+            return status;
+        taken = 1;
+    } else if (take->by_priority) {
+        taken =
+            engine_take_best(memory->engine, take, SIZE_MAX, now, memory->views, &next, &has_next);
+    }
+    bool is_plain = !take->id.len && !take->by_priority;
+    for (size_t i = 0; is_plain && i < take->topic_count && taken < take->max; i++)
         taken += engine_take(memory->engine, take->topics[i], take->max - (uint32_t)taken, SIZE_MAX,
                              take->lease_ms, take->consumer, now, memory->views + taken);
     while (given < taken && (out[given] = job_new(memory, &memory->views[given])))
@@ -493,6 +534,12 @@ enum queue_status memory_forecast(struct memory *memory, const struct queue_fore
 }
 
 /* ---- looking ---- */
+
+void memory_look(const struct memory *memory, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result)
+{
+    engine_look(memory->engine, name, now, result);
+}
 
 bool memory_topic_has_ready(struct memory *memory, struct slice topic)
 {
