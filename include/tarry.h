@@ -553,11 +553,18 @@ struct tarry_transfer {
     {                                                                                              \
         sizeof(struct tarry_transfer), -1, NULL, NULL, NULL, 0, 0, 0, 0, 0                         \
     }
-/* Jobs are listed by due: what moves meanwhile may be missed or there twice. A leased job is written as due when its
- * lease ends, without the attempt under way. */
+/*
+ * Writes topics with their settings and jobs as lines of JSON. Jobs are listed by due: what moves meanwhile may be
+ * missed or there twice. A leased job is written as due when its lease ends, without the attempt under way. Codes:
+ * OK; BAD_OPTION, IO_FAILED, NO_MEMORY.
+ */
 int tarry_export(tarry *queue, struct tarry_transfer *transfer);
-/* Ends with the first line that is refused; up to 1,000 lines behind it may have been carried out in a directory. To
- * begin again does no harm: with TARRY_KEEP what is there stays. TARRY_IO_FAILED with errno ENODATA: it was cut short. */
+/*
+ * Reads topics and jobs that tarry_export wrote, or a server. Ends with the first line that is refused; up to
+ * 1,000 lines behind it may have been carried out in a directory. To begin again does no harm: with TARRY_KEEP
+ * what is there stays. Codes: OK; IO_FAILED: with errno ENODATA it was cut short, BAD_OPTION, NO_MEMORY, or what a
+ * push or a tarry_topic_put of the line would answer.
+ */
 int tarry_import(tarry *queue, struct tarry_transfer *transfer);
 
 /* ---- for loops of others: nothing blocks, answers come as callbacks ---- */
@@ -625,9 +632,12 @@ int tarry_dispatch(tarry *queue, int max);
 
 /* The queue's clock: milliseconds since 1970. It is not moved by a step of the wall clock. */
 int64_t tarry_now_ms(tarry *queue);
-/* In how many milliseconds of the queue's clock something happens by itself: a job is due, a lease or a wait ends.
- * 0: it is time now; -1: nothing will. What is ready already happens no more. For those who wait with means of their own: any
- * call, then, lets it happen. It may be early, by a far job's steps on its way there, and changes when somebody calls. */
+/*
+ * In how many milliseconds of the queue's clock something happens by itself. A job is due, a lease or a wait ends.
+ * 0: it is time now; -1: nothing will. What is ready already happens no more. For those who wait with means of
+ * their own: any call, then, lets it happen. It may be early, by a far job's steps on its way there, and changes
+ * when somebody calls.
+ */
 int64_t tarry_next_ms(tarry *queue);
 /*
  * Moves the test clock on. It goes from event to event: what is due at each moment happens at it, and whoever
