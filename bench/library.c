@@ -21,7 +21,14 @@
 #include <tarry.h>
 #include <unistd.h>
 
-enum { BODY_BYTES = 200, ID_BYTES = 26, THREADS_MAX = 64, ROUNDS = 5, LATE_S = 5 };
+enum {
+    BODY_BYTES = 200,
+    ID_BYTES = 26,
+    THREADS_MAX = 64,
+    ROUNDS = 5,
+    ROUND_CPU_NS = 700000000, /* however long that takes */
+    LATE_S = 5
+};
 
 static tarry *queue;
 static char body[BODY_BYTES];
@@ -153,7 +160,9 @@ static void hold(uint64_t pending, int threads, bool takes)
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t before = operations_of(workers, threads);
         int64_t wall = measure_ns(), cpu = cpu_ns();
-        usleep(700000);
+        do
+            usleep(100000);
+        while (cpu_ns() - cpu < ROUND_CPU_NS);
         double done = (double)(operations_of(workers, threads) - before);
         double by_cpu = done * 1e9 / (double)(cpu_ns() - cpu);
         double by_wall = done * 1e9 / (double)(measure_ns() - wall);

@@ -84,11 +84,14 @@ final class DelayQueuePeer {
             });
             workers[t].start();
         }
-        Thread.sleep(3000); // compiled by then
+        for (long since = Measure.cpuNs(); Measure.cpuNs() - since < 3_000_000_000L;) // compiled by then
+            Thread.sleep(100);
         double bestCpu = 0, bestWall = 0;
         for (int round = 0; round < ROUNDS; round++) {
             long before = operations.sum(), wall = System.nanoTime(), cpu = Measure.cpuNs();
-            Thread.sleep(700);
+            do
+                Thread.sleep(100);
+            while (Measure.cpuNs() - cpu < Measure.ROUND_CPU_NS);
             double done = operations.sum() - before;
             bestCpu = Math.max(bestCpu, done * 1e9 / (Measure.cpuNs() - cpu));
             bestWall = Math.max(bestWall, done * 1e9 / (System.nanoTime() - wall));
@@ -114,9 +117,8 @@ final class DelayQueuePeer {
         System.out.printf("{\"what\":\"bytes\",\"pending\":%d,\"bytes\":%.0f}%n", pending, (Measure.usedBytes() - before) / (double) pending);
         long done = 0;
         for (int round = 0; round < 2; round++) { // the first one warms up
-            long until = System.nanoTime() + 2_000_000_000L;
             since = Measure.cpuNs();
-            for (done = 0; System.nanoTime() < until; done++) {
+            for (done = 0; done % 64 != 0 || Measure.cpuNs() - since < Measure.ROUND_CPU_NS; done++) {
                 long number = random.nextLong(pending);
                 queue.remove(jobs.remove(id('p', number)));
                 push('p', number, 1 + random.nextLong(3600000));
