@@ -112,8 +112,8 @@ void clock_both_ms_of(struct clock *clock, int64_t *inner_ms, int64_t *wall_ms)
 {
     enum { TRIES = 5 };
     if (clock_is_held(clock)) {
-        *inner_ms = clock_inner_ms_of(clock);
-        *wall_ms = *inner_ms + clock_skew_ms_of(clock);
+        *inner_ms = atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed);
+        *wall_ms = *inner_ms + atomic_load_explicit(&clock->held_skew_ms, memory_order_relaxed);
         return;
     }
     for (int i = 0; i < TRIES; i++) {

@@ -147,6 +147,11 @@ void http_shared_set_clock_hooks(struct http_shared *shared, const struct http_c
     shared->clock = hooks;
 }
 
+void http_shared_set_drain_hooks(struct http_shared *shared, const struct http_drain_hooks *hooks)
+{
+    shared->drain = hooks;
+}
+
 void http_shared_set_backup_hooks(struct http_shared *shared, const struct http_backup_hooks *hooks)
 {
     shared->backup = hooks;

@@ -58,6 +58,7 @@ enum http_option_id {
     OPTION_WAIT_IDLE,
     OPTION_TIMEOUT,
     OPTION_AUTO,
+    OPTION_ORDER,
     OPTION_COUNT
 };
 _Static_assert(OPTION_COUNT < 64, "sets of options have 64 bits");
@@ -116,7 +117,7 @@ struct http_fields {
     enum http_bodies bodies;
     uint32_t events; /* kinds, a bit each */
     uint32_t attempt;
-    bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto;
+    bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority;
     enum http_live_view view;
     struct slice error, cursor, id, id_prefix, callback, meta, consumer;
 };

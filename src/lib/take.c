@@ -1,6 +1,6 @@
 /* Takes and pops that their callers wait in, and interrupts. */
 #include "base/clock.h"
-#include "lib/state.h"
+#include "lib/directory.h"
 #include "queue/door.h"
 
 int lib_read_take(const struct tarry_take *from, struct queue_take *out,
@@ -76,6 +76,18 @@ static void waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait
     pthread_cond_destroy(&wake);
 }
 
+static int directory_take_or_pop(struct tarry *queue, struct waiter *waiter, int64_t wait_ms)
+{
+    struct directory_take take = {.waiter = waiter, .wait_ms = wait_ms};
+    int code = lib_begin(queue);
+    if (code)
+        return code;
+    directory_post_take(queue->directory, &take);
+    code = directory_wait(&take.call);
+    lib_end(queue);
+    return code;
+}
+
 static int take_or_pop(struct tarry *queue, const struct tarry_take *from, bool pops,
                        int64_t wait_ms, tarry_job **out, size_t *n)
 {
@@ -84,6 +96,11 @@ static int take_or_pop(struct tarry *queue, const struct tarry_take *from, bool 
     struct waiter waiter = {.take = &take, .pops = pops, .jobs = (struct memory_job **)(void *)out};
     *n = 0;
     int code = lib_read_take(from, &take, topics, &waiter.tag);
+    if (!code && queue->directory) {
+        code = directory_take_or_pop(queue, &waiter, wait_ms);
+        *n = waiter.count;
+        return code;
+    }
     if (!code)
         code = lib_enter(queue);
     if (code)
@@ -115,7 +132,12 @@ int tarry_pop(tarry *queue, const struct tarry_take *take, int64_t wait_ms, tarr
 size_t tarry_interrupt(tarry *queue, uint64_t tag)
 {
     size_t count = 0;
-    if (!tag || lib_enter(queue))
+    if (tag && queue->directory && !lib_begin(queue)) {
+        count = directory_interrupt(queue->directory, tag);
+        lib_end(queue);
+        return count;
+    }
+    if (!tag || queue->directory || lib_enter(queue))
         return 0;
     for (struct list *at = queue->waiters.next, *next; at != &queue->waiters; at = next) {
         struct waiter *waiter = list_entry(at, struct waiter, list);

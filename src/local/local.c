@@ -108,16 +108,31 @@ struct topic_letter {
     char topic[];
 };
 
-/* A letter about a topic: who listens, and what is told. Without memory there is no honest way on. */
+/* A letter about a topic: who listens, and what is told. NULL: out of memory, and any_letter is posted in its place. */
 static struct topic_letter *topic_letter_new(struct local *local, uint32_t shard, uint32_t reactor,
                                              struct slice topic)
 {
     struct topic_letter *letter = malloc(sizeof *letter + topic.len);
-    assert(letter); /* a wake-up must not be lost */
+    if (!letter)
+        return NULL;
     *letter = (struct topic_letter){
         .local = local, .shard = shard, .reactor = reactor, .topic_bytes = topic.len};
     memcpy(letter->topic, topic.at, topic.len);
     return letter;
+}
+
+static void any_post(struct reactor *reactor, struct any_letter *any)
+{
+    if (!atomic_exchange(&any->is_posted, true))
+        reactor_post(reactor, &any->letter);
+}
+
+static void watch_any_there(struct letter *letter)
+{
+    struct any_letter *any = (struct any_letter *)(void *)letter;
+    const struct handle *handle = any->part->handle;
+    atomic_store(&any->is_posted, false);
+    shard_watch(handle->local->shards[any->part->shard], (struct slice){0}, handle->index, true);
 }
 
 static void watch_there(struct letter *letter)
@@ -136,6 +151,10 @@ static void route_watch(struct handle *handle, uint32_t shard, struct slice topi
         return;
     }
     struct topic_letter *watch = topic_letter_new(handle->local, shard, handle->index, topic);
+    if (!watch) {
+        any_post(handle->local->handles[shard]->reactor, &handle->parts[shard].watch_any);
+        return;
+    }
     watch->on = on;
     watch->letter.run = watch_there;
     reactor_post(handle->local->handles[shard]->reactor, &watch->letter);
@@ -165,9 +184,15 @@ static void route_ready(struct local *local, uint32_t shard, struct slice topic,
             ready_here(local, reactor, shard, topic);
             continue;
         }
-        struct topic_letter *tell = topic_letter_new(local, shard, reactor, topic);
-        tell->letter.run = ready_there;
-        reactor_post(local->handles[reactor]->reactor, &tell->letter);
+        struct topic_letter *tell =
+            topic.len ? topic_letter_new(local, shard, reactor, topic) : NULL;
+        struct handle *handle = local->handles[reactor];
+        if (tell) {
+            tell->letter.run = ready_there;
+            reactor_post(handle->reactor, &tell->letter);
+        } else {
+            any_post(handle->reactor, &handle->parts[shard].any[0]);
+        }
     }
 }
 
@@ -207,12 +232,31 @@ static void route_event(struct local *local, uint32_t shard, enum queue_event ev
         if (reactor == shard) {
             event_here(local, reactor, shard, event, topic);
         } else if (all_there) {
-            struct topic_letter *tell = topic_letter_new(local, shard, reactor, topic);
+            struct topic_letter *tell =
+                topic.len ? topic_letter_new(local, shard, reactor, topic) : NULL;
+            if (!tell) {
+                struct handle *handle = local->handles[reactor];
+                any_post(handle->reactor, &handle->parts[shard].any[event]);
+                continue;
+            }
             tell->event = event;
             tell->letter.run = event_there;
             reactor_post(local->handles[reactor]->reactor, &tell->letter);
         }
     }
+}
+
+static void any_there(struct letter *letter)
+{
+    struct any_letter *any = (struct any_letter *)(void *)letter;
+    const struct part *part = any->part;
+    struct handle *handle = part->handle;
+    const struct slice none = {0};
+    atomic_store(&any->is_posted, false);
+    if (any->event)
+        event_here(handle->local, handle->index, part->shard, any->event, none);
+    else
+        ready_here(handle->local, handle->index, part->shard, none);
 }
 
 /* ---- a shard, here or elsewhere, as a queue of its own ---- */
@@ -317,8 +361,19 @@ static struct handle *handle_new(struct local *local, uint32_t index, struct rea
     handle->local = local;
     handle->reactor = reactor;
     handle->index = index;
-    for (uint32_t i = 0; i < local->shard_count; i++)
-        handle->parts[i] = (struct part){.queue.ops = &part_ops, .handle = handle, .shard = i};
+    for (uint32_t i = 0; i < local->shard_count; i++) {
+        struct part *part = &handle->parts[i];
+        part->queue.ops = &part_ops;
+        part->handle = handle;
+        part->shard = i;
+        part->watch_any.letter.run = watch_any_there;
+        part->watch_any.part = part;
+        for (int event = 0; event <= QUEUE_EVENT_DEAD; event++) {
+            part->any[event].letter.run = any_there;
+            part->any[event].part = part;
+            part->any[event].event = (enum queue_event)event;
+        }
+    }
     handle->queue = &handle->parts[0].queue;
     if (local->shard_count > 1) {
         handle->sharded = handle_make_sharded(handle);
@@ -684,27 +739,18 @@ void local_times(const struct local *local, uint32_t shard, struct shard_times *
 
 /* ---- stop ---- */
 
-struct stop_letter {
-    struct letter letter;
-    struct local *local;
-    uint32_t shard;
-};
-
 static void stop_letter_back(struct letter *letter)
 {
     struct stop_letter *stop = (struct stop_letter *)(void *)letter;
     struct local *local = stop->local;
-    free(stop);
     local->stopped(local->stopped_ctx);
 }
 
 static void shard_stopped(void *ctx)
 {
     struct stop_letter *stop = ctx;
-    if (atomic_fetch_sub(&stop->local->stopping_left, 1) > 1) {
-        free(stop);
+    if (atomic_fetch_sub(&stop->local->stopping_left, 1) > 1)
         return;
-    }
     stop->letter.run = stop_letter_back;
     reactor_post(stop->local->handles[0]->reactor, &stop->letter);
 }
@@ -721,9 +767,7 @@ void local_stop(struct local *local, void (*stopped)(void *ctx), void *ctx)
     local->stopped_ctx = ctx;
     atomic_store(&local->stopping_left, local->shard_count);
     for (uint32_t i = 0; i < local->shard_count; i++) {
-        struct stop_letter *stop = calloc(1, sizeof *stop);
-        if (!stop)
-            abort(); /* nothing is lost: the log is as after a crash */
+        struct stop_letter *stop = &local->stops[i];
         *stop = (struct stop_letter){.letter.run = stop_letter_there, .local = local, .shard = i};
         reactor_post(local->handles[i]->reactor, &stop->letter);
     }
@@ -732,6 +776,11 @@ void local_stop(struct local *local, void (*stopped)(void *ctx), void *ctx)
 bool local_has_failed(const struct local *local)
 {
     return atomic_load(&local->failed);
+}
+
+void local_leave(struct local *local)
+{
+    datadir_leave(local->datadir);
 }
 
 void local_free(struct local *local)

@@ -99,5 +99,7 @@ bool local_has_failed(const struct local *local);
 
 /* After all reactors have stopped. */
 void local_free(struct local *local);
+/* All that a child which was forked may do: locks that it inherited would outlive its parent's. */
+void local_leave(struct local *local);
 
 #endif

@@ -413,7 +413,7 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
     shard->watches = watch_table_new();
     shard->feed = shard_feed_new(shard);
     int failed = -ENOMEM;
-    if (shard->dir && shard->watches && shard->feed)
+    if (shard->dir && shard->watches && shard->feed && completions_reserve(shard))
         failed = shard_recover(shard, recovered, error, error_bytes);
     else
         snprintf(error, error_bytes, "out of memory");

@@ -72,7 +72,7 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
 void shard_submit(struct shard *shard, const struct command *command,
                   struct queue_reply_to reply_to);
 
-/* Tell `reactor` (its bit) about the topic's ready jobs, also at once; or stop. */
+/* Tell `reactor` (its bit) about the topic's ready jobs, also at once; or stop. An empty topic: about all, from now on. */
 void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool on);
 
 /* `settled` once, in a turn in which nothing more is due by the clock as it stands, and all that became ready was

@@ -74,8 +74,13 @@ struct shard {
     struct list scans;        /* local/scan.h */
     size_t listings;          /* lists among them: until they end no job becomes cold */
     size_t readings;          /* replies and scans whose records a helper reads */
-    struct completion *spare; /* small blocks for re-use, linked through list.next */
+    struct completion *spare; /* small blocks for re-use, linked through list.next; */
+    uint32_t spares;          /* the last COMPLETION_RESERVE are for when memory is short */
     struct watch_table *watches;
+    /* Where memory was short: reactors that hear of every topic, those that are told of any, and events
+     * (a bit each) that are told of any topic. */
+    uint64_t watch_all, ready_any;
+    uint32_t events_any;
     struct list ready_topics; /* told at the end of the turn */
     struct list events;       /* so are these */
 
@@ -114,6 +119,9 @@ struct shard {
 
 /* The lists and the commit of a zeroed shard. */
 void shard_core_init(struct shard *shard);
+/* Replies that need no more memory: with so many no call goes without one. False: out of memory. */
+enum { COMPLETION_RESERVE = 128 };
+bool completions_reserve(struct shard *shard);
 /* Whoever waits for a reply gets none. */
 void shard_core_fini(struct shard *shard);
 
@@ -187,7 +195,8 @@ void completion_status_soon(struct shard *shard, enum queue_status status,
 void shard_event(struct shard *shard, enum queue_event event, struct slice topic);
 static inline bool events_is_empty(const struct shard *shard)
 {
-    return list_is_empty(&shard->ready_topics) && list_is_empty(&shard->events);
+    return list_is_empty(&shard->ready_topics) && list_is_empty(&shard->events) &&
+           !shard->ready_any && !shard->events_any;
 }
 
 /* Calls back whoever can have a reply or an event now. */
