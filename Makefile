@@ -64,7 +64,7 @@ install: ## what `make` built, to PREFIX=/usr/local, under DESTDIR where given; 
 uninstall: ## takes away what `make install` put there; keeps jobs, and a changed configuration
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" scripts/install --uninstall
 
-package: ## a Debian package and a tar archive in build-package/; RELEASE=1 is the package's own number
+package: ## Debian packages (server, library) and a tar archive in build-package/; RELEASE=1 is the package's own number
 	@scripts/setup build package
 	@RELEASE="$(RELEASE)" scripts/package
 
