@@ -627,7 +627,8 @@ int tarry_dispatch(tarry *queue, int max);
 int64_t tarry_now_ms(tarry *queue);
 /* In how many milliseconds of the queue's clock something happens by itself: a job is due, a lease or a wait ends.
  * 0: it is time now; -1: nothing will. What is ready already happens no more. For those who wait with means of their own: any
- * call, then, lets it happen. It may be early, by a far job's steps on its way there, and changes when somebody calls. */
+ * call, then, lets it happen. It may be early, by a far job's steps on its way there, and changes when somebody calls. In a
+ * directory: -1, its own threads see to it. */
 int64_t tarry_next_ms(tarry *queue);
 /*
  * Moves the test clock on. It goes from event to event: what is due at each moment happens at it, and whoever

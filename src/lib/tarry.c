@@ -191,7 +191,7 @@ static int64_t next_moment(const struct tarry *queue, int64_t until_ms)
 
 int64_t tarry_next_ms(tarry *queue)
 {
-    if (lib_enter(queue))
+    if (queue->directory || lib_enter(queue))
         return -1;
     lib_serve(queue);
     int64_t next_ms = next_moment(queue, INT64_MAX);
