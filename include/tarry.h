@@ -636,10 +636,9 @@ int tarry_dispatch(tarry *queue, int max);
 int64_t tarry_now_ms(tarry *queue);
 /*
  * In how many milliseconds of the queue's clock something happens by itself. A job is due, a lease or a wait ends.
- * 0: it is time now; -1: nothing will, or it is in a directory, whose
- * threads let it happen. What is ready already happens no more. For those who wait with means of
- * their own: any call, then, lets it happen. It may be early, by a far job's steps on its way there, and changes
- * when somebody calls.
+ * 0: it is time now; -1: nothing will, or it is in a directory, whose threads let it happen. What is ready already
+ * happens no more. For those who wait with means of their own: any call, then, lets it happen. It may be early, by a
+ * far job's steps on its way there, and changes when somebody calls.
  */
 int64_t tarry_next_ms(tarry *queue);
 /*

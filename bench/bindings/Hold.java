@@ -237,7 +237,8 @@ public class Hold {
         String[] counts = System.getProperty("waiting", "10000,1000000").split(",");
         for (String text : counts) {
             int count = Integer.parseInt(text);
-            for (int threads : new int[] {1, 4, 16}) {
+            for (String number : System.getProperty("threads", "1,4,16").split(",")) {
+                int threads = Integer.parseInt(number);
                 Map<String, double[]> found = new LinkedHashMap<>();
                 for (int round = 0; round < rounds; round++) {
                     for (Map.Entry<String, Supplier<Subject>> one : subjects(count).entrySet()) {

@@ -20,7 +20,7 @@ def declarations(header: str) -> str:
     text = re.sub(r"(?m)^[ \t]*#(?:.*\\\n)*.*$", "", text)
     text = re.sub(r'extern "C" \{|\A\s*\}|\n\}\s*\Z', "", text)
     statements = re.findall(r"(?:typedef[^;{]*;|(?:enum|struct) ?\w* ?\{.*?\};|[^;{}]*;)", text, flags=re.S)
-    return "\n".join(one for one in statements if "(" not in one or "typedef" in one or OWN_WORLD.search(one))
+    return "\n".join(one for one in statements if "(" not in one or "{" in one or "typedef" in one or OWN_WORLD.search(one))
 
 
 def functions(header: str) -> str:
@@ -39,5 +39,5 @@ ffi.set_source(
     include_dirs=[str(REPO / "include"), str(HERE), str(HERE.parent / "common")],
     extra_objects=[str(LIBRARY / "libtarry.a")],
     extra_compile_args=["-std=gnu17", "-Wno-unused-function"],
-    extra_link_args=["-pthread", "-Wl,--exclude-libs,ALL", "-Wl,--strip-debug"],
+    extra_link_args=["-pthread", "-luv", "-l:libxxhash.a", "-Wl,-rpath,$ORIGIN", "-Wl,--exclude-libs,ALL", "-Wl,--strip-debug"],
 )

@@ -75,7 +75,7 @@ def test_the_example_in_java(jar):
     assert run(["java", "-cp", jar, REPO / "examples/library/OrderTimeout.java"]) == LINES
 
 
-def test_every_block_in_python(site, monkeypatch):
+def test_every_block_in_python(site, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(site))
     import libtarry
 
@@ -93,7 +93,7 @@ def test_every_block_in_python(site, monkeypatch):
                 queue.purge("orders")
                 queue.push("orders", 17)
             namespace = {**names}
-            exec(compile(block, "the page", "exec"), namespace)
+            exec(compile(block.replace("/tmp/orders-queue", str(tmp_path / "orders")), "the page", "exec"), namespace)
             if "worker" in namespace:
 
                 async def work(worker):

@@ -1,6 +1,6 @@
 """libtarry: the delay queue tarry inside a process. A job goes in now and comes out when it is due; docs/bindings-python.md tells how."""
 
-from .errors import Closed, Conflict, Forked, Full, LeaseEnded, NotFound, OutOfMemory, Refused, TarryError
+from .errors import Closed, Conflict, Forked, Full, LeaseEnded, NotFound, OutOfMemory, Refused, TarryError, Unavailable
 from .job import Attempt, Job, Pushed
 from .queue import Queue, open
 from .topic import Settings, Topic
@@ -22,5 +22,6 @@ __all__ = [
     "Settings",
     "TarryError",
     "Topic",
+    "Unavailable",
     "open",
 ]

@@ -37,6 +37,10 @@ class Full(TarryError):
     """The topic or the queue has no room for another job."""
 
 
+class Unavailable(TarryError):
+    """The directory cannot be opened, is open elsewhere, or failed: what was under way may have happened or not."""
+
+
 class Closed(TarryError):
     """The queue is closed, or is being closed."""
 
@@ -59,6 +63,9 @@ _KINDS: dict[int, type[TarryError]] = {
     lib.TARRY_TOPIC_FULL: Full,
     lib.TARRY_TOO_MANY_TOPICS: Full,
     lib.TARRY_NO_MEMORY: OutOfMemory,
+    lib.TARRY_DIRECTORY_MOVED: Unavailable,
+    lib.TARRY_UNAVAILABLE: Unavailable,
+    lib.TARRY_IN_USE: Unavailable,
     lib.TARRY_STOPPING: Closed,
     lib.TARRY_FORKED: Forked,
 }

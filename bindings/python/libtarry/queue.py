@@ -18,6 +18,7 @@ from .topic import Settings, Topic, settings_of, settings_struct, topic_of
 from .values import Duration, Moment, body_of, milliseconds, moment_ms, pointer, text_bytes
 
 _STATE_NUMBERS = {"delayed": lib.TARRY_STATE_DELAYED, "ready": lib.TARRY_STATE_READY, "leased": lib.TARRY_STATE_LEASED, "dead": lib.TARRY_STATE_DEAD}
+_SYNCS = {"always": lib.TARRY_SYNC_ALWAYS, "interval": lib.TARRY_SYNC_INTERVAL, "never": lib.TARRY_SYNC_NEVER}
 _PUSHED = {code: name_of(code) for code in (lib.TARRY_CREATED, lib.TARRY_REPLACED, lib.TARRY_EXISTED)}
 _NULL = ffi.NULL
 _push_one = lib.binding_push_one
@@ -27,6 +28,9 @@ _string = ffi.string
 def open(
     dir: str | os.PathLike[str] | None = None,
     *,
+    sync: str = "always",
+    sync_interval: Duration = 0,
+    shards: int = 0,
     memory_max: int = 0,
     body_max: int = 0,
     topics_max: int = 0,
@@ -35,10 +39,11 @@ def open(
     """
     A queue in the memory of this process; with `dir` in a directory, where jobs outlive it.
 
+    sync, of a directory: always (a push is on the disk when it returns), interval (with `sync_interval`), never. shards: threads that share its jobs.
     memory_max: bytes of jobs, about; body_max: bytes of a body (1 MiB); topics_max (10,000). 0: the default.
     test_clock: the clock stands until Queue.advance(); True begins now, a time begins there.
     """
-    return Queue(dir, memory_max=memory_max, body_max=body_max, topics_max=topics_max, test_clock=test_clock)
+    return Queue(dir, sync=sync, sync_interval=sync_interval, shards=shards, memory_max=memory_max, body_max=body_max, topics_max=topics_max, test_clock=test_clock)
 
 
 class Queue:
@@ -55,6 +60,9 @@ class Queue:
         self,
         dir: str | os.PathLike[str] | None = None,
         *,
+        sync: str = "always",
+        sync_interval: Duration = 0,
+        shards: int = 0,
         memory_max: int = 0,
         body_max: int = 0,
         topics_max: int = 0,
@@ -66,9 +74,10 @@ class Queue:
         options = ffi.new("struct tarry_options *", {"size": ffi.sizeof("struct tarry_options")})
         options.memory_max, options.body_max, options.topics_max = memory_max, body_max, topics_max
         if dir is not None:
-            if not hasattr(options, "dir"):
-                raise ValueError(f"cannot open '{os.fspath(dir)}': this libtarry keeps jobs in memory alone, leave 'dir' out")
+            if sync not in _SYNCS:
+                raise ValueError(f"bad sync '{sync}', give one of: {', '.join(_SYNCS)}")
             options.dir = pointer(text_bytes(os.fspath(dir), "dir"), keep)
+            options.sync, options.sync_interval_ms, options.shards = _SYNCS[sync], milliseconds(sync_interval), shards
         if test_clock is not False:
             options.flags |= lib.TARRY_TEST_CLOCK
             options.test_clock_ms = 0 if test_clock is True else moment_ms(test_clock)

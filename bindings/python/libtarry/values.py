@@ -73,16 +73,20 @@ def _text_ms(text: str) -> int:
 
 def backoff_of(text: str) -> tuple[int, int, int]:
     """`fixed:10s`, `exp:1s..10m`: kind, first and most in milliseconds."""
+    if text == "none":
+        return lib.TARRY_NO_BACKOFF, 0, 0
     if found := re.fullmatch(rf"fixed:({_DURATION})", text):
         return lib.TARRY_FIXED, _text_ms(found[1]), 0
     if found := re.fullmatch(rf"exp:({_DURATION})\.\.({_DURATION})", text):
         return lib.TARRY_EXPONENTIAL, _text_ms(found[1]), _text_ms(found[2])
-    raise ValueError(f"bad backoff '{text}', give fixed:10s or exp:1s..10m")
+    raise ValueError(f"bad backoff '{text}', give fixed:10s, exp:1s..10m or none")
 
 
 def backoff_text(kind: int, first_ms: int, most_ms: int) -> str | None:
     if not kind:
         return None
+    if kind == lib.TARRY_NO_BACKOFF:
+        return "none"
     return f"fixed:{first_ms}ms" if kind == lib.TARRY_FIXED else f"exp:{first_ms}ms..{most_ms}ms"
 
 

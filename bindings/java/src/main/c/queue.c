@@ -610,12 +610,11 @@ JNIEXPORT jbyteArray JNICALL Java_io_tarry_queue_Native_open(JNIEnv *env, jclass
     options.body_max = (uint64_t)unpack_long(&arguments.from);
     options.topics_max = (uint32_t)unpack_int(&arguments.from);
     options.test_clock_ms = unpack_long(&arguments.from);
-    if (unpack_text(&arguments.from, &bytes)) {
-        opened.code = TARRY_BAD_OPTION;
-        strcpy(opened.error, "cannot open a directory: this libtarry keeps jobs in memory alone");
-    } else {
-        opened.code = handle_open(&options, &opened.handle, opened.error, sizeof opened.error);
-    }
+    options.dir = unpack_text(&arguments.from, &bytes);
+    options.sync = (uint32_t)unpack_int(&arguments.from);
+    options.sync_interval_ms = unpack_long(&arguments.from);
+    options.shards = (uint32_t)unpack_int(&arguments.from);
+    opened.code = handle_open(&options, &opened.handle, opened.error, sizeof opened.error);
     free(arguments.heap);
     jbyteArray out = answer(env, opened_write, &opened);
     if (!out)

@@ -7,6 +7,7 @@ import java.util.Objects;
 public final class Backoff {
     private static final int FIXED = 1;
     private static final int EXPONENTIAL = 2;
+    private static final int NONE = 3;
 
     private final int kind;
     private final long firstMs;
@@ -26,6 +27,11 @@ public final class Backoff {
     /** Twice as long each time, from the first up to the most. */
     public static Backoff exponential(Duration first, Duration most) {
         return new Backoff(EXPONENTIAL, Times.milliseconds(first), Times.milliseconds(most));
+    }
+
+    /** Not at all: the next attempt is at once. */
+    public static Backoff none() {
+        return new Backoff(NONE, 0, 0);
     }
 
     static void pack(Pack pack, Backoff one) {
@@ -51,6 +57,6 @@ public final class Backoff {
 
     @Override
     public String toString() {
-        return kind == FIXED ? "fixed:" + firstMs + "ms" : "exp:" + firstMs + "ms.." + mostMs + "ms";
+        return kind == NONE ? "none" : kind == FIXED ? "fixed:" + firstMs + "ms" : "exp:" + firstMs + "ms.." + mostMs + "ms";
     }
 }

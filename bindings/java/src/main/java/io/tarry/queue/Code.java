@@ -17,9 +17,12 @@ final class Code {
     static final int NO_SPACE = 16;
     static final int NO_MEMORY = 17;
     static final int STOPPING = 18;
+    static final int DIRECTORY_MOVED = 19;
+    static final int UNAVAILABLE = 20;
     static final int TOPIC_FULL = 23;
     static final int REQUESTED = 24;
     static final int INTERRUPTED = 101;
+    static final int IN_USE = 103;
 
     private Code() {}
 

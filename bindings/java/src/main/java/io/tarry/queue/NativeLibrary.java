@@ -35,7 +35,12 @@ final class NativeLibrary {
 
     private static void loadFromJar() {
         String arch = System.getProperty("os.arch");
-        String place = "native/linux-" + (arch.equals("amd64") ? "x86_64" : arch) + "/libtarry_java.so";
+        String folder = "native/linux-" + (arch.equals("amd64") ? "x86_64" : arch) + "/";
+        loadFromJar(folder + "libuv.so.1", arch); // once it is there the next one needs no other
+        loadFromJar(folder + "libtarry_java.so", arch);
+    }
+
+    private static void loadFromJar(String place, String arch) {
         try (InputStream from = NativeLibrary.class.getResourceAsStream(place)) {
             if (from == null) {
                 throw new UnsatisfiedLinkError("no libtarry_java for " + System.getProperty("os.name") + " on " + arch

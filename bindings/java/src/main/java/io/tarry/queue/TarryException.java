@@ -65,6 +65,15 @@ public class TarryException extends RuntimeException {
         }
     }
 
+    /** The directory cannot be opened, is open elsewhere, or failed: what was under way may have happened or not. */
+    public static final class Unavailable extends TarryException {
+        private static final long serialVersionUID = 1;
+
+        Unavailable(String message, String code, String detail, State state) {
+            super(message, code, detail, state);
+        }
+    }
+
     /** The queue is closed, or is being closed. */
     public static final class Closed extends TarryException {
         private static final long serialVersionUID = 1;
@@ -94,6 +103,10 @@ public class TarryException extends RuntimeException {
             case Code.TOPIC_FULL:
             case Code.TOO_MANY_TOPICS:
                 return new Full(text, name, detail, found);
+            case Code.DIRECTORY_MOVED:
+            case Code.UNAVAILABLE:
+            case Code.IN_USE:
+                return new Unavailable(text, name, detail, found);
             case Code.STOPPING:
                 return new Closed(text, name, detail, found);
             case Code.NO_MEMORY:

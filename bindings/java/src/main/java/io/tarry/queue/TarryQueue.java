@@ -38,9 +38,22 @@ public final class TarryQueue implements AutoCloseable {
 
     // ---- open and close ----
 
+    /** When a change in a directory is answered. */
+    public enum Sync {
+        /** Once it is on the disk. The default. */
+        ALWAYS,
+        /** Once it is written; the disk follows after an interval. */
+        INTERVAL,
+        /** Once it is written; the disk follows as the system likes. */
+        NEVER
+    }
+
     /** How a queue is opened. */
     public static final class Options {
         private Path dir;
+        private Sync sync;
+        private long syncIntervalMs;
+        private int shards;
         private long memoryMax;
         private long bodyMax;
         private int topicsMax;
@@ -50,6 +63,24 @@ public final class TarryQueue implements AutoCloseable {
         /** Jobs are kept there and outlive the process; without it they are in its memory alone. */
         public Options dir(Path value) {
             dir = value;
+            return this;
+        }
+
+        /** When a push into a directory is answered. */
+        public Options sync(Sync value) {
+            sync = value;
+            return this;
+        }
+
+        /** With {@link Sync#INTERVAL}. */
+        public Options syncInterval(Duration value) {
+            syncIntervalMs = Times.milliseconds(value);
+            return this;
+        }
+
+        /** Threads that share the jobs of a directory. */
+        public Options shards(int value) {
+            shards = value;
             return this;
         }
 
@@ -91,6 +122,7 @@ public final class TarryQueue implements AutoCloseable {
     private TarryQueue(Options options) {
         Pack pack = new Pack(64).number(options.flags).number(options.memoryMax).number(options.bodyMax).number(options.topicsMax);
         pack.number(options.testClockMs).text(options.dir == null ? null : options.dir.toString(), "dir");
+        pack.number(options.sync == null ? 0 : options.sync.ordinal() + 1).number(options.syncIntervalMs).number(options.shards);
         Pack.Reader answer = new Pack.Reader(Native.open(pack.bytes, pack.length));
         int code = answer.number();
         long opened = answer.bigNumber();

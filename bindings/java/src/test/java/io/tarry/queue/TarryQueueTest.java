@@ -8,12 +8,16 @@ import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.junit.After;
 import org.junit.Before;
 import org.junit.Test;
@@ -261,6 +265,29 @@ public class TarryQueueTest {
         assertThrows(TarryException.Closed.class, () -> queue.topics());
         assertThrows(TarryException.Closed.class, () -> queue.list("t", null).iterator().hasNext());
         assertThrows(TarryException.Closed.class, () -> queue.now());
+    }
+
+    @Test
+    public void jobsInADirectoryOutliveTheirQueueAndOneAtATimeHasIt() throws Exception {
+        Path dir = Files.createTempDirectory("tarry").resolve("queue");
+        TarryQueue.Options options = new TarryQueue.Options().dir(dir).sync(TarryQueue.Sync.ALWAYS);
+        try (TarryQueue kept = options.open()) {
+            kept.push(new Push("t", "kept").id("a"));
+            TarryException refused = assertThrows(TarryException.Unavailable.class, options::open);
+            assertTrue(refused.getMessage(), refused.getMessage().contains(dir.toString()));
+        }
+        try (TarryQueue kept = options.open()) {
+            Job job = kept.poll(Duration.ofSeconds(60), "t");
+            assertEquals("kept", job.text());
+            job.again("again".getBytes(), Duration.ofMillis(5));
+            job = kept.poll(Duration.ofSeconds(60), "t");
+            assertEquals("again", job.text());
+            job.ack();
+        } finally {
+            try (Stream<Path> files = Files.walk(dir.getParent())) {
+                files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
+            }
+        }
     }
 
     @Test
