@@ -11,7 +11,7 @@
 #include "base/list.h"
 #include "queue/queue.h"
 #include "sql/effect.h"
-#include "sql/statement.h"
+#include "sql/postgres/statement.h"
 #include "sql/topic.h"
 
 enum sql_call_kind {

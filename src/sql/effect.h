@@ -9,7 +9,7 @@
 #include "base/vector.h"
 #include "job/job.h"
 #include "sql/lease.h"
-#include "sql/row.h"
+#include "sql/postgres/row.h"
 
 struct sql_tally { /* of one topic */
     int64_t topic;

@@ -14,7 +14,7 @@
 
 #include "net/reactor.h"
 #include "queue/queue.h"
-#include "sql/greeting.h"
+#include "sql/postgres/greeting.h"
 
 struct sql_session;
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "queue/door.h"
-#include "sql/schema.h"
+#include "sql/postgres/schema.h"
 #include "sql/session.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sql/libpq.h"
+#include "sql/postgres/libpq.h"
 #include "sql/sql.h"
 #include "support/postgres_server.h"
 

@@ -3,11 +3,11 @@
  *
  * Texts point into the result and are good as long as it is. NULL reads as 0, false, or nothing.
  */
-#ifndef TARRY_SQL_ROW_H
-#define TARRY_SQL_ROW_H
+#ifndef TARRY_SQL_POSTGRES_ROW_H
+#define TARRY_SQL_POSTGRES_ROW_H
 
 #include "base/slice.h"
-#include "sql/libpq.h"
+#include "sql/postgres/libpq.h"
 
 #include <stdint.h>
 

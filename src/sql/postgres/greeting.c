@@ -1,9 +1,9 @@
-#include "sql/greeting.h"
+#include "sql/postgres/greeting.h"
 
 #include "base/error.h"
-#include "sql/row.h"
-#include "sql/schema.h"
-#include "sql/statement.h"
+#include "sql/postgres/row.h"
+#include "sql/postgres/schema.h"
+#include "sql/postgres/statement.h"
 
 #include <stdio.h>
 #include <string.h>

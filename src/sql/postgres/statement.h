@@ -1,11 +1,11 @@
 /*
  * statement: what servers say to the database: a table of prepared statements, and their parameters.
  */
-#ifndef TARRY_SQL_STATEMENT_H
-#define TARRY_SQL_STATEMENT_H
+#ifndef TARRY_SQL_POSTGRES_STATEMENT_H
+#define TARRY_SQL_POSTGRES_STATEMENT_H
 
 #include "base/slice.h"
-#include "sql/libpq.h"
+#include "sql/postgres/libpq.h"
 
 #include <stdint.h>
 

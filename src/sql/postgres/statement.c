@@ -1,4 +1,4 @@
-#include "sql/statement.h"
+#include "sql/postgres/statement.h"
 
 #include "base/error.h"
 

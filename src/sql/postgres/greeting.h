@@ -2,11 +2,11 @@
  * greeting: a new connection, from the URL to the point where a session may send its first turn.
  * Blocking: at the start, or on a helper thread.
  */
-#ifndef TARRY_SQL_GREETING_H
-#define TARRY_SQL_GREETING_H
+#ifndef TARRY_SQL_POSTGRES_GREETING_H
+#define TARRY_SQL_POSTGRES_GREETING_H
 
 #include "base/mac.h"
-#include "sql/libpq.h"
+#include "sql/postgres/libpq.h"
 
 #include <stdint.h>
 
