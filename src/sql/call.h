@@ -11,7 +11,7 @@
 #include "base/list.h"
 #include "queue/queue.h"
 #include "sql/effect.h"
-#include "sql/postgres/statement.h"
+#include "sql/postgres/batch.h"
 #include "sql/topic.h"
 
 enum sql_call_kind {
@@ -27,12 +27,17 @@ enum sql_call_kind {
 struct sql_call;
 
 struct sql_step { /* one statement of a turn */
-    struct sql_call *call;
-    size_t item;
+    struct sql_call *call; /* NULL: the turn's own, or a batch */
     enum sql_statement statement;
+    size_t first, count; /* of a batch: its items in `sent` */
 };
 VECTOR_DECLARE(sql_steps, struct sql_step)
-VECTOR_DECLARE(sql_results, PGresult *)
+
+struct sql_result { /* the answer to a statement, as long as a call has texts in it */
+    PGresult *rows;
+    size_t holders;
+};
+VECTOR_DECLARE(sql_results, struct sql_result *)
 VECTOR_DECLARE(sql_leases, struct sql_lease)
 
 struct sql_call {
@@ -76,7 +81,13 @@ struct sql_context {
     struct sql_topics topics;
     struct sql_steps steps;
     struct sql_effects effects;
+    struct sql_batch pushes, changes, answers; /* open, while the turn's statements are sent */
+    struct sql_batch_keys keys;                /* of what is in them */
+    struct sql_items sent;                     /* in batches of this turn */
 };
+
+void sql_context_init(struct sql_context *context);
+void sql_context_fini(struct sql_context *context);
 
 /* NULL: out of memory. `command` NULL: something of the server's own. */
 struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
@@ -90,11 +101,12 @@ bool sql_call_is_figures(const struct sql_call *call);
 size_t sql_call_weight(const struct sql_call *call); /* how many items */
 size_t sql_call_bytes(const struct sql_call *call);
 
-/* Its statements, into the pipeline and `steps`. False: out of memory, or the connection is gone. */
-bool sql_call_send(struct sql_call *call, struct sql_context *context);
-/* One of them was answered with `result`, which is the call's from then on. False: out of memory. */
-bool sql_call_read(struct sql_call *call, struct sql_context *context, const struct sql_step *step,
-                   PGresult *result);
+/* The statements of a turn's calls, into the pipeline and `steps`: items in batches, then what only
+ * reads or takes; a call about topics comes after all before it. False: out of memory, or the
+ * connection is gone. */
+bool sql_calls_send(struct list *calls, struct sql_context *context);
+/* One of them was answered with `rows`, which are taken over. False: out of memory. */
+bool sql_step_read(const struct sql_step *step, struct sql_context *context, PGresult *rows);
 /* Forgets what was answered: it is sent again. */
 void sql_call_again(struct sql_call *call);
 /* After the commit. */

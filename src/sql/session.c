@@ -408,13 +408,12 @@ static bool send_turn(struct sql_session *session)
            (is_durable || send_plain(session, SQL_LAZY, NULL)) &&
            (!session->turn_is_retry || send_plain(session, SQL_BRIEF, NULL)) &&
            (!is_change || send_ticket(session));
-    for (struct list *at = session->turn.next; at != &session->turn && sent; at = at->next) {
+    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         session->turn_looks_all = session->turn_looks_all || call->from_the_start;
         sql_call_again(call);
-        sent = sql_call_send(call, &session->context);
     }
-    return sent && send_plain(session, SQL_NOW, NULL) && end_flight(session);
+    return sent && sql_calls_send(&session->turn, &session->context) && send_plain(session, SQL_NOW, NULL) && end_flight(session);
 }
 
 static void turn_begin(struct sql_session *session)
@@ -782,9 +781,8 @@ static void take_result(struct sql_session *session, PGresult *result)
     switch (libpq.PQresultStatus(result)) {
     case PGRES_COMMAND_OK:
     case PGRES_TUPLES_OK:
-        if (step && step->call)
-            session->failed =
-                !sql_call_read(step->call, &session->context, step, result) || session->failed;
+        if (step && (step->call || step->count))
+            session->failed = !sql_step_read(step, &session->context, result) || session->failed;
         else if (step && step->statement == SQL_NOW)
             read_now(session, result);
         else
@@ -1168,6 +1166,7 @@ struct sql_session *sql_session_new(struct reactor *reactor,
     list_init(&session->turn);
     list_init(&session->answered);
     sql_effects_clear(&session->context.effects);
+    sql_context_init(&session->context);
     if (!session->url || !session->deadline || !session->worker ||
         !connection_set(session, greeting)) {
         sql_session_free(session);
@@ -1202,6 +1201,7 @@ void sql_session_free(struct sql_session *session)
     if (session->deadline)
         deadline_free(session->deadline);
     sql_topics_free(&session->context.topics);
+    sql_context_fini(&session->context);
     sql_steps_fini(&session->context.steps);
     sql_effects_fini(&session->context.effects);
     sql_watched_fini(&session->leases);

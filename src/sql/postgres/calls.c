@@ -1,5 +1,6 @@
 #include "sql/call.h"
 
+#include "base/hash.h"
 #include "queue/copy.h"
 #include "queue/cursor.h"
 
@@ -20,7 +21,8 @@ enum {
     DID_ID,
     DID_NAME,
     DID_UNTIL,
-    DID_CANCEL_REQUESTED
+    DID_CANCEL_REQUESTED,
+    DID_ITEM
 };
 
 /* Those of tarry._shown. */
@@ -106,6 +108,29 @@ static enum queue_status status_of(struct slice word, const char **detail)
 
 /* ---- making ---- */
 
+void sql_context_init(struct sql_context *context)
+{
+    sql_batch_init(&context->pushes, "ttiliillilllxxxibx");
+    sql_batch_init(&context->changes, "ittiliblb");
+    sql_batch_init(&context->answers, "iiilllllbxxl");
+}
+
+void sql_context_fini(struct sql_context *context)
+{
+    sql_batch_fini(&context->pushes);
+    sql_batch_fini(&context->changes);
+    sql_batch_fini(&context->answers);
+    sql_items_fini(&context->sent);
+}
+
+static void result_release(struct sql_result *result)
+{
+    if (--result->holders > 0)
+        return;
+    libpq.PQclear(result->rows);
+    free(result);
+}
+
 struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
                               struct queue_reply_to reply_to)
 {
@@ -127,7 +152,7 @@ struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *com
 void sql_call_again(struct sql_call *call)
 {
     for (size_t i = 0; i < call->results.count; i++)
-        libpq.PQclear(call->results.at[i]);
+        result_release(call->results.at[i]);
     call->results.count = 0;
     free(call->items);
     free(call->jobs);
@@ -206,55 +231,101 @@ size_t sql_call_bytes(const struct sql_call *call)
 
 /* ---- sending ---- */
 
-static bool send(struct sql_call *call, struct sql_context *context, size_t item,
-                 enum sql_statement statement, const struct sql_params *params)
+static bool send_step(struct sql_context *context, struct sql_step step,
+                      const struct sql_params *params)
 {
-    struct sql_step step = {.call = call, .item = item, .statement = statement};
     return sql_steps_reserve(&context->steps, context->steps.count + 1) &&
-           sql_statement_send(context->connection, statement, params) &&
+           sql_statement_send(context->connection, step.statement, params) &&
            sql_steps_add(&context->steps, step);
 }
 
-static bool send_push(struct sql_call *call, struct sql_context *context, size_t i)
+static bool send(struct sql_call *call, struct sql_context *context, enum sql_statement statement,
+                 const struct sql_params *params)
 {
-    const struct queue_push *push = &call->command->pushes[i];
-    struct sql_params params = {0};
-    sql_params_bytes(&params, push->topic);
-    sql_params_bytes(&params, push->id);
-    sql_params_number(&params, push->when.due);
-    sql_params_number(&params, push->when.ms);
-    sql_params_number(&params, push->priority);
-    sql_params_number(&params, push->on_conflict);
-    sql_params_number(&params, push->policy.lease_ms);
-    sql_params_number(&params, push->policy.ttl_ms);
-    sql_params_number(&params, push->policy.backoff.kind);
-    sql_params_number(&params, push->policy.backoff.first_ms);
-    sql_params_number(&params, push->policy.backoff.max_ms);
-    sql_params_number(&params, push->policy.max_attempts);
-    sql_params_bytes(&params, push->content_type);
-    sql_params_bytes(&params, push->meta);
-    sql_params_bytes(&params, push->body);
-    sql_params_number(&params, push->past.attempt);
-    sql_params_flag(&params, push->past.dead);
-    sql_params_bytes(&params, push->past.error);
-    sql_params_number(&params, context->topics_max);
-    return send(call, context, i, SQL_PUSH, &params);
+    return send_step(context, (struct sql_step){.call = call, .statement = statement}, params);
 }
 
-static bool send_change(struct sql_call *call, struct sql_context *context, size_t i)
+static bool send_batch(struct sql_context *context, struct sql_batch *batch,
+                       enum sql_statement statement, int64_t last)
+{
+    struct sql_step step = {
+        .statement = statement, .first = context->sent.count, .count = batch->items.count};
+    struct sql_params params = {0};
+    bool sent = true;
+    if (!batch->items.count)
+        return true;
+    for (size_t i = 0; i < batch->items.count && sent; i++)
+        sent = sql_items_add(&context->sent, batch->items.at[i]);
+    sent = sent && sql_batch_params(batch, &params);
+    if (last)
+        sql_params_number(&params, last);
+    sent = sent && send_step(context, step, &params);
+    sql_batch_clear(batch);
+    return sent;
+}
+
+/* Answers come first: what they end may be pushed anew. */
+static bool send_batches(struct sql_context *context)
+{
+    sql_batch_keys_clear(&context->keys);
+    return send_batch(context, &context->answers, SQL_ANSWERS, context->server) &&
+           send_batch(context, &context->changes, SQL_CHANGES, 0) &&
+           send_batch(context, &context->pushes, SQL_PUSHES, context->topics_max);
+}
+
+static bool begin_item(struct sql_context *context, uint64_t hash)
+{
+    return sql_batch_keys_add(&context->keys, hash) ||
+           (send_batches(context) && sql_batch_keys_add(&context->keys, hash));
+}
+
+static bool add_push(struct sql_call *call, struct sql_context *context, size_t i)
+{
+    const struct queue_push *push = &call->command->pushes[i];
+    struct sql_batch *batch = &context->pushes;
+    struct sql_array *array = batch->arrays;
+    if (!begin_item(context, hash_pair(push->topic, push->id, 0).low) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    sql_array_bytes(array++, push->topic);
+    sql_array_bytes(array++, push->id);
+    sql_array_number(array++, push->when.due);
+    sql_array_number(array++, push->when.ms);
+    sql_array_number(array++, push->priority);
+    sql_array_number(array++, push->on_conflict);
+    sql_array_number(array++, push->policy.lease_ms);
+    sql_array_number(array++, push->policy.ttl_ms);
+    sql_array_number(array++, push->policy.backoff.kind);
+    sql_array_number(array++, push->policy.backoff.first_ms);
+    sql_array_number(array++, push->policy.backoff.max_ms);
+    sql_array_number(array++, push->policy.max_attempts);
+    sql_array_bytes(array++, push->content_type);
+    sql_array_bytes(array++, push->meta);
+    sql_array_bytes(array++, push->body);
+    sql_array_number(array++, push->past.attempt);
+    sql_array_number(array++, push->past.dead);
+    sql_array_bytes(array++, push->past.error);
+    return true;
+}
+
+static bool add_change(struct sql_call *call, struct sql_context *context, size_t i)
 {
     const struct queue_change *change = &call->command->changes[i];
-    struct sql_params params = {0};
-    sql_params_number(&params, change->verb);
-    sql_params_bytes(&params, change->topic);
-    sql_params_bytes(&params, change->id);
-    sql_params_number(&params, change->when.due);
-    sql_params_number(&params, change->when.ms);
-    sql_params_number(&params, change->priority);
-    sql_params_flag(&params, change->only_dead);
-    sql_params_number(&params, (int64_t)change->delivery);
-    sql_params_flag(&params, change->request);
-    return send(call, context, i, SQL_CHANGE, &params);
+    struct sql_batch *batch = &context->changes;
+    struct sql_array *array = batch->arrays;
+    if (!begin_item(context, hash_pair(change->topic, change->id, 0).low) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    sql_array_number(array++, change->verb);
+    sql_array_bytes(array++, change->topic);
+    sql_array_bytes(array++, change->id);
+    sql_array_number(array++, change->when.due);
+    sql_array_number(array++, change->when.ms);
+    sql_array_number(array++, change->priority);
+    sql_array_number(array++, change->only_dead);
+    sql_array_number(array++, (int64_t)change->delivery);
+    sql_array_number(array++, change->request);
+    return true;
 }
 
 /* A character cut in two would be none. */
@@ -268,50 +339,53 @@ static struct slice cut(struct slice text, size_t bytes_max)
     return slice_make(text.at, len);
 }
 
-static bool send_answer(struct sql_call *call, struct sql_context *context, size_t i, int verb,
-                        const struct sql_lease *lease, const struct queue_answer *answer)
+static bool add_answer(struct sql_call *call, struct sql_context *context, size_t i, int verb,
+                       const struct sql_lease *lease, const struct queue_answer *answer)
 {
-    struct sql_params params = {0};
-    sql_params_number(&params, verb);
-    sql_params_number(&params, lease->topic);
-    sql_params_number(&params, lease->lane);
-    sql_params_number(&params, lease->due_ms);
-    sql_params_number(&params, (int64_t)lease->sequence);
-    sql_params_number(&params, (int64_t)lease->delivery);
-    sql_params_number(&params, lease->taken_ms);
-    sql_params_number(&params, answer->delay_ms);
-    sql_params_flag(&params, answer->final);
-    sql_params_bytes(&params, cut(answer->error, JOB_ERROR_BYTES_MAX));
-    sql_params_bytes(&params, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
-    sql_params_number(&params, answer->lease_ms);
-    sql_params_number(&params, context->server);
-    return send(call, context, i, SQL_ANSWER, &params);
+    struct sql_batch *batch = &context->answers;
+    struct sql_array *array = batch->arrays;
+    if (!begin_item(context, hash_64(&lease->sequence, sizeof lease->sequence)) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    sql_array_number(array++, verb);
+    sql_array_number(array++, lease->topic);
+    sql_array_number(array++, lease->lane);
+    sql_array_number(array++, lease->due_ms);
+    sql_array_number(array++, (int64_t)lease->sequence);
+    sql_array_number(array++, (int64_t)lease->delivery);
+    sql_array_number(array++, lease->taken_ms);
+    sql_array_number(array++, answer->delay_ms);
+    sql_array_number(array++, answer->final);
+    sql_array_bytes(array++, cut(answer->error, JOB_ERROR_BYTES_MAX));
+    sql_array_bytes(array++, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
+    sql_array_number(array++, answer->lease_ms);
+    return true;
 }
 
 /* The results of what cannot be carried out are there before anything is sent. */
-static bool send_items(struct sql_call *call, struct sql_context *context)
+static bool add_items(struct sql_call *call, struct sql_context *context)
 {
     const struct command *command = call->command;
-    bool sent = true;
+    bool added = true;
     call->items = calloc(command->count ? command->count : 1, sizeof *call->items);
     if (!call->items)
         return false;
-    for (size_t i = 0; i < command->count && sent; i++) {
+    for (size_t i = 0; i < command->count && added; i++) {
         struct sql_lease lease;
         if (!command_item_is_good(command, i, &call->items[i]))
             continue;
         call->items[i].status = QUEUE_UNAVAILABLE;
         if (command->kind == COMMAND_PUSH)
-            sent = send_push(call, context, i);
+            added = add_push(call, context, i);
         else if (command->kind == COMMAND_CHANGE)
-            sent = send_change(call, context, i);
+            added = add_change(call, context, i);
         else if (sql_lease_parse(command->answers[i].lease, &context->key, &lease))
-            sent = send_answer(call, context, i, (int)command->answers[i].verb, &lease,
+            added = add_answer(call, context, i, (int)command->answers[i].verb, &lease,
                                &command->answers[i]);
         else
             call->items[i].status = QUEUE_LEASE_ENDED;
     }
-    return sent;
+    return added;
 }
 
 static void add_topic(struct sql_call *call, struct sql_context *context, struct slice name)
@@ -337,7 +411,7 @@ static bool send_look(struct sql_call *call, struct sql_context *context)
     struct sql_params params = {0};
     sql_params_text(&params, call->names.at);
     sql_params_text(&params, call->bounds.at);
-    return send(call, context, 0, SQL_LOOK, &params);
+    return send(call, context, SQL_LOOK, &params);
 }
 
 static bool send_take(struct sql_call *call, struct sql_context *context)
@@ -354,7 +428,7 @@ static bool send_take(struct sql_call *call, struct sql_context *context)
     sql_params_number(&params, take->lease_ms);
     sql_params_number(&params, context->server);
     sql_params_bytes(&params, take->consumer);
-    return send(call, context, 0, SQL_TAKE, &params) && send_look(call, context);
+    return send(call, context, SQL_TAKE, &params) && send_look(call, context);
 }
 
 static bool send_get(struct sql_call *call, struct sql_context *context)
@@ -362,7 +436,7 @@ static bool send_get(struct sql_call *call, struct sql_context *context)
     struct sql_params params = {0};
     sql_params_bytes(&params, call->command->get.topic);
     sql_params_bytes(&params, call->command->get.id);
-    return send(call, context, 0, SQL_GET, &params);
+    return send(call, context, SQL_GET, &params);
 }
 
 /* One more than asked for: so it is known whether there are more. */
@@ -381,7 +455,7 @@ static bool send_list(struct sql_call *call, struct sql_context *context)
     sql_params_number(&params, cursor.due_ms);
     sql_params_number(&params, (int64_t)cursor.sequence);
     sql_params_flag(&params, list->with_body);
-    return send(call, context, 0, SQL_LIST, &params);
+    return send(call, context, SQL_LIST, &params);
 }
 
 static bool send_figures(struct sql_call *call, struct sql_context *context, struct slice name,
@@ -397,7 +471,7 @@ static bool send_figures(struct sql_call *call, struct sql_context *context, str
     else
         sql_params_null(&params);
     sql_params_number(&params, limit);
-    return send(call, context, 0, SQL_FIGURES, &params);
+    return send(call, context, SQL_FIGURES, &params);
 }
 
 static bool send_put(struct sql_call *call, struct sql_context *context)
@@ -424,7 +498,7 @@ static bool send_put(struct sql_call *call, struct sql_context *context)
     sql_params_number(&params, settings->push_rate.unit);
     sql_params_bytes(&params, settings->extension);
     sql_params_number(&params, context->topics_max);
-    return send(call, context, 0, SQL_PUT, &params);
+    return send(call, context, SQL_PUT, &params);
 }
 
 static bool send_pause(struct sql_call *call, struct sql_context *context)
@@ -434,21 +508,21 @@ static bool send_pause(struct sql_call *call, struct sql_context *context)
     sql_params_bytes(&params, topic->topic);
     sql_params_flag(&params, topic->verb == QUEUE_TOPIC_PAUSE);
     sql_params_number(&params, topic->pause_ms);
-    return send(call, context, 0, SQL_PAUSE, &params);
+    return send(call, context, SQL_PAUSE, &params);
 }
 
-static bool send_step(struct sql_call *call, struct sql_context *context)
+static bool send_topic_step(struct sql_call *call, struct sql_context *context)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     struct sql_params params = {0};
     int64_t jobs = STEP_JOBS;
     sql_params_bytes(&params, topic->topic);
     if (topic->verb == QUEUE_TOPIC_DELETE)
-        return send(call, context, 0, SQL_DELETE, &params);
+        return send(call, context, SQL_DELETE, &params);
     if (topic->verb == QUEUE_TOPIC_PURGE) {
         sql_params_number(&params, topic->state);
         sql_params_number(&params, jobs);
-        return send(call, context, 0, SQL_PURGE, &params);
+        return send(call, context, SQL_PURGE, &params);
     }
     if (topic->id.len)
         sql_params_bytes(&params, topic->id);
@@ -457,7 +531,7 @@ static bool send_step(struct sql_call *call, struct sql_context *context)
     if (topic->max && (int64_t)(topic->max - call->affected) < jobs)
         jobs = (int64_t)(topic->max - call->affected);
     sql_params_number(&params, jobs);
-    return send(call, context, 0, SQL_REDRIVE, &params);
+    return send(call, context, SQL_REDRIVE, &params);
 }
 
 static bool send_topic(struct sql_call *call, struct sql_context *context)
@@ -477,7 +551,7 @@ static bool send_topic(struct sql_call *call, struct sql_context *context)
     case QUEUE_TOPIC_DELETE:
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_REDRIVE:
-        return send_step(call, context);
+        return send_topic_step(call, context);
     case QUEUE_TOPIC_MARK: /* of parts of a queue only, and this is a whole one */
         return true;
     }
@@ -493,7 +567,7 @@ static bool send_forecast(struct sql_call *call, struct sql_context *context)
     call->forecast->from_ms = call->command->forecast.from_ms;
     sql_params_bytes(&params, call->command->forecast.topic);
     sql_params_number(&params, call->command->forecast.from_ms);
-    return send(call, context, 0, SQL_FORECAST, &params);
+    return send(call, context, SQL_FORECAST, &params);
 }
 
 static bool send_command(struct sql_call *call, struct sql_context *context)
@@ -503,7 +577,7 @@ static bool send_command(struct sql_call *call, struct sql_context *context)
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
-        return send_items(call, context);
+        return add_items(call, context);
     case COMMAND_TAKE:
         return send_take(call, context);
     case COMMAND_GET:
@@ -521,12 +595,12 @@ static bool send_command(struct sql_call *call, struct sql_context *context)
     return false;
 }
 
-static bool send_ends(struct sql_call *call, struct sql_context *context)
+static bool add_ends(struct sql_call *call, struct sql_context *context)
 {
     const struct queue_answer answer = {.delay_ms = -1, .error = slice_of("lease ended")};
     enum { ENDS = 5 }; /* the verb of tarry._answer */
     for (size_t i = 0; i < call->ends.count; i++)
-        if (!send_answer(call, context, i, ENDS, &call->ends.at[i], &answer))
+        if (!add_answer(call, context, i, ENDS, &call->ends.at[i], &answer))
             return false;
     return true;
 }
@@ -567,16 +641,16 @@ static bool send_own(struct sql_call *call, struct sql_context *context,
 {
     struct sql_params params = {0};
     sql_params_number(&params, number);
-    return send(call, context, 0, statement, &params);
+    return send(call, context, statement, &params);
 }
 
-bool sql_call_send(struct sql_call *call, struct sql_context *context)
+static bool send_call(struct sql_call *call, struct sql_context *context)
 {
     switch (call->kind) {
     case SQL_CALL_COMMAND:
         return send_command(call, context);
     case SQL_CALL_END:
-        return send_ends(call, context);
+        return add_ends(call, context);
     case SQL_CALL_LOOK:
         return send_looks(call, context);
     case SQL_CALL_EXPIRE:
@@ -591,83 +665,134 @@ bool sql_call_send(struct sql_call *call, struct sql_context *context)
     return false;
 }
 
+/* Has it items, which go in batches? */
+static bool is_gathered(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_END || (call->command && has_items(call->command));
+}
+
+/* Does it only look, or take? Then it goes after the batches of the calls around it. */
+static bool is_look(const struct sql_call *call)
+{
+    if (call->kind != SQL_CALL_COMMAND)
+        return call->kind == SQL_CALL_LOOK;
+    return call->command->kind == COMMAND_TAKE || call->command->kind == COMMAND_GET ||
+           call->command->kind == COMMAND_LIST;
+}
+
+/* What came before `end`, from `*begin` on. */
+static bool send_segment(struct list *begin, const struct list *end, struct sql_context *context)
+{
+    bool sent = true;
+    for (struct list *at = begin; at != end && sent; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        sent = !is_gathered(call) || send_call(call, context);
+    }
+    sent = sent && send_batches(context);
+    for (struct list *at = begin; at != end && sent; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        sent = !is_look(call) || send_call(call, context);
+    }
+    return sent;
+}
+
+bool sql_calls_send(struct list *calls, struct sql_context *context)
+{
+    struct list *begin = calls->next;
+    context->sent.count = 0;
+    sql_batch_clear(&context->pushes); /* of a turn that could not be sent */
+    sql_batch_clear(&context->changes);
+    sql_batch_clear(&context->answers);
+    sql_batch_keys_clear(&context->keys);
+    for (struct list *at = begin; at != calls; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (is_gathered(call) || is_look(call))
+            continue;
+        if (!send_segment(begin, at, context) || !send_call(call, context))
+            return false;
+        begin = at->next;
+    }
+    return send_segment(begin, calls, context);
+}
+
 /* ---- reading ---- */
 
-static void note_did(struct sql_context *context, struct slice topic, const PGresult *result)
+static void note_did(struct sql_context *context, struct slice topic, const PGresult *result,
+                     int row)
 {
     int64_t counts[SQL_COUNTS];
-    enum job_state state = (enum job_state)sql_row_number(result, 0, DID_STATE);
+    enum job_state state = (enum job_state)sql_row_number(result, row, DID_STATE);
     enum queue_status status;
     const char *detail;
-    sql_row_counts(result, 0, DID_COUNTS, counts);
-    sql_effects_count(&context->effects, sql_row_number(result, 0, DID_TOPIC), counts);
-    sql_effects_expire(&context->effects, sql_row_number(result, 0, DID_EXPIRE));
-    status = status_of(sql_row_text(result, 0, DID_STATUS), &detail);
+    sql_row_counts(result, row, DID_COUNTS, counts);
+    sql_effects_count(&context->effects, sql_row_number(result, row, DID_TOPIC), counts);
+    sql_effects_expire(&context->effects, sql_row_number(result, row, DID_EXPIRE));
+    status = status_of(sql_row_text(result, row, DID_STATUS), &detail);
     if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED) &&
         (state == JOB_DELAYED || state == JOB_READY))
-        sql_effects_due(&context->effects, topic, sql_row_number(result, 0, DID_DUE));
-    if (sql_row_flag(result, 0, DID_DIED)) {
+        sql_effects_due(&context->effects, topic, sql_row_number(result, row, DID_DUE));
+    if (sql_row_flag(result, row, DID_DIED)) {
         struct sql_news *news = sql_effects_news(&context->effects, topic);
         if (news)
             news->died = true;
     }
 }
 
-static void fill_result(struct queue_result *out, const PGresult *result)
+static void fill_result(struct queue_result *out, const PGresult *result, int row)
 {
-    out->status = status_of(sql_row_text(result, 0, DID_STATUS), &out->detail);
-    out->state = (enum job_state)sql_row_number(result, 0, DID_STATE);
-    out->due_ms = sql_row_number(result, 0, DID_DUE);
+    out->status = status_of(sql_row_text(result, row, DID_STATUS), &out->detail);
+    out->state = (enum job_state)sql_row_number(result, row, DID_STATE);
+    out->due_ms = sql_row_number(result, row, DID_DUE);
     if (out->state == JOB_LEASED)
         out->due_ms = 0;
 }
 
 static void read_push(struct sql_call *call, struct sql_context *context, size_t i,
-                      const PGresult *result)
+                      const PGresult *result, int row)
 {
     const struct queue_push *push = &call->command->pushes[i];
-    fill_result(&call->items[i], result);
+    fill_result(&call->items[i], result, row);
     call->items[i].topic = push->topic;
     call->items[i].id = push->id;
-    note_did(context, push->topic, result);
+    note_did(context, push->topic, result, row);
 }
 
 static void read_change(struct sql_call *call, struct sql_context *context, size_t i,
-                        const PGresult *result)
+                        const PGresult *result, int row)
 {
     const struct queue_change *change = &call->command->changes[i];
-    fill_result(&call->items[i], result);
+    fill_result(&call->items[i], result, row);
     call->items[i].topic = change->topic;
     call->items[i].id = change->id;
-    note_did(context, change->topic, result);
+    note_did(context, change->topic, result, row);
 }
 
 static void read_answer(struct sql_call *call, struct sql_context *context, size_t i,
-                        const PGresult *result)
+                        const PGresult *result, int row)
 {
     struct queue_result *out = &call->items[i];
-    struct slice topic = sql_row_text(result, 0, DID_NAME);
+    struct slice topic = sql_row_text(result, row, DID_NAME);
     struct sql_lease lease;
-    fill_result(out, result);
-    note_did(context, topic, result);
+    fill_result(out, result, row);
+    note_did(context, topic, result, row);
     if ((out->status != QUEUE_OK && out->status != QUEUE_CANCELLED) ||
         !sql_lease_parse(call->command->answers[i].lease, &context->key, &lease))
         return;
     out->topic = topic;
-    out->id = sql_row_text(result, 0, DID_ID);
-    out->lease_until_ms = sql_row_number(result, 0, DID_UNTIL);
+    out->id = sql_row_text(result, row, DID_ID);
+    out->lease_until_ms = sql_row_number(result, row, DID_UNTIL);
     out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
-                            sql_row_flag(result, 0, DID_CANCEL_REQUESTED);
+                            sql_row_flag(result, row, DID_CANCEL_REQUESTED);
     sql_effects_hold(&context->effects, &lease, out->lease_until_ms);
 }
 
 static void read_end(struct sql_call *call, struct sql_context *context, size_t i,
-                     const PGresult *result)
+                     const PGresult *result, int row)
 {
-    int64_t until_ms = sql_row_number(result, 0, DID_UNTIL);
+    int64_t until_ms = sql_row_number(result, row, DID_UNTIL);
     if (until_ms) /* it was extended meanwhile */
         sql_effects_hold(&context->effects, &call->ends.at[i], until_ms);
-    note_did(context, sql_row_text(result, 0, DID_NAME), result);
+    note_did(context, sql_row_text(result, row, DID_NAME), result, row);
 }
 
 static void fill_job(struct job *job, const PGresult *result, int row)
@@ -952,26 +1077,94 @@ static void read_adopt(struct sql_context *context, const PGresult *result)
     }
 }
 
-bool sql_call_read(struct sql_call *call, struct sql_context *context, const struct sql_step *step,
-                   PGresult *result)
+/* The plain case: one job more, or one less, or none. */
+static void count_plain(struct sql_context *context, const struct sql_step *step,
+                        const struct sql_item *item, const PGresult *rows, int row)
 {
-    if (!sql_results_add(&call->results, result)) {
-        libpq.PQclear(result);
+    int64_t counts[SQL_COUNTS] = {0};
+    const struct command *command = item->call->command;
+    if (!sql_row_is_null(rows, row, DID_COUNTS) || !command)
+        return;
+    if (step->statement == SQL_PUSHES) {
+        counts[command->pushes[item->index].past.attempt ? COUNT_RETRY : COUNT_FRESH] = 1;
+        counts[COUNT_PUSHED] = 1;
+    } else if (step->statement == SQL_ANSWERS &&
+               command->answers[item->index].verb == QUEUE_ACK) {
+        counts[COUNT_LEASED] = -1;
+        counts[COUNT_ACKED] = 1;
+    }
+    sql_effects_count(&context->effects, sql_row_number(rows, row, DID_TOPIC), counts);
+}
+
+static void read_item(struct sql_context *context, const struct sql_step *step,
+                      const struct sql_item *item, const PGresult *rows, int row)
+{
+    struct sql_call *call = item->call;
+    count_plain(context, step, item, rows, row);
+    if (step->statement == SQL_PUSHES)
+        read_push(call, context, item->index, rows, row);
+    else if (step->statement == SQL_CHANGES)
+        read_change(call, context, item->index, rows, row);
+    else if (call->kind == SQL_CALL_END)
+        read_end(call, context, item->index, rows, row);
+    else
+        read_answer(call, context, item->index, rows, row);
+}
+
+/* The rows are the call's too, once. */
+static bool result_hold(struct sql_result *result, struct sql_call *call)
+{
+    struct sql_results *results = &call->results;
+    if (results->count && results->at[results->count - 1] == result)
+        return true;
+    if (!sql_results_add(results, result))
+        return false;
+    result->holders++;
+    return true;
+}
+
+static bool read_batch(const struct sql_step *step, struct sql_context *context,
+                       struct sql_result *result)
+{
+    bool is_good = true;
+    for (int row = 0; row < libpq.PQntuples(result->rows) && is_good; row++) {
+        int64_t n = sql_row_number(result->rows, row, DID_ITEM);
+        if (n < 1 || (size_t)n > step->count)
+            return false;
+        const struct sql_item *item = &context->sent.at[step->first + (size_t)n - 1];
+        is_good = result_hold(result, item->call);
+        if (is_good)
+            read_item(context, step, item, result->rows, row);
+    }
+    return is_good;
+}
+
+static bool read_step(struct sql_call *call, struct sql_context *context,
+                      const struct sql_step *step, const PGresult *result);
+
+bool sql_step_read(const struct sql_step *step, struct sql_context *context, PGresult *rows)
+{
+    struct sql_result *result = calloc(1, sizeof *result);
+    bool is_good;
+    if (!result) {
+        libpq.PQclear(rows);
         return false;
     }
+    result->rows = rows;
+    result->holders = 1;
+    is_good = !step->call && !step->count;
+    if (step->count)
+        is_good = read_batch(step, context, result);
+    else if (step->call)
+        is_good = result_hold(result, step->call) && read_step(step->call, context, step, rows);
+    result_release(result);
+    return is_good;
+}
+
+static bool read_step(struct sql_call *call, struct sql_context *context,
+                      const struct sql_step *step, const PGresult *result)
+{
     switch (step->statement) {
-    case SQL_PUSH:
-        read_push(call, context, step->item, result);
-        return true;
-    case SQL_CHANGE:
-        read_change(call, context, step->item, result);
-        return true;
-    case SQL_ANSWER:
-        if (call->kind == SQL_CALL_END)
-            read_end(call, context, step->item, result);
-        else
-            read_answer(call, context, step->item, result);
-        return true;
     case SQL_TAKE:
         return read_taken(call, context, result);
     case SQL_LOOK:

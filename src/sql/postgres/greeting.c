@@ -13,7 +13,8 @@ static const char settings[] =
     "SET lock_timeout = '100ms'; SET statement_timeout = '30s';"
     "SET idle_in_transaction_session_timeout = '5s';"
     "SET default_transaction_isolation = 'read committed'; SET search_path = pg_catalog;"
-    "SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
+    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off;"
+    "SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
 
 /* One line: libpq's texts have several. */
 static void error_line(char *error, size_t error_bytes, const char *what, const char *why)

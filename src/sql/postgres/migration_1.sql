@@ -22,7 +22,7 @@ INSERT INTO tarry.store (name, lease_key)
 
 CREATE TABLE tarry.topic (
   topic int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  name text COLLATE "C" UNIQUE CHECK (name ~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$'), -- NULL: deleted, its rows go in steps
+  name text COLLATE "C" UNIQUE CHECK (octet_length(name) <= 200 AND name ~ '^[A-Za-z0-9_-][A-Za-z0-9._-]*$'), -- NULL: deleted, its rows go in steps
   paused boolean NOT NULL DEFAULT false,
   paused_until bigint NOT NULL DEFAULT 0, -- 0: until resumed; of a deleted one: since when
   lease bigint NOT NULL DEFAULT 0, ttl bigint NOT NULL DEFAULT 0, -- 0 in a setting: not set
@@ -47,7 +47,7 @@ CREATE TABLE tarry.job (
   priority int NOT NULL, attempt int NOT NULL DEFAULT 0,
   state smallint NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
   by_sql boolean NOT NULL DEFAULT false,
-  id text COLLATE "C" NOT NULL CHECK (id ~ '^[!-~]{1,128}$'),
+  id text COLLATE "C" NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 128 AND id !~ '[^!-~]') ,
   expire bigint, -- when it goes where it is not taken: the end of its ttl, not before its due
   lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea[], body bytea NOT NULL,
@@ -57,6 +57,12 @@ CREATE TABLE tarry.job (
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, lane, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
+
+-- What the planner believes of a table that is new, or empty now, must not depend on that: a topic alone never narrows a search down.
+ALTER TABLE tarry.job ALTER topic SET (n_distinct = 1), ALTER lane SET (n_distinct = 1);
+INSERT INTO tarry.job (due, seq, first_due, topic, lane, priority, id, body) SELECT i, i, i, 0, 0, 0, i, '' FROM generate_series(1, 1000) i;
+ANALYZE tarry.job;
+DELETE FROM tarry.job;
 
 -- The lanes that a topic has jobs in, so that a take need not find the next one in an index full of dead entries.
 CREATE TABLE tarry.lane (topic int, lane int, PRIMARY KEY (topic, lane));
@@ -161,7 +167,8 @@ END $$;
 
 CREATE TYPE tarry._did AS (
   status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint,
-  cancel_requested boolean);
+  cancel_requested boolean,
+  n bigint); -- of a batch: which item
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
@@ -369,35 +376,31 @@ $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALI
 -- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies.
 CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
-DECLARE t tarry.topic; l int; s tarry._shown; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
+DECLARE t tarry.topic; l int; rows tid[]; bytes bigint; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
 BEGIN
   FOR i IN 1 .. cardinality(p_topics) LOOP
     SELECT * INTO t FROM tarry.topic WHERE name = p_topics[i];
     CONTINUE WHEN NOT FOUND OR (t.paused AND (t.paused_until = 0 OR t.paused_until > now));
     FOR l IN SELECT lane FROM tarry.lane WHERE topic = t.topic ORDER BY lane LOOP
       EXIT WHEN p_max <= 0 OR left_bytes <= 0;
-      FOR s IN
-        WITH c AS MATERIALIZED (
-          SELECT j.topic, j.id, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+      SELECT array_agg(b.row), sum(b.bytes) INTO rows, bytes FROM (
+        SELECT c.row, c.bytes, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
+          SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
             WHERE j.topic = t.topic AND j.lane = l AND j.due >= least(p_bounds[i], now) AND j.due <= now
               AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
-            ORDER BY j.due, j.seq LIMIT p_max FOR UPDATE SKIP LOCKED
-        ), b AS (
-          SELECT c.topic, c.id, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM c
-        ), u AS (
+            ORDER BY j.due, j.seq LIMIT p_max FOR UPDATE SKIP LOCKED) c) b WHERE b.bytes_before < left_bytes;
+      CONTINUE WHEN rows IS NULL;
+      p_max := p_max - cardinality(rows);
+      left_bytes := left_bytes - bytes;
+      RETURN QUERY WITH u AS (
           UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = now,
               consumer = nullif(p_consumer, ''), cancel_requested = false,
               lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
               lease_until = now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
-            FROM b WHERE j.topic = b.topic AND j.id = b.id AND b.bytes_before < left_bytes RETURNING j.*
+            WHERE j.ctid = ANY (rows) RETURNING j.*
         ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
           u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
-          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq
-      LOOP
-        p_max := p_max - 1;
-        left_bytes := left_bytes - octet_length(s.body);
-        RETURN NEXT s;
-      END LOOP;
+          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq;
     END LOOP;
   END LOOP;
 END $$;
@@ -442,6 +445,139 @@ BEGIN
       SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.lane = l.lane AND (j.due, j.seq) > (p_due, p_seq)
         AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
     ORDER BY f.due, f.seq LIMIT p_limit) x ORDER BY x.due, x.seq;
+END $$;
+
+-- ---- many items in one statement ----
+--
+-- Arrays with an entry for each item; no two items of a batch name the same job. What is plain is done in sets; what is left over is
+-- done by the function for one item, which has all rules. counts is NULL where they are those of the plain case: one job created,
+-- acked, or nothing. Items lock in the order of topic and id, so servers do not wait for each other in a circle.
+--
+-- These wrap unnest() so that planners expect many rows.
+
+CREATE FUNCTION tarry._push_items(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
+  p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
+  p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[])
+RETURNS TABLE (topic text, id text, kind int, ms bigint, priority int, conflict int, lease bigint, ttl bigint, backoff_kind int,
+  backoff_first bigint, backoff_max bigint, attempts bigint, type bytea, meta bytea, body bytea, past int, dead boolean, error bytea, n bigint)
+LANGUAGE sql VOLATILE ROWS 1000 AS $$
+  SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
+    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY $$;
+
+CREATE FUNCTION tarry._pushes(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
+  p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
+  p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[], p_topics_max int)
+RETURNS SETOF tarry._did LANGUAGE plpgsql SET enable_hashjoin = on AS $$
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
+BEGIN
+  PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT u.name
+    FROM unnest(p_topics, p_kinds, p_ms) u(name, kind, ms) WHERE NOT tarry._is_far(now, u.kind, u.ms) ORDER BY 1) w;
+  PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
+    FROM unnest(p_topics, p_priorities) u(name, priority), LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
+  FOR x IN
+    WITH u AS MATERIALIZED (
+      SELECT i.*, t.topic AS number, t.ttl AS topic_ttl, tarry._due(now, i.kind, i.ms) AS due, coalesce(nullif(i.priority, -1), t.priority, 100) AS lane,
+          t.topic IS NOT NULL AND t.max_jobs = 0 AND NOT i.dead AND NOT tarry._is_far(now, i.kind, i.ms) AND coalesce((SELECT f.until
+            FROM tarry.finished f WHERE f.topic = t.topic AND f.id = i.id), 0) <= now AS plain
+        FROM tarry._push_items(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
+          p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) i
+        LEFT JOIN LATERAL (SELECT * FROM tarry.topic k WHERE k.name = i.topic LIMIT 1) t ON true
+    ), a AS MATERIALIZED (
+      SELECT u.*, nextval('tarry.sequence') AS seq FROM u WHERE u.plain
+    ), c AS (
+      INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
+          backoff_max, content_type, meta, error, body, expire)
+        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, a.seq, a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
+            nullif(a.backoff_kind, 0), a.backoff_first, a.backoff_max, nullif(a.type, ''), nullif(a.meta, ''), nullif(a.error, ''), a.body,
+            CASE WHEN coalesce(nullif(a.ttl, 0), a.topic_ttl) > 0 THEN a.due + coalesce(nullif(a.ttl, 0), a.topic_ttl) END
+          FROM a ORDER BY a.number, a.id
+        ON CONFLICT (topic, id) DO NOTHING RETURNING topic, id, due, expire
+    ) SELECT u.*, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
+  LOOP
+    IF x.created IS NOT NULL THEN
+      r := ROW('created', CASE WHEN x.due <= now THEN 2 ELSE 1 END, x.due, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
+    ELSE
+      r := tarry._push(x.topic, x.id, x.kind, x.ms, x.priority, x.conflict, x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max,
+        x.attempts, x.type, x.meta, x.body, x.past, x.dead, x.error, p_topics_max, false);
+      r.n := x.n;
+    END IF;
+    RETURN NEXT r;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION tarry._changes(p_verbs int[], p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[],
+  p_only_dead boolean[], p_deliveries bigint[], p_requests boolean[]) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; done bigint[]; now bigint := tarry.now_ms();
+BEGIN
+  FOR r IN
+    WITH d AS (
+      DELETE FROM tarry.job j USING (SELECT u.n, u.id, t.topic, t.dedup_window
+          FROM unnest(p_verbs, p_topics, p_ids, p_only_dead) WITH ORDINALITY u(verb, name, id, only_dead, n) JOIN tarry.topic t ON t.name = u.name
+          WHERE u.verb = 1 AND NOT u.only_dead AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
+        WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1
+        RETURNING a.n, j.topic, j.id, j.attempt, a.dedup_window
+    ), f AS (
+      INSERT INTO tarry.finished SELECT d.topic, d.id, now + d.dedup_window + 1 FROM d WHERE d.dedup_window > 0
+        ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
+    ) SELECT 'cancelled', NULL, NULL, d.topic, NULL, NULL, CASE WHEN d.attempt = 0 THEN '{-1,0,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[]
+        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.n FROM d
+  LOOP
+    done := done || r.n;
+    RETURN NEXT r;
+  END LOOP;
+  FOR r IN SELECT c.* FROM (SELECT * FROM unnest(p_verbs, p_topics, p_ids, p_kinds, p_ms, p_priorities, p_only_dead, p_deliveries, p_requests)
+        WITH ORDINALITY u(verb, topic, id, kind, ms, priority, only_dead, delivery, request, n) WHERE u.n NOT IN (SELECT unnest(done)) ORDER BY u.topic, u.id) u,
+      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, u.n
+        FROM tarry._change(u.verb, u.topic, u.id, u.kind, u.ms, u.priority, u.only_dead, u.delivery, u.request, false) v) c LOOP
+    RETURN NEXT r;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
+  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[])
+RETURNS TABLE (verb int, topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
+  short bytea, lease bigint, n bigint) LANGUAGE sql VOLATILE ROWS 1000 AS $$
+  SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts, p_leases)
+    WITH ORDINALITY $$;
+
+CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
+  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_server bigint)
+RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
+BEGIN
+  FOR x IN
+    WITH u AS MATERIALIZED (
+      SELECT i.* FROM tarry._answer_items(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
+        p_shorts, p_leases) i
+    ), a AS (
+      DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
+        WHERE u.verb = 1 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+          AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
+        RETURNING u.n, j.topic, j.id, t.name, t.dedup_window
+    ), e AS (
+      UPDATE tarry.job j SET lease_until = now + CASE WHEN u.lease > 0 THEN u.lease ELSE j.lease_span END + 1, server = p_server
+        FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL
+        WHERE u.verb = 3 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+          AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
+        RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested
+    ), f AS (
+      INSERT INTO tarry.finished SELECT a.topic, a.id, now + a.dedup_window + 1 FROM a WHERE a.dedup_window > 0
+        ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
+    ) SELECT a.n, a.topic, a.id, a.name, NULL::bigint AS lease_until, false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due,
+          NULL::bigint AS seq, NULL::bigint AS delivery, NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error,
+          NULL::bytea AS short, NULL::bigint AS lease FROM a
+      UNION ALL SELECT e.n, e.topic, e.id, e.name, e.lease_until, e.cancel_requested, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
+      UNION ALL SELECT u.n, u.topic, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final, u.error, u.short, u.lease
+        FROM u WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e)
+  LOOP
+    IF x.verb IS NULL THEN
+      r := ROW('ok', CASE WHEN x.lease_until IS NOT NULL THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.n);
+    ELSE
+      r := tarry._answer(x.verb, x.topic, x.lane, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server);
+      r.n := x.n;
+    END IF;
+    RETURN NEXT r;
+  END LOOP;
 END $$;
 
 -- ---- calls about topics ----
@@ -734,8 +870,8 @@ CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, bod
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
 BEGIN
-  IF topic IS NULL OR topic !~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
-  IF id IS NULL OR id !~ '^[!-~]{1,128}$' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
+  IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_-][A-Za-z0-9._-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
+  IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
   IF body IS NULL OR octet_length(body) > 1048576 THEN RAISE EXCEPTION 'body is missing or above 1 MiB' USING ERRCODE = '22023'; END IF;
   IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;
   IF on_conflict IS NOT NULL AND how IS NULL THEN
