@@ -1,12 +1,12 @@
-#include "sql/call.h"
+#include "sql/postgres/calls.h"
 
-#include "queue/copy.h"
 #include "queue/cursor.h"
+#include "sql/postgres/row.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-enum { ARRAY_BYTES_MAX = 64 * 1024, STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
+enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
 
 /* The columns of tarry._did. */
 enum {
@@ -53,25 +53,6 @@ enum {
     SHOWN_CANCEL_REQUESTED
 };
 
-/* The places of tarry.tally's counts, from 0. */
-enum {
-    COUNT_FRESH,
-    COUNT_RETRY,
-    COUNT_LEASED,
-    COUNT_DEAD,
-    COUNT_DEAD_BYTES,
-    COUNT_PUSHED,
-    COUNT_ACKED,
-    COUNT_CANCELLED,
-    COUNT_EXPIRED,
-    COUNT_REPLACED,
-    COUNT_DELIVERED,
-    COUNT_NACKED,
-    COUNT_LEASE_ENDED,
-    COUNT_DIED,
-    COUNT_REDRIVEN
-};
-
 static const struct {
     const char *word;
     enum queue_status status;
@@ -104,118 +85,18 @@ static enum queue_status status_of(struct slice word, const char **detail)
     return QUEUE_UNAVAILABLE; /* a newer schema's word */
 }
 
-/* ---- making ---- */
-
-struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
-                              struct queue_reply_to reply_to)
-{
-    struct sql_call *call = calloc(1, sizeof *call);
-    if (!call)
-        return NULL;
-    call->kind = kind;
-    call->reply_to = reply_to;
-    buffer_init(&call->names, ARRAY_BYTES_MAX);
-    buffer_init(&call->bounds, ARRAY_BYTES_MAX);
-    call->command = command ? copy_command(command) : NULL;
-    if (command && !call->command) {
-        free(call);
-        return NULL;
-    }
-    return call;
-}
-
-void sql_call_again(struct sql_call *call)
-{
-    for (size_t i = 0; i < call->results.count; i++)
-        libpq.PQclear(call->results.at[i]);
-    call->results.count = 0;
-    free(call->items);
-    free(call->jobs);
-    free(call->topics);
-    free(call->tokens);
-    free(call->forecast);
-    call->items = NULL;
-    call->jobs = NULL;
-    call->topics = NULL;
-    call->tokens = NULL;
-    call->forecast = NULL;
-    call->job_count = call->topic_count = call->cursor_bytes = 0;
-    call->status = QUEUE_OK;
-    call->step_affected = 0;
-    call->look = NULL;
-    call->drained = call->has_more = false;
-    buffer_clear(&call->names);
-    buffer_clear(&call->bounds);
-}
-
-void sql_call_free(struct sql_call *call)
-{
-    sql_call_again(call);
-    sql_results_fini(&call->results);
-    sql_leases_fini(&call->ends);
-    buffer_fini(&call->names);
-    buffer_fini(&call->bounds);
-    free(call->command);
-    free(call);
-}
-
-bool sql_call_is_durable(const struct sql_call *call)
-{
-    if (call->kind != SQL_CALL_COMMAND)
-        return false;
-    const struct command *command = call->command;
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE ||
-           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
-}
-
-bool sql_call_is_change(const struct sql_call *call)
-{
-    if (call->kind == SQL_CALL_COMMAND)
-        return sql_call_is_durable(call) || call->command->kind == COMMAND_TAKE;
-    return call->kind != SQL_CALL_LOOK;
-}
-
-bool sql_call_is_figures(const struct sql_call *call)
-{
-    return call->kind == SQL_CALL_COMMAND &&
-           (call->command->kind == COMMAND_TOPIC || call->command->kind == COMMAND_TOPICS);
-}
-
-static bool has_items(const struct command *command)
-{
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE;
-}
-
-size_t sql_call_weight(const struct sql_call *call)
-{
-    if (call->kind == SQL_CALL_END)
-        return call->ends.count;
-    return call->command && has_items(call->command) ? call->command->count : 1;
-}
-
-size_t sql_call_bytes(const struct sql_call *call)
-{
-    size_t bytes = 0;
-    if (call->command && call->command->kind == COMMAND_PUSH)
-        for (size_t i = 0; i < call->command->count; i++)
-            bytes += call->command->pushes[i].body.len;
-    return bytes;
-}
-
 /* ---- sending ---- */
 
-static bool send(struct sql_call *call, struct sql_context *context, size_t item,
+static bool send(struct sql_call *call, struct postgres_link *link, size_t item,
                  enum sql_statement statement, const struct sql_params *params)
 {
-    struct sql_step step = {.call = call, .item = item, .statement = statement};
-    return sql_steps_reserve(&context->steps, context->steps.count + 1) &&
-           sql_statement_send(context->connection, statement, params) &&
-           sql_steps_add(&context->steps, step);
+    struct postgres_step step = {.call = call, .item = item, .statement = statement};
+    return postgres_steps_reserve(&link->steps, link->steps.count + 1) &&
+           sql_statement_send(link->connection, statement, params) &&
+           postgres_steps_add(&link->steps, step);
 }
 
-static bool send_push(struct sql_call *call, struct sql_context *context, size_t i)
+static bool send_push(struct sql_call *call, struct postgres_link *link, size_t i)
 {
     const struct queue_push *push = &call->command->pushes[i];
     struct sql_params params = {0};
@@ -237,11 +118,11 @@ static bool send_push(struct sql_call *call, struct sql_context *context, size_t
     sql_params_number(&params, push->past.attempt);
     sql_params_flag(&params, push->past.dead);
     sql_params_bytes(&params, push->past.error);
-    sql_params_number(&params, context->topics_max);
-    return send(call, context, i, SQL_PUSH, &params);
+    sql_params_number(&params, link->context->topics_max);
+    return send(call, link, i, SQL_PUSH, &params);
 }
 
-static bool send_change(struct sql_call *call, struct sql_context *context, size_t i)
+static bool send_change(struct sql_call *call, struct postgres_link *link, size_t i)
 {
     const struct queue_change *change = &call->command->changes[i];
     struct sql_params params = {0};
@@ -254,7 +135,7 @@ static bool send_change(struct sql_call *call, struct sql_context *context, size
     sql_params_flag(&params, change->only_dead);
     sql_params_number(&params, (int64_t)change->delivery);
     sql_params_flag(&params, change->request);
-    return send(call, context, i, SQL_CHANGE, &params);
+    return send(call, link, i, SQL_CHANGE, &params);
 }
 
 /* A character cut in two would be none. */
@@ -268,7 +149,7 @@ static struct slice cut(struct slice text, size_t bytes_max)
     return slice_make(text.at, len);
 }
 
-static bool send_answer(struct sql_call *call, struct sql_context *context, size_t i, int verb,
+static bool send_answer(struct sql_call *call, struct postgres_link *link, size_t i, int verb,
                         const struct sql_lease *lease, const struct queue_answer *answer)
 {
     struct sql_params params = {0};
@@ -284,12 +165,12 @@ static bool send_answer(struct sql_call *call, struct sql_context *context, size
     sql_params_bytes(&params, cut(answer->error, JOB_ERROR_BYTES_MAX));
     sql_params_bytes(&params, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
     sql_params_number(&params, answer->lease_ms);
-    sql_params_number(&params, context->server);
-    return send(call, context, i, SQL_ANSWER, &params);
+    sql_params_number(&params, link->context->server);
+    return send(call, link, i, SQL_ANSWER, &params);
 }
 
 /* The results of what cannot be carried out are there before anything is sent. */
-static bool send_items(struct sql_call *call, struct sql_context *context)
+static bool send_items(struct sql_call *call, struct postgres_link *link)
 {
     const struct command *command = call->command;
     bool sent = true;
@@ -302,11 +183,11 @@ static bool send_items(struct sql_call *call, struct sql_context *context)
             continue;
         call->items[i].status = QUEUE_UNAVAILABLE;
         if (command->kind == COMMAND_PUSH)
-            sent = send_push(call, context, i);
+            sent = send_push(call, link, i);
         else if (command->kind == COMMAND_CHANGE)
-            sent = send_change(call, context, i);
-        else if (sql_lease_parse(command->answers[i].lease, &context->key, &lease))
-            sent = send_answer(call, context, i, (int)command->answers[i].verb, &lease,
+            sent = send_change(call, link, i);
+        else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease))
+            sent = send_answer(call, link, i, (int)command->answers[i].verb, &lease,
                                &command->answers[i]);
         else
             call->items[i].status = QUEUE_LEASE_ENDED;
@@ -314,9 +195,9 @@ static bool send_items(struct sql_call *call, struct sql_context *context)
     return sent;
 }
 
-static void add_topic(struct sql_call *call, struct sql_context *context, struct slice name)
+static void add_topic(struct sql_call *call, struct postgres_link *link, struct slice name)
 {
-    const struct sql_topic *topic = sql_topics_find(&context->topics, name);
+    const struct sql_topic *topic = sql_topics_find(&link->context->topics, name);
     char before = call->names.len ? ',' : '{';
     buffer_append_format(&call->names, "%c\"%.*s\"", before, (int)name.len, name.at);
     buffer_append_format(&call->bounds, "%c%lld", before,
@@ -332,41 +213,41 @@ static bool close_arrays(struct sql_call *call)
     return !call->names.failed && !call->bounds.failed;
 }
 
-static bool send_look(struct sql_call *call, struct sql_context *context)
+static bool send_look(struct sql_call *call, struct postgres_link *link)
 {
     struct sql_params params = {0};
     sql_params_text(&params, call->names.at);
     sql_params_text(&params, call->bounds.at);
-    return send(call, context, 0, SQL_LOOK, &params);
+    return send(call, link, 0, SQL_LOOK, &params);
 }
 
-static bool send_take(struct sql_call *call, struct sql_context *context)
+static bool send_take(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_take *take = &call->command->take;
     struct sql_params params = {0};
     for (size_t i = 0; i < take->topic_count; i++)
-        add_topic(call, context, take->topics[i]);
+        add_topic(call, link, take->topics[i]);
     if (!close_arrays(call))
         return false;
     sql_params_text(&params, call->names.at);
     sql_params_text(&params, call->bounds.at);
     sql_params_number(&params, take->max);
     sql_params_number(&params, take->lease_ms);
-    sql_params_number(&params, context->server);
+    sql_params_number(&params, link->context->server);
     sql_params_bytes(&params, take->consumer);
-    return send(call, context, 0, SQL_TAKE, &params) && send_look(call, context);
+    return send(call, link, 0, SQL_TAKE, &params) && send_look(call, link);
 }
 
-static bool send_get(struct sql_call *call, struct sql_context *context)
+static bool send_get(struct sql_call *call, struct postgres_link *link)
 {
     struct sql_params params = {0};
     sql_params_bytes(&params, call->command->get.topic);
     sql_params_bytes(&params, call->command->get.id);
-    return send(call, context, 0, SQL_GET, &params);
+    return send(call, link, 0, SQL_GET, &params);
 }
 
 /* One more than asked for: so it is known whether there are more. */
-static bool send_list(struct sql_call *call, struct sql_context *context)
+static bool send_list(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_list *list = &call->command->list;
     struct queue_cursor cursor = {0};
@@ -381,10 +262,10 @@ static bool send_list(struct sql_call *call, struct sql_context *context)
     sql_params_number(&params, cursor.due_ms);
     sql_params_number(&params, (int64_t)cursor.sequence);
     sql_params_flag(&params, list->with_body);
-    return send(call, context, 0, SQL_LIST, &params);
+    return send(call, link, 0, SQL_LIST, &params);
 }
 
-static bool send_figures(struct sql_call *call, struct sql_context *context, struct slice name,
+static bool send_figures(struct sql_call *call, struct postgres_link *link, struct slice name,
                          struct slice after, uint32_t limit)
 {
     struct sql_params params = {0};
@@ -397,10 +278,10 @@ static bool send_figures(struct sql_call *call, struct sql_context *context, str
     else
         sql_params_null(&params);
     sql_params_number(&params, limit);
-    return send(call, context, 0, SQL_FIGURES, &params);
+    return send(call, link, 0, SQL_FIGURES, &params);
 }
 
-static bool send_put(struct sql_call *call, struct sql_context *context)
+static bool send_put(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     const struct topic_settings *settings = &topic->settings;
@@ -423,32 +304,32 @@ static bool send_put(struct sql_call *call, struct sql_context *context)
     sql_params_number(&params, settings->push_rate.count);
     sql_params_number(&params, settings->push_rate.unit);
     sql_params_bytes(&params, settings->extension);
-    sql_params_number(&params, context->topics_max);
-    return send(call, context, 0, SQL_PUT, &params);
+    sql_params_number(&params, link->context->topics_max);
+    return send(call, link, 0, SQL_PUT, &params);
 }
 
-static bool send_pause(struct sql_call *call, struct sql_context *context)
+static bool send_pause(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     struct sql_params params = {0};
     sql_params_bytes(&params, topic->topic);
     sql_params_flag(&params, topic->verb == QUEUE_TOPIC_PAUSE);
     sql_params_number(&params, topic->pause_ms);
-    return send(call, context, 0, SQL_PAUSE, &params);
+    return send(call, link, 0, SQL_PAUSE, &params);
 }
 
-static bool send_step(struct sql_call *call, struct sql_context *context)
+static bool send_step(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     struct sql_params params = {0};
     int64_t jobs = STEP_JOBS;
     sql_params_bytes(&params, topic->topic);
     if (topic->verb == QUEUE_TOPIC_DELETE)
-        return send(call, context, 0, SQL_DELETE, &params);
+        return send(call, link, 0, SQL_DELETE, &params);
     if (topic->verb == QUEUE_TOPIC_PURGE) {
         sql_params_number(&params, topic->state);
         sql_params_number(&params, jobs);
-        return send(call, context, 0, SQL_PURGE, &params);
+        return send(call, link, 0, SQL_PURGE, &params);
     }
     if (topic->id.len)
         sql_params_bytes(&params, topic->id);
@@ -457,10 +338,10 @@ static bool send_step(struct sql_call *call, struct sql_context *context)
     if (topic->max && (int64_t)(topic->max - call->affected) < jobs)
         jobs = (int64_t)(topic->max - call->affected);
     sql_params_number(&params, jobs);
-    return send(call, context, 0, SQL_REDRIVE, &params);
+    return send(call, link, 0, SQL_REDRIVE, &params);
 }
 
-static bool send_topic(struct sql_call *call, struct sql_context *context)
+static bool send_topic(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     bool sent = true;
@@ -468,23 +349,23 @@ static bool send_topic(struct sql_call *call, struct sql_context *context)
     case QUEUE_TOPIC_GET:
         break;
     case QUEUE_TOPIC_PUT:
-        sent = send_put(call, context);
+        sent = send_put(call, link);
         break;
     case QUEUE_TOPIC_PAUSE:
     case QUEUE_TOPIC_RESUME:
-        sent = send_pause(call, context);
+        sent = send_pause(call, link);
         break;
     case QUEUE_TOPIC_DELETE:
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_REDRIVE:
-        return send_step(call, context);
+        return send_step(call, link);
     case QUEUE_TOPIC_MARK: /* of parts of a queue only, and this is a whole one */
         return true;
     }
-    return sent && send_figures(call, context, topic->topic, (struct slice){0}, 0);
+    return sent && send_figures(call, link, topic->topic, (struct slice){0}, 0);
 }
 
-static bool send_forecast(struct sql_call *call, struct sql_context *context)
+static bool send_forecast(struct sql_call *call, struct postgres_link *link)
 {
     struct sql_params params = {0};
     call->forecast = calloc(1, sizeof *call->forecast);
@@ -493,121 +374,121 @@ static bool send_forecast(struct sql_call *call, struct sql_context *context)
     call->forecast->from_ms = call->command->forecast.from_ms;
     sql_params_bytes(&params, call->command->forecast.topic);
     sql_params_number(&params, call->command->forecast.from_ms);
-    return send(call, context, 0, SQL_FORECAST, &params);
+    return send(call, link, 0, SQL_FORECAST, &params);
 }
 
-static bool send_command(struct sql_call *call, struct sql_context *context)
+static bool send_command(struct sql_call *call, struct postgres_link *link)
 {
     const struct command *command = call->command;
     switch (command->kind) {
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
-        return send_items(call, context);
+        return send_items(call, link);
     case COMMAND_TAKE:
-        return send_take(call, context);
+        return send_take(call, link);
     case COMMAND_GET:
-        return send_get(call, context);
+        return send_get(call, link);
     case COMMAND_LIST:
-        return send_list(call, context);
+        return send_list(call, link);
     case COMMAND_TOPIC:
-        return send_topic(call, context);
+        return send_topic(call, link);
     case COMMAND_TOPICS:
-        return send_figures(call, context, (struct slice){0}, command->topics.after,
+        return send_figures(call, link, (struct slice){0}, command->topics.after,
                             command->topics.limit);
     case COMMAND_FORECAST:
-        return send_forecast(call, context);
+        return send_forecast(call, link);
     }
     return false;
 }
 
-static bool send_ends(struct sql_call *call, struct sql_context *context)
+static bool send_ends(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_answer answer = {.delay_ms = -1, .error = slice_of("lease ended")};
     enum { ENDS = 5 }; /* the verb of tarry._answer */
     for (size_t i = 0; i < call->ends.count; i++)
-        if (!send_answer(call, context, i, ENDS, &call->ends.at[i], &answer))
+        if (!send_answer(call, link, i, ENDS, &call->ends.at[i], &answer))
             return false;
     return true;
 }
 
 /* Every topic had its look from 0: the next one is the first of another round. */
-static void begin_round(struct sql_context *context)
+static void begin_round(struct postgres_link *link)
 {
-    for (struct table_entry *entry = table_first(&context->topics.table); entry;
-         entry = table_next(&context->topics.table, entry))
+    for (struct table_entry *entry = table_first(&link->context->topics.table); entry;
+         entry = table_next(&link->context->topics.table, entry))
         sql_topics_of(entry)->in_round = false;
 }
 
 /* Where there are too many names for one look, the others come with the next one. */
-static bool send_looks(struct sql_call *call, struct sql_context *context)
+static bool send_looks(struct sql_call *call, struct postgres_link *link)
 {
     bool is_full = false;
-    for (struct table_entry *entry = table_first(&context->topics.table); entry;
-         entry = table_next(&context->topics.table, entry)) {
+    for (struct table_entry *entry = table_first(&link->context->topics.table); entry;
+         entry = table_next(&link->context->topics.table, entry)) {
         struct sql_topic *topic = sql_topics_of(entry);
         bool is_wanted = call->from_the_start ? !topic->in_round : topic->look;
         if (!topic->watched || !(is_wanted || topic->asked))
             continue;
-        is_full = is_full || call->names.len >= ARRAY_BYTES_MAX / 2;
+        is_full = is_full || call->names.len >= SQL_CALL_ARRAY_BYTES_MAX / 2;
         if (is_full)
             continue;
-        add_topic(call, context, topic->entry.key);
+        add_topic(call, link, topic->entry.key);
         topic->look = false;
         topic->asked = true;
         topic->in_round = topic->in_round || call->from_the_start;
     }
     if (call->from_the_start && !is_full)
-        begin_round(context);
-    return close_arrays(call) && send_look(call, context);
+        begin_round(link);
+    return close_arrays(call) && send_look(call, link);
 }
 
-static bool send_own(struct sql_call *call, struct sql_context *context,
+static bool send_own(struct sql_call *call, struct postgres_link *link,
                      enum sql_statement statement, int64_t number)
 {
     struct sql_params params = {0};
     sql_params_number(&params, number);
-    return send(call, context, 0, statement, &params);
+    return send(call, link, 0, statement, &params);
 }
 
-bool sql_call_send(struct sql_call *call, struct sql_context *context)
+bool postgres_call_send(struct sql_call *call, struct postgres_link *link)
 {
     switch (call->kind) {
     case SQL_CALL_COMMAND:
-        return send_command(call, context);
+        return send_command(call, link);
     case SQL_CALL_END:
-        return send_ends(call, context);
+        return send_ends(call, link);
     case SQL_CALL_LOOK:
-        return send_looks(call, context);
+        return send_looks(call, link);
     case SQL_CALL_EXPIRE:
-        return send_own(call, context, SQL_EXPIRE, EXPIRE_JOBS);
+        return send_own(call, link, SQL_EXPIRE, EXPIRE_JOBS);
     case SQL_CALL_UPKEEP:
-        return send_own(call, context, SQL_UPKEEP, context->server);
+        return send_own(call, link, SQL_UPKEEP, link->context->server);
     case SQL_CALL_ADOPT:
-        return send_own(call, context, SQL_ADOPT, context->server);
+        return send_own(call, link, SQL_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
-        return send_own(call, context, SQL_GOODBYE, context->server);
+        return send_own(call, link, SQL_GOODBYE, link->context->server);
     }
     return false;
 }
 
 /* ---- reading ---- */
 
-static void note_did(struct sql_context *context, struct slice topic, const PGresult *result)
+static void note_did(struct postgres_link *link, struct slice topic, const PGresult *result)
 {
     int64_t counts[SQL_COUNTS];
     enum job_state state = (enum job_state)sql_row_number(result, 0, DID_STATE);
     enum queue_status status;
     const char *detail;
     sql_row_counts(result, 0, DID_COUNTS, counts);
-    sql_effects_count(&context->effects, sql_row_number(result, 0, DID_TOPIC), counts);
-    sql_effects_expire(&context->effects, sql_row_number(result, 0, DID_EXPIRE));
+    sql_effects_count(&link->context->effects, sql_row_number(result, 0, DID_TOPIC), counts);
+    sql_effects_expire(&link->context->effects, sql_row_number(result, 0, DID_EXPIRE));
     status = status_of(sql_row_text(result, 0, DID_STATUS), &detail);
     if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED) &&
         (state == JOB_DELAYED || state == JOB_READY))
-        sql_effects_due(&context->effects, topic, sql_row_number(result, 0, DID_DUE));
+        sql_effects_due(&link->context->effects, topic, sql_row_number(result, 0, DID_DUE));
     if (sql_row_flag(result, 0, DID_DIED)) {
-        struct sql_news *news = sql_effects_news(&context->effects, topic);
+        struct sql_news *news = sql_effects_news(&link->context->effects, topic);
         if (news)
             news->died = true;
     }
@@ -622,52 +503,52 @@ static void fill_result(struct queue_result *out, const PGresult *result)
         out->due_ms = 0;
 }
 
-static void read_push(struct sql_call *call, struct sql_context *context, size_t i,
+static void read_push(struct sql_call *call, struct postgres_link *link, size_t i,
                       const PGresult *result)
 {
     const struct queue_push *push = &call->command->pushes[i];
     fill_result(&call->items[i], result);
     call->items[i].topic = push->topic;
     call->items[i].id = push->id;
-    note_did(context, push->topic, result);
+    note_did(link, push->topic, result);
 }
 
-static void read_change(struct sql_call *call, struct sql_context *context, size_t i,
+static void read_change(struct sql_call *call, struct postgres_link *link, size_t i,
                         const PGresult *result)
 {
     const struct queue_change *change = &call->command->changes[i];
     fill_result(&call->items[i], result);
     call->items[i].topic = change->topic;
     call->items[i].id = change->id;
-    note_did(context, change->topic, result);
+    note_did(link, change->topic, result);
 }
 
-static void read_answer(struct sql_call *call, struct sql_context *context, size_t i,
+static void read_answer(struct sql_call *call, struct postgres_link *link, size_t i,
                         const PGresult *result)
 {
     struct queue_result *out = &call->items[i];
     struct slice topic = sql_row_text(result, 0, DID_NAME);
     struct sql_lease lease;
     fill_result(out, result);
-    note_did(context, topic, result);
+    note_did(link, topic, result);
     if ((out->status != QUEUE_OK && out->status != QUEUE_CANCELLED) ||
-        !sql_lease_parse(call->command->answers[i].lease, &context->key, &lease))
+        !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
         return;
     out->topic = topic;
     out->id = sql_row_text(result, 0, DID_ID);
     out->lease_until_ms = sql_row_number(result, 0, DID_UNTIL);
     out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
                             sql_row_flag(result, 0, DID_CANCEL_REQUESTED);
-    sql_effects_hold(&context->effects, &lease, out->lease_until_ms);
+    sql_effects_hold(&link->context->effects, &lease, out->lease_until_ms);
 }
 
-static void read_end(struct sql_call *call, struct sql_context *context, size_t i,
+static void read_end(struct sql_call *call, struct postgres_link *link, size_t i,
                      const PGresult *result)
 {
     int64_t until_ms = sql_row_number(result, 0, DID_UNTIL);
     if (until_ms) /* it was extended meanwhile */
-        sql_effects_hold(&context->effects, &call->ends.at[i], until_ms);
-    note_did(context, sql_row_text(result, 0, DID_NAME), result);
+        sql_effects_hold(&link->context->effects, &call->ends.at[i], until_ms);
+    note_did(link, sql_row_text(result, 0, DID_NAME), result);
 }
 
 static void fill_job(struct job *job, const PGresult *result, int row)
@@ -711,7 +592,7 @@ static bool read_jobs(struct sql_call *call, const PGresult *result, size_t coun
 }
 
 /* Each was waiting, is leased now, and is counted so. */
-static bool read_taken(struct sql_call *call, struct sql_context *context, const PGresult *result)
+static bool read_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result)
 {
     size_t count = (size_t)libpq.PQntuples(result);
     if (!read_jobs(call, result, count))
@@ -721,7 +602,7 @@ static bool read_taken(struct sql_call *call, struct sql_context *context, const
         return false;
     for (size_t i = 0; i < count; i++) {
         struct queue_job *job = &call->jobs[i];
-        int64_t counts[SQL_COUNTS] = {[COUNT_LEASED] = 1, [COUNT_DELIVERED] = 1};
+        int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
         struct sql_lease lease = {
             .topic = (uint32_t)sql_row_number(result, (int)i, SHOWN_TOPIC),
             .lane = (uint32_t)sql_row_number(result, (int)i, SHOWN_LANE),
@@ -730,10 +611,10 @@ static bool read_taken(struct sql_call *call, struct sql_context *context, const
             .sequence = job->job.sequence,
             .delivery = job->job.delivery,
         };
-        counts[job->job.attempt == 1 ? COUNT_FRESH : COUNT_RETRY] = -1;
-        sql_effects_count(&context->effects, lease.topic, counts);
-        sql_effects_hold(&context->effects, &lease, job->job.lease_until_ms);
-        sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &context->key, &lease);
+        counts[job->job.attempt == 1 ? SQL_COUNT_FRESH : SQL_COUNT_RETRY] = -1;
+        sql_effects_count(&link->context->effects, lease.topic, counts);
+        sql_effects_hold(&link->context->effects, &lease, job->job.lease_until_ms);
+        sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &link->context->key, &lease);
         job->lease = slice_make(call->tokens + i * SQL_LEASE_TEXT_BYTES, SQL_LEASE_TEXT_BYTES);
     }
     return true;
@@ -819,24 +700,24 @@ static void fill_figures(struct queue_topic *topic, const PGresult *result, int 
     int64_t retry = sql_row_number(result, row, FIGURE_READY_RETRY);
     sql_row_counts(result, row, FIGURE_COUNTS, counts);
     topic->counts = (struct queue_counts){
-        .delayed = difference(counts[COUNT_FRESH], fresh),
-        .retrying = difference(counts[COUNT_RETRY], retry),
+        .delayed = difference(counts[SQL_COUNT_FRESH], fresh),
+        .retrying = difference(counts[SQL_COUNT_RETRY], retry),
         .ready = (uint64_t)(fresh + retry),
-        .leased = difference(counts[COUNT_LEASED], 0),
-        .dead = difference(counts[COUNT_DEAD], 0),
-        .dead_bytes = difference(counts[COUNT_DEAD_BYTES], 0),
+        .leased = difference(counts[SQL_COUNT_LEASED], 0),
+        .dead = difference(counts[SQL_COUNT_DEAD], 0),
+        .dead_bytes = difference(counts[SQL_COUNT_DEAD_BYTES], 0),
     };
     topic->totals = (struct topic_totals){
-        .pushed = (uint64_t)counts[COUNT_PUSHED],
-        .acked = (uint64_t)counts[COUNT_ACKED],
-        .cancelled = (uint64_t)counts[COUNT_CANCELLED],
-        .expired = (uint64_t)counts[COUNT_EXPIRED],
-        .replaced = (uint64_t)counts[COUNT_REPLACED],
-        .delivered = (uint64_t)counts[COUNT_DELIVERED],
-        .nacked = (uint64_t)counts[COUNT_NACKED],
-        .lease_ended = (uint64_t)counts[COUNT_LEASE_ENDED],
-        .died = (uint64_t)counts[COUNT_DIED],
-        .redriven = (uint64_t)counts[COUNT_REDRIVEN],
+        .pushed = (uint64_t)counts[SQL_COUNT_PUSHED],
+        .acked = (uint64_t)counts[SQL_COUNT_ACKED],
+        .cancelled = (uint64_t)counts[SQL_COUNT_CANCELLED],
+        .expired = (uint64_t)counts[SQL_COUNT_EXPIRED],
+        .replaced = (uint64_t)counts[SQL_COUNT_REPLACED],
+        .delivered = (uint64_t)counts[SQL_COUNT_DELIVERED],
+        .nacked = (uint64_t)counts[SQL_COUNT_NACKED],
+        .lease_ended = (uint64_t)counts[SQL_COUNT_LEASE_ENDED],
+        .died = (uint64_t)counts[SQL_COUNT_DIED],
+        .redriven = (uint64_t)counts[SQL_COUNT_REDRIVEN],
     };
 }
 
@@ -862,7 +743,7 @@ static bool read_figures(struct sql_call *call, const PGresult *result)
 }
 
 /* What a call about a topic did, beside what its figures say. */
-static void read_topic(struct sql_call *call, struct sql_context *context,
+static void read_topic(struct sql_call *call, struct postgres_link *link,
                        enum sql_statement statement, const PGresult *result)
 {
     const struct queue_topic_call *topic = &call->command->topic;
@@ -879,27 +760,35 @@ static void read_topic(struct sql_call *call, struct sql_context *context,
     }
     if (call->status != QUEUE_OK && call->status != QUEUE_CREATED)
         return;
-    news = sql_effects_news(&context->effects, topic->topic);
+    news = sql_effects_news(&link->context->effects, topic->topic);
     if (!news)
         return;
     news->look = true;
     news->changed = news->changed || statement == SQL_PUT || statement == SQL_DELETE;
     if (statement == SQL_PUT) /* its ttl may be another one */
-        sql_effects_expire(&context->effects, 1);
+        sql_effects_expire(&link->context->effects, 1);
     if (statement == SQL_REDRIVE)
-        sql_effects_expire(&context->effects, 1);
+        sql_effects_expire(&link->context->effects, 1);
 }
 
-static void read_look(struct sql_call *call, const PGresult *result)
+/* The columns of tarry._look. */
+static bool read_look(struct sql_call *call, const PGresult *result)
 {
-    call->look = result;
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
-        bool is_paused = sql_row_flag(result, i, 3);
-        int64_t next_ms = sql_row_is_null(result, i, 2) ? INT64_MAX : sql_row_number(result, i, 2);
-        if (!is_paused && next_ms <= sql_row_number(result, i, 5))
+        struct sql_sight sight = {
+            .topic = sql_row_text(result, i, 0),
+            .next_ms = sql_row_is_null(result, i, 2) ? INT64_MAX : sql_row_number(result, i, 2),
+            .is_paused = sql_row_flag(result, i, 3),
+            .resume_ms = sql_row_number(result, i, 4),
+            .seen_ms = sql_row_number(result, i, 5),
+        };
+        if (!sql_sights_add(&call->sights, sight))
+            return false;
+        if (!sight.is_paused && sight.next_ms <= sight.seen_ms)
             call->drained = false;
     }
+    return true;
 }
 
 static void read_forecast(struct sql_call *call, const PGresult *result)
@@ -923,21 +812,21 @@ static void read_forecast(struct sql_call *call, const PGresult *result)
 }
 
 /* Names with commas between. */
-static void read_expire(struct sql_call *call, struct sql_context *context, const PGresult *result)
+static void read_expire(struct sql_call *call, struct postgres_link *link, const PGresult *result)
 {
     struct slice died = sql_row_text(result, 0, 1);
     call->next_expire_ms = sql_row_is_null(result, 0, 0) ? INT64_MAX : sql_row_number(result, 0, 0);
     while (died.len) {
         const char *comma = memchr(died.at, ',', died.len);
         size_t len = comma ? (size_t)(comma - died.at) : died.len;
-        struct sql_news *news = sql_effects_news(&context->effects, slice_make(died.at, len));
+        struct sql_news *news = sql_effects_news(&link->context->effects, slice_make(died.at, len));
         if (news)
             news->died = true;
         died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
     }
 }
 
-static void read_adopt(struct sql_context *context, const PGresult *result)
+static void read_adopt(struct postgres_link *link, const PGresult *result)
 {
     for (int i = 0; i < libpq.PQntuples(result); i++) {
         struct sql_lease lease = {
@@ -948,35 +837,37 @@ static void read_adopt(struct sql_context *context, const PGresult *result)
             .delivery = (uint64_t)sql_row_number(result, i, 4),
             .taken_ms = sql_row_number(result, i, 5),
         };
-        sql_effects_hold(&context->effects, &lease, sql_row_number(result, i, 6));
+        sql_effects_hold(&link->context->effects, &lease, sql_row_number(result, i, 6));
     }
 }
 
-bool sql_call_read(struct sql_call *call, struct sql_context *context, const struct sql_step *step,
-                   PGresult *result)
+static void free_result(void *result)
 {
-    if (!sql_results_add(&call->results, result)) {
-        libpq.PQclear(result);
+    libpq.PQclear(result);
+}
+
+bool postgres_call_read(struct sql_call *call, struct postgres_link *link,
+                        const struct postgres_step *step, PGresult *result)
+{
+    if (!sql_call_keep(call, result, free_result))
         return false;
-    }
     switch (step->statement) {
     case SQL_PUSH:
-        read_push(call, context, step->item, result);
+        read_push(call, link, step->item, result);
         return true;
     case SQL_CHANGE:
-        read_change(call, context, step->item, result);
+        read_change(call, link, step->item, result);
         return true;
     case SQL_ANSWER:
         if (call->kind == SQL_CALL_END)
-            read_end(call, context, step->item, result);
+            read_end(call, link, step->item, result);
         else
-            read_answer(call, context, step->item, result);
+            read_answer(call, link, step->item, result);
         return true;
     case SQL_TAKE:
-        return read_taken(call, context, result);
+        return read_taken(call, link, result);
     case SQL_LOOK:
-        read_look(call, result);
-        return true;
+        return read_look(call, result);
     case SQL_GET:
         return read_get(call, result);
     case SQL_LIST:
@@ -988,13 +879,13 @@ bool sql_call_read(struct sql_call *call, struct sql_context *context, const str
     case SQL_DELETE:
     case SQL_PURGE:
     case SQL_REDRIVE:
-        read_topic(call, context, step->statement, result);
+        read_topic(call, link, step->statement, result);
         return true;
     case SQL_FORECAST:
         read_forecast(call, result);
         return true;
     case SQL_EXPIRE:
-        read_expire(call, context, result);
+        read_expire(call, link, result);
         return true;
     case SQL_UPKEEP:
         call->others = sql_row_number(result, 0, 0);
@@ -1003,45 +894,9 @@ bool sql_call_read(struct sql_call *call, struct sql_context *context, const str
             sql_row_is_null(result, 0, 2) ? INT64_MAX : sql_row_number(result, 0, 2);
         return true;
     case SQL_ADOPT:
-        read_adopt(context, result);
+        read_adopt(link, result);
         return true;
     default:
         return true;
     }
-}
-
-/* ---- the reply ---- */
-
-void sql_call_reply(struct sql_call *call)
-{
-    struct queue_reply reply = {
-        .status = call->status,
-        .results = call->items,
-        .result_count = call->items ? call->command->count : 0,
-        .jobs = call->jobs,
-        .job_count = call->job_count,
-        .drained = call->drained,
-        .topics = call->topics,
-        .topic_count = call->topic_count,
-        .cursor = slice_make(call->cursor, call->cursor_bytes),
-        .affected = call->affected,
-        .forecast = call->status == QUEUE_OK ? call->forecast : NULL,
-    };
-    if (call->reply_to.done)
-        call->reply_to.done(call->reply_to.owner, call->reply_to.tag, &reply);
-}
-
-void sql_call_refuse(struct sql_call *call, enum queue_status status)
-{
-    const struct command *command = call->command;
-    sql_call_again(call);
-    if (command && has_items(command) && status != QUEUE_OK &&
-        (call->items = calloc(command->count ? command->count : 1, sizeof *call->items))) {
-        for (size_t i = 0; i < command->count; i++)
-            if (command_item_is_good(command, i, &call->items[i]))
-                call->items[i].status = status;
-    } else {
-        call->status = status;
-    }
-    sql_call_reply(call);
 }
