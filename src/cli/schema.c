@@ -9,7 +9,7 @@ enum { ERROR_BYTES = 512 };
 
 static int show(void)
 {
-    struct slice text = sql_schema();
+    struct slice text = sql_schema("postgres");
     if (fwrite(text.at, 1, text.len, stdout) != text.len || fflush(stdout) != 0)
         return cli_error("cannot write to standard output");
     return CLI_OK;

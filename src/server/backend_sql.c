@@ -14,10 +14,11 @@ static bool promises_enough(const struct config *config, const struct sql *sql, 
     bool wants_always = config->require_durability == REDIS_DURABILITY_ALWAYS ||
                         config->require_durability == REDIS_DURABILITY_EVERYSEC;
     return !wants_always || sql_is_durable(sql) ||
-           error_text(error, BACKEND_ERROR_BYTES,
-                      "the store does not promise to keep what was answered, set fsync, "
-                      "full_page_writes and synchronous_commit to on, or ask for less by "
-                      "--require-durability");
+           error_text(
+               error, BACKEND_ERROR_BYTES,
+               "the store does not promise to keep what was answered, %s, or ask for less by "
+               "--require-durability",
+               sql_durable_settings(sql));
 }
 
 static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,

@@ -14,9 +14,8 @@ enum {
     TURN_BYTES_MAX = 16 << 20,
     ENDS_MAX = 500,
     UPKEEP_MS = 1000,
-    LOOK_SHARE = 20,      /* looks without a bound may take one part in so many of the time */
-    LOOK_MS_MAX = 5000,   /* but come that often all the same */
-    TOLD_AHEAD_MS = 1500, /* other servers look this far ahead by themselves, and more */
+    LOOK_SHARE = 20,    /* looks without a bound may take one part in so many of the time */
+    LOOK_MS_MAX = 5000, /* but come that often all the same */
     RETRY_MS = 10,
     RETRY_MS_MAX = 500,
     RETRY_SHARE =
@@ -25,13 +24,12 @@ enum {
     RECONNECT_MS_MAX = 2000,
     STOP_MS = 3000,
     FLIGHT_MS_MAX = 35000, /* no answer for so long: a statement has 30 s, a COMMIT no end */
-    STATE_BYTES = 6
 };
 
 enum phase {
     PHASE_DOWN = 1, /* no connection; `turn` may hold calls whose commit's fate is not known */
     PHASE_IDLE,
-    PHASE_CALLS,  /* the first flight */
+    PHASE_CALLS,  /* the first part */
     PHASE_COMMIT, /* the second */
     PHASE_ROLLBACK
 };
@@ -45,6 +43,7 @@ struct connecting { /* on the helper thread */
 };
 
 struct sql_session {
+    const struct sql_dialect *dialect;
     struct sql_context context;
     struct reactor *reactor;
     struct queue *queue;
@@ -61,13 +60,10 @@ struct sql_session {
     struct list waiting;  /* calls that are not in a turn, in their order */
     struct list turn;     /* calls of the turn under way */
     struct list answered; /* calls whose replies are to be given */
-    size_t step;          /* which statement is being answered */
     bool has_ticket;      /* the turn has one */
     bool commit_sent, is_lost;
     int64_t ticket;
-    char state[STATE_BYTES]; /* the first error's SQLSTATE; empty: none */
-    char message[200];
-    bool failed; /* by our own fault: out of memory */
+    struct sql_fault fault; /* of the turn */
 
     struct sql_watched leases;
     int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
@@ -350,70 +346,47 @@ static void gather(struct sql_session *session)
     }
 }
 
-static bool send_plain(struct sql_session *session, enum sql_statement statement,
-                       const struct sql_params *params)
+/* For what the link waits. */
+static void poll_link(struct sql_session *session)
 {
-    struct sql_step step = {.statement = statement};
-    struct sql_context *context = &session->context;
-    return sql_steps_reserve(&context->steps, context->steps.count + 1) &&
-           sql_statement_send(context->connection, statement, params) &&
-           sql_steps_add(&context->steps, step);
-}
-
-static bool send_ticket(struct sql_session *session)
-{
-    struct sql_params params = {0};
-    sql_params_number(&params, session->context.server);
-    sql_params_number(&params, session->ticket + 1);
-    return send_plain(session, SQL_TICKET, &params);
-}
-
-static void wait_for(struct sql_session *session, int events)
-{
+    int wants = session->dialect->wants(session->context.link), events = 0;
+    if (wants & SQL_READABLE)
+        events |= UV_READABLE;
+    if (wants & SQL_WRITABLE)
+        events |= UV_WRITABLE;
     if (events != session->poll_events && session->poll)
         (void)uv_poll_start(session->poll, events, on_poll);
     session->poll_events = events;
 }
 
-static void flush(struct sql_session *session)
+static struct sql_turn turn_of(struct sql_session *session)
 {
-    int left = libpq.PQflush(session->context.connection);
-    wait_for(session, left > 0 ? UV_READABLE | UV_WRITABLE : UV_READABLE);
-}
-
-static void steps_begin(struct sql_session *session)
-{
-    session->context.steps.count = 0;
-    session->step = 0;
-}
-
-static bool end_flight(struct sql_session *session)
-{
-    bool sent = libpq.PQpipelineSync(session->context.connection) == 1;
-    session->flight_begun_ms = elapsed_ms();
-    flush(session);
-    return sent;
-}
-
-static bool send_turn(struct sql_session *session)
-{
-    bool is_durable = false, is_change = false, sent = true;
+    struct sql_turn turn = {
+        .calls = &session->turn, .is_brief = session->turn_is_retry, .is_alone = session->is_alone};
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        is_durable = is_durable || sql_call_is_durable(call);
-        is_change = is_change || sql_call_is_change(call);
+        turn.is_durable = turn.is_durable || sql_call_is_durable(call);
+        if (sql_call_is_change(call))
+            turn.ticket = session->ticket + 1;
     }
-    session->has_ticket = is_change;
-    sent = send_plain(session, SQL_BEGIN, NULL) &&
-           (is_durable || send_plain(session, SQL_LAZY, NULL)) &&
-           (!session->turn_is_retry || send_plain(session, SQL_BRIEF, NULL)) &&
-           (!is_change || send_ticket(session));
-    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
-        struct sql_call *call = list_entry(at, struct sql_call, list);
-        session->turn_looks_all = session->turn_looks_all || call->from_the_start;
-        sql_call_again(call);
-    }
-    return sent && sql_calls_send(&session->turn, &session->context) && send_plain(session, SQL_NOW, NULL) && end_flight(session);
+    return turn;
+}
+
+static void part_begin(struct sql_session *session, enum phase phase)
+{
+    struct sql_turn turn = turn_of(session);
+    struct sql_link *link = session->context.link;
+    bool sent = false;
+    session->phase = phase;
+    session->flight_begun_ms = elapsed_ms();
+    if (phase == PHASE_CALLS)
+        sent = session->dialect->send_calls(link, &session->context, &turn);
+    else if (phase == PHASE_COMMIT)
+        sent = session->dialect->send_commit(link, &session->context, &turn);
+    else
+        sent = session->dialect->send_rollback(link);
+    session->is_lost = session->is_lost || !sent;
+    poll_link(session);
 }
 
 static void turn_begin(struct sql_session *session)
@@ -423,89 +396,23 @@ static void turn_begin(struct sql_session *session)
         return;
     session->turn_is_retry = first_of(&session->turn)->retry_ms > 0;
     sql_effects_clear(&session->context.effects);
-    session->state[0] = session->message[0] = '\0';
-    session->failed = session->commit_sent = session->turn_looks_all = false;
+    session->fault = (struct sql_fault){0};
+    session->commit_sent = session->turn_looks_all = false;
+    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        session->turn_looks_all = session->turn_looks_all || call->from_the_start;
+        sql_call_again(call);
+    }
+    session->has_ticket = turn_of(session).ticket != 0;
     session->turn_begun_ms = elapsed_ms();
-    session->phase = PHASE_CALLS;
     session->figures.turns++;
-    steps_begin(session);
-    if (!send_turn(session))
-        session->is_lost = true;
-}
-
-/* ---- second flight ---- */
-
-static void emit_counts(struct buffer *out, const int64_t counts[SQL_COUNTS])
-{
-    for (int i = 0; i < SQL_COUNTS; i++)
-        buffer_append_format(out, "%c%lld", i ? ',' : '{', (long long)counts[i]);
-    buffer_append(out, "}", 2); /* with its NUL */
-}
-
-static bool send_tallies(struct sql_session *session)
-{
-    const struct sql_tallies *tallies = &session->context.effects.tallies;
-    for (size_t i = 0; i < tallies->count; i++) {
-        struct sql_params params = {0};
-        struct buffer counts;
-        buffer_init(&counts, 1024);
-        emit_counts(&counts, tallies->at[i].counts);
-        sql_params_number(&params, tallies->at[i].topic);
-        sql_params_number(&params, session->context.server);
-        sql_params_text(&params, counts.at);
-        bool sent = !counts.failed && send_plain(session, SQL_TALLY, &params);
-        buffer_fini(&counts);
-        if (!sent)
-            return false;
-    }
-    return true;
-}
-
-static bool send_one_news(struct sql_session *session, char what, const char *topic, int64_t due_ms)
-{
-    char text[JOB_TOPIC_BYTES_MAX + 40];
-    struct sql_params params = {0};
-    (void)snprintf(text, sizeof text, "%c %s %lld", what, topic, (long long)due_ms);
-    sql_params_text(&params, text);
-    return send_plain(session, SQL_NOTIFY, &params);
-}
-
-/* Far jobs need none: the others look once a second. */
-static bool send_news(struct sql_session *session)
-{
-    const struct sql_news_list *list = &session->context.effects.news;
-    int64_t until_ms = session->context.now_ms + TOLD_AHEAD_MS;
-    bool sent = true;
-    for (size_t i = 0; i < list->count && sent && !session->is_alone; i++) {
-        const struct sql_news *news = &list->at[i];
-        if (news->due_ms < until_ms)
-            sent = send_one_news(session, 'r', news->name, news->due_ms);
-        if (sent && news->changed)
-            sent = send_one_news(session, 't', news->name, 0);
-        if (sent && news->look)
-            sent = send_one_news(session, 'l', news->name, 0);
-        if (sent && news->died)
-            sent = send_one_news(session, 'd', news->name, 0);
-    }
-    return sent;
+    part_begin(session, PHASE_CALLS);
 }
 
 static void commit_begin(struct sql_session *session)
 {
-    steps_begin(session);
-    session->phase = PHASE_COMMIT;
     session->commit_sent = true;
-    if (!send_tallies(session) || !send_news(session) || !send_plain(session, SQL_COMMIT, NULL) ||
-        !end_flight(session))
-        session->is_lost = true;
-}
-
-static void rollback_begin(struct sql_session *session)
-{
-    steps_begin(session);
-    session->phase = PHASE_ROLLBACK;
-    if (!send_plain(session, SQL_ROLLBACK, NULL) || !end_flight(session))
-        session->is_lost = true;
+    part_begin(session, PHASE_COMMIT);
 }
 
 /* ---- after the commit ---- */
@@ -518,23 +425,18 @@ static bool brought(const struct sql_call *call, struct slice topic)
     return false;
 }
 
-/* The columns of tarry._look. */
 static void believe_look(struct sql_session *session, const struct sql_call *call)
 {
     bool took = call->kind == SQL_CALL_COMMAND;
-    for (int i = 0; call->look && i < libpq.PQntuples(call->look); i++) {
-        struct slice name = sql_row_text(call->look, i, 0);
-        int64_t next =
-            sql_row_is_null(call->look, i, 2) ? INT64_MAX : sql_row_number(call->look, i, 2);
-        struct sql_topic *topic = sql_topics_need(&session->context.topics, name);
+    for (size_t i = 0; i < call->sights.count; i++) {
+        const struct sql_sight *sight = &call->sights.at[i];
+        struct sql_topic *topic = sql_topics_need(&session->context.topics, sight->topic);
         if (!topic)
             continue;
         topic->look = false;
-        topic->paused = sql_row_flag(call->look, i, 3);
-        topic->resume_ms = sql_row_number(call->look, i, 4);
-        if (!topic->resume_ms)
-            topic->resume_ms = INT64_MAX;
-        sql_topic_seen(topic, next, sql_row_number(call->look, i, 5), took, brought(call, name));
+        topic->paused = sight->is_paused;
+        topic->resume_ms = sight->resume_ms ? sight->resume_ms : INT64_MAX;
+        sql_topic_seen(topic, sight->next_ms, sight->seen_ms, took, brought(call, sight->topic));
     }
 }
 
@@ -668,38 +570,11 @@ static void turn_is_committed(struct sql_session *session)
 
 /* ---- what goes wrong ---- */
 
-static bool state_is(const struct sql_session *session, const char *state)
+static enum queue_status status_of_fault(enum sql_fault_kind kind)
 {
-    return strncmp(session->state, state, strlen(state)) == 0;
-}
-
-/* Another try may well do. */
-static bool is_passing(const struct sql_session *session)
-{
-    static const char *const states[] = {"40001", "40P01", "55P03", "57014", "25P03"};
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        if (state_is(session, states[i]))
-            return true;
-    return false;
-}
-
-/* The connection is of no use any more, or leads to a server that only reads. */
-static bool is_gone(const struct sql_session *session)
-{
-    static const char *const states[] = {"57P0", "25006", "08", "TY001", "26000"};
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        if (state_is(session, states[i]))
-            return true;
-    return false;
-}
-
-static enum queue_status status_of_state(const struct sql_session *session)
-{
-    if (state_is(session, "53100"))
+    if (kind == SQL_FAULT_NO_SPACE)
         return QUEUE_NO_SPACE;
-    if (state_is(session, "53200") || session->failed)
-        return QUEUE_NO_MEMORY;
-    return QUEUE_UNAVAILABLE;
+    return kind == SQL_FAULT_NO_MEMORY ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
 }
 
 /* The calls of the turn go back to the head of the line, in their order. */
@@ -724,11 +599,11 @@ static void requeue(struct sql_session *session, bool alone)
 
 static void give_up(struct sql_session *session, struct sql_call *call)
 {
-    enum queue_status status = status_of_state(session);
+    enum queue_status status = status_of_fault(session->fault.kind);
     if (status == QUEUE_NO_SPACE)
         session->figures.is_full = true;
-    log_event(LOG_WARN, "postgres refused a call", LOG_TEXT("state", session->state),
-              LOG_TEXT("message", session->message));
+    log_event(LOG_WARN, "the database refused a call", LOG_TEXT("store", session->dialect->name),
+              LOG_TEXT("state", session->fault.state), LOG_TEXT("message", session->fault.message));
     own_is_done(session, call, false);
     refuse_call(session, call, status);
 }
@@ -740,12 +615,13 @@ static void turn_is_rolled_back(struct sql_session *session)
     if (session->turn_is_retry)
         session->retry_at_ms = elapsed_ms() + RETRY_SHARE * (elapsed_ms() - session->turn_begun_ms);
     reactor_turn_again(session->reactor);
-    if (is_gone(session)) {
+    if (session->fault.kind == SQL_FAULT_GONE) {
         requeue(session, false);
         session->is_lost = true;
     } else if (call->list.next != &session->turn) {
         requeue(session, true);
-    } else if (is_passing(session) && elapsed_ms() - call->since_ms < session->patience_ms) {
+    } else if (session->fault.kind == SQL_FAULT_PASSING &&
+               elapsed_ms() - call->since_ms < session->patience_ms) {
         int64_t wait = call->retry_ms ? RETRY_MS_MAX : RETRY_MS;
         call->retry_ms = elapsed_ms() + wait;
         requeue(session, true);
@@ -756,63 +632,29 @@ static void turn_is_rolled_back(struct sql_session *session)
 
 /* ---- reading ---- */
 
-static void read_now(struct sql_session *session, PGresult *result)
+static void part_is_over(struct sql_session *session)
 {
-    session->context.now_ms = sql_row_number(result, 0, 0);
-    libpq.PQclear(result);
-    note_time(session);
-}
-
-static void note_failure(struct sql_session *session, const PGresult *result)
-{
-    const char *state = libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    const char *message = libpq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    if (session->state[0])
-        return;
-    (void)snprintf(session->state, sizeof session->state, "%s", state ? state : "08006");
-    (void)snprintf(session->message, sizeof session->message, "%s", message ? message : "");
-}
-
-static void take_result(struct sql_session *session, PGresult *result)
-{
-    const struct sql_step *step = session->step < session->context.steps.count
-                                      ? &session->context.steps.at[session->step]
-                                      : NULL;
-    switch (libpq.PQresultStatus(result)) {
-    case PGRES_COMMAND_OK:
-    case PGRES_TUPLES_OK:
-        if (step && (step->call || step->count))
-            session->failed = !sql_step_read(step, &session->context, result) || session->failed;
-        else if (step && step->statement == SQL_NOW)
-            read_now(session, result);
-        else
-            libpq.PQclear(result);
-        return;
-    case PGRES_PIPELINE_ABORTED:
-        break;
-    default:
-        note_failure(session, result);
-        break;
-    }
-    libpq.PQclear(result);
-}
-
-static void flight_is_over(struct sql_session *session)
-{
+    struct sql_fault *fault = &session->context.link->fault;
+    bool is_good = fault->kind == SQL_FAULT_NONE;
+    if (!is_good && session->fault.kind == SQL_FAULT_NONE)
+        session->fault = *fault;
+    *fault = (struct sql_fault){0};
     switch (session->phase) {
     case PHASE_CALLS:
-        if (session->state[0] || session->failed || session->context.effects.failed)
-            rollback_begin(session);
-        else
-            commit_begin(session);
+        if (!is_good) {
+            part_begin(session, PHASE_ROLLBACK);
+            break;
+        }
+        note_time(session);
+        commit_begin(session);
         break;
     case PHASE_COMMIT:
-        if (session->state[0]) {
-            session->commit_sent = false; /* it is known not to have happened */
-            rollback_begin(session);
-        } else {
+        if (is_good) {
             turn_is_committed(session);
+            break;
         }
+        session->commit_sent = false; /* it is known not to have happened */
+        part_begin(session, PHASE_ROLLBACK);
         break;
     case PHASE_ROLLBACK:
         turn_is_rolled_back(session);
@@ -823,66 +665,23 @@ static void flight_is_over(struct sql_session *session)
     }
 }
 
-static void take_news(struct sql_session *session)
-{
-    PGnotify *notify;
-    while (session->phase == PHASE_IDLE &&
-           (notify = libpq.PQnotifies(session->context.connection))) {
-        struct sql_news news = {.due_ms = INT64_MAX};
-        long long due = 0;
-        char what = 0;
-        if (notify->be_pid != libpq.PQbackendPID(session->context.connection) &&
-            sscanf(notify->extra, "%c %200s %lld", &what, news.name, &due) == 3) {
-            if (what == 'r')
-                news.due_ms = due;
-            news.changed = what == 't';
-            news.died = what == 'd';
-            news.look = what == 'l';
-            hear(session, &news);
-        }
-        libpq.PQfreemem(notify);
-    }
-}
-
-static void read_results(struct sql_session *session)
-{
-    PGconn *connection = session->context.connection;
-    if (libpq.PQconsumeInput(connection) != 1) {
-        session->is_lost = true;
-        return;
-    }
-    while (session->phase != PHASE_IDLE && !session->is_lost && !libpq.PQisBusy(connection)) {
-        PGresult *result = libpq.PQgetResult(connection);
-        if (!result) {
-            session->step++;
-            if (libpq.PQstatus(connection) != CONNECTION_OK ||
-                session->step > session->context.steps.count + 1)
-                session->is_lost = true;
-        } else if (libpq.PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
-            libpq.PQclear(result);
-            flight_is_over(session);
-        } else {
-            take_result(session, result);
-        }
-    }
-    if (libpq.PQstatus(connection) != CONNECTION_OK)
-        session->is_lost = true;
-    if (!session->is_lost)
-        take_news(session);
-}
-
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct sql_session *session = poll->data;
-    (void)status;
-    if (session->phase == PHASE_DOWN)
+    struct sql_news news;
+    enum sql_progress progress;
+    if (session->phase == PHASE_DOWN || session->is_lost)
         return;
-    if (events & UV_WRITABLE)
-        flush(session);
-    read_results(session);
-    if (session->phase != PHASE_DOWN && !session->is_lost &&
-        libpq.PQstatus(session->context.connection) == CONNECTION_OK)
-        flush(session);
+    int ready = (events & UV_READABLE || status < 0 ? SQL_READABLE : 0) |
+                (events & UV_WRITABLE ? SQL_WRITABLE : 0);
+    progress = session->dialect->advance(session->context.link, &session->context, ready);
+    if (progress == SQL_PART_OVER)
+        part_is_over(session);
+    session->is_lost = session->is_lost || progress == SQL_LOST;
+    while (session->phase == PHASE_IDLE && !session->is_lost && session->dialect->tells_news &&
+           session->dialect->next_news(session->context.link, &news))
+        hear(session, &news);
+    poll_link(session);
 }
 
 /* ---- connections ---- */
@@ -900,18 +699,20 @@ static void disconnect(struct sql_session *session)
         session->poll = NULL;
         session->poll_events = 0;
     }
-    if (session->context.connection)
-        libpq.PQfinish(session->context.connection);
-    session->context.connection = NULL;
+    if (session->context.link)
+        session->dialect->close(session->context.link);
+    session->context.link = NULL;
 }
 
 /* What was under way goes again, unless its commit was: then the next connection tells. */
 static void connection_is_lost(struct sql_session *session)
 {
-    log_event(LOG_WARN, "postgres connection lost", LOG_TEXT("state", session->state),
-              LOG_TEXT("message", session->message[0]
-                                      ? session->message
-                                      : libpq.PQerrorMessage(session->context.connection)));
+    const struct sql_fault *fault = &session->fault;
+    if (!fault->message[0])
+        fault = &session->context.link->fault;
+    log_event(LOG_WARN, "the connection to the database is lost",
+              LOG_TEXT("store", session->dialect->name), LOG_TEXT("state", fault->state),
+              LOG_TEXT("message", fault->message));
     disconnect(session);
     session->is_lost = false;
     session->phase = PHASE_DOWN;
@@ -927,15 +728,15 @@ static bool connection_set(struct sql_session *session, const struct sql_greetin
     uv_poll_t *poll = malloc(sizeof *poll);
     if (!poll)
         return false;
-    if (uv_poll_init(reactor_loop(session->reactor), poll, libpq.PQsocket(greeting->connection)) !=
-        0) {
+    if (uv_poll_init(reactor_loop(session->reactor), poll,
+                     greeting->link->dialect->socket(greeting->link)) != 0) {
         free(poll);
         return false;
     }
     poll->data = session;
     session->poll = poll;
     session->greeting = *greeting;
-    session->context.connection = greeting->connection;
+    session->context.link = greeting->link;
     session->context.key = greeting->key;
     session->context.server = greeting->server;
     session->context.now_ms = greeting->now_ms;
@@ -946,7 +747,7 @@ static bool connection_set(struct sql_session *session, const struct sql_greetin
     session->upkeep_ms = 0;
     session->expire_ms = 0;
     session->reconnect_wait_ms = RECONNECT_MS;
-    wait_for(session, UV_READABLE);
+    poll_link(session);
     return true;
 }
 
@@ -978,9 +779,9 @@ static void settle(struct sql_session *session)
         return;
     }
     if (session->greeting.ticket < session->ticket)
-        log_event(LOG_WARN, "postgres went back: takes, or more where it does not sync, are lost",
-                  LOG_NUMBER("ticket", session->ticket),
-                  LOG_NUMBER("found", session->greeting.ticket));
+        log_event(
+            LOG_WARN, "the database went back: takes, or more where it does not sync, are lost",
+            LOG_NUMBER("ticket", session->ticket), LOG_NUMBER("found", session->greeting.ticket));
     session->ticket = session->greeting.ticket;
     requeue(session, false);
 }
@@ -988,7 +789,8 @@ static void settle(struct sql_session *session)
 static void connect_perform(struct work *work)
 {
     struct connecting *connecting = (struct connecting *)(void *)work;
-    connecting->is_done = sql_greet(&connecting->wish, &connecting->greeting);
+    connecting->is_done =
+        connecting->session->dialect->greet(&connecting->wish, &connecting->greeting);
 }
 
 static void connect_done(struct work *work)
@@ -997,16 +799,19 @@ static void connect_done(struct work *work)
     struct sql_session *session = connecting->session;
     session->connecting = NULL;
     if (connecting->is_done && session->ended) {
-        libpq.PQfinish(connecting->greeting.connection);
+        session->dialect->close(connecting->greeting.link);
     } else if (connecting->is_done && connection_set(session, &connecting->greeting)) {
-        log_event(LOG_INFO, "postgres connected", LOG_NUMBER("server", session->context.server));
+        log_event(LOG_INFO, "connected to the database", LOG_TEXT("store", session->dialect->name),
+                  LOG_NUMBER("server", session->context.server));
         session->figures.reconnects++;
         settle(session);
         doubt_everything(session);
     } else {
         if (connecting->is_done)
-            libpq.PQfinish(connecting->greeting.connection);
-        log_event(LOG_WARN, "postgres out of reach", LOG_TEXT("error", connecting->greeting.error));
+            session->dialect->close(connecting->greeting.link);
+        log_event(LOG_WARN, "the database is out of reach",
+                  LOG_TEXT("store", session->dialect->name),
+                  LOG_TEXT("error", connecting->greeting.error));
         session->reconnect_ms = elapsed_ms() + session->reconnect_wait_ms;
         session->reconnect_wait_ms = session->reconnect_wait_ms * 2 < RECONNECT_MS_MAX
                                          ? session->reconnect_wait_ms * 2
@@ -1041,14 +846,14 @@ static void refuse_late(struct sql_session *session, struct list *list)
     }
 }
 
-/* A PostgreSQL that answers no more but keeps the connection. */
+/* A database that answers no more but keeps the connection. */
 static void lose_if_silent(struct sql_session *session)
 {
     if (session->phase == PHASE_DOWN || session->phase == PHASE_IDLE ||
         elapsed_ms() - session->flight_begun_ms < FLIGHT_MS_MAX)
         return;
-    if (!session->message[0])
-        (void)snprintf(session->message, sizeof session->message, "no answer for %d s",
+    if (!session->fault.message[0])
+        (void)snprintf(session->fault.message, sizeof session->fault.message, "no answer for %d s",
                        FLIGHT_MS_MAX / 1000);
     session->is_lost = true;
 }
@@ -1155,18 +960,18 @@ struct sql_session *sql_session_new(struct reactor *reactor,
     struct sql_session *session = calloc(1, sizeof *session);
     if (!session)
         return NULL;
+    session->dialect = greeting->link->dialect;
     session->reactor = reactor;
     session->queue = queue;
     session->patience_ms = options->patience_ms;
     session->context.topics_max = options->topics_max;
     session->url = strdup(options->url);
     session->deadline = deadline_new(reactor, on_deadline, session);
-    session->worker = worker_new(reactor, "postgres");
+    session->worker = worker_new(reactor, session->dialect->name);
     list_init(&session->waiting);
     list_init(&session->turn);
     list_init(&session->answered);
     sql_effects_clear(&session->context.effects);
-    sql_context_init(&session->context);
     if (!session->url || !session->deadline || !session->worker ||
         !connection_set(session, greeting)) {
         sql_session_free(session);
@@ -1196,13 +1001,11 @@ void sql_session_free(struct sql_session *session)
     if (session->worker)
         worker_free(session->worker);
     if (session->connecting && session->connecting->is_done)
-        libpq.PQfinish(session->connecting->greeting.connection);
+        session->dialect->close(session->connecting->greeting.link);
     free(session->connecting);
     if (session->deadline)
         deadline_free(session->deadline);
     sql_topics_free(&session->context.topics);
-    sql_context_fini(&session->context);
-    sql_steps_fini(&session->context.steps);
     sql_effects_fini(&session->context.effects);
     sql_watched_fini(&session->leases);
     free(session->url);

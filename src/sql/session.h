@@ -14,7 +14,7 @@
 
 #include "net/reactor.h"
 #include "queue/queue.h"
-#include "sql/postgres/greeting.h"
+#include "sql/dialect.h"
 
 struct sql_session;
 

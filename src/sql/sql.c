@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "queue/door.h"
-#include "sql/postgres/schema.h"
 #include "sql/session.h"
 
 #include <errno.h>
@@ -14,6 +13,7 @@ enum { PATIENCE_MS = 10000 };
 
 struct sql {
     struct queue queue; /* first: the handle is the struct */
+    const struct sql_dialect *dialect;
     struct sql_options options;
     char *url;
     struct sql_greeting greeting; /* of sql_open, until the session has it */
@@ -43,12 +43,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
     struct sql_session_figures figures;
     sql_session_figures(sql->session, &figures);
     *out = (struct queue_info){
-        .store = "postgres",
-        .durability =
-            greeting->is_durable
-                ? "an answered push survives a crash of PostgreSQL and a power cut"
-                : "an answered push may be lost in a crash of PostgreSQL: fsync, full_page_writes "
-                  "or synchronous_commit is off",
+        .store = sql->dialect->name,
+        .durability = greeting->is_durable ? sql->dialect->durable : sql->dialect->frail,
         .durability_class = greeting->is_durable ? "always" : "no",
         .sync = greeting->sync,
         .shards = 1,
@@ -62,17 +58,23 @@ static const struct queue_ops sql_ops = {.submit = on_submit, .watch = on_watch,
 
 int sql_open(const struct sql_options *options, struct sql **out, char *error, size_t error_bytes)
 {
-    struct sql *sql = calloc(1, sizeof *sql);
+    const struct sql_dialect *dialect = sql_dialect_of(options->url);
+    struct sql *sql = dialect ? calloc(1, sizeof *sql) : NULL;
     struct sql_wish wish = {.url = options->url, .migrate = options->migrate};
+    if (!dialect) {
+        error_write(error, error_bytes, "the URL is of no kind of database that is known");
+        return -EINVAL;
+    }
     if (!sql || !(sql->url = strdup(options->url))) {
         free(sql);
         return -ENOMEM;
     }
+    sql->dialect = dialect;
     sql->options = *options;
     sql->options.url = sql->url;
     if (!sql->options.patience_ms)
         sql->options.patience_ms = PATIENCE_MS;
-    if (!sql_greet(&wish, &sql->greeting)) {
+    if (!dialect->greet(&wish, &sql->greeting)) {
         error_write(error, error_bytes, "%s", sql->greeting.error);
         free(sql->url);
         free(sql);
@@ -96,7 +98,7 @@ int sql_attach(struct sql *sql, struct reactor *reactor, struct queue **out, cha
         error_write(error, error_bytes, "out of memory");
         return -ENOMEM;
     }
-    sql->greeting.connection = NULL;
+    sql->greeting.link = NULL;
     *out = &sql->queue;
     return 0;
 }
@@ -111,8 +113,8 @@ void sql_free(struct sql *sql)
     if (!sql)
         return;
     sql_session_free(sql->session);
-    if (sql->greeting.connection)
-        libpq.PQfinish(sql->greeting.connection);
+    if (sql->greeting.link)
+        sql->dialect->close(sql->greeting.link);
     queue_door_free(sql->queue.door);
     explicit_bzero(sql->url, strlen(sql->url));
     free(sql->url);
@@ -142,24 +144,44 @@ void sql_figures(const struct sql *sql, struct sql_figures *out)
                                 .is_up = figures.is_up};
 }
 
+const char *sql_durable_settings(const struct sql *sql)
+{
+    return sql->dialect->durable_settings;
+}
+
+const char *sql_kind(const char *url)
+{
+    const struct sql_dialect *dialect = sql_dialect_of(url);
+    return dialect ? dialect->name : NULL;
+}
+
 void sql_place(const char *url, char *out, size_t out_bytes)
 {
-    sql_url_emit(url, out, out_bytes);
+    const struct sql_dialect *dialect = sql_dialect_of(url);
+    *out = '\0';
+    if (dialect)
+        dialect->place(url, out, out_bytes);
 }
 
 int sql_migrate(const char *url, char *error, size_t error_bytes)
 {
-    PGconn *connection = sql_connect(url, error, error_bytes);
-    if (!connection)
-        return -EHOSTUNREACH;
-    bool is_done = sql_schema_check(connection, true, error, error_bytes);
-    libpq.PQfinish(connection);
-    return is_done ? 0 : -EPROTO;
+    const struct sql_dialect *dialect = sql_dialect_of(url);
+    if (!dialect) {
+        error_write(error, error_bytes,
+                    "'%s' is the URL of no kind of database that is known, "
+                    "write postgres://USER@HOST/DATABASE",
+                    url);
+        return -EINVAL;
+    }
+    return dialect->migrate(url, error, error_bytes) ? 0 : -EPROTO;
 }
 
-struct slice sql_schema(void)
+struct slice sql_schema(const char *kind)
 {
-    return sql_schema_text();
+    for (size_t i = 0; sql_dialects[i]; i++)
+        if (strcmp(sql_dialects[i]->name, kind) == 0)
+            return sql_dialects[i]->schema();
+    return (struct slice){0};
 }
 
 bool sql_is_quiet(const struct sql *sql)

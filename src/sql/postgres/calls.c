@@ -1,13 +1,13 @@
-#include "sql/call.h"
+#include "sql/postgres/calls.h"
 
 #include "base/hash.h"
-#include "queue/copy.h"
 #include "queue/cursor.h"
+#include "sql/postgres/row.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-enum { ARRAY_BYTES_MAX = 64 * 1024, STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
+enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
 
 /* The columns of tarry._did. */
 enum {
@@ -55,25 +55,6 @@ enum {
     SHOWN_CANCEL_REQUESTED
 };
 
-/* The places of tarry.tally's counts, from 0. */
-enum {
-    COUNT_FRESH,
-    COUNT_RETRY,
-    COUNT_LEASED,
-    COUNT_DEAD,
-    COUNT_DEAD_BYTES,
-    COUNT_PUSHED,
-    COUNT_ACKED,
-    COUNT_CANCELLED,
-    COUNT_EXPIRED,
-    COUNT_REPLACED,
-    COUNT_DELIVERED,
-    COUNT_NACKED,
-    COUNT_LEASE_ENDED,
-    COUNT_DIED,
-    COUNT_REDRIVEN
-};
-
 static const struct {
     const char *word;
     enum queue_status status;
@@ -106,185 +87,77 @@ static enum queue_status status_of(struct slice word, const char **detail)
     return QUEUE_UNAVAILABLE; /* a newer schema's word */
 }
 
-/* ---- making ---- */
-
-void sql_context_init(struct sql_context *context)
-{
-    sql_batch_init(&context->pushes, "ttiliillilllxxxibx");
-    sql_batch_init(&context->changes, "ittiliblb");
-    sql_batch_init(&context->answers, "iiilllllbxxl");
-}
-
-void sql_context_fini(struct sql_context *context)
-{
-    sql_batch_fini(&context->pushes);
-    sql_batch_fini(&context->changes);
-    sql_batch_fini(&context->answers);
-    sql_items_fini(&context->sent);
-}
-
-static void result_release(struct sql_result *result)
-{
-    if (--result->holders > 0)
-        return;
-    libpq.PQclear(result->rows);
-    free(result);
-}
-
-struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
-                              struct queue_reply_to reply_to)
-{
-    struct sql_call *call = calloc(1, sizeof *call);
-    if (!call)
-        return NULL;
-    call->kind = kind;
-    call->reply_to = reply_to;
-    buffer_init(&call->names, ARRAY_BYTES_MAX);
-    buffer_init(&call->bounds, ARRAY_BYTES_MAX);
-    call->command = command ? copy_command(command) : NULL;
-    if (command && !call->command) {
-        free(call);
-        return NULL;
-    }
-    return call;
-}
-
-void sql_call_again(struct sql_call *call)
-{
-    for (size_t i = 0; i < call->results.count; i++)
-        result_release(call->results.at[i]);
-    call->results.count = 0;
-    free(call->items);
-    free(call->jobs);
-    free(call->topics);
-    free(call->tokens);
-    free(call->forecast);
-    call->items = NULL;
-    call->jobs = NULL;
-    call->topics = NULL;
-    call->tokens = NULL;
-    call->forecast = NULL;
-    call->job_count = call->topic_count = call->cursor_bytes = 0;
-    call->status = QUEUE_OK;
-    call->step_affected = 0;
-    call->look = NULL;
-    call->drained = call->has_more = false;
-    buffer_clear(&call->names);
-    buffer_clear(&call->bounds);
-}
-
-void sql_call_free(struct sql_call *call)
-{
-    sql_call_again(call);
-    sql_results_fini(&call->results);
-    sql_leases_fini(&call->ends);
-    buffer_fini(&call->names);
-    buffer_fini(&call->bounds);
-    free(call->command);
-    free(call);
-}
-
-bool sql_call_is_durable(const struct sql_call *call)
-{
-    if (call->kind != SQL_CALL_COMMAND)
-        return false;
-    const struct command *command = call->command;
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE ||
-           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
-}
-
-bool sql_call_is_change(const struct sql_call *call)
-{
-    if (call->kind == SQL_CALL_COMMAND)
-        return sql_call_is_durable(call) || call->command->kind == COMMAND_TAKE;
-    return call->kind != SQL_CALL_LOOK;
-}
-
-bool sql_call_is_figures(const struct sql_call *call)
-{
-    return call->kind == SQL_CALL_COMMAND &&
-           (call->command->kind == COMMAND_TOPIC || call->command->kind == COMMAND_TOPICS);
-}
-
-static bool has_items(const struct command *command)
-{
-    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE;
-}
-
-size_t sql_call_weight(const struct sql_call *call)
-{
-    if (call->kind == SQL_CALL_END)
-        return call->ends.count;
-    return call->command && has_items(call->command) ? call->command->count : 1;
-}
-
-size_t sql_call_bytes(const struct sql_call *call)
-{
-    size_t bytes = 0;
-    if (call->command && call->command->kind == COMMAND_PUSH)
-        for (size_t i = 0; i < call->command->count; i++)
-            bytes += call->command->pushes[i].body.len;
-    return bytes;
-}
-
 /* ---- sending ---- */
 
-static bool send_step(struct sql_context *context, struct sql_step step,
+void postgres_batches_init(struct postgres_link *link)
+{
+    sql_batch_init(&link->pushes, "ttiliillilllxxxibx");
+    sql_batch_init(&link->changes, "ittiliblb");
+    sql_batch_init(&link->answers, "iiilllllbxxl");
+}
+
+void postgres_batches_fini(struct postgres_link *link)
+{
+    sql_batch_fini(&link->pushes);
+    sql_batch_fini(&link->changes);
+    sql_batch_fini(&link->answers);
+    sql_items_fini(&link->sent);
+}
+
+static bool send_step(struct postgres_link *link, struct postgres_step step,
                       const struct sql_params *params)
 {
-    return sql_steps_reserve(&context->steps, context->steps.count + 1) &&
-           sql_statement_send(context->connection, step.statement, params) &&
-           sql_steps_add(&context->steps, step);
+    return postgres_steps_reserve(&link->steps, link->steps.count + 1) &&
+           sql_statement_send(link->connection, step.statement, params) &&
+           postgres_steps_add(&link->steps, step);
 }
 
-static bool send(struct sql_call *call, struct sql_context *context, enum sql_statement statement,
+static bool send(struct sql_call *call, struct postgres_link *link, enum sql_statement statement,
                  const struct sql_params *params)
 {
-    return send_step(context, (struct sql_step){.call = call, .statement = statement}, params);
+    return send_step(link, (struct postgres_step){.call = call, .statement = statement}, params);
 }
 
-static bool send_batch(struct sql_context *context, struct sql_batch *batch,
+static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
                        enum sql_statement statement, int64_t last)
 {
-    struct sql_step step = {
-        .statement = statement, .first = context->sent.count, .count = batch->items.count};
+    struct postgres_step step = {
+        .statement = statement, .first = link->sent.count, .count = batch->items.count};
     struct sql_params params = {0};
     bool sent = true;
     if (!batch->items.count)
         return true;
     for (size_t i = 0; i < batch->items.count && sent; i++)
-        sent = sql_items_add(&context->sent, batch->items.at[i]);
+        sent = sql_items_add(&link->sent, batch->items.at[i]);
     sent = sent && sql_batch_params(batch, &params);
     if (last)
         sql_params_number(&params, last);
-    sent = sent && send_step(context, step, &params);
+    sent = sent && send_step(link, step, &params);
     sql_batch_clear(batch);
     return sent;
 }
 
 /* Answers come first: what they end may be pushed anew. */
-static bool send_batches(struct sql_context *context)
+static bool send_batches(struct postgres_link *link)
 {
-    sql_batch_keys_clear(&context->keys);
-    return send_batch(context, &context->answers, SQL_ANSWERS, context->server) &&
-           send_batch(context, &context->changes, SQL_CHANGES, 0) &&
-           send_batch(context, &context->pushes, SQL_PUSHES, context->topics_max);
+    sql_batch_keys_clear(&link->keys);
+    return send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
+           send_batch(link, &link->changes, SQL_CHANGES, 0) &&
+           send_batch(link, &link->pushes, SQL_PUSHES, link->context->topics_max);
 }
 
-static bool begin_item(struct sql_context *context, uint64_t hash)
+static bool begin_item(struct postgres_link *link, uint64_t hash)
 {
-    return sql_batch_keys_add(&context->keys, hash) ||
-           (send_batches(context) && sql_batch_keys_add(&context->keys, hash));
+    return sql_batch_keys_add(&link->keys, hash) ||
+           (send_batches(link) && sql_batch_keys_add(&link->keys, hash));
 }
 
-static bool add_push(struct sql_call *call, struct sql_context *context, size_t i)
+static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
 {
     const struct queue_push *push = &call->command->pushes[i];
-    struct sql_batch *batch = &context->pushes;
+    struct sql_batch *batch = &link->pushes;
     struct sql_array *array = batch->arrays;
-    if (!begin_item(context, hash_pair(push->topic, push->id, 0).low) ||
+    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
         !sql_batch_add(batch, call, i))
         return false;
     sql_array_bytes(array++, push->topic);
@@ -308,12 +181,12 @@ static bool add_push(struct sql_call *call, struct sql_context *context, size_t 
     return true;
 }
 
-static bool add_change(struct sql_call *call, struct sql_context *context, size_t i)
+static bool add_change(struct sql_call *call, struct postgres_link *link, size_t i)
 {
     const struct queue_change *change = &call->command->changes[i];
-    struct sql_batch *batch = &context->changes;
+    struct sql_batch *batch = &link->changes;
     struct sql_array *array = batch->arrays;
-    if (!begin_item(context, hash_pair(change->topic, change->id, 0).low) ||
+    if (!begin_item(link, hash_pair(change->topic, change->id, 0).low) ||
         !sql_batch_add(batch, call, i))
         return false;
     sql_array_number(array++, change->verb);
@@ -339,12 +212,12 @@ static struct slice cut(struct slice text, size_t bytes_max)
     return slice_make(text.at, len);
 }
 
-static bool add_answer(struct sql_call *call, struct sql_context *context, size_t i, int verb,
+static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t i, int verb,
                        const struct sql_lease *lease, const struct queue_answer *answer)
 {
-    struct sql_batch *batch = &context->answers;
+    struct sql_batch *batch = &link->answers;
     struct sql_array *array = batch->arrays;
-    if (!begin_item(context, hash_64(&lease->sequence, sizeof lease->sequence)) ||
+    if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
         !sql_batch_add(batch, call, i))
         return false;
     sql_array_number(array++, verb);
@@ -363,7 +236,7 @@ static bool add_answer(struct sql_call *call, struct sql_context *context, size_
 }
 
 /* The results of what cannot be carried out are there before anything is sent. */
-static bool add_items(struct sql_call *call, struct sql_context *context)
+static bool add_items(struct sql_call *call, struct postgres_link *link)
 {
     const struct command *command = call->command;
     bool added = true;
@@ -376,11 +249,11 @@ static bool add_items(struct sql_call *call, struct sql_context *context)
             continue;
         call->items[i].status = QUEUE_UNAVAILABLE;
         if (command->kind == COMMAND_PUSH)
-            added = add_push(call, context, i);
+            added = add_push(call, link, i);
         else if (command->kind == COMMAND_CHANGE)
-            added = add_change(call, context, i);
-        else if (sql_lease_parse(command->answers[i].lease, &context->key, &lease))
-            added = add_answer(call, context, i, (int)command->answers[i].verb, &lease,
+            added = add_change(call, link, i);
+        else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease))
+            added = add_answer(call, link, i, (int)command->answers[i].verb, &lease,
                                &command->answers[i]);
         else
             call->items[i].status = QUEUE_LEASE_ENDED;
@@ -388,9 +261,9 @@ static bool add_items(struct sql_call *call, struct sql_context *context)
     return added;
 }
 
-static void add_topic(struct sql_call *call, struct sql_context *context, struct slice name)
+static void add_topic(struct sql_call *call, struct postgres_link *link, struct slice name)
 {
-    const struct sql_topic *topic = sql_topics_find(&context->topics, name);
+    const struct sql_topic *topic = sql_topics_find(&link->context->topics, name);
     char before = call->names.len ? ',' : '{';
     buffer_append_format(&call->names, "%c\"%.*s\"", before, (int)name.len, name.at);
     buffer_append_format(&call->bounds, "%c%lld", before,
@@ -406,41 +279,41 @@ static bool close_arrays(struct sql_call *call)
     return !call->names.failed && !call->bounds.failed;
 }
 
-static bool send_look(struct sql_call *call, struct sql_context *context)
+static bool send_look(struct sql_call *call, struct postgres_link *link)
 {
     struct sql_params params = {0};
     sql_params_text(&params, call->names.at);
     sql_params_text(&params, call->bounds.at);
-    return send(call, context, SQL_LOOK, &params);
+    return send(call, link, SQL_LOOK, &params);
 }
 
-static bool send_take(struct sql_call *call, struct sql_context *context)
+static bool send_take(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_take *take = &call->command->take;
     struct sql_params params = {0};
     for (size_t i = 0; i < take->topic_count; i++)
-        add_topic(call, context, take->topics[i]);
+        add_topic(call, link, take->topics[i]);
     if (!close_arrays(call))
         return false;
     sql_params_text(&params, call->names.at);
     sql_params_text(&params, call->bounds.at);
     sql_params_number(&params, take->max);
     sql_params_number(&params, take->lease_ms);
-    sql_params_number(&params, context->server);
+    sql_params_number(&params, link->context->server);
     sql_params_bytes(&params, take->consumer);
-    return send(call, context, SQL_TAKE, &params) && send_look(call, context);
+    return send(call, link, SQL_TAKE, &params) && send_look(call, link);
 }
 
-static bool send_get(struct sql_call *call, struct sql_context *context)
+static bool send_get(struct sql_call *call, struct postgres_link *link)
 {
     struct sql_params params = {0};
     sql_params_bytes(&params, call->command->get.topic);
     sql_params_bytes(&params, call->command->get.id);
-    return send(call, context, SQL_GET, &params);
+    return send(call, link, SQL_GET, &params);
 }
 
 /* One more than asked for: so it is known whether there are more. */
-static bool send_list(struct sql_call *call, struct sql_context *context)
+static bool send_list(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_list *list = &call->command->list;
     struct queue_cursor cursor = {0};
@@ -455,10 +328,10 @@ static bool send_list(struct sql_call *call, struct sql_context *context)
     sql_params_number(&params, cursor.due_ms);
     sql_params_number(&params, (int64_t)cursor.sequence);
     sql_params_flag(&params, list->with_body);
-    return send(call, context, SQL_LIST, &params);
+    return send(call, link, SQL_LIST, &params);
 }
 
-static bool send_figures(struct sql_call *call, struct sql_context *context, struct slice name,
+static bool send_figures(struct sql_call *call, struct postgres_link *link, struct slice name,
                          struct slice after, uint32_t limit)
 {
     struct sql_params params = {0};
@@ -471,10 +344,10 @@ static bool send_figures(struct sql_call *call, struct sql_context *context, str
     else
         sql_params_null(&params);
     sql_params_number(&params, limit);
-    return send(call, context, SQL_FIGURES, &params);
+    return send(call, link, SQL_FIGURES, &params);
 }
 
-static bool send_put(struct sql_call *call, struct sql_context *context)
+static bool send_put(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     const struct topic_settings *settings = &topic->settings;
@@ -497,32 +370,32 @@ static bool send_put(struct sql_call *call, struct sql_context *context)
     sql_params_number(&params, settings->push_rate.count);
     sql_params_number(&params, settings->push_rate.unit);
     sql_params_bytes(&params, settings->extension);
-    sql_params_number(&params, context->topics_max);
-    return send(call, context, SQL_PUT, &params);
+    sql_params_number(&params, link->context->topics_max);
+    return send(call, link, SQL_PUT, &params);
 }
 
-static bool send_pause(struct sql_call *call, struct sql_context *context)
+static bool send_pause(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     struct sql_params params = {0};
     sql_params_bytes(&params, topic->topic);
     sql_params_flag(&params, topic->verb == QUEUE_TOPIC_PAUSE);
     sql_params_number(&params, topic->pause_ms);
-    return send(call, context, SQL_PAUSE, &params);
+    return send(call, link, SQL_PAUSE, &params);
 }
 
-static bool send_topic_step(struct sql_call *call, struct sql_context *context)
+static bool send_topic_step(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     struct sql_params params = {0};
     int64_t jobs = STEP_JOBS;
     sql_params_bytes(&params, topic->topic);
     if (topic->verb == QUEUE_TOPIC_DELETE)
-        return send(call, context, SQL_DELETE, &params);
+        return send(call, link, SQL_DELETE, &params);
     if (topic->verb == QUEUE_TOPIC_PURGE) {
         sql_params_number(&params, topic->state);
         sql_params_number(&params, jobs);
-        return send(call, context, SQL_PURGE, &params);
+        return send(call, link, SQL_PURGE, &params);
     }
     if (topic->id.len)
         sql_params_bytes(&params, topic->id);
@@ -531,10 +404,10 @@ static bool send_topic_step(struct sql_call *call, struct sql_context *context)
     if (topic->max && (int64_t)(topic->max - call->affected) < jobs)
         jobs = (int64_t)(topic->max - call->affected);
     sql_params_number(&params, jobs);
-    return send(call, context, SQL_REDRIVE, &params);
+    return send(call, link, SQL_REDRIVE, &params);
 }
 
-static bool send_topic(struct sql_call *call, struct sql_context *context)
+static bool send_topic(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_topic_call *topic = &call->command->topic;
     bool sent = true;
@@ -542,23 +415,23 @@ static bool send_topic(struct sql_call *call, struct sql_context *context)
     case QUEUE_TOPIC_GET:
         break;
     case QUEUE_TOPIC_PUT:
-        sent = send_put(call, context);
+        sent = send_put(call, link);
         break;
     case QUEUE_TOPIC_PAUSE:
     case QUEUE_TOPIC_RESUME:
-        sent = send_pause(call, context);
+        sent = send_pause(call, link);
         break;
     case QUEUE_TOPIC_DELETE:
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_REDRIVE:
-        return send_topic_step(call, context);
+        return send_topic_step(call, link);
     case QUEUE_TOPIC_MARK: /* of parts of a queue only, and this is a whole one */
         return true;
     }
-    return sent && send_figures(call, context, topic->topic, (struct slice){0}, 0);
+    return sent && send_figures(call, link, topic->topic, (struct slice){0}, 0);
 }
 
-static bool send_forecast(struct sql_call *call, struct sql_context *context)
+static bool send_forecast(struct sql_call *call, struct postgres_link *link)
 {
     struct sql_params params = {0};
     call->forecast = calloc(1, sizeof *call->forecast);
@@ -567,108 +440,115 @@ static bool send_forecast(struct sql_call *call, struct sql_context *context)
     call->forecast->from_ms = call->command->forecast.from_ms;
     sql_params_bytes(&params, call->command->forecast.topic);
     sql_params_number(&params, call->command->forecast.from_ms);
-    return send(call, context, SQL_FORECAST, &params);
+    return send(call, link, SQL_FORECAST, &params);
 }
 
-static bool send_command(struct sql_call *call, struct sql_context *context)
+static bool send_command(struct sql_call *call, struct postgres_link *link)
 {
     const struct command *command = call->command;
     switch (command->kind) {
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
-        return add_items(call, context);
+        return add_items(call, link);
     case COMMAND_TAKE:
-        return send_take(call, context);
+        return send_take(call, link);
     case COMMAND_GET:
-        return send_get(call, context);
+        return send_get(call, link);
     case COMMAND_LIST:
-        return send_list(call, context);
+        return send_list(call, link);
     case COMMAND_TOPIC:
-        return send_topic(call, context);
+        return send_topic(call, link);
     case COMMAND_TOPICS:
-        return send_figures(call, context, (struct slice){0}, command->topics.after,
+        return send_figures(call, link, (struct slice){0}, command->topics.after,
                             command->topics.limit);
     case COMMAND_FORECAST:
-        return send_forecast(call, context);
+        return send_forecast(call, link);
     }
     return false;
 }
 
-static bool add_ends(struct sql_call *call, struct sql_context *context)
+static bool add_ends(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_answer answer = {.delay_ms = -1, .error = slice_of("lease ended")};
     enum { ENDS = 5 }; /* the verb of tarry._answer */
     for (size_t i = 0; i < call->ends.count; i++)
-        if (!add_answer(call, context, i, ENDS, &call->ends.at[i], &answer))
+        if (!add_answer(call, link, i, ENDS, &call->ends.at[i], &answer))
             return false;
     return true;
 }
 
 /* Every topic had its look from 0: the next one is the first of another round. */
-static void begin_round(struct sql_context *context)
+static void begin_round(struct postgres_link *link)
 {
-    for (struct table_entry *entry = table_first(&context->topics.table); entry;
-         entry = table_next(&context->topics.table, entry))
+    for (struct table_entry *entry = table_first(&link->context->topics.table); entry;
+         entry = table_next(&link->context->topics.table, entry))
         sql_topics_of(entry)->in_round = false;
 }
 
 /* Where there are too many names for one look, the others come with the next one. */
-static bool send_looks(struct sql_call *call, struct sql_context *context)
+static bool send_looks(struct sql_call *call, struct postgres_link *link)
 {
     bool is_full = false;
-    for (struct table_entry *entry = table_first(&context->topics.table); entry;
-         entry = table_next(&context->topics.table, entry)) {
+    for (struct table_entry *entry = table_first(&link->context->topics.table); entry;
+         entry = table_next(&link->context->topics.table, entry)) {
         struct sql_topic *topic = sql_topics_of(entry);
         bool is_wanted = call->from_the_start ? !topic->in_round : topic->look;
         if (!topic->watched || !(is_wanted || topic->asked))
             continue;
-        is_full = is_full || call->names.len >= ARRAY_BYTES_MAX / 2;
+        is_full = is_full || call->names.len >= SQL_CALL_ARRAY_BYTES_MAX / 2;
         if (is_full)
             continue;
-        add_topic(call, context, topic->entry.key);
+        add_topic(call, link, topic->entry.key);
         topic->look = false;
         topic->asked = true;
         topic->in_round = topic->in_round || call->from_the_start;
     }
     if (call->from_the_start && !is_full)
-        begin_round(context);
-    return close_arrays(call) && send_look(call, context);
+        begin_round(link);
+    return close_arrays(call) && send_look(call, link);
 }
 
-static bool send_own(struct sql_call *call, struct sql_context *context,
+static bool send_own(struct sql_call *call, struct postgres_link *link,
                      enum sql_statement statement, int64_t number)
 {
     struct sql_params params = {0};
     sql_params_number(&params, number);
-    return send(call, context, statement, &params);
+    return send(call, link, statement, &params);
 }
 
-static bool send_call(struct sql_call *call, struct sql_context *context)
+static bool send_call(struct sql_call *call, struct postgres_link *link)
 {
     switch (call->kind) {
     case SQL_CALL_COMMAND:
-        return send_command(call, context);
+        return send_command(call, link);
     case SQL_CALL_END:
-        return add_ends(call, context);
+        return add_ends(call, link);
     case SQL_CALL_LOOK:
-        return send_looks(call, context);
+        return send_looks(call, link);
     case SQL_CALL_EXPIRE:
-        return send_own(call, context, SQL_EXPIRE, EXPIRE_JOBS);
+        return send_own(call, link, SQL_EXPIRE, EXPIRE_JOBS);
     case SQL_CALL_UPKEEP:
-        return send_own(call, context, SQL_UPKEEP, context->server);
+        return send_own(call, link, SQL_UPKEEP, link->context->server);
     case SQL_CALL_ADOPT:
-        return send_own(call, context, SQL_ADOPT, context->server);
+        return send_own(call, link, SQL_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
-        return send_own(call, context, SQL_GOODBYE, context->server);
+        return send_own(call, link, SQL_GOODBYE, link->context->server);
     }
     return false;
 }
 
-/* Has it items, which go in batches? */
+static bool has_items(const struct sql_call *call)
+{
+    return call->command &&
+           (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_ANSWER ||
+            call->command->kind == COMMAND_CHANGE);
+}
+
+/* Do its items go in batches? */
 static bool is_gathered(const struct sql_call *call)
 {
-    return call->kind == SQL_CALL_END || (call->command && has_items(call->command));
+    return call->kind == SQL_CALL_END || (has_items(call));
 }
 
 /* Does it only look, or take? Then it goes after the batches of the calls around it. */
@@ -681,43 +561,43 @@ static bool is_look(const struct sql_call *call)
 }
 
 /* What came before `end`, from `*begin` on. */
-static bool send_segment(struct list *begin, const struct list *end, struct sql_context *context)
+static bool send_segment(struct list *begin, const struct list *end, struct postgres_link *link)
 {
     bool sent = true;
     for (struct list *at = begin; at != end && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
-        sent = !is_gathered(call) || send_call(call, context);
+        sent = !is_gathered(call) || send_call(call, link);
     }
-    sent = sent && send_batches(context);
+    sent = sent && send_batches(link);
     for (struct list *at = begin; at != end && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
-        sent = !is_look(call) || send_call(call, context);
+        sent = !is_look(call) || send_call(call, link);
     }
     return sent;
 }
 
-bool sql_calls_send(struct list *calls, struct sql_context *context)
+bool postgres_calls_send(struct list *calls, struct postgres_link *link)
 {
     struct list *begin = calls->next;
-    context->sent.count = 0;
-    sql_batch_clear(&context->pushes); /* of a turn that could not be sent */
-    sql_batch_clear(&context->changes);
-    sql_batch_clear(&context->answers);
-    sql_batch_keys_clear(&context->keys);
+    link->sent.count = 0;
+    sql_batch_clear(&link->pushes); /* of a turn that could not be sent */
+    sql_batch_clear(&link->changes);
+    sql_batch_clear(&link->answers);
+    sql_batch_keys_clear(&link->keys);
     for (struct list *at = begin; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         if (is_gathered(call) || is_look(call))
             continue;
-        if (!send_segment(begin, at, context) || !send_call(call, context))
+        if (!send_segment(begin, at, link) || !send_call(call, link))
             return false;
         begin = at->next;
     }
-    return send_segment(begin, calls, context);
+    return send_segment(begin, calls, link);
 }
 
 /* ---- reading ---- */
 
-static void note_did(struct sql_context *context, struct slice topic, const PGresult *result,
+static void note_did(struct postgres_link *link, struct slice topic, const PGresult *result,
                      int row)
 {
     int64_t counts[SQL_COUNTS];
@@ -725,14 +605,14 @@ static void note_did(struct sql_context *context, struct slice topic, const PGre
     enum queue_status status;
     const char *detail;
     sql_row_counts(result, row, DID_COUNTS, counts);
-    sql_effects_count(&context->effects, sql_row_number(result, row, DID_TOPIC), counts);
-    sql_effects_expire(&context->effects, sql_row_number(result, row, DID_EXPIRE));
+    sql_effects_count(&link->context->effects, sql_row_number(result, row, DID_TOPIC), counts);
+    sql_effects_expire(&link->context->effects, sql_row_number(result, row, DID_EXPIRE));
     status = status_of(sql_row_text(result, row, DID_STATUS), &detail);
     if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED) &&
         (state == JOB_DELAYED || state == JOB_READY))
-        sql_effects_due(&context->effects, topic, sql_row_number(result, row, DID_DUE));
+        sql_effects_due(&link->context->effects, topic, sql_row_number(result, row, DID_DUE));
     if (sql_row_flag(result, row, DID_DIED)) {
-        struct sql_news *news = sql_effects_news(&context->effects, topic);
+        struct sql_news *news = sql_effects_news(&link->context->effects, topic);
         if (news)
             news->died = true;
     }
@@ -747,52 +627,52 @@ static void fill_result(struct queue_result *out, const PGresult *result, int ro
         out->due_ms = 0;
 }
 
-static void read_push(struct sql_call *call, struct sql_context *context, size_t i,
+static void read_push(struct sql_call *call, struct postgres_link *link, size_t i,
                       const PGresult *result, int row)
 {
     const struct queue_push *push = &call->command->pushes[i];
     fill_result(&call->items[i], result, row);
     call->items[i].topic = push->topic;
     call->items[i].id = push->id;
-    note_did(context, push->topic, result, row);
+    note_did(link, push->topic, result, row);
 }
 
-static void read_change(struct sql_call *call, struct sql_context *context, size_t i,
+static void read_change(struct sql_call *call, struct postgres_link *link, size_t i,
                         const PGresult *result, int row)
 {
     const struct queue_change *change = &call->command->changes[i];
     fill_result(&call->items[i], result, row);
     call->items[i].topic = change->topic;
     call->items[i].id = change->id;
-    note_did(context, change->topic, result, row);
+    note_did(link, change->topic, result, row);
 }
 
-static void read_answer(struct sql_call *call, struct sql_context *context, size_t i,
+static void read_answer(struct sql_call *call, struct postgres_link *link, size_t i,
                         const PGresult *result, int row)
 {
     struct queue_result *out = &call->items[i];
     struct slice topic = sql_row_text(result, row, DID_NAME);
     struct sql_lease lease;
     fill_result(out, result, row);
-    note_did(context, topic, result, row);
+    note_did(link, topic, result, row);
     if ((out->status != QUEUE_OK && out->status != QUEUE_CANCELLED) ||
-        !sql_lease_parse(call->command->answers[i].lease, &context->key, &lease))
+        !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
         return;
     out->topic = topic;
     out->id = sql_row_text(result, row, DID_ID);
     out->lease_until_ms = sql_row_number(result, row, DID_UNTIL);
     out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
                             sql_row_flag(result, row, DID_CANCEL_REQUESTED);
-    sql_effects_hold(&context->effects, &lease, out->lease_until_ms);
+    sql_effects_hold(&link->context->effects, &lease, out->lease_until_ms);
 }
 
-static void read_end(struct sql_call *call, struct sql_context *context, size_t i,
+static void read_end(struct sql_call *call, struct postgres_link *link, size_t i,
                      const PGresult *result, int row)
 {
     int64_t until_ms = sql_row_number(result, row, DID_UNTIL);
     if (until_ms) /* it was extended meanwhile */
-        sql_effects_hold(&context->effects, &call->ends.at[i], until_ms);
-    note_did(context, sql_row_text(result, row, DID_NAME), result, row);
+        sql_effects_hold(&link->context->effects, &call->ends.at[i], until_ms);
+    note_did(link, sql_row_text(result, row, DID_NAME), result, row);
 }
 
 static void fill_job(struct job *job, const PGresult *result, int row)
@@ -836,7 +716,7 @@ static bool read_jobs(struct sql_call *call, const PGresult *result, size_t coun
 }
 
 /* Each was waiting, is leased now, and is counted so. */
-static bool read_taken(struct sql_call *call, struct sql_context *context, const PGresult *result)
+static bool read_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result)
 {
     size_t count = (size_t)libpq.PQntuples(result);
     if (!read_jobs(call, result, count))
@@ -846,7 +726,7 @@ static bool read_taken(struct sql_call *call, struct sql_context *context, const
         return false;
     for (size_t i = 0; i < count; i++) {
         struct queue_job *job = &call->jobs[i];
-        int64_t counts[SQL_COUNTS] = {[COUNT_LEASED] = 1, [COUNT_DELIVERED] = 1};
+        int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
         struct sql_lease lease = {
             .topic = (uint32_t)sql_row_number(result, (int)i, SHOWN_TOPIC),
             .lane = (uint32_t)sql_row_number(result, (int)i, SHOWN_LANE),
@@ -855,10 +735,10 @@ static bool read_taken(struct sql_call *call, struct sql_context *context, const
             .sequence = job->job.sequence,
             .delivery = job->job.delivery,
         };
-        counts[job->job.attempt == 1 ? COUNT_FRESH : COUNT_RETRY] = -1;
-        sql_effects_count(&context->effects, lease.topic, counts);
-        sql_effects_hold(&context->effects, &lease, job->job.lease_until_ms);
-        sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &context->key, &lease);
+        counts[job->job.attempt == 1 ? SQL_COUNT_FRESH : SQL_COUNT_RETRY] = -1;
+        sql_effects_count(&link->context->effects, lease.topic, counts);
+        sql_effects_hold(&link->context->effects, &lease, job->job.lease_until_ms);
+        sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &link->context->key, &lease);
         job->lease = slice_make(call->tokens + i * SQL_LEASE_TEXT_BYTES, SQL_LEASE_TEXT_BYTES);
     }
     return true;
@@ -944,24 +824,24 @@ static void fill_figures(struct queue_topic *topic, const PGresult *result, int 
     int64_t retry = sql_row_number(result, row, FIGURE_READY_RETRY);
     sql_row_counts(result, row, FIGURE_COUNTS, counts);
     topic->counts = (struct queue_counts){
-        .delayed = difference(counts[COUNT_FRESH], fresh),
-        .retrying = difference(counts[COUNT_RETRY], retry),
+        .delayed = difference(counts[SQL_COUNT_FRESH], fresh),
+        .retrying = difference(counts[SQL_COUNT_RETRY], retry),
         .ready = (uint64_t)(fresh + retry),
-        .leased = difference(counts[COUNT_LEASED], 0),
-        .dead = difference(counts[COUNT_DEAD], 0),
-        .dead_bytes = difference(counts[COUNT_DEAD_BYTES], 0),
+        .leased = difference(counts[SQL_COUNT_LEASED], 0),
+        .dead = difference(counts[SQL_COUNT_DEAD], 0),
+        .dead_bytes = difference(counts[SQL_COUNT_DEAD_BYTES], 0),
     };
     topic->totals = (struct topic_totals){
-        .pushed = (uint64_t)counts[COUNT_PUSHED],
-        .acked = (uint64_t)counts[COUNT_ACKED],
-        .cancelled = (uint64_t)counts[COUNT_CANCELLED],
-        .expired = (uint64_t)counts[COUNT_EXPIRED],
-        .replaced = (uint64_t)counts[COUNT_REPLACED],
-        .delivered = (uint64_t)counts[COUNT_DELIVERED],
-        .nacked = (uint64_t)counts[COUNT_NACKED],
-        .lease_ended = (uint64_t)counts[COUNT_LEASE_ENDED],
-        .died = (uint64_t)counts[COUNT_DIED],
-        .redriven = (uint64_t)counts[COUNT_REDRIVEN],
+        .pushed = (uint64_t)counts[SQL_COUNT_PUSHED],
+        .acked = (uint64_t)counts[SQL_COUNT_ACKED],
+        .cancelled = (uint64_t)counts[SQL_COUNT_CANCELLED],
+        .expired = (uint64_t)counts[SQL_COUNT_EXPIRED],
+        .replaced = (uint64_t)counts[SQL_COUNT_REPLACED],
+        .delivered = (uint64_t)counts[SQL_COUNT_DELIVERED],
+        .nacked = (uint64_t)counts[SQL_COUNT_NACKED],
+        .lease_ended = (uint64_t)counts[SQL_COUNT_LEASE_ENDED],
+        .died = (uint64_t)counts[SQL_COUNT_DIED],
+        .redriven = (uint64_t)counts[SQL_COUNT_REDRIVEN],
     };
 }
 
@@ -987,7 +867,7 @@ static bool read_figures(struct sql_call *call, const PGresult *result)
 }
 
 /* What a call about a topic did, beside what its figures say. */
-static void read_topic(struct sql_call *call, struct sql_context *context,
+static void read_topic(struct sql_call *call, struct postgres_link *link,
                        enum sql_statement statement, const PGresult *result)
 {
     const struct queue_topic_call *topic = &call->command->topic;
@@ -1004,27 +884,35 @@ static void read_topic(struct sql_call *call, struct sql_context *context,
     }
     if (call->status != QUEUE_OK && call->status != QUEUE_CREATED)
         return;
-    news = sql_effects_news(&context->effects, topic->topic);
+    news = sql_effects_news(&link->context->effects, topic->topic);
     if (!news)
         return;
     news->look = true;
     news->changed = news->changed || statement == SQL_PUT || statement == SQL_DELETE;
     if (statement == SQL_PUT) /* its ttl may be another one */
-        sql_effects_expire(&context->effects, 1);
+        sql_effects_expire(&link->context->effects, 1);
     if (statement == SQL_REDRIVE)
-        sql_effects_expire(&context->effects, 1);
+        sql_effects_expire(&link->context->effects, 1);
 }
 
-static void read_look(struct sql_call *call, const PGresult *result)
+/* The columns of tarry._look. */
+static bool read_look(struct sql_call *call, const PGresult *result)
 {
-    call->look = result;
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
-        bool is_paused = sql_row_flag(result, i, 3);
-        int64_t next_ms = sql_row_is_null(result, i, 2) ? INT64_MAX : sql_row_number(result, i, 2);
-        if (!is_paused && next_ms <= sql_row_number(result, i, 5))
+        struct sql_sight sight = {
+            .topic = sql_row_text(result, i, 0),
+            .next_ms = sql_row_is_null(result, i, 2) ? INT64_MAX : sql_row_number(result, i, 2),
+            .is_paused = sql_row_flag(result, i, 3),
+            .resume_ms = sql_row_number(result, i, 4),
+            .seen_ms = sql_row_number(result, i, 5),
+        };
+        if (!sql_sights_add(&call->sights, sight))
+            return false;
+        if (!sight.is_paused && sight.next_ms <= sight.seen_ms)
             call->drained = false;
     }
+    return true;
 }
 
 static void read_forecast(struct sql_call *call, const PGresult *result)
@@ -1048,21 +936,21 @@ static void read_forecast(struct sql_call *call, const PGresult *result)
 }
 
 /* Names with commas between. */
-static void read_expire(struct sql_call *call, struct sql_context *context, const PGresult *result)
+static void read_expire(struct sql_call *call, struct postgres_link *link, const PGresult *result)
 {
     struct slice died = sql_row_text(result, 0, 1);
     call->next_expire_ms = sql_row_is_null(result, 0, 0) ? INT64_MAX : sql_row_number(result, 0, 0);
     while (died.len) {
         const char *comma = memchr(died.at, ',', died.len);
         size_t len = comma ? (size_t)(comma - died.at) : died.len;
-        struct sql_news *news = sql_effects_news(&context->effects, slice_make(died.at, len));
+        struct sql_news *news = sql_effects_news(&link->context->effects, slice_make(died.at, len));
         if (news)
             news->died = true;
         died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
     }
 }
 
-static void read_adopt(struct sql_context *context, const PGresult *result)
+static void read_adopt(struct postgres_link *link, const PGresult *result)
 {
     for (int i = 0; i < libpq.PQntuples(result); i++) {
         struct sql_lease lease = {
@@ -1073,12 +961,12 @@ static void read_adopt(struct sql_context *context, const PGresult *result)
             .delivery = (uint64_t)sql_row_number(result, i, 4),
             .taken_ms = sql_row_number(result, i, 5),
         };
-        sql_effects_hold(&context->effects, &lease, sql_row_number(result, i, 6));
+        sql_effects_hold(&link->context->effects, &lease, sql_row_number(result, i, 6));
     }
 }
 
 /* The plain case: one job more, or one less, or none. */
-static void count_plain(struct sql_context *context, const struct sql_step *step,
+static void count_plain(struct postgres_link *link, const struct postgres_step *step,
                         const struct sql_item *item, const PGresult *rows, int row)
 {
     int64_t counts[SQL_COUNTS] = {0};
@@ -1086,65 +974,72 @@ static void count_plain(struct sql_context *context, const struct sql_step *step
     if (!sql_row_is_null(rows, row, DID_COUNTS) || !command)
         return;
     if (step->statement == SQL_PUSHES) {
-        counts[command->pushes[item->index].past.attempt ? COUNT_RETRY : COUNT_FRESH] = 1;
-        counts[COUNT_PUSHED] = 1;
+        counts[command->pushes[item->index].past.attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = 1;
+        counts[SQL_COUNT_PUSHED] = 1;
     } else if (step->statement == SQL_ANSWERS &&
                command->answers[item->index].verb == QUEUE_ACK) {
-        counts[COUNT_LEASED] = -1;
-        counts[COUNT_ACKED] = 1;
+        counts[SQL_COUNT_LEASED] = -1;
+        counts[SQL_COUNT_ACKED] = 1;
     }
-    sql_effects_count(&context->effects, sql_row_number(rows, row, DID_TOPIC), counts);
+    sql_effects_count(&link->context->effects, sql_row_number(rows, row, DID_TOPIC), counts);
 }
 
-static void read_item(struct sql_context *context, const struct sql_step *step,
+static void read_item(struct postgres_link *link, const struct postgres_step *step,
                       const struct sql_item *item, const PGresult *rows, int row)
 {
     struct sql_call *call = item->call;
-    count_plain(context, step, item, rows, row);
+    count_plain(link, step, item, rows, row);
     if (step->statement == SQL_PUSHES)
-        read_push(call, context, item->index, rows, row);
+        read_push(call, link, item->index, rows, row);
     else if (step->statement == SQL_CHANGES)
-        read_change(call, context, item->index, rows, row);
+        read_change(call, link, item->index, rows, row);
     else if (call->kind == SQL_CALL_END)
-        read_end(call, context, item->index, rows, row);
+        read_end(call, link, item->index, rows, row);
     else
-        read_answer(call, context, item->index, rows, row);
+        read_answer(call, link, item->index, rows, row);
+}
+
+static void result_release(void *held)
+{
+    struct postgres_result *result = held;
+    if (--result->holders > 0)
+        return;
+    libpq.PQclear(result->rows);
+    free(result);
 }
 
 /* The rows are the call's too, once. */
-static bool result_hold(struct sql_result *result, struct sql_call *call)
+static bool result_hold(struct postgres_result *result, struct sql_call *call)
 {
-    struct sql_results *results = &call->results;
+    const struct sql_results *results = &call->results;
     if (results->count && results->at[results->count - 1] == result)
         return true;
-    if (!sql_results_add(results, result))
-        return false;
     result->holders++;
-    return true;
+    return sql_call_keep(call, result, result_release);
 }
 
-static bool read_batch(const struct sql_step *step, struct sql_context *context,
-                       struct sql_result *result)
+static bool read_batch(const struct postgres_step *step, struct postgres_link *link,
+                       struct postgres_result *result)
 {
     bool is_good = true;
     for (int row = 0; row < libpq.PQntuples(result->rows) && is_good; row++) {
         int64_t n = sql_row_number(result->rows, row, DID_ITEM);
         if (n < 1 || (size_t)n > step->count)
             return false;
-        const struct sql_item *item = &context->sent.at[step->first + (size_t)n - 1];
+        const struct sql_item *item = &link->sent.at[step->first + (size_t)n - 1];
         is_good = result_hold(result, item->call);
         if (is_good)
-            read_item(context, step, item, result->rows, row);
+            read_item(link, step, item, result->rows, row);
     }
     return is_good;
 }
 
-static bool read_step(struct sql_call *call, struct sql_context *context,
-                      const struct sql_step *step, const PGresult *result);
+static bool read_step(struct sql_call *call, struct postgres_link *link,
+                      const struct postgres_step *step, const PGresult *result);
 
-bool sql_step_read(const struct sql_step *step, struct sql_context *context, PGresult *rows)
+bool postgres_step_read(const struct postgres_step *step, struct postgres_link *link, PGresult *rows)
 {
-    struct sql_result *result = calloc(1, sizeof *result);
+    struct postgres_result *result = calloc(1, sizeof *result);
     bool is_good;
     if (!result) {
         libpq.PQclear(rows);
@@ -1154,22 +1049,21 @@ bool sql_step_read(const struct sql_step *step, struct sql_context *context, PGr
     result->holders = 1;
     is_good = !step->call && !step->count;
     if (step->count)
-        is_good = read_batch(step, context, result);
+        is_good = read_batch(step, link, result);
     else if (step->call)
-        is_good = result_hold(result, step->call) && read_step(step->call, context, step, rows);
+        is_good = result_hold(result, step->call) && read_step(step->call, link, step, rows);
     result_release(result);
     return is_good;
 }
 
-static bool read_step(struct sql_call *call, struct sql_context *context,
-                      const struct sql_step *step, const PGresult *result)
+static bool read_step(struct sql_call *call, struct postgres_link *link,
+                      const struct postgres_step *step, const PGresult *result)
 {
     switch (step->statement) {
     case SQL_TAKE:
-        return read_taken(call, context, result);
+        return read_taken(call, link, result);
     case SQL_LOOK:
-        read_look(call, result);
-        return true;
+        return read_look(call, result);
     case SQL_GET:
         return read_get(call, result);
     case SQL_LIST:
@@ -1181,13 +1075,13 @@ static bool read_step(struct sql_call *call, struct sql_context *context,
     case SQL_DELETE:
     case SQL_PURGE:
     case SQL_REDRIVE:
-        read_topic(call, context, step->statement, result);
+        read_topic(call, link, step->statement, result);
         return true;
     case SQL_FORECAST:
         read_forecast(call, result);
         return true;
     case SQL_EXPIRE:
-        read_expire(call, context, result);
+        read_expire(call, link, result);
         return true;
     case SQL_UPKEEP:
         call->others = sql_row_number(result, 0, 0);
@@ -1196,45 +1090,9 @@ static bool read_step(struct sql_call *call, struct sql_context *context,
             sql_row_is_null(result, 0, 2) ? INT64_MAX : sql_row_number(result, 0, 2);
         return true;
     case SQL_ADOPT:
-        read_adopt(context, result);
+        read_adopt(link, result);
         return true;
     default:
         return true;
     }
-}
-
-/* ---- the reply ---- */
-
-void sql_call_reply(struct sql_call *call)
-{
-    struct queue_reply reply = {
-        .status = call->status,
-        .results = call->items,
-        .result_count = call->items ? call->command->count : 0,
-        .jobs = call->jobs,
-        .job_count = call->job_count,
-        .drained = call->drained,
-        .topics = call->topics,
-        .topic_count = call->topic_count,
-        .cursor = slice_make(call->cursor, call->cursor_bytes),
-        .affected = call->affected,
-        .forecast = call->status == QUEUE_OK ? call->forecast : NULL,
-    };
-    if (call->reply_to.done)
-        call->reply_to.done(call->reply_to.owner, call->reply_to.tag, &reply);
-}
-
-void sql_call_refuse(struct sql_call *call, enum queue_status status)
-{
-    const struct command *command = call->command;
-    sql_call_again(call);
-    if (command && has_items(command) && status != QUEUE_OK &&
-        (call->items = calloc(command->count ? command->count : 1, sizeof *call->items))) {
-        for (size_t i = 0; i < command->count; i++)
-            if (command_item_is_good(command, i, &call->items[i]))
-                call->items[i].status = status;
-    } else {
-        call->status = status;
-    }
-    sql_call_reply(call);
 }

@@ -53,122 +53,129 @@ PGconn *sql_connect(const char *url, char *error, size_t error_bytes)
     return NULL;
 }
 
+struct meeting { /* a greeting under way */
+    PGconn *connection;
+    struct sql_greeting *out;
+};
+
 /* `locked`: what is said where others hold what it wants; NULL: PostgreSQL's own words. */
-static PGresult *ask(struct sql_greeting *out, const char *text, int64_t number, const char *locked)
+static PGresult *ask(struct meeting *meeting, const char *text, int64_t number, const char *locked)
 {
     char digits[24];
     const char *values[1] = {digits};
     (void)snprintf(digits, sizeof digits, "%lld", (long long)number);
     PGresult *result =
-        libpq.PQexecParams(out->connection, text, number ? 1 : 0, NULL, values, NULL, NULL, 1);
+        libpq.PQexecParams(meeting->connection, text, number ? 1 : 0, NULL, values, NULL, NULL, 1);
     if (libpq.PQresultStatus(result) == PGRES_TUPLES_OK && libpq.PQntuples(result) == 1)
         return result;
     const char *state = libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
     if (locked && state && strcmp(state, "55P03") == 0)
-        error_write(out->error, sizeof out->error, "%s", locked);
+        error_write(meeting->out->error, sizeof meeting->out->error, "%s", locked);
     else
-        error_line(out->error, sizeof out->error, "cannot use PostgreSQL",
+        error_line(meeting->out->error, sizeof meeting->out->error, "cannot use PostgreSQL",
                    libpq.PQresultErrorMessage(result));
     libpq.PQclear(result);
     return NULL;
 }
 
-static bool set_up(struct sql_greeting *out)
+static bool set_up(struct meeting *meeting)
 {
-    PGresult *result = libpq.PQexec(out->connection, settings);
+    PGresult *result = libpq.PQexec(meeting->connection, settings);
     bool is_done = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
     if (!is_done)
-        error_line(out->error, sizeof out->error, "cannot set up the session",
+        error_line(meeting->out->error, sizeof meeting->out->error, "cannot set up the session",
                    libpq.PQresultErrorMessage(result));
     libpq.PQclear(result);
     return is_done;
 }
 
-static bool read_durability(struct sql_greeting *out)
+static bool read_durability(struct meeting *meeting)
 {
-    PGresult *result = ask(out,
+    PGresult *result = ask(meeting,
                            "SELECT current_setting('synchronous_commit'), current_setting('fsync') "
                            "= 'on' AND current_setting('full_page_writes') = 'on'",
                            0, NULL);
     if (!result)
         return false;
     struct slice sync = sql_row_text(result, 0, 0);
-    (void)snprintf(out->sync, sizeof out->sync, "%.*s", (int)sync.len, sync.at);
-    out->is_durable = sql_row_flag(result, 0, 1) && !slice_is(sync, "off");
+    (void)snprintf(meeting->out->sync, sizeof meeting->out->sync, "%.*s", (int)sync.len, sync.at);
+    meeting->out->is_durable = sql_row_flag(result, 0, 1) && !slice_is(sync, "off");
     libpq.PQclear(result);
     return true;
 }
 
-static bool introduce(struct sql_greeting *out, int64_t server)
+static bool introduce(struct meeting *meeting, int64_t server)
 {
-    PGresult *result = server ? ask(out, "SELECT * FROM tarry._hello($1)", server, NULL)
-                              : ask(out, "SELECT * FROM tarry._hello(0)", 0, NULL);
+    PGresult *result = server ? ask(meeting, "SELECT * FROM tarry._hello($1)", server, NULL)
+                              : ask(meeting, "SELECT * FROM tarry._hello(0)", 0, NULL);
     if (!result)
         return false;
     struct slice name = sql_row_text(result, 0, 2), key = sql_row_text(result, 0, 3);
-    out->server = sql_row_number(result, 0, 0);
-    out->now_ms = sql_row_number(result, 0, 1);
-    (void)snprintf(out->name, sizeof out->name, "%.*s", (int)name.len, name.at);
-    if (key.len == sizeof out->key)
-        memcpy(&out->key, key.at, sizeof out->key);
+    meeting->out->server = sql_row_number(result, 0, 0);
+    meeting->out->now_ms = sql_row_number(result, 0, 1);
+    (void)snprintf(meeting->out->name, sizeof meeting->out->name, "%.*s", (int)name.len, name.at);
+    if (key.len == sizeof meeting->out->key)
+        memcpy(&meeting->out->key, key.at, sizeof meeting->out->key);
     libpq.PQclear(result);
     return true;
 }
 
 /* A backend that still carries out this server's last transaction holds the row: then this fails, and
  * is tried again, until that has ended. */
-static bool read_ticket(struct sql_greeting *out)
+static bool read_ticket(struct meeting *meeting)
 {
-    PGresult *result =
-        ask(out, "SELECT number FROM tarry.ticket WHERE server = $1 FOR UPDATE", out->server,
-            "the last transaction of this server still runs, waiting for its end");
+    PGresult *result = ask(meeting, "SELECT number FROM tarry.ticket WHERE server = $1 FOR UPDATE",
+                           meeting->out->server,
+                           "the last transaction of this server still runs, waiting for its end");
     if (!result)
         return false;
-    out->ticket = sql_row_number(result, 0, 0);
+    meeting->out->ticket = sql_row_number(result, 0, 0);
     libpq.PQclear(result);
     return true;
 }
 
-static bool listen_to_news(struct sql_greeting *out)
+static bool listen_to_news(struct meeting *meeting)
 {
-    PGresult *result = libpq.PQexec(out->connection, "LISTEN tarry");
+    PGresult *result = libpq.PQexec(meeting->connection, "LISTEN tarry");
     bool is_done = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
     if (!is_done)
-        error_line(out->error, sizeof out->error, "cannot LISTEN",
+        error_line(meeting->out->error, sizeof meeting->out->error, "cannot LISTEN",
                    libpq.PQresultErrorMessage(result));
     libpq.PQclear(result);
     return is_done;
 }
 
-static bool is_new_enough(struct sql_greeting *out)
+static bool is_new_enough(struct meeting *meeting)
 {
     enum { OLDEST = 140000 };
-    out->version = libpq.PQserverVersion(out->connection);
-    return out->version >= OLDEST ||
-           error_text(out->error, sizeof out->error,
+    int version = libpq.PQserverVersion(meeting->connection);
+    return version >= OLDEST ||
+           error_text(meeting->out->error, sizeof meeting->out->error,
                       "the server is PostgreSQL %d, which is too old, give one of 14 or above",
-                      out->version / 10000);
+                      version / 10000);
 }
 
-bool sql_greet(const struct sql_wish *wish, struct sql_greeting *out)
+bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGconn **connection)
 {
+    struct meeting meeting = {.out = out};
     *out = (struct sql_greeting){0};
-    out->connection = sql_connect(wish->url, out->error, sizeof out->error);
-    if (!out->connection)
+    meeting.connection = sql_connect(wish->url, out->error, sizeof out->error);
+    if (!meeting.connection)
         return false;
-    if (is_new_enough(out) &&
-        sql_schema_check(out->connection, wish->migrate, out->error, sizeof out->error) &&
-        read_durability(out) && set_up(out) && listen_to_news(out) &&
-        introduce(out, wish->server) && read_ticket(out) &&
-        sql_statements_prepare(out->connection, out->error, sizeof out->error) &&
-        libpq.PQsetnonblocking(out->connection, 1) == 0 &&
-        libpq.PQenterPipelineMode(out->connection) == 1)
+    if (is_new_enough(&meeting) &&
+        sql_schema_check(meeting.connection, wish->migrate, out->error, sizeof out->error) &&
+        read_durability(&meeting) && set_up(&meeting) && listen_to_news(&meeting) &&
+        introduce(&meeting, wish->server) && read_ticket(&meeting) &&
+        sql_statements_prepare(meeting.connection, out->error, sizeof out->error) &&
+        libpq.PQsetnonblocking(meeting.connection, 1) == 0 &&
+        libpq.PQenterPipelineMode(meeting.connection) == 1) {
+        *connection = meeting.connection;
         return true;
+    }
     if (!out->error[0])
         error_line(out->error, sizeof out->error, "lost PostgreSQL",
-                   libpq.PQerrorMessage(out->connection));
-    libpq.PQfinish(out->connection);
-    out->connection = NULL;
+                   libpq.PQerrorMessage(meeting.connection));
+    libpq.PQfinish(meeting.connection);
     return false;
 }
 

@@ -7,11 +7,10 @@
 #define TARRY_SQL_POSTGRES_ROW_H
 
 #include "base/slice.h"
+#include "sql/effect.h"
 #include "sql/postgres/libpq.h"
 
 #include <stdint.h>
-
-enum { SQL_COUNTS = 15 };
 
 bool sql_row_is_null(const PGresult *result, int row, int column);
 int64_t sql_row_number(const PGresult *result, int row, int column); /* smallint, int, bigint */

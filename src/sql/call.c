@@ -1,0 +1,151 @@
+#include "sql/call.h"
+
+#include "queue/copy.h"
+
+#include <stdlib.h>
+
+/* ---- making ---- */
+
+struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
+                              struct queue_reply_to reply_to)
+{
+    struct sql_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return NULL;
+    call->kind = kind;
+    call->reply_to = reply_to;
+    buffer_init(&call->names, SQL_CALL_ARRAY_BYTES_MAX);
+    buffer_init(&call->bounds, SQL_CALL_ARRAY_BYTES_MAX);
+    call->command = command ? copy_command(command) : NULL;
+    if (command && !call->command) {
+        free(call);
+        return NULL;
+    }
+    return call;
+}
+
+void sql_call_again(struct sql_call *call)
+{
+    for (size_t i = 0; i < call->results.count; i++)
+        call->result_free(call->results.at[i]);
+    call->results.count = 0;
+    free(call->items);
+    free(call->jobs);
+    free(call->topics);
+    free(call->tokens);
+    free(call->forecast);
+    call->items = NULL;
+    call->jobs = NULL;
+    call->topics = NULL;
+    call->tokens = NULL;
+    call->forecast = NULL;
+    call->job_count = call->topic_count = call->cursor_bytes = 0;
+    call->status = QUEUE_OK;
+    call->step_affected = 0;
+    call->sights.count = 0;
+    call->drained = call->has_more = false;
+    buffer_clear(&call->names);
+    buffer_clear(&call->bounds);
+}
+
+void sql_call_free(struct sql_call *call)
+{
+    sql_call_again(call);
+    sql_results_fini(&call->results);
+    sql_sights_fini(&call->sights);
+    sql_leases_fini(&call->ends);
+    buffer_fini(&call->names);
+    buffer_fini(&call->bounds);
+    free(call->command);
+    free(call);
+}
+
+bool sql_call_keep(struct sql_call *call, void *result, void (*result_free)(void *result))
+{
+    call->result_free = result_free;
+    if (sql_results_add(&call->results, result))
+        return true;
+    result_free(result);
+    return false;
+}
+
+bool sql_call_is_durable(const struct sql_call *call)
+{
+    if (call->kind != SQL_CALL_COMMAND)
+        return false;
+    const struct command *command = call->command;
+    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
+           command->kind == COMMAND_CHANGE ||
+           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
+}
+
+bool sql_call_is_change(const struct sql_call *call)
+{
+    if (call->kind == SQL_CALL_COMMAND)
+        return sql_call_is_durable(call) || call->command->kind == COMMAND_TAKE;
+    return call->kind != SQL_CALL_LOOK;
+}
+
+bool sql_call_is_figures(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND &&
+           (call->command->kind == COMMAND_TOPIC || call->command->kind == COMMAND_TOPICS);
+}
+
+static bool has_items(const struct command *command)
+{
+    return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
+           command->kind == COMMAND_CHANGE;
+}
+
+size_t sql_call_weight(const struct sql_call *call)
+{
+    if (call->kind == SQL_CALL_END)
+        return call->ends.count;
+    return call->command && has_items(call->command) ? call->command->count : 1;
+}
+
+size_t sql_call_bytes(const struct sql_call *call)
+{
+    size_t bytes = 0;
+    if (call->command && call->command->kind == COMMAND_PUSH)
+        for (size_t i = 0; i < call->command->count; i++)
+            bytes += call->command->pushes[i].body.len;
+    return bytes;
+}
+
+/* ---- the reply ---- */
+
+void sql_call_reply(struct sql_call *call)
+{
+    struct queue_reply reply = {
+        .status = call->status,
+        .results = call->items,
+        .result_count = call->items ? call->command->count : 0,
+        .jobs = call->jobs,
+        .job_count = call->job_count,
+        .drained = call->drained,
+        .topics = call->topics,
+        .topic_count = call->topic_count,
+        .cursor = slice_make(call->cursor, call->cursor_bytes),
+        .affected = call->affected,
+        .forecast = call->status == QUEUE_OK ? call->forecast : NULL,
+    };
+    if (call->reply_to.done)
+        call->reply_to.done(call->reply_to.owner, call->reply_to.tag, &reply);
+}
+
+void sql_call_refuse(struct sql_call *call, enum queue_status status)
+{
+    const struct command *command = call->command;
+    sql_call_again(call);
+    if (command && has_items(command) && status != QUEUE_OK &&
+        (call->items = calloc(command->count ? command->count : 1, sizeof *call->items))) {
+        for (size_t i = 0; i < command->count; i++)
+            if (command_item_is_good(command, i, &call->items[i]))
+                call->items[i].status = status;
+    } else {
+        call->status = status;
+    }
+    sql_call_reply(call);
+}
