@@ -44,6 +44,7 @@ void sql_call_again(struct sql_call *call)
     call->step_affected = 0;
     call->sights.count = 0;
     call->drained = call->has_more = false;
+    call->mark = 0;
     buffer_clear(&call->names);
     buffer_clear(&call->bounds);
 }
@@ -90,6 +91,13 @@ bool sql_call_is_figures(const struct sql_call *call)
 {
     return call->kind == SQL_CALL_COMMAND &&
            (call->command->kind == COMMAND_TOPIC || call->command->kind == COMMAND_TOPICS);
+}
+
+bool sql_call_is_single(const struct sql_call *call)
+{
+    if (call->kind != SQL_CALL_COMMAND)
+        return call->kind == SQL_CALL_LOOK || call->kind == SQL_CALL_UPKEEP;
+    return !sql_call_is_change(call);
 }
 
 static bool has_items(const struct command *command)

@@ -67,6 +67,8 @@ struct sql_call {
     void (*result_free)(void *result);
     struct sql_sights sights;               /* TAKE, LOOK: to be believed after the commit */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
+    int64_t mark; /* UPKEEP: how many changes made jobs wait so far, where all of them can be seen by
+                     now; the same again: there is nothing new. 0: not known */
 };
 
 /* NULL: out of memory. `command` NULL: something of the server's own. */
@@ -78,6 +80,8 @@ void sql_call_free(struct sql_call *call);
 bool sql_call_is_durable(const struct sql_call *call);
 bool sql_call_is_change(const struct sql_call *call);
 bool sql_call_is_figures(const struct sql_call *call);
+/* Does it only read, or what may be done twice: it needs no transaction of more than one statement. */
+bool sql_call_is_single(const struct sql_call *call);
 size_t sql_call_weight(const struct sql_call *call); /* how many items */
 size_t sql_call_bytes(const struct sql_call *call);
 

@@ -58,6 +58,7 @@ struct sql_context {
     uint32_t topics_max;
     int64_t now_ms; /* the database's, as of the last answer; steps of one turn differ by little */
     struct sql_topics topics;
+    struct sql_topic_plan plan;
     struct sql_effects effects;
 };
 
@@ -68,6 +69,7 @@ struct sql_turn {
     bool is_durable; /* the commit waits for the disk */
     bool is_brief;   /* a lock is waited for a moment only */
     bool is_alone;   /* no other server is to be told what happened */
+    bool is_single;  /* it changes nothing that matters twice: the first part is all of it */
 };
 
 enum sql_progress {
@@ -104,6 +106,7 @@ struct sql_dialect {
     const char *const *schemes;   /* of its URLs, NULL at the end */
     const char *durable, *frail;  /* what an answered push survives, in words */
     const char *durable_settings; /* what to do for the first */
+    bool has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
     bool tells_news;              /* else sessions look for what others pushed, again and again */
 
     /* Blocking. False: `error` says why, and there is no link. */

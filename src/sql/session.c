@@ -69,9 +69,10 @@ struct sql_session {
     int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
     int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
     bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
+    int64_t mark; /* of the last upkeep, after which all watched topics were looked at */
     int64_t look_all_ms; /* elapsed: no look without a bound before */
     int64_t turn_begun_ms, flight_begun_ms;
-    bool turn_looks_all;
+    bool turn_looks_all, turn_is_single;
     bool turn_is_retry;  /* of a call that found its rows locked: it waits for a moment only */
     int64_t retry_at_ms; /* elapsed: no such turn before */
     bool is_alone;       /* no other server lives */
@@ -183,21 +184,15 @@ void sql_session_watch(struct sql_session *session, struct slice name, bool on)
     struct sql_topic *topic = sql_topics_need(&session->context.topics, name);
     if (!topic)
         return;
-    topic->watched = on;
-    topic->look = on;
     topic->hold_ms = topic->wait_ms = 0;
+    if (!sql_topic_plan_watch(&session->context.plan, topic, on))
+        return;
+    sql_topic_plan_changed(&session->context.plan, topic);
+    sql_topic_plan_look(&session->context.plan, topic);
     reactor_turn_again(session->reactor);
 }
 
 /* ---- what time brings ---- */
-
-static int64_t topic_at(const struct sql_topic *topic)
-{
-    int64_t at = topic->paused ? topic->resume_ms : topic->next_ms;
-    if (!topic->watched)
-        return INT64_MAX;
-    return at < topic->hold_ms ? topic->hold_ms : at;
-}
 
 /* The first moment of the database's clock at which something is to be done. */
 static int64_t next_ms(const struct sql_session *session)
@@ -205,43 +200,27 @@ static int64_t next_ms(const struct sql_session *session)
     int64_t next = session->end_under_way ? INT64_MAX : sql_watched_next(&session->leases);
     if (!session->expire_under_way && session->expire_ms < next)
         next = session->expire_ms;
-    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
-         entry = table_next(&session->context.topics.table, entry)) {
-        int64_t at = topic_at(sql_topics_of(entry));
-        next = at < next ? at : next;
-    }
-    return next;
+    int64_t at = sql_topic_plan_next_ms(&session->context.plan);
+    return at < next ? at : next;
 }
 
 static void tell_topics(struct sql_session *session, int64_t now_ms)
 {
-    struct table_entry *entry = table_first(&session->context.topics.table);
-    while (entry) {
-        struct sql_topic *topic = sql_topics_of(entry);
-        entry = table_next(&session->context.topics.table, entry);
-        if (topic_at(topic) > now_ms)
-            continue;
-        if (topic->paused) {
+    struct sql_topic_plan *plan = &session->context.plan;
+    while (sql_topic_plan_next_ms(plan) <= now_ms) {
+        struct sql_topic *topic = plan->times.at[0];
+        bool was_paused = topic->paused;
+        topic->hold_ms = 0;
+        if (was_paused) {
             topic->paused = false;
-            topic->look = true;
             topic->resume_ms = INT64_MAX;
-            continue;
+            sql_topic_plan_look(plan, topic);
         }
         topic->next_ms = INT64_MAX; /* a take or a look brings the next one */
-        if (session->queue->on_ready)
+        sql_topic_plan_changed(plan, topic);
+        if (!was_paused && session->queue->on_ready)
             session->queue->on_ready(session->queue->on_ready_owner, topic->entry.key);
     }
-}
-
-static bool wants_look(const struct sql_session *session)
-{
-    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
-         entry = table_next(&session->context.topics.table, entry)) {
-        const struct sql_topic *topic = sql_topics_of(entry);
-        if (topic->look && topic->watched)
-            return true;
-    }
-    return false;
 }
 
 static void end_leases(struct sql_session *session, int64_t now_ms)
@@ -268,22 +247,40 @@ static void look_around(struct sql_session *session, bool at_all)
     session->look_under_way = true;
 }
 
-/* Once a second: it lives, and what no news told is found. */
+/* Once a second: it lives; and whether anything made jobs wait that no news told of. */
 static void keep_up(struct sql_session *session)
 {
     if (clock_inner_ms() < session->upkeep_ms)
         return;
     session->upkeep_ms = clock_inner_ms() + UPKEEP_MS;
-    if (!session->upkeep_under_way)
-        session->upkeep_under_way = add_own(session, SQL_CALL_UPKEEP) != NULL;
-    sql_topics_forget(&session->context.topics);
-    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
-         entry = table_next(&session->context.topics.table, entry)) {
-        struct sql_topic *topic = sql_topics_of(entry);
-        topic->look = topic->look || topic->watched;
+    if (!session->upkeep_under_way) {
+        struct sql_call *call = add_own(session, SQL_CALL_UPKEEP);
+        session->upkeep_under_way = call != NULL;
+        if (call)
+            call->alone = true; /* what it says of other transactions is said from its beginning */
     }
-    if (wants_look(session))
+    sql_topics_forget(&session->context.topics);
+}
+
+/* Something may have: all watched topics are looked at. */
+static void look_at_all(struct sql_session *session)
+{
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry))
+        sql_topic_plan_look(&session->context.plan, sql_topics_of(entry));
+    if (sql_topic_plan_wants_look(&session->context.plan))
         look_around(session, elapsed_ms() >= session->look_all_ms);
+}
+
+static void upkeep_is_done(struct sql_session *session, const struct sql_call *call)
+{
+    session->is_alone = call->others == 0;
+    session->adopt_wanted = call->silent > 0;
+    if (call->next_expire_ms < session->expire_ms)
+        session->expire_ms = call->next_expire_ms;
+    if (!call->mark || call->mark != session->mark)
+        look_at_all(session);
+    session->mark = call->mark;
 }
 
 static void do_what_is_due(struct sql_session *session)
@@ -298,7 +295,7 @@ static void do_what_is_due(struct sql_session *session)
     if (session->adopt_wanted && add_own(session, SQL_CALL_ADOPT))
         session->adopt_wanted = false;
     tell_topics(session, now_ms);
-    if (!session->look_under_way && wants_look(session))
+    if (!session->look_under_way && sql_topic_plan_wants_look(&session->context.plan))
         look_around(session, false);
 }
 
@@ -361,14 +358,19 @@ static void poll_link(struct sql_session *session)
 
 static struct sql_turn turn_of(struct sql_session *session)
 {
-    struct sql_turn turn = {
-        .calls = &session->turn, .is_brief = session->turn_is_retry, .is_alone = session->is_alone};
+    struct sql_turn turn = {.calls = &session->turn,
+                            .is_brief = session->turn_is_retry,
+                            .is_alone = session->is_alone,
+                            .is_single = session->dialect->has_single_turns};
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
         turn.is_durable = turn.is_durable || sql_call_is_durable(call);
+        turn.is_single = turn.is_single && sql_call_is_single(call);
         if (sql_call_is_change(call))
             turn.ticket = session->ticket + 1;
     }
+    if (turn.is_single)
+        turn.ticket = 0;
     return turn;
 }
 
@@ -404,6 +406,7 @@ static void turn_begin(struct sql_session *session)
         sql_call_again(call);
     }
     session->has_ticket = turn_of(session).ticket != 0;
+    session->turn_is_single = turn_of(session).is_single;
     session->turn_begun_ms = elapsed_ms();
     session->figures.turns++;
     part_begin(session, PHASE_CALLS);
@@ -437,18 +440,14 @@ static void believe_look(struct sql_session *session, const struct sql_call *cal
         topic->paused = sight->is_paused;
         topic->resume_ms = sight->resume_ms ? sight->resume_ms : INT64_MAX;
         sql_topic_seen(topic, sight->next_ms, sight->seen_ms, took, brought(call, sight->topic));
+        sql_topic_plan_changed(&session->context.plan, topic);
     }
 }
 
 static void looks_are_done(struct sql_session *session, bool is_good)
 {
     session->look_under_way = false;
-    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
-         entry = table_next(&session->context.topics.table, entry)) {
-        struct sql_topic *topic = sql_topics_of(entry);
-        topic->look = topic->look || (topic->asked && !is_good);
-        topic->asked = false;
-    }
+    sql_topic_plan_looked(&session->context.plan, is_good);
 }
 
 static void tell_event(struct sql_session *session, enum queue_event event, struct slice topic)
@@ -461,10 +460,12 @@ static void hear(struct sql_session *session, const struct sql_news *news)
 {
     struct slice name = slice_of(news->name);
     struct sql_topic *topic = sql_topics_find(&session->context.topics, name);
-    if (topic && news->due_ms != INT64_MAX)
+    if (topic && news->due_ms != INT64_MAX) {
         sql_topic_hear(topic, news->due_ms);
+        sql_topic_plan_changed(&session->context.plan, topic);
+    }
     if (topic && (news->look || news->changed))
-        topic->look = topic->watched;
+        sql_topic_plan_look(&session->context.plan, topic);
     if (news->changed)
         tell_event(session, QUEUE_EVENT_TOPIC, name);
     if (news->died)
@@ -504,12 +505,8 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
         break;
     case SQL_CALL_UPKEEP:
         session->upkeep_under_way = false;
-        if (is_good) {
-            session->is_alone = call->others == 0;
-            session->adopt_wanted = call->silent > 0;
-            if (call->next_expire_ms < session->expire_ms)
-                session->expire_ms = call->next_expire_ms;
-        }
+        if (is_good)
+            upkeep_is_done(session, call);
         break;
     case SQL_CALL_ADOPT:
         break;
@@ -646,7 +643,10 @@ static void part_is_over(struct sql_session *session)
             break;
         }
         note_time(session);
-        commit_begin(session);
+        if (session->turn_is_single)
+            turn_is_committed(session);
+        else
+            commit_begin(session);
         break;
     case PHASE_COMMIT:
         if (is_good) {
@@ -758,7 +758,7 @@ static void doubt_everything(struct sql_session *session)
          entry = table_next(&session->context.topics.table, entry)) {
         struct sql_topic *topic = sql_topics_of(entry);
         topic->bound_ms = 0;
-        topic->look = topic->watched;
+        sql_topic_plan_look(&session->context.plan, topic);
     }
     tell_event(session, QUEUE_EVENT_TOPIC, (struct slice){0});
     tell_event(session, QUEUE_EVENT_DEAD, (struct slice){0});
@@ -972,6 +972,7 @@ struct sql_session *sql_session_new(struct reactor *reactor,
     list_init(&session->turn);
     list_init(&session->answered);
     sql_effects_clear(&session->context.effects);
+    sql_topic_plan_init(&session->context.plan);
     if (!session->url || !session->deadline || !session->worker ||
         !connection_set(session, greeting)) {
         sql_session_free(session);
@@ -1006,6 +1007,7 @@ void sql_session_free(struct sql_session *session)
     if (session->deadline)
         deadline_free(session->deadline);
     sql_topics_free(&session->context.topics);
+    sql_topic_plan_fini(&session->context.plan);
     sql_effects_fini(&session->context.effects);
     sql_watched_fini(&session->leases);
     free(session->url);
@@ -1022,10 +1024,10 @@ const struct sql_greeting *sql_session_greeting(const struct sql_session *sessio
     return &session->greeting;
 }
 
-bool sql_session_is_quiet(const struct sql_session *session)
+bool sql_session_is_quiet(struct sql_session *session)
 {
     return session->phase == PHASE_IDLE && list_is_empty(&session->waiting) &&
            list_is_empty(&session->answered) && !session->is_lost && !session->adopt_wanted &&
-           !wants_look(session) && next_ms(session) > database_ms(session) &&
+           !sql_topic_plan_wants_look(&session->context.plan) && next_ms(session) > database_ms(session) &&
            session->upkeep_ms > clock_inner_ms();
 }

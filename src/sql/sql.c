@@ -184,7 +184,7 @@ struct slice sql_schema(const char *kind)
     return (struct slice){0};
 }
 
-bool sql_is_quiet(const struct sql *sql)
+bool sql_is_quiet(struct sql *sql)
 {
     return sql_session_is_quiet(sql->session);
 }

@@ -67,6 +67,6 @@ int sql_migrate(const char *url, char *error, size_t error_bytes);
 struct slice sql_schema(const char *kind); /* as sql_kind says it; nothing: unknown */
 
 /* No call under way and nothing due: for tests that move the clock. */
-bool sql_is_quiet(const struct sql *sql);
+bool sql_is_quiet(struct sql *sql);
 
 #endif

@@ -142,6 +142,77 @@ def test_a_commit_behind_the_bound_is_delivered(pair, postgres):
     assert [job["id"] for job in taken] == ["late"]
 
 
+def test_a_late_commit_of_what_is_due_much_later_is_delivered_in_time(pair, postgres):
+    """It took its number before the servers last looked, and is not told: a server that believes that nothing is new would miss it."""
+    client = pair[0].client()
+    waiting = threading.Thread(target=lambda: got.extend(client.take("late", wait="20s")))
+    got = []
+    waiting.start()
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.push('late', 'x', interval '4 seconds')")
+        looks = postgres.do("SELECT beat FROM tarry.server ORDER BY beat LIMIT 1")
+        eventually(lambda: postgres.do("SELECT beat FROM tarry.server ORDER BY beat LIMIT 1") > looks)
+    waiting.join(timeout=30)
+    assert [job["id"] for job in got] == ["x"]
+    assert time.time() - _due(got[0]) < 0.5
+    client.ack(got[0]["lease"])
+
+
+def test_an_idle_server_sends_one_statement_a_second(start_server):
+    """With ten thousand topics, and takes that wait on a hundred."""
+    with PostgresServer("shared_preload_libraries=pg_stat_statements") as database:
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        database.do("CREATE EXTENSION pg_stat_statements SCHEMA public; CREATE ROLE counter SUPERUSER LOGIN")
+        database.do("INSERT INTO tarry.topic (name) SELECT 't' || i FROM generate_series(1, 10000) i; INSERT INTO tarry.lane SELECT topic, 100 FROM tarry.topic")
+        server = start_server("--store", database.url)
+        takers = [server.client() for _ in range(4)]
+        waiting = [threading.Thread(target=taker.call, args=("POST", "/v1/take?wait=60s&" + "&".join(f"topic=t{i * 25 + k}" for k in range(25)))) for i, taker in enumerate(takers)]
+        for each in waiting:
+            each.start()
+        counted = ("SELECT sum(calls)::int FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid WHERE r.rolname = 'tarry'", "SELECT extract(epoch FROM clock_timestamp())::float")
+        with contextlib.closing(database.connect("counter")) as connection, connection.cursor() as cursor:
+            connection.autocommit = True
+
+            def count():
+                values = []
+                for text in counted:
+                    cursor.execute(text)
+                    values.append(cursor.fetchone()[0])
+                return values
+
+            def calm():
+                """A second without a look: what there is has been seen."""
+                before = count()[0]
+                time.sleep(1.5)
+                return count()[0] - before <= 2
+
+            eventually(calm)
+            (calls, begun), _ = count(), time.sleep(5)
+            after, ended = count()
+        assert after - calls <= (ended - begun) + 1
+        server.client().push("t7", "x")
+        eventually(lambda: not all(each.is_alive() for each in waiting))
+
+
+def test_priorities_that_nobody_uses_go_and_no_job_with_them(pair, postgres):
+    client = pair[0].client()
+    lanes = "SELECT count(*)::int FROM tarry.lane l JOIN tarry.topic t ON t.topic = l.topic WHERE t.name = 'lanes'"
+    for priority in range(20):
+        client.push("lanes", f"p{priority}", priority=priority)
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.push('lanes', 'open', priority => 7)")
+        assert sorted(drain(client, "lanes")) == sorted(f"p{priority}" for priority in range(20))
+        eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.lane WHERE idle AND after IS NOT NULL") > 0)
+        marked = postgres.do("SELECT max(beat) FROM tarry.server")
+        eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server") > marked + 1000)
+    [job] = client.take("lanes", wait="10s")
+    assert job["id"] == "open"
+    client.ack(job["lease"])
+    eventually(lambda: postgres.do(lanes) <= 2, seconds=30)
+    client.push("lanes", "again", priority=13)
+    assert [job["id"] for job in client.take("lanes", wait="10s")] == ["again"]
+
+
 def test_leases_of_a_killed_server_end_all_the_same(postgres, start_server):
     first, second = (start_server("--store", postgres.url) for _ in range(2))
     first.client().push("orphan", "a")

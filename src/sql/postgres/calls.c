@@ -490,15 +490,15 @@ static void begin_round(struct postgres_link *link)
 static bool send_looks(struct sql_call *call, struct postgres_link *link)
 {
     bool is_full = false;
-    for (struct table_entry *entry = table_first(&link->context->topics.table); entry;
-         entry = table_next(&link->context->topics.table, entry)) {
-        struct sql_topic *topic = sql_topics_of(entry);
+    struct list *looks = &link->context->plan.looks;
+    for (struct list *at = looks->next; at != looks && !is_full; at = at->next) {
+        struct sql_topic *topic = list_entry(at, struct sql_topic, looks);
         bool is_wanted = call->from_the_start ? !topic->in_round : topic->look;
         if (!topic->watched || !(is_wanted || topic->asked))
             continue;
-        is_full = is_full || call->names.len >= SQL_CALL_ARRAY_BYTES_MAX / 2;
+        is_full = call->names.len >= SQL_CALL_ARRAY_BYTES_MAX / 2;
         if (is_full)
-            continue;
+            break;
         add_topic(call, link, topic->entry.key);
         topic->look = false;
         topic->asked = true;
@@ -558,6 +558,14 @@ static bool is_look(const struct sql_call *call)
         return call->kind == SQL_CALL_LOOK;
     return call->command->kind == COMMAND_TAKE || call->command->kind == COMMAND_GET ||
            call->command->kind == COMMAND_LIST;
+}
+
+bool postgres_calls_tell_time(const struct list *calls)
+{
+    for (const struct list *at = calls->next; at != calls; at = at->next)
+        if (list_entry(at, struct sql_call, list)->kind == SQL_CALL_UPKEEP)
+            return true;
+    return false;
 }
 
 /* What came before `end`, from `*begin` on. */
@@ -1088,6 +1096,8 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         call->silent = sql_row_number(result, 0, 1);
         call->next_expire_ms =
             sql_row_is_null(result, 0, 2) ? INT64_MAX : sql_row_number(result, 0, 2);
+        call->mark = sql_row_number(result, 0, 3);
+        link->context->now_ms = sql_row_number(result, 0, 4);
         return true;
     case SQL_ADOPT:
         read_adopt(link, result);

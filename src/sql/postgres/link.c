@@ -63,6 +63,10 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
     struct postgres_link *link = link_of(base);
     bool sent;
     flight_begin(link, context);
+    if (turn->is_single)
+        return postgres_calls_send(turn->calls, link) &&
+               (postgres_calls_tell_time(turn->calls) || send_plain(link, SQL_NOW, NULL)) &&
+               flight_send(link);
     sent = send_plain(link, SQL_BEGIN, NULL) &&
            (turn->is_durable || send_plain(link, SQL_LAZY, NULL)) &&
            (!turn->is_brief || send_plain(link, SQL_BRIEF, NULL)) &&
@@ -331,6 +335,7 @@ const struct sql_dialect sql_postgres = {
     .frail = "an answered push may be lost in a crash of PostgreSQL: fsync, full_page_writes or "
              "synchronous_commit is off",
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
+    .has_single_turns = true,
     .tells_news = true,
     .greet = on_greet,
     .migrate = on_migrate,

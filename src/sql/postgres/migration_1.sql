@@ -34,7 +34,7 @@ CREATE TABLE tarry.topic (
   extension bytea NOT NULL DEFAULT ''
 );
 
-CREATE SEQUENCE tarry.sequence; -- push order
+CREATE SEQUENCE tarry.sequence; -- push order; and whatever makes a job wait takes a number, so servers know whether there is anything new
 CREATE SEQUENCE tarry.delivery; -- delivery numbers: they rise over all topics and servers, with gaps
 CREATE SEQUENCE tarry.server_number;
 
@@ -65,7 +65,11 @@ ANALYZE tarry.job;
 DELETE FROM tarry.job;
 
 -- The lanes that a topic has jobs in, so that a take need not find the next one in an index full of dead entries.
-CREATE TABLE tarry.lane (topic int, lane int, PRIMARY KEY (topic, lane));
+-- One that is empty goes in three steps of the upkeep, with transactions in mind that found it good and have not brought their job yet:
+-- it is marked as idle; once that can be seen, it gets the number of the next transaction; once all before that are over, and it is empty
+-- and marked still, it is deleted. Who brings a job takes the mark away.
+CREATE TABLE tarry.lane (topic int, lane int, idle boolean NOT NULL DEFAULT false, after bigint, PRIMARY KEY (topic, lane)) WITH (fillfactor = 50);
+CREATE INDEX lane_idle ON tarry.lane (topic, lane) WHERE idle;
 
 CREATE TABLE tarry.finished (topic int, id text COLLATE "C", until bigint NOT NULL, PRIMARY KEY (topic, id));
 CREATE INDEX finished_until ON tarry.finished (until);
@@ -157,10 +161,26 @@ $$ SELECT p_kind = 3 AND p_ms - p_now > 315619200000 $$;
 CREATE FUNCTION tarry._state(p_state int, p_due bigint, p_now bigint) RETURNS int LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE WHEN p_state <> 1 THEN p_state WHEN p_due <= p_now THEN 2 ELSE 1 END $$;
 
-CREATE FUNCTION tarry._lane(p_topic int, p_lane int) RETURNS void LANGUAGE plpgsql AS $$
+-- What a transaction makes wait takes a number after it has one itself: so who sees no transaction under way, and no new number, has seen all.
+CREATE FUNCTION tarry._number() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM tarry.lane WHERE topic = p_topic AND lane = p_lane;
-  IF NOT FOUND THEN INSERT INTO tarry.lane VALUES (p_topic, p_lane) ON CONFLICT DO NOTHING; END IF;
+  PERFORM pg_current_xact_id();
+  RETURN nextval('tarry.sequence');
+END $$;
+
+CREATE FUNCTION tarry._lane(p_topic int, p_lane int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE is_idle boolean;
+BEGIN
+  PERFORM pg_current_xact_id(); -- before it looks: the upkeep waits for transactions that it can see
+  LOOP
+    SELECT idle INTO is_idle FROM tarry.lane WHERE topic = p_topic AND lane = p_lane;
+    IF NOT FOUND THEN
+      INSERT INTO tarry.lane VALUES (p_topic, p_lane) ON CONFLICT DO NOTHING;
+    ELSIF is_idle THEN
+      UPDATE tarry.lane SET idle = false, after = NULL WHERE topic = p_topic AND lane = p_lane AND idle;
+    END IF;
+    EXIT WHEN FOUND; -- else another one was quicker
+  END LOOP;
 END $$;
 
 -- ---- one item each: what it did, in the words of the API ----
@@ -196,7 +216,7 @@ BEGIN
   j.lease := nullif(p_lease, 0); j.ttl := nullif(p_ttl, 0); j.max_attempts := nullif(p_attempts, 0);
   j.backoff_kind := nullif(p_backoff_kind, 0); j.backoff_first := p_backoff_first; j.backoff_max := p_backoff_max;
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
-  j.expire := tarry._expire_at(t, j); j.seq := nextval('tarry.sequence'); j.by_sql := p_sql;
+  j.expire := tarry._expire_at(t, j); j.seq := tarry._number(); j.by_sql := p_sql;
   j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false;
   PERFORM tarry._lane(t.topic, j.priority);
   LOOP
@@ -256,6 +276,7 @@ BEGIN
         IF p_kind <> 4 THEN j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; END IF;
       END IF;
       r.expire := tarry._expire_at(t, j);
+      PERFORM tarry._number();
       UPDATE tarry.job SET due = j.due, first_due = j.first_due, priority = j.priority, lane = j.lane, expire = r.expire, by_sql = p_sql
         WHERE topic = t.topic AND id = p_id;
       r.status := 'ok'; r.state := tarry._state(1, j.due, now); r.due := j.due; RETURN r;
@@ -355,6 +376,7 @@ BEGIN
     END IF;
   END IF;
   j.expire := tarry._expire_at(t, j);
+  PERFORM tarry._number();
   UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
     lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
@@ -611,6 +633,7 @@ DECLARE t tarry.topic; fresh boolean := NOT EXISTS (SELECT FROM tarry.topic WHER
 BEGIN
   t := tarry._topic(p_name, p_topics_max);
   IF t.topic IS NULL THEN RETURN 'too_many_topics'; END IF;
+  PERFORM tarry._number();
   UPDATE tarry.topic SET lease = p_lease, ttl = p_ttl, backoff_kind = p_backoff_kind, backoff_first = p_backoff_first,
     backoff_max = p_backoff_max, max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
     dead_letter_expired = p_dead_letter, dedup_window = p_dedup, max_jobs = p_max_jobs, push_rate_count = p_rate_count,
@@ -624,6 +647,7 @@ END $$;
 
 CREATE FUNCTION tarry._pause(p_name text, p_paused boolean, p_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
+  PERFORM tarry._number();
   UPDATE tarry.topic SET paused = p_paused, paused_until = CASE WHEN p_paused AND p_ms > 0 THEN tarry.now_ms() + p_ms + 1 ELSE 0 END
     WHERE name = p_name;
   RETURN CASE WHEN FOUND THEN 'ok' ELSE 'not_found' END;
@@ -664,10 +688,12 @@ BEGIN
   status := 'not_found'; affected := 0;
   SELECT * INTO t FROM tarry.topic WHERE name = p_name;
   IF NOT FOUND THEN RETURN; END IF;
+  PERFORM tarry._number();
   FOR j IN SELECT * FROM tarry.job WHERE topic = t.topic AND lane = 70000 AND (p_id IS NULL OR id = p_id)
       ORDER BY due, seq LIMIT p_limit FOR UPDATE LOOP
     counts := tarry._counted(counts, j, -1);
     j.state := 1; j.attempt := 0; j.due := now; j.first_due := now; j.lane := j.priority;
+    PERFORM tarry._lane(j.topic, j.lane);
     UPDATE tarry.job SET state = 1, attempt = 0, due = now, first_due = now, lane = j.lane, expire = tarry._expire_at(t, j)
       WHERE topic = j.topic AND id = j.id;
     counts := tarry._counted(counts, j, 1);
@@ -770,15 +796,48 @@ BEGIN
   DELETE FROM tarry.server s WHERE s.server = ANY (silent);
 END $$;
 
--- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
-CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint) LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); gone int; oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
+-- The lanes of topics with several, some at a time. p_own: the caller's transaction, which has that number since it has the lock of the
+-- upkeep: so whoever found a lane good that had a mark before has a lower one.
+CREATE FUNCTION tarry._lanes_tidy(p_own bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE l tarry.lane; oldest bigint := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 BEGIN
-  INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = now;
+  FOR l IN SELECT * FROM tarry.lane WHERE idle ORDER BY topic, lane LIMIT 100 FOR UPDATE SKIP LOCKED LOOP
+    IF l.after IS NULL THEN
+      UPDATE tarry.lane SET after = p_own WHERE topic = l.topic AND lane = l.lane AND idle;
+    ELSIF l.after < oldest THEN
+      DELETE FROM tarry.lane d WHERE d.topic = l.topic AND d.lane = l.lane AND d.idle AND d.after = l.after
+        AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane);
+      UPDATE tarry.lane SET idle = false, after = NULL WHERE topic = l.topic AND lane = l.lane AND idle;
+    END IF;
+  END LOOP;
+  -- From a lane drawn at random on: all have their turn.
+  FOR l IN SELECT k.* FROM tarry.lane k WHERE NOT k.idle AND (k.topic, k.lane) >= (floor(random() * (SELECT max(topic) + 1 FROM tarry.lane))::int, 0)
+      ORDER BY k.topic, k.lane LIMIT 50 FOR UPDATE SKIP LOCKED LOOP
+    UPDATE tarry.lane SET idle = true WHERE topic = l.topic AND lane = l.lane
+      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane)
+      AND EXISTS (SELECT FROM tarry.lane o WHERE o.topic = l.topic AND o.lane <> l.lane);
+  END LOOP;
+END $$;
+
+-- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
+-- mark: the last number of what made jobs wait, where no transaction is under way that may have taken one; else 0. Whoever took one has had
+-- a number as a transaction before; this one gets its own afterwards, so they are below it.
+CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint)
+LANGUAGE plpgsql AS $$
+DECLARE gone int; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean;
+  oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  locked := pg_try_advisory_xact_lock(7827201, 2); -- else another server is at it
+  SELECT last_value + is_called::int INTO mark FROM tarry.sequence;
+  own := pg_current_xact_id()::text::bigint;
+  IF NOT fresh OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint < own THEN mark := 0; END IF;
+  now := tarry.now_ms();
+  INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = excluded.beat;
   SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000) INTO others, silent
     FROM tarry.server WHERE server <> p_server;
   SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
-  IF NOT pg_try_advisory_xact_lock(7827201, 2) THEN RETURN; END IF; -- another server is at it
+  IF NOT locked THEN RETURN; END IF;
   DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= now LIMIT 1000 FOR UPDATE SKIP LOCKED) o
     WHERE f.topic = o.topic AND f.id = o.id;
   WITH d AS (
@@ -802,6 +861,7 @@ BEGIN
     DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000 AND age(xmin) > age(oldest)
       AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
   END LOOP;
+  IF fresh THEN PERFORM tarry._lanes_tidy(own); END IF;
   DELETE FROM tarry.ticket k WHERE k.at < now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
 END $$;
 
