@@ -66,6 +66,7 @@ struct sql_session {
     struct sql_fault fault; /* of the turn */
 
     struct sql_watched leases;
+    int64_t noted_ms;  /* the database's time, when it was told last */
     int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
     int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
     bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
@@ -520,6 +521,9 @@ static void note_time(struct sql_session *session)
 {
     enum { STEP_US = 50000 };
     int64_t offset = session->context.now_ms * 1000 - clock_inner_us();
+    if (session->context.now_ms == session->noted_ms) /* nothing told the time */
+        return;
+    session->noted_ms = session->context.now_ms;
     /* The answer was some time on its way: the least of that is the truest. A step is believed. */
     if (offset > session->offset_us || offset < session->offset_us - STEP_US)
         session->offset_us = offset;

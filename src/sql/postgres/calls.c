@@ -560,14 +560,6 @@ static bool is_look(const struct sql_call *call)
            call->command->kind == COMMAND_LIST;
 }
 
-bool postgres_calls_tell_time(const struct list *calls)
-{
-    for (const struct list *at = calls->next; at != calls; at = at->next)
-        if (list_entry(at, struct sql_call, list)->kind == SQL_CALL_UPKEEP)
-            return true;
-    return false;
-}
-
 /* What came before `end`, from `*begin` on. */
 static bool send_segment(struct list *begin, const struct list *end, struct postgres_link *link)
 {

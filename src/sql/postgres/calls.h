@@ -39,8 +39,6 @@ void postgres_batches_fini(struct postgres_link *link);
  * reads or takes; a call about topics comes after all before it. False: out of memory, or the
  * connection is gone. */
 bool postgres_calls_send(struct list *calls, struct postgres_link *link);
-/* Does an answer among theirs tell the time? */
-bool postgres_calls_tell_time(const struct list *calls);
 /* One of them was answered with `rows`, which are taken over. False: out of memory. */
 bool postgres_step_read(const struct postgres_step *step, struct postgres_link *link,
                         PGresult *rows);

@@ -64,9 +64,7 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
     bool sent;
     flight_begin(link, context);
     if (turn->is_single)
-        return postgres_calls_send(turn->calls, link) &&
-               (postgres_calls_tell_time(turn->calls) || send_plain(link, SQL_NOW, NULL)) &&
-               flight_send(link);
+        return postgres_calls_send(turn->calls, link) && flight_send(link);
     sent = send_plain(link, SQL_BEGIN, NULL) &&
            (turn->is_durable || send_plain(link, SQL_LAZY, NULL)) &&
            (!turn->is_brief || send_plain(link, SQL_BRIEF, NULL)) &&
