@@ -107,6 +107,7 @@ struct sql_dialect {
     const char *durable, *frail;  /* what an answered push survives, in words */
     const char *durable_settings; /* what to do for the first */
     bool has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
+    bool keeps_history;
     bool tells_news;              /* else sessions look for what others pushed, again and again */
 
     /* Blocking. False: `error` says why, and there is no link. */

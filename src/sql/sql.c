@@ -49,6 +49,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
         .sync = greeting->sync,
         .shards = 1,
         .body_bytes_max = sql->options.body_bytes_max,
+        .keeps_history = sql->dialect->keeps_history,
         .healthy = figures.is_up,
         .accepting = !figures.is_full,
     };

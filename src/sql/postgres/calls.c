@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
+enum { HISTORY_ENTRIES = 1000, STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
 
 /* The columns of tarry._did. */
 enum {
@@ -309,6 +309,10 @@ static bool send_get(struct sql_call *call, struct postgres_link *link)
     struct sql_params params = {0};
     sql_params_bytes(&params, call->command->get.topic);
     sql_params_bytes(&params, call->command->get.id);
+    if (call->command->get.history) {
+        sql_params_number(&params, HISTORY_ENTRIES);
+        return send(call, link, SQL_HISTORY, &params);
+    }
     return send(call, link, SQL_GET, &params);
 }
 
@@ -371,6 +375,7 @@ static bool send_put(struct sql_call *call, struct postgres_link *link)
     sql_params_number(&params, settings->push_rate.unit);
     sql_params_bytes(&params, settings->extension);
     sql_params_number(&params, link->context->topics_max);
+    sql_params_number(&params, settings->history_ms);
     return send(call, link, SQL_PUT, &params);
 }
 
@@ -751,6 +756,31 @@ static bool read_get(struct sql_call *call, const PGresult *result)
     return read_jobs(call, result, count);
 }
 
+/* The columns of tarry._history. */
+static bool read_history(struct sql_call *call, const PGresult *result)
+{
+    enum { AT, EVENT, ATTEMPT, STARTED, CONSUMER, ERROR };
+    size_t count = (size_t)libpq.PQntuples(result);
+    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
+    if (!call->jobs)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        call->jobs[i].job = (struct job){
+            .topic = call->command->get.topic,
+            .id = call->command->get.id,
+            .state = JOB_FINISHED,
+            .due_ms = sql_row_number(result, (int)i, AT),
+            .content_type = sql_row_text(result, (int)i, EVENT),
+            .attempt = (uint32_t)sql_row_number(result, (int)i, ATTEMPT),
+            .taken_ms = sql_row_number(result, (int)i, STARTED),
+            .consumer = sql_row_text(result, (int)i, CONSUMER),
+            .error = sql_row_text(result, (int)i, ERROR),
+        };
+    call->job_count = count;
+    call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
+    return true;
+}
+
 static bool read_list(struct sql_call *call, const PGresult *result)
 {
     size_t count = (size_t)libpq.PQntuples(result), limit = call->command->list.limit;
@@ -789,7 +819,8 @@ enum {
     FIGURE_COUNTS,
     FIGURE_READY_FRESH,
     FIGURE_READY_RETRY,
-    FIGURE_OLDEST
+    FIGURE_OLDEST,
+    FIGURE_HISTORY
 };
 
 static void fill_settings(struct topic_settings *settings, const PGresult *result, int row)
@@ -806,6 +837,7 @@ static void fill_settings(struct topic_settings *settings, const PGresult *resul
     settings->priority = (int32_t)sql_row_number(result, row, FIGURE_PRIORITY);
     settings->dead_letter_expired = sql_row_flag(result, row, FIGURE_DEAD_LETTER);
     settings->dedup_window_ms = sql_row_number(result, row, FIGURE_DEDUP);
+    settings->history_ms = sql_row_number(result, row, FIGURE_HISTORY);
     settings->max_jobs = (uint64_t)sql_row_number(result, row, FIGURE_JOBS_MAX);
     settings->push_rate.count = (uint32_t)sql_row_number(result, row, FIGURE_RATE_COUNT);
     settings->push_rate.unit = (enum frequency_unit)sql_row_number(result, row, FIGURE_RATE_UNIT);
@@ -1066,6 +1098,8 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         return read_look(call, result);
     case SQL_GET:
         return read_get(call, result);
+    case SQL_HISTORY:
+        return read_history(call, result);
     case SQL_LIST:
         return read_list(call, result);
     case SQL_FIGURES:

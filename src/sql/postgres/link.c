@@ -334,6 +334,7 @@ const struct sql_dialect sql_postgres = {
              "synchronous_commit is off",
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_turns = true,
+    .keeps_history = true,
     .tells_news = true,
     .greet = on_greet,
     .migrate = on_migrate,

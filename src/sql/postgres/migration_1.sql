@@ -31,6 +31,7 @@ CREATE TABLE tarry.topic (
   on_conflict int NOT NULL DEFAULT 0, priority int, dead_letter_expired boolean NOT NULL DEFAULT false,
   dedup_window bigint NOT NULL DEFAULT 0, max_jobs bigint NOT NULL DEFAULT 0,
   push_rate_count bigint NOT NULL DEFAULT 0, push_rate_unit int NOT NULL DEFAULT 0,
+  history bigint NOT NULL DEFAULT 0, -- how long its history is kept
   extension bytea NOT NULL DEFAULT ''
 );
 
@@ -183,6 +184,60 @@ BEGIN
   END LOOP;
 END $$;
 
+-- ---- history ----
+
+-- Whom a call in SQL comes from: the role of SET ROLE, else the one that logged in.
+CREATE FUNCTION tarry._caller() RETURNS name LANGUAGE sql STABLE AS
+$$ SELECT coalesce(nullif(current_setting('role'), 'none'), session_user::text)::name $$;
+
+-- What became of attempts and jobs, of topics that want it kept: a table a day, dropped whole. What comes when no server has made the
+-- day's yet is kept in history_rest.
+CREATE TABLE tarry.history (
+  at bigint NOT NULL, topic int NOT NULL, id text COLLATE "C" NOT NULL,
+  event text NOT NULL, -- acked, nacked, lease_ended, returned; died, cancelled, expired, replaced, purged, redriven
+  attempt int NOT NULL, started bigint, -- of an attempt: when it was taken
+  consumer text, -- who held the job; of a cancel in SQL: the role
+  error bytea
+) PARTITION BY RANGE (at);
+CREATE INDEX history_job ON tarry.history (topic, id, at);
+CREATE TABLE tarry.history_rest PARTITION OF tarry.history DEFAULT;
+
+CREATE FUNCTION tarry._note(t tarry.topic, j tarry.job, p_event text, p_now bigint, p_error bytea, p_consumer text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF t.history > 0 THEN
+    INSERT INTO tarry.history VALUES (p_now, t.topic, j.id, p_event, j.attempt, nullif(j.taken, 0), p_consumer, p_error);
+  END IF;
+END $$;
+
+-- The tables of today and the next days are there; those that no topic wants any more are not. Makes none while nobody keeps a history.
+-- As the owner: it makes tables. What cannot be locked at once is left for the next time.
+CREATE FUNCTION tarry._history_days() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $$
+DECLARE day bigint := 86400000; today bigint := tarry.now_ms() / 86400000; kept bigint := (SELECT max(history) FROM tarry.topic); d bigint; name text;
+BEGIN
+  IF coalesce(kept, 0) = 0 AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = 'tarry.history'::regclass OFFSET 1) THEN RETURN; END IF;
+  FOR d IN SELECT today + i FROM generate_series(0, CASE WHEN kept > 0 THEN 2 ELSE -1 END) i LOOP
+    name := 'history_' || to_char(to_timestamp(d * 86400), 'YYYYMMDD');
+    CONTINUE WHEN to_regclass('tarry.' || name) IS NOT NULL OR EXISTS (SELECT FROM tarry.history_rest WHERE at >= d * day AND at < (d + 1) * day);
+    EXECUTE format('CREATE TABLE tarry.%I (LIKE tarry.history INCLUDING ALL)', name);
+    EXECUTE format('ALTER TABLE tarry.history ATTACH PARTITION tarry.%I FOR VALUES FROM (%s) TO (%s)', name, d * day, (d + 1) * day);
+  END LOOP;
+  DELETE FROM tarry.history_rest WHERE at < (today * day) - coalesce(kept, 0);
+  FOR name IN SELECT c.relname FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+      WHERE i.inhparent = 'tarry.history'::regclass AND c.relname ~ '^history_[0-9]{8}$'
+        AND (extract(epoch FROM to_date(right(c.relname, 8), 'YYYYMMDD')) / 86400 + 1) * day < tarry.now_ms() - coalesce(kept, 0) LOOP
+    EXECUTE format('DROP TABLE tarry.%I', name);
+  END LOOP;
+EXCEPTION WHEN lock_not_available THEN NULL;
+END $$;
+
+CREATE FUNCTION tarry._history(p_topic text, p_id text, p_limit bigint) RETURNS TABLE (
+  at bigint, event text, attempt int, started bigint, consumer text, error bytea) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY SELECT x.* FROM (SELECT h.at, h.event, h.attempt, h.started, h.consumer, h.error
+      FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic
+      WHERE t.name = p_topic AND h.id = p_id AND h.at >= tarry.now_ms() - t.history ORDER BY h.at DESC LIMIT p_limit) x ORDER BY x.at;
+END $$;
+
 -- ---- one item each: what it did, in the words of the API ----
 
 CREATE TYPE tarry._did AS (
@@ -227,7 +282,8 @@ BEGIN
       IF FOUND THEN
         DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
         INSERT INTO tarry.job SELECT j.*;
-        r.counts := tarry._counted(r.counts, o, -1); r.counts[10] := 1; r.status := 'replaced'; EXIT;
+        r.counts := tarry._counted(r.counts, o, -1); r.counts[10] := 1; r.status := 'replaced';
+        PERFORM tarry._note(t, o, 'replaced', now, NULL, CASE WHEN p_sql THEN tarry._caller() END); EXIT;
       END IF;
     END IF;
     SELECT state, tarry._state(state, due, now), due INTO s, r.state, r.due FROM tarry.job WHERE topic = t.topic AND id = p_id;
@@ -256,6 +312,7 @@ BEGIN
       AND (NOT p_only_dead OR (state = 4 AND delivery = p_delivery)) RETURNING * INTO j;
     IF FOUND THEN
       PERFORM tarry._remember(t, p_id, now);
+      PERFORM tarry._note(t, j, 'cancelled', now, NULL, CASE WHEN p_sql THEN tarry._caller() END);
       r.counts := tarry._counted(r.counts, j, -1); r.counts[8] := 1;
       r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; RETURN r;
     END IF;
@@ -340,12 +397,15 @@ BEGIN
   IF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._remember(t, j.id, now);
+    PERFORM tarry._note(t, j, CASE p_verb WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
+    PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
     r.counts[3] := -1; r.counts[8] := 1; r.status := 'cancelled';
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
   ELSIF p_verb = 1 THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._remember(t, j.id, now);
+    PERFORM tarry._note(t, j, 'acked', now, NULL, j.consumer);
     r.counts[3] := -1; r.counts[7] := 1;
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
@@ -356,6 +416,7 @@ BEGIN
     RETURN r;
   END IF;
   r.counts[3] := -1;
+  PERFORM tarry._note(t, j, CASE p_verb WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
   IF p_verb = 4 THEN
     j.attempt := j.attempt - 1; j.state := 1;
     IF p_delay > 0 THEN j.due := now + p_delay + 1; END IF;
@@ -370,6 +431,7 @@ BEGIN
     attempts := coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16);
     IF j.attempt >= attempts OR outcome = 3 THEN
       j.state := 4; j.lane := 70000; r.counts[14] := 1; r.died := t.extension <> '';
+      PERFORM tarry._note(t, j, 'died', now, j.error, j.consumer);
     ELSE
       j.state := 1;
       j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) + 1 WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
@@ -533,11 +595,13 @@ DECLARE r tarry._did; done bigint[]; now bigint := tarry.now_ms();
 BEGIN
   FOR r IN
     WITH d AS (
-      DELETE FROM tarry.job j USING (SELECT u.n, u.id, t.topic, t.dedup_window
+      DELETE FROM tarry.job j USING (SELECT u.n, u.id, t.topic, t.dedup_window, t.history
           FROM unnest(p_verbs, p_topics, p_ids, p_only_dead) WITH ORDINALITY u(verb, name, id, only_dead, n) JOIN tarry.topic t ON t.name = u.name
           WHERE u.verb = 1 AND NOT u.only_dead AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
         WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1
-        RETURNING a.n, j.topic, j.id, j.attempt, a.dedup_window
+        RETURNING a.n, j.topic, j.id, j.attempt, a.dedup_window, a.history, j.taken
+    ), h AS (
+      INSERT INTO tarry.history SELECT now, d.topic, d.id, 'cancelled', d.attempt, nullif(d.taken, 0) FROM d WHERE d.history > 0
     ), f AS (
       INSERT INTO tarry.finished SELECT d.topic, d.id, now + d.dedup_window + 1 FROM d WHERE d.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
@@ -575,7 +639,9 @@ BEGIN
       DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
         WHERE u.verb = 1 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
-        RETURNING u.n, j.topic, j.id, t.name, t.dedup_window
+        RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, j.attempt, j.taken, j.consumer
+    ), h AS (
+      INSERT INTO tarry.history SELECT now, a.topic, a.id, 'acked', a.attempt, nullif(a.taken, 0), a.consumer FROM a WHERE a.history > 0
     ), e AS (
       UPDATE tarry.job j SET lease_until = now + CASE WHEN u.lease > 0 THEN u.lease ELSE j.lease_span END + 1, server = p_server
         FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL
@@ -607,14 +673,14 @@ END $$;
 CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURNS TABLE (
   name text, paused boolean, paused_until bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint,
   max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
-  push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint
+  push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, t.paused AND (t.paused_until = 0 OR t.paused_until > now),
       CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END,
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
-      t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest
+      t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history
     FROM tarry.topic t,
       LATERAL (SELECT ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]), sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]),
           sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
@@ -628,7 +694,7 @@ END $$;
 
 CREATE FUNCTION tarry._put(p_name text, p_lease bigint, p_ttl bigint, p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint,
   p_attempts bigint, p_conflict int, p_priority int, p_dead_letter boolean, p_dedup bigint, p_max_jobs bigint, p_rate_count bigint,
-  p_rate_unit int, p_extension bytea, p_topics_max int) RETURNS text LANGUAGE plpgsql AS $$
+  p_rate_unit int, p_extension bytea, p_topics_max int, p_history bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; fresh boolean := NOT EXISTS (SELECT FROM tarry.topic WHERE name = p_name);
 BEGIN
   t := tarry._topic(p_name, p_topics_max);
@@ -637,7 +703,8 @@ BEGIN
   UPDATE tarry.topic SET lease = p_lease, ttl = p_ttl, backoff_kind = p_backoff_kind, backoff_first = p_backoff_first,
     backoff_max = p_backoff_max, max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
     dead_letter_expired = p_dead_letter, dedup_window = p_dedup, max_jobs = p_max_jobs, push_rate_count = p_rate_count,
-    push_rate_unit = p_rate_unit, extension = coalesce(p_extension, '') WHERE topic = t.topic;
+    push_rate_unit = p_rate_unit, extension = coalesce(p_extension, ''), history = p_history WHERE topic = t.topic;
+  IF p_history > t.history THEN PERFORM tarry._history_days(); END IF;
   IF p_ttl <> t.ttl THEN
     UPDATE tarry.job SET expire = CASE WHEN p_ttl > 0 THEN greatest(due, first_due + p_ttl) END
       WHERE topic = t.topic AND ttl IS NULL AND state <> 4;
@@ -674,6 +741,7 @@ BEGIN
         AND (p_state = 0 OR tarry._state(state, due, now) = p_state) LIMIT p_limit FOR UPDATE) c
     WHERE d.topic = c.topic AND d.id = c.id RETURNING d.* LOOP
     counts := tarry._counted(counts, j, -1);
+    PERFORM tarry._note(t, j, 'purged', now, NULL, NULL);
     affected := affected + 1;
   END LOOP;
   counts[8] := affected;
@@ -692,6 +760,7 @@ BEGIN
   FOR j IN SELECT * FROM tarry.job WHERE topic = t.topic AND lane = 70000 AND (p_id IS NULL OR id = p_id)
       ORDER BY due, seq LIMIT p_limit FOR UPDATE LOOP
     counts := tarry._counted(counts, j, -1);
+    PERFORM tarry._note(t, j, 'redriven', now, NULL, NULL);
     j.state := 1; j.attempt := 0; j.due := now; j.first_due := now; j.lane := j.priority;
     PERFORM tarry._lane(j.topic, j.lane);
     UPDATE tarry.job SET state = 1, attempt = 0, due = now, first_due = now, lane = j.lane, expire = tarry._expire_at(t, j)
@@ -734,10 +803,13 @@ BEGIN
       j.state := 4;
       UPDATE tarry.job SET state = 4, lane = 70000, expire = NULL, error = 'expired' WHERE topic = j.topic AND id = j.id;
       counts := tarry._counted(counts, j, 1); counts[14] := 1;
+      PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
+      PERFORM tarry._note(t, j, 'died', now, NULL, NULL);
       IF t.extension <> '' THEN died := concat_ws(',', died, t.name); END IF;
     ELSE
       DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
       PERFORM tarry._remember(t, j.id, now);
+      PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
       counts[9] := 1;
     END IF;
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
@@ -862,6 +934,7 @@ BEGIN
       AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
   END LOOP;
   IF fresh THEN PERFORM tarry._lanes_tidy(own); END IF;
+  IF random() < 0.02 THEN PERFORM tarry._history_days(); END IF;
   DELETE FROM tarry.ticket k WHERE k.at < now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
 END $$;
 
@@ -882,7 +955,7 @@ CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERR
 -- of tarry is looked up in pg_catalog, and in pg_temp, which would be the first where it is not named, last.
 
 CREATE FUNCTION tarry._may(p_topic text) RETURNS void LANGUAGE plpgsql STABLE AS $$
-DECLARE caller name := coalesce(nullif(current_setting('role'), 'none'), session_user::text)::name; -- whom SET ROLE names
+DECLARE caller name := tarry._caller();
 BEGIN
   IF pg_has_role(caller, (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'tarry.job'::pg_catalog.regclass), 'member') THEN RETURN; END IF;
   PERFORM FROM tarry.rights r JOIN pg_catalog.pg_roles o ON o.rolname = r.role WHERE pg_has_role(caller, o.oid, 'member') AND
@@ -995,6 +1068,41 @@ CREATE VIEW tarry.jobs AS
       ELSE (ARRAY['ready', NULL, 'leased', 'dead'])[j.state] END AS state,
     to_timestamp(j.due / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, convert_from(j.error, 'UTF8') AS error
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL;
+
+CREATE VIEW tarry.topics AS
+  SELECT t.name AS topic, t.paused AND (t.paused_until = 0 OR t.paused_until > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms) AS paused,
+    coalesce(c.waiting, 0)::bigint AS waiting, coalesce(c.leased, 0)::bigint AS leased, coalesce(c.dead, 0)::bigint AS dead,
+    coalesce(c.pushed, 0)::bigint AS pushed, coalesce(c.acked, 0)::bigint AS acked, coalesce(c.cancelled, 0)::bigint AS cancelled,
+    coalesce(c.expired, 0)::bigint AS expired, coalesce(c.died, 0)::bigint AS died
+  FROM tarry.topic t CROSS JOIN tarry.store s LEFT JOIN (
+    SELECT topic, sum(counts[1] + counts[2]) AS waiting, sum(counts[3]) AS leased, sum(counts[4]) AS dead, sum(counts[6]) AS pushed,
+        sum(counts[7]) AS acked, sum(counts[8]) AS cancelled, sum(counts[9]) AS expired, sum(counts[14]) AS died
+      FROM (SELECT topic, counts FROM tarry.tally UNION ALL SELECT topic, counts FROM tarry.tally_add) y GROUP BY topic) c ON c.topic = t.topic
+  WHERE t.name IS NOT NULL;
+
+CREATE VIEW tarry.job_history AS
+  SELECT t.name AS topic, h.id, to_timestamp(h.at / 1000.0) AS at, h.event, h.attempt, to_timestamp(h.started / 1000.0) AS started,
+    h.consumer, convert_from(h.error, 'UTF8') AS error
+  FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic CROSS JOIN tarry.store s
+  WHERE t.name IS NOT NULL AND h.at >= floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms - t.history;
+
+-- What mykit-delay's reports read: status 1 waits, 2 is due or handed out, 3 done, 4 gone without being done, 6 gave up. Of a job that is
+-- gone its history tells, which has no body; when a job was pushed is not kept.
+CREATE VIEW tarry.mykit_delay_queue_job AS
+  SELECT j.id, NULL::text AS bizkey, t.name AS topic, NULL::text AS subtopic, NULL::bigint AS delay, NULL::bigint AS create_time,
+    encode(j.body, 'escape') AS body,
+    CASE WHEN j.state = 4 THEN 6 WHEN j.state = 1 AND j.due > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms THEN 1 ELSE 2 END AS status,
+    (coalesce(j.ttl, nullif(t.ttl, 0)) / 1000)::int AS ttl, to_timestamp(greatest(j.taken, j.due) / 1000.0) AS update_time
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL
+  UNION ALL
+  SELECT h.id, NULL, h.topic, NULL, NULL, NULL, NULL, CASE h.event WHEN 'acked' THEN 3 ELSE 4 END, NULL, h.at
+  FROM (SELECT DISTINCT ON (topic, id) * FROM tarry.job_history WHERE event IN ('acked', 'cancelled', 'expired', 'purged') ORDER BY topic, id, at DESC) h
+  WHERE NOT EXISTS (SELECT FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name = h.topic AND j.id = h.id);
+
+CREATE VIEW tarry.mykit_delay_queue_job_log AS
+  SELECT h.id, CASE h.event WHEN 'acked' THEN 3 WHEN 'died' THEN 6 WHEN 'nacked' THEN 6 WHEN 'lease_ended' THEN 6 WHEN 'redriven' THEN 5
+      WHEN 'returned' THEN 5 ELSE 4 END AS status, h.consumer AS thread, h.at AS update_time
+  FROM tarry.job_history h;
 
 -- ---- the servers' own is for nobody else ----
 
