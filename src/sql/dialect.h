@@ -86,6 +86,8 @@ struct sql_wish {
     const char *url;
     int64_t server; /* its number so far; 0: it gets one */
     bool migrate;
+    bool knows_time; /* as of the connection before: */
+    int64_t offset_us; /* the database's clock less the inner one, rather less than it was */
 };
 
 struct sql_greeting {
@@ -93,12 +95,20 @@ struct sql_greeting {
     int64_t server;
     int64_t ticket; /* the last number that this server's transactions were committed under */
     int64_t now_ms; /* the database's clock */
+    int64_t moved_ms; /* another machine's clock was put right by so much */
     struct mac_key key;
     char name[SQL_NAME_BYTES];
     char sync[SQL_SYNC_BYTES]; /* the settings that durability hangs on, for people */
     bool is_durable;
     char error[SQL_GREETING_ERROR_BYTES];
 };
+
+struct sql_finding {
+    char text[400];
+    uint64_t jobs;
+    bool mended;
+};
+VECTOR_DECLARE(sql_findings, struct sql_finding)
 
 struct sql_dialect {
     const char *name;             /* as /v1/info and metrics say it: "postgres" */
@@ -113,6 +123,9 @@ struct sql_dialect {
     /* Blocking. False: `error` says why, and there is no link. */
     bool (*greet)(const struct sql_wish *wish, struct sql_greeting *out);
     bool (*migrate)(const char *url, char *error, size_t error_bytes);
+    /* What is wrong in it. `mend`: what can be mended without any loss is. NULL: it cannot tell. */
+    bool (*fsck)(const char *url, bool mend, struct sql_findings *out, char *error,
+                 size_t error_bytes);
     /* All of the schema, as SQL, for who runs it by hand. */
     struct slice (*schema)(void);
     /* The URL without its password and parameters, for people. */

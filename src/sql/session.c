@@ -807,6 +807,9 @@ static void connect_done(struct work *work)
     } else if (connecting->is_done && connection_set(session, &connecting->greeting)) {
         log_event(LOG_INFO, "connected to the database", LOG_TEXT("store", session->dialect->name),
                   LOG_NUMBER("server", session->context.server));
+        if (session->greeting.moved_ms)
+            log_event(LOG_WARN, "the database is on another machine, whose clock is put right",
+                      LOG_NUMBER("by_ms", session->greeting.moved_ms));
         session->figures.reconnects++;
         settle(session);
         doubt_everything(session);
@@ -831,7 +834,10 @@ static void connection_begin(struct sql_session *session)
     if (!connecting)
         return;
     connecting->session = session;
-    connecting->wish = (struct sql_wish){.url = session->url, .server = session->context.server};
+    connecting->wish = (struct sql_wish){.url = session->url,
+                                         .server = session->context.server,
+                                         .knows_time = true,
+                                         .offset_us = session->offset_us};
     connecting->work.perform = connect_perform;
     connecting->work.done = connect_done;
     session->connecting = connecting;

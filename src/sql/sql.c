@@ -1,12 +1,15 @@
 #include "sql/sql.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_write.h"
 #include "base/random.h"
 #include "queue/door.h"
 #include "sql/session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { PATIENCE_MS = 10000 };
@@ -175,6 +178,51 @@ int sql_migrate(const char *url, char *error, size_t error_bytes)
         return -EINVAL;
     }
     return dialect->migrate(url, error, error_bytes) ? 0 : -EPROTO;
+}
+
+static void print_findings(const struct sql_findings *findings, bool json)
+{
+    for (size_t i = 0; i < findings->count && !json; i++)
+        printf("%s: %llu jobs%s\n", findings->at[i].text,
+               (unsigned long long)findings->at[i].jobs, findings->at[i].mended ? ", mended" : "");
+    if (!json) {
+        if (!findings->count)
+            printf("nothing is wrong\n");
+        return;
+    }
+    struct buffer text;
+    buffer_init(&text, 1 << 20);
+    buffer_append_text(&text, "{\"findings\":[");
+    for (size_t i = 0; i < findings->count; i++) {
+        buffer_append_text(&text, i ? ",{\"text\":" : "{\"text\":");
+        json_write_string(&text, slice_of(findings->at[i].text));
+        buffer_append_format(&text, ",\"jobs\":%llu,\"mended\":%s}",
+                             (unsigned long long)findings->at[i].jobs,
+                             findings->at[i].mended ? "true" : "false");
+    }
+    buffer_append_text(&text, "]}");
+    printf("%.*s\n", (int)text.len, text.at);
+    buffer_fini(&text);
+}
+
+int sql_fsck(const char *url, bool mend, bool json, char *error, size_t error_bytes)
+{
+    const struct sql_dialect *dialect = sql_dialect_of(url);
+    struct sql_findings findings = {0};
+    int left = 0;
+    if (!dialect || !dialect->fsck) {
+        error_write(error, error_bytes, "there is no check of this kind of database");
+        return -EINVAL;
+    }
+    if (dialect->fsck(url, mend, &findings, error, error_bytes)) {
+        print_findings(&findings, json);
+        for (size_t i = 0; i < findings.count; i++)
+            left += !findings.at[i].mended;
+    } else {
+        left = -EPROTO;
+    }
+    sql_findings_fini(&findings);
+    return left;
 }
 
 struct slice sql_schema(const char *kind)

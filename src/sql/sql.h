@@ -66,6 +66,10 @@ void sql_place(const char *url, char *out, size_t out_bytes);
 int sql_migrate(const char *url, char *error, size_t error_bytes);
 struct slice sql_schema(const char *kind); /* as sql_kind says it; nothing: unknown */
 
+/* Blocking, for commands: what is wrong with the queue there, a line each on standard output, or one
+ * JSON object. `mend`: what can be mended without any loss is. How much is left, or negative errno. */
+int sql_fsck(const char *url, bool mend, bool json, char *error, size_t error_bytes);
+
 /* No call under way and nothing due: for tests that move the clock. */
 bool sql_is_quiet(struct sql *sql);
 

@@ -1,14 +1,18 @@
 """tarry serve on PostgreSQL: two servers on one database, and jobs pushed in users' own transactions."""
 
 import contextlib
+import json
 import pathlib
 import random
+import shutil
 import subprocess
+import tempfile
 import threading
 import time
 
 import psycopg2
 import pytest
+from fake_clock import FakeClock, fake_time_library
 from postgres import PostgresServer
 from redis_serving import info, metric, refused, works
 from server import BINARY, eventually
@@ -689,6 +693,79 @@ def test_stores_without_a_history_refuse_to_keep_one(start_server):
     answer = client.call("PUT", "/v1/topics/t?history=1d")
     assert answer.status == 400 and b"keeps no history" in answer.body
     assert client.call("GET", "/v1/topics/t/jobs/1/history").status == 400
+
+
+# ---- a failover ----
+
+def test_a_replica_whose_clock_is_an_hour_ahead_fires_nothing_early(start_server, ahead_s=3600):
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-clock-", dir="/tmp"))  # the database's user reads it
+    directory.chmod(0o755)
+    library = fake_time_library(directory)
+    clock = FakeClock(directory / "clock", ahead_ms=ahead_s * 1000)
+    settings = ("wal_level=replica", "max_wal_senders=4", "synchronous_standby_names=*", "hot_standby=on")
+    env = {name: value for name, value in clock.env(library).items() if name != "ASAN_OPTIONS"}
+    try:
+        with PostgresServer(*settings[:2]) as primary:
+            assert tarry("sql", "migrate", primary.url).returncode == 0
+            with PostgresServer(*settings[:2], "hot_standby=on", copy_of=primary, env=env) as replica:
+                eventually(lambda: primary.do("SELECT count(*)::int FROM pg_stat_replication WHERE state = 'streaming'") == 1)
+                primary.do("ALTER SYSTEM SET synchronous_standby_names = '*'")
+                primary.do("SELECT pg_reload_conf()")
+                url = f"postgres:///postgres?host={primary.directory},{replica.directory}&user=tarry&target_session_attrs=read-write"
+                servers = [start_server("--store", url) for _ in range(2)]
+                client = servers[0].client()
+                begun = time.time()
+                client.push("clock", "soon", delay="4s")
+                client.push("clock", "later", delay="30m")
+                primary.stop()
+                replica.promote()
+                for server in servers:
+                    eventually(lambda server=server: server.client().call("GET", "/readyz").status == 200, seconds=20)
+                [job] = client.take("clock", wait="20s")
+                assert job["id"] == "soon" and 4 <= time.time() - begun < 6
+                assert client.take("clock") == []
+                assert replica.do("SELECT abs(adjust_ms + %s) < 2000 FROM tarry.store", ahead_s * 1000)
+                assert "clock is put right" in servers[0].log() + servers[1].log()
+                primary.start()  # so that it can be stopped
+    finally:
+        shutil.rmtree(directory)
+
+
+# ---- looking over it ----
+
+def test_fsck_finds_and_mends_counts_and_lanes(start_server):
+    with PostgresServer() as database:
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        server = start_server("--store", database.url)
+        client = server.client()
+        for i in range(5):
+            client.push("checked", str(i), delay="1h" if i else "0s")
+        client.take("checked")
+        assert tarry("fsck", "--store", database.url).stdout == "nothing is wrong\n"
+        database.do("UPDATE tarry.tally SET counts[1] = counts[1] + 3")
+        database.do("DELETE FROM tarry.lane")
+        found = tarry("fsck", "--store", database.url, "--json")
+        assert found.returncode == 1 and len(json.loads(found.stdout)["findings"]) == 2
+        mended = tarry("fsck", "--store", database.url, "--repair")
+        assert mended.returncode == 0 and mended.stdout.count("mended") == 2
+        assert tarry("fsck", "--store", database.url).stdout == "nothing is wrong\n"
+        assert client.good("GET", "/v1/topics/checked")["counts"]["delayed"] == 4
+
+
+def test_a_cancel_in_sql_can_be_requested_of_the_holder(pair, postgres):
+    client = pair[0].client()
+    client.push("wanted", "1")
+    [job] = client.take("wanted", wait="5s")
+    for commit, requested in ((False, False), (True, True)):
+        with transaction(postgres, commit) as cursor:
+            cursor.execute("SELECT tarry.cancel('wanted', '1', request => true)")
+            assert cursor.fetchone() == ("requested",)
+        assert client.good("GET", "/v1/topics/wanted/jobs/1").get("cancel_requested", False) == requested
+    client.nack(job["lease"])
+    assert client.call("GET", "/v1/topics/wanted/jobs/1").status == 404
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.cancel('wanted', '1', request => true)")
+        assert cursor.fetchone() == ("not_found",)
 
 
 def _rows(postgres, text):

@@ -1,5 +1,6 @@
 #include "sql/postgres/greeting.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "sql/postgres/row.h"
 #include "sql/postgres/schema.h"
@@ -104,10 +105,35 @@ static bool read_durability(struct meeting *meeting)
     return true;
 }
 
-static bool introduce(struct meeting *meeting, int64_t server)
+/* By what this server knows of how the clock went, asked for before the new one was: so it is rather
+ * behind than ahead, and nothing comes early. */
+static bool keep_time(struct meeting *meeting, const PGresult *hello, int64_t expected_ms)
 {
-    PGresult *result = server ? ask(meeting, "SELECT * FROM tarry._hello($1)", server, NULL)
-                              : ask(meeting, "SELECT * FROM tarry._hello(0)", 0, NULL);
+    int64_t timeline = sql_row_number(hello, 0, 4), known = sql_row_number(hello, 0, 5);
+    int64_t adjust_ms = sql_row_number(hello, 0, 6);
+    int64_t moved_ms = expected_ms ? expected_ms - meeting->out->now_ms : 0;
+    char text[160];
+    if (timeline == known || !timeline)
+        return true;
+    if (!known) /* the first of all servers */
+        moved_ms = 0;
+    (void)snprintf(text, sizeof text, "SELECT tarry._keep_time(%lld, %lld, %lld)",
+                   (long long)timeline, (long long)known, (long long)(adjust_ms + moved_ms));
+    PGresult *result = ask(meeting, text, 0, NULL);
+    if (!result)
+        return false;
+    meeting->out->now_ms = sql_row_number(result, 0, 0);
+    meeting->out->moved_ms = moved_ms;
+    libpq.PQclear(result);
+    return true;
+}
+
+static bool introduce(struct meeting *meeting, const struct sql_wish *wish)
+{
+    int64_t expected_ms = wish->knows_time ? (clock_inner_us() + wish->offset_us) / 1000 : 0;
+    PGresult *result = wish->server
+                           ? ask(meeting, "SELECT * FROM tarry._hello($1)", wish->server, NULL)
+                           : ask(meeting, "SELECT * FROM tarry._hello(0)", 0, NULL);
     if (!result)
         return false;
     struct slice name = sql_row_text(result, 0, 2), key = sql_row_text(result, 0, 3);
@@ -116,8 +142,9 @@ static bool introduce(struct meeting *meeting, int64_t server)
     (void)snprintf(meeting->out->name, sizeof meeting->out->name, "%.*s", (int)name.len, name.at);
     if (key.len == sizeof meeting->out->key)
         memcpy(&meeting->out->key, key.at, sizeof meeting->out->key);
+    bool is_kept = keep_time(meeting, result, expected_ms);
     libpq.PQclear(result);
-    return true;
+    return is_kept;
 }
 
 /* A backend that still carries out this server's last transaction holds the row: then this fails, and
@@ -165,7 +192,7 @@ bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGcon
     if (is_new_enough(&meeting) &&
         sql_schema_check(meeting.connection, wish->migrate, out->error, sizeof out->error) &&
         read_durability(&meeting) && set_up(&meeting) && listen_to_news(&meeting) &&
-        introduce(&meeting, wish->server) && read_ticket(&meeting) &&
+        introduce(&meeting, wish) && read_ticket(&meeting) &&
         sql_statements_prepare(meeting.connection, out->error, sizeof out->error) &&
         libpq.PQsetnonblocking(meeting.connection, 1) == 0 &&
         libpq.PQenterPipelineMode(meeting.connection) == 1) {

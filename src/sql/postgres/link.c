@@ -7,6 +7,7 @@
 #include "sql/postgres/schema.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TOLD_AHEAD_MS = 1500 }; /* other servers look this far ahead by themselves, and more */
@@ -303,6 +304,35 @@ static bool on_migrate(const char *url, char *error, size_t error_bytes)
     return is_done;
 }
 
+/* In one transaction, of one snapshot. */
+static bool on_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
+                    size_t error_bytes)
+{
+    PGconn *connection = sql_connect(url, error, error_bytes);
+    bool is_done = connection && sql_schema_check(connection, false, error, error_bytes);
+    if (is_done) {
+        PGresult *result = libpq.PQexec(
+            connection, mend ? "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(true)"
+                             : "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(false)");
+        is_done = libpq.PQresultStatus(result) == PGRES_TUPLES_OK;
+        for (int i = 0; is_done && i < libpq.PQntuples(result); i++) {
+            struct sql_finding finding = {
+                .jobs = strtoull(libpq.PQgetvalue(result, i, 1), NULL, 10),
+                .mended = libpq.PQgetvalue(result, i, 2)[0] == 't'};
+            (void)snprintf(finding.text, sizeof finding.text, "%s",
+                           libpq.PQgetvalue(result, i, 0));
+            is_done = sql_findings_add(out, finding);
+        }
+        if (!is_done)
+            (void)snprintf(error, error_bytes, "%s", libpq.PQresultErrorMessage(result));
+        libpq.PQclear(result);
+        libpq.PQclear(libpq.PQexec(connection, is_done ? "COMMIT" : "ROLLBACK"));
+    }
+    if (connection)
+        libpq.PQfinish(connection);
+    return is_done;
+}
+
 static void on_close(struct sql_link *base)
 {
     struct postgres_link *link = link_of(base);
@@ -338,6 +368,7 @@ const struct sql_dialect sql_postgres = {
     .tells_news = true,
     .greet = on_greet,
     .migrate = on_migrate,
+    .fsck = on_fsck,
     .schema = sql_schema_text,
     .place = sql_url_emit,
     .close = on_close,

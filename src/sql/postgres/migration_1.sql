@@ -15,7 +15,8 @@ CREATE TABLE tarry.store (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   name text NOT NULL,        -- the store's own random name
   lease_key bytea NOT NULL,  -- signs leases
-  adjust_ms bigint NOT NULL DEFAULT 0 -- what its clock is put ahead of the database's
+  adjust_ms bigint NOT NULL DEFAULT 0, -- what its clock is put ahead of the database's
+  timeline bigint NOT NULL DEFAULT 0 -- of PostgreSQL, when that was right: another one is another machine, whose clock may be
 );
 INSERT INTO tarry.store (name, lease_key)
   VALUES (replace(gen_random_uuid()::text, '-', ''), uuid_send(gen_random_uuid()));
@@ -820,9 +821,24 @@ BEGIN
   IF EXISTS (SELECT FROM tarry.job WHERE expire <= now AND state = 1) THEN next := least(next, now + 100); END IF;
 END $$;
 
--- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
-CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea) LANGUAGE plpgsql AS $$
+-- A promotion begins another timeline. 0: it is not told here.
+CREATE FUNCTION tarry._timeline() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
+  RETURN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint;
+EXCEPTION WHEN OTHERS THEN RETURN 0;
+END $$;
+
+-- After a promotion the clock goes on as it went, by who knows how it went; the first one that says so is believed.
+CREATE FUNCTION tarry._keep_time(p_timeline bigint, p_known bigint, p_adjust bigint) RETURNS bigint LANGUAGE sql AS $$
+  UPDATE tarry.store SET timeline = p_timeline, adjust_ms = p_adjust WHERE timeline = p_known;
+  SELECT tarry.now_ms();
+$$;
+
+-- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
+CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea, OUT timeline bigint,
+  OUT known_timeline bigint, OUT adjust bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  timeline := tarry._timeline();
   now := tarry.now_ms();
   PERFORM pg_advisory_lock(7827201, 3); -- so that no two read the same number and go on from there; a sequence knows no commit
   PERFORM setval('tarry.delivery', (SELECT last_value + 1000000 FROM tarry.delivery));
@@ -830,7 +846,7 @@ BEGIN
   server := CASE WHEN p_server > 0 THEN p_server ELSE nextval('tarry.server_number') END;
   INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now;
   INSERT INTO tarry.ticket VALUES (_hello.server, 0, _hello.now) ON CONFLICT DO NOTHING;
-  SELECT s.name, s.lease_key INTO _hello.name, _hello.lease_key FROM tarry.store s;
+  SELECT s.name, s.lease_key, s.timeline, s.adjust_ms INTO _hello.name, _hello.lease_key, known_timeline, adjust FROM tarry.store s;
 END $$;
 
 CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
@@ -949,6 +965,50 @@ END $$;
 CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.by_sql) EXECUTE FUNCTION tarry._tell();
 
+-- ---- looking over it ----
+
+-- What is wrong, from one snapshot (servers may be at work); p_mend: counts and lanes are put right, nothing else is touched.
+CREATE FUNCTION tarry._fsck(p_mend boolean) RETURNS TABLE (finding text, jobs bigint, mended boolean) LANGUAGE plpgsql AS $$
+DECLARE w record;
+BEGIN
+  FOR w IN
+    SELECT coalesce(t.name, '?') AS name, c.topic, c.is_known, c.diff FROM (
+      SELECT coalesce(a.topic, b.topic) AS topic, true AS is_known,
+          ARRAY(SELECT coalesce(a.counts[i], 0) - coalesce(b.counts[i], 0) FROM generate_series(1, 5) i)::bigint[] AS diff
+        FROM (SELECT j.topic, ARRAY[count(*) FILTER (WHERE j.state = 1 AND j.attempt = 0), count(*) FILTER (WHERE j.state = 1 AND j.attempt > 0),
+            count(*) FILTER (WHERE j.state = 3), count(*) FILTER (WHERE j.state = 4),
+            coalesce(sum(tarry._bytes(j)) FILTER (WHERE j.state = 4), 0)]::bigint[] AS counts FROM tarry.job j GROUP BY j.topic) a
+        FULL JOIN (SELECT y.topic, ARRAY[sum(y.counts[1]), sum(y.counts[2]), sum(y.counts[3]), sum(y.counts[4]), sum(y.counts[5])]::bigint[] AS counts
+          FROM (SELECT topic, counts FROM tarry.tally UNION ALL SELECT topic, counts FROM tarry.tally_add) y GROUP BY y.topic) b ON a.topic = b.topic
+    ) c JOIN tarry.topic t ON t.topic = c.topic AND t.name IS NOT NULL WHERE c.diff <> '{0,0,0,0,0}' ORDER BY 1
+  LOOP
+    finding := format('topic %s: its counts of waiting, retrying, leased and dead jobs and of dead bytes differ by %s', quote_literal(w.name), w.diff);
+    jobs := (SELECT sum(abs(d)) FROM unnest(w.diff[1:4]) d); mended := p_mend;
+    IF p_mend THEN INSERT INTO tarry.tally_add VALUES (w.topic, w.diff || '{0,0,0,0,0,0,0,0,0,0}'::bigint[]); END IF;
+    RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT t.name, j.topic, j.lane, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
+      WHERE j.lane <> 70000 AND NOT EXISTS (SELECT FROM tarry.lane l WHERE l.topic = j.topic AND l.lane = j.lane) GROUP BY 1, 2, 3 ORDER BY 1, 3 LOOP
+    finding := format('topic %s: its priority %s is not listed, so its jobs are never taken', quote_literal(w.name), w.lane);
+    jobs := w.n; mended := p_mend;
+    IF p_mend THEN PERFORM tarry._lane(w.topic, w.lane); PERFORM tarry._number(); END IF;
+    RETURN NEXT;
+  END LOOP;
+  mended := false;
+  FOR w IN SELECT t.name, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
+      WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.lane = 70000) OR (j.state <> 4 AND j.lane <> j.priority)
+        OR (j.state = 3 AND (j.delivery = 0 OR j.lease_until = 0)) GROUP BY 1 ORDER BY 1 LOOP
+    finding := format('topic %s: the state of jobs does not fit where they stand', quote_literal(w.name));
+    jobs := w.n; RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE NOT EXISTS (SELECT FROM tarry.topic t WHERE t.topic = j.topic) HAVING count(*) > 0 LOOP
+    finding := 'jobs of topics that are not there'; jobs := w.n; RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE j.state = 3 AND j.lease_until < tarry.now_ms() - 60000 HAVING count(*) > 0 LOOP
+    finding := 'leases are over since a minute and more: no server is at work, or all of them are behind'; jobs := w.n; RETURN NEXT;
+  END LOOP;
+END $$;
+
 -- ---- for users, in their own transactions ----
 
 -- These run as the owner of the schema. A temporary object of the caller's must never be taken for one of PostgreSQL's: what is not
@@ -984,15 +1044,15 @@ END $$;
 -- A change by a user's transaction that had to wait for another one, as for a take, and then found that there is nothing to change,
 -- would keep the lock that it waited for, and hold up the job's consumer, until that transaction ends: its block gives the lock back.
 -- A job that nobody holds is changed without one: a transaction with many blocks that write is slow for all of PostgreSQL.
-CREATE FUNCTION tarry._user_change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int) RETURNS tarry._did LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._user_change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_request boolean DEFAULT false) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did;
 BEGIN
   PERFORM FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id
     AND (j.state = 1 OR (j.state = 4 AND p_verb = 1)) FOR UPDATE OF j SKIP LOCKED;
   IF FOUND THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true); END IF;
   BEGIN
-    r := tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true);
-    IF r.status NOT IN ('ok', 'cancelled') THEN RAISE EXCEPTION USING ERRCODE = 'TY002'; END IF;
+    r := tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, p_request, true);
+    IF r.status NOT IN ('ok', 'cancelled', 'requested') THEN RAISE EXCEPTION USING ERRCODE = 'TY002'; END IF;
   EXCEPTION WHEN SQLSTATE 'TY002' THEN NULL;
   END;
   RETURN r;
@@ -1025,11 +1085,11 @@ CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at t
   priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
 LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict) $$;
 
-CREATE FUNCTION tarry.cancel(topic text, id text) RETURNS text
+CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._user_change(1, topic, id, 0, 0, -1));
+  RETURN tarry._word(tarry._user_change(1, topic, id, 0, 0, -1, coalesce(request, false)));
 END $$;
 
 CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
