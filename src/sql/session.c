@@ -681,7 +681,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     progress = session->dialect->advance(session->context.link, &session->context, ready);
     if (progress == SQL_PART_OVER)
         part_is_over(session);
-    session->is_lost = session->is_lost || progress == SQL_LOST;
+    /* With an error libuv stops to poll: what could be read has been. */
+    session->is_lost = session->is_lost || progress == SQL_LOST || status < 0;
     while (session->phase == PHASE_IDLE && !session->is_lost && session->dialect->tells_news &&
            session->dialect->next_news(session->context.link, &news))
         hear(session, &news);
