@@ -23,7 +23,7 @@ enum {
     RECONNECT_MS = 100,
     RECONNECT_MS_MAX = 2000,
     STOP_MS = 3000,
-    FLIGHT_MS_MAX = 35000, /* no answer for so long: a statement has 30 s, a COMMIT no end */
+    BY_SQL_MS = 1000, /* so long after a push by SQL the next one is expected */
 };
 
 enum phase {
@@ -70,6 +70,8 @@ struct sql_session {
     int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
     bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
     int64_t look_all_ms; /* elapsed: no look without a bound before */
+    int64_t look_ms;     /* elapsed: the next look for what is not told */
+    int64_t by_sql_ms;   /* elapsed: until then pushes by SQL are expected */
     int64_t turn_begun_ms, flight_begun_ms;
     bool turn_looks_all;
     bool turn_is_retry;  /* of a call that found its rows locked: it waits for a moment only */
@@ -286,6 +288,28 @@ static void keep_up(struct sql_session *session)
         look_around(session, elapsed_ms() >= session->look_all_ms);
 }
 
+static bool is_watching(const struct sql_session *session)
+{
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry))
+        if (sql_topics_of(entry)->watched)
+            return true;
+    return false;
+}
+
+/* Pushes that nobody tells of are looked for: often while somebody waits, more often while they come. */
+static void look_for_others(struct sql_session *session)
+{
+    bool is_expected = elapsed_ms() < session->by_sql_ms;
+    if (!session->dialect->look_ms || elapsed_ms() < session->look_ms || session->look_under_way)
+        return;
+    session->look_ms =
+        elapsed_ms() + (is_expected ? session->dialect->look_soon_ms : session->dialect->look_ms);
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry))
+        sql_topics_of(entry)->look = sql_topics_of(entry)->watched;
+}
+
 static void do_what_is_due(struct sql_session *session)
 {
     int64_t now_ms = database_ms(session);
@@ -298,6 +322,7 @@ static void do_what_is_due(struct sql_session *session)
     if (session->adopt_wanted && add_own(session, SQL_CALL_ADOPT))
         session->adopt_wanted = false;
     tell_topics(session, now_ms);
+    look_for_others(session);
     if (!session->look_under_way && wants_look(session))
         look_around(session, false);
 }
@@ -522,7 +547,9 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
 static void note_time(struct sql_session *session)
 {
     enum { STEP_US = 50000 };
-    int64_t offset = session->context.now_ms * 1000 - clock_inner_us();
+    int64_t seen_us =
+        session->context.now_seen_us ? session->context.now_seen_us : clock_inner_us();
+    int64_t offset = session->context.now_ms * 1000 - seen_us;
     /* The answer was some time on its way: the least of that is the truest. A step is believed. */
     if (offset > session->offset_us || offset < session->offset_us - STEP_US)
         session->offset_us = offset;
@@ -550,6 +577,9 @@ static void turn_is_committed(struct sql_session *session)
             believe_look(session, call);
     }
     believe_effects(session);
+    if (session->context.by_sql)
+        session->by_sql_ms = elapsed_ms() + BY_SQL_MS;
+    session->context.by_sql = false;
     if (session->turn_looks_all) {
         int64_t wait_ms = LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
         session->look_all_ms = elapsed_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
@@ -850,11 +880,11 @@ static void refuse_late(struct sql_session *session, struct list *list)
 static void lose_if_silent(struct sql_session *session)
 {
     if (session->phase == PHASE_DOWN || session->phase == PHASE_IDLE ||
-        elapsed_ms() - session->flight_begun_ms < FLIGHT_MS_MAX)
+        elapsed_ms() - session->flight_begun_ms < session->dialect->silence_ms)
         return;
     if (!session->fault.message[0])
-        (void)snprintf(session->fault.message, sizeof session->fault.message, "no answer for %d s",
-                       FLIGHT_MS_MAX / 1000);
+        (void)snprintf(session->fault.message, sizeof session->fault.message,
+                       "no answer for %lld s", (long long)session->dialect->silence_ms / 1000);
     session->is_lost = true;
 }
 
@@ -910,6 +940,10 @@ static void set_deadline(struct sql_session *session)
         next = next_ms(session);
         next = next > INT64_MAX / 1000 ? INT64_MAX : next * 1000 - session->offset_us;
         next = session->upkeep_ms * 1000 < next ? session->upkeep_ms * 1000 : next;
+        int64_t look_us = inner_us + (session->look_ms - elapsed_ms()) * 1000;
+        if (session->dialect->look_ms && !session->look_under_way && look_us < next &&
+            is_watching(session))
+            next = look_us;
     }
     if (session->phase == PHASE_DOWN || session->stopping)
         next = inner_us + RETRY_MS * 1000;

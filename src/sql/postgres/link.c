@@ -332,6 +332,7 @@ const struct sql_dialect sql_postgres = {
              "synchronous_commit is off",
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .tells_news = true,
+    .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */
     .greet = on_greet,
     .migrate = on_migrate,
     .schema = sql_schema_text,
