@@ -75,7 +75,7 @@ static bool want_item_topics(struct maria_link *link, struct sql_call *call)
             link->has_pushes = true;
             is_good = topic != NULL;
             if (topic)
-                topic->is_to_be_made = topic->is_pushed_to = true;
+                topic->is_pushed_to = true;
         } else if (command->kind == COMMAND_CHANGE) {
             is_good = maria_topic_want(link, command->changes[i].topic) != NULL;
         } else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease)) {
@@ -202,8 +202,25 @@ static void say_hear(struct maria_link *link)
 
 /* ---- topics that are new ---- */
 
-static bool must_make(const struct maria_link *link)
+/* A push for a moment too far away makes none. */
+static void mark_new(struct maria_link *link)
 {
+    EACH_CALL(link, call)
+    for (size_t i = 0;
+         has_items(call) && call->command->kind == COMMAND_PUSH && i < call->command->count; i++) {
+        const struct queue_push *push = &call->command->pushes[i];
+        struct queue_result unused;
+        struct maria_topic *topic = maria_names_find(&link->names, push->topic);
+        if (topic && command_item_is_good(call->command, i, &unused) &&
+            !maria_is_far(link->now_ms, &push->when))
+            topic->is_to_be_made = true;
+    }
+}
+
+static bool must_make(struct maria_link *link)
+{
+    if (!link->made_tries && link->has_pushes)
+        mark_new(link);
     for (size_t i = 0; i < link->wanted.count; i++)
         if (link->wanted.at[i]->is_to_be_made && !link->wanted.at[i]->number)
             return link->made_tries < 2;
@@ -460,20 +477,7 @@ static bool stage_begin(struct maria_link *link)
     return link->steps.count > 0;
 }
 
-/* The texts of the flight are ready: they go from the next `advance` of the library's on. */
-static bool flight_send(struct maria_link *link)
-{
-    if (link->text.failed || !maria_ends_add(&link->ends, link->text.len) ||
-        !maria_ends_add(&link->packet_steps, link->steps.count)) {
-        note_no_memory(link);
-        return false;
-    }
-    link->op = MARIA_OP_QUERY;
-    link->is_started = false;
-    link->is_in_flight = true;
-    link->waits = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE; /* soon */
-    return true;
-}
+static bool flight_send(struct maria_link *link);
 
 static void results_drop(struct maria_link *link)
 {
@@ -865,6 +869,30 @@ static enum moved op_more(struct maria_link *link, int ready)
     return op_next(link, MARIA_OP_STORE);
 }
 
+/* The texts of the flight are ready: the first of them goes at once. */
+static bool flight_send(struct maria_link *link)
+{
+    if (link->text.failed || !maria_ends_add(&link->ends, link->text.len) ||
+        !maria_ends_add(&link->packet_steps, link->steps.count)) {
+        note_no_memory(link);
+        return false;
+    }
+    link->op = MARIA_OP_QUERY;
+    link->is_started = false;
+    link->is_in_flight = true;
+    switch (op_query(link, 0)) {
+    case MOVED_WAITS:
+        return true;
+    case MOVED_LOST:
+        return false;
+    case MOVED_ON:
+    case MOVED_OVER:
+        break;
+    }
+    link->waits = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE; /* `advance` is to go on, soon */
+    return true;
+}
+
 /* The flight is over: what comes next in this part. True: another flight. */
 static bool flight_is_over(struct maria_link *link)
 {
@@ -905,7 +933,8 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
                 (events & SQL_WRITABLE ? MYSQL_WAIT_WRITE : 0);
     link->context = context;
     while (link->is_in_flight) {
-        enum moved moved = link->op == MARIA_OP_QUERY   ? op_query(link, ready)
+        enum moved moved = link->op == MARIA_OP_NONE    ? MOVED_OVER
+                           : link->op == MARIA_OP_QUERY ? op_query(link, ready)
                            : link->op == MARIA_OP_STORE ? op_store(link, ready)
                                                         : op_more(link, ready);
         if (moved == MOVED_WAITS)

@@ -25,7 +25,7 @@ static int64_t due_of(int64_t now_ms, const struct queue_when *when)
     return when->due == QUEUE_DUE_DELAY && when->ms > 0 ? now_ms + when->ms + 1 : now_ms;
 }
 
-static bool is_far(int64_t now_ms, const struct queue_when *when)
+bool maria_is_far(int64_t now_ms, const struct queue_when *when)
 {
     return when->due == QUEUE_DUE_AT && when->ms - now_ms > at_most_ms;
 }
@@ -131,7 +131,7 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
     enum queue_status status = QUEUE_CREATED;
     struct maria_row *row;
     int how;
-    if (is_far(link->now_ms, &push->when)) {
+    if (maria_is_far(link->now_ms, &push->when)) {
         out->detail = "at";
         return QUEUE_BAD_OPTION;
     }
@@ -217,7 +217,7 @@ static enum queue_status change_one(struct maria_link *link, const struct queue_
         if (status != QUEUE_OK)
             return status;
     } else if (row->state == JOB_DELAYED) {
-        if (change->verb == QUEUE_RESCHEDULE && is_far(link->now_ms, &change->when)) {
+        if (change->verb == QUEUE_RESCHEDULE && maria_is_far(link->now_ms, &change->when)) {
             out->detail = "at";
             return QUEUE_BAD_OPTION;
         }

@@ -220,6 +220,7 @@ void maria_say_rows(struct maria_link *link);
 
 /* ---- rules (rules.c): what becomes of a job ---- */
 
+bool maria_is_far(int64_t now_ms, const struct queue_when *when); /* further than jobs may wait */
 void maria_decide(struct maria_link *link, struct sql_call *call);
 /* One row that a call of the kinds purge, redrive, expire has found. */
 void maria_decide_own(struct maria_link *link, struct sql_call *call, struct maria_row *row);
