@@ -264,6 +264,11 @@ BEGIN
     DELETE FROM tarry.number WHERE n < v_last ORDER BY n LIMIT 10000;
     CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_fold (n BIGINT PRIMARY KEY) ENGINE=InnoDB;
     DELETE FROM tarry.server_fold;
+    INSERT INTO tarry.server_fold SELECT n FROM tarry.outbox ORDER BY n LIMIT 1000 FOR UPDATE SKIP LOCKED;
+    IF ROW_COUNT() > 0 THEN
+      DELETE o FROM tarry.server_fold f JOIN tarry.outbox o ON o.n = f.n;
+      DELETE FROM tarry.server_fold;
+    END IF;
     INSERT INTO tarry.server_fold SELECT n FROM tarry.tally_add ORDER BY n LIMIT 2000 FOR UPDATE SKIP LOCKED;
     IF ROW_COUNT() > 0 THEN
       INSERT INTO tarry.tally
@@ -296,6 +301,251 @@ BEGIN
     FROM tarry.server WHERE server <> p_server;
 END//
 
+-- ---- for users, in their own transactions ----
+
+-- These run with the rights of who made the schema. Parameters have the columns' character set: else no index is used.
+
+DROP PROCEDURE IF EXISTS tarry.may//
+CREATE PROCEDURE tarry.may(IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin)
+READS SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_account VARCHAR(128) DEFAULT SUBSTRING_INDEX(USER(), '@', 1);
+  DECLARE v_text VARCHAR(500);
+  IF v_account <> SUBSTRING_INDEX(CURRENT_USER(), '@', 1) AND NOT EXISTS (SELECT 1 FROM tarry.rights WHERE account = v_account AND
+      (pattern = p_topic OR (RIGHT(pattern, 1) = '*' AND LEFT(p_topic, CHAR_LENGTH(pattern) - 1) = LEFT(pattern, CHAR_LENGTH(pattern) - 1)))) THEN
+    SET v_text = LEFT(CONCAT('account ', v_account, ' may not use topic ', p_topic, ', insert it into tarry.rights'), 127);
+    SIGNAL SQLSTATE '42000' SET MESSAGE_TEXT = v_text;
+  END IF;
+END//
+
+-- The due of a call; neither: now.
+DROP PROCEDURE IF EXISTS tarry.due_of//
+CREATE PROCEDURE tarry.due_of(IN p_now BIGINT, IN p_delay_ms BIGINT, IN p_at_ms BIGINT, OUT p_due BIGINT)
+NO SQL SQL SECURITY DEFINER
+BEGIN
+  IF p_delay_ms IS NOT NULL AND p_at_ms IS NOT NULL THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'both delay_ms and at_ms are given, give one';
+  END IF;
+  IF p_delay_ms < 0 OR p_delay_ms > 315619200000 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'delay_ms is not between 0 and 10 years';
+  END IF;
+  IF p_at_ms - p_now > 315619200000 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'at_ms is more than 10 years away';
+  END IF;
+  SET p_due = CASE WHEN p_delay_ms > 0 THEN p_now + p_delay_ms + 1 WHEN p_at_ms > p_now THEN p_at_ms ELSE p_now END;
+END//
+
+DROP PROCEDURE IF EXISTS tarry.push_with//
+CREATE PROCEDURE tarry.push_with(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_body LONGBLOB, IN p_content_type VARCHAR(255) CHARACTER SET utf8mb4, IN p_priority INT,
+  IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt INT;
+  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire BIGINT;
+  DECLARE v_exists TINYINT DEFAULT 0;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SET v_saved = LAST_INSERT_ID();
+  IF p_topic IS NULL OR p_topic NOT REGEXP '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$' THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad topic';
+  END IF;
+  IF p_id IS NULL OR p_id NOT REGEXP '^[!-~]{1,128}$' OR p_id IN ('.', '..') THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad id';
+  END IF;
+  IF p_body IS NULL OR LENGTH(p_body) > 1048576 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'body is missing or above 1 MiB';
+  END IF;
+  IF p_priority < 0 OR p_priority > 65535 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'priority is not between 0 and 65535';
+  END IF;
+  IF p_content_type IS NOT NULL AND (LENGTH(p_content_type) > 128 OR p_content_type NOT REGEXP '^[ -~]*$') THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad content_type';
+  END IF;
+  IF p_on_conflict IS NOT NULL AND p_on_conflict NOT IN ('replace', 'keep', 'reject') THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad on_conflict, write replace, keep or reject';
+  END IF;
+  CALL tarry.may(p_topic);
+  SET v_now = tarry.now_ms();
+  CALL tarry.due_of(v_now, p_delay_ms, p_at_ms, v_due);
+  SELECT topic, priority, on_conflict, ttl, max_jobs INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs FROM tarry.topic WHERE name = p_topic;
+  IF v_topic IS NULL THEN
+    INSERT IGNORE INTO tarry.topic (name) VALUES (p_topic);
+    SELECT topic, priority, on_conflict, ttl, max_jobs INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs FROM tarry.topic
+      WHERE name = p_topic FOR UPDATE; -- a snapshot of the caller's may be older than it
+  END IF;
+  SET v_how = COALESCE(NULLIF(FIELD(p_on_conflict, 'replace', 'keep', 'reject'), 0), NULLIF(v_how, 0), 1);
+  SET v_priority = COALESCE(p_priority, v_topic_priority, 100);
+  IF EXISTS (SELECT 1 FROM tarry.finished WHERE topic = v_topic AND id = p_id AND until > v_now) THEN
+    SET p_result = 'existed';
+  ELSE
+    IF v_max_jobs > 0 THEN
+      SELECT topic INTO v_topic FROM tarry.topic WHERE topic = v_topic FOR UPDATE;
+      SELECT COALESCE(SUM(x.jobs), 0) INTO v_jobs FROM (
+        SELECT SUM(fresh + retry + leased + dead) jobs FROM tarry.tally WHERE topic = v_topic UNION ALL
+        SELECT SUM(fresh + retry + leased + dead) FROM tarry.tally_add WHERE topic = v_topic) x;
+      IF v_jobs >= v_max_jobs AND NOT EXISTS (SELECT 1 FROM tarry.job WHERE topic = v_topic AND id = p_id) THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the topic has as many jobs as its max_jobs allows';
+      END IF;
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM tarry.lane WHERE topic = v_topic AND lane = v_priority) THEN
+      INSERT IGNORE INTO tarry.lane VALUES (v_topic, v_priority);
+    END IF;
+    INSERT INTO tarry.number () VALUES ();
+    SET v_seq = LAST_INSERT_ID() * 4096;
+    SET v_expire = IF(v_ttl > 0, v_due + v_ttl, NULL);
+    BEGIN -- insert first: who looks first with FOR UPDATE locks a gap at REPEATABLE READ, and two pushers of new ids deadlock
+      DECLARE CONTINUE HANDLER FOR 1062 SET v_exists = 1;
+      INSERT INTO tarry.job (topic, lane, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body)
+        VALUES (v_topic, v_priority, v_due, v_seq, p_id, 1, v_priority, v_due, v_expire, NULLIF(p_content_type, ''), LENGTH(p_body), p_body);
+    END;
+    IF NOT v_exists THEN
+      SET p_result = 'created';
+      INSERT INTO tarry.tally_add (topic, fresh, pushed) VALUES (v_topic, 1, 1);
+    ELSEIF v_how = 2 THEN SET p_result = 'existed';
+    ELSEIF v_how = 3 THEN SET p_result = 'conflict';
+    ELSE
+      SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64 INTO v_state, v_attempt, v_bytes
+        FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+      IF v_state = 3 THEN SET p_result = 'leased';
+      ELSE
+        UPDATE tarry.job SET lane = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
+            first_due = v_due, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
+            backoff_max = NULL, max_attempts = NULL, content_type = NULLIF(p_content_type, ''), error = NULL, history = NULL, meta = NULL,
+            body_bytes = LENGTH(p_body), body = p_body
+          WHERE topic = v_topic AND id = p_id;
+        SET p_result = 'replaced';
+        INSERT INTO tarry.tally_add (topic, fresh, retry, dead, dead_bytes, replaced)
+          VALUES (v_topic, 1 - (v_state = 1 AND v_attempt = 0), -(v_state = 1 AND v_attempt > 0), -(v_state = 4), IF(v_state = 4, -v_bytes, 0), 1);
+      END IF;
+    END IF;
+  END IF;
+  DO LAST_INSERT_ID(v_saved);
+END//
+
+DROP PROCEDURE IF EXISTS tarry.push//
+CREATE PROCEDURE tarry.push(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_body LONGBLOB, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+CALL tarry.push_with(p_topic, p_id, p_delay_ms, NULL, p_body, NULL, NULL, NULL, p_result)//
+
+-- What finds a job leased leaves no lock on it but at REPEATABLE READ, where the database keeps it.
+DROP PROCEDURE IF EXISTS tarry.cancel//
+CREATE PROCEDURE tarry.cancel(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_topic, v_lane, v_state, v_attempt INT;
+  DECLARE v_due, v_seq, v_bytes, v_window, v_saved BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SET v_saved = LAST_INSERT_ID();
+  CALL tarry.may(p_topic);
+  SET p_result = 'not_found';
+  SELECT topic, dedup_window INTO v_topic, v_window FROM tarry.topic WHERE name = p_topic;
+  SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
+  IF v_state = 3 THEN
+    SET p_result = 'leased';
+  ELSEIF v_topic IS NOT NULL THEN
+    SET v_state = NULL;
+    SELECT lane, due, seq, state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64
+      INTO v_lane, v_due, v_seq, v_state, v_attempt, v_bytes FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+    IF v_state = 3 THEN SET p_result = 'leased';
+    ELSEIF v_state IS NOT NULL THEN
+      DELETE FROM tarry.job WHERE topic = v_topic AND lane = v_lane AND due = v_due AND seq = v_seq;
+      SET p_result = 'cancelled';
+      INSERT INTO tarry.tally_add (topic, fresh, retry, dead, dead_bytes, cancelled)
+        VALUES (v_topic, -(v_state = 1 AND v_attempt = 0), -(v_state = 1 AND v_attempt > 0), -(v_state = 4), IF(v_state = 4, -v_bytes, 0), 1);
+      IF v_window > 0 THEN
+        INSERT INTO tarry.finished VALUES (v_topic, p_id, tarry.now_ms() + v_window + 1) ON DUPLICATE KEY UPDATE until = VALUES(until);
+      END IF;
+    END IF;
+  END IF;
+  DO LAST_INSERT_ID(v_saved);
+END//
+
+DROP PROCEDURE IF EXISTS tarry.reschedule//
+CREATE PROCEDURE tarry.reschedule(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_priority INT, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_topic, v_state, v_priority INT;
+  DECLARE v_now, v_due, v_first, v_ttl, v_own_ttl BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  CALL tarry.may(p_topic);
+  IF p_priority < 0 OR p_priority > 65535 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'priority is not between 0 and 65535';
+  END IF;
+  IF p_delay_ms IS NULL AND p_at_ms IS NULL AND p_priority IS NULL THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'nothing to change, give delay_ms, at_ms or priority';
+  END IF;
+  SET v_now = tarry.now_ms(), p_result = 'not_found';
+  CALL tarry.due_of(v_now, p_delay_ms, p_at_ms, v_due);
+  SELECT topic, ttl INTO v_topic, v_ttl FROM tarry.topic WHERE name = p_topic;
+  SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
+  IF v_state = 1 THEN
+    SET v_state = NULL;
+    SELECT state, priority, IF(p_delay_ms IS NULL AND p_at_ms IS NULL, due, v_due), IF(p_delay_ms IS NULL AND p_at_ms IS NULL, first_due, v_due), ttl
+      INTO v_state, v_priority, v_due, v_first, v_own_ttl FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+  END IF;
+  IF v_state = 1 THEN
+    SET v_priority = COALESCE(p_priority, v_priority);
+    IF NOT EXISTS (SELECT 1 FROM tarry.lane WHERE topic = v_topic AND lane = v_priority) THEN
+      INSERT IGNORE INTO tarry.lane VALUES (v_topic, v_priority);
+    END IF;
+    SET v_ttl = COALESCE(v_own_ttl, NULLIF(v_ttl, 0));
+    UPDATE tarry.job SET due = v_due, first_due = v_first, priority = v_priority, lane = v_priority, by_sql = 1,
+        expire = GREATEST(v_due, v_first + v_ttl) WHERE topic = v_topic AND id = p_id;
+    SET p_result = 'ok';
+  ELSEIF v_state IS NOT NULL THEN
+    SET p_result = IF(v_state = 3, 'leased', 'dead');
+  END IF;
+END//
+
+DROP PROCEDURE IF EXISTS tarry.run//
+CREATE PROCEDURE tarry.run(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  CALL tarry.may(p_topic);
+  IF EXISTS (SELECT 1 FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
+      WHERE t.name = p_topic AND j.id = p_id AND j.state = 1 AND j.due <= tarry.now_ms()) THEN
+    SET p_result = 'ok'; -- it is due already, and keeps its place
+  ELSE
+    CALL tarry.reschedule(p_topic, p_id, 0, NULL, NULL, p_result);
+  END IF;
+END//
+
 DELIMITER ;
+
+-- For those who can only INSERT: each row is a push; the upkeep empties it. What is wrong with a row ends the statement.
+CREATE TABLE IF NOT EXISTS tarry.outbox (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  topic VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  delay_ms BIGINT, at_ms BIGINT, body LONGBLOB NOT NULL, content_type VARCHAR(128) CHARACTER SET utf8mb4, priority INT,
+  on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin
+) ENGINE=InnoDB;
+
+DELIMITER //
+
+DROP TRIGGER IF EXISTS tarry.outbox_push//
+CREATE TRIGGER tarry.outbox_push AFTER INSERT ON tarry.outbox FOR EACH ROW
+BEGIN
+  DECLARE v_result VARCHAR(16) CHARACTER SET ascii;
+  CALL tarry.push_with(NEW.topic, NEW.id, NEW.delay_ms, NEW.at_ms, NEW.body, NEW.content_type, NEW.priority, NEW.on_conflict, v_result);
+END//
+
+DELIMITER ;
+
+-- ---- for people ----
+
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.jobs AS
+  SELECT t.name AS topic, j.id,
+    CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased' ELSE 'dead' END AS state,
+    FROM_UNIXTIME(j.due / 1000) AS due, j.priority, j.attempt, j.body_bytes, CONVERT(j.error USING utf8mb4) AS error
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL;
 
 INSERT IGNORE INTO tarry.schema_version (version, oldest_reader) VALUES (1, 1);
