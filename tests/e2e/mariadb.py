@@ -98,7 +98,7 @@ class MariadbServer:
 
     def cut_servers(self):
         """Every connection of tarry's."""
-        for number in self.rows("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info IS NULL OR info LIKE '%%tarry.%%'"):
+        for number in self.rows("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'"):
             with contextlib.suppress(pymysql.err.Error):
                 self.do(f"KILL {number[0]}")
 

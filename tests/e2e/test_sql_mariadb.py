@@ -116,15 +116,15 @@ def _due(job):
 
 
 def test_the_bound_never_runs_ahead_of_now(pair, mariadb):
-    """The queue is empty, and looked at again and again; then jobs come that are due in two seconds."""
+    """The queue is empty, and looked at again and again; then jobs come that are due in a second."""
     first, second = pair
     first.client().push("bound", "far", delay="1h")
     for _ in range(5):
         assert second.client().take("bound") == [] and first.client().take("bound") == []
-    due = time.time() + 2
+    due = time.time() + 1
     for i in range(5):
         assert mariadb.call("push_with", "bound", f"job-{i}", None, int(due * 1000), b"x", None, None, None) == "created"
-    got = drain(second.client(), "bound", 6)
+    got = drain(second.client(), "bound", 3)
     assert sorted(got) == [f"job-{i}" for i in range(5)]
     assert time.time() >= due
 
@@ -163,7 +163,7 @@ def test_leases_of_a_killed_server_end_all_the_same(mariadb, start_server):
     first.client().push("orphan", "a")
     assert first.client().take("orphan", lease_for="1s")
     first.kill()
-    eventually(lambda: second.client().get("orphan", "a")["state"] in ("ready", "delayed"), 30)
+    mariadb.do("UPDATE tarry.server s JOIN tarry.job j ON j.server = s.server SET s.beat = 1 WHERE j.id = 'a' AND j.state = 3")  # ten seconds are over
     assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
 
 
@@ -183,6 +183,7 @@ def test_calls_that_an_open_transaction_blocks_are_done_once_it_is_over(start_se
         server = start_server("--store", own.url, "--migrate")
         client = server.client()
         client.push("free", "warm-up")
+        client.push("blocked", "warm-up")
         with transaction(own, True) as cursor:
             for i in range(4):
                 own.call("push", "blocked", f"job-{i}", 0, b"x", cursor=cursor)
@@ -252,13 +253,14 @@ def test_cut_connections_are_settled_and_nothing_is_done_twice(start_server):
         cutting = threading.Thread(target=cut)
         cutting.start()
         client = server.client(60)
-        for i in range(40):
-            assert client.push("cut", f"job-{i}", on_conflict="reject")["result"] == "created"
+        pushed = 0
+        while metric(server, "tarry_sql_reconnects_total") < 6:
+            assert client.push("cut", f"job-{pushed}", on_conflict="reject")["result"] == "created"
+            pushed += 1
         ended.set()
         cutting.join()
         topic = client.topic("cut")
-        assert topic["totals"]["pushed"] == 40 and topic["counts"]["ready"] == 40
-        assert metric(server, "tarry_sql_reconnects_total") > 0
+        assert topic["totals"]["pushed"] == pushed and topic["counts"]["ready"] == pushed
 
 
 def test_nothing_is_left_of_a_deleted_topic(pair, mariadb):
@@ -309,7 +311,7 @@ def test_a_plain_insert_pushes(pair, mariadb):
     with transaction(mariadb, True) as cursor:
         cursor.execute(insert, ("committed",))
         assert cursor.lastrowid == mariadb_last_id(cursor)
-    assert drain(pair[0].client(), "plain", 5)[:1] == ["committed"]
+    assert [job["id"] for job in pair[0].client().take("plain", max=9, wait="5s")] == ["committed"]
     eventually(lambda: mariadb.do("SELECT count(*) FROM tarry.outbox") == 0, 10)
     with pytest.raises(pymysql.err.Error):
         mariadb.do("INSERT INTO tarry.outbox (topic, id, body) VALUES ('plain', 'two words', 'x')")
@@ -397,7 +399,7 @@ def test_an_account_may_push_to_its_topics_and_no_more(mariadb):
 
 
 def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
-    """Users' transactions push, replace, cancel; half are rolled back, some are cut off. The queue agrees with their table."""
+    """Users' transactions push, replace, cancel; half are rolled back, some are cut off, some meet a deadlock. The queue agrees with their table."""
     seed = random.randrange(2 ** 32)
     print("seed", seed)
     mariadb.do("CREATE DATABASE shop")
@@ -407,7 +409,7 @@ def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
         draw = random.Random(seed + number)
         for _ in range(40):
             connection = mariadb.connect()
-            with contextlib.closing(connection), connection.cursor() as cursor:
+            with contextlib.closing(connection), connection.cursor() as cursor, contextlib.suppress(pymysql.err.OperationalError):
                 for _ in range(draw.randrange(1, 4)):
                     ident = f"{number}-{draw.randrange(40)}"
                     if draw.random() < 0.6:

@@ -261,10 +261,9 @@ static void say_make(struct maria_link *link)
 
 /* ---- locks ---- */
 
-static const char *for_update(const struct maria_link *link)
-{
-    return link->turn.is_brief ? ") FOR UPDATE NOWAIT" : ") FOR UPDATE";
-}
+/* A row that somebody else holds is not waited for, since the database waits for whole seconds: the
+ * call goes again by itself, and the others need not wait with it. */
+static const char for_update[] = ") FOR UPDATE NOWAIT";
 
 /* Jobs and remembered ids of a topic, by the ids that rows are there for. */
 static void say_ids(struct maria_link *link, const struct maria_topic *topic, const char *select,
@@ -356,7 +355,7 @@ static void say_leases(struct maria_link *link, const struct sql_leases *leases)
             !last || last->topic != lease->topic || last->lane != lease->lane || count == KEYS_MAX;
         if (is_first) {
             if (out)
-                buffer_append_text(out, for_update(link));
+                buffer_append_text(out, for_update);
             out = say_plain(link, MARIA_ROWS);
             buffer_append_format(out,
                                  "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic=%u "
@@ -369,7 +368,7 @@ static void say_leases(struct maria_link *link, const struct sql_leases *leases)
         last = lease;
     }
     if (out)
-        buffer_append_text(out, for_update(link));
+        buffer_append_text(out, for_update);
 }
 
 static void say_limit(struct maria_link *link, struct maria_topic *topic)
@@ -404,7 +403,7 @@ static void say_locks(struct maria_link *link)
             continue;
         if (topic->is_pushed_to && topic->settings.max_jobs)
             say_limit(link, topic);
-        say_ids(link, topic, select, MARIA_ROWS, for_update(link));
+        say_ids(link, topic, select, MARIA_ROWS, for_update);
         if (topic->is_pushed_to)
             say_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", MARIA_FINISHED, ")");
     }
