@@ -1,10 +1,11 @@
 #include "sql/dialect.h"
 
+#include "sql/mysql/mysql.h"
 #include "sql/postgres/postgres.h"
 
 #include <string.h>
 
-const struct sql_dialect *const sql_dialects[] = {&sql_postgres, NULL};
+const struct sql_dialect *const sql_dialects[] = {&sql_postgres, &sql_mysql, NULL};
 
 const struct sql_dialect *sql_dialect_of(const char *url)
 {

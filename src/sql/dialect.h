@@ -57,6 +57,8 @@ struct sql_context {
     int64_t server;
     uint32_t topics_max;
     int64_t now_ms; /* the database's, as of the last answer; steps of one turn differ by little */
+    int64_t now_seen_us; /* by the inner clock, when that came; 0: with the end of the first part */
+    bool by_sql;         /* a job was seen that a user's transaction pushed */
     struct sql_topics topics;
     struct sql_topic_plan plan;
     struct sql_effects effects;
@@ -118,7 +120,11 @@ struct sql_dialect {
     const char *durable_settings; /* what to do for the first */
     bool has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
     bool keeps_history;
-    bool tells_news;              /* else sessions look for what others pushed, again and again */
+    bool tells_news; /* next_news is there */
+    /* Where others' pushes are not told: how often sessions look for them while somebody waits, and
+     * how often for a second after one by SQL was seen. 0: they are told. */
+    int64_t look_ms, look_soon_ms;
+    int64_t silence_ms; /* no answer for so long: the connection is given up */
 
     /* Blocking. False: `error` says why, and there is no link. */
     bool (*greet)(const struct sql_wish *wish, struct sql_greeting *out);

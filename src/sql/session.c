@@ -23,7 +23,7 @@ enum {
     RECONNECT_MS = 100,
     RECONNECT_MS_MAX = 2000,
     STOP_MS = 3000,
-    FLIGHT_MS_MAX = 35000, /* no answer for so long: a statement has 30 s, a COMMIT no end */
+    BY_SQL_MS = 1000, /* so long after a push by SQL the next one is expected */
 };
 
 enum phase {
@@ -72,6 +72,8 @@ struct sql_session {
     bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
     int64_t mark; /* of the last upkeep, after which all watched topics were looked at */
     int64_t look_all_ms; /* elapsed: no look without a bound before */
+    int64_t look_ms;     /* elapsed: the next look for what is not told */
+    int64_t by_sql_ms;   /* elapsed: until then pushes by SQL are expected */
     int64_t turn_begun_ms, flight_begun_ms;
     bool turn_looks_all, turn_is_single;
     bool turn_is_retry;  /* of a call that found its rows locked: it waits for a moment only */
@@ -284,6 +286,19 @@ static void upkeep_is_done(struct sql_session *session, const struct sql_call *c
     session->mark = call->mark;
 }
 
+/* Pushes that nobody tells of are looked for: often while somebody waits, more often while they come. */
+static void look_for_others(struct sql_session *session)
+{
+    bool is_expected = elapsed_ms() < session->by_sql_ms;
+    if (!session->dialect->look_ms || elapsed_ms() < session->look_ms || session->look_under_way)
+        return;
+    session->look_ms =
+        elapsed_ms() + (is_expected ? session->dialect->look_soon_ms : session->dialect->look_ms);
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry))
+        sql_topic_plan_look(&session->context.plan, sql_topics_of(entry));
+}
+
 static void do_what_is_due(struct sql_session *session)
 {
     int64_t now_ms = database_ms(session);
@@ -296,6 +311,7 @@ static void do_what_is_due(struct sql_session *session)
     if (session->adopt_wanted && add_own(session, SQL_CALL_ADOPT))
         session->adopt_wanted = false;
     tell_topics(session, now_ms);
+    look_for_others(session);
     if (!session->look_under_way && sql_topic_plan_wants_look(&session->context.plan))
         look_around(session, false);
 }
@@ -520,7 +536,9 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
 static void note_time(struct sql_session *session)
 {
     enum { STEP_US = 50000 };
-    int64_t offset = session->context.now_ms * 1000 - clock_inner_us();
+    int64_t seen_us =
+        session->context.now_seen_us ? session->context.now_seen_us : clock_inner_us();
+    int64_t offset = session->context.now_ms * 1000 - seen_us;
     if (session->context.now_ms == session->noted_ms) /* nothing told the time */
         return;
     session->noted_ms = session->context.now_ms;
@@ -551,6 +569,9 @@ static void turn_is_committed(struct sql_session *session)
             believe_look(session, call);
     }
     believe_effects(session);
+    if (session->context.by_sql)
+        session->by_sql_ms = elapsed_ms() + BY_SQL_MS;
+    session->context.by_sql = false;
     if (session->turn_looks_all) {
         int64_t wait_ms = LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
         session->look_all_ms = elapsed_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
@@ -861,11 +882,11 @@ static void refuse_late(struct sql_session *session, struct list *list)
 static void lose_if_silent(struct sql_session *session)
 {
     if (session->phase == PHASE_DOWN || session->phase == PHASE_IDLE ||
-        elapsed_ms() - session->flight_begun_ms < FLIGHT_MS_MAX)
+        elapsed_ms() - session->flight_begun_ms < session->dialect->silence_ms)
         return;
     if (!session->fault.message[0])
-        (void)snprintf(session->fault.message, sizeof session->fault.message, "no answer for %d s",
-                       FLIGHT_MS_MAX / 1000);
+        (void)snprintf(session->fault.message, sizeof session->fault.message,
+                       "no answer for %lld s", (long long)session->dialect->silence_ms / 1000);
     session->is_lost = true;
 }
 
@@ -921,6 +942,10 @@ static void set_deadline(struct sql_session *session)
         next = next_ms(session);
         next = next > INT64_MAX / 1000 ? INT64_MAX : next * 1000 - session->offset_us;
         next = session->upkeep_ms * 1000 < next ? session->upkeep_ms * 1000 : next;
+        int64_t look_us = inner_us + (session->look_ms - elapsed_ms()) * 1000;
+        if (session->dialect->look_ms && !session->look_under_way && look_us < next &&
+            session->context.plan.times.count)
+            next = look_us;
     }
     if (session->phase == PHASE_DOWN || session->stopping)
         next = inner_us + RETRY_MS * 1000;

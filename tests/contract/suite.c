@@ -152,9 +152,9 @@ int main(int argc, char **argv)
         return run_self();
     driver = argc == 2 ? driver_find(argv[1]) : NULL;
     if (!driver) {
-        fprintf(stderr,
-                "usage: contract "
-                "naive|local_1|local_3|memory|lib|redis_1|redis_3|redis_cluster|postgres|self\n");
+        fprintf(stderr, "usage: contract "
+                        "naive|local_1|local_3|memory|lib|redis_1|redis_3|redis_cluster|postgres|"
+                        "mariadb|self\n");
         return 2;
     }
     return run_driver() ? 1 : 0;

@@ -288,7 +288,7 @@ def test_a_commit_that_hangs_holds_up_nobody_for_ever(start_server):
         own.do("ALTER SYSTEM RESET synchronous_standby_names")
         own.do("SELECT pg_reload_conf()")
         eventually(lambda: client.call("PUT", "/v1/topics/hangs/jobs/after", body=b"x").status == 201, 30)
-        assert metric(server, "tarry_postgres_settled_total") == 1
+        assert metric(server, "tarry_sql_settled_total") == 1
         assert sorted(drain(client, "hangs", 1)) == ["after", "before", "sent"]
 
 
@@ -329,9 +329,9 @@ def test_an_expired_job_that_a_transaction_holds_is_asked_for_now_and_then(start
         with transaction(own, False) as cursor:
             cursor.execute("SELECT tarry.reschedule('ttl', 'a', priority => 7)")
             time.sleep(1)
-            before = metric(server, "tarry_postgres_turns_total")
+            before = metric(server, "tarry_sql_turns_total")
             time.sleep(2)
-            assert metric(server, "tarry_postgres_turns_total") - before < 60
+            assert metric(server, "tarry_sql_turns_total") - before < 60
         eventually(lambda: client.topic("ttl")["totals"]["expired"] == 1, 10)
 
 
@@ -379,7 +379,7 @@ def test_a_database_that_crashes_loses_nothing_that_was_answered(start_server):
         for number in range(3):
             time.sleep(0.5)
             own.crash()
-            eventually(lambda n=number: metric(server, "tarry_postgres_reconnects_total") > n, 60)
+            eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
         time.sleep(0.5)
         ended.set()
         for thread in pushing:
@@ -396,7 +396,7 @@ def test_a_take_that_a_crash_may_lose_is_fenced(start_server):
         client.push("fence", "a")
         before = client.take("fence", lease_for="2s")[0]
         own.crash()
-        eventually(lambda: metric(server, "tarry_postgres_reconnects_total") > 0, 60)
+        eventually(lambda: metric(server, "tarry_sql_reconnects_total") > 0, 60)
         after = client.take("fence", wait="30s")[0]
         assert after["id"] == "a" and after["delivery"] > before["delivery"] and after["lease"] != before["lease"]
         assert client.call("POST", f"/v1/ack?lease={before['lease']}").status == 409
@@ -420,7 +420,7 @@ def test_terminated_backends_are_settled_and_nothing_is_done_twice(pair, postgre
     cutting.join()
     topic = client.topic("cut")
     assert topic["totals"]["pushed"] == 60 and topic["counts"]["ready"] == 60
-    assert metric(first, "tarry_postgres_reconnects_total") > 0
+    assert metric(first, "tarry_sql_reconnects_total") > 0
 
 
 def test_nothing_is_left_of_a_deleted_topic(pair, postgres):

@@ -366,6 +366,7 @@ const struct sql_dialect sql_postgres = {
     .has_single_turns = true,
     .keeps_history = true,
     .tells_news = true,
+    .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */
     .greet = on_greet,
     .migrate = on_migrate,
     .fsck = on_fsck,
