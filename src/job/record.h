@@ -49,12 +49,12 @@ struct topic_settings {
     bool has_priority;
     bool dead_letter_expired; /* expired jobs become dead instead of going */
     int64_t dedup_window_ms;  /* how long finished ids are remembered */
-    int64_t history_ms; /* how long what became of jobs is kept; 0: not. In stores that can */
     uint64_t max_jobs;        /* new jobs are refused while it has so many; 0: no limit */
     struct frequency push_rate;
     /* What rooms above the queue keep with the topic: a JSON object as text; empty: nothing. Queues
      * store it and never look inside. Belongs to whoever filled the struct in. */
     struct slice extension;
+    int64_t history_ms; /* how long what became of jobs is kept; 0: not. In stores that can */
 };
 
 bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b);
