@@ -374,8 +374,10 @@ static int history_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "history TOPIC ID",
-        .about = "Shows what became of a job, also of one that is gone: how each attempt ended, when, and\n"
-                 "who had it. Of topics whose setting 'history' says how long that is kept, in stores that\n"
+        .about = "Shows what became of a job, also of one that is gone: how each attempt ended, "
+                 "when, and\n"
+                 "who had it. Of topics whose setting 'history' says how long that is kept, in "
+                 "stores that\n"
                  "keep one: PostgreSQL.",
         .least = 2,
         .most = 2,
@@ -400,7 +402,9 @@ static int history_command(int argc, char **argv)
 
 const struct cli_command cli_job_commands[] = {
     {.name = "get", .run = get_command, .help = "show one job"},
-    {.name = "history", .run = history_command, .help = "show what became of a job, also of one that is gone"},
+    {.name = "history",
+     .run = history_command,
+     .help = "show what became of a job, also of one that is gone"},
     {.name = "list", .run = list_command, .help = "list the jobs of a topic by due time"},
     {.name = "cancel", .run = cancel_command, .help = "drop jobs that are not wanted any more"},
     {.name = "reschedule",

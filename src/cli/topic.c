@@ -84,8 +84,8 @@ static json_t *read_value(const char *text)
 /* Settings that are durations, by the last word of their name. */
 static bool is_duration(const char *name)
 {
-    static const char *const names[] = {"lease_for", "ttl", "dedup_window", "backoff", "history",
-                                        "timeout",   "age", "every"};
+    static const char *const names[] = {"lease_for", "ttl",     "dedup_window", "backoff",
+                                        "history",   "timeout", "age",          "every"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

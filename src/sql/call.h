@@ -67,7 +67,8 @@ struct sql_call {
     void (*result_free)(void *result);
     struct sql_sights sights;               /* TAKE, LOOK: to be believed after the commit */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
-    int64_t mark; /* UPKEEP: how many changes made jobs wait so far, where all of them can be seen by
+    int64_t
+        mark; /* UPKEEP: how many changes made jobs wait so far, where all of them can be seen by
                      now; the same again: there is nothing new. 0: not known */
 };
 

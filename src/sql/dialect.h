@@ -88,15 +88,15 @@ struct sql_wish {
     const char *url;
     int64_t server; /* its number so far; 0: it gets one */
     bool migrate;
-    bool knows_time; /* as of the connection before: */
+    bool knows_time;   /* as of the connection before: */
     int64_t offset_us; /* the database's clock less the inner one, rather less than it was */
 };
 
 struct sql_greeting {
     struct sql_link *link;
     int64_t server;
-    int64_t ticket; /* the last number that this server's transactions were committed under */
-    int64_t now_ms; /* the database's clock */
+    int64_t ticket;   /* the last number that this server's transactions were committed under */
+    int64_t now_ms;   /* the database's clock */
     int64_t moved_ms; /* another machine's clock was put right by so much */
     struct mac_key key;
     char name[SQL_NAME_BYTES];
@@ -118,7 +118,8 @@ struct sql_dialect {
     const char *const *schemes;   /* of its URLs, NULL at the end */
     const char *durable, *frail;  /* what an answered push survives, in words */
     const char *durable_settings; /* what to do for the first */
-    bool has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
+    bool
+        has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
     bool keeps_history;
     bool tells_news; /* next_news is there */
     /* Where others' pushes are not told: how often sessions look for them while somebody waits, and

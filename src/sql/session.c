@@ -70,7 +70,7 @@ struct sql_session {
     int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
     int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
     bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
-    int64_t mark; /* of the last upkeep, after which all watched topics were looked at */
+    int64_t mark;        /* of the last upkeep, after which all watched topics were looked at */
     int64_t look_all_ms; /* elapsed: no look without a bound before */
     int64_t look_ms;     /* elapsed: the next look for what is not told */
     int64_t by_sql_ms;   /* elapsed: until then pushes by SQL are expected */
@@ -1064,6 +1064,6 @@ bool sql_session_is_quiet(struct sql_session *session)
 {
     return session->phase == PHASE_IDLE && list_is_empty(&session->waiting) &&
            list_is_empty(&session->answered) && !session->is_lost && !session->adopt_wanted &&
-           !sql_topic_plan_wants_look(&session->context.plan) && next_ms(session) > database_ms(session) &&
-           session->upkeep_ms > clock_inner_ms();
+           !sql_topic_plan_wants_look(&session->context.plan) &&
+           next_ms(session) > database_ms(session) && session->upkeep_ms > clock_inner_ms();
 }

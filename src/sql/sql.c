@@ -183,8 +183,8 @@ int sql_migrate(const char *url, char *error, size_t error_bytes)
 static void print_findings(const struct sql_findings *findings, bool json)
 {
     for (size_t i = 0; i < findings->count && !json; i++)
-        printf("%s: %llu jobs%s\n", findings->at[i].text,
-               (unsigned long long)findings->at[i].jobs, findings->at[i].mended ? ", mended" : "");
+        printf("%s: %llu jobs%s\n", findings->at[i].text, (unsigned long long)findings->at[i].jobs,
+               findings->at[i].mended ? ", mended" : "");
     if (!json) {
         if (!findings->count)
             printf("nothing is wrong\n");

@@ -73,7 +73,19 @@ class SqlLoop(RedisLoop):
     def processes(self):
         return processes_in(self.store.directory / "data")
 
+    @contextlib.contextmanager
+    def crash(self):
+        """Takes do not wait for the disk: one that was just answered may be undone, and its job given again under the same attempt."""
+        begin = now()
+        yield
+        self.write("fault", what="kill", begin=begin, at=now())
+        self.write("fault", what="ready", at=now())
+
     def kill_postgres(self):
+        with self.crash():
+            self.kill_all_processes()
+
+    def kill_all_processes(self):
         while processes := self.processes():
             for process in processes:
                 with contextlib.suppress(ProcessLookupError):
@@ -86,11 +98,13 @@ class SqlLoop(RedisLoop):
 
     def kill_backend(self):
         """PostgreSQL takes its memory for spoilt then, ends all others, and recovers."""
-        with contextlib.suppress(psycopg2.Error):
-            backends = self.backends()
-            if backends:
-                os.kill(self.random.choice(backends), signal.SIGKILL)
-        self.wait_until_up()
+        with self.crash():
+            with contextlib.suppress(psycopg2.Error):
+                backends = self.backends()
+                if backends:
+                    os.kill(self.random.choice(backends), signal.SIGKILL)
+            time.sleep(0.05)
+            self.wait_until_up()
 
     def backends(self):
         with contextlib.closing(self.store.connect()) as connection, connection.cursor() as cursor:

@@ -11,7 +11,13 @@
 #include "base/buffer.h"
 #include "sql/postgres/statement.h"
 
-enum sql_array_type { SQL_ARRAY_FLAG = 1, SQL_ARRAY_BYTES, SQL_ARRAY_LONG, SQL_ARRAY_INT, SQL_ARRAY_TEXT };
+enum sql_array_type {
+    SQL_ARRAY_FLAG = 1,
+    SQL_ARRAY_BYTES,
+    SQL_ARRAY_LONG,
+    SQL_ARRAY_INT,
+    SQL_ARRAY_TEXT
+};
 
 struct sql_array {
     enum sql_array_type type;
@@ -24,7 +30,7 @@ void sql_array_fini(struct sql_array *array);
 /* No items; a large buffer is given back. */
 void sql_array_clear(struct sql_array *array);
 
-void sql_array_number(struct sql_array *array, int64_t number); /* FLAG, INT, LONG */
+void sql_array_number(struct sql_array *array, int64_t number);    /* FLAG, INT, LONG */
 void sql_array_bytes(struct sql_array *array, struct slice bytes); /* BYTES, TEXT */
 
 /* As the next parameter, which points into the array. False: out of memory. */

@@ -1008,8 +1008,7 @@ static void count_plain(struct postgres_link *link, const struct postgres_step *
     if (step->statement == SQL_PUSHES) {
         counts[command->pushes[item->index].past.attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = 1;
         counts[SQL_COUNT_PUSHED] = 1;
-    } else if (step->statement == SQL_ANSWERS &&
-               command->answers[item->index].verb == QUEUE_ACK) {
+    } else if (step->statement == SQL_ANSWERS && command->answers[item->index].verb == QUEUE_ACK) {
         counts[SQL_COUNT_LEASED] = -1;
         counts[SQL_COUNT_ACKED] = 1;
     }
@@ -1069,7 +1068,8 @@ static bool read_batch(const struct postgres_step *step, struct postgres_link *l
 static bool read_step(struct sql_call *call, struct postgres_link *link,
                       const struct postgres_step *step, const PGresult *result);
 
-bool postgres_step_read(const struct postgres_step *step, struct postgres_link *link, PGresult *rows)
+bool postgres_step_read(const struct postgres_step *step, struct postgres_link *link,
+                        PGresult *rows)
 {
     struct postgres_result *result = calloc(1, sizeof *result);
     bool is_good;

@@ -70,7 +70,8 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
            (turn->is_durable || send_plain(link, SQL_LAZY, NULL)) &&
            (!turn->is_brief || send_plain(link, SQL_BRIEF, NULL)) &&
            (!turn->ticket || send_ticket(link, turn->ticket));
-    return sent && postgres_calls_send(turn->calls, link) && send_plain(link, SQL_NOW, NULL) && flight_send(link);
+    return sent && postgres_calls_send(turn->calls, link) && send_plain(link, SQL_NOW, NULL) &&
+           flight_send(link);
 }
 
 static void emit_counts(struct buffer *out, const int64_t counts[SQL_COUNTS])
@@ -312,15 +313,15 @@ static bool on_fsck(const char *url, bool mend, struct sql_findings *out, char *
     bool is_done = connection && sql_schema_check(connection, false, error, error_bytes);
     if (is_done) {
         PGresult *result = libpq.PQexec(
-            connection, mend ? "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(true)"
-                             : "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(false)");
+            connection,
+            mend ? "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(true)"
+                 : "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(false)");
         is_done = libpq.PQresultStatus(result) == PGRES_TUPLES_OK;
         for (int i = 0; is_done && i < libpq.PQntuples(result); i++) {
-            struct sql_finding finding = {
-                .jobs = strtoull(libpq.PQgetvalue(result, i, 1), NULL, 10),
-                .mended = libpq.PQgetvalue(result, i, 2)[0] == 't'};
-            (void)snprintf(finding.text, sizeof finding.text, "%s",
-                           libpq.PQgetvalue(result, i, 0));
+            struct sql_finding finding = {.jobs =
+                                              strtoull(libpq.PQgetvalue(result, i, 1), NULL, 10),
+                                          .mended = libpq.PQgetvalue(result, i, 2)[0] == 't'};
+            (void)snprintf(finding.text, sizeof finding.text, "%s", libpq.PQgetvalue(result, i, 0));
             is_done = sql_findings_add(out, finding);
         }
         if (!is_done)

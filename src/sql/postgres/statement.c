@@ -26,7 +26,8 @@ static const char *const texts[SQL_STATEMENTS] = {
     [SQL_HISTORY] = CALL "_history($1, $2, $3)",
     [SQL_LIST] = CALL "_list($1, $2, $3, $4, $5, $6)",
     [SQL_FIGURES] = CALL "_figures($1, $2, $3)",
-    [SQL_PUT] = CALL "_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+    [SQL_PUT] =
+        CALL "_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
     [SQL_PAUSE] = CALL "_pause($1, $2, $3)",
     [SQL_DELETE] = CALL "_delete($1)",
     [SQL_PURGE] = CALL "_purge($1, $2, $3)",
