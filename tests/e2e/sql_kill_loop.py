@@ -73,17 +73,19 @@ class SqlLoop(RedisLoop):
     def processes(self):
         return processes_in(self.store.directory / "data")
 
-    @contextlib.contextmanager
-    def crash(self):
+    def crashed(self, begin):
         """Takes do not wait for the disk: one that was just answered may be undone, and its job given again under the same attempt."""
-        begin = now()
-        yield
         self.write("fault", what="kill", begin=begin, at=now())
-        self.write("fault", what="ready", at=now())
 
     def kill_postgres(self):
-        with self.crash():
-            self.kill_all_processes()
+        begin = now()
+        self.kill_all_processes()
+        self.crashed(begin)
+        time.sleep(self.random.random() ** 2 * 0.5)
+        for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody buries the dead they look alive
+            (self.store.directory / lock).unlink(missing_ok=True)
+        self.store.start()
+        self.write("fault", what="ready", at=now())
 
     def kill_all_processes(self):
         while processes := self.processes():
@@ -91,20 +93,18 @@ class SqlLoop(RedisLoop):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
             time.sleep(0.01)
-        time.sleep(self.random.random() ** 2 * 0.5)
-        for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody buries the dead they look alive
-            (self.store.directory / lock).unlink(missing_ok=True)
-        self.store.start()
 
     def kill_backend(self):
         """PostgreSQL takes its memory for spoilt then, ends all others, and recovers."""
-        with self.crash():
-            with contextlib.suppress(psycopg2.Error):
-                backends = self.backends()
-                if backends:
-                    os.kill(self.random.choice(backends), signal.SIGKILL)
-            time.sleep(0.05)
-            self.wait_until_up()
+        with contextlib.suppress(psycopg2.Error):
+            backends, begin = self.backends(), now()
+            if not backends:
+                return
+            os.kill(self.random.choice(backends), signal.SIGKILL)
+            eventually(lambda: not set(backends) & set(self.processes()), 20)
+            self.crashed(begin)
+        self.wait_until_up()
+        self.write("fault", what="ready", at=now())
 
     def backends(self):
         with contextlib.closing(self.store.connect()) as connection, connection.cursor() as cursor:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -15,7 +16,7 @@ import pytest
 from fake_clock import FakeClock, fake_time_library
 from postgres import PostgresServer
 from redis_serving import info, metric, refused, works
-from server import BINARY, eventually
+from server import BINARY, REPO, eventually
 
 
 @pytest.fixture(scope="module")
@@ -766,6 +767,55 @@ def test_a_cancel_in_sql_can_be_requested_of_the_holder(pair, postgres):
     with transaction(postgres, commit=True) as cursor:
         cursor.execute("SELECT tarry.cancel('wanted', '1', request => true)")
         assert cursor.fetchone() == ("not_found",)
+
+
+# ---- a full disk ----
+
+@pytest.fixture
+def small_disk():
+    """A directory of the database's own on a disk of 24 MB. Only root can make one."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-disk-", dir="/tmp"))
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(directory)], check=False, capture_output=True).returncode:
+        directory.rmdir()
+        pytest.skip("no right to mount a small disk")
+    directory.chmod(0o755)
+    (directory / "space").mkdir()
+    shutil.chown(directory / "space", "postgres", "postgres")
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)
+    directory.rmdir()
+
+
+def test_a_full_disk_of_the_database_refuses_loudly_and_loses_nothing(start_server, small_disk):
+    with PostgresServer() as database:
+        database.do(f"CREATE TABLESPACE small LOCATION '{small_disk / 'space'}'")
+        database.do("ALTER ROLE tarry SET default_tablespace = small")
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        client = start_server("--store", database.url).client()
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(16 << 20))
+        answered, refusal = 0, None
+        while answered < 1000 and refusal is None:
+            answer = client.call("PUT", f"/v1/topics/full/jobs/{answered}?delay=1h", os.urandom(64 << 10))
+            refusal, answered = (None, answered + 1) if answer.status == 201 else (answer, answered)
+        assert answered and refusal.status == 507 and b"no_space" in refusal.body
+        assert database.do("SELECT count(*)::int FROM tarry.job") == answered
+        ballast.unlink()
+        eventually(lambda: client.call("PUT", "/v1/topics/full/jobs/again?delay=1h", b"x").status == 201)
+
+
+# ---- what the pages show ----
+
+def test_the_demo_starts_a_postgresql_of_its_own_and_leaves_nothing():
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-demo-", dir="/tmp"))
+    directory.chmod(0o755)  # the database's user goes through it
+    try:
+        done = subprocess.run([str(REPO / "scripts/demo"), "1"], capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "STORE": "postgres", "TARRY_BIN": str(BINARY), "TMPDIR": str(directory)})
+        assert done.returncode == 0 and "every order came once, none early" in done.stdout, done.stdout + done.stderr
+        assert list(directory.iterdir()) == []
+    finally:
+        shutil.rmtree(directory)
 
 
 def _rows(postgres, text):
