@@ -229,6 +229,7 @@ static bool is_new_enough(MYSQL *mysql, char *error, size_t error_bytes)
 static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
 {
     static const char *const texts[] = {
+        "USE tarry",
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
         "innodb_lock_wait_timeout = 1, eq_range_index_dive_limit = 1"
@@ -310,10 +311,9 @@ bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **
     if (!*mysql)
         return false;
     if (is_new_enough(*mysql, error, sizeof out->error) &&
-        set_up(*mysql, error, sizeof out->error) &&
         maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
-        read_durability(*mysql, out) && introduce(*mysql, wish->server, out) &&
-        read_ticket(*mysql, out))
+        set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
+        introduce(*mysql, wish->server, out) && read_ticket(*mysql, out))
         return true;
     libmariadb.mysql_close(*mysql);
     *mysql = NULL;

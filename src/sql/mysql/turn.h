@@ -26,6 +26,7 @@ enum maria_step_kind {
     MARIA_LANES,
     MARIA_TOPIC_COUNT,
     MARIA_ROWS,     /* jobs, locked */
+    MARIA_ACKS,     /* such that are only acked */
     MARIA_OWN_ROWS, /* such that a call of its own asked for: purge, redrive, expire */
     MARIA_FINISHED,
     MARIA_JOB_COUNT, /* of a topic whose jobs are limited */
@@ -72,6 +73,7 @@ struct maria_row { /* a job that the turn is about, or an id without one */
     size_t id_bytes;
     struct maria_place stored_at; /* where it lies; valid where `stored` */
     bool stored;
+    bool is_whole;            /* all of it was read */
     bool exists;              /* by now */
     bool fresh;               /* to be inserted */
     bool changed;             /* to be updated */
@@ -210,8 +212,13 @@ void maria_rows_clear(struct maria_link *link);
 /* That of an id, made where the turn has not met it. NULL: out of memory. */
 struct maria_row *maria_row_need(struct maria_link *link, struct maria_topic *topic,
                                  struct slice id);
+int maria_place_compare(const struct maria_place *a, const struct maria_place *b);
 struct maria_row *maria_row_at(struct maria_link *link, const struct maria_place *place);
-extern const char maria_row_columns[];
+extern const char maria_row_columns[], maria_ack_columns[];
+bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long *lengths);
+/* The condition that names rows of one topic and lane, up to its last bracket; by rows of values, since
+ * those are looked for by halves, where many conditions would be gone through one by one. */
+void maria_say_place(struct buffer *out, const struct maria_place *place, bool is_first);
 /* Fills in what a statement of those columns brought. NULL: out of memory. */
 struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths);
