@@ -14,7 +14,8 @@ enum {
     TEXT_BYTES_MAX = 128 << 20,
     KEYS_MAX = 500,
     NEWS_MS = 5000, /* a transaction that told something is over after so long */
-    HEARD_MAX = 1024
+    HEARD_MAX = 1024,
+    BEAT_US_MAX = 5000000 /* one that is silent for twice as long is taken for dead */
 };
 
 static struct maria_link *link_of(struct sql_link *link)
@@ -173,14 +174,18 @@ static void say_begin(struct maria_link *link)
     buffer_append_text(say_plain(link, MARIA_NOTHING), "START TRANSACTION");
     buffer_append_text(say_plain(link, MARIA_NOTHING), "SET @tarry_now=tarry.now_ms()");
     buffer_append_text(say_plain(link, MARIA_NOW), "SELECT @tarry_now");
-    if (link->turn
-            .ticket) /* where it was taken for dead meanwhile it must introduce itself again */
-        buffer_append_format(say_plain(link, MARIA_TICKET),
-                             "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld "
-                             "AND number=%lld AND EXISTS (SELECT 1 FROM tarry.server s WHERE "
-                             "s.server=%lld)",
-                             (long long)link->turn.ticket, (long long)link->context->server,
-                             (long long)link->turn.ticket - 1, (long long)link->context->server);
+    if (!link->turn.ticket)
+        return;
+    buffer_append_format(say_plain(link, MARIA_TICKET),
+                         "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
+                         "number=%lld",
+                         (long long)link->turn.ticket, (long long)link->context->server,
+                         (long long)link->turn.ticket - 1);
+    /* Where it may have been taken for dead meanwhile, it must be known again before it takes. */
+    if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
+        buffer_append_format(say_plain(link, MARIA_NOTHING),
+                             "INSERT IGNORE INTO tarry.server VALUES (%lld,@tarry_now)",
+                             (long long)link->context->server);
 }
 
 static bool has_looks(const struct maria_link *link)
@@ -728,9 +733,6 @@ static bool take_answer(struct maria_link *link, const struct maria_step *step, 
     case MARIA_TOPICS:
         is_good = maria_read_topics(link, result);
         break;
-    case MARIA_LANES:
-        is_good = maria_read_lanes(link, result);
-        break;
     case MARIA_TOPIC_COUNT:
         row = libmariadb.mysql_fetch_row(result);
         link->topic_count = row ? maria_number(row[0]) : 0;
@@ -941,6 +943,10 @@ static enum sql_progress part_is_over(struct maria_link *link)
     if (link->link.fault.kind != SQL_FAULT_NONE)
         return SQL_PART_OVER;
     bool is_good = true;
+    if (link->part == MARIA_COMMIT)
+        EACH_CALL(link, call)
+    if (call->kind == SQL_CALL_UPKEEP)
+        link->beat_us = clock_boot_us();
     if (link->part == MARIA_CALLS && link->has_takes)
         is_good = maria_fill_takes(link);
     if (link->part == MARIA_COMMIT)

@@ -23,7 +23,6 @@ enum maria_step_kind {
     MARIA_NUMBER,   /* of pushes */
     MARIA_DELIVERY, /* numbers of deliveries */
     MARIA_TOPICS,
-    MARIA_LANES,
     MARIA_TOPIC_COUNT,
     MARIA_ROWS,     /* jobs, locked */
     MARIA_ACKS,     /* such that are only acked */
@@ -50,7 +49,7 @@ struct maria_topic { /* as of this turn, or an earlier one */
     bool has_extension;
     bool is_found; /* while topics are read */
     int32_t *lanes;
-    size_t lane_count, lane_cap, lanes_before;
+    size_t lane_count, lane_cap;
     int64_t jobs;       /* where max_jobs is set: how many it has */
     uint32_t take_max;  /* of all takes of the turn */
     int64_t next_ms[2]; /* seen by looks: at or above the bound, and from 0 */
@@ -172,6 +171,7 @@ struct maria_link {
     struct maria_taken_list taken;
     struct maria_results results;
 
+    int64_t beat_us;                  /* by the boot clock: when its last beat was committed */
     struct sql_news_list news;        /* heard and not told yet */
     struct maria_sequence_list heard; /* of the last seconds, as a ring */
     size_t heard_next;
@@ -200,7 +200,6 @@ bool maria_topics_are_read(const struct maria_link *link);
 bool maria_topics_are_known(const struct maria_link *link); /* from earlier turns, at least */
 void maria_say_topics(struct maria_link *link);
 bool maria_read_topics(struct maria_link *link, MYSQL_RES *result);
-bool maria_read_lanes(struct maria_link *link, MYSQL_RES *result);
 bool maria_topic_add_lane(struct maria_topic *topic, int32_t lane); /* false: out of memory */
 bool maria_topic_has_lane(const struct maria_topic *topic, int32_t lane);
 void maria_topics_begin(struct maria_link *link); /* of a turn: none is wanted */
