@@ -129,6 +129,9 @@ static void give(struct maria_link *link, struct sql_call *call, struct slice na
         struct maria_taken *taken = &link->taken.at[i];
         if (taken->topic != topic || taken->call)
             continue;
+        if (link->given == MARIA_NUMBERS) /* there are no more numbers: with the next take */
+            return;
+        link->given++;
         struct policy policy = policy_resolve(&taken->job.job.policy, &topic->settings.policy);
         taken->call = call;
         taken->order = call->job_count++;
@@ -248,6 +251,7 @@ static bool is_take(const struct sql_call *call)
 bool maria_share_takes(struct maria_link *link)
 {
     uint64_t delivery = link->delivery;
+    link->given = 0;
     struct list *calls = link->turn.calls;
     for (struct list *at = calls->next; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);

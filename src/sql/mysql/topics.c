@@ -252,6 +252,7 @@ static bool read_lanes(struct maria_link *link, struct maria_topic *topic, const
 bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;
+    uint64_t most;
     size_t asked = link->wanted.count;
     for (size_t i = 0; i < asked; i++)
         link->wanted.at[i]->is_found = link->wanted.at[i]->is_read;
@@ -264,7 +265,9 @@ bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
         if (!topic)
             return false;
         attach(link, topic, (uint32_t)maria_number(row[COLUMN_NUMBER]));
+        most = topic->settings.max_jobs;
         read_settings(topic, row);
+        link->has_moved = link->has_moved || topic->settings.max_jobs != most;
         if (!read_lanes(link, topic, row[COLUMN_LANES]))
             return false;
         topic->is_read = topic->is_found = true;

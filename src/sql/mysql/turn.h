@@ -160,7 +160,7 @@ struct maria_link {
     int made_tries;
     int64_t now_ms;
     uint64_t number, delivery; /* first of those for pushes, of those for deliveries */
-    uint32_t numbers_used;
+    uint32_t numbers_used, given;
     int64_t topic_count;
     struct maria_names names;
     struct maria_numbers numbers;
