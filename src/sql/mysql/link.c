@@ -137,9 +137,11 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
             topic->is_to_be_made = true;
         link->has_rows = link->has_rows || is_step(call);
         return topic != NULL;
+    case COMMAND_FORECAST:
+        return !command->forecast.topic.len ||
+               maria_topic_want(link, command->forecast.topic) != NULL;
     case COMMAND_GET:
     case COMMAND_TOPICS:
-    case COMMAND_FORECAST:
         return true;
     }
     return false;
