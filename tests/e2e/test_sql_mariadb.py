@@ -10,6 +10,7 @@ import time
 
 import pymysql
 import pytest
+import sql_batches
 from mariadb import MariadbServer
 from redis_serving import info, metric, refused, works
 from server import BINARY, eventually
@@ -442,3 +443,8 @@ def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
     assert sorted(got) == expected
     counts = client.topic("random")["counts"]
     assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
+
+
+def test_no_deadlock_is_shown_and_the_counts_agree():
+    """The short form of sql_batches.py."""
+    assert sql_batches.run(200, servers=2, threads=4).answers["push created"] > 100

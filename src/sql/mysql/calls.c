@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
+enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500, MINUTE_MS = 60 * 1000, HOUR_MS = 3600 * 1000 };
+
+/* What the first column of a forecast says: ready; a minute from 0; an hour from there on. */
+enum { FORECAST_READY = -1, FORECAST_HOUR = 1000 };
 
 enum {
     JOB_COLUMN_ID,
@@ -312,10 +315,30 @@ static void say_forecast(struct maria_link *link, struct sql_call *call)
         return;
     }
     call->forecast->from_ms = call->command->forecast.from_ms;
+    struct slice name = call->command->forecast.topic;
+    long long now = (long long)link->now_ms, from = (long long)call->forecast->from_ms;
+    if (name.len) {
+        const struct maria_topic *topic = maria_names_find(&link->names, name);
+        if (!topic || !topic->number) {
+            call->status = QUEUE_NOT_FOUND;
+            return;
+        }
+    }
     struct buffer *out = say(link, call, ASK_FORECAST);
-    buffer_append_text(out, "CALL tarry.server_forecast(");
-    maria_quote(out, call->command->forecast.topic);
-    buffer_append_format(out, ",%lld)", (long long)call->command->forecast.from_ms);
+    buffer_append_format(out,
+                         "SELECT IF(j.due<=%lld,%d,IF(j.due<%lld,GREATEST(0,j.due-%lld) DIV %lld,"
+                         "%d+LEAST(%d,(j.due-%lld) DIV %lld))),COUNT(*) FROM tarry.topic t "
+                         "STRAIGHT_JOIN tarry.job j ON j.topic=t.topic AND j.state=1 WHERE ",
+                         now, FORECAST_READY, from + HOUR_MS, from, (long long)MINUTE_MS,
+                         FORECAST_HOUR, FORECAST_HOURS, from / HOUR_MS * HOUR_MS,
+                         (long long)HOUR_MS);
+    if (name.len) {
+        buffer_append_text(out, "t.name=");
+        maria_quote(out, name);
+    } else {
+        buffer_append_text(out, "t.name IS NOT NULL");
+    }
+    buffer_append_text(out, " GROUP BY 1");
 }
 
 static void say_command(struct maria_link *link, struct sql_call *call)
@@ -532,23 +555,23 @@ static void read_deleted(struct sql_call *call, MYSQL_RES *result)
     call->step_affected = row ? (uint64_t)maria_number(row[1]) : 0;
 }
 
+/* A minute of the first hour is part of one of the hours, too. */
 static void read_forecast(struct sql_call *call, MYSQL_RES *result)
 {
-    enum { READY, MINUTE, HOUR, LATER };
     struct queue_forecast *forecast = call->forecast;
+    int64_t first_ms = forecast->from_ms / HOUR_MS * HOUR_MS;
     MYSQL_ROW row;
     while ((row = libmariadb.mysql_fetch_row(result))) {
-        int64_t what = maria_number(row[0]), index = maria_number(row[1]);
-        uint64_t jobs = (uint64_t)maria_number(row[2]);
-        if (what < READY)
-            call->status = QUEUE_NOT_FOUND;
-        else if (what == READY)
+        int64_t what = maria_number(row[0]);
+        uint64_t jobs = (uint64_t)maria_number(row[1]);
+        if (what == FORECAST_READY)
             forecast->overdue += jobs;
-        else if (what == MINUTE && index < FORECAST_MINUTES)
-            forecast->minutes[index] += jobs;
-        else if (what == HOUR && index < FORECAST_HOURS)
-            forecast->hours[index] += jobs;
-        else if (what == LATER)
+        else if (what < FORECAST_MINUTES) {
+            forecast->minutes[what] += jobs;
+            forecast->hours[(forecast->from_ms + what * MINUTE_MS - first_ms) / HOUR_MS] += jobs;
+        } else if (what < FORECAST_HOUR + FORECAST_HOURS)
+            forecast->hours[what - FORECAST_HOUR] += jobs;
+        else
             forecast->later += jobs;
     }
 }
@@ -624,7 +647,8 @@ bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYS
 
 bool maria_step_is_procedure(const struct maria_step *step)
 {
-    return step->number != ASK_GET && step->number != ASK_LIST && step->number != ASK_EXPIRE_NEXT;
+    return step->number != ASK_GET && step->number != ASK_LIST && step->number != ASK_FORECAST &&
+           step->number != ASK_EXPIRE_NEXT;
 }
 
 /* Purge, redrive: whether another step is to follow. */

@@ -229,12 +229,17 @@ static bool is_new_enough(MYSQL *mysql, char *error, size_t error_bytes)
 static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
 {
     static const char *const texts[] = {
+        "USE tarry",
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
-        "innodb_lock_wait_timeout = 1, eq_range_index_dive_limit = 1"
+        "innodb_lock_wait_timeout = 1, group_concat_max_len = 1000000, "
+        "eq_range_index_dive_limit = 1"
         "/*M!100600 , idle_transaction_timeout = 5, max_statement_time = 10, "
         "in_predicate_conversion_threshold = 0 */",
     };
+    /* A row that changes need not be written to the binary log with its body. Who may not say so pays. */
+    static const char images[] = "SET SESSION binlog_row_image = 'MINIMAL'";
+    (void)libmariadb.mysql_real_query(mysql, images, sizeof images - 1);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (libmariadb.mysql_real_query(mysql, texts[i], strlen(texts[i])) != 0)
             return error_text(error, error_bytes, "cannot set up the session: %s",
@@ -310,10 +315,9 @@ bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **
     if (!*mysql)
         return false;
     if (is_new_enough(*mysql, error, sizeof out->error) &&
-        set_up(*mysql, error, sizeof out->error) &&
         maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
-        read_durability(*mysql, out) && introduce(*mysql, wish->server, out) &&
-        read_ticket(*mysql, out))
+        set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
+        introduce(*mysql, wish->server, out) && read_ticket(*mysql, out))
         return true;
     libmariadb.mysql_close(*mysql);
     *mysql = NULL;

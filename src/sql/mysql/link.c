@@ -14,7 +14,8 @@ enum {
     TEXT_BYTES_MAX = 128 << 20,
     KEYS_MAX = 500,
     NEWS_MS = 5000, /* a transaction that told something is over after so long */
-    HEARD_MAX = 1024
+    HEARD_MAX = 1024,
+    BEAT_US_MAX = 5000000 /* one that is silent for twice as long is taken for dead */
 };
 
 static struct maria_link *link_of(struct sql_link *link)
@@ -136,9 +137,11 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
             topic->is_to_be_made = true;
         link->has_rows = link->has_rows || is_step(call);
         return topic != NULL;
+    case COMMAND_FORECAST:
+        return !command->forecast.topic.len ||
+               maria_topic_want(link, command->forecast.topic) != NULL;
     case COMMAND_GET:
     case COMMAND_TOPICS:
-    case COMMAND_FORECAST:
         return true;
     }
     return false;
@@ -173,14 +176,18 @@ static void say_begin(struct maria_link *link)
     buffer_append_text(say_plain(link, MARIA_NOTHING), "START TRANSACTION");
     buffer_append_text(say_plain(link, MARIA_NOTHING), "SET @tarry_now=tarry.now_ms()");
     buffer_append_text(say_plain(link, MARIA_NOW), "SELECT @tarry_now");
-    if (link->turn
-            .ticket) /* where it was taken for dead meanwhile it must introduce itself again */
-        buffer_append_format(say_plain(link, MARIA_TICKET),
-                             "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld "
-                             "AND number=%lld AND EXISTS (SELECT 1 FROM tarry.server s WHERE "
-                             "s.server=%lld)",
-                             (long long)link->turn.ticket, (long long)link->context->server,
-                             (long long)link->turn.ticket - 1, (long long)link->context->server);
+    if (!link->turn.ticket)
+        return;
+    buffer_append_format(say_plain(link, MARIA_TICKET),
+                         "UPDATE tarry.ticket SET number=%lld,at=@tarry_now WHERE server=%lld AND "
+                         "number=%lld",
+                         (long long)link->turn.ticket, (long long)link->context->server,
+                         (long long)link->turn.ticket - 1);
+    /* Where it may have been taken for dead meanwhile, it must be known again before it takes. */
+    if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
+        buffer_append_format(say_plain(link, MARIA_NOTHING),
+                             "INSERT IGNORE INTO tarry.server VALUES (%lld,@tarry_now)",
+                             (long long)link->context->server);
 }
 
 static bool has_looks(const struct maria_link *link)
@@ -309,62 +316,75 @@ static bool need_item_rows(struct maria_link *link)
     return true;
 }
 
-static int lease_compare(const void *a, const void *b)
+struct named_lease { /* by an answer, or one that ends by itself */
+    struct maria_place place;
+    bool is_ack;
+};
+VECTOR_DECLARE(named_leases, struct named_lease)
+
+static int named_compare(const void *a, const void *b)
 {
-    const struct sql_lease *x = a, *y = b;
-    if (x->topic != y->topic)
-        return x->topic < y->topic ? -1 : 1;
-    if (x->lane != y->lane)
-        return x->lane < y->lane ? -1 : 1;
-    if (x->due_ms != y->due_ms)
-        return x->due_ms < y->due_ms ? -1 : 1;
-    return (x->sequence > y->sequence) - (x->sequence < y->sequence);
+    const struct named_lease *x = a, *y = b;
+    if (x->is_ack != y->is_ack)
+        return x->is_ack ? 1 : -1;
+    return maria_place_compare(&x->place, &y->place);
 }
 
-static bool gather_leases(struct maria_link *link, struct sql_leases *leases)
+static bool name_lease(struct named_leases *leases, const struct sql_lease *lease, bool is_ack)
+{
+    struct named_lease named = {.place = {.topic = lease->topic,
+                                          .lane = lease->lane,
+                                          .due_ms = lease->due_ms,
+                                          .sequence = lease->sequence},
+                                .is_ack = is_ack};
+    return named_leases_add(leases, named);
+}
+
+static bool gather_leases(struct maria_link *link, struct named_leases *leases)
 {
     EACH_CALL(link, call)
     {
         for (size_t i = 0; i < call->ends.count; i++)
-            if (!sql_leases_add(leases, call->ends.at[i]))
+            if (!name_lease(leases, &call->ends.at[i], false))
                 return false;
         if (!has_items(call) || call->command->kind != COMMAND_ANSWER)
             continue;
         for (size_t i = 0; i < call->command->count; i++) {
+            const struct queue_answer *answer = &call->command->answers[i];
             struct queue_result unused;
             struct sql_lease lease;
             if (command_item_is_good(call->command, i, &unused) &&
-                sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease) &&
-                !sql_leases_add(leases, lease))
+                sql_lease_parse(answer->lease, &link->context->key, &lease) &&
+                !name_lease(leases, &lease, answer->verb == QUEUE_ACK))
                 return false;
         }
     }
     if (leases->count)
-        qsort(leases->at, leases->count, sizeof *leases->at, lease_compare);
+        qsort(leases->at, leases->count, sizeof *leases->at, named_compare);
     return true;
 }
 
-static void say_leases(struct maria_link *link, const struct sql_leases *leases)
+/* Answers of other kinds first: what they name has to be read whole. */
+static void say_leases(struct maria_link *link, const struct named_leases *leases)
 {
     struct buffer *out = NULL;
-    const struct sql_lease *last = NULL;
+    const struct named_lease *last = NULL;
     size_t count = 0;
     for (size_t i = 0; i < leases->count; i++) {
-        const struct sql_lease *lease = &leases->at[i];
-        bool is_first =
-            !last || last->topic != lease->topic || last->lane != lease->lane || count == KEYS_MAX;
+        const struct named_lease *lease = &leases->at[i];
+        bool is_first = !last || last->is_ack != lease->is_ack ||
+                        last->place.topic != lease->place.topic ||
+                        last->place.lane != lease->place.lane || count == KEYS_MAX;
         if (is_first) {
             if (out)
                 buffer_append_text(out, for_update);
-            out = say_plain(link, MARIA_ROWS);
-            buffer_append_format(out,
-                                 "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic=%u "
-                                 "AND lane=%u AND (",
-                                 maria_row_columns, lease->topic, lease->lane);
+            out = say_plain(link, lease->is_ack ? MARIA_ACKS : MARIA_ROWS);
+            buffer_append_format(out, "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE ",
+                                 lease->is_ack ? maria_ack_columns : maria_row_columns);
             count = 0;
         }
-        buffer_append_format(out, "%s(due=%lld AND seq=%llu)", count++ ? " OR " : "",
-                             (long long)lease->due_ms, (unsigned long long)lease->sequence);
+        maria_say_place(out, &lease->place, is_first);
+        count++;
         last = lease;
     }
     if (out)
@@ -385,11 +405,11 @@ static void say_limit(struct maria_link *link, struct maria_topic *topic)
 static void say_locks(struct maria_link *link)
 {
     char select[512];
-    struct sql_leases leases = {0};
+    struct named_leases leases = {0};
     link->is_locked = true;
     if (!gather_leases(link, &leases) || !need_item_rows(link)) {
         link->text.failed = true;
-        sql_leases_fini(&leases);
+        named_leases_fini(&leases);
         return;
     }
     if (link->has_pushes)
@@ -407,7 +427,7 @@ static void say_locks(struct maria_link *link)
         if (topic->is_pushed_to)
             say_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", MARIA_FINISHED, ")");
     }
-    sql_leases_fini(&leases);
+    named_leases_fini(&leases);
 }
 
 /* ---- the stages ---- */
@@ -628,6 +648,15 @@ static bool read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_cal
     return is_good;
 }
 
+static bool read_acks(struct maria_link *link, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    while ((row = libmariadb.mysql_fetch_row(result)))
+        if (!maria_ack_read(link, row, libmariadb.mysql_fetch_lengths(result)))
+            return false;
+    return true;
+}
+
 static bool read_finished(struct maria_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;
@@ -706,15 +735,15 @@ static bool take_answer(struct maria_link *link, const struct maria_step *step, 
     case MARIA_TOPICS:
         is_good = maria_read_topics(link, result);
         break;
-    case MARIA_LANES:
-        is_good = maria_read_lanes(link, result);
-        break;
     case MARIA_TOPIC_COUNT:
         row = libmariadb.mysql_fetch_row(result);
         link->topic_count = row ? maria_number(row[0]) : 0;
         break;
     case MARIA_ROWS:
         is_good = read_rows(link, result, NULL);
+        break;
+    case MARIA_ACKS:
+        is_good = read_acks(link, result);
         break;
     case MARIA_OWN_ROWS:
         is_good = read_rows(link, result, step->call);
@@ -916,6 +945,10 @@ static enum sql_progress part_is_over(struct maria_link *link)
     if (link->link.fault.kind != SQL_FAULT_NONE)
         return SQL_PART_OVER;
     bool is_good = true;
+    if (link->part == MARIA_COMMIT)
+        EACH_CALL(link, call)
+    if (call->kind == SQL_CALL_UPKEEP)
+        link->beat_us = clock_boot_us();
     if (link->part == MARIA_CALLS && link->has_takes)
         is_good = maria_fill_takes(link);
     if (link->part == MARIA_COMMIT)

@@ -162,29 +162,6 @@ BEGIN
   END IF;
 END//
 
--- Rows (what, index, jobs): 0 ready, 1 by minute, 2 by hour, 3 later; no row but (-1): there is no such topic.
-DROP PROCEDURE IF EXISTS tarry.server_forecast//
-CREATE PROCEDURE tarry.server_forecast(IN p_name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin, IN p_from BIGINT)
-READS SQL DATA SQL SECURITY INVOKER
-BEGIN
-  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
-  DECLARE v_hour BIGINT DEFAULT p_from DIV 3600000 * 3600000;
-  IF p_name <> '' AND NOT EXISTS (SELECT 1 FROM tarry.topic WHERE name = p_name) THEN
-    SELECT -1, 0, 0;
-  ELSE
-    SELECT x.what, x.i, SUM(x.n) FROM (
-      SELECT IF(w.due <= v_now, 0, IF(w.due < p_from + 3600000, 1, -2)) what,
-          IF(w.due <= v_now, 0, GREATEST(0, (w.due - p_from) DIV 60000)) i, w.n
-        FROM (SELECT j.due, COUNT(*) n FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON j.topic = t.topic AND j.state = 1
-          WHERE t.name IS NOT NULL AND (p_name = '' OR t.name = p_name) GROUP BY j.due) w
-      UNION ALL
-      SELECT IF(w.due < v_hour + 604800000, 2, 3), IF(w.due < v_hour + 604800000, GREATEST(0, (w.due - v_hour) DIV 3600000), 0), w.n
-        FROM (SELECT j.due, COUNT(*) n FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON j.topic = t.topic AND j.state = 1 AND j.due > v_now
-          WHERE t.name IS NOT NULL AND (p_name = '' OR t.name = p_name) GROUP BY j.due) w) x
-      WHERE x.what <> -2 GROUP BY x.what, x.i;
-  END IF;
-END//
-
 -- ---- what servers do beside calls ----
 
 -- A new connection: its server's number, now, the store's name and key.

@@ -40,6 +40,10 @@ const char maria_row_columns[] =
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
     "COALESCE(LENGTH(meta),0),cancel_requested,history";
 
+/* Of those that are only acked. */
+const char maria_ack_columns[] =
+    "topic,lane,due,seq,id,state,lease_until,taken,delivery,cancel_requested";
+
 void maria_rows_clear(struct maria_link *link)
 {
     table_fini(&link->ids.table);
@@ -95,8 +99,9 @@ struct maria_row *maria_row_at(struct maria_link *link, const struct maria_place
     return maria_places_find(&link->places, slice_make(place, sizeof *place));
 }
 
-struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
-                                 const unsigned long *lengths)
+/* What both kinds of rows begin with. NULL: out of memory. */
+static struct maria_row *read_place(struct maria_link *link, MYSQL_ROW row,
+                                    const unsigned long *lengths)
 {
     uint32_t topic = (uint32_t)maria_number(row[ROW_TOPIC]);
     struct maria_row *out = row_need(link, topic, slice_make(row[ROW_ID], lengths[ROW_ID]));
@@ -109,10 +114,33 @@ struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                           .sequence = (uint64_t)maria_number(row[ROW_SEQUENCE])};
     out->by_place.key = slice_make(&out->stored_at, sizeof out->stored_at);
     maria_places_add(&link->places, out);
-    out->state = (enum job_state)maria_number(row[ROW_STATE]);
     out->lane = (int32_t)out->stored_at.lane;
     out->due_ms = out->stored_at.due_ms;
     out->sequence = out->stored_at.sequence;
+    out->state = (enum job_state)maria_number(row[ROW_STATE]);
+    return out;
+}
+
+bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long *lengths)
+{
+    enum { UNTIL = ROW_STATE + 1, TAKEN, DELIVERY, CANCEL_REQUESTED };
+    struct maria_row *out = read_place(link, row, lengths);
+    if (!out || out->is_whole)
+        return out != NULL;
+    out->lease_until_ms = maria_number(row[UNTIL]);
+    out->taken_ms = maria_number(row[TAKEN]);
+    out->delivery = (uint64_t)maria_number(row[DELIVERY]);
+    out->cancel_requested = maria_number(row[CANCEL_REQUESTED]) != 0;
+    return true;
+}
+
+struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
+                                 const unsigned long *lengths)
+{
+    struct maria_row *out = read_place(link, row, lengths);
+    if (!out || out->is_whole)
+        return out;
+    out->is_whole = true;
     out->attempt = (uint32_t)maria_number(row[ROW_ATTEMPT]);
     out->priority = (int32_t)maria_number(row[ROW_PRIORITY]);
     out->first_due_ms = maria_number(row[ROW_FIRST_DUE]);
@@ -152,7 +180,7 @@ static uint32_t topic_number_of(const struct maria_row *row)
     return number;
 }
 
-static int place_compare(const struct maria_place *a, const struct maria_place *b)
+int maria_place_compare(const struct maria_place *a, const struct maria_place *b)
 {
     if (a->topic != b->topic)
         return a->topic < b->topic ? -1 : 1;
@@ -166,7 +194,7 @@ static int place_compare(const struct maria_place *a, const struct maria_place *
 static int row_compare(const void *a, const void *b)
 {
     const struct maria_row *const *x = a, *const *y = b;
-    return place_compare(&(*x)->stored_at, &(*y)->stored_at);
+    return maria_place_compare(&(*x)->stored_at, &(*y)->stored_at);
 }
 
 static bool is_to_go(const struct maria_row *row)
@@ -174,14 +202,13 @@ static bool is_to_go(const struct maria_row *row)
     return row->stored && (!row->exists || row->fresh);
 }
 
-/* The condition that names some rows of one topic and lane; true for the first of those. */
-static bool say_place(struct buffer *out, const struct maria_place *place, bool is_first)
+void maria_say_place(struct buffer *out, const struct maria_place *place, bool is_first)
 {
     if (is_first)
-        buffer_append_format(out, "topic=%u AND lane=%u AND (", place->topic, place->lane);
-    buffer_append_format(out, "%s(due=%lld AND seq=%llu)", is_first ? "" : " OR ",
-                         (long long)place->due_ms, (unsigned long long)place->sequence);
-    return false;
+        buffer_append_format(out, "topic=%u AND lane=%u AND (due,seq) IN (", place->topic,
+                             place->lane);
+    buffer_append_format(out, "%s(%lld,%llu)", is_first ? "" : ",", (long long)place->due_ms,
+                         (unsigned long long)place->sequence);
 }
 
 static void say_deletes(struct maria_link *link)
@@ -201,11 +228,11 @@ static void say_deletes(struct maria_link *link)
             out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED});
             if (out->failed)
                 return;
-            buffer_append_text(out, "DELETE FROM tarry.job WHERE ");
+            buffer_append_text(out, "DELETE j FROM tarry.job j FORCE INDEX (PRIMARY) WHERE ");
         }
         step = &link->steps.at[link->steps.count - 1];
         step->number++;
-        (void)say_place(out, &row->stored_at, is_first);
+        maria_say_place(out, &row->stored_at, is_first);
         last = &row->stored_at;
     }
     if (out)
@@ -277,7 +304,7 @@ static void say_inserts(struct maria_link *link)
 static void say_update(struct maria_link *link, const struct maria_row *row)
 {
     struct buffer *out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = 1});
-    buffer_append_text(out, "UPDATE tarry.job SET ");
+    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET ");
     if (row->extended || row->requested) {
         buffer_append_format(out, "lease_until=%lld,server=%lld,cancel_requested=%d",
                              (long long)row->lease_until_ms, (long long)row->server,
@@ -301,7 +328,7 @@ static void say_update(struct maria_link *link, const struct maria_row *row)
         }
     }
     buffer_append_text(out, " WHERE ");
-    (void)say_place(out, &row->stored_at, true);
+    maria_say_place(out, &row->stored_at, true);
     buffer_append_byte(out, ')');
 }
 

@@ -9,7 +9,7 @@ enum {
     TAKEN_MAX = MARIA_NUMBERS,
     BODY_BYTES_INLINE = 16 * 1024, /* bigger bodies are read by themselves */
     TAKE_BYTES_MAX = 16 << 20,     /* of bodies, in one take */
-    KEYS_MAX = 500
+    LEASED_MAX = 100               /* in one statement, which looks for each row's number in turn */
 };
 
 static void say_now(struct maria_link *link, struct buffer *out)
@@ -129,6 +129,9 @@ static void give(struct maria_link *link, struct sql_call *call, struct slice na
         struct maria_taken *taken = &link->taken.at[i];
         if (taken->topic != topic || taken->call)
             continue;
+        if (link->given == MARIA_NUMBERS) /* there are no more numbers: with the next take */
+            return;
+        link->given++;
         struct policy policy = policy_resolve(&taken->job.job.policy, &topic->settings.policy);
         taken->call = call;
         taken->order = call->job_count++;
@@ -248,6 +251,7 @@ static bool is_take(const struct sql_call *call)
 bool maria_share_takes(struct maria_link *link)
 {
     uint64_t delivery = link->delivery;
+    link->given = 0;
     struct list *calls = link->turn.calls;
     for (struct list *at = calls->next; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
@@ -279,13 +283,12 @@ bool maria_fill_takes(struct maria_link *link)
     return true;
 }
 
-static void say_key(struct buffer *out, const struct maria_taken *taken, bool is_first)
+static struct maria_place place_of(const struct maria_taken *taken)
 {
-    if (is_first)
-        buffer_append_format(out, "topic=%u AND lane=%u AND (", taken->topic->number, taken->lane);
-    buffer_append_format(out, "%s(due=%lld AND seq=%llu)", is_first ? "" : " OR ",
-                         (long long)taken->job.job.due_ms,
-                         (unsigned long long)taken->job.job.sequence);
+    return (struct maria_place){.topic = taken->topic->number,
+                                .lane = taken->lane,
+                                .due_ms = taken->job.job.due_ms,
+                                .sequence = taken->job.job.sequence};
 }
 
 void maria_say_bodies(struct maria_link *link)
@@ -296,8 +299,9 @@ void maria_say_bodies(struct maria_link *link)
             continue;
         struct buffer *out =
             maria_say(link, (struct maria_step){.kind = MARIA_BODIES, .number = i});
-        buffer_append_text(out, "SELECT body FROM tarry.job WHERE ");
-        say_key(out, taken, true);
+        struct maria_place place = place_of(taken);
+        buffer_append_text(out, "SELECT body FROM tarry.job FORCE INDEX (PRIMARY) WHERE ");
+        maria_say_place(out, &place, true);
         buffer_append_byte(out, ')');
     }
     link->has_bodies = false;
@@ -323,41 +327,52 @@ static bool goes_with(const struct maria_taken *a, const struct maria_taken *b)
     return b->call && a->topic == b->topic && a->lane == b->lane && lease_compare(a, b) == 0;
 }
 
-static void say_lease(struct maria_link *link, const struct maria_taken *first, size_t count)
+/* Numbers by where a row's own stands in a list: so no order of the update matters. */
+static void say_numbers(struct buffer *out, const struct maria_taken *first, size_t count)
 {
-    struct buffer *out;
-    if (count > 1)
-        buffer_append_format(maria_say(link, (struct maria_step){.kind = MARIA_NOTHING}),
-                             "SET @tarry_delivery=%llu",
-                             (unsigned long long)first->job.job.delivery - 1);
-    out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
-    buffer_append_text(out, "UPDATE tarry.job SET state=3,attempt=attempt+1,delivery=");
-    if (count > 1)
-        buffer_append_text(out, "(@tarry_delivery:=@tarry_delivery+1)");
-    else
+    if (count == 1) {
         buffer_append_u64(out, first->job.job.delivery);
-    buffer_append_format(out,
-                         ",server=%lld,taken=%lld,lease_span=", (long long)link->context->server,
-                         (long long)link->now_ms);
+        return;
+    }
+    buffer_append_format(out, "%llu+FIELD(seq", (unsigned long long)first->job.job.delivery - 1);
+    for (size_t i = 0; i < count; i++)
+        buffer_append_format(out, ",%llu", (unsigned long long)first[i].job.job.sequence);
+    buffer_append_byte(out, ')');
+}
+
+static void say_spans(struct buffer *out, const struct maria_link *link,
+                      const struct maria_taken *first)
+{
     int64_t asked_ms = first->call->command->take.lease_ms;
-    int64_t usual_ms = first->topic->settings.policy.lease_ms
-                           ? first->topic->settings.policy.lease_ms
-                           : POLICY_LEASE_MS;
+    int64_t usual_ms = first->topic->settings.policy.lease_ms;
+    usual_ms = usual_ms ? usual_ms : POLICY_LEASE_MS;
     if (asked_ms)
-        buffer_append_format(out, "%lld,lease_until=%lld", (long long)asked_ms,
+        buffer_append_format(out, ",lease_span=%lld,lease_until=%lld", (long long)asked_ms,
                              (long long)(link->now_ms + asked_ms + 1));
     else
-        buffer_append_format(out, "COALESCE(lease,%lld),lease_until=%lld+COALESCE(lease,%lld)",
-                             (long long)usual_ms, (long long)(link->now_ms + 1),
-                             (long long)usual_ms);
+        buffer_append_format(
+            out, ",lease_span=COALESCE(lease,%lld),lease_until=%lld+COALESCE(lease,%lld)",
+            (long long)usual_ms, (long long)(link->now_ms + 1), (long long)usual_ms);
+}
+
+static void say_lease(struct maria_link *link, const struct maria_taken *first, size_t count)
+{
+    struct buffer *out =
+        maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
+    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET "
+                            "state=3,attempt=attempt+1,delivery=");
+    say_numbers(out, first, count);
+    buffer_append_format(out, ",server=%lld,taken=%lld", (long long)link->context->server,
+                         (long long)link->now_ms);
+    say_spans(out, link, first);
     buffer_append_text(out, ",consumer=");
     maria_quote_bytes(out, first->call->command->take.consumer);
     buffer_append_text(out, ",cancel_requested=0 WHERE ");
-    for (size_t i = 0; i < count; i++)
-        say_key(out, &first[i], i == 0);
+    for (size_t i = 0; i < count; i++) {
+        struct maria_place place = place_of(&first[i]);
+        maria_say_place(out, &place, i == 0);
+    }
     buffer_append_byte(out, ')');
-    if (count > 1)
-        buffer_append_text(out, " ORDER BY due,seq");
 }
 
 void maria_say_taken(struct maria_link *link)
@@ -365,7 +380,7 @@ void maria_say_taken(struct maria_link *link)
     for (size_t i = 0; i < link->taken.count && link->taken.at[i].call;) {
         const struct maria_taken *first = &link->taken.at[i];
         size_t count = 1;
-        while (i + count < link->taken.count && count < KEYS_MAX &&
+        while (i + count < link->taken.count && count < LEASED_MAX &&
                goes_with(first, &link->taken.at[i + count]))
             count++;
         say_lease(link, first, count);

@@ -23,13 +23,15 @@ enum {
     COLUMN_DEAD_LETTER,
     COLUMN_DEDUP,
     COLUMN_JOBS_MAX,
-    COLUMN_EXTENSION
+    COLUMN_HAS_EXTENSION,
+    COLUMN_LANES
 };
 
 static const char columns[] =
     "SELECT topic,name,paused,paused_until,lease,ttl,backoff_kind,backoff_first,backoff_max,"
-    "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,extension "
-    "FROM tarry.topic WHERE ";
+    "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,"
+    "COALESCE(LENGTH(extension),0),(SELECT GROUP_CONCAT(l.lane) FROM tarry.lane l WHERE "
+    "l.topic=t.topic) FROM tarry.topic t WHERE ";
 
 static void topic_free(struct maria_link *link, struct maria_topic *topic)
 {
@@ -125,8 +127,8 @@ bool maria_topics_are_known(const struct maria_link *link)
     return true;
 }
 
-/* The condition for those that are not read yet; `of`: how its table is called there. */
-static void say_wanted(struct maria_link *link, struct buffer *out, const char *of)
+/* The condition for those that are not read yet. */
+static void say_wanted(struct maria_link *link, struct buffer *out)
 {
     bool has_names = false, has_numbers = false;
     for (size_t i = 0; i < link->wanted.count; i++) {
@@ -136,7 +138,7 @@ static void say_wanted(struct maria_link *link, struct buffer *out, const char *
         if (has_names)
             buffer_append_byte(out, ',');
         else
-            buffer_append_format(out, "%sname IN (", of);
+            buffer_append_text(out, "name IN (");
         maria_quote(out, topic->by_name.key);
         has_names = true;
     }
@@ -149,7 +151,7 @@ static void say_wanted(struct maria_link *link, struct buffer *out, const char *
         if (has_numbers)
             buffer_append_byte(out, ',');
         else
-            buffer_append_format(out, "%s%stopic IN (", has_names ? " OR " : "", of);
+            buffer_append_text(out, has_names ? " OR topic IN (" : "topic IN (");
         buffer_append_u64(out, topic->number);
         has_numbers = true;
     }
@@ -164,12 +166,7 @@ void maria_say_topics(struct maria_link *link)
         return;
     out = maria_say(link, (struct maria_step){.kind = MARIA_TOPICS});
     buffer_append_text(out, columns);
-    say_wanted(link, out, "");
-    out = maria_say(link, (struct maria_step){.kind = MARIA_LANES});
-    buffer_append_text(out, "SELECT l.topic,l.lane FROM tarry.topic t STRAIGHT_JOIN tarry.lane l "
-                            "ON l.topic=t.topic WHERE ");
-    say_wanted(link, out, "t.");
-    buffer_append_text(out, " ORDER BY 1,2");
+    say_wanted(link, out);
 }
 
 static void detach(struct maria_link *link, struct maria_topic *topic)
@@ -194,7 +191,7 @@ static void attach(struct maria_link *link, struct maria_topic *topic, uint32_t 
     maria_numbers_add(&link->numbers, topic);
 }
 
-static void read_settings(struct maria_topic *topic, MYSQL_ROW row, const unsigned long *lengths)
+static void read_settings(struct maria_topic *topic, MYSQL_ROW row)
 {
     struct topic_settings *settings = &topic->settings;
     topic->paused = maria_number(row[COLUMN_PAUSED]) != 0;
@@ -212,38 +209,7 @@ static void read_settings(struct maria_topic *topic, MYSQL_ROW row, const unsign
     settings->dead_letter_expired = maria_number(row[COLUMN_DEAD_LETTER]) != 0;
     settings->dedup_window_ms = maria_number(row[COLUMN_DEDUP]);
     settings->max_jobs = (uint64_t)maria_number(row[COLUMN_JOBS_MAX]);
-    topic->has_extension = lengths[COLUMN_EXTENSION] > 0;
-}
-
-bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
-{
-    MYSQL_ROW row;
-    size_t asked = link->wanted.count;
-    for (size_t i = 0; i < asked; i++)
-        link->wanted.at[i]->is_found = link->wanted.at[i]->is_read;
-    while ((row = libmariadb.mysql_fetch_row(result))) {
-        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-        struct maria_topic *topic;
-        if (!row[COLUMN_NAME])
-            continue; /* it is deleted: its number is nobody's */
-        topic = maria_topic_want(link, slice_make(row[COLUMN_NAME], lengths[COLUMN_NAME]));
-        if (!topic)
-            return false;
-        attach(link, topic, (uint32_t)maria_number(row[COLUMN_NUMBER]));
-        read_settings(topic, row, lengths);
-        topic->lanes_before = topic->lane_count;
-        topic->lane_count = 0;
-        topic->is_read = topic->is_found = true;
-    }
-    for (size_t i = 0; i < asked; i++) {
-        struct maria_topic *topic = link->wanted.at[i];
-        if (!topic->is_found && topic->number) {
-            detach(link, topic);
-            link->has_moved = true;
-        }
-        topic->is_read = true;
-    }
-    return true;
+    topic->has_extension = maria_number(row[COLUMN_HAS_EXTENSION]) > 0;
 }
 
 bool maria_topic_add_lane(struct maria_topic *topic, int32_t lane)
@@ -260,20 +226,59 @@ bool maria_topic_add_lane(struct maria_topic *topic, int32_t lane)
     return true;
 }
 
-/* Lanes only ever come. */
-bool maria_read_lanes(struct maria_link *link, MYSQL_RES *result)
+static int lane_compare(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Numbers with commas between. Lanes only ever come. */
+static bool read_lanes(struct maria_link *link, struct maria_topic *topic, const char *text)
+{
+    size_t before = topic->lane_count;
+    topic->lane_count = 0;
+    while (text && *text) {
+        char *end;
+        if (!maria_topic_add_lane(topic, (int32_t)strtol(text, &end, 10)))
+            return false;
+        text = *end ? end + 1 : end;
+    }
+    if (topic->lane_count)
+        qsort(topic->lanes, topic->lane_count, sizeof *topic->lanes, lane_compare);
+    link->has_moved = link->has_moved || topic->lane_count > before;
+    return true;
+}
+
+bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;
+    uint64_t most;
+    size_t asked = link->wanted.count;
+    for (size_t i = 0; i < asked; i++)
+        link->wanted.at[i]->is_found = link->wanted.at[i]->is_read;
     while ((row = libmariadb.mysql_fetch_row(result))) {
-        uint32_t number = (uint32_t)maria_number(row[0]);
-        struct maria_topic *topic =
-            maria_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        struct maria_topic *topic;
+        if (!row[COLUMN_NAME])
+            continue; /* it is deleted: its number is nobody's */
+        topic = maria_topic_want(link, slice_make(row[COLUMN_NAME], lengths[COLUMN_NAME]));
         if (!topic)
-            continue;
-        if (!maria_topic_add_lane(topic, (int32_t)maria_number(row[1])))
             return false;
-        if (topic->lane_count > topic->lanes_before)
+        attach(link, topic, (uint32_t)maria_number(row[COLUMN_NUMBER]));
+        most = topic->settings.max_jobs;
+        read_settings(topic, row);
+        link->has_moved = link->has_moved || topic->settings.max_jobs != most;
+        if (!read_lanes(link, topic, row[COLUMN_LANES]))
+            return false;
+        topic->is_read = topic->is_found = true;
+    }
+    for (size_t i = 0; i < asked; i++) {
+        struct maria_topic *topic = link->wanted.at[i];
+        if (!topic->is_found && topic->number) {
+            detach(link, topic);
             link->has_moved = true;
+        }
+        topic->is_read = true;
     }
     return true;
 }

@@ -23,9 +23,9 @@ enum maria_step_kind {
     MARIA_NUMBER,   /* of pushes */
     MARIA_DELIVERY, /* numbers of deliveries */
     MARIA_TOPICS,
-    MARIA_LANES,
     MARIA_TOPIC_COUNT,
     MARIA_ROWS,     /* jobs, locked */
+    MARIA_ACKS,     /* such that are only acked */
     MARIA_OWN_ROWS, /* such that a call of its own asked for: purge, redrive, expire */
     MARIA_FINISHED,
     MARIA_JOB_COUNT, /* of a topic whose jobs are limited */
@@ -49,7 +49,7 @@ struct maria_topic { /* as of this turn, or an earlier one */
     bool has_extension;
     bool is_found; /* while topics are read */
     int32_t *lanes;
-    size_t lane_count, lane_cap, lanes_before;
+    size_t lane_count, lane_cap;
     int64_t jobs;       /* where max_jobs is set: how many it has */
     uint32_t take_max;  /* of all takes of the turn */
     int64_t next_ms[2]; /* seen by looks: at or above the bound, and from 0 */
@@ -72,6 +72,7 @@ struct maria_row { /* a job that the turn is about, or an id without one */
     size_t id_bytes;
     struct maria_place stored_at; /* where it lies; valid where `stored` */
     bool stored;
+    bool is_whole;            /* all of it was read */
     bool exists;              /* by now */
     bool fresh;               /* to be inserted */
     bool changed;             /* to be updated */
@@ -159,7 +160,7 @@ struct maria_link {
     int made_tries;
     int64_t now_ms;
     uint64_t number, delivery; /* first of those for pushes, of those for deliveries */
-    uint32_t numbers_used;
+    uint32_t numbers_used, given;
     int64_t topic_count;
     struct maria_names names;
     struct maria_numbers numbers;
@@ -170,6 +171,7 @@ struct maria_link {
     struct maria_taken_list taken;
     struct maria_results results;
 
+    int64_t beat_us;                  /* by the boot clock: when its last beat was committed */
     struct sql_news_list news;        /* heard and not told yet */
     struct maria_sequence_list heard; /* of the last seconds, as a ring */
     size_t heard_next;
@@ -198,7 +200,6 @@ bool maria_topics_are_read(const struct maria_link *link);
 bool maria_topics_are_known(const struct maria_link *link); /* from earlier turns, at least */
 void maria_say_topics(struct maria_link *link);
 bool maria_read_topics(struct maria_link *link, MYSQL_RES *result);
-bool maria_read_lanes(struct maria_link *link, MYSQL_RES *result);
 bool maria_topic_add_lane(struct maria_topic *topic, int32_t lane); /* false: out of memory */
 bool maria_topic_has_lane(const struct maria_topic *topic, int32_t lane);
 void maria_topics_begin(struct maria_link *link); /* of a turn: none is wanted */
@@ -210,8 +211,13 @@ void maria_rows_clear(struct maria_link *link);
 /* That of an id, made where the turn has not met it. NULL: out of memory. */
 struct maria_row *maria_row_need(struct maria_link *link, struct maria_topic *topic,
                                  struct slice id);
+int maria_place_compare(const struct maria_place *a, const struct maria_place *b);
 struct maria_row *maria_row_at(struct maria_link *link, const struct maria_place *place);
-extern const char maria_row_columns[];
+extern const char maria_row_columns[], maria_ack_columns[];
+bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long *lengths);
+/* The condition that names rows of one topic and lane, up to its last bracket; by rows of values, since
+ * those are looked for by halves, where many conditions would be gone through one by one. */
+void maria_say_place(struct buffer *out, const struct maria_place *place, bool is_first);
 /* Fills in what a statement of those columns brought. NULL: out of memory. */
 struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths);
