@@ -140,6 +140,7 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
     case COMMAND_FORECAST:
         return !command->forecast.topic.len ||
                maria_topic_want(link, command->forecast.topic) != NULL;
+    case COMMAND_FIND:
     case COMMAND_GET:
     case COMMAND_TOPICS:
         return true;

@@ -93,7 +93,7 @@ void postgres_batches_init(struct postgres_link *link)
 {
     sql_batch_init(&link->pushes, "ttiliillilllxxxibx");
     sql_batch_init(&link->changes, "ittiliblb");
-    sql_batch_init(&link->answers, "iiilllllbxxl");
+    sql_batch_init(&link->answers, "iiilllllbxxli");
 }
 
 void postgres_batches_fini(struct postgres_link *link)
@@ -232,6 +232,7 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     sql_array_bytes(array++, cut(answer->error, JOB_ERROR_BYTES_MAX));
     sql_array_bytes(array++, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
     sql_array_number(array++, answer->lease_ms);
+    sql_array_number(array++, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
     return true;
 }
 
@@ -302,6 +303,24 @@ static bool send_take(struct sql_call *call, struct postgres_link *link)
     sql_params_number(&params, link->context->server);
     sql_params_bytes(&params, take->consumer);
     return send(call, link, SQL_TAKE, &params) && send_look(call, link);
+}
+
+static bool send_finds(struct sql_call *call, struct postgres_link *link)
+{
+    const struct command *command = call->command;
+    bool sent = true;
+    call->items = calloc(command->count ? command->count : 1, sizeof *call->items);
+    for (size_t i = 0; call->items && i < command->count && sent; i++) {
+        struct postgres_step step = {.call = call, .statement = SQL_FIND, .first = i};
+        struct sql_params params = {0};
+        if (!command_item_is_good(command, i, &call->items[i]))
+            continue;
+        call->items[i].status = QUEUE_UNAVAILABLE;
+        sql_params_bytes(&params, command->finds[i].topic);
+        sql_params_bytes(&params, command->finds[i].id);
+        sent = send_step(link, step, &params);
+    }
+    return call->items && sent;
 }
 
 static bool send_get(struct sql_call *call, struct postgres_link *link)
@@ -456,6 +475,8 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
         return add_items(call, link);
+    case COMMAND_FIND:
+        return send_finds(call, link);
     case COMMAND_TAKE:
         return send_take(call, link);
     case COMMAND_GET:
@@ -562,7 +583,7 @@ static bool is_look(const struct sql_call *call)
     if (call->kind != SQL_CALL_COMMAND)
         return call->kind == SQL_CALL_LOOK;
     return call->command->kind == COMMAND_TAKE || call->command->kind == COMMAND_GET ||
-           call->command->kind == COMMAND_LIST;
+           call->command->kind == COMMAND_LIST || call->command->kind == COMMAND_FIND;
 }
 
 /* What came before `end`, from `*begin` on. */
@@ -678,6 +699,13 @@ static void read_end(struct sql_call *call, struct postgres_link *link, size_t i
     if (until_ms) /* it was extended meanwhile */
         sql_effects_hold(&link->context->effects, &call->ends.at[i], until_ms);
     note_did(link, sql_row_text(result, row, DID_NAME), result, row);
+}
+
+static void read_find(struct sql_call *call, size_t i, const PGresult *result)
+{
+    fill_result(&call->items[i], result, 0);
+    call->items[i].topic = call->command->finds[i].topic;
+    call->items[i].id = call->command->finds[i].id;
 }
 
 static void fill_job(struct job *job, const PGresult *result, int row)
@@ -1096,6 +1124,9 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
         return read_taken(call, link, result);
     case SQL_LOOK:
         return read_look(call, result);
+    case SQL_FIND:
+        read_find(call, step->first, result);
+        return true;
     case SQL_GET:
         return read_get(call, result);
     case SQL_HISTORY:

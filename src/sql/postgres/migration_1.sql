@@ -23,7 +23,7 @@ INSERT INTO tarry.store (name, lease_key)
 
 CREATE TABLE tarry.topic (
   topic int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  name text COLLATE "C" UNIQUE CHECK (octet_length(name) <= 200 AND name ~ '^[A-Za-z0-9_-][A-Za-z0-9._-]*$'), -- NULL: deleted, its rows go in steps
+  name text COLLATE "C" UNIQUE CHECK (octet_length(name) <= 200 AND name ~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$'), -- NULL: deleted, its rows go in steps
   paused boolean NOT NULL DEFAULT false,
   paused_until bigint NOT NULL DEFAULT 0, -- 0: until resumed; of a deleted one: since when
   lease bigint NOT NULL DEFAULT 0, ttl bigint NOT NULL DEFAULT 0, -- 0 in a setting: not set
@@ -366,6 +366,7 @@ BEGIN
   IF j.backoff_kind IS NOT NULL THEN kind := j.backoff_kind; wait := j.backoff_first; most := j.backoff_max;
   ELSIF t.backoff_kind > 0 THEN kind := t.backoff_kind; wait := t.backoff_first; most := t.backoff_max;
   END IF;
+  IF kind = 3 THEN RETURN 0; END IF;
   IF kind = 2 THEN
     FOR i IN 2 .. j.attempt LOOP
       EXIT WHEN wait >= most;
@@ -374,12 +375,12 @@ BEGIN
   END IF;
   wait := least(wait, most);
   spread := wait * 20 / 100;
-  RETURN greatest(1, wait - spread + floor(random() * (2 * spread + 1))::bigint);
+  RETURN greatest(1, wait - spread + floor(random() * (2 * spread + 1))::bigint) + 1;
 END $$;
 
 -- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it.
 CREATE FUNCTION tarry._answer(p_verb int, p_topic int, p_lane int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint,
-  p_delay bigint, p_final boolean, p_error bytea, p_short bytea, p_lease bigint, p_server bigint) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_delay bigint, p_final boolean, p_error bytea, p_short bytea, p_lease bigint, p_server bigint, p_priority int) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms(); outcome int; ended bigint; attempts bigint;
 BEGIN
   r.counts := tarry._none(); r.status := 'lease_ended';
@@ -429,18 +430,21 @@ BEGIN
     IF cardinality(j.history) > 8 THEN j.history := j.history[cardinality(j.history) - 7 :]; END IF;
     j.error := nullif(p_error, '');
     IF p_verb = 2 THEN r.counts[12] := 1; ELSE r.counts[13] := 1; END IF;
+    IF p_verb = 2 AND p_priority >= 0 THEN
+      j.priority := p_priority; j.lane := p_priority; PERFORM tarry._lane(t.topic, p_priority);
+    END IF;
     attempts := coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16);
-    IF j.attempt >= attempts OR outcome = 3 THEN
+    IF j.attempt >= attempts AND attempts < 4294967295 OR outcome = 3 THEN
       j.state := 4; j.lane := 70000; r.counts[14] := 1; r.died := t.extension <> '';
       PERFORM tarry._note(t, j, 'died', now, j.error, j.consumer);
     ELSE
       j.state := 1;
-      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) + 1 WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
+      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
     END IF;
   END IF;
   j.expire := tarry._expire_at(t, j);
   PERFORM tarry._number();
-  UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
+  UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, priority = j.priority, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
     lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
@@ -517,6 +521,13 @@ BEGIN
 END $$;
 
 -- NULL as its only row: there is no such topic.
+CREATE FUNCTION tarry._find(p_topic text, p_id text, OUT status text, OUT state int, OUT due bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT 'ok', tarry._state(j.state, j.due, tarry.now_ms()), j.due INTO _find.status, _find.state, _find.due
+    FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id;
+  status := coalesce(status, 'not_found');
+END $$;
+
 CREATE FUNCTION tarry._list(p_topic text, p_state int, p_limit int, p_due bigint, p_seq bigint, p_body boolean)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms(); t tarry.topic;
@@ -621,21 +632,21 @@ BEGIN
 END $$;
 
 CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
-  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[])
+  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[])
 RETURNS TABLE (verb int, topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
-  short bytea, lease bigint, n bigint) LANGUAGE sql VOLATILE ROWS 1000 AS $$
-  SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts, p_leases)
+  short bytea, lease bigint, priority int, n bigint) LANGUAGE sql VOLATILE ROWS 1000 AS $$
+  SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts, p_leases, p_priorities)
     WITH ORDINALITY $$;
 
 CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
-  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_server bigint)
+  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_server bigint)
 RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
 BEGIN
   FOR x IN
     WITH u AS MATERIALIZED (
       SELECT i.* FROM tarry._answer_items(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
-        p_shorts, p_leases) i
+        p_shorts, p_leases, p_priorities) i
     ), a AS (
       DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
         WHERE u.verb = 1 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
@@ -654,15 +665,15 @@ BEGIN
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
     ) SELECT a.n, a.topic, a.id, a.name, NULL::bigint AS lease_until, false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due,
           NULL::bigint AS seq, NULL::bigint AS delivery, NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error,
-          NULL::bytea AS short, NULL::bigint AS lease FROM a
-      UNION ALL SELECT e.n, e.topic, e.id, e.name, e.lease_until, e.cancel_requested, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
-      UNION ALL SELECT u.n, u.topic, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final, u.error, u.short, u.lease
+          NULL::bytea AS short, NULL::bigint AS lease, NULL::int AS priority FROM a
+      UNION ALL SELECT e.n, e.topic, e.id, e.name, e.lease_until, e.cancel_requested, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
+      UNION ALL SELECT u.n, u.topic, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final, u.error, u.short, u.lease, u.priority
         FROM u WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e)
   LOOP
     IF x.verb IS NULL THEN
       r := ROW('ok', CASE WHEN x.lease_until IS NOT NULL THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.n);
     ELSE
-      r := tarry._answer(x.verb, x.topic, x.lane, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server);
+      r := tarry._answer(x.verb, x.topic, x.lane, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority);
       r.n := x.n;
     END IF;
     RETURN NEXT r;
@@ -1063,7 +1074,7 @@ CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, bod
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
 BEGIN
-  IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_-][A-Za-z0-9._-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
+  IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
   IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
   IF body IS NULL OR octet_length(body) > 1048576 THEN RAISE EXCEPTION 'body is missing or above 1 MiB' USING ERRCODE = '22023'; END IF;
   IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;

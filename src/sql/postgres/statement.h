@@ -24,6 +24,7 @@ enum sql_statement {
     SQL_LOOK,
     SQL_GET,
     SQL_HISTORY,
+    SQL_FIND,
     SQL_LIST,
     SQL_FIGURES,
     SQL_PUT,
