@@ -77,7 +77,7 @@ function(tarry_wings_write FILE)
 endfunction()
 
 tarry_wing(REDIS "Redis" "server/(backend|config|stored_tokens)_redis|cli/(reshard|redis_store|fsck_redis|token_store_redis)" redis)
-tarry_wing(SQL "PostgreSQL" "server/backend_sql|cli/schema" sql)
+tarry_wing(SQL "SQL databases" "server/backend_sql|cli/(schema|fsck_sql)" sql)
 tarry_wing(DELIVERY "push delivery" "server/delivery" deliver targets guard)
 tarry_wing(AMQP "AMQP" "targets/amqp_|server/intake_amqp" amqp)
 tarry_wing(KAFKA "Kafka" "targets/kafka_")

@@ -408,8 +408,60 @@ static int reschedule_command(int argc, char **argv)
     return bulk_is_meant(&args) ? bulk_run(&args, &bulk) : reschedule_one(&args, options);
 }
 
+/* ---- history ---- */
+
+static void print_events(const json_t *events)
+{
+    size_t i;
+    const json_t *event;
+    json_array_foreach(events, i, event)
+    {
+        char at[SHOW_CELL_BYTES], what[SHOW_CELL_BYTES], attempt[SHOW_CELL_BYTES],
+            by[SHOW_CELL_BYTES], error[SHOW_CELL_BYTES];
+        show_text(json_object_get(event, "by"), by);
+        show_text(json_object_get(event, "error"), error);
+        printf("%s  %-12s attempt %s%s%s%s%s\n", show_time(json_object_get(event, "at"), at),
+               show_text(json_object_get(event, "event"), what),
+               show_text(json_object_get(event, "attempt"), attempt), by[0] ? ", by " : "", by,
+               error[0] ? ": " : "", error);
+    }
+}
+
+static int history_command(int argc, char **argv)
+{
+    const struct cli_syntax syntax = {
+        .usage = "history TOPIC ID",
+        .about = "Shows what became of a job, also of one that is gone: how each attempt ended, "
+                 "when, and\n"
+                 "who had it. Of topics whose setting 'history' says how long that is kept, in "
+                 "stores that\n"
+                 "keep one: PostgreSQL.",
+        .least = 2,
+        .most = 2,
+    };
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
+    cli_url_add_segment(target, "history");
+    exit_code = client_call(&client, "GET", NULL, 0);
+    if (exit_code == CLI_OK && args.json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        print_events(json_object_get(client.json, "history"));
+    client_close(&client);
+    return exit_code;
+}
+
 const struct cli_command cli_job_commands[] = {
     {.name = "get", .run = get_command, .help = "show one job"},
+    {.name = "history",
+     .run = history_command,
+     .help = "show what became of a job, also of one that is gone"},
     {.name = "locate", .run = locate_command, .help = "say which topics have a job of this id"},
     {.name = "list", .run = list_command, .help = "list the jobs of a topic by due time"},
     {.name = "cancel", .run = cancel_command, .help = "drop jobs that are not wanted any more"},

@@ -1,4 +1,4 @@
-/* schema: the tables of a queue in PostgreSQL: made, brought to this version, or shown. */
+/* schema: the tables of a queue in a SQL database: made, brought to this version, or shown. */
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "sql/sql.h"
@@ -7,9 +7,11 @@
 
 enum { ERROR_BYTES = 512 };
 
-static int show(void)
+static int show(const char *kind)
 {
-    struct slice text = sql_schema();
+    struct slice text = sql_schema(kind);
+    if (!text.len)
+        return cli_usage("unknown kind of database '%s', write postgres or mysql", kind);
     if (fwrite(text.at, 1, text.len, stdout) != text.len || fflush(stdout) != 0)
         return cli_error("cannot write to standard output");
     return CLI_OK;
@@ -31,12 +33,14 @@ static int sql_command(int argc, char **argv)
 {
     const struct cli_flag flags[] = {{0}};
     const struct cli_syntax syntax = {
-        .usage = "sql migrate URL | sql schema",
+        .usage = "sql migrate URL | sql schema [postgres|mysql]",
         .about =
-            "Makes the schema of a queue in PostgreSQL, or brings it to this version; it may be\n"
-            "run again. 'sql schema' prints it instead, for who makes it by hand.\n\n"
+            "Makes the schema of a queue in PostgreSQL, MariaDB or MySQL, or brings it to this\n"
+            "version; it may be run again. 'sql schema' prints it instead, for who makes it by\n"
+            "hand: that of PostgreSQL, where it is not said.\n\n"
             "  tarry sql migrate postgres://admin@db.internal/shop\n"
-            "  tarry serve --store postgres://tarry@db.internal/shop",
+            "  tarry serve --store postgres://tarry@db.internal/shop\n"
+            "  tarry sql migrate mysql://admin@db.internal",
         .flags = flags,
         .least = 1,
         .most = 2,
@@ -49,12 +53,13 @@ static int sql_command(int argc, char **argv)
     if (strcmp(args.list.at[0], "migrate") == 0)
         return migrate(args.list.count > 1 ? args.list.at[1] : NULL);
     if (strcmp(args.list.at[0], "schema") == 0)
-        return args.list.count > 1 ? cli_usage("unexpected argument '%s'", args.list.at[1])
-                                   : show();
+        return show(args.list.count > 1 ? args.list.at[1] : "postgres");
     return cli_usage("unknown '%s', write sql migrate or sql schema", args.list.at[0]);
 }
 
 const struct cli_command cli_schema_commands[] = {
-    {.name = "sql", .run = sql_command, .help = "make or show the schema of a queue in PostgreSQL"},
+    {.name = "sql",
+     .run = sql_command,
+     .help = "make or show the schema of a queue in a SQL database"},
     {0},
 };

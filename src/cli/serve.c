@@ -80,7 +80,8 @@ static void print_configuration(const struct config *config)
 {
     print_listeners(config);
     if (config_is_sql(config))
-        printf("keeps jobs in PostgreSQL, which was not asked\n");
+        printf("keeps jobs in %s, which was not asked\n",
+               config_is_mysql(config) ? "MariaDB or MySQL" : "PostgreSQL");
     else if (config_is_redis(config))
         printf("keeps jobs in Redis, which was not asked\n");
     else

@@ -84,8 +84,8 @@ static json_t *read_value(const char *text)
 /* Settings that are durations, by the last word of their name. */
 static bool is_duration(const char *name)
 {
-    static const char *const names[] = {"lease_for", "ttl", "dedup_window", "backoff",
-                                        "timeout",   "age", "every"};
+    static const char *const names[] = {"lease_for", "ttl",     "dedup_window", "backoff",
+                                        "history",   "timeout", "age",          "every"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -330,7 +330,7 @@ static int topic_command(int argc, char **argv)
             "NAME= takes one away. A name with dots goes into an object; a value that is JSON is\n"
             "taken as such, else as text. Names: lease_for, ttl, max_attempts, backoff,\n"
             "on_conflict, priority, dedup_window, dead_letter_expired, max_jobs, push_rate,\n"
-            "deliver.…, dead_letter.…\n\n"
+            "history, deliver.…, dead_letter.…\n\n"
             "  tarry topic set orders max_attempts=5 backoff=exp:1s..10m\n"
             "  tarry topic set orders --deliver-to https://shop.example/close-order\n"
             "  tarry topic set orders deliver.max_in_flight=16 deliver.rate=100/s\n"

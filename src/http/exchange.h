@@ -163,4 +163,7 @@ void http_change_drop(struct http_exchange *exchange);
 /* `outcome` NULL: it was done. */
 void http_change_end(struct http_exchange *exchange, const char *outcome);
 
+/* Does the store keep a history? If not, that is answered. */
+bool http_keeps_history(struct http_exchange *exchange);
+
 #endif

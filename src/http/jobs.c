@@ -38,6 +38,71 @@ static void get_job(struct http_call *call)
     queue_get(call->front->queue, call->topic, call->id, http_reply_to(call, on_got));
 }
 
+/* ---- history ---- */
+
+bool http_keeps_history(struct http_exchange *exchange)
+{
+    struct queue_info info = {0};
+    queue_info(exchange->front->queue, &info);
+    if (!info.keeps_history)
+        http_answer_problem(exchange, PROBLEM_BAD_OPTION, 0,
+                            "this store keeps no history, take one that does: postgres");
+    return info.keeps_history;
+}
+
+static void write_time_member(struct buffer *body, const char *key, int64_t ms)
+{
+    buffer_append_byte(body, ',');
+    json_write_key(body, key);
+    json_write_time(body, ms);
+}
+
+static void write_text_member(struct buffer *body, const char *key, struct slice text)
+{
+    if (!text.len)
+        return;
+    buffer_append_byte(body, ',');
+    json_write_key(body, key);
+    json_write_string(body, text);
+}
+
+static void write_event(struct buffer *body, const struct job *entry)
+{
+    buffer_append_text(body, "{\"event\":");
+    json_write_string(body, entry->content_type);
+    write_time_member(body, "at", entry->due_ms);
+    buffer_append_text(body, ",\"attempt\":");
+    buffer_append_u64(body, entry->attempt);
+    if (entry->taken_ms)
+        write_time_member(body, "taken_at", entry->taken_ms);
+    write_text_member(body, "by", entry->consumer);
+    write_text_member(body, "error", entry->error);
+    buffer_append_byte(body, '}');
+}
+
+static void on_history(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
+    if (!exchange)
+        return;
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"history\":[");
+    for (size_t i = 0; i < reply->job_count; i++) {
+        if (i)
+            buffer_append_byte(body, ',');
+        write_event(body, &reply->jobs[i].job);
+    }
+    buffer_append_text(body, "]}");
+    http_answer_end_json(exchange, 200);
+}
+
+static void get_history(struct http_call *call)
+{
+    http_note_subject(call, HTTP_SUBJECT_JOB, call->id);
+    if (http_keeps_history(call->exchange))
+        queue_history(call->front->queue, call->topic, call->id, http_reply_to(call, on_history));
+}
+
 static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_replied(owner, tag, reply);
@@ -253,6 +318,13 @@ const struct http_route http_jobs_routes[] = {
      .handle = get_job,
      .options = OPTION_BIT(OPTION_BODY),
      .answer = HTTP_ANSWER_JOB},
+    {.method = HTTP_METHOD_GET,
+     .pattern = HTTP_JOB_PATH "/history",
+     .name = "history",
+     .scope = ACCESS_READ,
+     .topics = HTTP_TOPICS_PATH,
+     .handle = get_history,
+     .answer = HTTP_ANSWER_LONG},
     {.method = HTTP_METHOD_PATCH,
      .pattern = HTTP_JOB_PATH,
      .name = "reschedule",

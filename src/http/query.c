@@ -79,6 +79,8 @@ static const struct option {
     [OPTION_ID] = {NAME("id"), KIND_TEXT, INTO(id), 1, JOB_ID_BYTES_MAX, "the id of a job"},
     [OPTION_DEDUP_WINDOW] = {NAME("dedup_window"), KIND_DURATION, INTO(dedup_window_ms), 0,
                              POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
+    [OPTION_HISTORY] = {NAME("history"), KIND_DURATION, INTO(history_ms), 0, POLICY_DELAY_MS_MAX,
+                        "a duration up to 10 years"},
     [OPTION_DEAD_LETTER_EXPIRED] = {NAME("dead_letter_expired"), KIND_FLAG,
                                     INTO(dead_letter_expired), 0, 0, "true or false"},
     [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), 0, JOB_PAST_ATTEMPTS_MAX,

@@ -36,6 +36,7 @@ enum http_option_id {
     OPTION_CURSOR,
     OPTION_ID,
     OPTION_DEDUP_WINDOW,
+    OPTION_HISTORY,
     OPTION_DEAD_LETTER_EXPIRED,
     OPTION_ATTEMPT,
     OPTION_BODY,
@@ -77,7 +78,7 @@ _Static_assert(OPTION_COUNT < 64, "sets of options have 64 bits");
      OPTION_BIT(OPTION_ERROR))
 #define OPTIONS_TOPIC                                                                              \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED) |   \
-     OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE))
+     OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE) | OPTION_BIT(OPTION_HISTORY))
 /* Which dead jobs, of a purge or a redrive. */
 #define OPTIONS_FILTER                                                                             \
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
@@ -106,7 +107,8 @@ enum http_live_view { HTTP_LIVE_OVERVIEW = 1, HTTP_LIVE_TOPIC, HTTP_LIVE_SERVER 
 /* What was given; zeroed where it was not, and `set` tells. */
 struct http_fields {
     uint64_t set; /* OPTION_BIT each */
-    int64_t delay_ms, at_ms, wait_ms, for_ms, dedup_window_ms, died_after_ms, died_before_ms;
+    int64_t delay_ms, at_ms, wait_ms, for_ms, dedup_window_ms, history_ms, died_after_ms,
+        died_before_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
     int64_t max, limit, max_jobs;

@@ -136,6 +136,11 @@ void http_settings_write(struct buffer *out, const struct topic_settings *settin
         duration_emit(out, settings->dedup_window_ms);
         buffer_append_byte(out, '"');
     }
+    if (settings->history_ms) {
+        buffer_append_text(out, ",\"history\":\"");
+        duration_emit(out, settings->history_ms);
+        buffer_append_byte(out, '"');
+    }
     if (settings->has_priority) {
         buffer_append_text(out, ",\"priority\":");
         buffer_append_i64(out, settings->priority);
@@ -209,6 +214,7 @@ void http_fields_settings(const struct http_fields *fields, struct topic_setting
         .has_priority = http_fields_have(fields, OPTION_PRIORITY),
         .dead_letter_expired = fields->dead_letter_expired,
         .dedup_window_ms = fields->dedup_window_ms,
+        .history_ms = fields->history_ms,
         .max_jobs = (uint64_t)fields->max_jobs,
         .push_rate = fields->push_rate,
     };
@@ -368,6 +374,8 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
                      const struct topic_settings *settings)
 {
     struct queue *queue = exchange->front->queue;
+    if (settings->history_ms && !http_keeps_history(exchange))
+        return;
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = topic, .settings = *settings};
     queue_topic(queue, &put,
                 (struct queue_reply_to){.done = answer_topic,

@@ -209,8 +209,9 @@ bool topic_settings_equal(const struct topic_settings *a, const struct topic_set
            a->on_conflict == b->on_conflict && a->has_priority == b->has_priority &&
            (!a->has_priority || a->priority == b->priority) &&
            a->dead_letter_expired == b->dead_letter_expired &&
-           a->dedup_window_ms == b->dedup_window_ms && a->max_jobs == b->max_jobs &&
-           frequency_equal(a->push_rate, b->push_rate) && slice_equals(a->extension, b->extension);
+           a->dedup_window_ms == b->dedup_window_ms && a->history_ms == b->history_ms &&
+           a->max_jobs == b->max_jobs && frequency_equal(a->push_rate, b->push_rate) &&
+           slice_equals(a->extension, b->extension);
 }
 
 static unsigned topic_form(const struct record_topic *topic)

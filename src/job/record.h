@@ -54,6 +54,7 @@ struct topic_settings {
     /* What rooms above the queue keep with the topic: a JSON object as text; empty: nothing. Queues
      * store it and never look inside. Belongs to whoever filled the struct in. */
     struct slice extension;
+    int64_t history_ms; /* how long what became of jobs is kept; 0: not. In stores that can */
 };
 
 bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b);

@@ -151,6 +151,8 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
             bad = "priority";
         if (!bad && !is_within(settings->dedup_window_ms, 0, POLICY_DELAY_MS_MAX))
             bad = "dedup_window";
+        if (!bad && !is_within(settings->history_ms, 0, POLICY_DELAY_MS_MAX))
+            bad = "history";
         if (!bad && settings->max_jobs > TOPIC_JOBS_MAX)
             bad = "max_jobs";
         if (!bad && !frequency_is_valid(settings->push_rate))

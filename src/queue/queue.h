@@ -231,7 +231,9 @@ struct queue_topics_page {
  *   TAKE     ready jobs under a lease, at most `max`, none when none are ready or all topics are
  *            paused. Does not wait. Topics that do not exist have no jobs. Of a job that is named: also
  *            while its topic is paused; NOT_FOUND, or LEASED where somebody has it.
- *   GET      one job with its body. Status OK or NOT_FOUND.
+ *   GET      one job with its body. Status OK or NOT_FOUND. With `history` of a store that keeps one:
+ *            `jobs` is what happened, oldest first; of each entry attempt, taken_ms, consumer and
+ *            error, due_ms is when, content_type what (acked, died, ...).
  *   LIST     jobs of a topic by due, then push order.
  *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or
  *            NOT_FOUND.
@@ -274,6 +276,7 @@ struct command {
         struct queue_take take;
         struct {
             struct slice topic, id;
+            bool history; /* what became of it, in place of the job */
         } get;
         struct queue_list list;
         struct queue_topic_call topic;
@@ -393,6 +396,7 @@ struct queue_info {
     /* What the embedded store keeps out of memory, and its upkeep; 0 elsewhere. */
     uint64_t cold_jobs, runs, checkpoints, checkpoints_failed;
     uint64_t spare_bytes; /* memory that jobs had and the next ones get */
+    bool keeps_history;   /* of topics whose settings say so */
     bool healthy;         /* false: every call would be answered QUEUE_UNAVAILABLE */
     bool accepting;       /* false: pushes are refused, for want of space or since it moved */
     bool moved;           /* the path of the data directory leads elsewhere: nothing may change */
@@ -508,6 +512,14 @@ static inline void queue_get(struct queue *queue, struct slice topic, struct sli
                              struct queue_reply_to reply_to)
 {
     struct command command = {.kind = COMMAND_GET, .get = {.topic = topic, .id = id}};
+    queue_submit(queue, &command, reply_to);
+}
+
+static inline void queue_history(struct queue *queue, struct slice topic, struct slice id,
+                                 struct queue_reply_to reply_to)
+{
+    struct command command = {.kind = COMMAND_GET,
+                              .get = {.topic = topic, .id = id, .history = true}};
     queue_submit(queue, &command, reply_to);
 }
 

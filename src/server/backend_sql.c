@@ -1,4 +1,4 @@
-/* Jobs in PostgreSQL, shared with other servers and with users' own transactions: one reactor. */
+/* Jobs in a SQL database, shared with other servers and with users' own transactions: one reactor. */
 #include "base/error.h"
 #include "base/json_write.h"
 #include "redis/redis.h"
@@ -14,10 +14,11 @@ static bool promises_enough(const struct config *config, const struct sql *sql, 
     bool wants_always = config->require_durability == REDIS_DURABILITY_ALWAYS ||
                         config->require_durability == REDIS_DURABILITY_EVERYSEC;
     return !wants_always || sql_is_durable(sql) ||
-           error_text(error, BACKEND_ERROR_BYTES,
-                      "the store does not promise to keep what was answered, set fsync, "
-                      "full_page_writes and synchronous_commit to on, or ask for less by "
-                      "--require-durability");
+           error_text(
+               error, BACKEND_ERROR_BYTES,
+               "the store does not promise to keep what was answered, %s, or ask for less by "
+               "--require-durability",
+               sql_durable_settings(sql));
 }
 
 static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,
@@ -71,41 +72,41 @@ static void on_free(struct backend *backend)
 
 enum { TURNS, CALLS, REPEATED, RECONNECTS, SETTLED, UP };
 
-#define ON_SQL .when = "with `--store postgres://…`"
+#define ON_SQL .when = "with `--store postgres://…` or `mysql://…`"
 
 static const struct metric sql_metrics[] = {
-    [TURNS] = {.name = "tarry_postgres_turns_total",
+    [TURNS] = {.name = "tarry_sql_turns_total",
                .type = PROMETHEUS_COUNTER,
                .help = "Transactions of this server.",
                .meaning = "Each carries all that came during the one before; "
-                          "`tarry_postgres_calls_total` over it is how much that is.",
+                          "`tarry_sql_calls_total` over it is how much that is.",
                ON_SQL},
-    [CALLS] = {.name = "tarry_postgres_calls_total",
+    [CALLS] = {.name = "tarry_sql_calls_total",
                .type = PROMETHEUS_COUNTER,
                .help = "Calls in those transactions.",
-               .meaning = "The work that PostgreSQL does for this server.",
+               .meaning = "The work that the database does for this server.",
                ON_SQL},
-    [REPEATED] = {.name = "tarry_postgres_repeated_total",
+    [REPEATED] = {.name = "tarry_sql_repeated_total",
                   .type = PROMETHEUS_COUNTER,
                   .help = "Transactions that came to nothing and went again.",
                   .meaning = "Deadlocks, locks that users' transactions hold, lost connections. "
                              "Rises steadily: somebody keeps transactions with jobs open for long.",
                   ON_SQL},
-    [RECONNECTS] = {.name = "tarry_postgres_reconnects_total",
+    [RECONNECTS] = {.name = "tarry_sql_reconnects_total",
                     .type = PROMETHEUS_COUNTER,
-                    .help = "Connections to PostgreSQL made again.",
+                    .help = "Connections to the database made again.",
                     .meaning =
-                        "Rises again and again: see why PostgreSQL or the network cuts them.",
+                        "Rises again and again: see why the database or the network cuts them.",
                     ON_SQL},
-    [SETTLED] = {.name = "tarry_postgres_settled_total",
+    [SETTLED] = {.name = "tarry_sql_settled_total",
                  .type = PROMETHEUS_COUNTER,
                  .help = "Commits whose fate had to be asked for.",
                  .meaning =
                      "A connection was cut in the midst of a commit. Nothing was done twice.",
                  ON_SQL},
-    [UP] = {.name = "tarry_postgres_up",
+    [UP] = {.name = "tarry_sql_up",
             .type = PROMETHEUS_GAUGE,
-            .help = "Whether PostgreSQL is reached.",
+            .help = "Whether the database is reached.",
             .meaning = "0: pushes are answered 503.",
             ON_SQL},
     METRIC_END};

@@ -42,7 +42,7 @@ static const struct option options[] = {
      "without it none may; may be given again"},
     {"store", OPTION_TEXT, "embedded|URL", FIELD(store), "embedded", 0, 0,
      "what keeps the jobs: this program, or a database that several servers share: "
-     "postgres://[user@]host/database (see docs/sql.md), "
+     "postgres://[user@]host/database or mysql://[user@]host (see docs/sql.md), "
      "redis://[user:password@]host:6379/0, redis-sentinel://host:26379,host/master, "
      "redis-cluster://host:6379,host, redis+unix:///path/of/socket"},
     {"sync", OPTION_SYNC, "always|never|TIME", FIELD(sync), "always", 1, 60 * 1000,
@@ -653,8 +653,8 @@ static bool check_embedded(const struct config *config, char *error)
     const char *given = find_given(config, foreign);
     if (config->migrate)
         return error_text(error, CONFIG_ERROR_BYTES,
-                          "'migrate' is for jobs in PostgreSQL, leave it out or give --store "
-                          "postgres://HOST/DATABASE");
+                          "'migrate' is for jobs in a SQL database, leave it out or give --store "
+                          "postgres://HOST/DATABASE or mysql://HOST");
     if (given)
         return error_text(
             error, CONFIG_ERROR_BYTES,
@@ -681,7 +681,7 @@ static bool check_sql(const struct config *config, char *error)
         NULL};
     const char *given = find_given(config, foreign);
     return !given || error_text(error, CONFIG_ERROR_BYTES,
-                                "'%s' is for other stores than PostgreSQL, leave it out", given);
+                                "'%s' is for other stores than SQL databases, leave it out", given);
 }
 
 static bool check_redis(const struct config *config, char *error)
@@ -692,7 +692,7 @@ static bool check_redis(const struct config *config, char *error)
         return error_text(
             error, CONFIG_ERROR_BYTES,
             "bad value '%.64s' for 'store', give embedded or a URL that begins with redis://, "
-            "redis-sentinel://, redis-cluster://, redis+unix:// or postgres://",
+            "redis-sentinel://, redis-cluster://, redis+unix://, postgres:// or mysql://",
             strchr(config->store, '@') ? "…" : config->store);
     if (!config_redis_check(config->store, error, CONFIG_ERROR_BYTES))
         return false;

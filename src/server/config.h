@@ -134,11 +134,18 @@ typedef char *config_environment(const char *name);
 bool config_load(struct config *out, int arg_count, char *const *args,
                  config_environment *environment, char error[CONFIG_ERROR_BYTES]);
 
-/* Are the jobs in PostgreSQL? */
+/* Are the jobs in MariaDB or MySQL? */
+static inline bool config_is_mysql(const struct config *config)
+{
+    return strncmp(config->store, "mysql://", 8) == 0 ||
+           strncmp(config->store, "mariadb://", 10) == 0;
+}
+
+/* Are the jobs in a SQL database? */
 static inline bool config_is_sql(const struct config *config)
 {
     return strncmp(config->store, "postgres://", 11) == 0 ||
-           strncmp(config->store, "postgresql://", 13) == 0;
+           strncmp(config->store, "postgresql://", 13) == 0 || config_is_mysql(config);
 }
 
 static inline bool config_is_redis(const struct config *config)

@@ -680,7 +680,8 @@ static bool watch_signals(struct server *server)
 static void log_listening(struct server *server, size_t topics, uint64_t jobs)
 {
     const char *address = server->listeners.at[0].name, *place = server->backend.place;
-    const char *kind = config_is_sql(server->config)     ? "postgres"
+    const char *kind = config_is_mysql(server->config)   ? "mysql"
+                       : config_is_sql(server->config)   ? "postgres"
                        : config_is_redis(server->config) ? "redis"
                                                          : "data";
     struct queue *queue = server->per_reactor[0].queue;

@@ -1,6 +1,6 @@
 /*
- * call: a call of the queue, or something the server does by itself, on its way through a turn: its
- * statements, what they answered, its reply.
+ * call: a call of the queue, or something the server does by itself, on its way through a turn: what
+ * its statements answered, its reply. Dialects send and read it.
  *
  * One thread. A call may be sent more than once, after a transaction that came to nothing; only what
  * the last one answered counts.
@@ -11,8 +11,6 @@
 #include "base/list.h"
 #include "queue/queue.h"
 #include "sql/effect.h"
-#include "sql/statement.h"
-#include "sql/topic.h"
 
 enum sql_call_kind {
     SQL_CALL_COMMAND = 1,
@@ -24,15 +22,19 @@ enum sql_call_kind {
     SQL_CALL_GOODBYE
 };
 
-struct sql_call;
+enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024 };
 
-struct sql_step { /* one statement of a turn */
-    struct sql_call *call;
-    size_t item;
-    enum sql_statement statement;
+struct sql_sight {      /* what a look saw of a topic */
+    struct slice topic; /* points into `results` */
+    int64_t
+        next_ms; /* when the next job that waits at or above the bound is due; INT64_MAX: none */
+    bool is_paused;
+    int64_t resume_ms; /* 0: none, or never */
+    int64_t
+        seen_ms; /* a moment before this looked; what was committed since may be due from then on */
 };
-VECTOR_DECLARE(sql_steps, struct sql_step)
-VECTOR_DECLARE(sql_results, PGresult *)
+VECTOR_DECLARE(sql_sights, struct sql_sight)
+VECTOR_DECLARE(sql_results, void *)
 VECTOR_DECLARE(sql_leases, struct sql_lease)
 
 struct sql_call {
@@ -61,21 +63,13 @@ struct sql_call {
     char cursor[64];
     size_t cursor_bytes;
     struct queue_forecast *forecast;
-    struct sql_results results;
-    const PGresult *look;                   /* TAKE, LOOK: to be believed after the commit */
+    struct sql_results results; /* a dialect's own, kept until the reply */
+    void (*result_free)(void *result);
+    struct sql_sights sights;               /* TAKE, LOOK: to be believed after the commit */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
-};
-
-/* What calls of one server have in common. */
-struct sql_context {
-    PGconn *connection;
-    struct mac_key key;
-    int64_t server;
-    uint32_t topics_max;
-    int64_t now_ms; /* the database's, as of the last answer; steps of one turn differ by little */
-    struct sql_topics topics;
-    struct sql_steps steps;
-    struct sql_effects effects;
+    int64_t
+        mark; /* UPKEEP: how many changes made jobs wait so far, where all of them can be seen by
+                     now; the same again: there is nothing new. 0: not known */
 };
 
 /* NULL: out of memory. `command` NULL: something of the server's own. */
@@ -87,14 +81,13 @@ void sql_call_free(struct sql_call *call);
 bool sql_call_is_durable(const struct sql_call *call);
 bool sql_call_is_change(const struct sql_call *call);
 bool sql_call_is_figures(const struct sql_call *call);
+/* Does it only read, or what may be done twice: it needs no transaction of more than one statement. */
+bool sql_call_is_single(const struct sql_call *call);
 size_t sql_call_weight(const struct sql_call *call); /* how many items */
 size_t sql_call_bytes(const struct sql_call *call);
 
-/* Its statements, into the pipeline and `steps`. False: out of memory, or the connection is gone. */
-bool sql_call_send(struct sql_call *call, struct sql_context *context);
-/* One of them was answered with `result`, which is the call's from then on. False: out of memory. */
-bool sql_call_read(struct sql_call *call, struct sql_context *context, const struct sql_step *step,
-                   PGresult *result);
+/* Keeps a result that texts of the reply point into. False: out of memory, and it is freed. */
+bool sql_call_keep(struct sql_call *call, void *result, void (*result_free)(void *result));
 /* Forgets what was answered: it is sent again. */
 void sql_call_again(struct sql_call *call);
 /* After the commit. */

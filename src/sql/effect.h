@@ -9,7 +9,26 @@
 #include "base/vector.h"
 #include "job/job.h"
 #include "sql/lease.h"
-#include "sql/row.h"
+
+/* The places of tarry.tally's counts. */
+enum {
+    SQL_COUNT_FRESH, /* waits and was never tried */
+    SQL_COUNT_RETRY,
+    SQL_COUNT_LEASED,
+    SQL_COUNT_DEAD,
+    SQL_COUNT_DEAD_BYTES,
+    SQL_COUNT_PUSHED,
+    SQL_COUNT_ACKED,
+    SQL_COUNT_CANCELLED,
+    SQL_COUNT_EXPIRED,
+    SQL_COUNT_REPLACED,
+    SQL_COUNT_DELIVERED,
+    SQL_COUNT_NACKED,
+    SQL_COUNT_LEASE_ENDED,
+    SQL_COUNT_DIED,
+    SQL_COUNT_REDRIVEN,
+    SQL_COUNTS
+};
 
 struct sql_tally { /* of one topic */
     int64_t topic;

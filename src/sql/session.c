@@ -14,9 +14,8 @@ enum {
     TURN_BYTES_MAX = 16 << 20,
     ENDS_MAX = 500,
     UPKEEP_MS = 1000,
-    LOOK_SHARE = 20,      /* looks without a bound may take one part in so many of the time */
-    LOOK_MS_MAX = 5000,   /* but come that often all the same */
-    TOLD_AHEAD_MS = 1500, /* other servers look this far ahead by themselves, and more */
+    LOOK_SHARE = 20,    /* looks without a bound may take one part in so many of the time */
+    LOOK_MS_MAX = 5000, /* but come that often all the same */
     RETRY_MS = 10,
     RETRY_MS_MAX = 500,
     RETRY_SHARE =
@@ -24,14 +23,13 @@ enum {
     RECONNECT_MS = 100,
     RECONNECT_MS_MAX = 2000,
     STOP_MS = 3000,
-    FLIGHT_MS_MAX = 35000, /* no answer for so long: a statement has 30 s, a COMMIT no end */
-    STATE_BYTES = 6
+    BY_SQL_MS = 1000, /* so long after a push by SQL the next one is expected */
 };
 
 enum phase {
     PHASE_DOWN = 1, /* no connection; `turn` may hold calls whose commit's fate is not known */
     PHASE_IDLE,
-    PHASE_CALLS,  /* the first flight */
+    PHASE_CALLS,  /* the first part */
     PHASE_COMMIT, /* the second */
     PHASE_ROLLBACK
 };
@@ -45,6 +43,7 @@ struct connecting { /* on the helper thread */
 };
 
 struct sql_session {
+    const struct sql_dialect *dialect;
     struct sql_context context;
     struct reactor *reactor;
     struct queue *queue;
@@ -61,21 +60,22 @@ struct sql_session {
     struct list waiting;  /* calls that are not in a turn, in their order */
     struct list turn;     /* calls of the turn under way */
     struct list answered; /* calls whose replies are to be given */
-    size_t step;          /* which statement is being answered */
     bool has_ticket;      /* the turn has one */
     bool commit_sent, is_lost;
     int64_t ticket;
-    char state[STATE_BYTES]; /* the first error's SQLSTATE; empty: none */
-    char message[200];
-    bool failed; /* by our own fault: out of memory */
+    struct sql_fault fault; /* of the turn */
 
     struct sql_watched leases;
+    int64_t noted_ms;  /* the database's time, when it was told last */
     int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
     int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
     bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
+    int64_t mark;        /* of the last upkeep, after which all watched topics were looked at */
     int64_t look_all_ms; /* elapsed: no look without a bound before */
+    int64_t look_ms;     /* elapsed: the next look for what is not told */
+    int64_t by_sql_ms;   /* elapsed: until then pushes by SQL are expected */
     int64_t turn_begun_ms, flight_begun_ms;
-    bool turn_looks_all;
+    bool turn_looks_all, turn_is_single;
     bool turn_is_retry;  /* of a call that found its rows locked: it waits for a moment only */
     int64_t retry_at_ms; /* elapsed: no such turn before */
     bool is_alone;       /* no other server lives */
@@ -166,6 +166,13 @@ static struct sql_call *call_of(const struct command *command, struct queue_repl
     return call;
 }
 
+static bool is_supported(const struct sql_session *session, const struct command *command)
+{
+    if (command->kind == COMMAND_TAKE)
+        return !command->take.id.len && !command->take.by_priority;
+    return command->kind != COMMAND_FIND || session->dialect->finds;
+}
+
 void sql_session_submit(struct sql_session *session, const struct command *command,
                         struct queue_reply_to reply_to)
 {
@@ -179,6 +186,8 @@ void sql_session_submit(struct sql_session *session, const struct command *comma
         refuse_call(session, call, command->status);
     else if (session->stopping)
         refuse_call(session, call, QUEUE_STOPPING);
+    else if (!is_supported(session, command))
+        refuse_call(session, call, QUEUE_UNSUPPORTED);
     reactor_turn_again(session->reactor);
 }
 
@@ -187,21 +196,15 @@ void sql_session_watch(struct sql_session *session, struct slice name, bool on)
     struct sql_topic *topic = sql_topics_need(&session->context.topics, name);
     if (!topic)
         return;
-    topic->watched = on;
-    topic->look = on;
     topic->hold_ms = topic->wait_ms = 0;
+    if (!sql_topic_plan_watch(&session->context.plan, topic, on))
+        return;
+    sql_topic_plan_changed(&session->context.plan, topic);
+    sql_topic_plan_look(&session->context.plan, topic);
     reactor_turn_again(session->reactor);
 }
 
 /* ---- what time brings ---- */
-
-static int64_t topic_at(const struct sql_topic *topic)
-{
-    int64_t at = topic->paused ? topic->resume_ms : topic->next_ms;
-    if (!topic->watched)
-        return INT64_MAX;
-    return at < topic->hold_ms ? topic->hold_ms : at;
-}
 
 /* The first moment of the database's clock at which something is to be done. */
 static int64_t next_ms(const struct sql_session *session)
@@ -209,43 +212,27 @@ static int64_t next_ms(const struct sql_session *session)
     int64_t next = session->end_under_way ? INT64_MAX : sql_watched_next(&session->leases);
     if (!session->expire_under_way && session->expire_ms < next)
         next = session->expire_ms;
-    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
-         entry = table_next(&session->context.topics.table, entry)) {
-        int64_t at = topic_at(sql_topics_of(entry));
-        next = at < next ? at : next;
-    }
-    return next;
+    int64_t at = sql_topic_plan_next_ms(&session->context.plan);
+    return at < next ? at : next;
 }
 
 static void tell_topics(struct sql_session *session, int64_t now_ms)
 {
-    struct table_entry *entry = table_first(&session->context.topics.table);
-    while (entry) {
-        struct sql_topic *topic = sql_topics_of(entry);
-        entry = table_next(&session->context.topics.table, entry);
-        if (topic_at(topic) > now_ms)
-            continue;
-        if (topic->paused) {
+    struct sql_topic_plan *plan = &session->context.plan;
+    while (sql_topic_plan_next_ms(plan) <= now_ms) {
+        struct sql_topic *topic = plan->times.at[0];
+        bool was_paused = topic->paused;
+        topic->hold_ms = 0;
+        if (was_paused) {
             topic->paused = false;
-            topic->look = true;
             topic->resume_ms = INT64_MAX;
-            continue;
+            sql_topic_plan_look(plan, topic);
         }
         topic->next_ms = INT64_MAX; /* a take or a look brings the next one */
-        if (session->queue->on_ready)
+        sql_topic_plan_changed(plan, topic);
+        if (!was_paused && session->queue->on_ready)
             session->queue->on_ready(session->queue->on_ready_owner, topic->entry.key);
     }
-}
-
-static bool wants_look(const struct sql_session *session)
-{
-    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
-         entry = table_next(&session->context.topics.table, entry)) {
-        const struct sql_topic *topic = sql_topics_of(entry);
-        if (topic->look && topic->watched)
-            return true;
-    }
-    return false;
 }
 
 static void end_leases(struct sql_session *session, int64_t now_ms)
@@ -272,22 +259,53 @@ static void look_around(struct sql_session *session, bool at_all)
     session->look_under_way = true;
 }
 
-/* Once a second: it lives, and what no news told is found. */
+/* Once a second: it lives; and whether anything made jobs wait that no news told of. */
 static void keep_up(struct sql_session *session)
 {
     if (clock_inner_ms() < session->upkeep_ms)
         return;
     session->upkeep_ms = clock_inner_ms() + UPKEEP_MS;
-    if (!session->upkeep_under_way)
-        session->upkeep_under_way = add_own(session, SQL_CALL_UPKEEP) != NULL;
-    sql_topics_forget(&session->context.topics);
-    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
-         entry = table_next(&session->context.topics.table, entry)) {
-        struct sql_topic *topic = sql_topics_of(entry);
-        topic->look = topic->look || topic->watched;
+    if (!session->upkeep_under_way) {
+        struct sql_call *call = add_own(session, SQL_CALL_UPKEEP);
+        session->upkeep_under_way = call != NULL;
+        if (call)
+            call->alone = true; /* what it says of other transactions is said from its beginning */
     }
-    if (wants_look(session))
+    sql_topics_forget(&session->context.topics);
+}
+
+/* Something may have: all watched topics are looked at. */
+static void look_at_all(struct sql_session *session)
+{
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry))
+        sql_topic_plan_look(&session->context.plan, sql_topics_of(entry));
+    if (sql_topic_plan_wants_look(&session->context.plan))
         look_around(session, elapsed_ms() >= session->look_all_ms);
+}
+
+static void upkeep_is_done(struct sql_session *session, const struct sql_call *call)
+{
+    session->is_alone = call->others == 0;
+    session->adopt_wanted = call->silent > 0;
+    if (call->next_expire_ms < session->expire_ms)
+        session->expire_ms = call->next_expire_ms;
+    if (!call->mark || call->mark != session->mark)
+        look_at_all(session);
+    session->mark = call->mark;
+}
+
+/* Pushes that nobody tells of are looked for: often while somebody waits, more often while they come. */
+static void look_for_others(struct sql_session *session)
+{
+    bool is_expected = elapsed_ms() < session->by_sql_ms;
+    if (!session->dialect->look_ms || elapsed_ms() < session->look_ms || session->look_under_way)
+        return;
+    session->look_ms =
+        elapsed_ms() + (is_expected ? session->dialect->look_soon_ms : session->dialect->look_ms);
+    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
+         entry = table_next(&session->context.topics.table, entry))
+        sql_topic_plan_look(&session->context.plan, sql_topics_of(entry));
 }
 
 static void do_what_is_due(struct sql_session *session)
@@ -302,7 +320,8 @@ static void do_what_is_due(struct sql_session *session)
     if (session->adopt_wanted && add_own(session, SQL_CALL_ADOPT))
         session->adopt_wanted = false;
     tell_topics(session, now_ms);
-    if (!session->look_under_way && wants_look(session))
+    look_for_others(session);
+    if (!session->look_under_way && sql_topic_plan_wants_look(&session->context.plan))
         look_around(session, false);
 }
 
@@ -350,71 +369,52 @@ static void gather(struct sql_session *session)
     }
 }
 
-static bool send_plain(struct sql_session *session, enum sql_statement statement,
-                       const struct sql_params *params)
+/* For what the link waits. */
+static void poll_link(struct sql_session *session)
 {
-    struct sql_step step = {.statement = statement};
-    struct sql_context *context = &session->context;
-    return sql_steps_reserve(&context->steps, context->steps.count + 1) &&
-           sql_statement_send(context->connection, statement, params) &&
-           sql_steps_add(&context->steps, step);
-}
-
-static bool send_ticket(struct sql_session *session)
-{
-    struct sql_params params = {0};
-    sql_params_number(&params, session->context.server);
-    sql_params_number(&params, session->ticket + 1);
-    return send_plain(session, SQL_TICKET, &params);
-}
-
-static void wait_for(struct sql_session *session, int events)
-{
+    int wants = session->dialect->wants(session->context.link), events = 0;
+    if (wants & SQL_READABLE)
+        events |= UV_READABLE;
+    if (wants & SQL_WRITABLE)
+        events |= UV_WRITABLE;
     if (events != session->poll_events && session->poll)
         (void)uv_poll_start(session->poll, events, on_poll);
     session->poll_events = events;
 }
 
-static void flush(struct sql_session *session)
+static struct sql_turn turn_of(struct sql_session *session)
 {
-    int left = libpq.PQflush(session->context.connection);
-    wait_for(session, left > 0 ? UV_READABLE | UV_WRITABLE : UV_READABLE);
-}
-
-static void steps_begin(struct sql_session *session)
-{
-    session->context.steps.count = 0;
-    session->step = 0;
-}
-
-static bool end_flight(struct sql_session *session)
-{
-    bool sent = libpq.PQpipelineSync(session->context.connection) == 1;
-    session->flight_begun_ms = elapsed_ms();
-    flush(session);
-    return sent;
-}
-
-static bool send_turn(struct sql_session *session)
-{
-    bool is_durable = false, is_change = false, sent = true;
+    struct sql_turn turn = {.calls = &session->turn,
+                            .is_brief = session->turn_is_retry,
+                            .is_alone = session->is_alone,
+                            .is_single = session->dialect->has_single_turns};
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        is_durable = is_durable || sql_call_is_durable(call);
-        is_change = is_change || sql_call_is_change(call);
+        turn.is_durable = turn.is_durable || sql_call_is_durable(call);
+        turn.is_single = turn.is_single && sql_call_is_single(call);
+        if (sql_call_is_change(call))
+            turn.ticket = session->ticket + 1;
     }
-    session->has_ticket = is_change;
-    sent = send_plain(session, SQL_BEGIN, NULL) &&
-           (is_durable || send_plain(session, SQL_LAZY, NULL)) &&
-           (!session->turn_is_retry || send_plain(session, SQL_BRIEF, NULL)) &&
-           (!is_change || send_ticket(session));
-    for (struct list *at = session->turn.next; at != &session->turn && sent; at = at->next) {
-        struct sql_call *call = list_entry(at, struct sql_call, list);
-        session->turn_looks_all = session->turn_looks_all || call->from_the_start;
-        sql_call_again(call);
-        sent = sql_call_send(call, &session->context);
-    }
-    return sent && send_plain(session, SQL_NOW, NULL) && end_flight(session);
+    if (turn.is_single)
+        turn.ticket = 0;
+    return turn;
+}
+
+static void part_begin(struct sql_session *session, enum phase phase)
+{
+    struct sql_turn turn = turn_of(session);
+    struct sql_link *link = session->context.link;
+    bool sent = false;
+    session->phase = phase;
+    session->flight_begun_ms = elapsed_ms();
+    if (phase == PHASE_CALLS)
+        sent = session->dialect->send_calls(link, &session->context, &turn);
+    else if (phase == PHASE_COMMIT)
+        sent = session->dialect->send_commit(link, &session->context, &turn);
+    else
+        sent = session->dialect->send_rollback(link);
+    session->is_lost = session->is_lost || !sent;
+    poll_link(session);
 }
 
 static void turn_begin(struct sql_session *session)
@@ -424,89 +424,24 @@ static void turn_begin(struct sql_session *session)
         return;
     session->turn_is_retry = first_of(&session->turn)->retry_ms > 0;
     sql_effects_clear(&session->context.effects);
-    session->state[0] = session->message[0] = '\0';
-    session->failed = session->commit_sent = session->turn_looks_all = false;
+    session->fault = (struct sql_fault){0};
+    session->commit_sent = session->turn_looks_all = false;
+    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        session->turn_looks_all = session->turn_looks_all || call->from_the_start;
+        sql_call_again(call);
+    }
+    session->has_ticket = turn_of(session).ticket != 0;
+    session->turn_is_single = turn_of(session).is_single;
     session->turn_begun_ms = elapsed_ms();
-    session->phase = PHASE_CALLS;
     session->figures.turns++;
-    steps_begin(session);
-    if (!send_turn(session))
-        session->is_lost = true;
-}
-
-/* ---- second flight ---- */
-
-static void emit_counts(struct buffer *out, const int64_t counts[SQL_COUNTS])
-{
-    for (int i = 0; i < SQL_COUNTS; i++)
-        buffer_append_format(out, "%c%lld", i ? ',' : '{', (long long)counts[i]);
-    buffer_append(out, "}", 2); /* with its NUL */
-}
-
-static bool send_tallies(struct sql_session *session)
-{
-    const struct sql_tallies *tallies = &session->context.effects.tallies;
-    for (size_t i = 0; i < tallies->count; i++) {
-        struct sql_params params = {0};
-        struct buffer counts;
-        buffer_init(&counts, 1024);
-        emit_counts(&counts, tallies->at[i].counts);
-        sql_params_number(&params, tallies->at[i].topic);
-        sql_params_number(&params, session->context.server);
-        sql_params_text(&params, counts.at);
-        bool sent = !counts.failed && send_plain(session, SQL_TALLY, &params);
-        buffer_fini(&counts);
-        if (!sent)
-            return false;
-    }
-    return true;
-}
-
-static bool send_one_news(struct sql_session *session, char what, const char *topic, int64_t due_ms)
-{
-    char text[JOB_TOPIC_BYTES_MAX + 40];
-    struct sql_params params = {0};
-    (void)snprintf(text, sizeof text, "%c %s %lld", what, topic, (long long)due_ms);
-    sql_params_text(&params, text);
-    return send_plain(session, SQL_NOTIFY, &params);
-}
-
-/* Far jobs need none: the others look once a second. */
-static bool send_news(struct sql_session *session)
-{
-    const struct sql_news_list *list = &session->context.effects.news;
-    int64_t until_ms = session->context.now_ms + TOLD_AHEAD_MS;
-    bool sent = true;
-    for (size_t i = 0; i < list->count && sent && !session->is_alone; i++) {
-        const struct sql_news *news = &list->at[i];
-        if (news->due_ms < until_ms)
-            sent = send_one_news(session, 'r', news->name, news->due_ms);
-        if (sent && news->changed)
-            sent = send_one_news(session, 't', news->name, 0);
-        if (sent && news->look)
-            sent = send_one_news(session, 'l', news->name, 0);
-        if (sent && news->died)
-            sent = send_one_news(session, 'd', news->name, 0);
-    }
-    return sent;
+    part_begin(session, PHASE_CALLS);
 }
 
 static void commit_begin(struct sql_session *session)
 {
-    steps_begin(session);
-    session->phase = PHASE_COMMIT;
     session->commit_sent = true;
-    if (!send_tallies(session) || !send_news(session) || !send_plain(session, SQL_COMMIT, NULL) ||
-        !end_flight(session))
-        session->is_lost = true;
-}
-
-static void rollback_begin(struct sql_session *session)
-{
-    steps_begin(session);
-    session->phase = PHASE_ROLLBACK;
-    if (!send_plain(session, SQL_ROLLBACK, NULL) || !end_flight(session))
-        session->is_lost = true;
+    part_begin(session, PHASE_COMMIT);
 }
 
 /* ---- after the commit ---- */
@@ -519,35 +454,26 @@ static bool brought(const struct sql_call *call, struct slice topic)
     return false;
 }
 
-/* The columns of tarry._look. */
 static void believe_look(struct sql_session *session, const struct sql_call *call)
 {
     bool took = call->kind == SQL_CALL_COMMAND;
-    for (int i = 0; call->look && i < libpq.PQntuples(call->look); i++) {
-        struct slice name = sql_row_text(call->look, i, 0);
-        int64_t next =
-            sql_row_is_null(call->look, i, 2) ? INT64_MAX : sql_row_number(call->look, i, 2);
-        struct sql_topic *topic = sql_topics_need(&session->context.topics, name);
+    for (size_t i = 0; i < call->sights.count; i++) {
+        const struct sql_sight *sight = &call->sights.at[i];
+        struct sql_topic *topic = sql_topics_need(&session->context.topics, sight->topic);
         if (!topic)
             continue;
         topic->look = false;
-        topic->paused = sql_row_flag(call->look, i, 3);
-        topic->resume_ms = sql_row_number(call->look, i, 4);
-        if (!topic->resume_ms)
-            topic->resume_ms = INT64_MAX;
-        sql_topic_seen(topic, next, sql_row_number(call->look, i, 5), took, brought(call, name));
+        topic->paused = sight->is_paused;
+        topic->resume_ms = sight->resume_ms ? sight->resume_ms : INT64_MAX;
+        sql_topic_seen(topic, sight->next_ms, sight->seen_ms, took, brought(call, sight->topic));
+        sql_topic_plan_changed(&session->context.plan, topic);
     }
 }
 
 static void looks_are_done(struct sql_session *session, bool is_good)
 {
     session->look_under_way = false;
-    for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
-         entry = table_next(&session->context.topics.table, entry)) {
-        struct sql_topic *topic = sql_topics_of(entry);
-        topic->look = topic->look || (topic->asked && !is_good);
-        topic->asked = false;
-    }
+    sql_topic_plan_looked(&session->context.plan, is_good);
 }
 
 static void tell_event(struct sql_session *session, enum queue_event event, struct slice topic)
@@ -560,10 +486,12 @@ static void hear(struct sql_session *session, const struct sql_news *news)
 {
     struct slice name = slice_of(news->name);
     struct sql_topic *topic = sql_topics_find(&session->context.topics, name);
-    if (topic && news->due_ms != INT64_MAX)
+    if (topic && news->due_ms != INT64_MAX) {
         sql_topic_hear(topic, news->due_ms);
+        sql_topic_plan_changed(&session->context.plan, topic);
+    }
     if (topic && (news->look || news->changed))
-        topic->look = topic->watched;
+        sql_topic_plan_look(&session->context.plan, topic);
     if (news->changed)
         tell_event(session, QUEUE_EVENT_TOPIC, name);
     if (news->died)
@@ -603,12 +531,8 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
         break;
     case SQL_CALL_UPKEEP:
         session->upkeep_under_way = false;
-        if (is_good) {
-            session->is_alone = call->others == 0;
-            session->adopt_wanted = call->silent > 0;
-            if (call->next_expire_ms < session->expire_ms)
-                session->expire_ms = call->next_expire_ms;
-        }
+        if (is_good)
+            upkeep_is_done(session, call);
         break;
     case SQL_CALL_ADOPT:
         break;
@@ -621,7 +545,12 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
 static void note_time(struct sql_session *session)
 {
     enum { STEP_US = 50000 };
-    int64_t offset = session->context.now_ms * 1000 - clock_inner_us();
+    int64_t seen_us =
+        session->context.now_seen_us ? session->context.now_seen_us : clock_inner_us();
+    int64_t offset = session->context.now_ms * 1000 - seen_us;
+    if (session->context.now_ms == session->noted_ms) /* nothing told the time */
+        return;
+    session->noted_ms = session->context.now_ms;
     /* The answer was some time on its way: the least of that is the truest. A step is believed. */
     if (offset > session->offset_us || offset < session->offset_us - STEP_US)
         session->offset_us = offset;
@@ -649,6 +578,9 @@ static void turn_is_committed(struct sql_session *session)
             believe_look(session, call);
     }
     believe_effects(session);
+    if (session->context.by_sql)
+        session->by_sql_ms = elapsed_ms() + BY_SQL_MS;
+    session->context.by_sql = false;
     if (session->turn_looks_all) {
         int64_t wait_ms = LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
         session->look_all_ms = elapsed_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
@@ -669,38 +601,11 @@ static void turn_is_committed(struct sql_session *session)
 
 /* ---- what goes wrong ---- */
 
-static bool state_is(const struct sql_session *session, const char *state)
+static enum queue_status status_of_fault(enum sql_fault_kind kind)
 {
-    return strncmp(session->state, state, strlen(state)) == 0;
-}
-
-/* Another try may well do. */
-static bool is_passing(const struct sql_session *session)
-{
-    static const char *const states[] = {"40001", "40P01", "55P03", "57014", "25P03"};
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        if (state_is(session, states[i]))
-            return true;
-    return false;
-}
-
-/* The connection is of no use any more, or leads to a server that only reads. */
-static bool is_gone(const struct sql_session *session)
-{
-    static const char *const states[] = {"57P0", "25006", "08", "TY001", "26000"};
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        if (state_is(session, states[i]))
-            return true;
-    return false;
-}
-
-static enum queue_status status_of_state(const struct sql_session *session)
-{
-    if (state_is(session, "53100"))
+    if (kind == SQL_FAULT_NO_SPACE)
         return QUEUE_NO_SPACE;
-    if (state_is(session, "53200") || session->failed)
-        return QUEUE_NO_MEMORY;
-    return QUEUE_UNAVAILABLE;
+    return kind == SQL_FAULT_NO_MEMORY ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
 }
 
 /* The calls of the turn go back to the head of the line, in their order. */
@@ -725,11 +630,11 @@ static void requeue(struct sql_session *session, bool alone)
 
 static void give_up(struct sql_session *session, struct sql_call *call)
 {
-    enum queue_status status = status_of_state(session);
+    enum queue_status status = status_of_fault(session->fault.kind);
     if (status == QUEUE_NO_SPACE)
         session->figures.is_full = true;
-    log_event(LOG_WARN, "postgres refused a call", LOG_TEXT("state", session->state),
-              LOG_TEXT("message", session->message));
+    log_event(LOG_WARN, "the database refused a call", LOG_TEXT("store", session->dialect->name),
+              LOG_TEXT("state", session->fault.state), LOG_TEXT("message", session->fault.message));
     own_is_done(session, call, false);
     refuse_call(session, call, status);
 }
@@ -741,12 +646,13 @@ static void turn_is_rolled_back(struct sql_session *session)
     if (session->turn_is_retry)
         session->retry_at_ms = elapsed_ms() + RETRY_SHARE * (elapsed_ms() - session->turn_begun_ms);
     reactor_turn_again(session->reactor);
-    if (is_gone(session)) {
+    if (session->fault.kind == SQL_FAULT_GONE) {
         requeue(session, false);
         session->is_lost = true;
     } else if (call->list.next != &session->turn) {
         requeue(session, true);
-    } else if (is_passing(session) && elapsed_ms() - call->since_ms < session->patience_ms) {
+    } else if (session->fault.kind == SQL_FAULT_PASSING &&
+               elapsed_ms() - call->since_ms < session->patience_ms) {
         int64_t wait = call->retry_ms ? RETRY_MS_MAX : RETRY_MS;
         call->retry_ms = elapsed_ms() + wait;
         requeue(session, true);
@@ -757,64 +663,32 @@ static void turn_is_rolled_back(struct sql_session *session)
 
 /* ---- reading ---- */
 
-static void read_now(struct sql_session *session, PGresult *result)
+static void part_is_over(struct sql_session *session)
 {
-    session->context.now_ms = sql_row_number(result, 0, 0);
-    libpq.PQclear(result);
-    note_time(session);
-}
-
-static void note_failure(struct sql_session *session, const PGresult *result)
-{
-    const char *state = libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    const char *message = libpq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    if (session->state[0])
-        return;
-    (void)snprintf(session->state, sizeof session->state, "%s", state ? state : "08006");
-    (void)snprintf(session->message, sizeof session->message, "%s", message ? message : "");
-}
-
-static void take_result(struct sql_session *session, PGresult *result)
-{
-    const struct sql_step *step = session->step < session->context.steps.count
-                                      ? &session->context.steps.at[session->step]
-                                      : NULL;
-    switch (libpq.PQresultStatus(result)) {
-    case PGRES_COMMAND_OK:
-    case PGRES_TUPLES_OK:
-        if (step && step->call)
-            session->failed =
-                !sql_call_read(step->call, &session->context, step, result) || session->failed;
-        else if (step && step->statement == SQL_NOW)
-            read_now(session, result);
-        else
-            libpq.PQclear(result);
-        return;
-    case PGRES_PIPELINE_ABORTED:
-        break;
-    default:
-        note_failure(session, result);
-        break;
-    }
-    libpq.PQclear(result);
-}
-
-static void flight_is_over(struct sql_session *session)
-{
+    struct sql_fault *fault = &session->context.link->fault;
+    bool is_good = fault->kind == SQL_FAULT_NONE;
+    if (!is_good && session->fault.kind == SQL_FAULT_NONE)
+        session->fault = *fault;
+    *fault = (struct sql_fault){0};
     switch (session->phase) {
     case PHASE_CALLS:
-        if (session->state[0] || session->failed || session->context.effects.failed)
-            rollback_begin(session);
+        if (!is_good) {
+            part_begin(session, PHASE_ROLLBACK);
+            break;
+        }
+        note_time(session);
+        if (session->turn_is_single)
+            turn_is_committed(session);
         else
             commit_begin(session);
         break;
     case PHASE_COMMIT:
-        if (session->state[0]) {
-            session->commit_sent = false; /* it is known not to have happened */
-            rollback_begin(session);
-        } else {
+        if (is_good) {
             turn_is_committed(session);
+            break;
         }
+        session->commit_sent = false; /* it is known not to have happened */
+        part_begin(session, PHASE_ROLLBACK);
         break;
     case PHASE_ROLLBACK:
         turn_is_rolled_back(session);
@@ -825,66 +699,24 @@ static void flight_is_over(struct sql_session *session)
     }
 }
 
-static void take_news(struct sql_session *session)
-{
-    PGnotify *notify;
-    while (session->phase == PHASE_IDLE &&
-           (notify = libpq.PQnotifies(session->context.connection))) {
-        struct sql_news news = {.due_ms = INT64_MAX};
-        long long due = 0;
-        char what = 0;
-        if (notify->be_pid != libpq.PQbackendPID(session->context.connection) &&
-            sscanf(notify->extra, "%c %200s %lld", &what, news.name, &due) == 3) {
-            if (what == 'r')
-                news.due_ms = due;
-            news.changed = what == 't';
-            news.died = what == 'd';
-            news.look = what == 'l';
-            hear(session, &news);
-        }
-        libpq.PQfreemem(notify);
-    }
-}
-
-static void read_results(struct sql_session *session)
-{
-    PGconn *connection = session->context.connection;
-    if (libpq.PQconsumeInput(connection) != 1) {
-        session->is_lost = true;
-        return;
-    }
-    while (session->phase != PHASE_IDLE && !session->is_lost && !libpq.PQisBusy(connection)) {
-        PGresult *result = libpq.PQgetResult(connection);
-        if (!result) {
-            session->step++;
-            if (libpq.PQstatus(connection) != CONNECTION_OK ||
-                session->step > session->context.steps.count + 1)
-                session->is_lost = true;
-        } else if (libpq.PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
-            libpq.PQclear(result);
-            flight_is_over(session);
-        } else {
-            take_result(session, result);
-        }
-    }
-    if (libpq.PQstatus(connection) != CONNECTION_OK)
-        session->is_lost = true;
-    if (!session->is_lost)
-        take_news(session);
-}
-
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct sql_session *session = poll->data;
-    (void)status;
-    if (session->phase == PHASE_DOWN)
+    struct sql_news news;
+    enum sql_progress progress;
+    if (session->phase == PHASE_DOWN || session->is_lost)
         return;
-    if (events & UV_WRITABLE)
-        flush(session);
-    read_results(session);
-    if (session->phase != PHASE_DOWN && !session->is_lost &&
-        libpq.PQstatus(session->context.connection) == CONNECTION_OK)
-        flush(session);
+    int ready = (events & UV_READABLE || status < 0 ? SQL_READABLE : 0) |
+                (events & UV_WRITABLE ? SQL_WRITABLE : 0);
+    progress = session->dialect->advance(session->context.link, &session->context, ready);
+    if (progress == SQL_PART_OVER)
+        part_is_over(session);
+    /* With an error libuv stops to poll: what could be read has been. */
+    session->is_lost = session->is_lost || progress == SQL_LOST || status < 0;
+    while (session->phase == PHASE_IDLE && !session->is_lost && session->dialect->tells_news &&
+           session->dialect->next_news(session->context.link, &news))
+        hear(session, &news);
+    poll_link(session);
 }
 
 /* ---- connections ---- */
@@ -902,18 +734,20 @@ static void disconnect(struct sql_session *session)
         session->poll = NULL;
         session->poll_events = 0;
     }
-    if (session->context.connection)
-        libpq.PQfinish(session->context.connection);
-    session->context.connection = NULL;
+    if (session->context.link)
+        session->dialect->close(session->context.link);
+    session->context.link = NULL;
 }
 
 /* What was under way goes again, unless its commit was: then the next connection tells. */
 static void connection_is_lost(struct sql_session *session)
 {
-    log_event(LOG_WARN, "postgres connection lost", LOG_TEXT("state", session->state),
-              LOG_TEXT("message", session->message[0]
-                                      ? session->message
-                                      : libpq.PQerrorMessage(session->context.connection)));
+    const struct sql_fault *fault = &session->fault;
+    if (!fault->message[0])
+        fault = &session->context.link->fault;
+    log_event(LOG_WARN, "the connection to the database is lost",
+              LOG_TEXT("store", session->dialect->name), LOG_TEXT("state", fault->state),
+              LOG_TEXT("message", fault->message));
     disconnect(session);
     session->is_lost = false;
     session->phase = PHASE_DOWN;
@@ -929,15 +763,15 @@ static bool connection_set(struct sql_session *session, const struct sql_greetin
     uv_poll_t *poll = malloc(sizeof *poll);
     if (!poll)
         return false;
-    if (uv_poll_init(reactor_loop(session->reactor), poll, libpq.PQsocket(greeting->connection)) !=
-        0) {
+    if (uv_poll_init(reactor_loop(session->reactor), poll,
+                     greeting->link->dialect->socket(greeting->link)) != 0) {
         free(poll);
         return false;
     }
     poll->data = session;
     session->poll = poll;
     session->greeting = *greeting;
-    session->context.connection = greeting->connection;
+    session->context.link = greeting->link;
     session->context.key = greeting->key;
     session->context.server = greeting->server;
     session->context.now_ms = greeting->now_ms;
@@ -948,7 +782,7 @@ static bool connection_set(struct sql_session *session, const struct sql_greetin
     session->upkeep_ms = 0;
     session->expire_ms = 0;
     session->reconnect_wait_ms = RECONNECT_MS;
-    wait_for(session, UV_READABLE);
+    poll_link(session);
     return true;
 }
 
@@ -959,7 +793,7 @@ static void doubt_everything(struct sql_session *session)
          entry = table_next(&session->context.topics.table, entry)) {
         struct sql_topic *topic = sql_topics_of(entry);
         topic->bound_ms = 0;
-        topic->look = topic->watched;
+        sql_topic_plan_look(&session->context.plan, topic);
     }
     tell_event(session, QUEUE_EVENT_TOPIC, (struct slice){0});
     tell_event(session, QUEUE_EVENT_DEAD, (struct slice){0});
@@ -980,9 +814,9 @@ static void settle(struct sql_session *session)
         return;
     }
     if (session->greeting.ticket < session->ticket)
-        log_event(LOG_WARN, "postgres went back: takes, or more where it does not sync, are lost",
-                  LOG_NUMBER("ticket", session->ticket),
-                  LOG_NUMBER("found", session->greeting.ticket));
+        log_event(
+            LOG_WARN, "the database went back: takes, or more where it does not sync, are lost",
+            LOG_NUMBER("ticket", session->ticket), LOG_NUMBER("found", session->greeting.ticket));
     session->ticket = session->greeting.ticket;
     requeue(session, false);
 }
@@ -990,7 +824,8 @@ static void settle(struct sql_session *session)
 static void connect_perform(struct work *work)
 {
     struct connecting *connecting = (struct connecting *)(void *)work;
-    connecting->is_done = sql_greet(&connecting->wish, &connecting->greeting);
+    connecting->is_done =
+        connecting->session->dialect->greet(&connecting->wish, &connecting->greeting);
 }
 
 static void connect_done(struct work *work)
@@ -999,16 +834,22 @@ static void connect_done(struct work *work)
     struct sql_session *session = connecting->session;
     session->connecting = NULL;
     if (connecting->is_done && session->ended) {
-        libpq.PQfinish(connecting->greeting.connection);
+        session->dialect->close(connecting->greeting.link);
     } else if (connecting->is_done && connection_set(session, &connecting->greeting)) {
-        log_event(LOG_INFO, "postgres connected", LOG_NUMBER("server", session->context.server));
+        log_event(LOG_INFO, "connected to the database", LOG_TEXT("store", session->dialect->name),
+                  LOG_NUMBER("server", session->context.server));
+        if (session->greeting.moved_ms)
+            log_event(LOG_WARN, "the database is on another machine, whose clock is put right",
+                      LOG_NUMBER("by_ms", session->greeting.moved_ms));
         session->figures.reconnects++;
         settle(session);
         doubt_everything(session);
     } else {
         if (connecting->is_done)
-            libpq.PQfinish(connecting->greeting.connection);
-        log_event(LOG_WARN, "postgres out of reach", LOG_TEXT("error", connecting->greeting.error));
+            session->dialect->close(connecting->greeting.link);
+        log_event(LOG_WARN, "the database is out of reach",
+                  LOG_TEXT("store", session->dialect->name),
+                  LOG_TEXT("error", connecting->greeting.error));
         session->reconnect_ms = elapsed_ms() + session->reconnect_wait_ms;
         session->reconnect_wait_ms = session->reconnect_wait_ms * 2 < RECONNECT_MS_MAX
                                          ? session->reconnect_wait_ms * 2
@@ -1024,7 +865,10 @@ static void connection_begin(struct sql_session *session)
     if (!connecting)
         return;
     connecting->session = session;
-    connecting->wish = (struct sql_wish){.url = session->url, .server = session->context.server};
+    connecting->wish = (struct sql_wish){.url = session->url,
+                                         .server = session->context.server,
+                                         .knows_time = true,
+                                         .offset_us = session->offset_us};
     connecting->work.perform = connect_perform;
     connecting->work.done = connect_done;
     session->connecting = connecting;
@@ -1043,15 +887,15 @@ static void refuse_late(struct sql_session *session, struct list *list)
     }
 }
 
-/* A PostgreSQL that answers no more but keeps the connection. */
+/* A database that answers no more but keeps the connection. */
 static void lose_if_silent(struct sql_session *session)
 {
     if (session->phase == PHASE_DOWN || session->phase == PHASE_IDLE ||
-        elapsed_ms() - session->flight_begun_ms < FLIGHT_MS_MAX)
+        elapsed_ms() - session->flight_begun_ms < session->dialect->silence_ms)
         return;
-    if (!session->message[0])
-        (void)snprintf(session->message, sizeof session->message, "no answer for %d s",
-                       FLIGHT_MS_MAX / 1000);
+    if (!session->fault.message[0])
+        (void)snprintf(session->fault.message, sizeof session->fault.message,
+                       "no answer for %lld s", (long long)session->dialect->silence_ms / 1000);
     session->is_lost = true;
 }
 
@@ -1107,6 +951,10 @@ static void set_deadline(struct sql_session *session)
         next = next_ms(session);
         next = next > INT64_MAX / 1000 ? INT64_MAX : next * 1000 - session->offset_us;
         next = session->upkeep_ms * 1000 < next ? session->upkeep_ms * 1000 : next;
+        int64_t look_us = inner_us + (session->look_ms - elapsed_ms()) * 1000;
+        if (session->dialect->look_ms && !session->look_under_way && look_us < next &&
+            session->context.plan.times.count)
+            next = look_us;
     }
     if (session->phase == PHASE_DOWN || session->stopping)
         next = inner_us + RETRY_MS * 1000;
@@ -1157,17 +1005,19 @@ struct sql_session *sql_session_new(struct reactor *reactor,
     struct sql_session *session = calloc(1, sizeof *session);
     if (!session)
         return NULL;
+    session->dialect = greeting->link->dialect;
     session->reactor = reactor;
     session->queue = queue;
     session->patience_ms = options->patience_ms;
     session->context.topics_max = options->topics_max;
     session->url = strdup(options->url);
     session->deadline = deadline_new(reactor, on_deadline, session);
-    session->worker = worker_new(reactor, "postgres");
+    session->worker = worker_new(reactor, session->dialect->name);
     list_init(&session->waiting);
     list_init(&session->turn);
     list_init(&session->answered);
     sql_effects_clear(&session->context.effects);
+    sql_topic_plan_init(&session->context.plan);
     if (!session->url || !session->deadline || !session->worker ||
         !connection_set(session, greeting)) {
         sql_session_free(session);
@@ -1197,12 +1047,12 @@ void sql_session_free(struct sql_session *session)
     if (session->worker)
         worker_free(session->worker);
     if (session->connecting && session->connecting->is_done)
-        libpq.PQfinish(session->connecting->greeting.connection);
+        session->dialect->close(session->connecting->greeting.link);
     free(session->connecting);
     if (session->deadline)
         deadline_free(session->deadline);
     sql_topics_free(&session->context.topics);
-    sql_steps_fini(&session->context.steps);
+    sql_topic_plan_fini(&session->context.plan);
     sql_effects_fini(&session->context.effects);
     sql_watched_fini(&session->leases);
     free(session->url);
@@ -1219,10 +1069,10 @@ const struct sql_greeting *sql_session_greeting(const struct sql_session *sessio
     return &session->greeting;
 }
 
-bool sql_session_is_quiet(const struct sql_session *session)
+bool sql_session_is_quiet(struct sql_session *session)
 {
     return session->phase == PHASE_IDLE && list_is_empty(&session->waiting) &&
            list_is_empty(&session->answered) && !session->is_lost && !session->adopt_wanted &&
-           !wants_look(session) && next_ms(session) > database_ms(session) &&
-           session->upkeep_ms > clock_inner_ms();
+           !sql_topic_plan_wants_look(&session->context.plan) &&
+           next_ms(session) > database_ms(session) && session->upkeep_ms > clock_inner_ms();
 }

@@ -14,7 +14,7 @@
 
 #include "net/reactor.h"
 #include "queue/queue.h"
-#include "sql/greeting.h"
+#include "sql/dialect.h"
 
 struct sql_session;
 
@@ -46,6 +46,6 @@ void sql_session_figures(const struct sql_session *session, struct sql_session_f
 /* The last greeting: name, durability, version. */
 const struct sql_greeting *sql_session_greeting(const struct sql_session *session);
 /* No call under way and nothing due: for tests that move the clock. */
-bool sql_session_is_quiet(const struct sql_session *session);
+bool sql_session_is_quiet(struct sql_session *session);
 
 #endif

@@ -1,19 +1,22 @@
 #include "sql/sql.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_write.h"
 #include "base/random.h"
 #include "queue/door.h"
-#include "sql/schema.h"
 #include "sql/session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { PATIENCE_MS = 10000 };
 
 struct sql {
     struct queue queue; /* first: the handle is the struct */
+    const struct sql_dialect *dialect;
     struct sql_options options;
     char *url;
     struct sql_greeting greeting; /* of sql_open, until the session has it */
@@ -43,16 +46,13 @@ static void on_info(struct queue *queue, struct queue_info *out)
     struct sql_session_figures figures;
     sql_session_figures(sql->session, &figures);
     *out = (struct queue_info){
-        .store = "postgres",
-        .durability =
-            greeting->is_durable
-                ? "an answered push survives a crash of PostgreSQL and a power cut"
-                : "an answered push may be lost in a crash of PostgreSQL: fsync, full_page_writes "
-                  "or synchronous_commit is off",
+        .store = sql->dialect->name,
+        .durability = greeting->is_durable ? sql->dialect->durable : sql->dialect->frail,
         .durability_class = greeting->is_durable ? "always" : "no",
         .sync = greeting->sync,
         .shards = 1,
         .body_bytes_max = sql->options.body_bytes_max,
+        .keeps_history = sql->dialect->keeps_history,
         .healthy = figures.is_up,
         .accepting = !figures.is_full,
     };
@@ -62,17 +62,23 @@ static const struct queue_ops sql_ops = {.submit = on_submit, .watch = on_watch,
 
 int sql_open(const struct sql_options *options, struct sql **out, char *error, size_t error_bytes)
 {
-    struct sql *sql = calloc(1, sizeof *sql);
+    const struct sql_dialect *dialect = sql_dialect_of(options->url);
+    struct sql *sql = dialect ? calloc(1, sizeof *sql) : NULL;
     struct sql_wish wish = {.url = options->url, .migrate = options->migrate};
+    if (!dialect) {
+        error_write(error, error_bytes, "the URL is of no kind of database that is known");
+        return -EINVAL;
+    }
     if (!sql || !(sql->url = strdup(options->url))) {
         free(sql);
         return -ENOMEM;
     }
+    sql->dialect = dialect;
     sql->options = *options;
     sql->options.url = sql->url;
     if (!sql->options.patience_ms)
         sql->options.patience_ms = PATIENCE_MS;
-    if (!sql_greet(&wish, &sql->greeting)) {
+    if (!dialect->greet(&wish, &sql->greeting)) {
         error_write(error, error_bytes, "%s", sql->greeting.error);
         free(sql->url);
         free(sql);
@@ -96,7 +102,7 @@ int sql_attach(struct sql *sql, struct reactor *reactor, struct queue **out, cha
         error_write(error, error_bytes, "out of memory");
         return -ENOMEM;
     }
-    sql->greeting.connection = NULL;
+    sql->greeting.link = NULL;
     *out = &sql->queue;
     return 0;
 }
@@ -111,8 +117,8 @@ void sql_free(struct sql *sql)
     if (!sql)
         return;
     sql_session_free(sql->session);
-    if (sql->greeting.connection)
-        libpq.PQfinish(sql->greeting.connection);
+    if (sql->greeting.link)
+        sql->dialect->close(sql->greeting.link);
     queue_door_free(sql->queue.door);
     explicit_bzero(sql->url, strlen(sql->url));
     free(sql->url);
@@ -142,27 +148,92 @@ void sql_figures(const struct sql *sql, struct sql_figures *out)
                                 .is_up = figures.is_up};
 }
 
+const char *sql_durable_settings(const struct sql *sql)
+{
+    return sql->dialect->durable_settings;
+}
+
+const char *sql_kind(const char *url)
+{
+    const struct sql_dialect *dialect = sql_dialect_of(url);
+    return dialect ? dialect->name : NULL;
+}
+
 void sql_place(const char *url, char *out, size_t out_bytes)
 {
-    sql_url_emit(url, out, out_bytes);
+    const struct sql_dialect *dialect = sql_dialect_of(url);
+    *out = '\0';
+    if (dialect)
+        dialect->place(url, out, out_bytes);
 }
 
 int sql_migrate(const char *url, char *error, size_t error_bytes)
 {
-    PGconn *connection = sql_connect(url, error, error_bytes);
-    if (!connection)
-        return -EHOSTUNREACH;
-    bool is_done = sql_schema_check(connection, true, error, error_bytes);
-    libpq.PQfinish(connection);
-    return is_done ? 0 : -EPROTO;
+    const struct sql_dialect *dialect = sql_dialect_of(url);
+    if (!dialect) {
+        error_write(error, error_bytes,
+                    "'%s' is the URL of no kind of database that is known, "
+                    "write postgres://USER@HOST/DATABASE",
+                    url);
+        return -EINVAL;
+    }
+    return dialect->migrate(url, error, error_bytes) ? 0 : -EPROTO;
 }
 
-struct slice sql_schema(void)
+static void print_findings(const struct sql_findings *findings, bool json)
 {
-    return sql_schema_text();
+    for (size_t i = 0; i < findings->count && !json; i++)
+        printf("%s: %llu jobs%s\n", findings->at[i].text, (unsigned long long)findings->at[i].jobs,
+               findings->at[i].mended ? ", mended" : "");
+    if (!json) {
+        if (!findings->count)
+            printf("nothing is wrong\n");
+        return;
+    }
+    struct buffer text;
+    buffer_init(&text, 1 << 20);
+    buffer_append_text(&text, "{\"findings\":[");
+    for (size_t i = 0; i < findings->count; i++) {
+        buffer_append_text(&text, i ? ",{\"text\":" : "{\"text\":");
+        json_write_string(&text, slice_of(findings->at[i].text));
+        buffer_append_format(&text, ",\"jobs\":%llu,\"mended\":%s}",
+                             (unsigned long long)findings->at[i].jobs,
+                             findings->at[i].mended ? "true" : "false");
+    }
+    buffer_append_text(&text, "]}");
+    printf("%.*s\n", (int)text.len, text.at);
+    buffer_fini(&text);
 }
 
-bool sql_is_quiet(const struct sql *sql)
+int sql_fsck(const char *url, bool mend, bool json, char *error, size_t error_bytes)
+{
+    const struct sql_dialect *dialect = sql_dialect_of(url);
+    struct sql_findings findings = {0};
+    int left = 0;
+    if (!dialect || !dialect->fsck) {
+        error_write(error, error_bytes, "there is no check of this kind of database");
+        return -EINVAL;
+    }
+    if (dialect->fsck(url, mend, &findings, error, error_bytes)) {
+        print_findings(&findings, json);
+        for (size_t i = 0; i < findings.count; i++)
+            left += !findings.at[i].mended;
+    } else {
+        left = -EPROTO;
+    }
+    sql_findings_fini(&findings);
+    return left;
+}
+
+struct slice sql_schema(const char *kind)
+{
+    for (size_t i = 0; sql_dialects[i]; i++)
+        if (strcmp(sql_dialects[i]->name, kind) == 0)
+            return sql_dialects[i]->schema();
+    return (struct slice){0};
+}
+
+bool sql_is_quiet(struct sql *sql)
 {
     return sql_session_is_quiet(sql->session);
 }

@@ -50,8 +50,12 @@ int sql_attach(struct sql *sql, struct reactor *reactor, struct queue **out, cha
 void sql_stop(struct sql *sql, void (*stopped)(void *ctx), void *ctx);
 void sql_free(struct sql *sql);
 
-/* Does what was answered survive a crash and a power cut, as far as PostgreSQL's settings tell? */
+/* Does what was answered survive a crash and a power cut, as far as its settings tell? */
 bool sql_is_durable(const struct sql *sql);
+/* What to do where it does not, for people. */
+const char *sql_durable_settings(const struct sql *sql);
+/* The kind of database of a URL, as metrics and /v1/info say it; NULL: the URL is of none. */
+const char *sql_kind(const char *url);
 /* The store's own name: 32 hex digits, the same for all servers on it. */
 const char *sql_store_name(const struct sql *sql);
 void sql_figures(const struct sql *sql, struct sql_figures *out);
@@ -60,9 +64,13 @@ void sql_place(const char *url, char *out, size_t out_bytes);
 
 /* Blocking, for commands: makes the schema or brings it to this version; its text. */
 int sql_migrate(const char *url, char *error, size_t error_bytes);
-struct slice sql_schema(void);
+struct slice sql_schema(const char *kind); /* as sql_kind says it; nothing: unknown */
+
+/* Blocking, for commands: what is wrong with the queue there, a line each on standard output, or one
+ * JSON object. `mend`: what can be mended without any loss is. How much is left, or negative errno. */
+int sql_fsck(const char *url, bool mend, bool json, char *error, size_t error_bytes);
 
 /* No call under way and nothing due: for tests that move the clock. */
-bool sql_is_quiet(const struct sql *sql);
+bool sql_is_quiet(struct sql *sql);
 
 #endif

@@ -14,7 +14,8 @@ struct sql_topic *sql_topics_need(struct sql_topics *topics, struct slice name)
         return NULL;
     memcpy(topic->name, name.at, name.len);
     topic->entry.key = slice_make(topic->name, name.len);
-    topic->next_ms = topic->resume_ms = INT64_MAX;
+    topic->next_ms = topic->resume_ms = topic->at_ms = INT64_MAX;
+    list_init(&topic->looks);
     sql_topics_add(topics, topic);
     return topic;
 }
@@ -27,6 +28,7 @@ static void drop_all(struct sql_topics *topics, bool watched_too)
         entry = table_next(&topics->table, entry);
         if (topic->watched && !watched_too)
             continue;
+        list_remove(&topic->looks);
         table_remove(&topics->table, &topic->entry);
         free(topic);
     }
@@ -42,6 +44,84 @@ void sql_topics_forget(struct sql_topics *topics)
 {
     if (topics->table.count > FORGET_ABOVE)
         drop_all(topics, false);
+}
+
+/* ---- the plan ---- */
+
+void sql_topic_plan_init(struct sql_topic_plan *plan)
+{
+    list_init(&plan->looks);
+}
+
+void sql_topic_plan_fini(struct sql_topic_plan *plan)
+{
+    sql_topic_times_fini(&plan->times);
+}
+
+static int64_t topic_at(const struct sql_topic *topic)
+{
+    int64_t at = topic->paused ? topic->resume_ms : topic->next_ms;
+    return at < topic->hold_ms ? topic->hold_ms : at;
+}
+
+bool sql_topic_plan_watch(struct sql_topic_plan *plan, struct sql_topic *topic, bool on)
+{
+    if (on == topic->watched)
+        return true;
+    topic->at_ms = topic_at(topic);
+    if (on && !sql_topic_times_add(&plan->times, topic))
+        return false;
+    if (!on)
+        sql_topic_times_remove(&plan->times, topic->index);
+    topic->watched = on;
+    topic->look = topic->look && on;
+    return true;
+}
+
+void sql_topic_plan_changed(struct sql_topic_plan *plan, struct sql_topic *topic)
+{
+    topic->at_ms = topic_at(topic);
+    if (topic->watched)
+        sql_topic_times_changed(&plan->times, topic->index);
+}
+
+void sql_topic_plan_look(struct sql_topic_plan *plan, struct sql_topic *topic)
+{
+    topic->look = topic->watched;
+    if (topic->look && list_is_empty(&topic->looks))
+        list_add_last(&plan->looks, &topic->looks);
+}
+
+bool sql_topic_plan_wants_look(struct sql_topic_plan *plan)
+{
+    struct list *at = plan->looks.next;
+    while (at != &plan->looks) {
+        struct sql_topic *topic = list_entry(at, struct sql_topic, looks);
+        at = at->next;
+        if (topic->look && topic->watched)
+            return true;
+        if (!topic->asked)
+            list_remove(&topic->looks);
+    }
+    return false;
+}
+
+void sql_topic_plan_looked(struct sql_topic_plan *plan, bool is_good)
+{
+    struct list *at = plan->looks.next;
+    while (at != &plan->looks) {
+        struct sql_topic *topic = list_entry(at, struct sql_topic, looks);
+        at = at->next;
+        topic->look = topic->look || (topic->asked && !is_good);
+        topic->asked = false;
+        if (!topic->look)
+            list_remove(&topic->looks);
+    }
+}
+
+int64_t sql_topic_plan_next_ms(const struct sql_topic_plan *plan)
+{
+    return plan->times.count ? plan->times.at[0]->at_ms : INT64_MAX;
 }
 
 void sql_topic_hear(struct sql_topic *topic, int64_t due_ms)

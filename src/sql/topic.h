@@ -9,6 +9,8 @@
 #ifndef TARRY_SQL_TOPIC_H
 #define TARRY_SQL_TOPIC_H
 
+#include "base/heap.h"
+#include "base/list.h"
 #include "base/table.h"
 #include "job/job.h"
 
@@ -25,8 +27,41 @@ struct sql_topic {
     int64_t resume_ms; /* when its pause ends; INT64_MAX: never */
     int64_t hold_ms;   /* not before; for one whose jobs others hold at the moment */
     int64_t wait_ms;   /* the last wait for those */
+    struct list looks; /* among those to be looked at; alone: it is not */
+    int64_t at_ms;     /* when something is to be done for it */
+    size_t index;      /* among the watched ones */
 };
 TABLE_DECLARE(sql_topics, struct sql_topic, entry)
+
+static inline bool sql_topic_before(struct sql_topic *const *a, struct sql_topic *const *b)
+{
+    return (*a)->at_ms < (*b)->at_ms;
+}
+static inline void sql_topic_placed(struct sql_topic **topic, size_t index)
+{
+    (*topic)->index = index;
+}
+HEAP_DECLARE(sql_topic_times, struct sql_topic *, sql_topic_before, sql_topic_placed)
+
+/* Which topics are to be looked at, and which watched one is next, without a walk over all. */
+struct sql_topic_plan {
+    struct list looks;            /* also those whose look is under way */
+    struct sql_topic_times times; /* of the watched ones */
+};
+
+void sql_topic_plan_init(struct sql_topic_plan *plan);
+void sql_topic_plan_fini(struct sql_topic_plan *plan);
+/* Watched from now on, or no more. False: out of memory, and it is not. */
+bool sql_topic_plan_watch(struct sql_topic_plan *plan, struct sql_topic *topic, bool on);
+/* It may be due at another moment now. */
+void sql_topic_plan_changed(struct sql_topic_plan *plan, struct sql_topic *topic);
+/* It is to be looked at, where it is watched. */
+void sql_topic_plan_look(struct sql_topic_plan *plan, struct sql_topic *topic);
+bool sql_topic_plan_wants_look(struct sql_topic_plan *plan);
+/* The look that is under way has come back, or to nothing: then it is wanted again. */
+void sql_topic_plan_looked(struct sql_topic_plan *plan, bool is_good);
+/* INT64_MAX: none. */
+int64_t sql_topic_plan_next_ms(const struct sql_topic_plan *plan);
 
 /* Makes it where it is new. NULL: out of memory. */
 struct sql_topic *sql_topics_need(struct sql_topics *topics, struct slice name);

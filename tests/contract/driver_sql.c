@@ -1,5 +1,5 @@
 /*
- * The queue on a real PostgreSQL.
+ * The queue on a real PostgreSQL, or a real MariaDB.
  *
  * All time of that store is tarry.now_ms(), so the suite's clock is told to the database by putting
  * another function in its place, which reads a table. Where the suite steps the wall clock of the
@@ -10,8 +10,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sql/libpq.h"
+#include "sql/mysql/greeting.h"
+#include "sql/postgres/libpq.h"
 #include "sql/sql.h"
+#include "support/mariadb_server.h"
 #include "support/postgres_server.h"
 
 #include <assert.h>
@@ -30,13 +32,25 @@ struct sql_driver {
     bool stopped;
 };
 
-static struct postgres_server *server;
-static PGconn *control; /* tells the time */
-static int64_t told_ms;
+/* ---- the databases ---- */
 
-static void do_text(const char *text)
+struct database {
+    const char *name;
+    const char *(*begin)(void); /* its URL */
+    void (*do_text)(const char *text);
+    const char *const *world; /* what makes another clock; at a world's beginning */
+    bool has_begun, is_made;
+    const char *url;
+};
+
+static struct postgres_server *postgres_server;
+static PGconn *postgres;
+static struct mariadb_server *mariadb_server;
+static MYSQL *mariadb;
+
+static void postgres_do(const char *text)
 {
-    PGresult *result = libpq.PQexec(control, text);
+    PGresult *result = libpq.PQexec(postgres, text);
 
     if (libpq.PQresultStatus(result) != PGRES_COMMAND_OK &&
         libpq.PQresultStatus(result) != PGRES_TUPLES_OK) {
@@ -46,6 +60,91 @@ static void do_text(const char *text)
     libpq.PQclear(result);
 }
 
+static void mariadb_do(const char *text)
+{
+    bool is_good = libmariadb.mysql_real_query(mariadb, text, strlen(text)) == 0;
+
+    while (is_good && libmariadb.mysql_more_results(mariadb))
+        is_good = libmariadb.mysql_next_result(mariadb) <= 0;
+    if (!is_good) {
+        fprintf(stderr, "mariadb: %s: %s\n", text, libmariadb.mysql_error(mariadb));
+        abort();
+    }
+}
+
+static void end_servers(void)
+{
+    if (postgres)
+        libpq.PQfinish(postgres);
+    if (mariadb)
+        libmariadb.mysql_close(mariadb);
+    postgres_server_free(postgres_server);
+    mariadb_server_free(mariadb_server);
+}
+
+static const char *postgres_begin(void)
+{
+    static const char *const names[] = {"dbname", NULL};
+    char error[512];
+
+    postgres_server = postgres_server_new();
+    if (!libpq_load(error, sizeof error)) {
+        fprintf(stderr, "%s\n", error);
+        abort();
+    }
+    postgres = libpq.PQconnectdbParams(names, (const char *const[]){postgres_server->url, NULL}, 1);
+    postgres_do("SET client_min_messages = warning; SET synchronous_commit = off;"
+                "CREATE SCHEMA tarry_test; CREATE TABLE tarry_test.clock (ms bigint) WITH "
+                "(fillfactor = 10);"
+                "INSERT INTO tarry_test.clock VALUES (0)");
+    return postgres_server->url;
+}
+
+static const char *mariadb_begin(void)
+{
+    char error[512];
+
+    mariadb_server = mariadb_server_new();
+    mariadb = maria_connect(mariadb_server->url, error, sizeof error);
+    if (!mariadb) {
+        fprintf(stderr, "%s\n", error);
+        abort();
+    }
+    mariadb_do("CREATE DATABASE tarry_test; CREATE TABLE tarry_test.clock (ms BIGINT) "
+               "ENGINE=InnoDB; INSERT INTO tarry_test.clock VALUES (0)");
+    return mariadb_server->url;
+}
+
+static struct database databases[] = {
+    {
+        .name = "postgres",
+        .begin = postgres_begin,
+        .do_text = postgres_do,
+        .world =
+            (const char *const[]){
+                "CREATE OR REPLACE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS "
+                "$$ SELECT ms FROM tarry_test.clock $$",
+                "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
+                "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
+                "DELETE FROM tarry.server; DELETE FROM tarry.ticket"},
+    },
+    {
+        .name = "mariadb",
+        .begin = mariadb_begin,
+        .do_text = mariadb_do,
+        .world =
+            (const char *const[]){
+                "CREATE OR REPLACE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA "
+                "RETURN (SELECT ms FROM tarry_test.clock)",
+                "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
+                "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
+                "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.news"},
+    },
+};
+
+static struct database *database; /* of the driver that is tried */
+static int64_t told_ms;
+
 static void tell_time(void)
 {
     char text[128];
@@ -54,34 +153,12 @@ static void tell_time(void)
         return;
     told_ms = clock_inner_ms();
     snprintf(text, sizeof text, "UPDATE tarry_test.clock SET ms = %" PRId64, told_ms);
-    do_text(text);
+    database->do_text(text);
 }
 
-static void end_server(void)
-{
-    libpq.PQfinish(control);
-    postgres_server_free(server);
-}
+/* ---- worlds ---- */
 
-static void begin_server(void)
-{
-    static const char *const names[] = {"dbname", NULL};
-    char error[512];
-
-    server = postgres_server_new();
-    atexit(end_server);
-    if (!libpq_load(error, sizeof error)) {
-        fprintf(stderr, "%s\n", error);
-        abort();
-    }
-    control = libpq.PQconnectdbParams(names, (const char *const[]){server->url, NULL}, 1);
-    do_text("SET client_min_messages = warning; SET synchronous_commit = off;"
-            "CREATE SCHEMA tarry_test; CREATE TABLE tarry_test.clock (ms bigint) WITH (fillfactor "
-            "= 10);"
-            "INSERT INTO tarry_test.clock VALUES (0)");
-}
-
-/* The same directory again is a restart of ours, which PostgreSQL does not notice. */
+/* The same directory again is a restart of ours, which the database does not notice. */
 static bool is_new(const char *dir)
 {
     static char last[4096];
@@ -94,23 +171,32 @@ static bool is_new(const char *dir)
 /* All tables but the store's own are emptied, which is quicker than to make the schema anew. */
 static void begin_world(void)
 {
-    static bool made;
     char error[512] = "";
 
-    if (!made && sql_migrate(server->url, error, sizeof error) != 0) {
-        fprintf(stderr, "postgres: %s\n", error);
+    if (!database->is_made && sql_migrate(database->url, error, sizeof error) != 0) {
+        fprintf(stderr, "%s: %s\n", database->name, error);
         abort();
     }
-    if (!made)
-        do_text("CREATE OR REPLACE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS "
-                "$$ SELECT ms FROM tarry_test.clock $$");
-    made = true;
-    do_text("DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
-            "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
-            "DELETE FROM tarry.server; DELETE FROM tarry.ticket");
+    if (!database->is_made)
+        database->do_text(database->world[0]);
+    database->is_made = true;
+    database->do_text(database->world[1]);
 }
 
-static void *open_sql(const struct driver_options *options)
+static void begin_database(struct database *of)
+{
+    static bool ends;
+
+    database = of;
+    if (!ends)
+        atexit(end_servers);
+    ends = true;
+    if (!of->has_begun)
+        of->url = of->begin();
+    of->has_begun = true;
+}
+
+static void *open_sql(const struct driver_options *options, struct database *of)
 {
     struct sql_driver *self = calloc(1, sizeof *self);
     struct sql_options sql = {.body_bytes_max = options->body_bytes_max,
@@ -119,19 +205,28 @@ static void *open_sql(const struct driver_options *options)
 
     assert(self);
     log_open(NULL, LOG_ERROR, false);
-    if (!server)
-        begin_server();
+    begin_database(of);
     if (is_new(options->dir))
         begin_world();
     told_ms = -1;
     tell_time();
-    sql.url = server->url;
+    sql.url = database->url;
     self->reactor = reactor_new(0);
     if (self->reactor && sql_open(&sql, &self->sql, error, sizeof error) == 0 &&
         sql_attach(self->sql, self->reactor, &self->queue, error, sizeof error) == 0)
         return self;
-    fprintf(stderr, "postgres: %s\n", error);
+    fprintf(stderr, "%s: %s\n", database->name, error);
     return NULL;
+}
+
+static void *open_postgres(const struct driver_options *options)
+{
+    return open_sql(options, &databases[0]);
+}
+
+static void *open_mariadb(const struct driver_options *options)
+{
+    return open_sql(options, &databases[1]);
 }
 
 static struct queue *queue_of(void *ctx)
@@ -141,7 +236,7 @@ static struct queue *queue_of(void *ctx)
     return self->queue;
 }
 
-/* PostgreSQL is another process: where it is to answer, it is let run until it does. */
+/* The database is another process: where it is to answer, it is let run until it does. */
 static void pump(void *ctx)
 {
     struct sql_driver *self = ctx;
@@ -165,7 +260,7 @@ static void moved(void *ctx)
             return;
         sched_yield();
     } while (clock_boot_us() < until_us);
-    fprintf(stderr, "postgres: something stays due, or under way, for ever\n");
+    fprintf(stderr, "%s: something stays due, or under way, for ever\n", database->name);
     abort();
 }
 
@@ -190,7 +285,7 @@ static void close_sql(void *ctx)
     free(self);
 }
 
-extern const struct driver driver_postgres;
+extern const struct driver driver_postgres, driver_mariadb;
 
 const struct driver driver_postgres = {
     .name = "postgres",
@@ -199,7 +294,20 @@ const struct driver driver_postgres = {
     .runs = 20, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,
-    .open = open_sql,
+    .open = open_postgres,
+    .queue = queue_of,
+    .pump = pump,
+    .moved = moved,
+    .close = close_sql,
+};
+
+const struct driver driver_mariadb = {
+    .name = "mariadb",
+    .shards = 1,
+    .runs = 8, /* each command is some twenty statements of a real database */
+    .forecasts_exactly = true,
+    .clock_is_elsewhere = true,
+    .open = open_mariadb,
     .queue = queue_of,
     .pump = pump,
     .moved = moved,

@@ -25,13 +25,16 @@ class PostgresServer:
 
     template = None
 
-    def __init__(self, *settings):
+    def __init__(self, *settings, copy_of=None, env=None):
+        """`copy_of`: a replica that follows it. `env`: of the programs, such as another clock."""
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-pg-", dir="/tmp"))
         self.user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
         if self.user:
             os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
-        self.settings = settings
-        if PostgresServer.template:
+        self.settings, self.env = settings, {**os.environ, **(env or {})}
+        if copy_of:
+            self._do("pg_basebackup", "-D", "data", "-R", "-c", "fast", "-h", str(copy_of.directory), "-U", "tarry")
+        elif PostgresServer.template:
             self._do("cp", "-a", str(PostgresServer.template / "data"), "data")
         else:
             self._do("initdb", "-D", "data", "-A", "trust", "-U", "tarry", "-E", "UTF8", "--locale=C", "--no-sync")
@@ -40,7 +43,7 @@ class PostgresServer:
 
     def _do(self, name, *arguments):
         as_user = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
-        ended = subprocess.run([_program(name), *arguments], cwd=self.directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=120, **as_user)
+        ended = subprocess.run([_program(name), *arguments], cwd=self.directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, timeout=120, env=self.env, **as_user)
         assert ended.returncode == 0, (name, ended.stderr)
 
     def _keep_template(self):
@@ -57,6 +60,9 @@ class PostgresServer:
 
     def stop(self, mode="immediate"):
         self._do("pg_ctl", "-D", "data", "-m", mode, "-w", "stop")
+
+    def promote(self):
+        self._do("pg_ctl", "-D", "data", "-w", "promote")
 
     def crash(self):
         """All processes at once, as a power cut would, but for what the kernel holds."""

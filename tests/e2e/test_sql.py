@@ -1,17 +1,22 @@
 """tarry serve on PostgreSQL: two servers on one database, and jobs pushed in users' own transactions."""
 
 import contextlib
+import json
+import os
 import pathlib
 import random
+import shutil
 import subprocess
+import tempfile
 import threading
 import time
 
 import psycopg2
 import pytest
+from fake_clock import FakeClock, fake_time_library
 from postgres import PostgresServer
 from redis_serving import info, metric, refused, works
-from server import BINARY, eventually
+from server import BINARY, REPO, eventually
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +147,72 @@ def test_a_commit_behind_the_bound_is_delivered(pair, postgres):
     assert [job["id"] for job in taken] == ["late"]
 
 
+def test_a_late_commit_of_what_is_due_much_later_is_delivered_in_time(pair, postgres):
+    """It took its number before the servers last looked, and is not told: a server that believes that nothing is new would miss it."""
+    client = pair[0].client()
+    waiting = threading.Thread(target=lambda: got.extend(client.take("late", wait="20s")))
+    got = []
+    waiting.start()
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.push('late', 'x', interval '4 seconds')")
+        looks = postgres.do("SELECT beat FROM tarry.server ORDER BY beat LIMIT 1")
+        eventually(lambda: postgres.do("SELECT beat FROM tarry.server ORDER BY beat LIMIT 1") > looks)
+    waiting.join(timeout=30)
+    assert [job["id"] for job in got] == ["x"]
+    assert time.time() - _due(got[0]) < 0.5
+    client.ack(got[0]["lease"])
+
+
+def test_an_idle_server_sends_one_statement_a_second(start_server):
+    """With ten thousand topics, and takes that wait on a hundred."""
+    with PostgresServer("shared_preload_libraries=pg_stat_statements") as database:
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        database.do("CREATE EXTENSION pg_stat_statements SCHEMA public; CREATE ROLE counter SUPERUSER LOGIN")
+        database.do("INSERT INTO tarry.topic (name) SELECT 't' || i FROM generate_series(1, 10000) i; INSERT INTO tarry.lane SELECT topic, 100 FROM tarry.topic")
+        server = start_server("--store", database.url)
+        takers = [server.client() for _ in range(4)]
+        waiting = [threading.Thread(target=taker.call, args=("POST", "/v1/take?wait=60s&" + "&".join(f"topic=t{i * 25 + k}" for k in range(25)))) for i, taker in enumerate(takers)]
+        for each in waiting:
+            each.start()
+        # The samples of all topics, which come ever more seldom where nothing happens, are the server's own statistics.
+        counted = """SELECT coalesce(sum(calls), 0)::int FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid
+            WHERE r.rolname = 'tarry' AND query !~ '_figures'"""
+        with contextlib.closing(database.connect("counter")) as connection, connection.cursor() as cursor:
+            connection.autocommit = True
+
+            def calls_of(seconds):
+                """How many more than one a second."""
+                cursor.execute("SELECT pg_stat_statements_reset()")
+                begun = time.monotonic()
+                time.sleep(seconds)
+                cursor.execute(counted)
+                return cursor.fetchone()[0] - (time.monotonic() - begun)
+
+            eventually(lambda: calls_of(1.5) < 1)
+            assert calls_of(5) <= 1
+        server.client().push("t7", "x")
+        eventually(lambda: not all(each.is_alive() for each in waiting))
+
+
+def test_priorities_that_nobody_uses_go_and_no_job_with_them(pair, postgres):
+    client = pair[0].client()
+    lanes = "SELECT count(*)::int FROM tarry.lane l JOIN tarry.topic t ON t.topic = l.topic WHERE t.name = 'lanes'"
+    for priority in range(20):
+        client.push("lanes", f"p{priority}", priority=priority)
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.push('lanes', 'open', priority => 7)")
+        assert sorted(drain(client, "lanes")) == sorted(f"p{priority}" for priority in range(20))
+        eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.lane WHERE idle AND after IS NOT NULL") > 0)
+        marked = postgres.do("SELECT max(beat) FROM tarry.server")
+        eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server") > marked + 1000)
+    [job] = client.take("lanes", wait="10s")
+    assert job["id"] == "open"
+    client.ack(job["lease"])
+    eventually(lambda: postgres.do(lanes) <= 2, seconds=30)
+    client.push("lanes", "again", priority=13)
+    assert [job["id"] for job in client.take("lanes", wait="10s")] == ["again"]
+
+
 def test_leases_of_a_killed_server_end_all_the_same(postgres, start_server):
     first, second = (start_server("--store", postgres.url) for _ in range(2))
     first.client().push("orphan", "a")
@@ -218,7 +289,7 @@ def test_a_commit_that_hangs_holds_up_nobody_for_ever(start_server):
         own.do("ALTER SYSTEM RESET synchronous_standby_names")
         own.do("SELECT pg_reload_conf()")
         eventually(lambda: client.call("PUT", "/v1/topics/hangs/jobs/after", body=b"x").status == 201, 30)
-        assert metric(server, "tarry_postgres_settled_total") == 1
+        assert metric(server, "tarry_sql_settled_total") == 1
         assert sorted(drain(client, "hangs", 1)) == ["after", "before", "sent"]
 
 
@@ -259,9 +330,9 @@ def test_an_expired_job_that_a_transaction_holds_is_asked_for_now_and_then(start
         with transaction(own, False) as cursor:
             cursor.execute("SELECT tarry.reschedule('ttl', 'a', priority => 7)")
             time.sleep(1)
-            before = metric(server, "tarry_postgres_turns_total")
+            before = metric(server, "tarry_sql_turns_total")
             time.sleep(2)
-            assert metric(server, "tarry_postgres_turns_total") - before < 60
+            assert metric(server, "tarry_sql_turns_total") - before < 60
         eventually(lambda: client.topic("ttl")["totals"]["expired"] == 1, 10)
 
 
@@ -309,7 +380,7 @@ def test_a_database_that_crashes_loses_nothing_that_was_answered(start_server):
         for number in range(3):
             time.sleep(0.5)
             own.crash()
-            eventually(lambda n=number: metric(server, "tarry_postgres_reconnects_total") > n, 60)
+            eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
         time.sleep(0.5)
         ended.set()
         for thread in pushing:
@@ -326,7 +397,7 @@ def test_a_take_that_a_crash_may_lose_is_fenced(start_server):
         client.push("fence", "a")
         before = client.take("fence", lease_for="2s")[0]
         own.crash()
-        eventually(lambda: metric(server, "tarry_postgres_reconnects_total") > 0, 60)
+        eventually(lambda: metric(server, "tarry_sql_reconnects_total") > 0, 60)
         after = client.take("fence", wait="30s")[0]
         assert after["id"] == "a" and after["delivery"] > before["delivery"] and after["lease"] != before["lease"]
         assert client.call("POST", f"/v1/ack?lease={before['lease']}").status == 409
@@ -350,7 +421,7 @@ def test_terminated_backends_are_settled_and_nothing_is_done_twice(pair, postgre
     cutting.join()
     topic = client.topic("cut")
     assert topic["totals"]["pushed"] == 60 and topic["counts"]["ready"] == 60
-    assert metric(first, "tarry_postgres_reconnects_total") > 0
+    assert metric(first, "tarry_sql_reconnects_total") > 0
 
 
 def test_nothing_is_left_of_a_deleted_topic(pair, postgres):
@@ -563,6 +634,188 @@ def test_random_transactions_leave_exactly_what_was_committed(pair, postgres):
     assert sorted(got) == expected
     counts = client.topic("random")["counts"]
     assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
+
+
+# ---- history ----
+
+def test_history_says_what_became_of_a_job_that_is_gone(pair, postgres):
+    client, other = (server.client() for server in pair)
+    client.put_topic("closed", history="30d", max_attempts=2, backoff="fixed:1ms")
+    client.push("closed", "1001")
+    [job] = client.take("closed", wait="5s", consumer="worker-a")
+    client.nack(job["lease"], error="no")
+    [job] = client.take("closed", wait="5s", consumer="worker-b")
+    other.ack(job["lease"])
+    events = other.good("GET", "/v1/topics/closed/jobs/1001/history")["history"]
+    assert [(event["event"], event["attempt"], event.get("by"), event.get("error")) for event in events] == [
+        ("nacked", 1, "worker-a", "no"), ("acked", 2, "worker-b", None)]
+    told = subprocess.run([str(BINARY), "history", "closed", "1001", "--url", f"http://127.0.0.1:{pair[0].port}"], capture_output=True, text=True, check=True).stdout
+    assert "acked" in told and "by worker-b" in told
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.push('closed', '1002', interval '1 hour'), tarry.cancel('closed', '1002')")
+    with transaction(postgres, commit=False) as cursor:
+        cursor.execute("SELECT tarry.push('closed', '1003', interval '1 hour'), tarry.cancel('closed', '1003')")
+    assert _rows(postgres, "SELECT id, event, consumer FROM tarry.job_history WHERE id IN ('1002', '1003')") == [("1002", "cancelled", "tarry")]
+    client.push("closed", "1004")
+    for _ in range(2):
+        [job] = client.take("closed", wait="5s")
+        client.nack(job["lease"], error="broken")
+    assert _rows(postgres, "SELECT event FROM tarry.job_history WHERE id = '1004' ORDER BY at, event DESC") == [("nacked",), ("nacked",), ("died",)]
+    assert _rows(postgres, "SELECT id, status FROM tarry.mykit_delay_queue_job WHERE topic = 'closed' ORDER BY id") == [("1001", 3), ("1002", 4), ("1004", 6)]
+    assert ("1001", 3, "worker-b") in _rows(postgres, "SELECT id, status, thread FROM tarry.mykit_delay_queue_job_log")
+    assert client.call("GET", "/v1/topics/closed/jobs/none/history").status == 404
+
+
+def test_topics_that_want_no_history_have_none(pair, postgres):
+    client = pair[0].client()
+    client.push("plain", "1")
+    client.ack(client.take("plain", wait="5s")[0]["lease"])
+    client.push("plain", "2", delay="1h")
+    client.good("DELETE", "/v1/topics/plain/jobs/2")
+    assert _rows(postgres, "SELECT count(*) FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic WHERE t.name = 'plain'") == [(0,)]
+
+
+def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(pair, postgres):
+    pair[0].client().put_topic("days", history="30d")
+    days = "SELECT count(*)::int FROM pg_class WHERE relname ~ '^history_[0-9]{8}$'"
+    assert postgres.do(days) == 3
+    postgres.do("CREATE TABLE tarry.history_20200101 (LIKE tarry.history INCLUDING ALL)")
+    postgres.do("ALTER TABLE tarry.history ATTACH PARTITION tarry.history_20200101 FOR VALUES FROM (1577836800000) TO (1577923200000)")
+    with transaction(postgres, commit=False) as cursor:
+        cursor.execute("SELECT count(*) FROM tarry.history")  # who reads holds it up, and nobody waits for him
+        postgres.do("SELECT tarry._history_days()")
+        assert postgres.do(days) == 4
+    postgres.do("SELECT tarry._history_days()")
+    assert postgres.do(days) == 3
+
+
+def test_stores_without_a_history_refuse_to_keep_one(start_server):
+    client = start_server().client()
+    answer = client.call("PUT", "/v1/topics/t?history=1d")
+    assert answer.status == 400 and b"keeps no history" in answer.body
+    assert client.call("GET", "/v1/topics/t/jobs/1/history").status == 400
+
+
+# ---- a failover ----
+
+def test_a_replica_whose_clock_is_an_hour_ahead_fires_nothing_early(start_server, ahead_s=3600):
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-clock-", dir="/tmp"))  # the database's user reads it
+    directory.chmod(0o755)
+    library = fake_time_library(directory)
+    clock = FakeClock(directory / "clock", ahead_ms=ahead_s * 1000)
+    settings = ("wal_level=replica", "max_wal_senders=4", "synchronous_standby_names=*", "hot_standby=on")
+    env = {name: value for name, value in clock.env(library).items() if name != "ASAN_OPTIONS"}
+    try:
+        with PostgresServer(*settings[:2]) as primary:
+            assert tarry("sql", "migrate", primary.url).returncode == 0
+            with PostgresServer(*settings[:2], "hot_standby=on", copy_of=primary, env=env) as replica:
+                eventually(lambda: primary.do("SELECT count(*)::int FROM pg_stat_replication WHERE state = 'streaming'") == 1)
+                primary.do("ALTER SYSTEM SET synchronous_standby_names = '*'")
+                primary.do("SELECT pg_reload_conf()")
+                url = f"postgres:///postgres?host={primary.directory},{replica.directory}&user=tarry&target_session_attrs=read-write"
+                servers = [start_server("--store", url) for _ in range(2)]
+                client = servers[0].client()
+                begun = time.time()
+                client.push("clock", "soon", delay="4s")
+                client.push("clock", "later", delay="30m")
+                primary.stop()
+                replica.promote()
+                for server in servers:
+                    eventually(lambda server=server: server.client().call("GET", "/readyz").status == 200, seconds=20)
+                [job] = client.take("clock", wait="20s")
+                assert job["id"] == "soon" and 4 <= time.time() - begun < 6
+                assert client.take("clock") == []
+                assert replica.do("SELECT abs(adjust_ms + %s) < 2000 FROM tarry.store", ahead_s * 1000)
+                assert "clock is put right" in servers[0].log() + servers[1].log()
+                primary.start()  # so that it can be stopped
+    finally:
+        shutil.rmtree(directory)
+
+
+# ---- looking over it ----
+
+def test_fsck_finds_and_mends_counts_and_lanes(start_server):
+    with PostgresServer() as database:
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        server = start_server("--store", database.url)
+        client = server.client()
+        for i in range(5):
+            client.push("checked", str(i), delay="1h" if i else "0s")
+        client.take("checked")
+        assert tarry("fsck", "--store", database.url).stdout == "nothing is wrong\n"
+        database.do("UPDATE tarry.tally SET counts[1] = counts[1] + 3")
+        database.do("DELETE FROM tarry.lane")
+        found = tarry("fsck", "--store", database.url, "--json")
+        assert found.returncode == 1 and len(json.loads(found.stdout)["findings"]) == 2
+        mended = tarry("fsck", "--store", database.url, "--repair")
+        assert mended.returncode == 0 and mended.stdout.count("mended") == 2
+        assert tarry("fsck", "--store", database.url).stdout == "nothing is wrong\n"
+        assert client.good("GET", "/v1/topics/checked")["counts"]["delayed"] == 4
+
+
+def test_a_cancel_in_sql_can_be_requested_of_the_holder(pair, postgres):
+    client = pair[0].client()
+    client.push("wanted", "1")
+    [job] = client.take("wanted", wait="5s")
+    for commit, requested in ((False, False), (True, True)):
+        with transaction(postgres, commit) as cursor:
+            cursor.execute("SELECT tarry.cancel('wanted', '1', request => true)")
+            assert cursor.fetchone() == ("requested",)
+        assert client.good("GET", "/v1/topics/wanted/jobs/1").get("cancel_requested", False) == requested
+    client.nack(job["lease"])
+    assert client.call("GET", "/v1/topics/wanted/jobs/1").status == 404
+    with transaction(postgres, commit=True) as cursor:
+        cursor.execute("SELECT tarry.cancel('wanted', '1', request => true)")
+        assert cursor.fetchone() == ("not_found",)
+
+
+# ---- a full disk ----
+
+@pytest.fixture
+def small_disk():
+    """A directory of the database's own on a disk of 24 MB. Only root can make one."""
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-disk-", dir="/tmp"))
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(directory)], check=False, capture_output=True).returncode:
+        directory.rmdir()
+        pytest.skip("no right to mount a small disk")
+    directory.chmod(0o755)
+    (directory / "space").mkdir()
+    shutil.chown(directory / "space", "postgres", "postgres")
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)
+    directory.rmdir()
+
+
+def test_a_full_disk_of_the_database_refuses_loudly_and_loses_nothing(start_server, small_disk):
+    with PostgresServer() as database:
+        database.do(f"CREATE TABLESPACE small LOCATION '{small_disk / 'space'}'")
+        database.do("ALTER ROLE tarry SET default_tablespace = small")
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        client = start_server("--store", database.url).client()
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(16 << 20))
+        answered, refusal = 0, None
+        while answered < 1000 and refusal is None:
+            answer = client.call("PUT", f"/v1/topics/full/jobs/{answered}?delay=1h", os.urandom(64 << 10))
+            refusal, answered = (None, answered + 1) if answer.status == 201 else (answer, answered)
+        assert answered and refusal.status == 507 and b"no_space" in refusal.body
+        assert database.do("SELECT count(*)::int FROM tarry.job") == answered
+        ballast.unlink()
+        eventually(lambda: client.call("PUT", "/v1/topics/full/jobs/again?delay=1h", b"x").status == 201)
+
+
+# ---- what the pages show ----
+
+def test_the_demo_starts_a_postgresql_of_its_own_and_leaves_nothing():
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-demo-", dir="/tmp"))
+    directory.chmod(0o755)  # the database's user goes through it
+    try:
+        done = subprocess.run([str(REPO / "scripts/demo"), "1"], capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "STORE": "postgres", "TARRY_BIN": str(BINARY), "TMPDIR": str(directory)})
+        assert done.returncode == 0 and "every order came once, none early" in done.stdout, done.stdout + done.stderr
+        assert list(directory.iterdir()) == []
+    finally:
+        shutil.rmtree(directory)
 
 
 def _rows(postgres, text):

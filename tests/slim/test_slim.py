@@ -83,8 +83,8 @@ def test_refuses_what_it_is_without(build, tmp_path):
         assert tarry("reshard", "--help")[0] == 0 and tarry("help", "--man", "tarry")[0] == 0
     if "sql" not in wings:
         code, out = tarry("serve", "--store", "postgres://127.0.0.1:1/x", "--listen", "127.0.0.1:0")
-        assert code == 1 and without.format("PostgreSQL", "SQL") in out
-        assert without.format("PostgreSQL", "SQL") in tarry("sql", "schema")[1] and tarry("sql", "--help")[0] == 0
+        assert code == 1 and without.format("SQL databases", "SQL") in out
+        assert without.format("SQL databases", "SQL") in tarry("sql", "schema")[1] and tarry("sql", "--help")[0] == 0
     if "delivery" not in wings:
         code, out = tarry("serve", *data, "--deliver", str(policy))
         assert code == 1 and without.format("push delivery", "DELIVERY") in out

@@ -1,6 +1,9 @@
 /* In a build without PostgreSQL: the command that goes there says so. */
 #include "base/feature.h"
 #include "cli/commands.h"
+#include "cli/fsck_sql.h"
+
+#include <string.h>
 
 enum { ERROR_BYTES = 256 };
 
@@ -17,6 +20,21 @@ static int sql_command(int argc, char **argv)
     char error[ERROR_BYTES];
     if (asks_for_help)
         return cli_parse(argc, argv, &syntax, &args);
+    (void)feature_refuse("sql", error, sizeof error);
+    return cli_usage("%s", error);
+}
+
+bool fsck_sql_is_store(const char *store)
+{
+    return strncmp(store, "postgres", strlen("postgres")) == 0;
+}
+
+int fsck_sql(const char *store, bool repair, bool json)
+{
+    char error[ERROR_BYTES];
+    (void)store;
+    (void)repair;
+    (void)json;
     (void)feature_refuse("sql", error, sizeof error);
     return cli_usage("%s", error);
 }

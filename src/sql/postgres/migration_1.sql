@@ -15,14 +15,15 @@ CREATE TABLE tarry.store (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   name text NOT NULL,        -- the store's own random name
   lease_key bytea NOT NULL,  -- signs leases
-  adjust_ms bigint NOT NULL DEFAULT 0 -- what its clock is put ahead of the database's
+  adjust_ms bigint NOT NULL DEFAULT 0, -- what its clock is put ahead of the database's
+  timeline bigint NOT NULL DEFAULT 0 -- of PostgreSQL, when that was right: another one is another machine, whose clock may be
 );
 INSERT INTO tarry.store (name, lease_key)
   VALUES (replace(gen_random_uuid()::text, '-', ''), uuid_send(gen_random_uuid()));
 
 CREATE TABLE tarry.topic (
   topic int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  name text COLLATE "C" UNIQUE CHECK (name ~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]{0,199}$'), -- NULL: deleted, its rows go in steps
+  name text COLLATE "C" UNIQUE CHECK (octet_length(name) <= 200 AND name ~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$'), -- NULL: deleted, its rows go in steps
   paused boolean NOT NULL DEFAULT false,
   paused_until bigint NOT NULL DEFAULT 0, -- 0: until resumed; of a deleted one: since when
   lease bigint NOT NULL DEFAULT 0, ttl bigint NOT NULL DEFAULT 0, -- 0 in a setting: not set
@@ -31,10 +32,11 @@ CREATE TABLE tarry.topic (
   on_conflict int NOT NULL DEFAULT 0, priority int, dead_letter_expired boolean NOT NULL DEFAULT false,
   dedup_window bigint NOT NULL DEFAULT 0, max_jobs bigint NOT NULL DEFAULT 0,
   push_rate_count bigint NOT NULL DEFAULT 0, push_rate_unit int NOT NULL DEFAULT 0,
+  history bigint NOT NULL DEFAULT 0, -- how long its history is kept
   extension bytea NOT NULL DEFAULT ''
 );
 
-CREATE SEQUENCE tarry.sequence; -- push order
+CREATE SEQUENCE tarry.sequence; -- push order; and whatever makes a job wait takes a number, so servers know whether there is anything new
 CREATE SEQUENCE tarry.delivery; -- delivery numbers: they rise over all topics and servers, with gaps
 CREATE SEQUENCE tarry.server_number;
 
@@ -47,7 +49,7 @@ CREATE TABLE tarry.job (
   priority int NOT NULL, attempt int NOT NULL DEFAULT 0,
   state smallint NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
   by_sql boolean NOT NULL DEFAULT false,
-  id text COLLATE "C" NOT NULL CHECK (id ~ '^[!-~]{1,128}$'),
+  id text COLLATE "C" NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 128 AND id !~ '[^!-~]') ,
   expire bigint, -- when it goes where it is not taken: the end of its ttl, not before its due
   lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea[], body bytea NOT NULL,
@@ -58,8 +60,18 @@ CREATE TABLE tarry.job (
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, lane, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
 
+-- What the planner believes of a table that is new, or empty now, must not depend on that: a topic alone never narrows a search down.
+ALTER TABLE tarry.job ALTER topic SET (n_distinct = 1), ALTER lane SET (n_distinct = 1);
+INSERT INTO tarry.job (due, seq, first_due, topic, lane, priority, id, body) SELECT i, i, i, 0, 0, 0, i, '' FROM generate_series(1, 1000) i;
+ANALYZE tarry.job;
+DELETE FROM tarry.job;
+
 -- The lanes that a topic has jobs in, so that a take need not find the next one in an index full of dead entries.
-CREATE TABLE tarry.lane (topic int, lane int, PRIMARY KEY (topic, lane));
+-- One that is empty goes in three steps of the upkeep, with transactions in mind that found it good and have not brought their job yet:
+-- it is marked as idle; once that can be seen, it gets the number of the next transaction; once all before that are over, and it is empty
+-- and marked still, it is deleted. Who brings a job takes the mark away.
+CREATE TABLE tarry.lane (topic int, lane int, idle boolean NOT NULL DEFAULT false, after bigint, PRIMARY KEY (topic, lane)) WITH (fillfactor = 50);
+CREATE INDEX lane_idle ON tarry.lane (topic, lane) WHERE idle;
 
 CREATE TABLE tarry.finished (topic int, id text COLLATE "C", until bigint NOT NULL, PRIMARY KEY (topic, id));
 CREATE INDEX finished_until ON tarry.finished (until);
@@ -151,17 +163,88 @@ $$ SELECT p_kind = 3 AND p_ms - p_now > 315619200000 $$;
 CREATE FUNCTION tarry._state(p_state int, p_due bigint, p_now bigint) RETURNS int LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE WHEN p_state <> 1 THEN p_state WHEN p_due <= p_now THEN 2 ELSE 1 END $$;
 
-CREATE FUNCTION tarry._lane(p_topic int, p_lane int) RETURNS void LANGUAGE plpgsql AS $$
+-- What a transaction makes wait takes a number after it has one itself: so who sees no transaction under way, and no new number, has seen all.
+CREATE FUNCTION tarry._number() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM tarry.lane WHERE topic = p_topic AND lane = p_lane;
-  IF NOT FOUND THEN INSERT INTO tarry.lane VALUES (p_topic, p_lane) ON CONFLICT DO NOTHING; END IF;
+  PERFORM pg_current_xact_id();
+  RETURN nextval('tarry.sequence');
+END $$;
+
+CREATE FUNCTION tarry._lane(p_topic int, p_lane int) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE is_idle boolean;
+BEGIN
+  PERFORM pg_current_xact_id(); -- before it looks: the upkeep waits for transactions that it can see
+  LOOP
+    SELECT idle INTO is_idle FROM tarry.lane WHERE topic = p_topic AND lane = p_lane;
+    IF NOT FOUND THEN
+      INSERT INTO tarry.lane VALUES (p_topic, p_lane) ON CONFLICT DO NOTHING;
+    ELSIF is_idle THEN
+      UPDATE tarry.lane SET idle = false, after = NULL WHERE topic = p_topic AND lane = p_lane AND idle;
+    END IF;
+    EXIT WHEN FOUND; -- else another one was quicker
+  END LOOP;
+END $$;
+
+-- ---- history ----
+
+-- Whom a call in SQL comes from: the role of SET ROLE, else the one that logged in.
+CREATE FUNCTION tarry._caller() RETURNS name LANGUAGE sql STABLE AS
+$$ SELECT coalesce(nullif(current_setting('role'), 'none'), session_user::text)::name $$;
+
+-- What became of attempts and jobs, of topics that want it kept: a table a day, dropped whole. What comes when no server has made the
+-- day's yet is kept in history_rest.
+CREATE TABLE tarry.history (
+  at bigint NOT NULL, topic int NOT NULL, id text COLLATE "C" NOT NULL,
+  event text NOT NULL, -- acked, nacked, lease_ended, returned; died, cancelled, expired, replaced, purged, redriven
+  attempt int NOT NULL, started bigint, -- of an attempt: when it was taken
+  consumer text, -- who held the job; of a cancel in SQL: the role
+  error bytea
+) PARTITION BY RANGE (at);
+CREATE INDEX history_job ON tarry.history (topic, id, at);
+CREATE TABLE tarry.history_rest PARTITION OF tarry.history DEFAULT;
+
+CREATE FUNCTION tarry._note(t tarry.topic, j tarry.job, p_event text, p_now bigint, p_error bytea, p_consumer text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF t.history > 0 THEN
+    INSERT INTO tarry.history VALUES (p_now, t.topic, j.id, p_event, j.attempt, nullif(j.taken, 0), p_consumer, p_error);
+  END IF;
+END $$;
+
+-- The tables of today and the next days are there; those that no topic wants any more are not. Makes none while nobody keeps a history.
+-- As the owner: it makes tables. What cannot be locked at once is left for the next time.
+CREATE FUNCTION tarry._history_days() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $$
+DECLARE day bigint := 86400000; today bigint := tarry.now_ms() / 86400000; kept bigint := (SELECT max(history) FROM tarry.topic); d bigint; name text;
+BEGIN
+  IF coalesce(kept, 0) = 0 AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = 'tarry.history'::regclass OFFSET 1) THEN RETURN; END IF;
+  FOR d IN SELECT today + i FROM generate_series(0, CASE WHEN kept > 0 THEN 2 ELSE -1 END) i LOOP
+    name := 'history_' || to_char(to_timestamp(d * 86400), 'YYYYMMDD');
+    CONTINUE WHEN to_regclass('tarry.' || name) IS NOT NULL OR EXISTS (SELECT FROM tarry.history_rest WHERE at >= d * day AND at < (d + 1) * day);
+    EXECUTE format('CREATE TABLE tarry.%I (LIKE tarry.history INCLUDING ALL)', name);
+    EXECUTE format('ALTER TABLE tarry.history ATTACH PARTITION tarry.%I FOR VALUES FROM (%s) TO (%s)', name, d * day, (d + 1) * day);
+  END LOOP;
+  DELETE FROM tarry.history_rest WHERE at < (today * day) - coalesce(kept, 0);
+  FOR name IN SELECT c.relname FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+      WHERE i.inhparent = 'tarry.history'::regclass AND c.relname ~ '^history_[0-9]{8}$'
+        AND (extract(epoch FROM to_date(right(c.relname, 8), 'YYYYMMDD')) / 86400 + 1) * day < tarry.now_ms() - coalesce(kept, 0) LOOP
+    EXECUTE format('DROP TABLE tarry.%I', name);
+  END LOOP;
+EXCEPTION WHEN lock_not_available THEN NULL;
+END $$;
+
+CREATE FUNCTION tarry._history(p_topic text, p_id text, p_limit bigint) RETURNS TABLE (
+  at bigint, event text, attempt int, started bigint, consumer text, error bytea) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY SELECT x.* FROM (SELECT h.at, h.event, h.attempt, h.started, h.consumer, h.error
+      FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic
+      WHERE t.name = p_topic AND h.id = p_id AND h.at >= tarry.now_ms() - t.history ORDER BY h.at DESC LIMIT p_limit) x ORDER BY x.at;
 END $$;
 
 -- ---- one item each: what it did, in the words of the API ----
 
 CREATE TYPE tarry._did AS (
   status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint,
-  cancel_requested boolean);
+  cancel_requested boolean,
+  n bigint); -- of a batch: which item
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
@@ -189,7 +272,7 @@ BEGIN
   j.lease := nullif(p_lease, 0); j.ttl := nullif(p_ttl, 0); j.max_attempts := nullif(p_attempts, 0);
   j.backoff_kind := nullif(p_backoff_kind, 0); j.backoff_first := p_backoff_first; j.backoff_max := p_backoff_max;
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
-  j.expire := tarry._expire_at(t, j); j.seq := nextval('tarry.sequence'); j.by_sql := p_sql;
+  j.expire := tarry._expire_at(t, j); j.seq := tarry._number(); j.by_sql := p_sql;
   j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false;
   PERFORM tarry._lane(t.topic, j.priority);
   LOOP
@@ -200,7 +283,8 @@ BEGIN
       IF FOUND THEN
         DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
         INSERT INTO tarry.job SELECT j.*;
-        r.counts := tarry._counted(r.counts, o, -1); r.counts[10] := 1; r.status := 'replaced'; EXIT;
+        r.counts := tarry._counted(r.counts, o, -1); r.counts[10] := 1; r.status := 'replaced';
+        PERFORM tarry._note(t, o, 'replaced', now, NULL, CASE WHEN p_sql THEN tarry._caller() END); EXIT;
       END IF;
     END IF;
     SELECT state, tarry._state(state, due, now), due INTO s, r.state, r.due FROM tarry.job WHERE topic = t.topic AND id = p_id;
@@ -229,6 +313,7 @@ BEGIN
       AND (NOT p_only_dead OR (state = 4 AND delivery = p_delivery)) RETURNING * INTO j;
     IF FOUND THEN
       PERFORM tarry._remember(t, p_id, now);
+      PERFORM tarry._note(t, j, 'cancelled', now, NULL, CASE WHEN p_sql THEN tarry._caller() END);
       r.counts := tarry._counted(r.counts, j, -1); r.counts[8] := 1;
       r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; RETURN r;
     END IF;
@@ -249,6 +334,7 @@ BEGIN
         IF p_kind <> 4 THEN j.due := tarry._due(now, p_kind, p_ms); j.first_due := j.due; END IF;
       END IF;
       r.expire := tarry._expire_at(t, j);
+      PERFORM tarry._number();
       UPDATE tarry.job SET due = j.due, first_due = j.first_due, priority = j.priority, lane = j.lane, expire = r.expire, by_sql = p_sql
         WHERE topic = t.topic AND id = p_id;
       r.status := 'ok'; r.state := tarry._state(1, j.due, now); r.due := j.due; RETURN r;
@@ -313,12 +399,15 @@ BEGIN
   IF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._remember(t, j.id, now);
+    PERFORM tarry._note(t, j, CASE p_verb WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
+    PERFORM tarry._note(t, j, 'cancelled', now, NULL, NULL);
     r.counts[3] := -1; r.counts[8] := 1; r.status := 'cancelled';
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
   ELSIF p_verb = 1 THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._remember(t, j.id, now);
+    PERFORM tarry._note(t, j, 'acked', now, NULL, j.consumer);
     r.counts[3] := -1; r.counts[7] := 1;
     r.counts := tarry._settle(t, false, r.counts);
     RETURN r;
@@ -329,6 +418,7 @@ BEGIN
     RETURN r;
   END IF;
   r.counts[3] := -1;
+  PERFORM tarry._note(t, j, CASE p_verb WHEN 2 THEN 'nacked' WHEN 4 THEN 'returned' ELSE 'lease_ended' END, now, nullif(p_error, ''), j.consumer);
   IF p_verb = 4 THEN
     j.attempt := j.attempt - 1; j.state := 1;
     IF p_delay > 0 THEN j.due := now + p_delay + 1; END IF;
@@ -346,12 +436,14 @@ BEGIN
     attempts := coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16);
     IF j.attempt >= attempts AND attempts < 4294967295 OR outcome = 3 THEN
       j.state := 4; j.lane := 70000; r.counts[14] := 1; r.died := t.extension <> '';
+      PERFORM tarry._note(t, j, 'died', now, j.error, j.consumer);
     ELSE
       j.state := 1;
       j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
     END IF;
   END IF;
   j.expire := tarry._expire_at(t, j);
+  PERFORM tarry._number();
   UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, priority = j.priority, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
     lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
@@ -373,35 +465,31 @@ $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALI
 -- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies.
 CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
-DECLARE t tarry.topic; l int; s tarry._shown; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
+DECLARE t tarry.topic; l int; rows tid[]; bytes bigint; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
 BEGIN
   FOR i IN 1 .. cardinality(p_topics) LOOP
     SELECT * INTO t FROM tarry.topic WHERE name = p_topics[i];
     CONTINUE WHEN NOT FOUND OR (t.paused AND (t.paused_until = 0 OR t.paused_until > now));
     FOR l IN SELECT lane FROM tarry.lane WHERE topic = t.topic ORDER BY lane LOOP
       EXIT WHEN p_max <= 0 OR left_bytes <= 0;
-      FOR s IN
-        WITH c AS MATERIALIZED (
-          SELECT j.topic, j.id, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+      SELECT array_agg(b.row), sum(b.bytes) INTO rows, bytes FROM (
+        SELECT c.row, c.bytes, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
+          SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
             WHERE j.topic = t.topic AND j.lane = l AND j.due >= least(p_bounds[i], now) AND j.due <= now
               AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
-            ORDER BY j.due, j.seq LIMIT p_max FOR UPDATE SKIP LOCKED
-        ), b AS (
-          SELECT c.topic, c.id, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM c
-        ), u AS (
+            ORDER BY j.due, j.seq LIMIT p_max FOR UPDATE SKIP LOCKED) c) b WHERE b.bytes_before < left_bytes;
+      CONTINUE WHEN rows IS NULL;
+      p_max := p_max - cardinality(rows);
+      left_bytes := left_bytes - bytes;
+      RETURN QUERY WITH u AS (
           UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = now,
               consumer = nullif(p_consumer, ''), cancel_requested = false,
               lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
               lease_until = now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
-            FROM b WHERE j.topic = b.topic AND j.id = b.id AND b.bytes_before < left_bytes RETURNING j.*
+            WHERE j.ctid = ANY (rows) RETURNING j.*
         ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
           u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
-          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq
-      LOOP
-        p_max := p_max - 1;
-        left_bytes := left_bytes - octet_length(s.body);
-        RETURN NEXT s;
-      END LOOP;
+          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq;
     END LOOP;
   END LOOP;
 END $$;
@@ -455,19 +543,156 @@ BEGIN
     ORDER BY f.due, f.seq LIMIT p_limit) x ORDER BY x.due, x.seq;
 END $$;
 
+-- ---- many items in one statement ----
+--
+-- Arrays with an entry for each item; no two items of a batch name the same job. What is plain is done in sets; what is left over is
+-- done by the function for one item, which has all rules. counts is NULL where they are those of the plain case: one job created,
+-- acked, or nothing. Items lock in the order of topic and id, so servers do not wait for each other in a circle.
+--
+-- These wrap unnest() so that planners expect many rows.
+
+CREATE FUNCTION tarry._push_items(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
+  p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
+  p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[])
+RETURNS TABLE (topic text, id text, kind int, ms bigint, priority int, conflict int, lease bigint, ttl bigint, backoff_kind int,
+  backoff_first bigint, backoff_max bigint, attempts bigint, type bytea, meta bytea, body bytea, past int, dead boolean, error bytea, n bigint)
+LANGUAGE sql VOLATILE ROWS 1000 AS $$
+  SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
+    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY $$;
+
+CREATE FUNCTION tarry._pushes(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
+  p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
+  p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[], p_topics_max int)
+RETURNS SETOF tarry._did LANGUAGE plpgsql SET enable_hashjoin = on AS $$
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
+BEGIN
+  PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT u.name
+    FROM unnest(p_topics, p_kinds, p_ms) u(name, kind, ms) WHERE NOT tarry._is_far(now, u.kind, u.ms) ORDER BY 1) w;
+  PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
+    FROM unnest(p_topics, p_priorities) u(name, priority), LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
+  FOR x IN
+    WITH u AS MATERIALIZED (
+      SELECT i.*, t.topic AS number, t.ttl AS topic_ttl, tarry._due(now, i.kind, i.ms) AS due, coalesce(nullif(i.priority, -1), t.priority, 100) AS lane,
+          t.topic IS NOT NULL AND t.max_jobs = 0 AND NOT i.dead AND NOT tarry._is_far(now, i.kind, i.ms) AND coalesce((SELECT f.until
+            FROM tarry.finished f WHERE f.topic = t.topic AND f.id = i.id), 0) <= now AS plain
+        FROM tarry._push_items(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
+          p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) i
+        LEFT JOIN LATERAL (SELECT * FROM tarry.topic k WHERE k.name = i.topic LIMIT 1) t ON true
+    ), a AS MATERIALIZED (
+      SELECT u.*, nextval('tarry.sequence') AS seq FROM u WHERE u.plain
+    ), c AS (
+      INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
+          backoff_max, content_type, meta, error, body, expire)
+        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, a.seq, a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
+            nullif(a.backoff_kind, 0), a.backoff_first, a.backoff_max, nullif(a.type, ''), nullif(a.meta, ''), nullif(a.error, ''), a.body,
+            CASE WHEN coalesce(nullif(a.ttl, 0), a.topic_ttl) > 0 THEN a.due + coalesce(nullif(a.ttl, 0), a.topic_ttl) END
+          FROM a ORDER BY a.number, a.id
+        ON CONFLICT (topic, id) DO NOTHING RETURNING topic, id, due, expire
+    ) SELECT u.*, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
+  LOOP
+    IF x.created IS NOT NULL THEN
+      r := ROW('created', CASE WHEN x.due <= now THEN 2 ELSE 1 END, x.due, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
+    ELSE
+      r := tarry._push(x.topic, x.id, x.kind, x.ms, x.priority, x.conflict, x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max,
+        x.attempts, x.type, x.meta, x.body, x.past, x.dead, x.error, p_topics_max, false);
+      r.n := x.n;
+    END IF;
+    RETURN NEXT r;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION tarry._changes(p_verbs int[], p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[],
+  p_only_dead boolean[], p_deliveries bigint[], p_requests boolean[]) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; done bigint[]; now bigint := tarry.now_ms();
+BEGIN
+  FOR r IN
+    WITH d AS (
+      DELETE FROM tarry.job j USING (SELECT u.n, u.id, t.topic, t.dedup_window, t.history
+          FROM unnest(p_verbs, p_topics, p_ids, p_only_dead) WITH ORDINALITY u(verb, name, id, only_dead, n) JOIN tarry.topic t ON t.name = u.name
+          WHERE u.verb = 1 AND NOT u.only_dead AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
+        WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1
+        RETURNING a.n, j.topic, j.id, j.attempt, a.dedup_window, a.history, j.taken
+    ), h AS (
+      INSERT INTO tarry.history SELECT now, d.topic, d.id, 'cancelled', d.attempt, nullif(d.taken, 0) FROM d WHERE d.history > 0
+    ), f AS (
+      INSERT INTO tarry.finished SELECT d.topic, d.id, now + d.dedup_window + 1 FROM d WHERE d.dedup_window > 0
+        ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
+    ) SELECT 'cancelled', NULL, NULL, d.topic, NULL, NULL, CASE WHEN d.attempt = 0 THEN '{-1,0,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[]
+        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.n FROM d
+  LOOP
+    done := done || r.n;
+    RETURN NEXT r;
+  END LOOP;
+  FOR r IN SELECT c.* FROM (SELECT * FROM unnest(p_verbs, p_topics, p_ids, p_kinds, p_ms, p_priorities, p_only_dead, p_deliveries, p_requests)
+        WITH ORDINALITY u(verb, topic, id, kind, ms, priority, only_dead, delivery, request, n) WHERE u.n NOT IN (SELECT unnest(done)) ORDER BY u.topic, u.id) u,
+      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, u.n
+        FROM tarry._change(u.verb, u.topic, u.id, u.kind, u.ms, u.priority, u.only_dead, u.delivery, u.request, false) v) c LOOP
+    RETURN NEXT r;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
+  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[])
+RETURNS TABLE (verb int, topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
+  short bytea, lease bigint, priority int, n bigint) LANGUAGE sql VOLATILE ROWS 1000 AS $$
+  SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts, p_leases, p_priorities)
+    WITH ORDINALITY $$;
+
+CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
+  p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_server bigint)
+RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
+BEGIN
+  FOR x IN
+    WITH u AS MATERIALIZED (
+      SELECT i.* FROM tarry._answer_items(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
+        p_shorts, p_leases, p_priorities) i
+    ), a AS (
+      DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
+        WHERE u.verb = 1 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+          AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
+        RETURNING u.n, j.topic, j.id, t.name, t.dedup_window, t.history, j.attempt, j.taken, j.consumer
+    ), h AS (
+      INSERT INTO tarry.history SELECT now, a.topic, a.id, 'acked', a.attempt, nullif(a.taken, 0), a.consumer FROM a WHERE a.history > 0
+    ), e AS (
+      UPDATE tarry.job j SET lease_until = now + CASE WHEN u.lease > 0 THEN u.lease ELSE j.lease_span END + 1, server = p_server
+        FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL
+        WHERE u.verb = 3 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+          AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
+        RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested
+    ), f AS (
+      INSERT INTO tarry.finished SELECT a.topic, a.id, now + a.dedup_window + 1 FROM a WHERE a.dedup_window > 0
+        ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
+    ) SELECT a.n, a.topic, a.id, a.name, NULL::bigint AS lease_until, false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due,
+          NULL::bigint AS seq, NULL::bigint AS delivery, NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error,
+          NULL::bytea AS short, NULL::bigint AS lease, NULL::int AS priority FROM a
+      UNION ALL SELECT e.n, e.topic, e.id, e.name, e.lease_until, e.cancel_requested, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
+      UNION ALL SELECT u.n, u.topic, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final, u.error, u.short, u.lease, u.priority
+        FROM u WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e)
+  LOOP
+    IF x.verb IS NULL THEN
+      r := ROW('ok', CASE WHEN x.lease_until IS NOT NULL THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.n);
+    ELSE
+      r := tarry._answer(x.verb, x.topic, x.lane, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority);
+      r.n := x.n;
+    END IF;
+    RETURN NEXT r;
+  END LOOP;
+END $$;
+
 -- ---- calls about topics ----
 
 CREATE FUNCTION tarry._figures(p_name text, p_after text, p_limit bigint) RETURNS TABLE (
   name text, paused boolean, paused_until bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint,
   max_attempts bigint, on_conflict int, priority int, dead_letter_expired boolean, dedup_window bigint, max_jobs bigint,
-  push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint
+  push_rate_count bigint, push_rate_unit int, extension bytea, counts bigint[], ready_fresh bigint, ready_retry bigint, oldest bigint, history bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, t.paused AND (t.paused_until = 0 OR t.paused_until > now),
       CASE WHEN t.paused AND t.paused_until > now THEN t.paused_until ELSE 0 END,
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
-      t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest
+      t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension, s.counts, r.fresh, r.retry, r.oldest, t.history
     FROM tarry.topic t,
       LATERAL (SELECT ARRAY[sum(c[1]), sum(c[2]), sum(c[3]), sum(c[4]), sum(c[5]), sum(c[6]), sum(c[7]), sum(c[8]), sum(c[9]), sum(c[10]),
           sum(c[11]), sum(c[12]), sum(c[13]), sum(c[14]), sum(c[15])]::bigint[] AS counts
@@ -481,15 +706,17 @@ END $$;
 
 CREATE FUNCTION tarry._put(p_name text, p_lease bigint, p_ttl bigint, p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint,
   p_attempts bigint, p_conflict int, p_priority int, p_dead_letter boolean, p_dedup bigint, p_max_jobs bigint, p_rate_count bigint,
-  p_rate_unit int, p_extension bytea, p_topics_max int) RETURNS text LANGUAGE plpgsql AS $$
+  p_rate_unit int, p_extension bytea, p_topics_max int, p_history bigint) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; fresh boolean := NOT EXISTS (SELECT FROM tarry.topic WHERE name = p_name);
 BEGIN
   t := tarry._topic(p_name, p_topics_max);
   IF t.topic IS NULL THEN RETURN 'too_many_topics'; END IF;
+  PERFORM tarry._number();
   UPDATE tarry.topic SET lease = p_lease, ttl = p_ttl, backoff_kind = p_backoff_kind, backoff_first = p_backoff_first,
     backoff_max = p_backoff_max, max_attempts = p_attempts, on_conflict = p_conflict, priority = p_priority,
     dead_letter_expired = p_dead_letter, dedup_window = p_dedup, max_jobs = p_max_jobs, push_rate_count = p_rate_count,
-    push_rate_unit = p_rate_unit, extension = coalesce(p_extension, '') WHERE topic = t.topic;
+    push_rate_unit = p_rate_unit, extension = coalesce(p_extension, ''), history = p_history WHERE topic = t.topic;
+  IF p_history > t.history THEN PERFORM tarry._history_days(); END IF;
   IF p_ttl <> t.ttl THEN
     UPDATE tarry.job SET expire = CASE WHEN p_ttl > 0 THEN greatest(due, first_due + p_ttl) END
       WHERE topic = t.topic AND ttl IS NULL AND state <> 4;
@@ -499,6 +726,7 @@ END $$;
 
 CREATE FUNCTION tarry._pause(p_name text, p_paused boolean, p_ms bigint) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
+  PERFORM tarry._number();
   UPDATE tarry.topic SET paused = p_paused, paused_until = CASE WHEN p_paused AND p_ms > 0 THEN tarry.now_ms() + p_ms + 1 ELSE 0 END
     WHERE name = p_name;
   RETURN CASE WHEN FOUND THEN 'ok' ELSE 'not_found' END;
@@ -525,6 +753,7 @@ BEGIN
         AND (p_state = 0 OR tarry._state(state, due, now) = p_state) LIMIT p_limit FOR UPDATE) c
     WHERE d.topic = c.topic AND d.id = c.id RETURNING d.* LOOP
     counts := tarry._counted(counts, j, -1);
+    PERFORM tarry._note(t, j, 'purged', now, NULL, NULL);
     affected := affected + 1;
   END LOOP;
   counts[8] := affected;
@@ -539,10 +768,13 @@ BEGIN
   status := 'not_found'; affected := 0;
   SELECT * INTO t FROM tarry.topic WHERE name = p_name;
   IF NOT FOUND THEN RETURN; END IF;
+  PERFORM tarry._number();
   FOR j IN SELECT * FROM tarry.job WHERE topic = t.topic AND lane = 70000 AND (p_id IS NULL OR id = p_id)
       ORDER BY due, seq LIMIT p_limit FOR UPDATE LOOP
     counts := tarry._counted(counts, j, -1);
+    PERFORM tarry._note(t, j, 'redriven', now, NULL, NULL);
     j.state := 1; j.attempt := 0; j.due := now; j.first_due := now; j.lane := j.priority;
+    PERFORM tarry._lane(j.topic, j.lane);
     UPDATE tarry.job SET state = 1, attempt = 0, due = now, first_due = now, lane = j.lane, expire = tarry._expire_at(t, j)
       WHERE topic = j.topic AND id = j.id;
     counts := tarry._counted(counts, j, 1);
@@ -583,10 +815,13 @@ BEGIN
       j.state := 4;
       UPDATE tarry.job SET state = 4, lane = 70000, expire = NULL, error = 'expired' WHERE topic = j.topic AND id = j.id;
       counts := tarry._counted(counts, j, 1); counts[14] := 1;
+      PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
+      PERFORM tarry._note(t, j, 'died', now, NULL, NULL);
       IF t.extension <> '' THEN died := concat_ws(',', died, t.name); END IF;
     ELSE
       DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
       PERFORM tarry._remember(t, j.id, now);
+      PERFORM tarry._note(t, j, 'expired', now, NULL, NULL);
       counts[9] := 1;
     END IF;
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
@@ -597,9 +832,24 @@ BEGIN
   IF EXISTS (SELECT FROM tarry.job WHERE expire <= now AND state = 1) THEN next := least(next, now + 100); END IF;
 END $$;
 
--- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
-CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea) LANGUAGE plpgsql AS $$
+-- A promotion begins another timeline. 0: it is not told here.
+CREATE FUNCTION tarry._timeline() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
+  RETURN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint;
+EXCEPTION WHEN OTHERS THEN RETURN 0;
+END $$;
+
+-- After a promotion the clock goes on as it went, by who knows how it went; the first one that says so is believed.
+CREATE FUNCTION tarry._keep_time(p_timeline bigint, p_known bigint, p_adjust bigint) RETURNS bigint LANGUAGE sql AS $$
+  UPDATE tarry.store SET timeline = p_timeline, adjust_ms = p_adjust WHERE timeline = p_known;
+  SELECT tarry.now_ms();
+$$;
+
+-- A new connection. Numbers of deliveries whose commit was not synced may be lost with a crash: nobody gives them again.
+CREATE FUNCTION tarry._hello(p_server bigint, OUT server bigint, OUT now bigint, OUT name text, OUT lease_key bytea, OUT timeline bigint,
+  OUT known_timeline bigint, OUT adjust bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  timeline := tarry._timeline();
   now := tarry.now_ms();
   PERFORM pg_advisory_lock(7827201, 3); -- so that no two read the same number and go on from there; a sequence knows no commit
   PERFORM setval('tarry.delivery', (SELECT last_value + 1000000 FROM tarry.delivery));
@@ -607,7 +857,7 @@ BEGIN
   server := CASE WHEN p_server > 0 THEN p_server ELSE nextval('tarry.server_number') END;
   INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now;
   INSERT INTO tarry.ticket VALUES (_hello.server, 0, _hello.now) ON CONFLICT DO NOTHING;
-  SELECT s.name, s.lease_key INTO _hello.name, _hello.lease_key FROM tarry.store s;
+  SELECT s.name, s.lease_key, s.timeline, s.adjust_ms INTO _hello.name, _hello.lease_key, known_timeline, adjust FROM tarry.store s;
 END $$;
 
 CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
@@ -645,15 +895,48 @@ BEGIN
   DELETE FROM tarry.server s WHERE s.server = ANY (silent);
 END $$;
 
--- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
-CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint) LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); gone int; oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
+-- The lanes of topics with several, some at a time. p_own: the caller's transaction, which has that number since it has the lock of the
+-- upkeep: so whoever found a lane good that had a mark before has a lower one.
+CREATE FUNCTION tarry._lanes_tidy(p_own bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE l tarry.lane; oldest bigint := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
 BEGIN
-  INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = now;
+  FOR l IN SELECT * FROM tarry.lane WHERE idle ORDER BY topic, lane LIMIT 100 FOR UPDATE SKIP LOCKED LOOP
+    IF l.after IS NULL THEN
+      UPDATE tarry.lane SET after = p_own WHERE topic = l.topic AND lane = l.lane AND idle;
+    ELSIF l.after < oldest THEN
+      DELETE FROM tarry.lane d WHERE d.topic = l.topic AND d.lane = l.lane AND d.idle AND d.after = l.after
+        AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane);
+      UPDATE tarry.lane SET idle = false, after = NULL WHERE topic = l.topic AND lane = l.lane AND idle;
+    END IF;
+  END LOOP;
+  -- From a lane drawn at random on: all have their turn.
+  FOR l IN SELECT k.* FROM tarry.lane k WHERE NOT k.idle AND (k.topic, k.lane) >= (floor(random() * (SELECT max(topic) + 1 FROM tarry.lane))::int, 0)
+      ORDER BY k.topic, k.lane LIMIT 50 FOR UPDATE SKIP LOCKED LOOP
+    UPDATE tarry.lane SET idle = true WHERE topic = l.topic AND lane = l.lane
+      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane)
+      AND EXISTS (SELECT FROM tarry.lane o WHERE o.topic = l.topic AND o.lane <> l.lane);
+  END LOOP;
+END $$;
+
+-- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
+-- mark: the last number of what made jobs wait, where no transaction is under way that may have taken one; else 0. Whoever took one has had
+-- a number as a transaction before; this one gets its own afterwards, so they are below it.
+CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint)
+LANGUAGE plpgsql AS $$
+DECLARE gone int; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean;
+  oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'off', true);
+  locked := pg_try_advisory_xact_lock(7827201, 2); -- else another server is at it
+  SELECT last_value + is_called::int INTO mark FROM tarry.sequence;
+  own := pg_current_xact_id()::text::bigint;
+  IF NOT fresh OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint < own THEN mark := 0; END IF;
+  now := tarry.now_ms();
+  INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = excluded.beat;
   SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000) INTO others, silent
     FROM tarry.server WHERE server <> p_server;
   SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
-  IF NOT pg_try_advisory_xact_lock(7827201, 2) THEN RETURN; END IF; -- another server is at it
+  IF NOT locked THEN RETURN; END IF;
   DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= now LIMIT 1000 FOR UPDATE SKIP LOCKED) o
     WHERE f.topic = o.topic AND f.id = o.id;
   WITH d AS (
@@ -677,6 +960,8 @@ BEGIN
     DELETE FROM tarry.topic WHERE topic = gone AND paused_until < now - 60000 AND age(xmin) > age(oldest)
       AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = gone);
   END LOOP;
+  IF fresh THEN PERFORM tarry._lanes_tidy(own); END IF;
+  IF random() < 0.02 THEN PERFORM tarry._history_days(); END IF;
   DELETE FROM tarry.ticket k WHERE k.at < now - 86400000 AND NOT EXISTS (SELECT FROM tarry.server s WHERE s.server = k.server);
 END $$;
 
@@ -691,13 +976,57 @@ END $$;
 CREATE CONSTRAINT TRIGGER tell AFTER INSERT OR UPDATE OF due ON tarry.job DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.by_sql) EXECUTE FUNCTION tarry._tell();
 
+-- ---- looking over it ----
+
+-- What is wrong, from one snapshot (servers may be at work); p_mend: counts and lanes are put right, nothing else is touched.
+CREATE FUNCTION tarry._fsck(p_mend boolean) RETURNS TABLE (finding text, jobs bigint, mended boolean) LANGUAGE plpgsql AS $$
+DECLARE w record;
+BEGIN
+  FOR w IN
+    SELECT coalesce(t.name, '?') AS name, c.topic, c.is_known, c.diff FROM (
+      SELECT coalesce(a.topic, b.topic) AS topic, true AS is_known,
+          ARRAY(SELECT coalesce(a.counts[i], 0) - coalesce(b.counts[i], 0) FROM generate_series(1, 5) i)::bigint[] AS diff
+        FROM (SELECT j.topic, ARRAY[count(*) FILTER (WHERE j.state = 1 AND j.attempt = 0), count(*) FILTER (WHERE j.state = 1 AND j.attempt > 0),
+            count(*) FILTER (WHERE j.state = 3), count(*) FILTER (WHERE j.state = 4),
+            coalesce(sum(tarry._bytes(j)) FILTER (WHERE j.state = 4), 0)]::bigint[] AS counts FROM tarry.job j GROUP BY j.topic) a
+        FULL JOIN (SELECT y.topic, ARRAY[sum(y.counts[1]), sum(y.counts[2]), sum(y.counts[3]), sum(y.counts[4]), sum(y.counts[5])]::bigint[] AS counts
+          FROM (SELECT topic, counts FROM tarry.tally UNION ALL SELECT topic, counts FROM tarry.tally_add) y GROUP BY y.topic) b ON a.topic = b.topic
+    ) c JOIN tarry.topic t ON t.topic = c.topic AND t.name IS NOT NULL WHERE c.diff <> '{0,0,0,0,0}' ORDER BY 1
+  LOOP
+    finding := format('topic %s: its counts of waiting, retrying, leased and dead jobs and of dead bytes differ by %s', quote_literal(w.name), w.diff);
+    jobs := (SELECT sum(abs(d)) FROM unnest(w.diff[1:4]) d); mended := p_mend;
+    IF p_mend THEN INSERT INTO tarry.tally_add VALUES (w.topic, w.diff || '{0,0,0,0,0,0,0,0,0,0}'::bigint[]); END IF;
+    RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT t.name, j.topic, j.lane, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
+      WHERE j.lane <> 70000 AND NOT EXISTS (SELECT FROM tarry.lane l WHERE l.topic = j.topic AND l.lane = j.lane) GROUP BY 1, 2, 3 ORDER BY 1, 3 LOOP
+    finding := format('topic %s: its priority %s is not listed, so its jobs are never taken', quote_literal(w.name), w.lane);
+    jobs := w.n; mended := p_mend;
+    IF p_mend THEN PERFORM tarry._lane(w.topic, w.lane); PERFORM tarry._number(); END IF;
+    RETURN NEXT;
+  END LOOP;
+  mended := false;
+  FOR w IN SELECT t.name, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
+      WHERE j.state NOT IN (1, 3, 4) OR (j.state = 4) <> (j.lane = 70000) OR (j.state <> 4 AND j.lane <> j.priority)
+        OR (j.state = 3 AND (j.delivery = 0 OR j.lease_until = 0)) GROUP BY 1 ORDER BY 1 LOOP
+    finding := format('topic %s: the state of jobs does not fit where they stand', quote_literal(w.name));
+    jobs := w.n; RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE NOT EXISTS (SELECT FROM tarry.topic t WHERE t.topic = j.topic) HAVING count(*) > 0 LOOP
+    finding := 'jobs of topics that are not there'; jobs := w.n; RETURN NEXT;
+  END LOOP;
+  FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE j.state = 3 AND j.lease_until < tarry.now_ms() - 60000 HAVING count(*) > 0 LOOP
+    finding := 'leases are over since a minute and more: no server is at work, or all of them are behind'; jobs := w.n; RETURN NEXT;
+  END LOOP;
+END $$;
+
 -- ---- for users, in their own transactions ----
 
 -- These run as the owner of the schema. A temporary object of the caller's must never be taken for one of PostgreSQL's: what is not
 -- of tarry is looked up in pg_catalog, and in pg_temp, which would be the first where it is not named, last.
 
 CREATE FUNCTION tarry._may(p_topic text) RETURNS void LANGUAGE plpgsql STABLE AS $$
-DECLARE caller name := coalesce(nullif(current_setting('role'), 'none'), session_user::text)::name; -- whom SET ROLE names
+DECLARE caller name := tarry._caller();
 BEGIN
   IF pg_has_role(caller, (SELECT relowner FROM pg_catalog.pg_class WHERE oid = 'tarry.job'::pg_catalog.regclass), 'member') THEN RETURN; END IF;
   PERFORM FROM tarry.rights r JOIN pg_catalog.pg_roles o ON o.rolname = r.role WHERE pg_has_role(caller, o.oid, 'member') AND
@@ -726,15 +1055,15 @@ END $$;
 -- A change by a user's transaction that had to wait for another one, as for a take, and then found that there is nothing to change,
 -- would keep the lock that it waited for, and hold up the job's consumer, until that transaction ends: its block gives the lock back.
 -- A job that nobody holds is changed without one: a transaction with many blocks that write is slow for all of PostgreSQL.
-CREATE FUNCTION tarry._user_change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int) RETURNS tarry._did LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._user_change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_request boolean DEFAULT false) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did;
 BEGIN
   PERFORM FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id
     AND (j.state = 1 OR (j.state = 4 AND p_verb = 1)) FOR UPDATE OF j SKIP LOCKED;
   IF FOUND THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true); END IF;
   BEGIN
-    r := tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, false, true);
-    IF r.status NOT IN ('ok', 'cancelled') THEN RAISE EXCEPTION USING ERRCODE = 'TY002'; END IF;
+    r := tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, false, 0, p_request, true);
+    IF r.status NOT IN ('ok', 'cancelled', 'requested') THEN RAISE EXCEPTION USING ERRCODE = 'TY002'; END IF;
   EXCEPTION WHEN SQLSTATE 'TY002' THEN NULL;
   END;
   RETURN r;
@@ -745,8 +1074,8 @@ CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, bod
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
 BEGIN
-  IF topic IS NULL OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]{0,199}$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
-  IF id IS NULL OR id !~ '^[!-~]{1,128}$' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
+  IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
+  IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
   IF body IS NULL OR octet_length(body) > 1048576 THEN RAISE EXCEPTION 'body is missing or above 1 MiB' USING ERRCODE = '22023'; END IF;
   IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;
   IF on_conflict IS NOT NULL AND how IS NULL THEN
@@ -767,11 +1096,11 @@ CREATE FUNCTION tarry.push(topic text, id text, delay interval, body jsonb, at t
   priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
 LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body::text, 'UTF8'), at, 'application/json', priority, on_conflict) $$;
 
-CREATE FUNCTION tarry.cancel(topic text, id text) RETURNS text
+CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._user_change(1, topic, id, 0, 0, -1));
+  RETURN tarry._word(tarry._user_change(1, topic, id, 0, 0, -1, coalesce(request, false)));
 END $$;
 
 CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
@@ -810,6 +1139,41 @@ CREATE VIEW tarry.jobs AS
       ELSE (ARRAY['ready', NULL, 'leased', 'dead'])[j.state] END AS state,
     to_timestamp(j.due / 1000.0) AS due, j.priority, j.attempt, octet_length(j.body) AS body_bytes, convert_from(j.error, 'UTF8') AS error
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL;
+
+CREATE VIEW tarry.topics AS
+  SELECT t.name AS topic, t.paused AND (t.paused_until = 0 OR t.paused_until > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms) AS paused,
+    coalesce(c.waiting, 0)::bigint AS waiting, coalesce(c.leased, 0)::bigint AS leased, coalesce(c.dead, 0)::bigint AS dead,
+    coalesce(c.pushed, 0)::bigint AS pushed, coalesce(c.acked, 0)::bigint AS acked, coalesce(c.cancelled, 0)::bigint AS cancelled,
+    coalesce(c.expired, 0)::bigint AS expired, coalesce(c.died, 0)::bigint AS died
+  FROM tarry.topic t CROSS JOIN tarry.store s LEFT JOIN (
+    SELECT topic, sum(counts[1] + counts[2]) AS waiting, sum(counts[3]) AS leased, sum(counts[4]) AS dead, sum(counts[6]) AS pushed,
+        sum(counts[7]) AS acked, sum(counts[8]) AS cancelled, sum(counts[9]) AS expired, sum(counts[14]) AS died
+      FROM (SELECT topic, counts FROM tarry.tally UNION ALL SELECT topic, counts FROM tarry.tally_add) y GROUP BY topic) c ON c.topic = t.topic
+  WHERE t.name IS NOT NULL;
+
+CREATE VIEW tarry.job_history AS
+  SELECT t.name AS topic, h.id, to_timestamp(h.at / 1000.0) AS at, h.event, h.attempt, to_timestamp(h.started / 1000.0) AS started,
+    h.consumer, convert_from(h.error, 'UTF8') AS error
+  FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic CROSS JOIN tarry.store s
+  WHERE t.name IS NOT NULL AND h.at >= floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms - t.history;
+
+-- What mykit-delay's reports read: status 1 waits, 2 is due or handed out, 3 done, 4 gone without being done, 6 gave up. Of a job that is
+-- gone its history tells, which has no body; when a job was pushed is not kept.
+CREATE VIEW tarry.mykit_delay_queue_job AS
+  SELECT j.id, NULL::text AS bizkey, t.name AS topic, NULL::text AS subtopic, NULL::bigint AS delay, NULL::bigint AS create_time,
+    encode(j.body, 'escape') AS body,
+    CASE WHEN j.state = 4 THEN 6 WHEN j.state = 1 AND j.due > floor(extract(epoch FROM clock_timestamp()) * 1000) + s.adjust_ms THEN 1 ELSE 2 END AS status,
+    (coalesce(j.ttl, nullif(t.ttl, 0)) / 1000)::int AS ttl, to_timestamp(greatest(j.taken, j.due) / 1000.0) AS update_time
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic CROSS JOIN tarry.store s WHERE t.name IS NOT NULL
+  UNION ALL
+  SELECT h.id, NULL, h.topic, NULL, NULL, NULL, NULL, CASE h.event WHEN 'acked' THEN 3 ELSE 4 END, NULL, h.at
+  FROM (SELECT DISTINCT ON (topic, id) * FROM tarry.job_history WHERE event IN ('acked', 'cancelled', 'expired', 'purged') ORDER BY topic, id, at DESC) h
+  WHERE NOT EXISTS (SELECT FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name = h.topic AND j.id = h.id);
+
+CREATE VIEW tarry.mykit_delay_queue_job_log AS
+  SELECT h.id, CASE h.event WHEN 'acked' THEN 3 WHEN 'died' THEN 6 WHEN 'nacked' THEN 6 WHEN 'lease_ended' THEN 6 WHEN 'redriven' THEN 5
+      WHEN 'returned' THEN 5 ELSE 4 END AS status, h.consumer AS thread, h.at AS update_time
+  FROM tarry.job_history h;
 
 -- ---- the servers' own is for nobody else ----
 

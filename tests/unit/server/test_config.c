@@ -239,11 +239,11 @@ static void refuses_flags_and_says_why(void **state)
          "two levels"},
         {{"--store", "floppy"},
          "bad value 'floppy' for 'store', give embedded or a URL that begins with redis://, "
-         "redis-sentinel://, redis-cluster://, redis+unix:// or postgres://",
+         "redis-sentinel://, redis-cluster://, redis+unix://, postgres:// or mysql://",
          "no such store"},
         {{"--store=me:secret@host"},
          "bad value '…' for 'store', give embedded or a URL that begins with redis://, "
-         "redis-sentinel://, redis-cluster://, redis+unix:// or postgres://",
+         "redis-sentinel://, redis-cluster://, redis+unix://, postgres:// or mysql://",
          "no scheme, and maybe a password that must not be shown"},
         {{"--store=redis://host", "--sync=50ms"},
          "'sync' is for the embedded store, leave it out; what Redis keeps is set there "
@@ -257,11 +257,11 @@ static void refuses_flags_and_says_why(void **state)
          "'wait-replicas' is for jobs in Redis, leave it out or give --store redis://HOST:PORT",
          "replicas of a directory"},
         {{"--store=postgres://host/db", "--sync=always"},
-         "'sync' is for other stores than PostgreSQL, leave it out",
+         "'sync' is for other stores than SQL databases, leave it out",
          "a word of the embedded store for PostgreSQL"},
         {{"--migrate"},
-         "'migrate' is for jobs in PostgreSQL, leave it out or give --store "
-         "postgres://HOST/DATABASE",
+         "'migrate' is for jobs in a SQL database, leave it out or give --store "
+         "postgres://HOST/DATABASE or mysql://HOST",
          "a schema without a database"},
         {{"--require-durability", "some"},
          "bad value 'some' for '--require-durability', give one of any|memory|no|everysec|always",

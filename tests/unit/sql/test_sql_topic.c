@@ -53,6 +53,52 @@ static void a_take_in_vain_waits_longer_each_time_up_to_its_limit(void **state)
     assert_int_equal(topic.hold_ms, 0);
 }
 
+/* ---- the plan ---- */
+
+static void a_plan_knows_when_the_next_watched_topic_is_due_and_of_no_other(void **state)
+{
+    struct sql_topics topics = {0};
+    struct sql_topic_plan plan = {0};
+    (void)state;
+    sql_topic_plan_init(&plan);
+    struct sql_topic *a = sql_topics_need(&topics, slice_of("a"));
+    struct sql_topic *b = sql_topics_need(&topics, slice_of("b"));
+    sql_topic_hear(a, NOW_MS + 5), sql_topic_plan_changed(&plan, a);
+    assert_int_equal(sql_topic_plan_next_ms(&plan), INT64_MAX);
+    assert_true(sql_topic_plan_watch(&plan, a, true) && sql_topic_plan_watch(&plan, b, true));
+    assert_int_equal(sql_topic_plan_next_ms(&plan), NOW_MS + 5);
+    sql_topic_hear(b, NOW_MS + 3), sql_topic_plan_changed(&plan, b);
+    assert_int_equal(sql_topic_plan_next_ms(&plan), NOW_MS + 3);
+    assert_true(sql_topic_plan_watch(&plan, b, false));
+    assert_int_equal(sql_topic_plan_next_ms(&plan), NOW_MS + 5);
+    sql_topics_free(&topics);
+    sql_topic_plan_fini(&plan);
+}
+
+static void a_look_that_came_to_nothing_is_wanted_again(void **state)
+{
+    struct sql_topics topics = {0};
+    struct sql_topic_plan plan = {0};
+    (void)state;
+    sql_topic_plan_init(&plan);
+    struct sql_topic *topic = sql_topics_need(&topics, slice_of("a"));
+    sql_topic_plan_look(&plan, topic);
+    assert_false(sql_topic_plan_wants_look(&plan)); /* nobody watches it */
+    assert_true(sql_topic_plan_watch(&plan, topic, true));
+    sql_topic_plan_look(&plan, topic);
+    assert_true(sql_topic_plan_wants_look(&plan));
+    topic->look = false, topic->asked = true; /* it is under way */
+    assert_false(sql_topic_plan_wants_look(&plan));
+    sql_topic_plan_looked(&plan, false);
+    assert_true(sql_topic_plan_wants_look(&plan));
+    topic->look = false, topic->asked = true;
+    sql_topic_plan_looked(&plan, true);
+    assert_false(sql_topic_plan_wants_look(&plan));
+    assert_true(list_is_empty(&plan.looks));
+    sql_topics_free(&topics);
+    sql_topic_plan_fini(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -60,6 +106,8 @@ int main(void)
         cmocka_unit_test(the_bound_is_the_lowest_that_waits_where_that_is_due),
         cmocka_unit_test(what_is_told_of_behind_the_bound_lowers_it),
         cmocka_unit_test(a_take_in_vain_waits_longer_each_time_up_to_its_limit),
+        cmocka_unit_test(a_plan_knows_when_the_next_watched_topic_is_due_and_of_no_other),
+        cmocka_unit_test(a_look_that_came_to_nothing_is_wanted_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

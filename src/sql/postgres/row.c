@@ -1,4 +1,4 @@
-#include "sql/row.h"
+#include "sql/postgres/row.h"
 
 static uint64_t big_endian(const char *at, int bytes)
 {

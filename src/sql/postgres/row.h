@@ -3,15 +3,14 @@
  *
  * Texts point into the result and are good as long as it is. NULL reads as 0, false, or nothing.
  */
-#ifndef TARRY_SQL_ROW_H
-#define TARRY_SQL_ROW_H
+#ifndef TARRY_SQL_POSTGRES_ROW_H
+#define TARRY_SQL_POSTGRES_ROW_H
 
 #include "base/slice.h"
-#include "sql/libpq.h"
+#include "sql/effect.h"
+#include "sql/postgres/libpq.h"
 
 #include <stdint.h>
-
-enum { SQL_COUNTS = 15 };
 
 bool sql_row_is_null(const PGresult *result, int row, int column);
 int64_t sql_row_number(const PGresult *result, int row, int column); /* smallint, int, bigint */

@@ -1,7 +1,7 @@
-#include "sql/schema.h"
+#include "sql/postgres/schema.h"
 
 #include "base/error.h"
-#include "sql/schema_texts.h"
+#include "sql/postgres/schema_texts.h"
 
 #include <stdlib.h>
 #include <string.h>

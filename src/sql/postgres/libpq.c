@@ -1,4 +1,4 @@
-#include "sql/libpq.h"
+#include "sql/postgres/libpq.h"
 
 #include "base/error.h"
 

@@ -4,8 +4,8 @@
  * Any thread may load it; what a connection is, and that one thread at a time uses it, is libpq's
  * matter.
  */
-#ifndef TARRY_SQL_LIBPQ_H
-#define TARRY_SQL_LIBPQ_H
+#ifndef TARRY_SQL_POSTGRES_LIBPQ_H
+#define TARRY_SQL_POSTGRES_LIBPQ_H
 
 #include <libpq-fe.h>
 #include <stdbool.h>

@@ -1,11 +1,11 @@
 /*
  * schema: the tables and functions in the database, by numbered migrations. Blocking.
  */
-#ifndef TARRY_SQL_SCHEMA_H
-#define TARRY_SQL_SCHEMA_H
+#ifndef TARRY_SQL_POSTGRES_SCHEMA_H
+#define TARRY_SQL_POSTGRES_SCHEMA_H
 
 #include "base/slice.h"
-#include "sql/libpq.h"
+#include "sql/postgres/libpq.h"
 
 enum { SQL_SCHEMA_VERSION = 1 };
 

@@ -1,8 +1,8 @@
 /*
  * schema_texts: the migrations of src/sql/postgres, as bytes in the program.
  */
-#ifndef TARRY_SQL_SCHEMA_TEXTS_H
-#define TARRY_SQL_SCHEMA_TEXTS_H
+#ifndef TARRY_SQL_POSTGRES_SCHEMA_TEXTS_H
+#define TARRY_SQL_POSTGRES_SCHEMA_TEXTS_H
 
 #include <stddef.h>
 

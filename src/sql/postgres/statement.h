@@ -1,11 +1,11 @@
 /*
  * statement: what servers say to the database: a table of prepared statements, and their parameters.
  */
-#ifndef TARRY_SQL_STATEMENT_H
-#define TARRY_SQL_STATEMENT_H
+#ifndef TARRY_SQL_POSTGRES_STATEMENT_H
+#define TARRY_SQL_POSTGRES_STATEMENT_H
 
 #include "base/slice.h"
-#include "sql/libpq.h"
+#include "sql/postgres/libpq.h"
 
 #include <stdint.h>
 
@@ -17,12 +17,13 @@ enum sql_statement {
     SQL_ROLLBACK,
     SQL_TICKET,
     SQL_NOW,
-    SQL_PUSH,
-    SQL_CHANGE,
-    SQL_ANSWER,
+    SQL_PUSHES,
+    SQL_CHANGES,
+    SQL_ANSWERS,
     SQL_TAKE,
     SQL_LOOK,
     SQL_GET,
+    SQL_HISTORY,
     SQL_FIND,
     SQL_LIST,
     SQL_FIGURES,

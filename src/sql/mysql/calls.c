@@ -1,0 +1,664 @@
+/* Calls that read or write by themselves: what is shown, topics, what servers do beside calls. */
+#include "queue/cursor.h"
+#include "sql/mysql/turn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500, MINUTE_MS = 60 * 1000, HOUR_MS = 3600 * 1000 };
+
+/* What the first column of a forecast says: ready; a minute from 0; an hour from there on. */
+enum { FORECAST_READY = -1, FORECAST_HOUR = 1000 };
+
+enum {
+    JOB_COLUMN_ID,
+    JOB_COLUMN_STATE,
+    JOB_COLUMN_PRIORITY,
+    JOB_COLUMN_ATTEMPT,
+    JOB_COLUMN_DUE,
+    JOB_COLUMN_FIRST_DUE,
+    JOB_COLUMN_UNTIL,
+    JOB_COLUMN_TAKEN,
+    JOB_COLUMN_SEQUENCE,
+    JOB_COLUMN_DELIVERY,
+    JOB_COLUMN_LEASE,
+    JOB_COLUMN_TTL,
+    JOB_COLUMN_BACKOFF_KIND,
+    JOB_COLUMN_BACKOFF_FIRST,
+    JOB_COLUMN_BACKOFF_MAX,
+    JOB_COLUMN_ATTEMPTS_MAX,
+    JOB_COLUMN_TYPE,
+    JOB_COLUMN_META,
+    JOB_COLUMN_ERROR,
+    JOB_COLUMN_HISTORY,
+    JOB_COLUMN_CONSUMER,
+    JOB_COLUMN_CANCEL_REQUESTED,
+    JOB_COLUMN_BODY_BYTES
+};
+
+const char maria_job_columns[] =
+    "j.id,j.state,j.priority,j.attempt,j.due,j.first_due,j.lease_until,j.taken,j.seq,j.delivery,"
+    "j.lease,j.ttl,j.backoff_kind,j.backoff_first,j.backoff_max,j.max_attempts,j.content_type,"
+    "j.meta,j.error,j.history,j.consumer,j.cancel_requested,j.body_bytes";
+
+static struct slice text_of(MYSQL_ROW row, const unsigned long *lengths, int column)
+{
+    return slice_make(row[column] ? row[column] : "", lengths[column]);
+}
+
+uint64_t maria_body_bytes(MYSQL_ROW row)
+{
+    return (uint64_t)maria_number(row[JOB_COLUMN_BODY_BYTES]);
+}
+
+void maria_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths, int64_t now_ms)
+{
+    job->id = text_of(row, lengths, JOB_COLUMN_ID);
+    job->state = (enum job_state)maria_number(row[JOB_COLUMN_STATE]);
+    job->priority = (uint16_t)maria_number(row[JOB_COLUMN_PRIORITY]);
+    job->attempt = (uint32_t)maria_number(row[JOB_COLUMN_ATTEMPT]);
+    job->due_ms = maria_number(row[JOB_COLUMN_DUE]);
+    if (job->state == JOB_DELAYED && job->due_ms <= now_ms)
+        job->state = JOB_READY;
+    job->first_due_ms = maria_number(row[JOB_COLUMN_FIRST_DUE]);
+    job->lease_until_ms = maria_number(row[JOB_COLUMN_UNTIL]);
+    job->taken_ms = maria_number(row[JOB_COLUMN_TAKEN]);
+    job->sequence = (uint64_t)maria_number(row[JOB_COLUMN_SEQUENCE]);
+    job->delivery = (uint64_t)maria_number(row[JOB_COLUMN_DELIVERY]);
+    job->due_is_wall = true; /* there is no other clock */
+    job->policy.lease_ms = maria_number(row[JOB_COLUMN_LEASE]);
+    job->policy.ttl_ms = maria_number(row[JOB_COLUMN_TTL]);
+    job->policy.backoff.kind = (enum backoff_kind)maria_number(row[JOB_COLUMN_BACKOFF_KIND]);
+    job->policy.backoff.first_ms = maria_number(row[JOB_COLUMN_BACKOFF_FIRST]);
+    job->policy.backoff.max_ms = maria_number(row[JOB_COLUMN_BACKOFF_MAX]);
+    job->policy.max_attempts = (uint32_t)maria_number(row[JOB_COLUMN_ATTEMPTS_MAX]);
+    job->content_type = text_of(row, lengths, JOB_COLUMN_TYPE);
+    job->meta = text_of(row, lengths, JOB_COLUMN_META);
+    job->error = text_of(row, lengths, JOB_COLUMN_ERROR);
+    job->history = text_of(row, lengths, JOB_COLUMN_HISTORY);
+    job->consumer = text_of(row, lengths, JOB_COLUMN_CONSUMER);
+    job->cancel_requested = maria_number(row[JOB_COLUMN_CANCEL_REQUESTED]) != 0;
+}
+
+/* ---- saying ---- */
+
+static struct buffer *say(struct maria_link *link, struct sql_call *call, uint64_t number)
+{
+    return maria_say(link, (struct maria_step){.kind = MARIA_CALL, .call = call, .number = number});
+}
+
+enum { /* what a step of a call is */
+       ASK_GET = 1,
+       ASK_LIST,
+       ASK_FIGURES,
+       ASK_DELETED,
+       ASK_FORECAST,
+       ASK_UPKEEP,
+       ASK_ADOPT,
+       ASK_EXPIRE_NEXT
+};
+
+static struct maria_topic *topic_of(const struct maria_link *link, const struct sql_call *call)
+{
+    struct slice name = call->command->kind == COMMAND_LIST ? call->command->list.topic
+                                                            : call->command->topic.topic;
+    return maria_names_find(&link->names, name);
+}
+
+static void say_get(struct maria_link *link, struct sql_call *call)
+{
+    struct buffer *out = say(link, call, ASK_GET);
+    buffer_append_format(out,
+                         "SELECT t.name,j.body,%s FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON "
+                         "j.topic=t.topic WHERE t.name=",
+                         maria_job_columns);
+    maria_quote(out, call->command->get.topic);
+    buffer_append_text(out, " AND j.id=");
+    maria_quote(out, call->command->get.id);
+}
+
+static void say_state(struct buffer *out, enum job_state state, int64_t now_ms)
+{
+    if (state == JOB_DELAYED || state == JOB_READY)
+        buffer_append_format(out, " AND j.state=1 AND j.due%s%lld",
+                             state == JOB_DELAYED ? ">" : "<=", (long long)now_ms);
+    else if (state)
+        buffer_append_format(out, " AND j.state=%d", (int)state);
+}
+
+static void say_list_lane(struct maria_link *link, struct buffer *out, struct sql_call *call,
+                          const struct queue_cursor *cursor, int32_t lane)
+{
+    const struct queue_list *list = &call->command->list;
+    buffer_append_format(out,
+                         "(SELECT %s AS body,%s FROM tarry.job j FORCE INDEX (PRIMARY) WHERE "
+                         "j.topic=%u AND j.lane=%d AND j.due>=%lld AND (j.due>%lld OR j.seq>%llu)",
+                         list->with_body ? "j.body" : "''", maria_job_columns,
+                         topic_of(link, call)->number, lane, (long long)cursor->due_ms,
+                         (long long)cursor->due_ms, (unsigned long long)cursor->sequence);
+    say_state(out, list->state, link->now_ms);
+    buffer_append_format(out, " ORDER BY j.due,j.seq LIMIT %u)", list->limit + 1);
+}
+
+/* One more than asked for: so it is known whether there are more. */
+static void say_list(struct maria_link *link, struct sql_call *call)
+{
+    const struct queue_list *list = &call->command->list;
+    const struct maria_topic *topic = topic_of(link, call);
+    struct queue_cursor cursor = {0};
+    if (list->cursor.len && !queue_cursor_parse(list->cursor, &cursor)) {
+        call->status = QUEUE_BAD_CURSOR;
+        return;
+    }
+    if (!topic || !topic->number) {
+        call->status = QUEUE_NOT_FOUND;
+        return;
+    }
+    struct buffer *out = say(link, call, ASK_LIST);
+    for (size_t i = 0; i < topic->lane_count; i++) {
+        say_list_lane(link, out, call, &cursor, topic->lanes[i]);
+        buffer_append_text(out, " UNION ALL ");
+    }
+    say_list_lane(link, out, call, &cursor, MARIA_LANE_DEAD);
+    buffer_append_format(out, " ORDER BY due,seq LIMIT %u", list->limit + 1);
+}
+
+static void quote_or_null(struct buffer *out, struct slice text)
+{
+    if (text.len)
+        maria_quote(out, text);
+    else
+        buffer_append_text(out, "NULL");
+}
+
+static void say_figures(struct maria_link *link, struct sql_call *call, struct slice name,
+                        struct slice after, uint32_t limit)
+{
+    struct buffer *out = say(link, call, ASK_FIGURES);
+    buffer_append_text(out, "CALL tarry.server_figures(");
+    quote_or_null(out, name);
+    buffer_append_byte(out, ',');
+    quote_or_null(out, after);
+    buffer_append_format(out, ",%u)", limit);
+}
+
+static struct buffer *say_plain(struct maria_link *link)
+{
+    return maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+}
+
+static void say_put(struct maria_link *link, struct sql_call *call, struct maria_topic *topic)
+{
+    const struct topic_settings *settings = &call->command->topic.settings;
+    struct buffer *out = say_plain(link);
+    buffer_append_format(
+        out,
+        "UPDATE tarry.topic SET lease=%lld,ttl=%lld,backoff_kind=%d,backoff_first=%lld,"
+        "backoff_max=%lld,max_attempts=%u,on_conflict=%d,priority=",
+        (long long)settings->policy.lease_ms, (long long)settings->policy.ttl_ms,
+        (int)settings->policy.backoff.kind, (long long)settings->policy.backoff.first_ms,
+        (long long)settings->policy.backoff.max_ms, settings->policy.max_attempts,
+        (int)settings->on_conflict);
+    if (settings->has_priority)
+        buffer_append_i64(out, settings->priority);
+    else
+        buffer_append_text(out, "NULL");
+    buffer_append_format(out,
+                         ",dead_letter_expired=%d,dedup_window=%lld,max_jobs=%llu,"
+                         "push_rate_count=%u,push_rate_unit=%d,extension=",
+                         settings->dead_letter_expired, (long long)settings->dedup_window_ms,
+                         (unsigned long long)settings->max_jobs, settings->push_rate.count,
+                         (int)settings->push_rate.unit);
+    maria_quote_bytes(out, settings->extension);
+    buffer_append_format(out, " WHERE topic=%u", topic->number);
+    if (settings->policy.ttl_ms == topic->settings.policy.ttl_ms)
+        return;
+    out = say_plain(link);
+    if (settings->policy.ttl_ms)
+        buffer_append_format(out, "UPDATE tarry.job SET expire=GREATEST(due,first_due+%lld)",
+                             (long long)settings->policy.ttl_ms);
+    else
+        buffer_append_text(out, "UPDATE tarry.job SET expire=NULL");
+    buffer_append_format(out, " WHERE topic=%u AND ttl IS NULL AND state<>4", topic->number);
+}
+
+static void say_pause(struct maria_link *link, struct sql_call *call,
+                      const struct maria_topic *topic)
+{
+    const struct queue_topic_call *command = &call->command->topic;
+    bool is_pause = command->verb == QUEUE_TOPIC_PAUSE;
+    int64_t until_ms = is_pause && command->pause_ms > 0 ? link->now_ms + command->pause_ms + 1 : 0;
+    buffer_append_format(say_plain(link),
+                         "UPDATE tarry.topic SET paused=%d,paused_until=%lld WHERE topic=%u",
+                         is_pause, (long long)until_ms, topic->number);
+}
+
+/* One step of it: rows that rules decide about. */
+static void say_step(struct maria_link *link, struct sql_call *call,
+                     const struct maria_topic *topic)
+{
+    const struct queue_topic_call *command = &call->command->topic;
+    struct buffer *out = maria_say(link, (struct maria_step){.kind = MARIA_OWN_ROWS, .call = call});
+    uint64_t jobs = STEP_JOBS;
+    buffer_append_format(out, "SELECT %s FROM tarry.job j WHERE j.topic=%u", maria_row_columns,
+                         topic->number);
+    if (command->verb == QUEUE_TOPIC_PURGE) {
+        buffer_append_text(out, " AND j.state<>3");
+        say_state(out, command->state, link->now_ms);
+    } else {
+        if (command->max && command->max - call->affected < jobs)
+            jobs = command->max - call->affected;
+        buffer_append_format(out, " AND j.lane=%d", MARIA_LANE_DEAD);
+        if (command->id.len) {
+            buffer_append_text(out, " AND j.id=");
+            maria_quote(out, command->id);
+        }
+        buffer_append_text(out, " ORDER BY j.due,j.seq");
+    }
+    buffer_append_format(out, " LIMIT %llu FOR UPDATE", (unsigned long long)jobs);
+}
+
+static void tell(struct maria_link *link, const struct sql_call *call)
+{
+    enum queue_topic_verb verb = call->command->topic.verb;
+    struct sql_news *news = sql_effects_news(&link->context->effects, call->command->topic.topic);
+    if (!news)
+        return;
+    news->look = true;
+    news->changed = news->changed || verb == QUEUE_TOPIC_PUT || verb == QUEUE_TOPIC_DELETE;
+    if (verb == QUEUE_TOPIC_PUT || verb == QUEUE_TOPIC_REDRIVE) /* ttls may be other ones */
+        sql_effects_expire(&link->context->effects, 1);
+}
+
+static void say_topic(struct maria_link *link, struct sql_call *call)
+{
+    const struct queue_topic_call *command = &call->command->topic;
+    struct maria_topic *topic = topic_of(link, call);
+    if (command->verb == QUEUE_TOPIC_MARK) /* of parts of a queue only, and this is a whole one */
+        return;
+    if (!topic || !topic->number) {
+        call->status = command->verb == QUEUE_TOPIC_PUT ? QUEUE_TOO_MANY_TOPICS
+                       : call->affected                 ? QUEUE_OK
+                                                        : QUEUE_NOT_FOUND;
+        return;
+    }
+    if (command->verb == QUEUE_TOPIC_DELETE) {
+        struct buffer *out = say(link, call, ASK_DELETED);
+        buffer_append_text(out, "CALL tarry.server_delete(");
+        maria_quote(out, command->topic);
+        buffer_append_byte(out, ')');
+        tell(link, call);
+        return;
+    }
+    if (command->verb == QUEUE_TOPIC_PURGE || command->verb == QUEUE_TOPIC_REDRIVE) {
+        say_step(link, call, topic);
+        tell(link, call);
+        return;
+    }
+    if (command->verb == QUEUE_TOPIC_PUT) {
+        call->status = topic->is_made ? QUEUE_CREATED : QUEUE_OK;
+        topic->is_made = false;
+        say_put(link, call, topic);
+    } else if (command->verb != QUEUE_TOPIC_GET) {
+        say_pause(link, call, topic);
+    }
+    if (command->verb != QUEUE_TOPIC_GET)
+        tell(link, call);
+    say_figures(link, call, command->topic, (struct slice){0}, 0);
+}
+
+static void say_forecast(struct maria_link *link, struct sql_call *call)
+{
+    call->forecast = calloc(1, sizeof *call->forecast);
+    if (!call->forecast) {
+        link->text.failed = true;
+        return;
+    }
+    call->forecast->from_ms = call->command->forecast.from_ms;
+    struct slice name = call->command->forecast.topic;
+    long long now = (long long)link->now_ms, from = (long long)call->forecast->from_ms;
+    if (name.len) {
+        const struct maria_topic *topic = maria_names_find(&link->names, name);
+        if (!topic || !topic->number) {
+            call->status = QUEUE_NOT_FOUND;
+            return;
+        }
+    }
+    struct buffer *out = say(link, call, ASK_FORECAST);
+    buffer_append_format(out,
+                         "SELECT IF(j.due<=%lld,%d,IF(j.due<%lld,GREATEST(0,j.due-%lld) DIV %lld,"
+                         "%d+LEAST(%d,(j.due-%lld) DIV %lld))),COUNT(*) FROM tarry.topic t "
+                         "STRAIGHT_JOIN tarry.job j ON j.topic=t.topic AND j.state=1 WHERE ",
+                         now, FORECAST_READY, from + HOUR_MS, from, (long long)MINUTE_MS,
+                         FORECAST_HOUR, FORECAST_HOURS, from / HOUR_MS * HOUR_MS,
+                         (long long)HOUR_MS);
+    if (name.len) {
+        buffer_append_text(out, "t.name=");
+        maria_quote(out, name);
+    } else {
+        buffer_append_text(out, "t.name IS NOT NULL");
+    }
+    buffer_append_text(out, " GROUP BY 1");
+}
+
+static void say_command(struct maria_link *link, struct sql_call *call)
+{
+    const struct command *command = call->command;
+    switch (command->kind) {
+    case COMMAND_GET:
+        say_get(link, call);
+        break;
+    case COMMAND_LIST:
+        say_list(link, call);
+        break;
+    case COMMAND_TOPIC:
+        say_topic(link, call);
+        break;
+    case COMMAND_TOPICS:
+        say_figures(link, call, (struct slice){0}, command->topics.after, command->topics.limit);
+        break;
+    case COMMAND_FORECAST:
+        say_forecast(link, call);
+        break;
+    case COMMAND_PUSH:
+    case COMMAND_ANSWER:
+    case COMMAND_CHANGE:
+    case COMMAND_FIND:
+    case COMMAND_TAKE:
+        break;
+    }
+}
+
+void maria_say_call(struct maria_link *link, struct sql_call *call)
+{
+    long long server = (long long)link->context->server;
+    switch (call->kind) {
+    case SQL_CALL_COMMAND:
+        say_command(link, call);
+        break;
+    case SQL_CALL_EXPIRE:
+        buffer_append_format(
+            maria_say(link, (struct maria_step){.kind = MARIA_OWN_ROWS, .call = call}),
+            "SELECT %s FROM tarry.job FORCE INDEX (job_expire) WHERE expire<=%lld AND state=1 "
+            "ORDER BY expire LIMIT %d FOR UPDATE SKIP LOCKED",
+            maria_row_columns, (long long)link->now_ms, EXPIRE_JOBS);
+        break;
+    case SQL_CALL_UPKEEP:
+        buffer_append_format(say(link, call, ASK_UPKEEP), "CALL tarry.server_upkeep(%lld)", server);
+        break;
+    case SQL_CALL_ADOPT:
+        buffer_append_format(say(link, call, ASK_ADOPT), "CALL tarry.server_adopt(%lld)", server);
+        break;
+    case SQL_CALL_GOODBYE:
+        buffer_append_format(say_plain(link), "UPDATE tarry.server SET beat=0 WHERE server=%lld",
+                             server);
+        break;
+    case SQL_CALL_END:
+    case SQL_CALL_LOOK:
+        break;
+    }
+}
+
+/* What is said once the turn's rows are written. */
+void maria_say_call_end(struct maria_link *link, struct sql_call *call)
+{
+    if (call->kind == SQL_CALL_EXPIRE)
+        buffer_append_format(
+            say(link, call, ASK_EXPIRE_NEXT),
+            "SELECT (SELECT expire FROM tarry.job FORCE INDEX (job_expire) WHERE expire>%lld AND "
+            "state=1 ORDER BY expire LIMIT 1),EXISTS(SELECT 1 FROM tarry.job FORCE INDEX "
+            "(job_expire) WHERE expire<=%lld AND state=1)",
+            (long long)link->now_ms, (long long)link->now_ms);
+}
+
+/* ---- reading ---- */
+
+static bool keep(struct sql_call *call, struct maria_result *result)
+{
+    result->users++;
+    return sql_call_keep(call, result, maria_result_free);
+}
+
+static bool read_jobs(struct maria_link *link, struct sql_call *call, MYSQL_RES *result,
+                      bool has_name)
+{
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    MYSQL_ROW row;
+    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
+    call->job_count = 0;
+    while (call->jobs && (row = libmariadb.mysql_fetch_row(result))) {
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        struct job *job = &call->jobs[call->job_count++].job;
+        maria_job_read(job, row + 1 + has_name, lengths + 1 + has_name, link->now_ms);
+        job->topic = has_name ? text_of(row, lengths, 0) : call->command->list.topic;
+        job->body = text_of(row, lengths, has_name);
+    }
+    return call->jobs != NULL;
+}
+
+static bool read_list(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
+{
+    size_t limit = call->command->list.limit;
+    if (!read_jobs(link, call, result, false))
+        return false;
+    if (call->job_count > limit) {
+        const struct job *last = &call->jobs[limit - 1].job;
+        struct queue_cursor cursor = {.due_ms = last->due_ms, .sequence = last->sequence};
+        call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
+        call->job_count = limit;
+    }
+    return true;
+}
+
+enum {
+    FIGURE_NAME,
+    FIGURE_PAUSED,
+    FIGURE_PAUSED_UNTIL,
+    FIGURE_LEASE,
+    FIGURE_TTL,
+    FIGURE_BACKOFF_KIND,
+    FIGURE_BACKOFF_FIRST,
+    FIGURE_BACKOFF_MAX,
+    FIGURE_ATTEMPTS_MAX,
+    FIGURE_CONFLICT,
+    FIGURE_PRIORITY,
+    FIGURE_DEAD_LETTER,
+    FIGURE_DEDUP,
+    FIGURE_JOBS_MAX,
+    FIGURE_RATE_COUNT,
+    FIGURE_RATE_UNIT,
+    FIGURE_EXTENSION,
+    FIGURE_COUNTS,
+    FIGURE_READY_FRESH = FIGURE_COUNTS + SQL_COUNTS,
+    FIGURE_READY_RETRY,
+    FIGURE_OLDEST
+};
+
+static void read_settings(struct topic_settings *settings, MYSQL_ROW row,
+                          const unsigned long *lengths)
+{
+    settings->policy.lease_ms = maria_number(row[FIGURE_LEASE]);
+    settings->policy.ttl_ms = maria_number(row[FIGURE_TTL]);
+    settings->policy.backoff.kind = (enum backoff_kind)maria_number(row[FIGURE_BACKOFF_KIND]);
+    settings->policy.backoff.first_ms = maria_number(row[FIGURE_BACKOFF_FIRST]);
+    settings->policy.backoff.max_ms = maria_number(row[FIGURE_BACKOFF_MAX]);
+    settings->policy.max_attempts = (uint32_t)maria_number(row[FIGURE_ATTEMPTS_MAX]);
+    settings->on_conflict = (enum record_conflict)maria_number(row[FIGURE_CONFLICT]);
+    settings->has_priority = row[FIGURE_PRIORITY] != NULL;
+    settings->priority = (int32_t)maria_number(row[FIGURE_PRIORITY]);
+    settings->dead_letter_expired = maria_number(row[FIGURE_DEAD_LETTER]) != 0;
+    settings->dedup_window_ms = maria_number(row[FIGURE_DEDUP]);
+    settings->max_jobs = (uint64_t)maria_number(row[FIGURE_JOBS_MAX]);
+    settings->push_rate.count = (uint32_t)maria_number(row[FIGURE_RATE_COUNT]);
+    settings->push_rate.unit = (enum frequency_unit)maria_number(row[FIGURE_RATE_UNIT]);
+    settings->extension = text_of(row, lengths, FIGURE_EXTENSION);
+}
+
+static uint64_t difference(int64_t all, int64_t part)
+{
+    return all > part ? (uint64_t)(all - part) : 0;
+}
+
+static void read_counts(struct queue_topic *topic, MYSQL_ROW row)
+{
+    int64_t counts[SQL_COUNTS];
+    int64_t fresh = maria_number(row[FIGURE_READY_FRESH]);
+    int64_t retry = maria_number(row[FIGURE_READY_RETRY]);
+    for (int i = 0; i < SQL_COUNTS; i++)
+        counts[i] = maria_number(row[FIGURE_COUNTS + i]);
+    topic->counts = (struct queue_counts){
+        .delayed = difference(counts[SQL_COUNT_FRESH], fresh),
+        .retrying = difference(counts[SQL_COUNT_RETRY], retry),
+        .ready = (uint64_t)(fresh + retry),
+        .leased = difference(counts[SQL_COUNT_LEASED], 0),
+        .dead = difference(counts[SQL_COUNT_DEAD], 0),
+        .dead_bytes = difference(counts[SQL_COUNT_DEAD_BYTES], 0),
+    };
+    topic->totals = (struct topic_totals){
+        .pushed = (uint64_t)counts[SQL_COUNT_PUSHED],
+        .acked = (uint64_t)counts[SQL_COUNT_ACKED],
+        .cancelled = (uint64_t)counts[SQL_COUNT_CANCELLED],
+        .expired = (uint64_t)counts[SQL_COUNT_EXPIRED],
+        .replaced = (uint64_t)counts[SQL_COUNT_REPLACED],
+        .delivered = (uint64_t)counts[SQL_COUNT_DELIVERED],
+        .nacked = (uint64_t)counts[SQL_COUNT_NACKED],
+        .lease_ended = (uint64_t)counts[SQL_COUNT_LEASE_ENDED],
+        .died = (uint64_t)counts[SQL_COUNT_DIED],
+        .redriven = (uint64_t)counts[SQL_COUNT_REDRIVEN],
+    };
+}
+
+static bool read_figures(struct sql_call *call, MYSQL_RES *result)
+{
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    MYSQL_ROW row;
+    call->topics = calloc(count ? count : 1, sizeof *call->topics);
+    call->topic_count = 0;
+    while (call->topics && (row = libmariadb.mysql_fetch_row(result))) {
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        struct queue_topic *topic = &call->topics[call->topic_count++];
+        topic->name = text_of(row, lengths, FIGURE_NAME);
+        topic->paused = maria_number(row[FIGURE_PAUSED]) != 0;
+        topic->paused_until_ms = maria_number(row[FIGURE_PAUSED_UNTIL]);
+        topic->oldest_ready_due_ms = maria_number(row[FIGURE_OLDEST]);
+        read_settings(&topic->settings, row, lengths);
+        read_counts(topic, row);
+    }
+    if (call->command->kind == COMMAND_TOPIC && !count && call->status == QUEUE_OK)
+        call->status = QUEUE_NOT_FOUND;
+    return call->topics != NULL;
+}
+
+static void read_deleted(struct sql_call *call, MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    call->status = row && maria_number(row[0]) ? QUEUE_OK : QUEUE_NOT_FOUND;
+    call->step_affected = row ? (uint64_t)maria_number(row[1]) : 0;
+}
+
+/* A minute of the first hour is part of one of the hours, too. */
+static void read_forecast(struct sql_call *call, MYSQL_RES *result)
+{
+    struct queue_forecast *forecast = call->forecast;
+    int64_t first_ms = forecast->from_ms / HOUR_MS * HOUR_MS;
+    MYSQL_ROW row;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        int64_t what = maria_number(row[0]);
+        uint64_t jobs = (uint64_t)maria_number(row[1]);
+        if (what == FORECAST_READY)
+            forecast->overdue += jobs;
+        else if (what < FORECAST_MINUTES) {
+            forecast->minutes[what] += jobs;
+            forecast->hours[(forecast->from_ms + what * MINUTE_MS - first_ms) / HOUR_MS] += jobs;
+        } else if (what < FORECAST_HOUR + FORECAST_HOURS)
+            forecast->hours[what - FORECAST_HOUR] += jobs;
+        else
+            forecast->later += jobs;
+    }
+}
+
+static void read_upkeep(struct sql_call *call, MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    call->others = row ? maria_number(row[0]) : 0;
+    call->silent = row ? maria_number(row[1]) : 0;
+    call->next_expire_ms = row && row[2] ? maria_number(row[2]) : INT64_MAX;
+}
+
+static void read_adopt(struct maria_link *link, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        struct sql_lease lease = {
+            .topic = (uint32_t)maria_number(row[0]),
+            .lane = (uint32_t)maria_number(row[1]),
+            .due_ms = maria_number(row[2]),
+            .sequence = (uint64_t)maria_number(row[3]),
+            .delivery = (uint64_t)maria_number(row[4]),
+            .taken_ms = maria_number(row[5]),
+        };
+        sql_effects_hold(&link->context->effects, &lease, maria_number(row[6]));
+    }
+}
+
+static void read_expire_next(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    enum { AGAIN_MS = 100 };
+    call->next_expire_ms = row && row[0] ? maria_number(row[0]) : INT64_MAX;
+    if (call->step_affected >= EXPIRE_JOBS)
+        call->next_expire_ms = link->now_ms;
+    else if (row && maria_number(row[1]) && link->now_ms + AGAIN_MS < call->next_expire_ms)
+        call->next_expire_ms = link->now_ms + AGAIN_MS; /* others hold them */
+}
+
+bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result)
+{
+    struct sql_call *call = step->call;
+    struct maria_result *kept = maria_result_keep(link, result);
+    if (!kept || !keep(call, kept))
+        return false;
+    switch (step->number) {
+    case ASK_GET:
+        call->status = libmariadb.mysql_num_rows(result) ? QUEUE_OK : QUEUE_NOT_FOUND;
+        return read_jobs(link, call, result, true);
+    case ASK_LIST:
+        return read_list(link, call, result);
+    case ASK_FIGURES:
+        return read_figures(call, result);
+    case ASK_DELETED:
+        read_deleted(call, result);
+        return true;
+    case ASK_FORECAST:
+        read_forecast(call, result);
+        return true;
+    case ASK_UPKEEP:
+        read_upkeep(call, result);
+        return true;
+    case ASK_ADOPT:
+        read_adopt(link, result);
+        return true;
+    case ASK_EXPIRE_NEXT:
+        read_expire_next(link, call, result);
+        return true;
+    default:
+        return true;
+    }
+}
+
+bool maria_step_is_procedure(const struct maria_step *step)
+{
+    return step->number != ASK_GET && step->number != ASK_LIST && step->number != ASK_FORECAST &&
+           step->number != ASK_EXPIRE_NEXT;
+}
+
+/* Purge, redrive: whether another step is to follow. */
+void maria_call_steps_on(struct sql_call *call)
+{
+    const struct queue_topic_call *command = &call->command->topic;
+    call->has_more = call->step_affected >= STEP_JOBS &&
+                     !(command->max && call->affected + call->step_affected >= command->max);
+    if (command->verb == QUEUE_TOPIC_REDRIVE && command->id.len && !call->step_affected &&
+        !call->affected)
+        call->status = QUEUE_NOT_FOUND;
+}

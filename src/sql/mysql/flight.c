@@ -1,0 +1,89 @@
+/* The text of a flight, and values in it. */
+#include "sql/mysql/turn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PACKET_BYTES = 512 * 1024 };
+
+void maria_flight_begin(struct maria_link *link)
+{
+    buffer_clear(&link->text);
+    link->steps.count = link->ends.count = link->packet_steps.count = 0;
+    link->packet = link->step = 0;
+}
+
+struct buffer *maria_say(struct maria_link *link, struct maria_step step)
+{
+    size_t begun = link->ends.count ? link->ends.at[link->ends.count - 1] : 0;
+    if (link->text.len - begun > PACKET_BYTES) {
+        if (!maria_ends_add(&link->ends, link->text.len) ||
+            !maria_ends_add(&link->packet_steps, link->steps.count))
+            link->text.failed = true;
+    } else if (link->text.len > begun) {
+        buffer_append_byte(&link->text, ';');
+    }
+    if (!maria_steps_add(&link->steps, step))
+        link->text.failed = true;
+    return &link->text;
+}
+
+/* Also right where a byte is part of a longer character: no byte of such a one is below 0x80. */
+static void append_escaped(struct buffer *out, struct slice text)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        char byte = text.at[i];
+        if (byte != '\'' && byte != '\\' && byte != '\0')
+            continue;
+        buffer_append(out, text.at + from, i - from);
+        buffer_append_byte(out, '\\');
+        buffer_append_byte(out, byte ? byte : '0');
+        from = i + 1;
+    }
+    if (text.len > from)
+        buffer_append(out, text.at + from, text.len - from);
+}
+
+void maria_quote(struct buffer *out, struct slice text)
+{
+    buffer_append_byte(out, '\'');
+    append_escaped(out, text);
+    buffer_append_byte(out, '\'');
+}
+
+void maria_quote_bytes(struct buffer *out, struct slice text)
+{
+    if (!text.len) {
+        buffer_append_text(out, "NULL");
+        return;
+    }
+    buffer_append_text(out, "_binary");
+    maria_quote(out, text);
+}
+
+int64_t maria_number(const char *text)
+{
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+struct maria_result *maria_result_keep(struct maria_link *link, MYSQL_RES *result)
+{
+    struct maria_result *kept = calloc(1, sizeof *kept);
+    if (kept && maria_results_add(&link->results, kept)) {
+        *kept = (struct maria_result){.result = result, .users = 1};
+        return kept;
+    }
+    free(kept);
+    libmariadb.mysql_free_result(result);
+    return NULL;
+}
+
+void maria_result_free(void *result)
+{
+    struct maria_result *kept = result;
+    if (--kept->users > 0)
+        return;
+    libmariadb.mysql_free_result(kept->result);
+    free(kept);
+}

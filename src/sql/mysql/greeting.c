@@ -1,0 +1,325 @@
+#include "sql/mysql/greeting.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "sql/mysql/schema.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PART_BYTES = 1024,
+    PORT = 3306,
+    CONNECT_S = 5,
+    ANSWER_S = 30,
+    LOCKED = 1205 /* a row is locked by others for too long */
+};
+
+enum tls { TLS_OFF = 1, TLS_ON, TLS_VERIFY };
+
+struct place { /* a URL, taken apart */
+    struct url url;
+    char user[PART_BYTES], password[PART_BYTES], database[PART_BYTES];
+    char socket[PART_BYTES], ca[PART_BYTES], password_file[PART_BYTES];
+    enum tls tls;
+};
+
+/* ---- the URL ---- */
+
+static bool decode(struct slice from, char out[PART_BYTES])
+{
+    struct buffer text;
+    buffer_init(&text, PART_BYTES - 1);
+    bool is_good = text_percent_decode(from, false, &text) && !text.failed;
+    if (is_good && text.len)
+        memcpy(out, text.at, text.len);
+    out[is_good ? text.len : 0] = '\0';
+    buffer_fini(&text);
+    return is_good;
+}
+
+static bool read_parameter(struct place *place, struct slice name, struct slice value, char *error,
+                           size_t error_bytes)
+{
+    char word[PART_BYTES];
+    if (!decode(value, word))
+        return error_text(error, error_bytes, "a parameter of the URL is too long");
+    if (slice_is(name, "socket"))
+        return decode(value, place->socket);
+    if (slice_is(name, "ca"))
+        return decode(value, place->ca);
+    if (slice_is(name, "password_file"))
+        return decode(value, place->password_file);
+    if (!slice_is(name, "tls"))
+        return error_text(error, error_bytes,
+                          "unknown parameter '%.*s' in the URL, write socket, tls, ca or "
+                          "password_file",
+                          (int)name.len, name.at);
+    place->tls = strcmp(word, "off") == 0      ? TLS_OFF
+                 : strcmp(word, "on") == 0     ? TLS_ON
+                 : strcmp(word, "verify") == 0 ? TLS_VERIFY
+                                               : 0;
+    return place->tls ||
+           error_text(error, error_bytes, "tls is '%s' in the URL, write off, on or verify", word);
+}
+
+static bool read_password_file(struct place *place, char *error, size_t error_bytes)
+{
+    FILE *file = fopen(place->password_file, "re");
+    if (!file || !fgets(place->password, sizeof place->password, file)) {
+        if (file)
+            fclose(file);
+        return error_text(error, error_bytes, "cannot read the password file '%s'",
+                          place->password_file);
+    }
+    fclose(file);
+    place->password[strcspn(place->password, "\r\n")] = '\0';
+    return true;
+}
+
+static bool place_parse(const char *text, struct place *out, char *error, size_t error_bytes)
+{
+    struct slice query, name, value;
+    bool has_value;
+    *out = (struct place){.tls = TLS_OFF};
+    enum url_fault fault = url_parse(slice_of(text), &out->url);
+    if (fault != URL_OK)
+        return error_text(error, error_bytes, "the URL of the database is bad: %s",
+                          url_fault_text(fault));
+    struct slice path = out->url.path;
+    if (path.len)
+        path = slice_make(path.at + 1, path.len - 1);
+    if (!decode(out->url.user, out->user) || !decode(out->url.password, out->password) ||
+        !decode(path, out->database))
+        return error_text(error, error_bytes, "a part of the URL of the database is too long");
+    query = out->url.query;
+    while (url_next_pair(&query, &name, &value, &has_value))
+        if (!read_parameter(out, name, value, error, error_bytes))
+            return false;
+    return !out->password_file[0] || read_password_file(out, error, error_bytes);
+}
+
+void maria_url_emit(const char *url, char *out, size_t out_bytes)
+{
+    struct url parsed;
+    if (url_parse(slice_of(url), &parsed) != URL_OK) {
+        (void)snprintf(out, out_bytes, "mysql://");
+        return;
+    }
+    (void)snprintf(out, out_bytes, "mysql://%.*s%.*s", (int)parsed.authority.len,
+                   parsed.authority.at, (int)parsed.path.len, parsed.path.at);
+}
+
+/* ---- the connection ---- */
+
+static MYSQL *dial(const struct place *place, size_t host, char *error, size_t error_bytes)
+{
+    MYSQL *mysql = libmariadb.mysql_init(NULL);
+    const struct url_host *at = host < place->url.host_count ? &place->url.hosts[host] : NULL;
+    char name[URL_HOST_BYTES_MAX + 1] = "localhost";
+    unsigned connect_s = CONNECT_S, answer_s = ANSWER_S;
+    my_bool yes = 1, no = 0;
+    if (!mysql) {
+        error_write(error, error_bytes, "out of memory");
+        return NULL;
+    }
+    if (at)
+        (void)snprintf(name, sizeof name, "%.*s", (int)at->name.len, at->name.at);
+    libmariadb.mysql_options(mysql, MYSQL_OPT_NONBLOCK, NULL);
+    libmariadb.mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
+    libmariadb.mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &answer_s);
+    libmariadb.mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &answer_s);
+    libmariadb.mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+    libmariadb.mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT,
+                             place->tls == TLS_VERIFY ? &yes : &no);
+    if (place->tls != TLS_OFF) {
+        libmariadb.mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
+        if (place->ca[0])
+            libmariadb.mysql_options(mysql, MYSQL_OPT_SSL_CA, place->ca);
+    }
+    if (libmariadb.mysql_real_connect(
+            mysql, place->socket[0] ? NULL : name, place->user,
+            place->password[0] ? place->password : NULL,
+            place->database[0] ? place->database : NULL, at && at->port ? at->port : PORT,
+            place->socket[0] ? place->socket : NULL, CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS))
+        return mysql;
+    error_write(error, error_bytes, "cannot reach MariaDB or MySQL: %s",
+                libmariadb.mysql_error(mysql));
+    libmariadb.mysql_close(mysql);
+    return NULL;
+}
+
+/* One row at most, as texts. NULL: `error` says why; else the caller frees the result. */
+static MYSQL_RES *ask(MYSQL *mysql, const char *text, MYSQL_ROW *row, char *error,
+                      size_t error_bytes)
+{
+    MYSQL_RES *result = NULL;
+    if (libmariadb.mysql_real_query(mysql, text, strlen(text)) == 0)
+        result = libmariadb.mysql_store_result(mysql);
+    *row = result ? libmariadb.mysql_fetch_row(result) : NULL;
+    if (*row)
+        return result;
+    if (result)
+        libmariadb.mysql_free_result(result);
+    if (libmariadb.mysql_errno(mysql) == LOCKED)
+        error_write(error, error_bytes,
+                    "the last transaction of this server still runs, waiting for its end");
+    else
+        error_write(error, error_bytes, "cannot use MariaDB or MySQL: %s",
+                    libmariadb.mysql_error(mysql));
+    return NULL;
+}
+
+static void drain(MYSQL *mysql) /* what a procedure answers behind its rows */
+{
+    while (libmariadb.mysql_next_result(mysql) == 0) {
+        MYSQL_RES *result = libmariadb.mysql_store_result(mysql);
+        if (result)
+            libmariadb.mysql_free_result(result);
+    }
+}
+
+static bool is_writable(MYSQL *mysql, char *error, size_t error_bytes)
+{
+    MYSQL_ROW row;
+    MYSQL_RES *result = ask(mysql, "SELECT @@global.read_only", &row, error, error_bytes);
+    bool writable = result && strcmp(row[0], "0") == 0;
+    if (result)
+        libmariadb.mysql_free_result(result);
+    return writable || error_text(error, error_bytes, "the database can only be read there");
+}
+
+MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
+{
+    struct place place;
+    MYSQL *mysql = NULL;
+    if (!libmariadb_load(error, error_bytes) || !place_parse(url, &place, error, error_bytes))
+        return NULL;
+    size_t hosts = place.url.host_count ? place.url.host_count : 1;
+    for (size_t host = 0; host < hosts; host++) {
+        mysql = dial(&place, host, error, error_bytes);
+        if (mysql && (hosts == 1 || is_writable(mysql, error, error_bytes)))
+            break;
+        if (mysql)
+            libmariadb.mysql_close(mysql);
+        mysql = NULL;
+    }
+    explicit_bzero(&place, sizeof place);
+    return mysql;
+}
+
+/* ---- the greeting ---- */
+
+static bool is_new_enough(MYSQL *mysql, char *error, size_t error_bytes)
+{
+    const char *version = libmariadb.mysql_get_server_info(mysql);
+    unsigned major = 0, minor = 0;
+    (void)sscanf(version, "%u.%u", &major, &minor);
+    bool is_maria = strstr(version, "MariaDB") != NULL;
+    bool is_good = is_maria ? major > 10 || (major == 10 && minor >= 6) : major >= 8;
+    return is_good || error_text(error, error_bytes,
+                                 "the server is of version %s, which is too old, give MariaDB 10.6 "
+                                 "or MySQL 8.0 or above",
+                                 version);
+}
+
+/* Lists of keys are short and exact: nothing is to be estimated for them. */
+static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
+{
+    static const char *const texts[] = {
+        "USE tarry",
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
+        "innodb_lock_wait_timeout = 1, group_concat_max_len = 1000000, "
+        "eq_range_index_dive_limit = 1"
+        "/*M!100600 , idle_transaction_timeout = 5, max_statement_time = 10, "
+        "in_predicate_conversion_threshold = 0 */",
+    };
+    /* A row that changes need not be written to the binary log with its body. Who may not say so pays. */
+    static const char images[] = "SET SESSION binlog_row_image = 'MINIMAL'";
+    (void)libmariadb.mysql_real_query(mysql, images, sizeof images - 1);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (libmariadb.mysql_real_query(mysql, texts[i], strlen(texts[i])) != 0)
+            return error_text(error, error_bytes, "cannot set up the session: %s",
+                              libmariadb.mysql_error(mysql));
+    return true;
+}
+
+static bool read_durability(MYSQL *mysql, struct sql_greeting *out)
+{
+    MYSQL_ROW row;
+    MYSQL_RES *result = ask(
+        mysql,
+        "SELECT @@global.innodb_flush_log_at_trx_commit, @@global.log_bin, @@global.sync_binlog, "
+        "@@global.innodb_doublewrite, @@global.binlog_format",
+        &row, out->error, sizeof out->error);
+    if (!result)
+        return false;
+    bool has_log = strcmp(row[1], "0") != 0,
+         is_written_twice = strcmp(row[3], "0") != 0 && strcmp(row[3], "OFF") != 0;
+    (void)snprintf(out->sync, sizeof out->sync, "flush_log=%s sync_binlog=%s doublewrite=%s",
+                   row[0], has_log ? row[2] : "none", is_written_twice ? "on" : "off");
+    out->is_durable =
+        strcmp(row[0], "1") == 0 && (!has_log || strcmp(row[2], "1") == 0) && is_written_twice;
+    bool is_good = !has_log || strcmp(row[4], "STATEMENT") != 0 ||
+                   error_text(out->error, sizeof out->error,
+                              "binlog_format is STATEMENT, which READ COMMITTED cannot be used "
+                              "with, set it to ROW or MIXED");
+    libmariadb.mysql_free_result(result);
+    return is_good;
+}
+
+static bool introduce(MYSQL *mysql, int64_t server, struct sql_greeting *out)
+{
+    char text[80];
+    MYSQL_ROW row;
+    (void)snprintf(text, sizeof text, "CALL tarry.server_hello(%lld)", (long long)server);
+    MYSQL_RES *result = ask(mysql, text, &row, out->error, sizeof out->error);
+    if (!result)
+        return false;
+    unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+    out->server = strtoll(row[0], NULL, 10);
+    out->now_ms = strtoll(row[1], NULL, 10);
+    (void)snprintf(out->name, sizeof out->name, "%s", row[2]);
+    if (lengths[3] == sizeof out->key)
+        memcpy(&out->key, row[3], sizeof out->key);
+    libmariadb.mysql_free_result(result);
+    drain(mysql);
+    return true;
+}
+
+/* A thread of the database that still carries out this server's last transaction holds the row: then
+ * this fails, and is tried again, until that has ended. */
+static bool read_ticket(MYSQL *mysql, struct sql_greeting *out)
+{
+    char text[100];
+    MYSQL_ROW row;
+    (void)snprintf(text, sizeof text,
+                   "SELECT number FROM tarry.ticket WHERE server = %lld FOR UPDATE",
+                   (long long)out->server);
+    MYSQL_RES *result = ask(mysql, text, &row, out->error, sizeof out->error);
+    if (!result)
+        return false;
+    out->ticket = strtoll(row[0], NULL, 10);
+    libmariadb.mysql_free_result(result);
+    return true;
+}
+
+bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql)
+{
+    *out = (struct sql_greeting){0};
+    char *error = out->error;
+    *mysql = maria_connect(wish->url, error, sizeof out->error);
+    if (!*mysql)
+        return false;
+    if (is_new_enough(*mysql, error, sizeof out->error) &&
+        maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
+        set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
+        introduce(*mysql, wish->server, out) && read_ticket(*mysql, out))
+        return true;
+    libmariadb.mysql_close(*mysql);
+    *mysql = NULL;
+    return false;
+}

@@ -1,0 +1,55 @@
+/*
+ * libmariadb: the client library of MariaDB and MySQL, loaded when a store asks for it, so the program
+ * needs none.
+ *
+ * Any thread may load it; what a connection is, and that one thread at a time uses it, is the
+ * library's matter. The library's own names begin with mysql_, those of this dialect with maria_.
+ */
+#ifndef TARRY_SQL_MYSQL_LIBMARIADB_H
+#define TARRY_SQL_MYSQL_LIBMARIADB_H
+
+#include <mysql.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LIBMARIADB_FUNCTIONS(ROW)                                                                  \
+    ROW(mysql_affected_rows)                                                                       \
+    ROW(mysql_close)                                                                               \
+    ROW(mysql_errno)                                                                               \
+    ROW(mysql_error)                                                                               \
+    ROW(mysql_fetch_lengths)                                                                       \
+    ROW(mysql_fetch_row)                                                                           \
+    ROW(mysql_field_count)                                                                         \
+    ROW(mysql_free_result)                                                                         \
+    ROW(mysql_get_server_info)                                                                     \
+    ROW(mysql_get_socket)                                                                          \
+    ROW(mysql_init)                                                                                \
+    ROW(mysql_insert_id)                                                                           \
+    ROW(mysql_more_results)                                                                        \
+    ROW(mysql_next_result)                                                                         \
+    ROW(mysql_next_result_cont)                                                                    \
+    ROW(mysql_next_result_start)                                                                   \
+    ROW(mysql_num_rows)                                                                            \
+    ROW(mysql_options)                                                                             \
+    ROW(mysql_real_connect)                                                                        \
+    ROW(mysql_real_query)                                                                          \
+    ROW(mysql_real_query_cont)                                                                     \
+    ROW(mysql_real_query_start)                                                                    \
+    ROW(mysql_sqlstate)                                                                            \
+    ROW(mysql_store_result)                                                                        \
+    ROW(mysql_store_result_cont)                                                                   \
+    ROW(mysql_store_result_start)
+
+#define LIBMARIADB_MEMBER(NAME) __typeof__(&NAME) NAME;
+struct libmariadb {
+    LIBMARIADB_FUNCTIONS(LIBMARIADB_MEMBER)
+};
+#undef LIBMARIADB_MEMBER
+
+/* Good after libmariadb_load has answered true. */
+extern struct libmariadb libmariadb;
+
+/* False, with a text for people: it is not installed, or too old. */
+bool libmariadb_load(char *error, size_t error_bytes);
+
+#endif

@@ -1,0 +1,528 @@
+-- The schema tarry in MariaDB and MySQL, version 1: the tables, and the procedures that servers and users call.
+--
+-- Names that begin with server_ are the servers' own. Times are milliseconds since 1970 of tarry.now_ms(), due dates are rounded up.
+-- Everything a job is decided by is in its row, so each change is conditional on that; servers remember only where to look.
+--
+-- It may be run again where it broke off: DDL is no part of a transaction here.
+CREATE DATABASE IF NOT EXISTS tarry CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE TABLE IF NOT EXISTS tarry.schema_version (
+  version INT PRIMARY KEY,
+  oldest_reader INT NOT NULL, -- servers of this version and above may use the schema
+  at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP
+) ENGINE=InnoDB;
+
+CREATE TABLE IF NOT EXISTS tarry.store (
+  one TINYINT PRIMARY KEY DEFAULT 1, CHECK (one = 1),
+  name VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- the store's own random name
+  lease_key VARBINARY(16) NOT NULL,                                -- signs leases
+  adjust_ms BIGINT NOT NULL DEFAULT 0                              -- what its clock is put ahead of the database's
+) ENGINE=InnoDB;
+INSERT IGNORE INTO tarry.store (one, name, lease_key)
+  VALUES (1, MD5(CONCAT(UUID(), RAND(), RAND())), UNHEX(MD5(CONCAT(UUID(), RAND(), RAND()))));
+
+-- Rows that are locked in place of what they stand for.
+CREATE TABLE IF NOT EXISTS tarry.task (name VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY) ENGINE=InnoDB;
+INSERT IGNORE INTO tarry.task VALUES ('upkeep'), ('topics');
+
+CREATE TABLE IF NOT EXISTS tarry.topic (
+  topic INT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin UNIQUE, -- NULL: deleted, its rows go in steps
+  paused TINYINT NOT NULL DEFAULT 0,
+  paused_until BIGINT NOT NULL DEFAULT 0, -- 0: until resumed; of a deleted one: since when
+  lease BIGINT NOT NULL DEFAULT 0, ttl BIGINT NOT NULL DEFAULT 0, -- 0 in a setting: not set
+  backoff_kind INT NOT NULL DEFAULT 0, backoff_first BIGINT NOT NULL DEFAULT 0, backoff_max BIGINT NOT NULL DEFAULT 0,
+  max_attempts BIGINT NOT NULL DEFAULT 0,
+  on_conflict INT NOT NULL DEFAULT 0, priority INT, dead_letter_expired TINYINT NOT NULL DEFAULT 0,
+  dedup_window BIGINT NOT NULL DEFAULT 0, max_jobs BIGINT NOT NULL DEFAULT 0,
+  push_rate_count BIGINT NOT NULL DEFAULT 0, push_rate_unit INT NOT NULL DEFAULT 0,
+  extension MEDIUMBLOB
+) ENGINE=InnoDB;
+
+-- Numbers that rise over all servers: each row stands for 4096 of them, of push order and of deliveries. They survive restarts.
+CREATE TABLE IF NOT EXISTS tarry.number (n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY) ENGINE=InnoDB;
+
+-- The table lies by due: a take is a walk along it, and changes nothing that is in an index.
+CREATE TABLE IF NOT EXISTS tarry.job (
+  topic INT NOT NULL, lane INT NOT NULL, -- the priority; 70000 where the job is dead
+  due BIGINT NOT NULL, seq BIGINT NOT NULL,
+  id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  state TINYINT NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
+  by_sql TINYINT NOT NULL DEFAULT 0,
+  cancel_requested TINYINT NOT NULL DEFAULT 0, -- of one on lease: every end of that but an ack cancels it
+  priority INT NOT NULL, attempt INT NOT NULL DEFAULT 0,
+  first_due BIGINT NOT NULL,
+  lease_until BIGINT NOT NULL DEFAULT 0, taken BIGINT NOT NULL DEFAULT 0, lease_span BIGINT NOT NULL DEFAULT 0,
+  delivery BIGINT NOT NULL DEFAULT 0, server BIGINT NOT NULL DEFAULT 0,
+  expire BIGINT, -- when it goes where it is not taken: the end of its ttl, not before its due
+  lease BIGINT, ttl BIGINT, backoff_kind INT, backoff_first BIGINT, backoff_max BIGINT, max_attempts BIGINT,
+  body_bytes BIGINT NOT NULL,
+  content_type VARBINARY(128), error VARBINARY(256), history VARBINARY(1024),
+  consumer VARBINARY(64), -- who holds it, as he calls himself
+  meta BLOB, body LONGBLOB NOT NULL,
+  PRIMARY KEY (topic, lane, due, seq), UNIQUE KEY job_id (topic, id), KEY job_expire (expire)
+) ENGINE=InnoDB;
+
+-- The lanes that a topic has jobs in, so that a take need not find the next one among jobs that are gone.
+CREATE TABLE IF NOT EXISTS tarry.lane (topic INT NOT NULL, lane INT NOT NULL, PRIMARY KEY (topic, lane)) ENGINE=InnoDB;
+
+CREATE TABLE IF NOT EXISTS tarry.finished (
+  topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, until BIGINT NOT NULL,
+  PRIMARY KEY (topic, id), KEY finished_until (until)
+) ENGINE=InnoDB;
+
+-- Counts: jobs by state (fresh waits and was never tried, retry waits for another try), totals since the topic was made.
+CREATE TABLE IF NOT EXISTS tarry.tally (
+  topic INT NOT NULL, slot BIGINT NOT NULL, -- the server that writes it; 0: what belongs to none
+  fresh BIGINT NOT NULL DEFAULT 0, retry BIGINT NOT NULL DEFAULT 0, leased BIGINT NOT NULL DEFAULT 0, dead BIGINT NOT NULL DEFAULT 0,
+  dead_bytes BIGINT NOT NULL DEFAULT 0, pushed BIGINT NOT NULL DEFAULT 0, acked BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0,
+  expired BIGINT NOT NULL DEFAULT 0, replaced BIGINT NOT NULL DEFAULT 0, delivered BIGINT NOT NULL DEFAULT 0, nacked BIGINT NOT NULL DEFAULT 0,
+  lease_ended BIGINT NOT NULL DEFAULT 0, died BIGINT NOT NULL DEFAULT 0, redriven BIGINT NOT NULL DEFAULT 0,
+  PRIMARY KEY (topic, slot)
+) ENGINE=InnoDB;
+-- Of who must share no row, as users' transactions; folded into slot 0.
+CREATE TABLE IF NOT EXISTS tarry.tally_add (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, topic INT NOT NULL,
+  fresh BIGINT NOT NULL DEFAULT 0, retry BIGINT NOT NULL DEFAULT 0, leased BIGINT NOT NULL DEFAULT 0, dead BIGINT NOT NULL DEFAULT 0,
+  dead_bytes BIGINT NOT NULL DEFAULT 0, pushed BIGINT NOT NULL DEFAULT 0, acked BIGINT NOT NULL DEFAULT 0, cancelled BIGINT NOT NULL DEFAULT 0,
+  expired BIGINT NOT NULL DEFAULT 0, replaced BIGINT NOT NULL DEFAULT 0, delivered BIGINT NOT NULL DEFAULT 0, nacked BIGINT NOT NULL DEFAULT 0,
+  lease_ended BIGINT NOT NULL DEFAULT 0, died BIGINT NOT NULL DEFAULT 0, redriven BIGINT NOT NULL DEFAULT 0,
+  KEY tally_add_topic (topic)
+) ENGINE=InnoDB;
+
+CREATE TABLE IF NOT EXISTS tarry.server (server BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, beat BIGINT NOT NULL) ENGINE=InnoDB;
+CREATE TABLE IF NOT EXISTS tarry.ticket (server BIGINT PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB;
+
+-- What servers tell each other, read with each of their looks: r: a job waits again behind the bounds; t: other settings; d: jobs died;
+-- l: look. What was committed late has a low number: so who reads goes back in time, and not on from a number.
+CREATE TABLE IF NOT EXISTS tarry.news (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, server BIGINT NOT NULL, what CHAR(1) CHARACTER SET ascii NOT NULL,
+  name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, due BIGINT NOT NULL, KEY news_at (at)
+) ENGINE=InnoDB;
+
+-- Who may call tarry.push and so on: an account's name without its host; 'orders-*'.
+CREATE TABLE IF NOT EXISTS tarry.rights (
+  account VARCHAR(128) NOT NULL, pattern VARCHAR(201) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, PRIMARY KEY (account, pattern)
+) ENGINE=InnoDB;
+
+DELIMITER //
+
+DROP FUNCTION IF EXISTS tarry.now_ms//
+-- SYSDATE, not NOW: in a statement, procedure or trigger that has run for long NOW is too early by as much.
+CREATE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA SQL SECURITY DEFINER
+RETURN FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) + (SELECT adjust_ms FROM tarry.store WHERE one = 1)//
+
+-- ---- calls about topics ----
+
+DROP PROCEDURE IF EXISTS tarry.server_figures//
+CREATE PROCEDURE tarry.server_figures(IN p_name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_after VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin, IN p_limit BIGINT)
+READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  IF p_limit = 0 THEN SET p_limit = 1000000000; END IF;
+  SELECT t.name, t.paused AND (t.paused_until = 0 OR t.paused_until > v_now), IF(t.paused AND t.paused_until > v_now, t.paused_until, 0),
+      t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
+      t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension,
+      s.fresh, s.retry, s.leased, s.dead, s.dead_bytes, s.pushed, s.acked, s.cancelled, s.expired, s.replaced, s.delivered, s.nacked,
+      s.lease_ended, s.died, s.redriven, r.fresh, r.retry, r.oldest
+    FROM tarry.topic t
+    LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,
+        SUM(pushed) pushed, SUM(acked) acked, SUM(cancelled) cancelled, SUM(expired) expired, SUM(replaced) replaced,
+        SUM(delivered) delivered, SUM(nacked) nacked, SUM(lease_ended) lease_ended, SUM(died) died, SUM(redriven) redriven
+      FROM (
+        SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
+          redriven FROM tarry.tally WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)
+        UNION ALL
+        SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
+          redriven FROM tarry.tally_add WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) u
+      GROUP BY topic) s ON s.topic = t.topic
+    LEFT JOIN (SELECT l.topic, SUM(j.attempt = 0) fresh, SUM(j.attempt > 0) retry, MIN(j.due) oldest
+      FROM tarry.lane l STRAIGHT_JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 1
+      WHERE p_name IS NULL OR l.topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)
+      GROUP BY l.topic) r ON r.topic = t.topic
+    WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
+    ORDER BY t.name LIMIT p_limit;
+END//
+
+-- Its name is free at once; the rows of its number go in steps, by the upkeep. Columns: found, how many jobs.
+DROP PROCEDURE IF EXISTS tarry.server_delete//
+CREATE PROCEDURE tarry.server_delete(IN p_name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_topic INT;
+  SELECT MAX(topic) INTO v_topic FROM tarry.topic WHERE name = p_name;
+  UPDATE tarry.topic SET name = NULL, paused_until = tarry.now_ms() WHERE topic = v_topic AND name = p_name;
+  IF ROW_COUNT() = 1 THEN
+    SELECT 1, COALESCE(SUM(x.jobs), 0) FROM (
+      SELECT SUM(fresh + retry + leased + dead) jobs FROM tarry.tally WHERE topic = v_topic UNION ALL
+      SELECT SUM(fresh + retry + leased + dead) FROM tarry.tally_add WHERE topic = v_topic) x;
+  ELSE
+    SELECT 0, 0;
+  END IF;
+END//
+
+-- ---- what servers do beside calls ----
+
+-- A new connection: its server's number, now, the store's name and key.
+DROP PROCEDURE IF EXISTS tarry.server_hello//
+CREATE PROCEDURE tarry.server_hello(IN p_server BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  IF p_server = 0 THEN
+    INSERT INTO tarry.server (beat) VALUES (v_now);
+    SET p_server = LAST_INSERT_ID();
+  ELSE
+    INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now;
+  END IF;
+  INSERT IGNORE INTO tarry.ticket VALUES (p_server, 0, v_now);
+  SELECT p_server, v_now, name, lease_key FROM tarry.store WHERE one = 1;
+END//
+
+-- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
+-- A silent server whose transaction is still under way holds its ticket: it is left for later.
+DROP PROCEDURE IF EXISTS tarry.server_adopt//
+CREATE PROCEDURE tarry.server_adopt(IN p_server BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  DECLARE v_one, v_idle BIGINT;
+  DECLARE v_over TINYINT DEFAULT 0;
+  DECLARE v_silent CURSOR FOR SELECT server FROM tarry.server WHERE beat < v_now - 10000 AND server <> p_server FOR UPDATE SKIP LOCKED;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  OPEN v_silent;
+  each_one: LOOP
+    SET v_over = 0;
+    FETCH v_silent INTO v_one;
+    IF v_over THEN LEAVE each_one; END IF;
+    SET v_idle = 1;
+    IF EXISTS (SELECT 1 FROM tarry.ticket WHERE server = v_one) THEN
+      SET v_idle = NULL;
+      SELECT server INTO v_idle FROM tarry.ticket WHERE server = v_one FOR UPDATE SKIP LOCKED;
+    END IF;
+    IF v_idle IS NOT NULL THEN
+      DELETE FROM tarry.server WHERE server = v_one;
+      INSERT INTO tarry.tally_add (topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered,
+          nacked, lease_ended, died, redriven)
+        SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended,
+          died, redriven FROM tarry.tally WHERE slot = v_one;
+      DELETE FROM tarry.tally WHERE slot = v_one;
+    END IF;
+  END LOOP;
+  CLOSE v_silent;
+  UPDATE tarry.job j JOIN (
+      SELECT x.topic, x.lane, x.due, x.seq FROM tarry.lane l STRAIGHT_JOIN tarry.job x ON x.topic = l.topic AND x.lane = l.lane
+          AND x.due <= v_now AND x.state = 3 AND x.server <> p_server
+        WHERE NOT EXISTS (SELECT 1 FROM tarry.server s WHERE s.server = x.server)) a
+    ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
+    SET j.server = p_server WHERE j.state = 3;
+  SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
+    FROM tarry.lane l STRAIGHT_JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 3 AND j.server = p_server;
+END//
+
+-- Once a second from each server: it lives; what is left over goes. Columns: how many servers live beside it, how many do not, when the
+-- next ttl ends.
+DROP PROCEDURE IF EXISTS tarry.server_upkeep//
+CREATE PROCEDURE tarry.server_upkeep(IN p_server BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now BIGINT DEFAULT tarry.now_ms();
+  DECLARE v_mine VARCHAR(16);
+  DECLARE v_topic INT;
+  DECLARE v_last BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now;
+  SELECT name INTO v_mine FROM tarry.task WHERE name = 'upkeep' FOR UPDATE SKIP LOCKED;
+  IF v_mine IS NOT NULL THEN -- else another server is at it
+    DELETE FROM tarry.finished WHERE until <= v_now LIMIT 1000;
+    DELETE FROM tarry.news WHERE at < v_now - 60000 LIMIT 1000;
+    SELECT MAX(n) - 10 INTO v_last FROM tarry.number;
+    DELETE FROM tarry.number WHERE n < v_last ORDER BY n LIMIT 10000;
+    CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_fold (n BIGINT PRIMARY KEY) ENGINE=InnoDB;
+    DELETE FROM tarry.server_fold;
+    INSERT INTO tarry.server_fold SELECT n FROM tarry.outbox ORDER BY n LIMIT 1000 FOR UPDATE SKIP LOCKED;
+    IF ROW_COUNT() > 0 THEN
+      DELETE o FROM tarry.server_fold f JOIN tarry.outbox o ON o.n = f.n;
+      DELETE FROM tarry.server_fold;
+    END IF;
+    INSERT INTO tarry.server_fold SELECT n FROM tarry.tally_add ORDER BY n LIMIT 2000 FOR UPDATE SKIP LOCKED;
+    IF ROW_COUNT() > 0 THEN
+      INSERT INTO tarry.tally
+        SELECT a.topic, 0, SUM(a.fresh), SUM(a.retry), SUM(a.leased), SUM(a.dead), SUM(a.dead_bytes), SUM(a.pushed), SUM(a.acked),
+            SUM(a.cancelled), SUM(a.expired), SUM(a.replaced), SUM(a.delivered), SUM(a.nacked), SUM(a.lease_ended), SUM(a.died), SUM(a.redriven)
+          FROM tarry.server_fold f JOIN tarry.tally_add a ON a.n = f.n GROUP BY a.topic
+        ON DUPLICATE KEY UPDATE fresh = tally.fresh + VALUES(fresh), retry = tally.retry + VALUES(retry), leased = tally.leased + VALUES(leased),
+          dead = tally.dead + VALUES(dead), dead_bytes = tally.dead_bytes + VALUES(dead_bytes), pushed = tally.pushed + VALUES(pushed),
+          acked = tally.acked + VALUES(acked), cancelled = tally.cancelled + VALUES(cancelled), expired = tally.expired + VALUES(expired),
+          replaced = tally.replaced + VALUES(replaced), delivered = tally.delivered + VALUES(delivered), nacked = tally.nacked + VALUES(nacked),
+          lease_ended = tally.lease_ended + VALUES(lease_ended), died = tally.died + VALUES(died), redriven = tally.redriven + VALUES(redriven);
+      DELETE a FROM tarry.server_fold f JOIN tarry.tally_add a ON a.n = f.n;
+    END IF;
+    -- A push that was under way when its topic was deleted may still leave a job: the number stays for a day.
+    SELECT MIN(t.topic) INTO v_topic FROM tarry.topic t WHERE t.name IS NULL AND (t.paused_until < v_now - 86400000
+      OR EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.finished f WHERE f.topic = t.topic)
+      OR EXISTS (SELECT 1 FROM tarry.tally y WHERE y.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.tally_add y WHERE y.topic = t.topic));
+    IF v_topic IS NOT NULL THEN
+      DELETE FROM tarry.job WHERE topic = v_topic LIMIT 1000;
+      DELETE FROM tarry.finished WHERE topic = v_topic LIMIT 1000;
+      DELETE FROM tarry.tally WHERE topic = v_topic;
+      DELETE FROM tarry.tally_add WHERE topic = v_topic LIMIT 1000;
+      DELETE FROM tarry.lane WHERE topic = v_topic;
+      DELETE FROM tarry.topic WHERE topic = v_topic AND paused_until < v_now - 86400000;
+    END IF;
+    DELETE FROM tarry.ticket WHERE at < v_now - 86400000 AND server NOT IN (SELECT server FROM tarry.server);
+  END IF;
+  SELECT COALESCE(SUM(beat >= v_now - 10000), 0), COALESCE(SUM(beat < v_now - 10000), 0),
+      (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1)
+    FROM tarry.server WHERE server <> p_server;
+END//
+
+-- ---- for users, in their own transactions ----
+
+-- These run with the rights of who made the schema. Parameters have the columns' character set: else no index is used.
+
+DROP PROCEDURE IF EXISTS tarry.may//
+CREATE PROCEDURE tarry.may(IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin)
+READS SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_account VARCHAR(128) DEFAULT SUBSTRING_INDEX(USER(), '@', 1);
+  DECLARE v_text VARCHAR(500);
+  IF v_account <> SUBSTRING_INDEX(CURRENT_USER(), '@', 1) AND NOT EXISTS (SELECT 1 FROM tarry.rights WHERE account = v_account AND
+      (pattern = p_topic OR (RIGHT(pattern, 1) = '*' AND LEFT(p_topic, CHAR_LENGTH(pattern) - 1) = LEFT(pattern, CHAR_LENGTH(pattern) - 1)))) THEN
+    SET v_text = LEFT(CONCAT('account ', v_account, ' may not use topic ', p_topic, ', insert it into tarry.rights'), 127);
+    SIGNAL SQLSTATE '42000' SET MESSAGE_TEXT = v_text;
+  END IF;
+END//
+
+-- The due of a call; neither: now.
+DROP PROCEDURE IF EXISTS tarry.due_of//
+CREATE PROCEDURE tarry.due_of(IN p_now BIGINT, IN p_delay_ms BIGINT, IN p_at_ms BIGINT, OUT p_due BIGINT)
+NO SQL SQL SECURITY DEFINER
+BEGIN
+  IF p_delay_ms IS NOT NULL AND p_at_ms IS NOT NULL THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'both delay_ms and at_ms are given, give one';
+  END IF;
+  IF p_delay_ms < 0 OR p_delay_ms > 315619200000 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'delay_ms is not between 0 and 10 years';
+  END IF;
+  IF p_at_ms - p_now > 315619200000 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'at_ms is more than 10 years away';
+  END IF;
+  SET p_due = CASE WHEN p_delay_ms > 0 THEN p_now + p_delay_ms + 1 WHEN p_at_ms > p_now THEN p_at_ms ELSE p_now END;
+END//
+
+DROP PROCEDURE IF EXISTS tarry.push_with//
+CREATE PROCEDURE tarry.push_with(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_body LONGBLOB, IN p_content_type VARCHAR(255) CHARACTER SET utf8mb4, IN p_priority INT,
+  IN p_on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt INT;
+  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire BIGINT;
+  DECLARE v_exists TINYINT DEFAULT 0;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SET v_saved = LAST_INSERT_ID();
+  IF p_topic IS NULL OR p_topic NOT REGEXP '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$' THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad topic';
+  END IF;
+  IF p_id IS NULL OR p_id NOT REGEXP '^[!-~]{1,128}$' OR p_id IN ('.', '..') THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad id';
+  END IF;
+  IF p_body IS NULL OR LENGTH(p_body) > 1048576 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'body is missing or above 1 MiB';
+  END IF;
+  IF p_priority < 0 OR p_priority > 65535 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'priority is not between 0 and 65535';
+  END IF;
+  IF p_content_type IS NOT NULL AND (LENGTH(p_content_type) > 128 OR p_content_type NOT REGEXP '^[ -~]*$') THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad content_type';
+  END IF;
+  IF p_on_conflict IS NOT NULL AND p_on_conflict NOT IN ('replace', 'keep', 'reject') THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad on_conflict, write replace, keep or reject';
+  END IF;
+  CALL tarry.may(p_topic);
+  SET v_now = tarry.now_ms();
+  CALL tarry.due_of(v_now, p_delay_ms, p_at_ms, v_due);
+  SELECT topic, priority, on_conflict, ttl, max_jobs INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs FROM tarry.topic WHERE name = p_topic;
+  IF v_topic IS NULL THEN
+    INSERT IGNORE INTO tarry.topic (name) VALUES (p_topic);
+    SELECT topic, priority, on_conflict, ttl, max_jobs INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs FROM tarry.topic
+      WHERE name = p_topic FOR UPDATE; -- a snapshot of the caller's may be older than it
+  END IF;
+  SET v_how = COALESCE(NULLIF(FIELD(p_on_conflict, 'replace', 'keep', 'reject'), 0), NULLIF(v_how, 0), 1);
+  SET v_priority = COALESCE(p_priority, v_topic_priority, 100);
+  IF EXISTS (SELECT 1 FROM tarry.finished WHERE topic = v_topic AND id = p_id AND until > v_now) THEN
+    SET p_result = 'existed';
+  ELSE
+    IF v_max_jobs > 0 THEN
+      SELECT topic INTO v_topic FROM tarry.topic WHERE topic = v_topic FOR UPDATE;
+      SELECT COALESCE(SUM(x.jobs), 0) INTO v_jobs FROM (
+        SELECT SUM(fresh + retry + leased + dead) jobs FROM tarry.tally WHERE topic = v_topic UNION ALL
+        SELECT SUM(fresh + retry + leased + dead) FROM tarry.tally_add WHERE topic = v_topic) x;
+      IF v_jobs >= v_max_jobs AND NOT EXISTS (SELECT 1 FROM tarry.job WHERE topic = v_topic AND id = p_id) THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the topic has as many jobs as its max_jobs allows';
+      END IF;
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM tarry.lane WHERE topic = v_topic AND lane = v_priority) THEN
+      INSERT IGNORE INTO tarry.lane VALUES (v_topic, v_priority);
+    END IF;
+    INSERT INTO tarry.number () VALUES ();
+    SET v_seq = LAST_INSERT_ID() * 4096;
+    SET v_expire = IF(v_ttl > 0, v_due + v_ttl, NULL);
+    BEGIN -- insert first: who looks first with FOR UPDATE locks a gap at REPEATABLE READ, and two pushers of new ids deadlock
+      DECLARE CONTINUE HANDLER FOR 1062 SET v_exists = 1;
+      INSERT INTO tarry.job (topic, lane, due, seq, id, by_sql, priority, first_due, expire, content_type, body_bytes, body)
+        VALUES (v_topic, v_priority, v_due, v_seq, p_id, 1, v_priority, v_due, v_expire, NULLIF(p_content_type, ''), LENGTH(p_body), p_body);
+    END;
+    IF NOT v_exists THEN
+      SET p_result = 'created';
+      INSERT INTO tarry.tally_add (topic, fresh, pushed) VALUES (v_topic, 1, 1);
+    ELSEIF v_how = 2 THEN SET p_result = 'existed';
+    ELSEIF v_how = 3 THEN SET p_result = 'conflict';
+    ELSE
+      SELECT state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64 INTO v_state, v_attempt, v_bytes
+        FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+      IF v_state = 3 THEN SET p_result = 'leased';
+      ELSE
+        UPDATE tarry.job SET lane = v_priority, priority = v_priority, due = v_due, seq = v_seq, state = 1, by_sql = 1, attempt = 0,
+            first_due = v_due, delivery = 0, expire = v_expire, lease = NULL, ttl = NULL, backoff_kind = NULL, backoff_first = NULL,
+            backoff_max = NULL, max_attempts = NULL, content_type = NULLIF(p_content_type, ''), error = NULL, history = NULL, meta = NULL,
+            body_bytes = LENGTH(p_body), body = p_body
+          WHERE topic = v_topic AND id = p_id;
+        SET p_result = 'replaced';
+        INSERT INTO tarry.tally_add (topic, fresh, retry, dead, dead_bytes, replaced)
+          VALUES (v_topic, 1 - (v_state = 1 AND v_attempt = 0), -(v_state = 1 AND v_attempt > 0), -(v_state = 4), IF(v_state = 4, -v_bytes, 0), 1);
+      END IF;
+    END IF;
+  END IF;
+  DO LAST_INSERT_ID(v_saved);
+END//
+
+DROP PROCEDURE IF EXISTS tarry.push//
+CREATE PROCEDURE tarry.push(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_body LONGBLOB, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+CALL tarry.push_with(p_topic, p_id, p_delay_ms, NULL, p_body, NULL, NULL, NULL, p_result)//
+
+-- What finds a job leased leaves no lock on it but at REPEATABLE READ, where the database keeps it.
+DROP PROCEDURE IF EXISTS tarry.cancel//
+CREATE PROCEDURE tarry.cancel(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_topic, v_lane, v_state, v_attempt INT;
+  DECLARE v_due, v_seq, v_bytes, v_window, v_saved BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  SET v_saved = LAST_INSERT_ID();
+  CALL tarry.may(p_topic);
+  SET p_result = 'not_found';
+  SELECT topic, dedup_window INTO v_topic, v_window FROM tarry.topic WHERE name = p_topic;
+  SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
+  IF v_state = 3 THEN
+    SET p_result = 'leased';
+  ELSEIF v_topic IS NOT NULL THEN
+    SET v_state = NULL;
+    SELECT lane, due, seq, state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64
+      INTO v_lane, v_due, v_seq, v_state, v_attempt, v_bytes FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+    IF v_state = 3 THEN SET p_result = 'leased';
+    ELSEIF v_state IS NOT NULL THEN
+      DELETE FROM tarry.job WHERE topic = v_topic AND lane = v_lane AND due = v_due AND seq = v_seq;
+      SET p_result = 'cancelled';
+      INSERT INTO tarry.tally_add (topic, fresh, retry, dead, dead_bytes, cancelled)
+        VALUES (v_topic, -(v_state = 1 AND v_attempt = 0), -(v_state = 1 AND v_attempt > 0), -(v_state = 4), IF(v_state = 4, -v_bytes, 0), 1);
+      IF v_window > 0 THEN
+        INSERT INTO tarry.finished VALUES (v_topic, p_id, tarry.now_ms() + v_window + 1) ON DUPLICATE KEY UPDATE until = VALUES(until);
+      END IF;
+    END IF;
+  END IF;
+  DO LAST_INSERT_ID(v_saved);
+END//
+
+DROP PROCEDURE IF EXISTS tarry.reschedule//
+CREATE PROCEDURE tarry.reschedule(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  IN p_delay_ms BIGINT, IN p_at_ms BIGINT, IN p_priority INT, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_topic, v_state, v_priority INT;
+  DECLARE v_now, v_due, v_first, v_ttl, v_own_ttl BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  CALL tarry.may(p_topic);
+  IF p_priority < 0 OR p_priority > 65535 THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'priority is not between 0 and 65535';
+  END IF;
+  IF p_delay_ms IS NULL AND p_at_ms IS NULL AND p_priority IS NULL THEN
+    SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'nothing to change, give delay_ms, at_ms or priority';
+  END IF;
+  SET v_now = tarry.now_ms(), p_result = 'not_found';
+  CALL tarry.due_of(v_now, p_delay_ms, p_at_ms, v_due);
+  SELECT topic, ttl INTO v_topic, v_ttl FROM tarry.topic WHERE name = p_topic;
+  SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
+  IF v_state = 1 THEN
+    SET v_state = NULL;
+    SELECT state, priority, IF(p_delay_ms IS NULL AND p_at_ms IS NULL, due, v_due), IF(p_delay_ms IS NULL AND p_at_ms IS NULL, first_due, v_due), ttl
+      INTO v_state, v_priority, v_due, v_first, v_own_ttl FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
+  END IF;
+  IF v_state = 1 THEN
+    SET v_priority = COALESCE(p_priority, v_priority);
+    IF NOT EXISTS (SELECT 1 FROM tarry.lane WHERE topic = v_topic AND lane = v_priority) THEN
+      INSERT IGNORE INTO tarry.lane VALUES (v_topic, v_priority);
+    END IF;
+    SET v_ttl = COALESCE(v_own_ttl, NULLIF(v_ttl, 0));
+    UPDATE tarry.job SET due = v_due, first_due = v_first, priority = v_priority, lane = v_priority, by_sql = 1,
+        expire = GREATEST(v_due, v_first + v_ttl) WHERE topic = v_topic AND id = p_id;
+    SET p_result = 'ok';
+  ELSEIF v_state IS NOT NULL THEN
+    SET p_result = IF(v_state = 3, 'leased', 'dead');
+  END IF;
+END//
+
+DROP PROCEDURE IF EXISTS tarry.run//
+CREATE PROCEDURE tarry.run(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  CALL tarry.may(p_topic);
+  IF EXISTS (SELECT 1 FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
+      WHERE t.name = p_topic AND j.id = p_id AND j.state = 1 AND j.due <= tarry.now_ms()) THEN
+    SET p_result = 'ok'; -- it is due already, and keeps its place
+  ELSE
+    CALL tarry.reschedule(p_topic, p_id, 0, NULL, NULL, p_result);
+  END IF;
+END//
+
+DELIMITER ;
+
+-- For those who can only INSERT: each row is a push; the upkeep empties it. What is wrong with a row ends the statement.
+CREATE TABLE IF NOT EXISTS tarry.outbox (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  topic VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  delay_ms BIGINT, at_ms BIGINT, body LONGBLOB NOT NULL, content_type VARCHAR(128) CHARACTER SET utf8mb4, priority INT,
+  on_conflict VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin
+) ENGINE=InnoDB;
+
+DELIMITER //
+
+DROP TRIGGER IF EXISTS tarry.outbox_push//
+CREATE TRIGGER tarry.outbox_push AFTER INSERT ON tarry.outbox FOR EACH ROW
+BEGIN
+  DECLARE v_result VARCHAR(16) CHARACTER SET ascii;
+  CALL tarry.push_with(NEW.topic, NEW.id, NEW.delay_ms, NEW.at_ms, NEW.body, NEW.content_type, NEW.priority, NEW.on_conflict, v_result);
+END//
+
+DELIMITER ;
+
+-- ---- for people ----
+
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.jobs AS
+  SELECT t.name AS topic, j.id,
+    CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased' ELSE 'dead' END AS state,
+    FROM_UNIXTIME(j.due / 1000) AS due, j.priority, j.attempt, j.body_bytes, CONVERT(j.error USING utf8mb4) AS error
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL;
+
+INSERT IGNORE INTO tarry.schema_version (version, oldest_reader) VALUES (1, 1);

@@ -1,0 +1,390 @@
+/* The rows of a turn: read and locked by their ids or places, written together. */
+#include "sql/mysql/turn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEYS_MAX = 500 }; /* in one statement */
+
+enum {
+    ROW_TOPIC,
+    ROW_LANE,
+    ROW_DUE,
+    ROW_SEQUENCE,
+    ROW_ID,
+    ROW_STATE,
+    ROW_ATTEMPT,
+    ROW_PRIORITY,
+    ROW_FIRST_DUE,
+    ROW_UNTIL,
+    ROW_TAKEN,
+    ROW_SPAN,
+    ROW_DELIVERY,
+    ROW_SERVER,
+    ROW_EXPIRE,
+    ROW_LEASE,
+    ROW_TTL,
+    ROW_BACKOFF_KIND,
+    ROW_BACKOFF_FIRST,
+    ROW_BACKOFF_MAX,
+    ROW_ATTEMPTS_MAX,
+    ROW_BODY_BYTES,
+    ROW_META_BYTES,
+    ROW_CANCEL_REQUESTED,
+    ROW_HISTORY
+};
+
+const char maria_row_columns[] =
+    "topic,lane,due,seq,id,state,attempt,priority,first_due,lease_until,taken,lease_span,delivery,"
+    "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
+    "COALESCE(LENGTH(meta),0),cancel_requested,history";
+
+/* Of those that are only acked. */
+const char maria_ack_columns[] =
+    "topic,lane,due,seq,id,state,lease_until,taken,delivery,cancel_requested";
+
+void maria_rows_clear(struct maria_link *link)
+{
+    table_fini(&link->ids.table);
+    table_fini(&link->places.table);
+    link->ids = (struct maria_ids){0};
+    link->places = (struct maria_places){0};
+    for (size_t i = 0; i < link->rows.count; i++)
+        free(link->rows.at[i]);
+    link->rows.count = 0;
+}
+
+static size_t key_write(char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX], uint32_t topic,
+                        struct slice id)
+{
+    memcpy(key, &topic, sizeof topic);
+    memcpy(key + sizeof topic, id.at, id.len);
+    return sizeof topic + id.len;
+}
+
+static struct maria_row *row_need(struct maria_link *link, uint32_t topic, struct slice id)
+{
+    char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX];
+    if (id.len > JOB_ID_BYTES_MAX)
+        return NULL;
+    size_t len = key_write(key, topic, id);
+    struct maria_row *row = maria_ids_find(&link->ids, slice_make(key, len));
+    if (row)
+        return row;
+    row = calloc(1, sizeof *row);
+    if (!row || !maria_row_list_add(&link->rows, row)) {
+        free(row);
+        return NULL;
+    }
+    memcpy(row->key, key, len);
+    row->id_bytes = id.len;
+    row->topic = maria_numbers_find(&link->numbers, slice_make(&topic, sizeof topic));
+    row->by_id.key = slice_make(row->key, len);
+    maria_ids_add(&link->ids, row);
+    return row;
+}
+
+struct maria_row *maria_row_need(struct maria_link *link, struct maria_topic *topic,
+                                 struct slice id)
+{
+    return row_need(link, topic->number, id);
+}
+
+/* Without holes: it is a key. */
+_Static_assert(sizeof(struct maria_place) == 24, "a place has no holes");
+
+struct maria_row *maria_row_at(struct maria_link *link, const struct maria_place *place)
+{
+    return maria_places_find(&link->places, slice_make(place, sizeof *place));
+}
+
+/* What both kinds of rows begin with. NULL: out of memory. */
+static struct maria_row *read_place(struct maria_link *link, MYSQL_ROW row,
+                                    const unsigned long *lengths)
+{
+    uint32_t topic = (uint32_t)maria_number(row[ROW_TOPIC]);
+    struct maria_row *out = row_need(link, topic, slice_make(row[ROW_ID], lengths[ROW_ID]));
+    if (!out || out->stored)
+        return out;
+    out->stored = out->exists = true;
+    out->stored_at = (struct maria_place){.topic = topic,
+                                          .lane = (uint32_t)maria_number(row[ROW_LANE]),
+                                          .due_ms = maria_number(row[ROW_DUE]),
+                                          .sequence = (uint64_t)maria_number(row[ROW_SEQUENCE])};
+    out->by_place.key = slice_make(&out->stored_at, sizeof out->stored_at);
+    maria_places_add(&link->places, out);
+    out->lane = (int32_t)out->stored_at.lane;
+    out->due_ms = out->stored_at.due_ms;
+    out->sequence = out->stored_at.sequence;
+    out->state = (enum job_state)maria_number(row[ROW_STATE]);
+    return out;
+}
+
+bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long *lengths)
+{
+    enum { UNTIL = ROW_STATE + 1, TAKEN, DELIVERY, CANCEL_REQUESTED };
+    struct maria_row *out = read_place(link, row, lengths);
+    if (!out || out->is_whole)
+        return out != NULL;
+    out->lease_until_ms = maria_number(row[UNTIL]);
+    out->taken_ms = maria_number(row[TAKEN]);
+    out->delivery = (uint64_t)maria_number(row[DELIVERY]);
+    out->cancel_requested = maria_number(row[CANCEL_REQUESTED]) != 0;
+    return true;
+}
+
+struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
+                                 const unsigned long *lengths)
+{
+    struct maria_row *out = read_place(link, row, lengths);
+    if (!out || out->is_whole)
+        return out;
+    out->is_whole = true;
+    out->attempt = (uint32_t)maria_number(row[ROW_ATTEMPT]);
+    out->priority = (int32_t)maria_number(row[ROW_PRIORITY]);
+    out->first_due_ms = maria_number(row[ROW_FIRST_DUE]);
+    out->lease_until_ms = maria_number(row[ROW_UNTIL]);
+    out->taken_ms = maria_number(row[ROW_TAKEN]);
+    out->lease_span_ms = maria_number(row[ROW_SPAN]);
+    out->delivery = (uint64_t)maria_number(row[ROW_DELIVERY]);
+    out->server = maria_number(row[ROW_SERVER]);
+    out->expire_ms = maria_number(row[ROW_EXPIRE]);
+    out->policy.lease_ms = maria_number(row[ROW_LEASE]);
+    out->policy.ttl_ms = maria_number(row[ROW_TTL]);
+    out->policy.backoff.kind = (enum backoff_kind)maria_number(row[ROW_BACKOFF_KIND]);
+    out->policy.backoff.first_ms = maria_number(row[ROW_BACKOFF_FIRST]);
+    out->policy.backoff.max_ms = maria_number(row[ROW_BACKOFF_MAX]);
+    out->policy.max_attempts = (uint32_t)maria_number(row[ROW_ATTEMPTS_MAX]);
+    out->body_bytes = (uint64_t)maria_number(row[ROW_BODY_BYTES]);
+    out->meta_bytes = (uint64_t)maria_number(row[ROW_META_BYTES]);
+    out->cancel_requested = maria_number(row[ROW_CANCEL_REQUESTED]) != 0;
+    if (lengths[ROW_HISTORY] <= sizeof out->history && row[ROW_HISTORY]) {
+        out->history_bytes = lengths[ROW_HISTORY];
+        memcpy(out->history, row[ROW_HISTORY], out->history_bytes);
+    }
+    return out;
+}
+
+/* ---- writing ---- */
+
+static struct slice id_of(const struct maria_row *row)
+{
+    return slice_make(row->key + sizeof(uint32_t), row->id_bytes);
+}
+
+static uint32_t topic_number_of(const struct maria_row *row)
+{
+    uint32_t number;
+    memcpy(&number, row->key, sizeof number);
+    return number;
+}
+
+int maria_place_compare(const struct maria_place *a, const struct maria_place *b)
+{
+    if (a->topic != b->topic)
+        return a->topic < b->topic ? -1 : 1;
+    if (a->lane != b->lane)
+        return a->lane < b->lane ? -1 : 1;
+    if (a->due_ms != b->due_ms)
+        return a->due_ms < b->due_ms ? -1 : 1;
+    return (a->sequence > b->sequence) - (a->sequence < b->sequence);
+}
+
+static int row_compare(const void *a, const void *b)
+{
+    const struct maria_row *const *x = a, *const *y = b;
+    return maria_place_compare(&(*x)->stored_at, &(*y)->stored_at);
+}
+
+static bool is_to_go(const struct maria_row *row)
+{
+    return row->stored && (!row->exists || row->fresh);
+}
+
+void maria_say_place(struct buffer *out, const struct maria_place *place, bool is_first)
+{
+    if (is_first)
+        buffer_append_format(out, "topic=%u AND lane=%u AND (due,seq) IN (", place->topic,
+                             place->lane);
+    buffer_append_format(out, "%s(%lld,%llu)", is_first ? "" : ",", (long long)place->due_ms,
+                         (unsigned long long)place->sequence);
+}
+
+static void say_deletes(struct maria_link *link)
+{
+    struct maria_step *step = NULL;
+    struct buffer *out = NULL;
+    const struct maria_place *last = NULL;
+    for (size_t i = 0; i < link->rows.count; i++) {
+        const struct maria_row *row = link->rows.at[i];
+        if (!is_to_go(row))
+            continue;
+        bool is_first = !last || last->topic != row->stored_at.topic ||
+                        last->lane != row->stored_at.lane || step->number >= KEYS_MAX;
+        if (is_first) {
+            if (out)
+                buffer_append_byte(out, ')');
+            out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED});
+            if (out->failed)
+                return;
+            buffer_append_text(out, "DELETE j FROM tarry.job j FORCE INDEX (PRIMARY) WHERE ");
+        }
+        step = &link->steps.at[link->steps.count - 1];
+        step->number++;
+        maria_say_place(out, &row->stored_at, is_first);
+        last = &row->stored_at;
+    }
+    if (out)
+        buffer_append_byte(out, ')');
+}
+
+static void say_number_or_null(struct buffer *out, int64_t number)
+{
+    if (number)
+        buffer_append_format(out, ",%lld", (long long)number);
+    else
+        buffer_append_text(out, ",NULL");
+}
+
+static void say_bytes(struct buffer *out, struct slice bytes)
+{
+    buffer_append_byte(out, ',');
+    maria_quote_bytes(out, bytes);
+}
+
+static void say_fresh(struct buffer *out, const struct maria_row *row)
+{
+    const struct queue_push *push = row->push;
+    buffer_append_format(out, "(%u,%d,%lld,%llu,", topic_number_of(row), row->lane,
+                         (long long)row->due_ms, (unsigned long long)row->sequence);
+    maria_quote(out, id_of(row));
+    buffer_append_format(out, ",%d,%u,%d,%lld", (int)row->state, row->attempt, row->priority,
+                         (long long)row->first_due_ms);
+    say_number_or_null(out, row->expire_ms);
+    say_number_or_null(out, row->policy.lease_ms);
+    say_number_or_null(out, row->policy.ttl_ms);
+    say_number_or_null(out, row->policy.backoff.kind);
+    say_number_or_null(out, row->policy.backoff.first_ms);
+    say_number_or_null(out, row->policy.backoff.max_ms);
+    say_number_or_null(out, row->policy.max_attempts);
+    say_bytes(out, push->content_type);
+    say_bytes(out, push->meta);
+    say_bytes(out, row->error);
+    buffer_append_format(out, ",%zu,_binary", push->body.len);
+    maria_quote(out, push->body);
+    buffer_append_byte(out, ')');
+}
+
+static void say_inserts(struct maria_link *link)
+{
+    struct buffer *out = NULL;
+    size_t begun = 0;
+    for (size_t i = 0; i < link->rows.count; i++) {
+        const struct maria_row *row = link->rows.at[i];
+        if (!row->exists || !row->fresh)
+            continue;
+        if (!out || out->len - begun > 256 * 1024) {
+            out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+            if (out->failed)
+                return;
+            begun = out->len;
+            buffer_append_text(
+                out,
+                "INSERT INTO tarry.job (topic,lane,due,seq,id,state,attempt,priority,first_due,"
+                "expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,"
+                "content_type,meta,error,body_bytes,body) VALUES ");
+        } else {
+            buffer_append_byte(out, ',');
+        }
+        say_fresh(out, row);
+    }
+}
+
+static void say_update(struct maria_link *link, const struct maria_row *row)
+{
+    struct buffer *out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = 1});
+    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET ");
+    if (row->extended || row->requested) {
+        buffer_append_format(out, "lease_until=%lld,server=%lld,cancel_requested=%d",
+                             (long long)row->lease_until_ms, (long long)row->server,
+                             row->cancel_requested);
+    } else {
+        buffer_append_format(out,
+                             "state=%d,attempt=%u,due=%lld,lane=%d,priority=%d,first_due=%lld,"
+                             "lease_until=0,taken=0,server=0,by_sql=0,consumer=NULL,"
+                             "cancel_requested=0,expire=",
+                             (int)row->state, row->attempt, (long long)row->due_ms, row->lane,
+                             row->priority, (long long)row->first_due_ms);
+        if (row->expire_ms)
+            buffer_append_i64(out, row->expire_ms);
+        else
+            buffer_append_text(out, "NULL");
+        if (row->has_error) {
+            buffer_append_text(out, ",error=");
+            maria_quote_bytes(out, row->error);
+            buffer_append_text(out, ",history=");
+            maria_quote_bytes(out, slice_make(row->history, row->history_bytes));
+        }
+    }
+    buffer_append_text(out, " WHERE ");
+    maria_say_place(out, &row->stored_at, true);
+    buffer_append_byte(out, ')');
+}
+
+static void say_finished(struct maria_link *link)
+{
+    struct buffer *out = NULL;
+    for (size_t i = 0; i < link->rows.count; i++) {
+        const struct maria_row *row = link->rows.at[i];
+        if (!row->finished_anew)
+            continue;
+        if (out)
+            buffer_append_byte(out, ',');
+        else {
+            out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+            buffer_append_text(out, "INSERT INTO tarry.finished VALUES ");
+        }
+        buffer_append_format(out, "(%u,", topic_number_of(row));
+        maria_quote(out, id_of(row));
+        buffer_append_format(out, ",%lld)", (long long)row->finished_until_ms);
+    }
+    if (out)
+        buffer_append_text(out, " ON DUPLICATE KEY UPDATE until=VALUES(until)");
+}
+
+/* A lane that is new, where the next take looks for it. */
+static void say_lanes(struct maria_link *link)
+{
+    struct buffer *out = NULL;
+    for (size_t i = 0; i < link->rows.count; i++) {
+        const struct maria_row *row = link->rows.at[i];
+        if (!row->exists || !(row->fresh || row->changed) || !row->topic ||
+            maria_topic_has_lane(row->topic, row->priority))
+            continue;
+        if (out)
+            buffer_append_byte(out, ',');
+        else {
+            out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+            buffer_append_text(out, "INSERT IGNORE INTO tarry.lane VALUES ");
+        }
+        buffer_append_format(out, "(%u,%d)", topic_number_of(row), row->priority);
+        (void)maria_topic_add_lane(row->topic, row->priority); /* else it is written once more */
+    }
+}
+
+void maria_say_rows(struct maria_link *link)
+{
+    if (link->rows.count)
+        qsort(link->rows.at, link->rows.count, sizeof(struct maria_row *), row_compare);
+    say_lanes(link);
+    say_deletes(link);
+    for (size_t i = 0; i < link->rows.count; i++) {
+        const struct maria_row *row = link->rows.at[i];
+        if (row->exists && row->stored && !row->fresh && row->changed)
+            say_update(link, row);
+    }
+    say_inserts(link);
+    say_finished(link);
+    link->is_written = true;
+}

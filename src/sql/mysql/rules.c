@@ -1,0 +1,490 @@
+/* What becomes of a job: pushes, changes, answers, item by item, on the rows that the turn has locked. */
+#include "base/random.h"
+#include "sql/mysql/turn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ON_CONFLICT_REPLACE = 1, ON_CONFLICT_KEEP = 2, DEAD_ROW_BYTES = 64 };
+
+static const int64_t at_most_ms = 315619200000; /* 10 years and a few days */
+
+/* ---- what all have in common ---- */
+
+static enum job_state state_of(const struct maria_row *row, int64_t now_ms)
+{
+    if (row->state != JOB_DELAYED)
+        return row->state;
+    return row->due_ms <= now_ms ? JOB_READY : JOB_DELAYED;
+}
+
+static int64_t due_of(int64_t now_ms, const struct queue_when *when)
+{
+    if (when->due == QUEUE_DUE_AT)
+        return when->ms > now_ms ? when->ms : now_ms;
+    return when->due == QUEUE_DUE_DELAY && when->ms > 0 ? now_ms + when->ms + 1 : now_ms;
+}
+
+bool maria_is_far(int64_t now_ms, const struct queue_when *when)
+{
+    return when->due == QUEUE_DUE_AT && when->ms - now_ms > at_most_ms;
+}
+
+static int64_t expire_of(const struct maria_row *row)
+{
+    int64_t ttl = row->policy.ttl_ms ? row->policy.ttl_ms : row->topic->settings.policy.ttl_ms;
+    if (!ttl || row->state == JOB_DEAD)
+        return 0;
+    return row->first_due_ms + ttl > row->due_ms ? row->first_due_ms + ttl : row->due_ms;
+}
+
+static void count_row(const struct maria_row *row, int64_t counts[SQL_COUNTS], int64_t sign)
+{
+    if (row->state == JOB_LEASED) {
+        counts[SQL_COUNT_LEASED] += sign;
+    } else if (row->state == JOB_DEAD) {
+        counts[SQL_COUNT_DEAD] += sign;
+        counts[SQL_COUNT_DEAD_BYTES] +=
+            sign * (int64_t)(row->body_bytes + row->meta_bytes + row->id_bytes + DEAD_ROW_BYTES);
+    } else {
+        counts[row->attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] += sign;
+    }
+}
+
+static void remember(struct maria_row *row, int64_t now_ms)
+{
+    int64_t window_ms = row->topic->settings.dedup_window_ms;
+    if (window_ms <= 0)
+        return;
+    row->finished_until_ms = now_ms + window_ms + 1;
+    row->finished_anew = true;
+}
+
+static void row_end(struct maria_link *link, struct maria_row *row)
+{
+    row->exists = row->fresh = false;
+    row->topic->jobs--;
+    remember(row, link->now_ms);
+}
+
+static void row_changed(struct maria_row *row)
+{
+    row->changed = true;
+    row->extended = row->requested = false;
+}
+
+/* What others are told, and this server believes, after the commit. */
+static void note(struct maria_link *link, const struct maria_row *row,
+                 const int64_t counts[SQL_COUNTS], bool waits, bool died)
+{
+    struct sql_effects *effects = &link->context->effects;
+    sql_effects_count(effects, row->topic->number, counts);
+    if (row->exists)
+        sql_effects_expire(effects, row->expire_ms);
+    if (waits && row->state == JOB_DELAYED)
+        sql_effects_due(effects, slice_of(row->topic->name), row->due_ms);
+    if (died && row->topic->has_extension) {
+        struct sql_news *news = sql_effects_news(effects, slice_of(row->topic->name));
+        if (news)
+            news->died = true;
+    }
+}
+
+static void show(const struct maria_row *row, int64_t now_ms, struct queue_result *out)
+{
+    out->state = state_of(row, now_ms);
+    out->due_ms = out->state == JOB_LEASED ? 0 : row->due_ms;
+}
+
+/* ---- push ---- */
+
+static void fill(struct maria_link *link, struct maria_row *row, const struct queue_push *push)
+{
+    const struct topic_settings *settings = &row->topic->settings;
+    row->exists = row->fresh = true;
+    row->push = push;
+    row->state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
+    row->priority = push->priority != QUEUE_PRIORITY_UNSET ? push->priority
+                    : settings->has_priority               ? settings->priority
+                                                           : JOB_PRIORITY;
+    row->lane = push->past.dead ? MARIA_LANE_DEAD : row->priority;
+    row->due_ms = row->first_due_ms = due_of(link->now_ms, &push->when);
+    row->attempt = push->past.attempt;
+    row->policy = push->policy;
+    row->error = push->past.error;
+    row->body_bytes = push->body.len;
+    row->meta_bytes = push->meta.len;
+    row->history_bytes = 0;
+    row->lease_until_ms = row->taken_ms = row->lease_span_ms = row->server = 0;
+    row->delivery = 0;
+    row->cancel_requested = false;
+    row->sequence = link->number + link->numbers_used++;
+    row->expire_ms = expire_of(row);
+    row_changed(row);
+}
+
+static enum queue_status push_one(struct maria_link *link, const struct queue_push *push,
+                                  struct queue_result *out)
+{
+    struct maria_topic *topic = maria_names_find(&link->names, push->topic);
+    int64_t counts[SQL_COUNTS] = {0};
+    enum queue_status status = QUEUE_CREATED;
+    struct maria_row *row;
+    int how;
+    if (maria_is_far(link->now_ms, &push->when)) {
+        out->detail = "at";
+        return QUEUE_BAD_OPTION;
+    }
+    if (!topic || !topic->number)
+        return QUEUE_TOO_MANY_TOPICS;
+    row = maria_row_need(link, topic, push->id);
+    if (!row)
+        return QUEUE_NO_MEMORY;
+    if (row->finished_until_ms > link->now_ms)
+        return QUEUE_EXISTED;
+    if (topic->settings.max_jobs && !row->exists &&
+        topic->jobs >= (int64_t)topic->settings.max_jobs)
+        return QUEUE_TOPIC_FULL;
+    how = push->on_conflict ? (int)push->on_conflict : (int)topic->settings.on_conflict;
+    how = how ? how : ON_CONFLICT_REPLACE;
+    if (row->exists && (how != ON_CONFLICT_REPLACE || row->state == JOB_LEASED)) {
+        show(row, link->now_ms, out);
+        return how == ON_CONFLICT_REPLACE ? QUEUE_LEASED
+               : how == ON_CONFLICT_KEEP  ? QUEUE_EXISTED
+                                          : QUEUE_CONFLICT;
+    }
+    if (row->exists) {
+        count_row(row, counts, -1);
+        counts[SQL_COUNT_REPLACED] = 1;
+        status = QUEUE_REPLACED;
+    } else {
+        counts[SQL_COUNT_PUSHED] = 1;
+        topic->jobs++;
+    }
+    fill(link, row, push);
+    count_row(row, counts, 1);
+    show(row, link->now_ms, out);
+    note(link, row, counts, true, push->past.dead);
+    return status;
+}
+
+/* ---- cancel, reschedule, run ---- */
+
+static enum queue_status cancel_one(struct maria_link *link, struct maria_row *row,
+                                    const struct queue_change *change)
+{
+    int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
+    if (row->state != JOB_LEASED &&
+        (!change->only_dead || (row->state == JOB_DEAD && row->delivery == change->delivery))) {
+        count_row(row, counts, -1);
+        row_end(link, row);
+        note(link, row, counts, false, false);
+        return QUEUE_CANCELLED;
+    }
+    if (!change->request || change->only_dead || row->state != JOB_LEASED)
+        return QUEUE_OK; /* not done */
+    row->cancel_requested = row->requested = row->changed = true;
+    return QUEUE_REQUESTED;
+}
+
+static void move(struct maria_link *link, struct maria_row *row, const struct queue_change *change)
+{
+    if (change->verb == QUEUE_RUN && row->due_ms > link->now_ms) {
+        row->due_ms = row->first_due_ms = link->now_ms;
+    } else if (change->verb == QUEUE_RESCHEDULE) {
+        if (change->priority != QUEUE_PRIORITY_UNSET)
+            row->priority = row->lane = change->priority;
+        if (change->when.due != QUEUE_DUE_UNCHANGED)
+            row->due_ms = row->first_due_ms = due_of(link->now_ms, &change->when);
+    }
+    row->expire_ms = expire_of(row);
+    row_changed(row);
+}
+
+static enum queue_status change_one(struct maria_link *link, const struct queue_change *change,
+                                    struct queue_result *out)
+{
+    static const int64_t none[SQL_COUNTS];
+    struct maria_topic *topic = maria_names_find(&link->names, change->topic);
+    struct maria_row *row = topic && topic->number ? maria_row_need(link, topic, change->id) : NULL;
+    enum queue_status status = QUEUE_OK;
+    if (!row || !row->exists)
+        return QUEUE_NOT_FOUND;
+    if (change->verb == QUEUE_CANCEL) {
+        status = cancel_one(link, row, change);
+        if (status == QUEUE_REQUESTED)
+            out->state = JOB_LEASED;
+        if (status != QUEUE_OK)
+            return status;
+    } else if (row->state == JOB_DELAYED) {
+        if (change->verb == QUEUE_RESCHEDULE && maria_is_far(link->now_ms, &change->when)) {
+            out->detail = "at";
+            return QUEUE_BAD_OPTION;
+        }
+        move(link, row, change);
+        show(row, link->now_ms, out);
+        note(link, row, none, true, false);
+        return QUEUE_OK;
+    }
+    show(row, link->now_ms, out);
+    if (change->only_dead)
+        return QUEUE_CONFLICT;
+    return row->state == JOB_LEASED ? QUEUE_LEASED : QUEUE_DEAD_STATE;
+}
+
+/* ---- answers ---- */
+
+static struct maria_row *leased_row(struct maria_link *link, const struct sql_lease *lease)
+{
+    struct maria_place place = {.topic = lease->topic,
+                                .lane = lease->lane,
+                                .due_ms = lease->due_ms,
+                                .sequence = lease->sequence};
+    struct maria_row *row = maria_row_at(link, &place);
+    bool is_it = row && row->topic && row->exists && !row->fresh && row->state == JOB_LEASED &&
+                 row->delivery == lease->delivery && row->taken_ms == lease->taken_ms;
+    return is_it ? row : NULL;
+}
+
+/* A character cut in two would be none. */
+static struct slice cut(struct slice text, size_t bytes_max)
+{
+    if (text.len <= bytes_max)
+        return text;
+    size_t len = bytes_max;
+    while (len > bytes_max - 3 && (text.at[len] & 0xc0) == 0x80)
+        len--;
+    return slice_make(text.at, len);
+}
+
+static void wait_again(struct maria_link *link, struct maria_row *row, int64_t wait_ms)
+{
+    row->state = JOB_DELAYED;
+    row->due_ms = wait_ms > 0 ? link->now_ms + wait_ms + 1 : link->now_ms;
+}
+
+/* An attempt came to nothing: another one, or none. */
+static void fail(struct maria_link *link, struct maria_row *row, const struct queue_answer *answer,
+                 enum job_outcome outcome, int64_t counts[SQL_COUNTS])
+{
+    struct policy policy = policy_resolve(&row->policy, &row->topic->settings.policy);
+    int64_t ended_ms = outcome == JOB_OUTCOME_LEASE_ENDED ? row->lease_until_ms : link->now_ms;
+    char history[JOB_HISTORY_BYTES_MAX];
+    const struct job_attempt attempt = {.attempt = row->attempt,
+                                        .started_ms = row->taken_ms,
+                                        .duration_ms =
+                                            ended_ms > row->taken_ms ? ended_ms - row->taken_ms : 0,
+                                        .outcome = outcome,
+                                        .error = cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX)};
+    row->history_bytes =
+        job_history_add(slice_make(row->history, row->history_bytes), &attempt, history);
+    memcpy(row->history, history, row->history_bytes);
+    row->error = cut(answer->error, JOB_ERROR_BYTES_MAX);
+    row->has_error = true;
+    counts[outcome == JOB_OUTCOME_LEASE_ENDED ? SQL_COUNT_LEASE_ENDED : SQL_COUNT_NACKED] = 1;
+    if (row->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED) {
+        row->state = JOB_DEAD;
+        row->lane = MARIA_LANE_DEAD;
+        counts[SQL_COUNT_DIED] = 1;
+    } else {
+        wait_again(link, row,
+                   answer->delay_ms < 0
+                       ? policy_backoff_ms(&policy.backoff, row->attempt, random_u64())
+                       : answer->delay_ms);
+    }
+}
+
+static void unlease(struct maria_row *row)
+{
+    row->lease_until_ms = row->taken_ms = row->server = 0;
+    row->cancel_requested = false;
+    row->expire_ms = expire_of(row);
+    row_changed(row);
+}
+
+/* The lease is good and ends: with `answer`, or by itself (`outcome` says so). */
+static enum queue_status end_lease(struct maria_link *link, struct maria_row *row,
+                                   const struct queue_answer *answer, bool by_itself)
+{
+    int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = -1};
+    enum queue_verb verb = by_itself ? QUEUE_NACK : answer->verb;
+    if (verb == QUEUE_ACK || row->cancel_requested) {
+        counts[verb == QUEUE_ACK ? SQL_COUNT_ACKED : SQL_COUNT_CANCELLED] = 1;
+        row_end(link, row);
+        note(link, row, counts, false, false);
+        return verb == QUEUE_ACK ? QUEUE_OK : QUEUE_CANCELLED;
+    }
+    if (verb == QUEUE_RETURN) {
+        row->attempt--;
+        row->state = JOB_DELAYED;
+        if (answer->delay_ms > 0)
+            row->due_ms = link->now_ms + answer->delay_ms + 1;
+    } else {
+        fail(link, row, answer,
+             by_itself       ? JOB_OUTCOME_LEASE_ENDED
+             : answer->final ? JOB_OUTCOME_REFUSED
+                             : JOB_OUTCOME_FAILED,
+             counts);
+    }
+    unlease(row);
+    count_row(row, counts, 1);
+    note(link, row, counts, true, row->state == JOB_DEAD);
+    return QUEUE_OK;
+}
+
+static enum queue_status answer_one(struct maria_link *link, const struct queue_answer *answer,
+                                    const struct sql_lease *lease, struct queue_result *out)
+{
+    struct maria_row *row = leased_row(link, lease);
+    if (!row || row->lease_until_ms <= link->now_ms)
+        return QUEUE_LEASE_ENDED;
+    out->topic = slice_of(row->topic->name);
+    out->id = slice_make(row->key + sizeof(uint32_t), row->id_bytes);
+    if (answer->verb == QUEUE_EXTEND) {
+        row->lease_until_ms =
+            link->now_ms + (answer->lease_ms > 0 ? answer->lease_ms : row->lease_span_ms) + 1;
+        row->server = link->context->server;
+        row->changed = row->extended = true;
+        out->state = JOB_LEASED;
+        out->lease_until_ms = row->lease_until_ms;
+        out->cancel_requested = row->cancel_requested;
+        sql_effects_hold(&link->context->effects, lease, row->lease_until_ms);
+        return QUEUE_OK;
+    }
+    sql_effects_hold(&link->context->effects, lease, 0);
+    enum queue_status status = end_lease(link, row, answer, false);
+    if (row->exists)
+        show(row, link->now_ms, out);
+    return status;
+}
+
+/* ---- whole calls ---- */
+
+/* The link's texts are gone before the reply may be given. */
+static void own_texts(struct sql_call *call)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < call->command->count; i++)
+        bytes += call->items[i].topic.len + call->items[i].id.len;
+    char *at = call->tokens = malloc(bytes + 1);
+    for (size_t i = 0; i < call->command->count; i++) {
+        struct slice *texts[] = {&call->items[i].topic, &call->items[i].id};
+        for (size_t k = 0; k < 2; k++) {
+            if (at && texts[k]->len)
+                memcpy(at, texts[k]->at, texts[k]->len);
+            *texts[k] = at ? slice_make(at, texts[k]->len) : (struct slice){0};
+            at = at ? at + texts[k]->len : NULL;
+        }
+    }
+}
+
+static void decide_items(struct maria_link *link, struct sql_call *call)
+{
+    const struct command *command = call->command;
+    for (size_t i = 0; i < command->count; i++) {
+        struct queue_result *out = &call->items[i];
+        struct sql_lease lease;
+        if (!command_item_is_good(command, i, out))
+            continue;
+        *out = (struct queue_result){0};
+        if (command->kind == COMMAND_PUSH) {
+            out->topic = command->pushes[i].topic;
+            out->id = command->pushes[i].id;
+            out->status = push_one(link, &command->pushes[i], out);
+        } else if (command->kind == COMMAND_CHANGE) {
+            out->topic = command->changes[i].topic;
+            out->id = command->changes[i].id;
+            out->status = change_one(link, &command->changes[i], out);
+        } else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease)) {
+            out->status = answer_one(link, &command->answers[i], &lease, out);
+        } else {
+            out->status = QUEUE_LEASE_ENDED;
+        }
+    }
+    if (command->kind == COMMAND_ANSWER)
+        own_texts(call);
+}
+
+static void decide_ends(struct maria_link *link, struct sql_call *call)
+{
+    const struct queue_answer answer = {.delay_ms = -1, .error = slice_of("lease ended")};
+    for (size_t i = 0; i < call->ends.count; i++) {
+        const struct sql_lease *lease = &call->ends.at[i];
+        struct maria_row *row = leased_row(link, lease);
+        if (!row || row->server != link->context->server)
+            continue;
+        if (row->lease_until_ms > link->now_ms) /* it was extended meanwhile */
+            sql_effects_hold(&link->context->effects, lease, row->lease_until_ms);
+        else
+            (void)end_lease(link, row, &answer, true);
+    }
+}
+
+void maria_decide(struct maria_link *link, struct sql_call *call)
+{
+    if (call->kind == SQL_CALL_END)
+        decide_ends(link, call);
+    else if (call->kind == SQL_CALL_COMMAND)
+        decide_items(link, call);
+}
+
+static void expire_one(struct maria_link *link, struct maria_row *row)
+{
+    int64_t counts[SQL_COUNTS] = {0};
+    row->topic = maria_numbers_find(&link->numbers, slice_make(row->key, sizeof(uint32_t)));
+    if (!row->topic || !row->topic->number || row->topic->name[0] == '?') { /* its topic is gone */
+        row->exists = false;
+        return;
+    }
+    count_row(row, counts, -1);
+    if (row->topic->settings.dead_letter_expired) {
+        row->state = JOB_DEAD;
+        row->lane = MARIA_LANE_DEAD;
+        row->expire_ms = 0;
+        row->error = slice_of("expired");
+        row->has_error = true;
+        row_changed(row);
+        count_row(row, counts, 1);
+        counts[SQL_COUNT_DIED] = 1;
+        note(link, row, counts, false, true);
+        return;
+    }
+    counts[SQL_COUNT_EXPIRED] = 1;
+    row_end(link, row);
+    note(link, row, counts, false, false);
+}
+
+static void purge_one(struct maria_link *link, struct maria_row *row)
+{
+    int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
+    count_row(row, counts, -1);
+    row->exists = row->fresh = false;
+    note(link, row, counts, false, false);
+}
+
+static void redrive_one(struct maria_link *link, struct maria_row *row)
+{
+    int64_t counts[SQL_COUNTS] = {[SQL_COUNT_REDRIVEN] = 1};
+    count_row(row, counts, -1);
+    row->state = JOB_DELAYED;
+    row->attempt = 0;
+    row->due_ms = row->first_due_ms = link->now_ms;
+    row->lane = row->priority;
+    row->expire_ms = expire_of(row);
+    row_changed(row);
+    count_row(row, counts, 1);
+    note(link, row, counts, true, false);
+}
+
+void maria_decide_own(struct maria_link *link, struct sql_call *call, struct maria_row *row)
+{
+    call->step_affected++;
+    if (call->kind == SQL_CALL_EXPIRE) {
+        expire_one(link, row);
+        return;
+    }
+    if (call->command->topic.verb == QUEUE_TOPIC_PURGE)
+        purge_one(link, row);
+    else
+        redrive_one(link, row);
+}

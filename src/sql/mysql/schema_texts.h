@@ -1,0 +1,12 @@
+/*
+ * schema_texts: the migrations of src/sql/mysql, as bytes in the program.
+ */
+#ifndef TARRY_SQL_MYSQL_SCHEMA_TEXTS_H
+#define TARRY_SQL_MYSQL_SCHEMA_TEXTS_H
+
+#include <stddef.h>
+
+extern const char maria_migration_1_text[];
+extern const size_t maria_migration_1_bytes;
+
+#endif

@@ -1,0 +1,476 @@
+/* Takes: the jobs of all that a turn has are found and locked topic by topic, shared out among them in
+ * their order, and leased together; looks: what waits next. */
+#include "sql/mysql/turn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TAKEN_MAX = MARIA_NUMBERS,
+    BODY_BYTES_INLINE = 16 * 1024, /* bigger bodies are read by themselves */
+    TAKE_BYTES_MAX = 16 << 20,     /* of bodies, in one take */
+    LEASED_MAX = 100               /* in one statement, which looks for each row's number in turn */
+};
+
+static void say_now(struct maria_link *link, struct buffer *out)
+{
+    if (link->is_now_known)
+        buffer_append_i64(out, link->now_ms);
+    else
+        buffer_append_text(out, "@tarry_now");
+}
+
+static int64_t bound_of(const struct maria_link *link, const struct maria_topic *topic)
+{
+    const struct sql_topic *known = sql_topics_find(&link->context->topics, slice_of(topic->name));
+    return known ? known->bound_ms : 0;
+}
+
+static bool is_paused(const struct maria_link *link, const struct maria_topic *topic)
+{
+    return topic->paused && (!topic->paused_until_ms || topic->paused_until_ms > link->now_ms);
+}
+
+/* ---- finding ---- */
+
+static void want_takes(struct maria_link *link)
+{
+    for (struct list *at = link->turn.calls->next; at != link->turn.calls; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE)
+            continue;
+        const struct queue_take *take = &call->command->take;
+        for (size_t i = 0; i < take->topic_count; i++) {
+            struct maria_topic *topic = maria_names_find(&link->names, take->topics[i]);
+            if (topic && topic->is_wanted)
+                topic->take_max = topic->take_max + take->max < TAKEN_MAX
+                                      ? topic->take_max + take->max
+                                      : TAKEN_MAX;
+        }
+    }
+}
+
+static void say_take(struct maria_link *link, struct maria_topic *topic)
+{
+    struct buffer *out = maria_say(link, (struct maria_step){.kind = MARIA_TAKE, .topic = topic});
+    buffer_append_text(out, "SELECT j.by_sql,IF(j.body_bytes<=");
+    buffer_append_format(out,
+                         "%d,j.body,NULL),%s FROM tarry.job j FORCE INDEX (PRIMARY) WHERE "
+                         "j.topic=%u AND j.lane IN (",
+                         BODY_BYTES_INLINE, maria_job_columns, topic->number);
+    bool has_lane = false;
+    for (size_t i = 0; i < topic->lane_count; i++) {
+        buffer_append_format(out, "%s%d", has_lane ? "," : "", topic->lanes[i]);
+        has_lane = true;
+    }
+    buffer_append_format(out, ") AND j.due>=LEAST(%lld,", (long long)bound_of(link, topic));
+    say_now(link, out);
+    buffer_append_text(out, ") AND j.due<=");
+    say_now(link, out);
+    buffer_append_text(out, " AND j.state=1 AND (j.expire IS NULL OR j.expire>");
+    say_now(link, out);
+    buffer_append_format(out, ") ORDER BY j.lane,j.due,j.seq LIMIT %u FOR UPDATE SKIP LOCKED",
+                         topic->take_max);
+}
+
+void maria_say_takes(struct maria_link *link)
+{
+    size_t before = link->steps.count;
+    link->taken.count = 0;
+    for (size_t i = 0; i < link->wanted.count; i++)
+        link->wanted.at[i]->take_max = 0;
+    want_takes(link);
+    for (size_t i = 0; i < link->wanted.count; i++) {
+        struct maria_topic *topic = link->wanted.at[i];
+        if (topic->take_max && topic->number && topic->lane_count &&
+            !(topic->is_read && is_paused(link, topic)))
+            say_take(link, topic);
+    }
+    if (link->steps.count > before) /* once the rows are locked: so a job's numbers rise */
+        buffer_append_text(maria_say(link, (struct maria_step){.kind = MARIA_DELIVERY}),
+                           "INSERT INTO tarry.number () VALUES ()");
+    link->is_taken = true;
+}
+
+bool maria_read_take(struct maria_link *link, struct maria_topic *topic, MYSQL_RES *result)
+{
+    enum { BY_SQL, BODY, COLUMNS };
+    struct maria_result *kept = maria_result_keep(link, result);
+    MYSQL_ROW row;
+    if (!kept)
+        return false;
+    if (is_paused(link, topic))
+        return true;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        struct maria_taken taken = {.topic = topic, .result = kept};
+        maria_job_read(&taken.job.job, row + COLUMNS, lengths + COLUMNS, link->now_ms);
+        taken.lane = taken.job.job.priority;
+        taken.has_body = row[BODY] != NULL;
+        taken.job.job.topic = slice_of(topic->name);
+        taken.job.job.body = slice_make(row[BODY] ? row[BODY] : "", lengths[BODY]);
+        taken.body_bytes = maria_body_bytes(row + COLUMNS);
+        if (maria_number(row[BY_SQL]) != 0)
+            link->context->by_sql = true;
+        if (!maria_taken_list_add(&link->taken, taken))
+            return false;
+    }
+    return true;
+}
+
+/* ---- sharing ---- */
+
+static void give(struct maria_link *link, struct sql_call *call, struct slice name, size_t *left,
+                 uint64_t *bytes_left)
+{
+    struct maria_topic *topic = maria_names_find(&link->names, name);
+    const struct queue_take *take = &call->command->take;
+    for (size_t i = 0; i<link->taken.count && * left> 0 && *bytes_left > 0; i++) {
+        struct maria_taken *taken = &link->taken.at[i];
+        if (taken->topic != topic || taken->call)
+            continue;
+        if (link->given == MARIA_NUMBERS) /* there are no more numbers: with the next take */
+            return;
+        link->given++;
+        struct policy policy = policy_resolve(&taken->job.job.policy, &topic->settings.policy);
+        taken->call = call;
+        taken->order = call->job_count++;
+        taken->lease_ms = take->lease_ms ? take->lease_ms : policy.lease_ms;
+        *left -= 1;
+        *bytes_left -= taken->body_bytes < *bytes_left ? taken->body_bytes : *bytes_left;
+        link->has_bodies = link->has_bodies || !taken->has_body;
+    }
+}
+
+static int text_compare(struct slice a, struct slice b)
+{
+    int order = memcmp(a.at ? a.at : "", b.at ? b.at : "", a.len < b.len ? a.len : b.len);
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* Whether one statement can lease both: 0. */
+static int lease_compare(const struct maria_taken *x, const struct maria_taken *y)
+{
+    const struct queue_take *a = &x->call->command->take, *b = &y->call->command->take;
+    if (a->lease_ms != b->lease_ms)
+        return a->lease_ms < b->lease_ms ? -1 : 1;
+    return text_compare(a->consumer, b->consumer);
+}
+
+/* Those that one statement leases side by side, in the order of the table: so their numbers rise row
+ * by row. Those of nobody come last. */
+static int taken_compare(const void *a, const void *b)
+{
+    const struct maria_taken *x = a, *y = b;
+    int order = !x->call || !y->call ? !x->call - !y->call : lease_compare(x, y);
+    if (order)
+        return order;
+    if (x->topic != y->topic)
+        return x->topic->number < y->topic->number ? -1 : 1;
+    if (x->lane != y->lane)
+        return x->lane < y->lane ? -1 : 1;
+    if (x->job.job.due_ms != y->job.job.due_ms)
+        return x->job.job.due_ms < y->job.job.due_ms ? -1 : 1;
+    return (x->job.job.sequence > y->job.job.sequence) -
+           (x->job.job.sequence < y->job.job.sequence);
+}
+
+static struct sql_lease lease_of(const struct maria_taken *taken)
+{
+    const struct job *job = &taken->job.job;
+    return (struct sql_lease){.topic = taken->topic->number,
+                              .lane = taken->lane,
+                              .due_ms = job->due_ms,
+                              .taken_ms = job->taken_ms,
+                              .sequence = job->sequence,
+                              .delivery = job->delivery};
+}
+
+static void lease_one(struct maria_link *link, struct maria_taken *taken, uint64_t delivery)
+{
+    int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
+    struct job *job = &taken->job.job;
+    counts[job->attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = -1;
+    job->attempt++;
+    job->state = JOB_LEASED;
+    job->taken_ms = link->now_ms;
+    job->lease_until_ms = link->now_ms + taken->lease_ms + 1;
+    job->delivery = delivery;
+    job->consumer = taken->call->command->take.consumer;
+    job->cancel_requested = false;
+    struct sql_lease lease = lease_of(taken);
+    sql_effects_count(&link->context->effects, taken->topic->number, counts);
+    sql_effects_hold(&link->context->effects, &lease, job->lease_until_ms);
+}
+
+/* A job's topic is a text of the link, which the call shall not need: it is the name in the command. */
+static struct slice name_in(const struct queue_take *take, struct slice name)
+{
+    for (size_t i = 0; i < take->topic_count; i++)
+        if (slice_equals(take->topics[i], name))
+            return take->topics[i];
+    return (struct slice){0};
+}
+
+static bool keep_for(struct sql_call *call, struct maria_result *result)
+{
+    if (call->results.count && call->results.at[call->results.count - 1] == result)
+        return true; /* it has that already */
+    result->users++;
+    return sql_call_keep(call, result, maria_result_free);
+}
+
+static bool call_fill(struct maria_link *link, struct sql_call *call)
+{
+    call->jobs = calloc(call->job_count + 1, sizeof *call->jobs);
+    call->tokens = malloc(call->job_count * SQL_LEASE_TEXT_BYTES + 1);
+    if (!call->jobs || !call->tokens)
+        return false;
+    for (size_t i = 0; i < link->taken.count; i++) {
+        struct maria_taken *taken = &link->taken.at[i];
+        struct sql_lease lease;
+        if (taken->call != call)
+            continue;
+        lease = lease_of(taken);
+        char *token = call->tokens + taken->order * SQL_LEASE_TEXT_BYTES;
+        sql_lease_emit(token, &link->context->key, &lease);
+        taken->job.lease = slice_make(token, SQL_LEASE_TEXT_BYTES);
+        taken->job.job.topic = name_in(&call->command->take, taken->job.job.topic);
+        call->jobs[taken->order] = taken->job;
+        if (!keep_for(call, taken->result) || (taken->body && !keep_for(call, taken->body)))
+            return false;
+    }
+    return true;
+}
+
+static bool is_take(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE;
+}
+
+bool maria_share_takes(struct maria_link *link)
+{
+    uint64_t delivery = link->delivery;
+    link->given = 0;
+    struct list *calls = link->turn.calls;
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (!is_take(call))
+            continue;
+        const struct queue_take *take = &call->command->take;
+        size_t left = take->max;
+        uint64_t bytes_left = TAKE_BYTES_MAX;
+        for (size_t i = 0; i < take->topic_count; i++)
+            give(link, call, take->topics[i], &left, &bytes_left);
+    }
+    if (link->taken.count)
+        qsort(link->taken.at, link->taken.count, sizeof *link->taken.at, taken_compare);
+    for (size_t i = 0; i < link->taken.count; i++)
+        if (link->taken.at[i].call)
+            lease_one(link, &link->taken.at[i], delivery++);
+    return true;
+}
+
+/* After the bodies are there. */
+bool maria_fill_takes(struct maria_link *link)
+{
+    struct list *calls = link->turn.calls;
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (is_take(call) && !call_fill(link, call))
+            return false;
+    }
+    return true;
+}
+
+static struct maria_place place_of(const struct maria_taken *taken)
+{
+    return (struct maria_place){.topic = taken->topic->number,
+                                .lane = taken->lane,
+                                .due_ms = taken->job.job.due_ms,
+                                .sequence = taken->job.job.sequence};
+}
+
+void maria_say_bodies(struct maria_link *link)
+{
+    for (size_t i = 0; i < link->taken.count; i++) {
+        const struct maria_taken *taken = &link->taken.at[i];
+        if (!taken->call || taken->has_body)
+            continue;
+        struct buffer *out =
+            maria_say(link, (struct maria_step){.kind = MARIA_BODIES, .number = i});
+        struct maria_place place = place_of(taken);
+        buffer_append_text(out, "SELECT body FROM tarry.job FORCE INDEX (PRIMARY) WHERE ");
+        maria_say_place(out, &place, true);
+        buffer_append_byte(out, ')');
+    }
+    link->has_bodies = false;
+}
+
+bool maria_read_bodies(struct maria_link *link, size_t index, MYSQL_RES *result)
+{
+    struct maria_result *kept = maria_result_keep(link, result);
+    MYSQL_ROW row = kept ? libmariadb.mysql_fetch_row(result) : NULL;
+    if (!row)
+        return false;
+    struct maria_taken *taken = &link->taken.at[index];
+    taken->job.job.body = slice_make(row[0], libmariadb.mysql_fetch_lengths(result)[0]);
+    taken->body = kept;
+    taken->has_body = true;
+    return true;
+}
+
+/* ---- leasing ---- */
+
+static bool goes_with(const struct maria_taken *a, const struct maria_taken *b)
+{
+    return b->call && a->topic == b->topic && a->lane == b->lane && lease_compare(a, b) == 0;
+}
+
+/* Numbers by where a row's own stands in a list: so no order of the update matters. */
+static void say_numbers(struct buffer *out, const struct maria_taken *first, size_t count)
+{
+    if (count == 1) {
+        buffer_append_u64(out, first->job.job.delivery);
+        return;
+    }
+    buffer_append_format(out, "%llu+FIELD(seq", (unsigned long long)first->job.job.delivery - 1);
+    for (size_t i = 0; i < count; i++)
+        buffer_append_format(out, ",%llu", (unsigned long long)first[i].job.job.sequence);
+    buffer_append_byte(out, ')');
+}
+
+static void say_spans(struct buffer *out, const struct maria_link *link,
+                      const struct maria_taken *first)
+{
+    int64_t asked_ms = first->call->command->take.lease_ms;
+    int64_t usual_ms = first->topic->settings.policy.lease_ms;
+    usual_ms = usual_ms ? usual_ms : POLICY_LEASE_MS;
+    if (asked_ms)
+        buffer_append_format(out, ",lease_span=%lld,lease_until=%lld", (long long)asked_ms,
+                             (long long)(link->now_ms + asked_ms + 1));
+    else
+        buffer_append_format(
+            out, ",lease_span=COALESCE(lease,%lld),lease_until=%lld+COALESCE(lease,%lld)",
+            (long long)usual_ms, (long long)(link->now_ms + 1), (long long)usual_ms);
+}
+
+static void say_lease(struct maria_link *link, const struct maria_taken *first, size_t count)
+{
+    struct buffer *out =
+        maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
+    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET "
+                            "state=3,attempt=attempt+1,delivery=");
+    say_numbers(out, first, count);
+    buffer_append_format(out, ",server=%lld,taken=%lld", (long long)link->context->server,
+                         (long long)link->now_ms);
+    say_spans(out, link, first);
+    buffer_append_text(out, ",consumer=");
+    maria_quote_bytes(out, first->call->command->take.consumer);
+    buffer_append_text(out, ",cancel_requested=0 WHERE ");
+    for (size_t i = 0; i < count; i++) {
+        struct maria_place place = place_of(&first[i]);
+        maria_say_place(out, &place, i == 0);
+    }
+    buffer_append_byte(out, ')');
+}
+
+void maria_say_taken(struct maria_link *link)
+{
+    for (size_t i = 0; i < link->taken.count && link->taken.at[i].call;) {
+        const struct maria_taken *first = &link->taken.at[i];
+        size_t count = 1;
+        while (i + count < link->taken.count && count < LEASED_MAX &&
+               goes_with(first, &link->taken.at[i + count]))
+            count++;
+        say_lease(link, first, count);
+        i += count;
+    }
+}
+
+/* ---- looks ---- */
+
+/* from_start 1: with no bound. */
+static void say_look(struct maria_link *link, struct maria_topic *topic, unsigned from_start)
+{
+    struct buffer *out;
+    if (topic->is_looked[from_start] || !topic->number)
+        return;
+    topic->is_looked[from_start] = true;
+    topic->next_ms[from_start] = INT64_MAX;
+    for (size_t i = 0; i < topic->lane_count; i++) {
+        out = maria_say(
+            link, (struct maria_step){.kind = MARIA_LOOK, .topic = topic, .number = from_start});
+        buffer_append_format(out,
+                             "SELECT due FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic=%u AND "
+                             "lane=%d AND due>=LEAST(%lld,",
+                             topic->number, topic->lanes[i],
+                             from_start ? 0LL : (long long)bound_of(link, topic));
+        say_now(link, out);
+        buffer_append_text(out, ") AND state=1 AND (expire IS NULL OR expire>");
+        say_now(link, out);
+        buffer_append_text(out, ") ORDER BY due,seq LIMIT 1");
+    }
+}
+
+void maria_read_look(struct maria_link *link, struct maria_topic *topic, uint64_t which,
+                     MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    (void)link;
+    if (row && maria_number(row[0]) < topic->next_ms[which])
+        topic->next_ms[which] = maria_number(row[0]);
+}
+
+/* Which topics a look asks for: those that the session marks as asked. */
+static bool is_asked(const struct maria_link *link, const struct sql_call *call,
+                     const struct maria_topic *topic)
+{
+    if (is_take(call))
+        return name_in(&call->command->take, slice_of(topic->name)).len > 0;
+    const struct sql_topic *known = sql_topics_find(&link->context->topics, slice_of(topic->name));
+    return call->kind == SQL_CALL_LOOK && known && known->watched && known->asked;
+}
+
+void maria_say_looks(struct maria_link *link)
+{
+    struct list *calls = link->turn.calls;
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (!is_take(call) && call->kind != SQL_CALL_LOOK)
+            continue;
+        for (size_t i = 0; i < link->wanted.count; i++)
+            if (is_asked(link, call, link->wanted.at[i]))
+                say_look(link, link->wanted.at[i], call->from_the_start);
+    }
+}
+
+bool maria_share_looks(struct maria_link *link)
+{
+    struct list *calls = link->turn.calls;
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (!is_take(call) && call->kind != SQL_CALL_LOOK)
+            continue;
+        call->drained = true;
+        for (size_t i = 0; i < link->wanted.count; i++) {
+            const struct maria_topic *topic = link->wanted.at[i];
+            const struct sql_topic *known =
+                sql_topics_find(&link->context->topics, slice_of(topic->name));
+            if (!topic->number || !is_asked(link, call, topic))
+                continue;
+            struct sql_sight sight = {
+                .topic = is_take(call) ? name_in(&call->command->take, slice_of(topic->name))
+                                       : known->entry.key,
+                .next_ms = topic->next_ms[call->from_the_start],
+                .is_paused = is_paused(link, topic),
+                .resume_ms = is_paused(link, topic) ? topic->paused_until_ms : 0,
+                .seen_ms = link->now_ms};
+            if (!sql_sights_add(&call->sights, sight))
+                return false;
+            if (!sight.is_paused && sight.next_ms <= sight.seen_ms)
+                call->drained = false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,82 @@
+#include "sql/postgres/array.h"
+
+/* PostgreSQL's numbers of types, which never change. */
+static const uint32_t type_numbers[] = {[SQL_ARRAY_FLAG] = 16,
+                                        [SQL_ARRAY_BYTES] = 17,
+                                        [SQL_ARRAY_LONG] = 20,
+                                        [SQL_ARRAY_INT] = 23,
+                                        [SQL_ARRAY_TEXT] = 25};
+static const uint32_t widths[] = {[SQL_ARRAY_FLAG] = 1, [SQL_ARRAY_LONG] = 8, [SQL_ARRAY_INT] = 4};
+
+enum { ARRAY_BYTES_MAX = 64 << 20, KEPT_BYTES = 256 * 1024, HEADER_WORDS = 5, COUNT_WORD = 3 };
+
+static void write_big_endian(char *at, uint64_t number, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (char)(number >> 8 * (bytes - 1 - i));
+}
+
+/* Dimensions, has NULLs, type of the items; size and first index. */
+static void array_begin(struct sql_array *array)
+{
+    const uint32_t words[HEADER_WORDS] = {1, 0, type_numbers[array->type], 0, 1};
+    char *at = buffer_reserve(&array->buffer, sizeof words);
+    if (!at)
+        return;
+    for (size_t i = 0; i < HEADER_WORDS; i++)
+        write_big_endian(at + 4 * i, words[i], 4);
+    array->buffer.len += sizeof words;
+    array->count = 0;
+}
+
+void sql_array_init(struct sql_array *array, enum sql_array_type type)
+{
+    array->type = type;
+    buffer_init(&array->buffer, ARRAY_BYTES_MAX);
+    array_begin(array);
+}
+
+void sql_array_fini(struct sql_array *array)
+{
+    buffer_fini(&array->buffer);
+}
+
+void sql_array_clear(struct sql_array *array)
+{
+    buffer_clear(&array->buffer);
+    buffer_shrink(&array->buffer, KEPT_BYTES);
+    array_begin(array);
+}
+
+void sql_array_number(struct sql_array *array, int64_t number)
+{
+    uint32_t width = widths[array->type];
+    char *at = buffer_reserve(&array->buffer, 4 + width);
+    if (!at)
+        return;
+    write_big_endian(at, width, 4);
+    write_big_endian(at + 4, (uint64_t)number, width);
+    array->buffer.len += 4 + width;
+    array->count++;
+}
+
+void sql_array_bytes(struct sql_array *array, struct slice bytes)
+{
+    char *at = buffer_reserve(&array->buffer, 4 + bytes.len);
+    if (!at)
+        return;
+    write_big_endian(at, bytes.len, 4);
+    if (bytes.len)
+        memcpy(at + 4, bytes.at, bytes.len);
+    array->buffer.len += 4 + bytes.len;
+    array->count++;
+}
+
+bool sql_array_param(struct sql_array *array, struct sql_params *params)
+{
+    if (array->buffer.failed)
+        return false;
+    write_big_endian(array->buffer.at + (size_t)4 * COUNT_WORD, array->count, 4);
+    sql_params_bytes(params, buffer_slice(&array->buffer));
+    return true;
+}

@@ -1,0 +1,46 @@
+/*
+ * calls: the calls of a turn as statements of PostgreSQL, and what those answered.
+ */
+#ifndef TARRY_SQL_POSTGRES_CALLS_H
+#define TARRY_SQL_POSTGRES_CALLS_H
+
+#include "sql/call.h"
+#include "sql/dialect.h"
+#include "sql/postgres/batch.h"
+
+struct postgres_step {     /* one statement of a turn */
+    struct sql_call *call; /* NULL: it is none of a call's, or a batch */
+    enum sql_statement statement;
+    size_t first, count; /* of a batch: its items in `sent` */
+};
+VECTOR_DECLARE(postgres_steps, struct postgres_step)
+
+struct postgres_result { /* as long as a call has texts in it */
+    PGresult *rows;
+    size_t holders;
+};
+
+struct postgres_link {
+    struct sql_link link; /* first: the handle is the struct */
+    PGconn *connection;   /* non-blocking, in pipeline mode, all statements prepared */
+    struct sql_context *context;
+    struct postgres_steps steps;
+    size_t step; /* which statement is being answered */
+    bool is_in_flight, wants_write;
+    struct sql_batch pushes, changes, answers; /* open, while the turn's statements are sent */
+    struct sql_batch_keys keys;                /* of what is in them */
+    struct sql_items sent;                     /* in batches of this turn */
+};
+
+void postgres_batches_init(struct postgres_link *link);
+void postgres_batches_fini(struct postgres_link *link);
+
+/* The statements of a turn's calls, into the pipeline and `steps`: items in batches, then what only
+ * reads or takes; a call about topics comes after all before it. False: out of memory, or the
+ * connection is gone. */
+bool postgres_calls_send(struct list *calls, struct postgres_link *link);
+/* One of them was answered with `rows`, which are taken over. False: out of memory. */
+bool postgres_step_read(const struct postgres_step *step, struct postgres_link *link,
+                        PGresult *rows);
+
+#endif

@@ -1,0 +1,385 @@
+/* The dialect's table: turns of a session in libpq's pipeline. */
+#include "base/buffer.h"
+#include "sql/postgres/calls.h"
+#include "sql/postgres/greeting.h"
+#include "sql/postgres/postgres.h"
+#include "sql/postgres/row.h"
+#include "sql/postgres/schema.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOLD_AHEAD_MS = 1500 }; /* other servers look this far ahead by themselves, and more */
+
+static struct postgres_link *link_of(struct sql_link *link)
+{
+    return (struct postgres_link *)(void *)link;
+}
+
+/* ---- sending ---- */
+
+static bool flush(struct postgres_link *link)
+{
+    int left = libpq.PQflush(link->connection);
+    link->wants_write = left > 0;
+    return left >= 0;
+}
+
+static void flight_begin(struct postgres_link *link, struct sql_context *context)
+{
+    link->context = context;
+    link->steps.count = 0;
+    link->step = 0;
+    link->is_in_flight = true;
+}
+
+static bool flight_send(struct postgres_link *link)
+{
+    bool sent = libpq.PQpipelineSync(link->connection) == 1;
+    (void)flush(link);
+    return sent;
+}
+
+static bool send_plain(struct postgres_link *link, enum sql_statement statement,
+                       const struct sql_params *params)
+{
+    struct postgres_step step = {.statement = statement};
+    return postgres_steps_reserve(&link->steps, link->steps.count + 1) &&
+           sql_statement_send(link->connection, statement, params) &&
+           postgres_steps_add(&link->steps, step);
+}
+
+static bool send_ticket(struct postgres_link *link, int64_t ticket)
+{
+    struct sql_params params = {0};
+    sql_params_number(&params, link->context->server);
+    sql_params_number(&params, ticket);
+    return send_plain(link, SQL_TICKET, &params);
+}
+
+static bool on_send_calls(struct sql_link *base, struct sql_context *context,
+                          const struct sql_turn *turn)
+{
+    struct postgres_link *link = link_of(base);
+    bool sent;
+    flight_begin(link, context);
+    if (turn->is_single)
+        return postgres_calls_send(turn->calls, link) && flight_send(link);
+    sent = send_plain(link, SQL_BEGIN, NULL) &&
+           (turn->is_durable || send_plain(link, SQL_LAZY, NULL)) &&
+           (!turn->is_brief || send_plain(link, SQL_BRIEF, NULL)) &&
+           (!turn->ticket || send_ticket(link, turn->ticket));
+    return sent && postgres_calls_send(turn->calls, link) && send_plain(link, SQL_NOW, NULL) &&
+           flight_send(link);
+}
+
+static void emit_counts(struct buffer *out, const int64_t counts[SQL_COUNTS])
+{
+    for (int i = 0; i < SQL_COUNTS; i++)
+        buffer_append_format(out, "%c%lld", i ? ',' : '{', (long long)counts[i]);
+    buffer_append(out, "}", 2); /* with its NUL */
+}
+
+static bool send_tallies(struct postgres_link *link)
+{
+    const struct sql_tallies *tallies = &link->context->effects.tallies;
+    for (size_t i = 0; i < tallies->count; i++) {
+        struct sql_params params = {0};
+        struct buffer counts;
+        buffer_init(&counts, 1024);
+        emit_counts(&counts, tallies->at[i].counts);
+        sql_params_number(&params, tallies->at[i].topic);
+        sql_params_number(&params, link->context->server);
+        sql_params_text(&params, counts.at);
+        bool sent = !counts.failed && send_plain(link, SQL_TALLY, &params);
+        buffer_fini(&counts);
+        if (!sent)
+            return false;
+    }
+    return true;
+}
+
+static bool send_one_news(struct postgres_link *link, char what, const char *topic, int64_t due_ms)
+{
+    char text[JOB_TOPIC_BYTES_MAX + 40];
+    struct sql_params params = {0};
+    (void)snprintf(text, sizeof text, "%c %s %lld", what, topic, (long long)due_ms);
+    sql_params_text(&params, text);
+    return send_plain(link, SQL_NOTIFY, &params);
+}
+
+/* Far jobs need none: the others look once a second. */
+static bool send_news(struct postgres_link *link)
+{
+    const struct sql_news_list *list = &link->context->effects.news;
+    int64_t until_ms = link->context->now_ms + TOLD_AHEAD_MS;
+    bool sent = true;
+    for (size_t i = 0; i < list->count && sent; i++) {
+        const struct sql_news *news = &list->at[i];
+        if (news->due_ms < until_ms)
+            sent = send_one_news(link, 'r', news->name, news->due_ms);
+        if (sent && news->changed)
+            sent = send_one_news(link, 't', news->name, 0);
+        if (sent && news->look)
+            sent = send_one_news(link, 'l', news->name, 0);
+        if (sent && news->died)
+            sent = send_one_news(link, 'd', news->name, 0);
+    }
+    return sent;
+}
+
+static bool on_send_commit(struct sql_link *base, struct sql_context *context,
+                           const struct sql_turn *turn)
+{
+    struct postgres_link *link = link_of(base);
+    flight_begin(link, context);
+    return send_tallies(link) && (turn->is_alone || send_news(link)) &&
+           send_plain(link, SQL_COMMIT, NULL) && flight_send(link);
+}
+
+static bool on_send_rollback(struct sql_link *base)
+{
+    struct postgres_link *link = link_of(base);
+    flight_begin(link, link->context);
+    return send_plain(link, SQL_ROLLBACK, NULL) && flight_send(link);
+}
+
+/* ---- reading ---- */
+
+static const struct {
+    const char *state; /* how its SQLSTATE begins */
+    enum sql_fault_kind kind;
+} faults[] = {
+    {"40001", SQL_FAULT_PASSING}, {"40P01", SQL_FAULT_PASSING},  {"55P03", SQL_FAULT_PASSING},
+    {"57014", SQL_FAULT_PASSING}, {"25P03", SQL_FAULT_PASSING},  {"57P0", SQL_FAULT_GONE},
+    {"25006", SQL_FAULT_GONE},    {"08", SQL_FAULT_GONE},        {"TY001", SQL_FAULT_GONE},
+    {"26000", SQL_FAULT_GONE},    {"53100", SQL_FAULT_NO_SPACE}, {"53200", SQL_FAULT_NO_MEMORY},
+};
+
+static enum sql_fault_kind fault_of(const char *state)
+{
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        if (strncmp(state, faults[i].state, strlen(faults[i].state)) == 0)
+            return faults[i].kind;
+    return SQL_FAULT_OTHER;
+}
+
+static void note_failure(struct sql_fault *fault, const PGresult *result)
+{
+    const char *state = libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *message = libpq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    if (fault->kind != SQL_FAULT_NONE)
+        return;
+    (void)snprintf(fault->state, sizeof fault->state, "%s", state ? state : "08006");
+    (void)snprintf(fault->message, sizeof fault->message, "%s", message ? message : "");
+    fault->kind = fault_of(fault->state);
+}
+
+static void note_no_memory(struct sql_fault *fault)
+{
+    if (fault->kind == SQL_FAULT_NONE)
+        fault->kind = SQL_FAULT_NO_MEMORY;
+}
+
+static void take_answer(struct postgres_link *link, PGresult *result)
+{
+    const struct postgres_step *step =
+        link->step < link->steps.count ? &link->steps.at[link->step] : NULL;
+    if (step && (step->call || step->count)) {
+        if (!postgres_step_read(step, link, result))
+            note_no_memory(&link->link.fault);
+        return;
+    }
+    if (step && step->statement == SQL_NOW)
+        link->context->now_ms = sql_row_number(result, 0, 0);
+    libpq.PQclear(result);
+}
+
+static void take_result(struct postgres_link *link, PGresult *result)
+{
+    switch (libpq.PQresultStatus(result)) {
+    case PGRES_COMMAND_OK:
+    case PGRES_TUPLES_OK:
+        take_answer(link, result);
+        return;
+    case PGRES_PIPELINE_ABORTED:
+        break;
+    default:
+        note_failure(&link->link.fault, result);
+        break;
+    }
+    libpq.PQclear(result);
+}
+
+static bool is_lost(struct postgres_link *link)
+{
+    if (libpq.PQstatus(link->connection) == CONNECTION_OK)
+        return false;
+    if (!link->link.fault.message[0])
+        (void)snprintf(link->link.fault.message, sizeof link->link.fault.message, "%s",
+                       libpq.PQerrorMessage(link->connection));
+    return true;
+}
+
+static enum sql_progress read_results(struct postgres_link *link)
+{
+    while (link->is_in_flight && !libpq.PQisBusy(link->connection)) {
+        PGresult *result = libpq.PQgetResult(link->connection);
+        if (!result) {
+            link->step++;
+            if (is_lost(link) || link->step > link->steps.count + 1)
+                return SQL_LOST;
+        } else if (libpq.PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+            libpq.PQclear(result);
+            link->is_in_flight = false;
+            if (link->context->effects.failed)
+                note_no_memory(&link->link.fault);
+            return SQL_PART_OVER;
+        } else {
+            take_result(link, result);
+        }
+    }
+    return is_lost(link) ? SQL_LOST : SQL_UNDER_WAY;
+}
+
+static enum sql_progress on_advance(struct sql_link *base, struct sql_context *context, int events)
+{
+    struct postgres_link *link = link_of(base);
+    link->context = context;
+    if (events & SQL_WRITABLE)
+        (void)flush(link);
+    if (libpq.PQconsumeInput(link->connection) != 1) {
+        (void)is_lost(link);
+        return SQL_LOST;
+    }
+    return read_results(link);
+}
+
+/* "what topic due": r: a job waits that is due then; t: other settings; d: jobs died; l: look. */
+static bool on_next_news(struct sql_link *base, struct sql_news *out)
+{
+    struct postgres_link *link = link_of(base);
+    PGnotify *notify;
+    bool is_news = false;
+    while (!is_news && (notify = libpq.PQnotifies(link->connection))) {
+        long long due = 0;
+        char what = 0;
+        *out = (struct sql_news){.due_ms = INT64_MAX};
+        if (notify->be_pid != libpq.PQbackendPID(link->connection) &&
+            sscanf(notify->extra, "%c %200s %lld", &what, out->name, &due) == 3) {
+            if (what == 'r')
+                out->due_ms = due;
+            out->changed = what == 't';
+            out->died = what == 'd';
+            out->look = what == 'l';
+            is_news = true;
+        }
+        libpq.PQfreemem(notify);
+    }
+    return is_news;
+}
+
+/* ---- life ---- */
+
+static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
+{
+    struct postgres_link *link = calloc(1, sizeof *link);
+    if (!link || !postgres_greet(wish, out, &link->connection)) {
+        free(link);
+        return false;
+    }
+    link->link.dialect = &sql_postgres;
+    postgres_batches_init(link);
+    out->link = &link->link;
+    return true;
+}
+
+static bool on_migrate(const char *url, char *error, size_t error_bytes)
+{
+    PGconn *connection = sql_connect(url, error, error_bytes);
+    if (!connection)
+        return false;
+    bool is_done = sql_schema_check(connection, true, error, error_bytes);
+    libpq.PQfinish(connection);
+    return is_done;
+}
+
+/* In one transaction, of one snapshot. */
+static bool on_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
+                    size_t error_bytes)
+{
+    PGconn *connection = sql_connect(url, error, error_bytes);
+    bool is_done = connection && sql_schema_check(connection, false, error, error_bytes);
+    if (is_done) {
+        PGresult *result = libpq.PQexec(
+            connection,
+            mend ? "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(true)"
+                 : "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM tarry._fsck(false)");
+        is_done = libpq.PQresultStatus(result) == PGRES_TUPLES_OK;
+        for (int i = 0; is_done && i < libpq.PQntuples(result); i++) {
+            struct sql_finding finding = {.jobs =
+                                              strtoull(libpq.PQgetvalue(result, i, 1), NULL, 10),
+                                          .mended = libpq.PQgetvalue(result, i, 2)[0] == 't'};
+            (void)snprintf(finding.text, sizeof finding.text, "%s", libpq.PQgetvalue(result, i, 0));
+            is_done = sql_findings_add(out, finding);
+        }
+        if (!is_done)
+            (void)snprintf(error, error_bytes, "%s", libpq.PQresultErrorMessage(result));
+        libpq.PQclear(result);
+        libpq.PQclear(libpq.PQexec(connection, is_done ? "COMMIT" : "ROLLBACK"));
+    }
+    if (connection)
+        libpq.PQfinish(connection);
+    return is_done;
+}
+
+static void on_close(struct sql_link *base)
+{
+    struct postgres_link *link = link_of(base);
+    libpq.PQfinish(link->connection);
+    postgres_steps_fini(&link->steps);
+    postgres_batches_fini(link);
+    free(link);
+}
+
+static int on_socket(const struct sql_link *base)
+{
+    return libpq.PQsocket(((const struct postgres_link *)(const void *)base)->connection);
+}
+
+static int on_wants(const struct sql_link *base)
+{
+    const struct postgres_link *link = (const struct postgres_link *)(const void *)base;
+    return link->wants_write ? SQL_READABLE | SQL_WRITABLE : SQL_READABLE;
+}
+
+static const char *const schemes[] = {"postgres", "postgresql", NULL};
+
+const struct sql_dialect sql_postgres = {
+    .name = "postgres",
+    .title = "PostgreSQL",
+    .schemes = schemes,
+    .durable = "an answered push survives a crash of PostgreSQL and a power cut",
+    .frail = "an answered push may be lost in a crash of PostgreSQL: fsync, full_page_writes or "
+             "synchronous_commit is off",
+    .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
+    .has_single_turns = true,
+    .keeps_history = true,
+    .finds = true,
+    .tells_news = true,
+    .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */
+    .greet = on_greet,
+    .migrate = on_migrate,
+    .fsck = on_fsck,
+    .schema = sql_schema_text,
+    .place = sql_url_emit,
+    .close = on_close,
+    .socket = on_socket,
+    .wants = on_wants,
+    .send_calls = on_send_calls,
+    .send_commit = on_send_commit,
+    .send_rollback = on_send_rollback,
+    .advance = on_advance,
+    .next_news = on_next_news,
+};

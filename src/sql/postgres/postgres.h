@@ -1,0 +1,11 @@
+/*
+ * postgres: the dialect of PostgreSQL: libpq in pipeline mode, functions of the schema, NOTIFY.
+ */
+#ifndef TARRY_SQL_POSTGRES_POSTGRES_H
+#define TARRY_SQL_POSTGRES_POSTGRES_H
+
+#include "sql/dialect.h"
+
+extern const struct sql_dialect sql_postgres;
+
+#endif

@@ -1,0 +1,108 @@
+"""A real MariaDB of a test's own: on a Unix socket in a short directory of its own."""
+
+import atexit
+import contextlib
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pymysql
+
+
+class MariadbServer:
+    """What mariadb-install-db takes seconds for is made once, and copied."""
+
+    template = None
+
+    def __init__(self, *settings):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
+        self.settings = settings
+        if MariadbServer.template is None:
+            MariadbServer.template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
+            atexit.register(shutil.rmtree, MariadbServer.template, True)
+            subprocess.run(["mariadb-install-db", "--no-defaults", f"--user={self.user}", f"--datadir={MariadbServer.template}/data",
+                            "--auth-root-authentication-method=normal", "--skip-test-db"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=120)
+        shutil.copytree(MariadbServer.template / "data", self.directory / "data")
+        self.start()
+
+    user = pwd.getpwuid(os.geteuid()).pw_name
+
+    @property
+    def socket(self):
+        return f"{self.directory}/sock"
+
+    def start(self):
+        program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
+        assert program, "no mariadbd: install mariadb-server"
+        with open(self.directory / "log", "ab") as log:
+            self.process = subprocess.Popen(  # pylint: disable=consider-using-with
+                [program, "--no-defaults", f"--user={self.user}", f"--datadir={self.directory}/data", f"--socket={self.socket}",
+                 f"--pid-file={self.directory}/pid", "--skip-networking", f"--log-bin={self.directory}/bin", "--binlog-format=ROW",
+                 "--sync-binlog=1", "--innodb-buffer-pool-size=64M", *(f"--{setting}" for setting in self.settings)],
+                cwd=self.directory, stdout=log, stderr=log)
+        until = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(pymysql.err.OperationalError):
+                self.connect().close()
+                return
+            assert self.process.poll() is None and time.monotonic() < until, (self.directory / "log").read_text()
+            time.sleep(0.05)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+    def crash(self):
+        """As a power cut would, but for what the kernel holds."""
+        self.kill()
+        self.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def url(self):
+        return f"mysql://root@localhost/?socket={self.socket}"
+
+    def connect(self, user="root"):
+        return pymysql.connect(unix_socket=self.socket, user=user, charset="utf8mb4")
+
+    def do(self, text, *values):
+        """In a transaction of its own; the first column of the first row."""
+        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
+            connection.autocommit(True)
+            cursor.execute(text, values or None)
+            row = cursor.fetchone()
+            return row[0] if row else None
+
+    def call(self, name, *values, cursor=None):
+        """A procedure tarry.NAME, whose result is its last parameter."""
+        if cursor is None:
+            with contextlib.closing(self.connect()) as connection, connection.cursor() as own:
+                connection.autocommit(True)
+                return self.call(name, *values, cursor=own)
+        cursor.execute(f"CALL tarry.{name}({', '.join(['%s'] * len(values))}, @result)", values)
+        cursor.execute("SELECT @result")
+        return cursor.fetchone()[0]
+
+    def cut_servers(self):
+        """Every connection of tarry's."""
+        for number in self.rows("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'"):
+            with contextlib.suppress(pymysql.err.Error):
+                self.do(f"KILL {number[0]}")
+
+    def rows(self, text, *values):
+        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(text, values or None)
+            return cursor.fetchall()

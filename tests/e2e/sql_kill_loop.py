@@ -1,0 +1,176 @@
+"""
+Three servers on one PostgreSQL, clients spread over them, and everything broken that can break; the judge is tests/checker.
+
+    python3 tests/e2e/sql_kill_loop.py --faults 300 --pushes 200000 --seconds 300
+
+kill -9 of servers (also while they start), of one backend of PostgreSQL and of all its processes at once; its connections terminated; servers frozen
+(SIGSTOP); rows of jobs locked by another's open transaction, for longer than servers wait; a transaction with an old snapshot held open; commits that
+wait. Nothing that was answered may be lost. Exit code: the checker's.
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
+
+import psycopg2  # noqa: E402
+from kill_loop import arguments_of_all, run_and_judge  # noqa: E402
+from kill_workers import now  # noqa: E402
+from postgres import PostgresServer  # noqa: E402
+from redis_kill_loop import RedisLoop  # noqa: E402
+from server import BINARY, eventually, free_port  # noqa: E402
+
+SECONDS_LOCKED = 1.5
+
+
+def processes_in(directory):
+    """PostgreSQL's: their working directory is that of its data."""
+    found = []
+    for cwd in pathlib.Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(cwd) == str(directory):
+                found.append(int(cwd.parent.name))
+    return found
+
+
+class SqlLoop(RedisLoop):
+    def make_store(self):
+        return PostgresServer("max_connections=40")
+
+    def store_kinds(self):
+        return {"kill PostgreSQL": (2, self.kill_postgres), "kill backend": (2, self.kill_backend), "terminate": (3, self.cut),
+                "lock rows": (3, self.lock_rows), "old snapshot": (1, self.old_snapshot), "freeze PostgreSQL": (1, self.freeze_postgres)}
+
+    def __init__(self, chosen, directory):
+        chosen.shards = 1
+        super().__init__(chosen, directory)
+        for name in ("cut", "change shards", "function flush"):
+            self.kinds.pop(name, None)
+        self.plan = self.plan_faults()
+        self.held = None
+
+    def start(self):
+        subprocess.run([str(BINARY), "sql", "migrate", self.store.url], check=True, stdout=subprocess.DEVNULL)
+        for server in [*self.servers, self.probe]:
+            server.flags = ["--store", self.store.url, *self.chosen.flag]
+            server.own_port = free_port()
+        for server in self.servers:
+            self.start_server(server)
+
+    def stop(self):
+        for server in [*self.servers, self.probe]:
+            if server.proc and server.alive:
+                server.kill()
+        self.store.__exit__()
+
+    # ---- faults ----
+
+    def processes(self):
+        return processes_in(self.store.directory / "data")
+
+    def crashed(self, begin):
+        """Takes do not wait for the disk: one that was just answered may be undone, and its job given again under the same attempt."""
+        self.write("fault", what="kill", begin=begin, at=now())
+
+    def kill_postgres(self):
+        begin = now()
+        self.kill_all_processes()
+        self.crashed(begin)
+        time.sleep(self.random.random() ** 2 * 0.5)
+        for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):  # where nobody buries the dead they look alive
+            (self.store.directory / lock).unlink(missing_ok=True)
+        self.store.start()
+        self.write("fault", what="ready", at=now())
+
+    def kill_all_processes(self):
+        while processes := self.processes():
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.01)
+
+    def kill_backend(self):
+        """PostgreSQL takes its memory for spoilt then, ends all others, and recovers."""
+        with contextlib.suppress(psycopg2.Error):
+            backends, begin = self.backends(), now()
+            if not backends:
+                return
+            os.kill(self.random.choice(backends), signal.SIGKILL)
+            eventually(lambda: not set(backends) & set(self.processes()), 20)
+            self.crashed(begin)
+        self.wait_until_up()
+        self.write("fault", what="ready", at=now())
+
+    def backends(self):
+        with contextlib.closing(self.store.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'tarry'")
+            return [pid for pid, in cursor.fetchall()]
+
+    def wait_until_up(self):
+        def is_up():
+            with contextlib.suppress(psycopg2.Error):
+                return self.store.do("SELECT 1") == 1
+        eventually(is_up, 60)
+
+    def cut(self):
+        with contextlib.suppress(psycopg2.Error):
+            self.store.do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tarry'")
+
+    def lock_rows(self):
+        """Of jobs that are about to be taken, answered or pushed anew; given up like a user's own transaction that is rolled back."""
+        with contextlib.suppress(psycopg2.Error), contextlib.closing(self.store.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT FROM tarry.job WHERE due < tarry.now_ms() + 500 ORDER BY random() LIMIT 20 FOR UPDATE SKIP LOCKED")
+            time.sleep(self.random.random() * SECONDS_LOCKED)
+            connection.rollback()
+
+    def old_snapshot(self):
+        """Held until the next one."""
+        with contextlib.suppress(psycopg2.Error):
+            if self.held:
+                self.held.close()
+            self.held = self.store.connect()
+            self.held.set_session(isolation_level="REPEATABLE READ")
+            self.held.cursor().execute("SELECT count(*) FROM tarry.topic")
+
+    def freeze_postgres(self):
+        """A database that answers nothing for a while."""
+        frozen = self.processes()
+        for process in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+        time.sleep(self.random.random() ** 2 * 4)
+        for process in frozen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+    # ---- looking ----
+
+    def end_change(self):
+        if self.held:
+            self.held.close()
+            self.held = None
+
+    def fsck(self):
+        done = subprocess.run([str(BINARY), "fsck", "--store", self.store.url], capture_output=True, text=True, check=False, timeout=120)
+        self.write("fsck", at=now(), exit=done.returncode, text=done.stdout + done.stderr)
+
+    def restart_store(self):
+        self.store.crash()
+
+
+def main(arguments=None):
+    parser = arguments_of_all(__doc__)
+    parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--only", help="kinds of faults, with commas between: 'kill server,terminate'")
+    chosen = parser.parse_args(arguments)
+    least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": chosen.faults, "disturbances": chosen.faults}
+    return run_and_judge(SqlLoop, chosen, least)[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
