@@ -10,6 +10,7 @@
  *    "dead_on": [410, "400-404"],                http: these go straight to dead; 410 always does
  *    "exchange": "orders", "routing_key": "{topic}.{meta.kind}",   amqp
  *    "topic": "{topic}", "key": "{id}",                            kafka
+ *    "topic": "{topic}", "tags": "{meta.kind}", "keys": "{id}",    rocketmq
  *    "destination": "/queue/{topic}"}                              stomp
  *
  * Templates (targets/template.h): {topic}, {id}, {meta.NAME}; "{{" and "}}" stand for braces.
@@ -40,7 +41,7 @@ struct target_codes { /* HTTP statuses, both ends included */
 /* Zeroed: no delivery. */
 struct target_setting {
     char *to; /* NULL: only jobs with a callback of their own; own memory, all of these */
-    char *sign, *exchange, *routing_key, *topic, *key, *destination;
+    char *sign, *exchange, *routing_key, *topic, *key, *tags, *keys, *destination;
     bool allows_callback;
     bool never_signs; /* "sign": false */
     uint32_t max_in_flight;
