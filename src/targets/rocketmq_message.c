@@ -1,6 +1,5 @@
 #include "targets/rocketmq_message.h"
 
-#include "base/json_read.h"
 #include "base/timestamp.h"
 #include "targets/template.h"
 
@@ -63,60 +62,47 @@ static const char *fill_topic(const char *text, const struct job *job, char *out
 
 /* ---- properties ---- */
 
-/* A value with a byte that ends names or values would be read as other properties. */
-static bool emit_property(struct buffer *out, struct slice name, struct slice value)
+/* Metas, ids and templates are UTF-8 without control bytes (job.h): none ends early. */
+static void emit_property(struct buffer *out, struct slice name, struct slice value)
 {
-    if (value.len && (memchr(value.at, 1, value.len) || memchr(value.at, 2, value.len)))
-        return false;
     buffer_append_slice(out, name);
     buffer_append_byte(out, 1);
     buffer_append_slice(out, value);
     buffer_append_byte(out, 2);
-    return true;
 }
 
-static bool emit_named(struct buffer *out, const char *name, struct slice value)
+static void emit_named(struct buffer *out, const char *name, struct slice value)
 {
-    return emit_property(out, slice_of(name), value);
+    emit_property(out, slice_of(name), value);
 }
 
-/* RocketMQ's own properties are in capital letters, meta are not: none is taken for another. */
-static bool emit_meta(struct buffer *out, const struct job *job)
+/* RocketMQ's own properties are in capital letters, metas are not: none is taken for another. */
+static void emit_meta(struct buffer *out, const struct job *job)
 {
     struct slice name, value;
-    bool good = true;
-    for (size_t at = 0; good && target_meta_next(job->meta, &at, &name, &value);)
-        good = emit_property(
-            out, slice_is(name, "content-type") ? slice_of("meta-content-type") : name, value);
-    return good;
+    for (size_t at = 0; target_meta_next(job->meta, &at, &name, &value);)
+        emit_property(out, slice_is(name, "content-type") ? slice_of("meta-content-type") : name,
+                      value);
 }
 
-static bool emit_properties(struct rocketmq_message *message, const struct job *job)
+static void emit_properties(struct rocketmq_message *message, const struct job *job)
 {
     struct buffer *out = &message->properties;
     char due[TIMESTAMP_BYTES], attempt[16];
     int len = snprintf(attempt, sizeof attempt, "%u", (unsigned)job->attempt);
     timestamp_write(due, job->due_ms);
-    return (!message->keys.len || emit_named(out, "KEYS", buffer_slice(&message->keys))) &&
-           (!message->tags.len || emit_named(out, "TAGS", buffer_slice(&message->tags))) &&
-           emit_named(out, "WAIT", slice_of("true")) &&
-           emit_named(out, "content-type",
-                      job->content_type.len ? job->content_type
-                                            : slice_of("application/octet-stream")) &&
-           emit_named(out, "tarry-topic", job->topic) && emit_named(out, "tarry-id", job->id) &&
-           emit_named(out, "tarry-attempt", slice_make(attempt, (size_t)len)) &&
-           emit_named(out, "tarry-due-at", slice_make(due, sizeof due)) && emit_meta(out, job);
-}
-
-static const char *fill_properties(struct rocketmq_message *out, const struct job *job)
-{
-    if (!emit_properties(out, job))
-        return "a byte 1 or 2 cannot stand in a RocketMQ property";
-    if (out->properties.failed)
-        return "what goes along with it has more than 32767 bytes";
-    return json_utf8_is_valid(buffer_slice(&out->properties))
-               ? NULL
-               : "a RocketMQ property is UTF-8, a meta is not";
+    if (message->keys.len)
+        emit_named(out, "KEYS", buffer_slice(&message->keys));
+    if (message->tags.len)
+        emit_named(out, "TAGS", buffer_slice(&message->tags));
+    emit_named(out, "WAIT", slice_of("true"));
+    emit_named(out, "content-type",
+               job->content_type.len ? job->content_type : slice_of("application/octet-stream"));
+    emit_named(out, "tarry-topic", job->topic);
+    emit_named(out, "tarry-id", job->id);
+    emit_named(out, "tarry-attempt", slice_make(attempt, (size_t)len));
+    emit_named(out, "tarry-due-at", slice_make(due, sizeof due));
+    emit_meta(out, job);
 }
 
 /* ---- the whole ---- */
@@ -145,7 +131,8 @@ const char *rocketmq_message_fill(struct rocketmq_message *out, const struct tar
         return "RocketMQ takes no message without a body";
     if (job->body.len > BODY_BYTES_MAX)
         return "the body is too long for a frame of RocketMQ, which has at most 16 MiB";
-    return fill_properties(out, job);
+    emit_properties(out, job);
+    return out->properties.failed ? "what goes along with it has more than 32767 bytes" : NULL;
 }
 
 void rocketmq_message_fini(struct rocketmq_message *message)

@@ -10,6 +10,7 @@ NEEDS = {
     "kafka": re.compile(r"import kafka|from kafka"),
     "amqp": re.compile(r"from rabbitmq|import rabbitmq"),
     "stomp": re.compile(r"from activemq|import activemq"),
+    "rocketmq": re.compile(r"import rocketmq|from rocketmq"),
     "traces": re.compile(r"from collector|import collector"),
     "jwt": re.compile(r"from issuer|import issuer"),
     "console": re.compile(r"/console/"),
