@@ -386,6 +386,7 @@ const WORDS = {
     "deliver.max_in_flight": ["How many are under way at a time: 1 to 10000", "同时推送的数量：1 至 10000"],
     "deliver.rate": ["Such as 100/s", "例如 100/s"],
     "deliver.timeout": ["Without an answer for so long it has failed: 100ms to 300s", "多久未应答即为失败：100ms 至 300s"],
+    "deliver.body": ["raw: the job's body; job: the whole job as JSON", "raw：作业正文；job：整个作业的 JSON"],
     "deliver.callback": ["A push may name a URL of its own", "推入时可指定自己的网址"],
     "deliver.sign": ["HTTP: name of a key of the policy file; false: not signed", "HTTP：策略文件中的密钥名；false 为不签名"],
     "deliver.dead_on": ["HTTP: statuses on which a job is dead at once, such as [410, \"400-404\"]", "HTTP：直接成为死信的状态码，例如 [410, \"400-404\"]"],

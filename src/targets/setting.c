@@ -169,6 +169,15 @@ static bool read_timeout(const struct setting_reader *reader)
     return true;
 }
 
+static bool read_body(const struct setting_reader *reader)
+{
+    bool is_string = reader->value.kind == JSON_STRING;
+    reader->out->sends_job = is_string && json_string_is(reader->value.raw, "job");
+    return reader->out->sends_job || (is_string && json_string_is(reader->value.raw, "raw")) ||
+           refuse_value(reader, "write \"raw\" for the job's body as it is, or \"job\" for the "
+                                "whole job as JSON");
+}
+
 static bool read_sign(const struct setting_reader *reader)
 {
     if (reader->value.kind == JSON_FALSE) {
@@ -264,6 +273,7 @@ static const struct member {
     {"max_in_flight", read_max_in_flight, NULL, NULL},
     {"rate", read_rate, NULL, NULL},
     {"timeout", read_timeout, NULL, NULL},
+    {"body", read_body, NULL, NULL},
     {"sign", read_sign, "http", NULL},
     {"dead_on", read_dead_on, "http", NULL},
     {"exchange", read_exchange, "amqp", NULL},
@@ -301,7 +311,7 @@ static bool refuse_member(struct slice raw, char *error)
     else
         (void)snprintf(error, TARGET_ERROR_BYTES,
                        "unknown member '%s', there are to, callback, max_in_flight, rate, timeout, "
-                       "sign, dead_on, and those of a kind of target",
+                       "body, sign, dead_on, and those of a kind of target",
                        word);
     return false;
 }

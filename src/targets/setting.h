@@ -7,6 +7,7 @@
  *    "timeout": "10s",
  *    "sign": "shop",                             keys of the policy file; "" or absent: "default"
  *                                                where there is such a key, else unsigned
+ *    "body": "job",                              the whole job as JSON in place of its body; or "raw"
  *    "dead_on": [410, "400-404"],                http: these go straight to dead; 410 always does
  *    "exchange": "orders", "routing_key": "{topic}.{meta.kind}",   amqp
  *    "topic": "{topic}", "key": "{id}",                            kafka
@@ -44,6 +45,7 @@ struct target_setting {
     char *sign, *exchange, *routing_key, *topic, *key, *tags, *keys, *destination;
     bool allows_callback;
     bool never_signs; /* "sign": false */
+    bool sends_job;   /* "body": "job" */
     uint32_t max_in_flight;
     double rate_per_s; /* 0: no limit */
     int64_t timeout_ms;

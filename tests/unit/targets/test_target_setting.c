@@ -160,6 +160,8 @@ static const struct {
     {"{\"to\":\"amqp://h\",\"key\":\"x\"}", "'key' is for targets of kafka"},
     {"{\"to\":\"rocketmq://h\",\"key\":\"x\"}", "'key' is for targets of kafka"},
     {"{\"to\":\"kafka://h\",\"tags\":\"x\"}", "'tags' is for targets of rocketmq"},
+    {"{\"to\":\"amqp://h\",\"body\":\"whole\"}", "bad 'body', write \"raw\""},
+    {"{\"to\":\"amqp://h\",\"body\":true}", "bad 'body', write \"raw\""},
     {"{\"to\":\"amqp://h\",\"topic\":\"x\"}", "'topic' is for targets of kafka and rocketmq"},
     {"{\"to\":\"amqp://h\",\"sign\":\"x\"}", "'sign' is for targets of http"},
     {"{\"callback\":true,\"destination\":\"x\"}", "'destination' is for targets of stomp"},
