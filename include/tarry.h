@@ -82,7 +82,8 @@ enum tarry_state {
 };
 
 enum tarry_conflict { TARRY_REPLACE = 1, TARRY_KEEP = 2, TARRY_REJECT = 3 };
-enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2 };
+enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2, TARRY_NO_BACKOFF = 3 };
+#define TARRY_ATTEMPTS_NONE UINT32_MAX /* as max_attempts: it is tried for ever */
 
 enum {
     TARRY_ID_BYTES_MAX = 128,

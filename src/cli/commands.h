@@ -32,6 +32,7 @@ extern const struct cli_command cli_token_commands[];
 extern const struct cli_command cli_tail_commands[];
 extern const struct cli_command cli_status_commands[];
 extern const struct cli_command cli_top_commands[];
+extern const struct cli_command cli_drain_commands[];
 
 /* The rows of all metrics, as Markdown, on standard output. */
 void cli_print_metrics(void);

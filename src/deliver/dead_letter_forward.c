@@ -129,7 +129,8 @@ static struct queue_push copy_of(const struct dead_letter_pass *pass, const stru
 {
     buffer_init(meta, JOB_META_BYTES_MAX);
     write_meta(meta, pass, job);
-    return (struct queue_push){.topic = target_topic(pass),
+    return (struct queue_push){.is_own = true,
+                               .topic = target_topic(pass),
                                .id = job->id,
                                .content_type = job->content_type,
                                .meta = buffer_slice(meta),

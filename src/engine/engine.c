@@ -454,6 +454,31 @@ enum queue_status engine_redrive(struct engine *engine, struct slice topic, stru
 
 /* ---- jobs go out under a lease, and what comes back of them ---- */
 
+/* Memory for the lease. False: there is none, and nothing was changed. */
+static inline struct extra *lease_reserve(struct engine *engine, struct entry *entry,
+                                          struct slice consumer)
+{
+    struct extra *extra = entry_need_extra(engine, entry);
+    return extra && entry_set_consumer(engine, entry, consumer) ? extra : NULL;
+}
+
+/* Unhung, and its lease has memory. */
+static inline void lease_begin(struct engine *engine, uint32_t id, struct extra *extra,
+                               int64_t lease_ms, struct engine_now now, struct engine_view *out)
+{
+    struct entry *entry = entry_at(engine, id);
+    entry->attempt += entry->attempt < UINT32_MAX;
+    extra->cancel_requested = false;
+    extra->delivery = ++engine->sequence;
+    extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms);
+    extra->taken_ms = now.inner_ms;
+    extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
+    entry_hang(engine, id, JOB_LEASED, now);
+    entry_record(engine, id);
+    entry_topic(engine, entry)->totals.delivered++;
+    entry_view(engine, id, now, out);
+}
+
 size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_t bytes_max,
                    int64_t lease_ms, struct slice consumer, struct engine_now now,
                    struct engine_view *out)
@@ -468,22 +493,79 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
         bytes += entry->place.bytes;
         if (taken && bytes > bytes_max)
             break;
-        struct extra *extra = entry_need_extra(engine, entry);
-        if (!extra || !entry_set_consumer(engine, entry, consumer))
+        struct extra *extra = lease_reserve(engine, entry, consumer);
+        if (!extra)
             break;
         entry_unhang(engine, id);
-        entry->attempt++;
-        extra->cancel_requested = false;
-        extra->delivery = ++engine->sequence;
-        extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms);
-        extra->taken_ms = now.inner_ms;
-        extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
-        entry_hang(engine, id, JOB_LEASED, now);
-        entry_record(engine, id);
-        topic->totals.delivered++;
-        entry_view(engine, id, now, &out[taken++]);
+        lease_begin(engine, id, extra, lease_ms, now, &out[taken++]);
     }
     return taken;
+}
+
+/* The one of these topics whose next job comes first; NULL: none of them has any. */
+static const struct topic *best_topic(struct topic *const *topics, size_t count)
+{
+    const struct topic *best = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (topics[i]->ready_count &&
+            (!best || ready_comes_before(&topics[i]->ready[0], &best->ready[0])))
+            best = topics[i];
+    return best;
+}
+
+size_t engine_take_best(struct engine *engine, const struct queue_take *take, size_t bytes_max,
+                        struct engine_now now, struct engine_view *out, struct queue_rank *next,
+                        bool *has_next)
+{
+    struct topic *topics[QUEUE_TAKE_TOPICS_MAX];
+    const struct topic *best;
+    size_t count = 0, taken = 0, bytes = 0;
+    for (size_t i = 0; i < take->topic_count; i++) {
+        struct topic *topic = engine_topic_find(engine, take->topics[i]);
+        if (topic && !topic->paused)
+            topics[count++] = topic;
+    }
+    while ((best = best_topic(topics, count)) && taken < take->max) {
+        struct entry *entry = entry_at(engine, best->ready[0].id);
+        bytes += entry->place.bytes;
+        bool is_beyond = take->is_bounded && entry->priority > take->priority_max;
+        if (is_beyond || (taken && bytes > bytes_max) ||
+            !engine_take(engine, best->name, 1, SIZE_MAX, take->lease_ms, take->consumer, now,
+                         &out[taken]))
+            break;
+        taken++;
+    }
+    *has_next = best;
+    if (best) {
+        const struct entry *entry = entry_at(engine, best->ready[0].id);
+        *next = (struct queue_rank){.priority = (uint16_t)entry->priority,
+                                    .due_ms = entry_due_wall_ms(entry, now.skew_ms),
+                                    .sequence = entry->sequence};
+    }
+    return taken;
+}
+
+enum queue_status engine_take_job(struct engine *engine, struct slice topic, struct slice id_text,
+                                  int64_t lease_ms, struct slice consumer, struct engine_now now,
+                                  struct engine_view *out)
+{
+    uint32_t id = engine_index_find(engine, hash_pair(topic, id_text, engine->hash_seed));
+    struct entry *entry = id ? entry_at(engine, id) : NULL;
+    if (!entry || entry->state == JOB_FINISHED)
+        return QUEUE_NOT_FOUND;
+    if (entry->state == JOB_LEASED)
+        return QUEUE_LEASED;
+    struct extra *extra = lease_reserve(engine, entry, consumer);
+    if (!extra)
+        return QUEUE_NO_MEMORY;
+    bool was_ready = entry->state == JOB_READY;
+    entry_unhang(engine, id);
+    if (!was_ready) {
+        entry_set_due(entry, now.inner_ms, false);
+        entry_set_first_due(engine, entry, now.inner_ms);
+    }
+    lease_begin(engine, id, extra, lease_ms, now, out);
+    return QUEUE_OK;
 }
 
 /* The job goes back without having been tried: that attempt does not count. */
@@ -547,6 +629,8 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     case QUEUE_NACK:
         entry_topic(engine, entry)->totals.nacked++;
         entry_unhang(engine, id);
+        if (answer->has_priority)
+            entry->priority = answer->priority;
         entry_fail(engine, id, answer->final ? JOB_OUTCOME_REFUSED : JOB_OUTCOME_FAILED,
                    answer->delay_ms, answer->error, now);
         break;
@@ -562,6 +646,20 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
 }
 
 /* ---- looking ---- */
+
+void engine_look(struct engine *engine, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result)
+{
+    uint32_t id = engine_index_find(engine, hash_pair(name->topic, name->id, engine->hash_seed));
+    const struct entry *entry = id ? entry_at(engine, id) : NULL;
+    if (!entry || entry->state == JOB_FINISHED) {
+        result->status = QUEUE_NOT_FOUND;
+        return;
+    }
+    result->status = QUEUE_OK;
+    result->state = (enum job_state)entry->state;
+    result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+}
 
 bool engine_find(struct engine *engine, struct slice topic, struct slice id_text,
                  struct engine_now now, struct engine_view *out)

@@ -148,6 +148,24 @@ size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size
                    int64_t lease_ms, struct slice consumer, struct engine_now now,
                    struct engine_view *out);
 
+/*
+ * The same over several topics, the best first, whichever has it (struct queue_take, by_priority). `next`:
+ * what comes then; *has_next false: nothing.
+ */
+size_t engine_take_best(struct engine *engine, const struct queue_take *take, size_t bytes_max,
+                        struct engine_now now, struct engine_view *out, struct queue_rank *next,
+                        bool *has_next);
+
+/* Takes this job, be it ready, delayed or dead, also where its topic is paused: then it was due now.
+ * QUEUE_OK, NOT_FOUND, LEASED or NO_MEMORY. The view is the caller's to end. */
+enum queue_status engine_take_job(struct engine *engine, struct slice topic, struct slice id,
+                                  int64_t lease_ms, struct slice consumer, struct engine_now now,
+                                  struct engine_view *out);
+
+/* What engine_find says without a view: NOT_FOUND, or OK with the state and the due. */
+void engine_look(struct engine *engine, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result);
+
 /* False: no such job (finished ones count as none). The view is the caller's to end. */
 bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,
                  struct engine_view *out);

@@ -272,11 +272,6 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
  * An entry knows its position, so any can be removed.
  */
 
-static bool ready_comes_before(const struct ready_item *a, const struct ready_item *b)
-{
-    return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
-}
-
 static void ready_put(struct engine *engine, struct topic *topic, uint32_t at,
                       struct ready_item item)
 {
@@ -637,7 +632,7 @@ void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, in
     struct entry *entry = entry_at(engine, id);
     struct policy policy = entry_policy(engine, entry);
     struct record_ended ended = end_attempt(engine, entry, outcome, now);
-    bool dies = entry->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED;
+    bool dies = policy_is_used_up(&policy, entry->attempt) || outcome == JOB_OUTCOME_REFUSED;
     entry_add_history(engine, entry, &ended, error);
     if (!dies && delay_ms < 0)
         delay_ms = policy_backoff_ms(&policy.backoff, entry->attempt, random_next(&engine->random));

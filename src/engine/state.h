@@ -75,6 +75,11 @@ struct ready_item {
     uint32_t id;
 };
 
+static inline bool ready_comes_before(const struct ready_item *a, const struct ready_item *b)
+{
+    return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
+}
+
 struct topic {
     struct slice name; /* own memory */
     uint64_t name_hash;

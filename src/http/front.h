@@ -143,6 +143,16 @@ struct http_backup_hooks {
 void http_shared_set_backup_hooks(struct http_shared *shared,
                                   const struct http_backup_hooks *hooks);
 
+/* What the server lends the fronts so that callers can have new jobs refused, on all its reactors. `done`
+ * comes on the thread of `reactor`, once, never inside the call. False: out of memory. */
+struct http_drain_hooks {
+    void *ctx;
+    bool (*drain)(void *ctx, bool on, struct reactor *reactor,
+                  void (*done)(void *owner, uint64_t tag), void *owner, uint64_t tag);
+};
+/* Before the reactors run; `hooks` must outlive the fronts. */
+void http_shared_set_drain_hooks(struct http_shared *shared, const struct http_drain_hooks *hooks);
+
 /* What the server knows of its store, for GET /v1/server: `write_store` adds the members `,"shards":…`
  * and `,"disk":…`. On any reactor's thread. Without it there are none. */
 struct http_server_hooks {

@@ -85,6 +85,8 @@ static const struct refusal {
     [QUEUE_ELSEWHERE] = {"The number of shards is being changed", 503},
     [QUEUE_MOVING] = {"The job is on its way to another shard", 503},
     [QUEUE_TOPIC_FULL] = {"The topic is full", 507},
+    [QUEUE_DRAINING] = {"The server takes no new jobs", 503},
+    [QUEUE_UNSUPPORTED] = {"The store cannot do this", 501},
 };
 
 static const struct row *row_of(enum http_problem problem)
@@ -208,9 +210,9 @@ static void describe_code(struct buffer *out, const char *code, const char *titl
 
 bool http_problem_describe(struct buffer *out, struct slice code)
 {
-    for (int i = QUEUE_NOT_FOUND; i < QUEUE_REQUESTED; i++) {
+    for (int i = QUEUE_NOT_FOUND; i < QUEUE_STATUSES; i++) {
         enum queue_status status = (enum queue_status)i;
-        if (slice_is(code, queue_status_code(status))) {
+        if (!queue_status_is_success(status) && slice_is(code, queue_status_code(status))) {
             describe_code(out, queue_status_code(status), refusal_title(status),
                           refusal_status(status), queue_status_sentence(status));
             return true;

@@ -13,6 +13,7 @@ enum option_kind {
     KIND_TIME,         /* int64_t ms */
     KIND_NUMBER,       /* int64_t */
     KIND_ATTEMPTS,     /* uint32_t */
+    KIND_ATTEMPTS_MAX, /* the same, or none */
     KIND_BACKOFF,
     KIND_FREQUENCY,
     KIND_CONFLICT,
@@ -23,6 +24,7 @@ enum option_kind {
     KIND_CONSUMER,
     KIND_EVENTS, /* uint32_t, a bit for each kind */
     KIND_VIEW,
+    KIND_ORDER, /* bool: by priority */
     KIND_TEXT,
     KIND_TOPICS, /* may be repeated */
     KIND_LEASES  /* may be repeated */
@@ -51,10 +53,10 @@ static const struct option {
                     "a duration from 1ms to 10 years"},
     [OPTION_LEASE_FOR] = {NAME("lease_for"), KIND_DURATION, INTO(policy.lease_ms),
                           POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX, "a duration from 100ms to 24h"},
-    [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS, INTO(policy.max_attempts), 1,
-                             POLICY_ATTEMPTS_MAX, "a number from 1 to 10000"},
+    [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS_MAX, INTO(policy.max_attempts), 1,
+                             POLICY_ATTEMPTS_MAX, "a number from 1 to 10000, or none"},
     [OPTION_BACKOFF] = {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,
-                        "fixed:WAIT or exp:FIRST..LONGEST, such as fixed:10s or exp:1s..10m"},
+                        "fixed:WAIT, exp:FIRST..LONGEST or none, such as fixed:10s or exp:1s..10m"},
     [OPTION_ON_CONFLICT] = {NAME("on_conflict"), KIND_CONFLICT, INTO(on_conflict), 0, 0,
                             "replace, keep or reject"},
     [OPTION_LEASE] = {NAME("lease"), KIND_LEASES, 0, 1, QUEUE_BATCH_MAX,
@@ -77,8 +79,8 @@ static const struct option {
                              POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
     [OPTION_DEAD_LETTER_EXPIRED] = {NAME("dead_letter_expired"), KIND_FLAG,
                                     INTO(dead_letter_expired), 0, 0, "true or false"},
-    [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), 0, POLICY_ATTEMPTS_MAX,
-                        "a number from 0 to 10000"},
+    [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), 0, JOB_PAST_ATTEMPTS_MAX,
+                        "a number from 0 to 1000000000"},
     [OPTION_BODY] = {NAME("body"), KIND_BODIES, INTO(bodies), 0, 0, "true, base64 or false"},
     [OPTION_FINAL] = {NAME("final"), KIND_FLAG, INTO(final), 0, 0, "true or false"},
     [OPTION_CALLBACK] = {NAME("callback"), KIND_TEXT, INTO(callback), 1, HTTP_CALLBACK_BYTES_MAX,
@@ -108,6 +110,8 @@ static const struct option {
                       "acked, nacked, extended, returned, lease_ended, expired, cancelled, "
                       "rescheduled, run, dead, redriven, purged, paused, resumed, settings, "
                       "deleted"},
+    [OPTION_ORDER] = {NAME("order"), KIND_ORDER, INTO(by_priority), 0, 0,
+                      "named (the first named topic first) or priority (the best of all)"},
     [OPTION_VIEW] = {NAME("view"), KIND_VIEW, INTO(view), 0, 0, "overview, topic or server"},
 #undef INTO
 #undef NAME
@@ -253,6 +257,12 @@ static bool parse_value(const struct option *option, struct slice value, void *i
         return true;
     case KIND_NUMBER:
         return parse_number(value, option, into);
+    case KIND_ATTEMPTS_MAX:
+        if (slice_is(value, "none")) {
+            *(uint32_t *)into = POLICY_ATTEMPTS_NONE;
+            return true;
+        }
+        __attribute__((fallthrough));
     case KIND_ATTEMPTS:
         if (!parse_number(value, option, &number))
             return false;
@@ -278,6 +288,9 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_FLAG:
         *(bool *)into = slice_is(value, "true");
         return *(bool *)into || slice_is(value, "false");
+    case KIND_ORDER:
+        *(bool *)into = slice_is(value, "priority");
+        return *(bool *)into || slice_is(value, "named");
     case KIND_CONSUMER:
         *(struct slice *)into = value;
         return job_consumer_is_valid(value);

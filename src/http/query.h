@@ -53,6 +53,7 @@ enum http_option_id {
     OPTION_FOR,
     OPTION_CONSUMER,
     OPTION_REQUEST,
+    OPTION_ORDER,
     OPTION_COUNT
 };
 _Static_assert(OPTION_COUNT < 64, "sets of options have 64 bits");
@@ -108,7 +109,7 @@ struct http_fields {
     enum http_bodies bodies;
     uint32_t events; /* kinds, a bit each */
     uint32_t attempt;
-    bool dead_letter_expired, final, dry_run, request;
+    bool dead_letter_expired, final, dry_run, request, by_priority;
     enum http_live_view view;
     struct slice error, cursor, id, id_prefix, callback, meta, consumer;
 };

@@ -36,6 +36,12 @@ static const unsigned char byte_uses[256] = {
     ['A' ... 'Z'] = IN_TOPIC,
     ['.'] = IN_TOPIC,
     ['_'] = IN_TOPIC,
+    ['+'] = IN_TOPIC,
+    ['/'] = IN_TOPIC,
+    [';'] = IN_TOPIC,
+    ['$'] = IN_TOPIC,
+    ['('] = IN_TOPIC,
+    [')'] = IN_TOPIC,
 };
 
 static bool every_byte_is(struct slice text, unsigned use)

@@ -32,8 +32,9 @@ static const struct {
     {TARRY_DEAD, "the job has used up its attempts; redrive it, or push it again"},
     {TARRY_LEASE_ENDED, "the lease is over or was answered before, so the job may be delivered "
                         "again; take it again, and extend in time"},
-    {TARRY_BAD_TOPIC, "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . _ - and no "
-                      "leading dot"},
+    {TARRY_BAD_TOPIC,
+     "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . _ - + / ; $ ( ) and no "
+     "leading dot"},
     {TARRY_BAD_ID, "the id is not valid; use 1 to 128 printable ASCII characters without blanks, "
                    "and neither '.' nor '..'"},
     {TARRY_BAD_OPTION, "an option has a value that it cannot have; the result's detail names it, "

@@ -126,7 +126,7 @@ static const char *push_fault(const struct tarry_push *from)
         return "flags";
     if (from->flags & TARRY_HAS_PRIORITY && from->priority < 0)
         return "priority";
-    if (from->backoff > TARRY_EXPONENTIAL ||
+    if (from->backoff > TARRY_NO_BACKOFF ||
         lib_backoff_lacks_kind(from->backoff, from->backoff_first_ms, from->backoff_max_ms))
         return "backoff";
     if (from->on_conflict > TARRY_REJECT)

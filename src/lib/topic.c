@@ -89,7 +89,7 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
     struct tarry_settings settings;
     const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED;
     if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
-        settings.backoff > TARRY_EXPONENTIAL || settings.on_conflict > TARRY_REJECT ||
+        settings.backoff > TARRY_NO_BACKOFF || settings.on_conflict > TARRY_REJECT ||
         lib_backoff_lacks_kind(settings.backoff, settings.backoff_first_ms,
                                settings.backoff_max_ms))
         return TARRY_BAD_OPTION;

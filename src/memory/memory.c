@@ -284,7 +284,22 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
                               struct engine_now now, struct memory_job **out, size_t *count)
 {
     size_t taken = 0, given = 0;
-    for (size_t i = 0; i < take->topic_count && taken < take->max; i++)
+    struct queue_rank next;
+    bool has_next;
+    *count = 0;
+    if (take->id.len) {
+        enum queue_status status =
+            engine_take_job(memory->engine, take->topics[0], take->id, take->lease_ms,
+                            take->consumer, now, memory->views);
+        if (status != QUEUE_OK)
+            return status;
+        taken = 1;
+    } else if (take->by_priority) {
+        taken =
+            engine_take_best(memory->engine, take, SIZE_MAX, now, memory->views, &next, &has_next);
+    }
+    bool is_plain = !take->id.len && !take->by_priority;
+    for (size_t i = 0; is_plain && i < take->topic_count && taken < take->max; i++)
         taken += engine_take(memory->engine, take->topics[i], take->max - (uint32_t)taken, SIZE_MAX,
                              take->lease_ms, take->consumer, now, memory->views + taken);
     while (given < taken && (out[given] = job_new(memory, &memory->views[given])))
@@ -462,6 +477,12 @@ enum queue_status memory_forecast(struct memory *memory, const struct queue_fore
 }
 
 /* ---- looking ---- */
+
+void memory_look(const struct memory *memory, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result)
+{
+    engine_look(memory->engine, name, now, result);
+}
 
 bool memory_topic_has_ready(struct memory *memory, struct slice topic)
 {

@@ -81,7 +81,7 @@ void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now,
                   struct queue_result *result);
 
-/* Up to take->max ready jobs under a lease; malloc'd, the caller's. QUEUE_NO_MEMORY where there is none for
+/* Up to take->max ready jobs under a lease, or the one that is named (NOT_FOUND, LEASED); malloc'd, the caller's. QUEUE_NO_MEMORY where there is none for
  * the first of them: it is ready as before. QUEUE_OK and none: none of the topics has anything to hand out. */
 enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
                               struct engine_now now, struct memory_job **out, size_t *count);
@@ -99,6 +99,9 @@ enum queue_status memory_list(struct memory *memory, const struct queue_list *li
 enum queue_status memory_topic(struct memory *memory, const struct queue_topic_call *call,
                                struct engine_now now, struct queue_topic *topic,
                                uint64_t *affected);
+/* As engine_look. */
+void memory_look(const struct memory *memory, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result);
 /* As engine_topics_page. */
 bool memory_topics(struct memory *memory, struct queue_topics_page page, struct engine_now now,
                    struct queue_topic **out, size_t *count);

@@ -78,6 +78,18 @@ static void place_changes(struct space *space, struct command *into, const struc
         into->changes = copies;
 }
 
+static void place_finds(struct space *space, struct command *into, const struct command *from)
+{
+    struct queue_find *copies = place(space, from->finds, from->count * sizeof *copies);
+    for (size_t i = 0; i < from->count; i++) {
+        struct queue_find *copy = copies ? &copies[i] : NULL;
+        PLACE_SLICE(space, copy, &from->finds[i], topic);
+        PLACE_SLICE(space, copy, &from->finds[i], id);
+    }
+    if (into)
+        into->finds = copies;
+}
+
 static void place_take(struct space *space, struct command *into, const struct command *from)
 {
     struct slice *copies = place(space, from->take.topics, from->take.topic_count * sizeof *copies);
@@ -85,6 +97,7 @@ static void place_take(struct space *space, struct command *into, const struct c
         place_slice(space, copies ? &copies[i] : NULL, from->take.topics[i]);
     if (into)
         into->take.topics = copies;
+    PLACE_SLICE(space, into, from, take.id);
     PLACE_SLICE(space, into, from, take.consumer);
 }
 
@@ -105,6 +118,9 @@ static void place_command(struct space *space, const struct command *from)
         break;
     case COMMAND_CHANGE:
         place_changes(space, into, from);
+        break;
+    case COMMAND_FIND:
+        place_finds(space, into, from);
         break;
     case COMMAND_TAKE:
         place_take(space, into, from);

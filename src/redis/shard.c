@@ -389,6 +389,7 @@ static void on_submit(struct queue *queue, const struct command *command,
     case COMMAND_TOPIC:
     case COMMAND_TOPICS:
     case COMMAND_FORECAST:
+    case COMMAND_FIND:
         redis_submit_ask(shard, command, reply_to);
         break;
     }

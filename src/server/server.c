@@ -9,6 +9,7 @@
 #include "server/callers.h"
 #include "server/certificates.h"
 #include "server/delivery.h"
+#include "server/drain.h"
 #include "server/exposure.h"
 #include "server/intake.h"
 #include "server/limits.h"
@@ -73,6 +74,8 @@ struct server {
     struct http_shared *http;
     struct lateness *lateness;
     struct http_backup_hooks backup_hooks;
+    struct http_drain_hooks drain_hooks;
+    struct drain drained; /* whether new jobs are refused */
     struct delivery delivery;
     struct callers callers;
     struct limits limits;
@@ -84,7 +87,7 @@ struct server {
     struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
-    uv_signal_t signals[3];
+    uv_signal_t signals[4];
     size_t signals_open;
     struct deadline *stop_timer; /* ends a stop that takes too long */
     int64_t started_us, recovered_ms;
@@ -317,9 +320,32 @@ static void reload(struct server *server)
     process_notify("READY=1");
 }
 
+/* New jobs are refused from now on, or not any more. Any reactor's thread. */
+static bool on_drain(void *ctx, bool on, struct reactor *reactor,
+                     void (*done)(void *owner, uint64_t tag), void *owner, uint64_t tag)
+{
+    const struct server *server = ctx;
+    log_event(LOG_INFO, on ? "new jobs refused" : "new jobs taken again");
+    return drain_set(&server->drained, on, reactor, done, owner, tag);
+}
+
+static void drain_by_signal(struct server *server)
+{
+    bool is_done = on_drain(server, true, server->per_reactor[0].reactor, NULL, NULL, 0);
+    audit_event(&(struct audit_event){.action = "new jobs refused",
+                                      .kind = "server",
+                                      .detail = "SIGUSR1",
+                                      .outcome = is_done ? AUDIT_OUTCOME_OK : "no_memory"});
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct server *server = handle->data;
+    if (number == SIGUSR1) {
+        if (server->phase == SERVING)
+            drain_by_signal(server);
+        return;
+    }
     if (number == SIGHUP) {
         if (server->phase == SERVING)
             reload(server);
@@ -554,6 +580,10 @@ static bool open_fronts(struct server *server)
     server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)
         http_shared_set_backup_hooks(server->http, &server->backup_hooks);
+    server->drain_hooks = (struct http_drain_hooks){.ctx = server, .drain = on_drain};
+    http_shared_set_drain_hooks(server->http, &server->drain_hooks);
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        drain_add(&server->drained, server->per_reactor[i].reactor, server->per_reactor[i].queue);
     for (uint32_t i = 0; i < server->reactor_count; i++)
         if (!open_front(server, &server->per_reactor[i]))
             return false;
@@ -605,7 +635,7 @@ static bool open_intake(struct server *server)
 
 static bool watch_signals(struct server *server)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     uv_loop_t *loop = reactor_loop(server->per_reactor[0].reactor);
     server->stop_timer = deadline_new(server->per_reactor[0].reactor, on_stop_timeout, server);
     if (!server->stop_timer)

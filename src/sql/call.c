@@ -185,7 +185,7 @@ bool sql_call_is_figures(const struct sql_call *call)
 static bool has_items(const struct command *command)
 {
     return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE;
+           command->kind == COMMAND_CHANGE || command->kind == COMMAND_FIND;
 }
 
 size_t sql_call_weight(const struct sql_call *call)
@@ -257,6 +257,14 @@ static bool send_change(struct sql_call *call, struct sql_context *context, size
     return send(call, context, i, SQL_CHANGE, &params);
 }
 
+static bool send_find(struct sql_call *call, struct sql_context *context, size_t i)
+{
+    struct sql_params params = {0};
+    sql_params_bytes(&params, call->command->finds[i].topic);
+    sql_params_bytes(&params, call->command->finds[i].id);
+    return send(call, context, i, SQL_FIND, &params);
+}
+
 /* A character cut in two would be none. */
 static struct slice cut(struct slice text, size_t bytes_max)
 {
@@ -285,6 +293,7 @@ static bool send_answer(struct sql_call *call, struct sql_context *context, size
     sql_params_bytes(&params, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
     sql_params_number(&params, answer->lease_ms);
     sql_params_number(&params, context->server);
+    sql_params_number(&params, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
     return send(call, context, i, SQL_ANSWER, &params);
 }
 
@@ -305,6 +314,8 @@ static bool send_items(struct sql_call *call, struct sql_context *context)
             sent = send_push(call, context, i);
         else if (command->kind == COMMAND_CHANGE)
             sent = send_change(call, context, i);
+        else if (command->kind == COMMAND_FIND)
+            sent = send_find(call, context, i);
         else if (sql_lease_parse(command->answers[i].lease, &context->key, &lease))
             sent = send_answer(call, context, i, (int)command->answers[i].verb, &lease,
                                &command->answers[i]);
@@ -344,6 +355,10 @@ static bool send_take(struct sql_call *call, struct sql_context *context)
 {
     const struct queue_take *take = &call->command->take;
     struct sql_params params = {0};
+    if (take->id.len || take->by_priority) {
+        call->status = QUEUE_UNSUPPORTED;
+        return true;
+    }
     for (size_t i = 0; i < take->topic_count; i++)
         add_topic(call, context, take->topics[i]);
     if (!close_arrays(call))
@@ -503,6 +518,7 @@ static bool send_command(struct sql_call *call, struct sql_context *context)
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
+    case COMMAND_FIND:
         return send_items(call, context);
     case COMMAND_TAKE:
         return send_take(call, context);
@@ -640,6 +656,13 @@ static void read_change(struct sql_call *call, struct sql_context *context, size
     call->items[i].topic = change->topic;
     call->items[i].id = change->id;
     note_did(context, change->topic, result);
+}
+
+static void read_find(struct sql_call *call, size_t i, const PGresult *result)
+{
+    fill_result(&call->items[i], result);
+    call->items[i].topic = call->command->finds[i].topic;
+    call->items[i].id = call->command->finds[i].id;
 }
 
 static void read_answer(struct sql_call *call, struct sql_context *context, size_t i,
@@ -965,6 +988,9 @@ bool sql_call_read(struct sql_call *call, struct sql_context *context, const str
         return true;
     case SQL_CHANGE:
         read_change(call, context, step->item, result);
+        return true;
+    case SQL_FIND:
+        read_find(call, step->item, result);
         return true;
     case SQL_ANSWER:
         if (call->kind == SQL_CALL_END)

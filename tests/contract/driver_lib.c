@@ -671,6 +671,7 @@ extern const struct driver driver_lib;
 
 const struct driver driver_lib = {
     .name = "lib",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,
