@@ -7,9 +7,9 @@
 #include "http/exchange.h"
 #include "http/job_json.h"
 #include "http/media.h"
-#include "job/json.h"
 #include "http/meta.h"
 #include "http/trace.h"
+#include "job/json.h"
 #include "queue/status.h"
 
 #include <assert.h>

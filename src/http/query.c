@@ -342,7 +342,8 @@ static bool set_named_option(struct http_fields *fields, struct http_query *valu
 {
     const struct option *option = find_option(name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
-        return refuse_unknown_option(allowed, NULL, name, fault);
+        return (allowed & OPTION_BIT(OPTION_FOREIGN)) ||
+               refuse_unknown_option(allowed, NULL, name, fault);
     return set_option(option, fields, values, value, fault);
 }
 

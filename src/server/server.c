@@ -15,6 +15,7 @@
 #include "server/limits.h"
 #include "server/machine.h"
 #include "server/process.h"
+#include "server/protocol.h"
 #include "server/secret.h"
 #include "server/store_state.h"
 #include "server/traces.h"
@@ -84,6 +85,7 @@ struct server {
     struct traces traces;
     struct watchdog watchdog;
     void *intake; /* of intake_amqp; NULL: none was asked for */
+    void *mykit;  /* of protocol_mykit; likewise */
     struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
@@ -557,6 +559,16 @@ static uint64_t memory_bytes_max(const struct config *config)
     return quarter > least ? quarter : least;
 }
 
+/* Calls of other APIs on the fronts' connections. */
+static bool open_protocols(struct server *server)
+{
+    char error[PROTOCOL_ERROR_BYTES] = "";
+    if (!server->config->mykit[0])
+        return true;
+    server->mykit = protocol_mykit.open(server->config, server->http, error);
+    return server->mykit || start_failed(error);
+}
+
 static bool open_fronts(struct server *server)
 {
     char error[TLS_ERROR_BYTES] = "";
@@ -580,6 +592,8 @@ static bool open_fronts(struct server *server)
     server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)
         http_shared_set_backup_hooks(server->http, &server->backup_hooks);
+    if (!open_protocols(server))
+        return false;
     server->drain_hooks = (struct http_drain_hooks){.ctx = server, .drain = on_drain};
     http_shared_set_drain_hooks(server->http, &server->drain_hooks);
     for (uint32_t i = 0; i < server->reactor_count; i++)
@@ -752,6 +766,7 @@ static void fini(struct server *server)
     }
     listeners_close(&server->listeners);
     http_shared_free(server->http);
+    protocol_mykit.free(server->mykit);
     lateness_free(server->lateness);
     limits_close(&server->limits);
     store_state_close(&server->store_state);
