@@ -60,6 +60,9 @@ static const struct option options[] = {
      "(see docs/moving/mykit-delay.md)"},
     {"mykit-clear", OPTION_SWITCH, "", FIELD(mykit_clear), "false", 0, 0,
      "let clearAll of mykit-delay drop all jobs but those that somebody has"},
+    {"sqs", OPTION_TEXT, "REGION/ACCOUNT", FIELD(sqs), "", 0, 0,
+     "answer calls of Amazon SQS (AWS JSON 1.0) at the addresses of --listen, with this region and "
+     "account in ARNs and URLs, such as us-east-1/000000000000 (see docs/moving/sqs.md)"},
     {"otlp", OPTION_TEXT, "URL", FIELD(otlp), "", 0, 0,
      "send spans of pushes, waits and deliveries to a collector by OTLP over HTTP, such as "
      "http://collector:4318 (/v1/traces is added; see docs/tracing.md); without it none are made"},

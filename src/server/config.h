@@ -92,6 +92,7 @@ struct config {
     char jwt_scope_claim[OPTION_TEXT_BYTES], jwt_topics_claim[OPTION_TEXT_BYTES];
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
     char mykit[OPTION_TEXT_BYTES];   /* where calls of mykit-delay are made; empty: nowhere */
+    char sqs[OPTION_TEXT_BYTES];     /* "REGION/ACCOUNT"; empty: no calls of SQS */
     char otlp[OPTION_TEXT_BYTES];    /* where spans go; empty: there are none */
     char otlp_headers_file[OPTION_TEXT_BYTES],
         otlp_ca[OPTION_TEXT_BYTES]; /* empty: none; the system's */

@@ -1,6 +1,6 @@
 /*
- * protocol: another API whose calls this server answers on its HTTP connections, beside its own. One
- * kind, mykit-delay, by --mykit.
+ * protocol: another API whose calls this server answers on its HTTP connections, beside its own:
+ * mykit-delay by --mykit, Amazon SQS by --sqs.
  *
  * A table of functions, as struct intake_ops. Life: open before the fronts are; free after them.
  */
@@ -18,6 +18,6 @@ struct protocol_ops {
     void (*free)(void *self); /* NULL is fine */
 };
 
-extern const struct protocol_ops protocol_mykit;
+extern const struct protocol_ops protocol_mykit, protocol_sqs;
 
 #endif

@@ -84,8 +84,8 @@ struct server {
     struct certificates certificates;
     struct traces traces;
     struct watchdog watchdog;
-    void *intake; /* of intake_amqp; NULL: none was asked for */
-    void *mykit;  /* of protocol_mykit; likewise */
+    void *intake;      /* of intake_amqp; NULL: none was asked for */
+    void *mykit, *sqs; /* of protocol_mykit and protocol_sqs; likewise */
     struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
@@ -563,10 +563,12 @@ static uint64_t memory_bytes_max(const struct config *config)
 static bool open_protocols(struct server *server)
 {
     char error[PROTOCOL_ERROR_BYTES] = "";
-    if (!server->config->mykit[0])
-        return true;
-    server->mykit = protocol_mykit.open(server->config, server->http, error);
-    return server->mykit || start_failed(error);
+    const struct config *config = server->config;
+    if (config->mykit[0])
+        server->mykit = protocol_mykit.open(config, server->http, error);
+    if (config->sqs[0] && !error[0])
+        server->sqs = protocol_sqs.open(config, server->http, error);
+    return !error[0] || start_failed(error);
 }
 
 static bool open_fronts(struct server *server)
@@ -767,6 +769,7 @@ static void fini(struct server *server)
     listeners_close(&server->listeners);
     http_shared_free(server->http);
     protocol_mykit.free(server->mykit);
+    protocol_sqs.free(server->sqs);
     lateness_free(server->lateness);
     limits_close(&server->limits);
     store_state_close(&server->store_state);
