@@ -123,7 +123,8 @@ static bool check_one(const struct attribute *one, struct sqs_error *error)
     if (!is_name(one->name))
         return sqs_error_set(error, SQS_BAD_VALUE,
                              "The message attribute name '%.*s' is invalid. Attribute name can "
-                             "contain A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.).",
+                             "contain A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.) "
+                             "characters.",
                              shown, name);
     if (one->type.len == 0)
         return sqs_error_set(error, SQS_BAD_VALUE,

@@ -1,5 +1,6 @@
 /* Operations on messages: send, receive, delete, change visibility, one or a batch. */
 #include "base/clock.h"
+#include "base/hex.h"
 #include "base/json_write.h"
 #include "base/timestamp.h"
 #include "sqs/attribute.h"
@@ -14,7 +15,7 @@
 enum {
     ID_BYTES_MAX = 80, /* of an entry of a batch */
     WAIT_BYTES = 1024,
-    HANDLE_BYTES_MIN = 20
+    HANDLE_BYTES_MIN = 30
 };
 
 #define META_SENT JOB_META_OWN "sqs-sent"
@@ -50,9 +51,6 @@ static bool is_entry_id(struct slice id)
 static bool read_entry(struct json_value item, struct entries *out, struct sqs_error *error)
 {
     struct json_value id = sqs_member(item, "Id");
-    if (out->count == SQS_BATCH_MAX)
-        return sqs_error_set(error, SQS_LONG_BATCH,
-                             "Maximum number of entries per request are 10.");
     if (id.kind != JSON_STRING || !is_entry_id(slice_make(id.raw.at + 1, id.raw.len - 2)))
         return sqs_error_set(error, SQS_BATCH_ID,
                              "A batch entry id can only contain alphanumeric characters, hyphens "
@@ -71,11 +69,19 @@ static bool read_entries(const struct sqs_request *request, bool is_batch, struc
 {
     struct json_value list = sqs_member(request->fields, "Entries"), item;
     struct json_cursor cursor = {0};
+    size_t sent = 0;
     *out = (struct entries){.is_batch = is_batch};
     if (!is_batch) {
         out->at[out->count++] = request->fields;
         return true;
     }
+    while (list.kind == JSON_ARRAY && json_next_item(list, &cursor, &item))
+        sent++;
+    if (sent > SQS_BATCH_MAX)
+        return sqs_error_set(error, SQS_LONG_BATCH,
+                             "Maximum number of entries per request are 10. You have sent %zu.",
+                             sent);
+    cursor = (struct json_cursor){0};
     while (list.kind == JSON_ARRAY && json_next_item(list, &cursor, &item))
         if (!read_entry(item, out, error))
             return false;
@@ -157,7 +163,7 @@ static bool is_text(struct slice body)
 struct sending {
     struct queue_push pushes[SQS_BATCH_MAX];
     struct buffer bodies, metas[SQS_BATCH_MAX];
-    size_t count;
+    size_t count, bytes; /* bytes: of all bodies, good or not */
 };
 
 static bool add_trace(struct json_value entry, struct buffer *meta, struct sqs_error *error)
@@ -171,17 +177,16 @@ static bool add_trace(struct json_value entry, struct buffer *meta, struct sqs_e
            sqs_error_set(error, SQS_BAD_VALUE, "The AWSTraceHeader is too long.");
 }
 
-static bool read_body(struct json_value entry, int64_t bytes_max, struct buffer *bodies,
+static bool read_body(struct json_value entry, int64_t bytes_max, struct sending *sending,
                       struct slice *out, struct sqs_error *error)
 {
     struct json_value body = sqs_member(entry, "MessageBody");
-    size_t before = bodies->len;
     if (body.kind != JSON_STRING)
         return sqs_error_set(error, SQS_MISSING,
                              "The request must contain the parameter MessageBody.");
-    if (!json_string_bytes(body.raw, bodies, out))
+    if (!json_string_bytes(body.raw, &sending->bodies, out))
         return sqs_error_set(error, SQS_BUSY, "out of memory");
-    (void)before;
+    sending->bytes += out->len;
     if (out->len == 0)
         return sqs_error_set(error, SQS_MISSING,
                              "The request must contain the parameter MessageBody.");
@@ -207,7 +212,7 @@ static bool read_message(struct json_value entry, const struct sqs_queue *queue,
     int len = snprintf(sent, sizeof sent, "%" PRId64, clock_wall_ms());
     *push = (struct queue_push){
         .topic = topic, .content_type = slice_of("text/plain"), .priority = QUEUE_PRIORITY_UNSET};
-    if (!read_body(entry, queue->message_bytes, &sending->bodies, &push->body, error) ||
+    if (!read_body(entry, queue->message_bytes, sending, &push->body, error) ||
         !sqs_number(sqs_member(entry, "DelaySeconds"), "DelaySeconds", 0,
                     POLICY_DELAY_MS_MAX / 1000, queue->delay_s, &delay_s, error) ||
         !sqs_attributes_check(attributes, error))
@@ -240,7 +245,7 @@ static bool read_messages(const struct sqs_request *request, const struct sqs_qu
 {
     bool is_batch =
         sqs_member(request->fields, "Entries").kind != JSON_NONE || request->operation->why != NULL;
-    sending->count = 0;
+    sending->count = sending->bytes = 0;
     buffer_init(&sending->bodies, request->exchange->note.len + 1);
     if (!buffer_reserve(&sending->bodies, request->exchange->note.len + 1))
         return sqs_error_set(error, SQS_BUSY, "out of memory");
@@ -314,17 +319,14 @@ static void send_messages(struct sqs_request *request, const struct queue_topic 
     struct sqs_queue queue;
     struct entries entries;
     struct sending sending = {0};
-    size_t bytes = 0;
     sqs_queue_read(&topic->settings, &queue);
-    request->exchange->count = (uint32_t)queue.message_bytes;
+    request->exchange->count = (uint32_t)queue.message_bytes; /* for the second reading */
     bool good = read_messages(request, &queue, &entries, &sending, &error);
-    for (size_t i = 0; good && i < sending.count; i++)
-        bytes += sending.pushes[i].body.len;
-    if (good && entries.is_batch && bytes > (size_t)queue.message_bytes)
+    if (good && entries.is_batch && sending.bytes > SQS_MESSAGE_BYTES)
         good = sqs_error_set(&error, SQS_BATCH_BYTES,
-                             "Batch requests cannot be longer than %" PRId64
-                             " bytes. You have sent %zu bytes.",
-                             queue.message_bytes, bytes);
+                             "Batch requests cannot be longer than %d bytes. You have sent %zu "
+                             "bytes.",
+                             SQS_MESSAGE_BYTES, sending.bytes);
     if (!good)
         fail(request, &error);
     else if (sending.count)
@@ -562,10 +564,11 @@ static void receive_messages(struct sqs_request *request, const struct queue_top
 
 /* ---- delete and change visibility ---- */
 
+/* Leases of all stores are hex digits with signs between. */
 static bool is_handle(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)
-        if (text.at[i] <= ' ' || text.at[i] > '~' || text.at[i] == '"' || text.at[i] == '\\')
+        if (hex_value(text.at[i]) < 0 && !strchr("-._:", text.at[i]))
             return false;
     return text.len >= HANDLE_BYTES_MIN && text.len <= QUEUE_LEASE_TEXT_BYTES_MAX;
 }
@@ -582,7 +585,9 @@ static bool read_answer(struct json_value entry, bool changes, struct queue_answ
                              "The request must contain the parameter ReceiptHandle.");
     out->lease = slice_make(handle.raw.at + 1, handle.raw.len - 2);
     if (!is_handle(out->lease))
-        return sqs_error_set(error, SQS_BAD_HANDLE, "The input receipt handle is invalid.");
+        return sqs_error_set(error, SQS_BAD_HANDLE,
+                             "The input receipt handle \"%.*s\" is not a valid receipt handle.",
+                             (int)(out->lease.len < 80 ? out->lease.len : 80), out->lease.at);
     if (!changes)
         return true;
     if (timeout.kind == JSON_NONE)

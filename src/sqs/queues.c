@@ -4,7 +4,7 @@
 #include "sqs/operation.h"
 #include "sqs/settings.h"
 
-enum { LIST_MAX = 1000, NAMES_BYTES = 64 };
+enum { LIST_MAX = 1000, NAMES_BYTES = 64, TAGS_MAX = 50 };
 
 static const struct slice own_topics = {"tarry.", 6};
 
@@ -119,6 +119,16 @@ static void set_attributes(struct sqs_request *request, const struct queue_topic
     change_queue(request, topic);
 }
 
+static size_t count_items(struct json_value array)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    size_t count = 0;
+    while (array.kind == JSON_ARRAY && json_next_item(array, &cursor, &item))
+        count++;
+    return count;
+}
+
 static bool check_names(struct json_value names, struct sqs_error *error)
 {
     struct json_cursor cursor = {0};
@@ -140,6 +150,10 @@ static void get_attributes(struct sqs_request *request, const struct queue_topic
     struct sqs_error error;
     if (!check_names(names, &error)) {
         fail(request, &error);
+        return;
+    }
+    if (count_items(names) == 0) {
+        sqs_answer_empty(request);
         return;
     }
     struct buffer *body = http_answer_start(request->exchange);
@@ -190,22 +204,51 @@ static void add_tags(struct buffer *out, struct json_value tags, struct json_val
     }
 }
 
+static size_t count_members(struct json_value object)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    size_t count = 0;
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
+        count++;
+    return count;
+}
+
+static bool check_tags(const struct sqs_request *request, struct json_value added,
+                       struct json_value removed, struct sqs_error *error)
+{
+    bool adds = request->operation->name[0] == 'T';
+    if (adds && count_members(added) == 0)
+        return sqs_error_set(error, SQS_MISSING, "The request must contain the parameter Tags.");
+    if (!adds && count_items(removed) == 0)
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "Tag keys must be between 1 and 128 characters in length.");
+    return true;
+}
+
 /* Tag and untag: new ones come in, those that are named go. */
 static void change_tags(struct sqs_request *request, const struct queue_topic *topic)
 {
     struct json_value added = sqs_member(request->fields, "Tags"),
                       removed = sqs_member(request->fields, "TagKeys");
+    struct sqs_error error = {0};
     struct sqs_queue queue;
     struct buffer tags;
+    if (!check_tags(request, added, removed, &error)) {
+        fail(request, &error);
+        return;
+    }
     sqs_queue_read(&topic->settings, &queue);
     buffer_init(&tags, 4 * TOPIC_EXTENSION_BYTES_MAX);
     buffer_append_byte(&tags, '{');
     add_tags(&tags, queue.tags, removed, added);
     add_tags(&tags, added, (struct json_value){0}, (struct json_value){0});
     buffer_append_byte(&tags, '}');
-    if (tags.failed || !json_check(buffer_slice(&tags), &queue.tags, NULL)) {
-        struct sqs_error error;
-        (void)sqs_error_set(&error, SQS_BAD_VALUE, "Too many tags.");
+    if (tags.failed || !json_check(buffer_slice(&tags), &queue.tags, NULL) ||
+        count_members(queue.tags) > TAGS_MAX) {
+        (void)sqs_error_set(&error, SQS_BAD_VALUE, "Too many tags added for queue %.*s.",
+                            (int)request->queue.len, request->queue.at);
         fail(request, &error);
     } else {
         put_settings(request, &queue, topic->settings);

@@ -138,10 +138,25 @@ static bool is_refused(struct slice key)
     return false;
 }
 
+/* Blanks behind a name are no part of it; the quotes are. */
+static struct slice without_blanks(struct slice key)
+{
+    static _Thread_local char text[64];
+    size_t len = key.len - 1;
+    while (len > 1 && key.at[len - 1] == ' ')
+        len--;
+    if (len == key.len - 1 || len + 1 > sizeof text)
+        return key;
+    memcpy(text, key.at, len);
+    text[len] = '"';
+    return slice_make(text, len + 1);
+}
+
 static bool change_one(struct sqs_queue *queue, struct slice key, struct json_value value,
                        struct buffer *scratch, struct sqs_error *error)
 {
     struct slice text = {0};
+    key = without_blanks(key);
     for (size_t i = 0; i < NUMBERS; i++)
         if (json_string_is(key, numbers[i].name))
             return change_number(queue, &numbers[i], value, error);
