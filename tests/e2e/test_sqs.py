@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ import uuid
 import pytest
 from conftest import FLAGS
 from delivery import counts, settle, totals
-from server import BINARY, eventually
+from server import BINARY, REPO, eventually
 
 VERSION = "1.40.0"  # of boto3; Debian's is older than the JSON protocol
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -313,6 +314,15 @@ def test_on_redis_it_is_the_same(start_redis, start_server):
 def test_a_server_without_it_has_no_such_calls(start_server):
     server = start_server()
     assert raw(server.port, b"{}", Authorization="x", X_Amz_Target="AmazonSQS.ListQueues")[0].status in (404, 405)
+
+
+def test_the_pages_program_does_what_it_says(start):
+    server, _ = start()
+    program = re.search(r"```python\n(.*?)```", (REPO / "docs" / "moving" / "sqs.md").read_text(encoding="utf-8"), re.S).group(1)
+    done = subprocess.run([sys.executable, "-c", program.replace("127.0.0.1:8279", f"127.0.0.1:{server.port}")], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "PYTHONPATH": str(pathlib.Path(sdk()[0].__file__).parents[1])})
+    assert (done.stdout, done.returncode) == ("now\n", 0), done.stderr
+    assert counts(server.client(), "reminders") == {**counts(server.client(), "reminders"), "delayed": 1, "leased": 0}
 
 
 def test_a_bad_option_is_told(tmp_path):
