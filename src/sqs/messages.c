@@ -573,8 +573,22 @@ static bool is_handle(struct slice text)
     return text.len >= HANDLE_BYTES_MIN && text.len <= QUEUE_LEASE_TEXT_BYTES_MAX;
 }
 
-static bool read_answer(struct json_value entry, bool changes, struct queue_answer *out,
-                        struct sqs_error *error)
+static bool is_change(const struct sqs_operation *operation)
+{
+    return operation->name[0] == 'C';
+}
+
+static bool refuse_handle(struct slice handle, bool is_batch, struct sqs_error *error)
+{
+    if (!is_batch)
+        return sqs_error_set(error, SQS_BAD_HANDLE, "The input receipt handle is invalid.");
+    return sqs_error_set(error, SQS_BAD_HANDLE,
+                         "The input receipt handle \"%.*s\" is not a valid receipt handle.",
+                         (int)(handle.len < 80 ? handle.len : 80), handle.at);
+}
+
+static bool read_answer(struct json_value entry, const struct sqs_operation *operation,
+                        struct queue_answer *out, struct sqs_error *error)
 {
     struct json_value handle = sqs_member(entry, "ReceiptHandle"),
                       timeout = sqs_member(entry, "VisibilityTimeout");
@@ -585,10 +599,8 @@ static bool read_answer(struct json_value entry, bool changes, struct queue_answ
                              "The request must contain the parameter ReceiptHandle.");
     out->lease = slice_make(handle.raw.at + 1, handle.raw.len - 2);
     if (!is_handle(out->lease))
-        return sqs_error_set(error, SQS_BAD_HANDLE,
-                             "The input receipt handle \"%.*s\" is not a valid receipt handle.",
-                             (int)(out->lease.len < 80 ? out->lease.len : 80), out->lease.at);
-    if (!changes)
+        return refuse_handle(out->lease, operation->why != NULL, error);
+    if (!is_change(operation))
         return true;
     if (timeout.kind == JSON_NONE)
         return sqs_error_set(error, SQS_MISSING,
@@ -601,18 +613,13 @@ static bool read_answer(struct json_value entry, bool changes, struct queue_answ
     return true;
 }
 
-static bool is_change(const struct sqs_request *request)
-{
-    return request->operation->name[0] == 'C';
-}
-
 static size_t read_answers(const struct sqs_request *request, struct entries *entries,
                            struct queue_answer answers[SQS_BATCH_MAX])
 {
     size_t count = 0;
     for (size_t i = 0; i < entries->count; i++)
         count +=
-            read_answer(entries->at[i], is_change(request), &answers[count], &entries->errors[i]);
+            read_answer(entries->at[i], request->operation, &answers[count], &entries->errors[i]);
     return count;
 }
 
@@ -643,7 +650,7 @@ static void on_answered(void *front, uint64_t tag, const struct queue_reply *rep
         if (entries.errors[i].fault || next == reply->result_count)
             continue;
         enum queue_status status = reply->results[next++].status;
-        if (status == QUEUE_LEASE_ENDED && is_change(&request))
+        if (status == QUEUE_LEASE_ENDED && is_change(request.operation))
             (void)sqs_error_set(&entries.errors[i], SQS_NOT_IN_FLIGHT,
                                 "The message referred to isn't in flight.");
         else if (status != QUEUE_LEASE_ENDED)
