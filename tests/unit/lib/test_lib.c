@@ -419,7 +419,7 @@ static void what_callers_get_wrong_is_refused_by_name(void **state)
         {TARRY_BAD_OPTION, "priority",
          PUSH(.topic = "t", .flags = TARRY_HAS_PRIORITY, .priority = 65536)},
         {TARRY_BAD_OPTION, "on_conflict", PUSH(.topic = "t", .on_conflict = 4)},
-        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff = 3)},
+        {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff = 4)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_first_ms = 1000)},
         {TARRY_BAD_OPTION, "backoff", PUSH(.topic = "t", .backoff_max_ms = 1000)},
         {TARRY_BAD_OPTION, "lease_ms", PUSH(.topic = "t", .lease_ms = 1)},
