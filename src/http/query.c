@@ -137,6 +137,8 @@ static bool refuse_unknown_option(uint64_t allowed, const char *const *beside, s
 {
     const char *candidates[OPTION_COUNT + HTTP_MEMBERS_BESIDE_MAX + 1];
     size_t count = 0, len = 0;
+    if (allowed & OPTION_BIT(OPTION_FOREIGN))
+        return true; /* its handler reads it */
     for (; beside && *beside; beside++)
         candidates[count++] = *beside;
     for (size_t i = 0; i < OPTION_COUNT; i++)
@@ -342,8 +344,7 @@ static bool set_named_option(struct http_fields *fields, struct http_query *valu
 {
     const struct option *option = find_option(name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
-        return (allowed & OPTION_BIT(OPTION_FOREIGN)) ||
-               refuse_unknown_option(allowed, NULL, name, fault);
+        return refuse_unknown_option(allowed, NULL, name, fault);
     return set_option(option, fields, values, value, fault);
 }
 
