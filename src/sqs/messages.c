@@ -291,7 +291,7 @@ static void on_sent(void *front, uint64_t tag, const struct queue_reply *reply)
     struct sqs_request request;
     struct sqs_error error = {0};
     struct entries entries;
-    struct sending sending;
+    struct sending sending = {0};
     if (!sqs_request_find(front, tag, &request))
         return;
     struct sqs_queue queue = any;
@@ -301,6 +301,7 @@ static void on_sent(void *front, uint64_t tag, const struct queue_reply *reply)
                 read_messages(&request, &queue, &entries, &sending, &error);
     if (!good) {
         fail(&request, &error);
+        sending_fini(&sending);
         return;
     }
     for (size_t i = 0, next = 0; i < entries.count; i++) {

@@ -48,7 +48,7 @@ static void on_settings_put(void *front, uint64_t tag, const struct queue_reply 
 }
 
 static void put_settings(const struct sqs_request *request, struct sqs_queue *queue,
-                         struct topic_settings settings)
+                         struct topic_settings settings, bool is_new)
 {
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = request->queue};
     struct sqs_error error;
@@ -58,7 +58,7 @@ static void put_settings(const struct sqs_request *request, struct sqs_queue *qu
         queue->created_s = queue->modified_s;
     buffer_init(&text, 2 * TOPIC_EXTENSION_BYTES_MAX);
     put.settings = settings;
-    if (sqs_queue_write(queue, &put.settings, &text, &error))
+    if (sqs_queue_write(queue, is_new, &put.settings, &text, &error))
         queue_topic(request->exchange->front->queue, &put, sqs_reply_to(request, on_settings_put));
     else
         fail(request, &error);
@@ -105,7 +105,7 @@ static void change_queue(const struct sqs_request *request, const struct queue_t
     else if (creates && topic)
         answer_url(request);
     else
-        put_settings(request, &queue, settings);
+        put_settings(request, &queue, settings, topic == NULL);
     buffer_fini(&scratch);
 }
 
@@ -251,7 +251,7 @@ static void change_tags(struct sqs_request *request, const struct queue_topic *t
                             (int)request->queue.len, request->queue.at);
         fail(request, &error);
     } else {
-        put_settings(request, &queue, topic->settings);
+        put_settings(request, &queue, topic->settings, false);
     }
     buffer_fini(&tags);
 }

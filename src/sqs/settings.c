@@ -47,6 +47,8 @@ void sqs_queue_read(const struct topic_settings *settings, struct sqs_queue *out
         .dead_rules = sqs_member(extension, "dead_letter"),
     };
     out->dead_letter = plain_text(sqs_member(out->dead_rules, "to"));
+    if (!job_topic_is_valid(out->dead_letter)) /* it goes to a URL */
+        out->dead_letter = (struct slice){0};
     if (out->dead_letter.len && policy->max_attempts != POLICY_ATTEMPTS_NONE)
         out->receives_max = policy->max_attempts ? policy->max_attempts : POLICY_ATTEMPTS;
 }
@@ -219,7 +221,8 @@ static void write_dead_letter(const struct sqs_queue *queue, struct buffer *out)
         buffer_append_text(&members, ",\"to\":");
         json_write_string(&members, queue->dead_letter);
     }
-    write_members(&members, queue->dead_rules, "to");
+    bool goes_to_url = !job_topic_is_valid(plain_text(sqs_member(queue->dead_rules, "to")));
+    write_members(&members, queue->dead_rules, goes_to_url && !queue->dead_letter.len ? "" : "to");
     if (members.len) {
         json_write_member(out, "dead_letter");
         buffer_append_byte(out, '{');
@@ -247,15 +250,27 @@ static void write_own(const struct sqs_queue *queue, struct buffer *out)
     buffer_append_byte(out, '}');
 }
 
-bool sqs_queue_write(const struct sqs_queue *queue, struct topic_settings *out, struct buffer *text,
-                     struct sqs_error *error)
+static void write_policy(const struct sqs_queue *queue, bool is_new, struct policy *out,
+                         const struct sqs_queue *held)
 {
     int64_t lease_ms = queue->visibility_s * SECOND_MS;
-    out->policy.lease_ms = lease_ms > VISIBILITY_MS_MIN ? lease_ms : VISIBILITY_MS_MIN;
-    out->policy.ttl_ms = queue->retention_s * SECOND_MS;
-    out->policy.max_attempts =
-        queue->receives_max ? (uint32_t)queue->receives_max : POLICY_ATTEMPTS_NONE;
-    out->policy.backoff = (struct backoff){.kind = BACKOFF_NONE};
+    if (is_new || queue->visibility_s != held->visibility_s)
+        out->lease_ms = lease_ms > VISIBILITY_MS_MIN ? lease_ms : VISIBILITY_MS_MIN;
+    if (is_new || queue->retention_s != held->retention_s)
+        out->ttl_ms = queue->retention_s * SECOND_MS;
+    if (is_new || queue->receives_max != held->receives_max)
+        out->max_attempts =
+            queue->receives_max ? (uint32_t)queue->receives_max : POLICY_ATTEMPTS_NONE;
+    if (is_new)
+        out->backoff = (struct backoff){.kind = BACKOFF_NONE};
+}
+
+bool sqs_queue_write(const struct sqs_queue *queue, bool is_new, struct topic_settings *out,
+                     struct buffer *text, struct sqs_error *error)
+{
+    struct sqs_queue held;
+    sqs_queue_read(out, &held);
+    write_policy(queue, is_new, &out->policy, &held);
     buffer_append_byte(text, '{');
     if (queue->deliver.kind) {
         buffer_append_text(text, "\"deliver\":");

@@ -36,9 +36,11 @@ void sqs_queue_read(const struct topic_settings *settings, struct sqs_queue *out
  * outlives *queue and has room for all of them. False: the error says which cannot be. */
 bool sqs_queue_change(struct sqs_queue *queue, struct json_value attributes, struct buffer *scratch,
                       struct sqs_error *error);
-/* Into a topic's settings; the extension goes to `text`. False: it does not fit. */
-bool sqs_queue_write(const struct sqs_queue *queue, struct topic_settings *out, struct buffer *text,
-                     struct sqs_error *error);
+/* Into a topic's settings, of which only what differs is changed: others may have set them finer than
+ * SQS shows. `is_new`: there is no topic yet, and all of them are those of SQS. The extension goes to
+ * `text`. False: it does not fit. */
+bool sqs_queue_write(const struct sqs_queue *queue, bool is_new, struct topic_settings *out,
+                     struct buffer *text, struct sqs_error *error);
 bool sqs_queue_equals(const struct sqs_queue *a, const struct sqs_queue *b);
 /* "arn:aws:sqs:REGION:ACCOUNT:NAME". */
 void sqs_write_arn(const struct sqs_options *options, struct slice name, struct buffer *out);

@@ -215,6 +215,10 @@ def test_settings_by_the_api_keep_what_sqs_keeps(start):
     settle(server.client(), "plain", lease_for="5s", max_attempts=3)
     plain = sqs.get_queue_url(QueueName="plain")["QueueUrl"]
     assert sqs.get_queue_attributes(QueueUrl=plain, AttributeNames=["VisibilityTimeout"])["Attributes"] == {"VisibilityTimeout": "5"}
+    settle(server.client(), "plain", lease_for="2500ms", max_attempts=3, backoff="fixed:1s", dead_letter={"keep": {"count": 5}})
+    sqs.set_queue_attributes(QueueUrl=plain, Attributes={"DelaySeconds": "7"})
+    settings = server.client().topic("plain")["settings"]
+    assert (settings["lease_for"], settings["max_attempts"], settings["backoff"], settings["dead_letter"], settings["sqs"]["delay"]) == ("2500ms", 3, "fixed:1s", {"keep": {"count": 5}}, 7)
 
 
 def test_jobs_and_messages_are_the_same(start):
