@@ -16,7 +16,7 @@ bool extension_parse(struct slice text, struct extension *out, char error[DELIVE
 {
     struct json_value object, value;
     struct json_cursor cursor = {0};
-    struct slice key;
+    struct slice key, other = {0}; /* other: of another room, not for this one to read */
     *out = (struct extension){0};
     if (text.len == 0)
         return true;
@@ -26,6 +26,7 @@ bool extension_parse(struct slice text, struct extension *out, char error[DELIVE
     while (json_next_member(object, &cursor, &key, &value)) {
         struct slice *member = json_string_is(key, "deliver")       ? &out->deliver
                                : json_string_is(key, "dead_letter") ? &out->dead_letter
+                               : json_string_is(key, "sqs")         ? &other
                                                                     : NULL;
         if (!member)
             return error_text(error, DELIVER_ERROR_BYTES,

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "targets/job_body.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -201,6 +202,36 @@ static void endpoint_show(const struct endpoints *endpoints, const struct endpoi
     endpoint_tally_show(endpoint->tally, &shown, endpoint->in_flight, now_ms);
 }
 
+/* A job whose body is the whole of another one. */
+struct endpoint_whole {
+    struct job job;
+    struct buffer body;
+};
+
+static void whole_free(struct endpoint_whole *whole)
+{
+    if (whole)
+        buffer_fini(&whole->body);
+    free(whole);
+}
+
+/* NULL: out of memory. */
+static struct endpoint_whole *whole_new(const struct job *job)
+{
+    struct endpoint_whole *whole = malloc(sizeof *whole);
+    if (!whole)
+        return NULL;
+    buffer_init(&whole->body, target_job_body_bytes_max(job));
+    target_job_body_write(&whole->body, job);
+    whole->job = *job;
+    whole->job.body = buffer_slice(&whole->body);
+    whole->job.content_type = slice_of("application/json");
+    if (!whole->body.failed)
+        return whole;
+    whole_free(whole);
+    return NULL;
+}
+
 /* Puts the message with those that endpoints_flush hands over. False: out of memory. */
 static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint,
                           struct endpoint_request *request, const struct target_message *message)
@@ -208,9 +239,12 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
     if (endpoints->flights.live == 0)
         endpoints->crowd = (struct endpoint_crowd){.usual_ms = endpoints->crowd.usual_ms,
                                                    .heard_ms = clock_inner_ms()};
-    uint32_t id = slab_add(&endpoints->flights);
-    if (!id)
+    struct endpoint_whole *whole = message->setting->sends_job ? whole_new(message->job) : NULL;
+    uint32_t id = message->setting->sends_job && !whole ? 0 : slab_add(&endpoints->flights);
+    if (!id) {
+        whole_free(whole);
         return false;
+    }
     struct flight *flight = slab_at(&endpoints->flights, id);
     *flight =
         (struct flight){.handle = (uint64_t)++endpoints->generation << 32 | id, .request = request};
@@ -226,6 +260,9 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
     endpoint->windowed += request->window > 0;
     endpoints->pending_for = endpoint;
     endpoints->pending[endpoints->pending_count] = *message;
+    endpoints->wholes[endpoints->pending_count] = whole;
+    if (whole)
+        endpoints->pending[endpoints->pending_count].job = &whole->job;
     endpoints->pending[endpoints->pending_count++].tag = flight->handle;
     return true;
 }
@@ -288,6 +325,8 @@ void endpoints_flush(struct endpoints *endpoints)
     endpoints->pending_count = 0;
     if (count > 0)
         endpoint->target->ops->send(endpoint->target, endpoints->pending, count);
+    for (size_t i = 0; i < count; i++)
+        whole_free(endpoints->wholes[i]);
 }
 
 /* ---- reports ---- */

@@ -70,6 +70,8 @@ struct endpoints {
     /* Of one target: handed over by endpoints_flush. */
     struct endpoint *pending_for;
     struct target_message pending[ENDPOINTS_PENDING];
+    struct endpoint_whole
+        *wholes[ENDPOINTS_PENDING]; /* of those that send the whole job; or NULL */
     size_t pending_count;
     /* An endpoint may be sent to again, or not any more, or for a probe only. */
     void (*changed)(void *owner, struct endpoint *endpoint);

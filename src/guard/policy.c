@@ -206,8 +206,9 @@ static uint16_t default_port(const struct url *url)
         const char *scheme;
         uint16_t port;
     } ports[] = {
-        {"http", 80},    {"https", 443},   {"amqp", 5672},   {"amqps", 5671},
-        {"kafka", 9092}, {"kafkas", 9093}, {"stomp", 61613}, {"stomps", 61614},
+        {"http", 80},       {"https", 443},      {"amqp", 5672},   {"amqps", 5671},
+        {"kafka", 9092},    {"kafkas", 9093},    {"stomp", 61613}, {"stomps", 61614},
+        {"rocketmq", 9876}, {"rocketmqs", 9876},
     };
     for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++)
         if (url_scheme_is(url, ports[i].scheme))

@@ -10,6 +10,7 @@
 #include "http/stream.h"
 #include "trace/carry.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -60,6 +61,19 @@ void http_shared_free(struct http_shared *shared)
     http_sampler_free(shared->sampler);
     http_consumers_free(shared->consumers);
     free(shared);
+}
+
+void http_shared_add_routes(struct http_shared *shared, const struct http_route *rows,
+                            const void *about)
+{
+    for (; rows->pattern; rows++) {
+        struct http_route *route = &shared->routes[shared->route_count];
+        assert(shared->route_count < HTTP_ROUTES_MAX - 1);
+        *route = *rows;
+        route->head_bytes = (uint8_t)strcspn(rows->pattern, "{");
+        route->about = about;
+        shared->route_count++;
+    }
 }
 
 void http_shared_set_ready(struct http_shared *shared, bool ready)

@@ -58,6 +58,11 @@ void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max);
 /* How late jobs are; as many topics as it tells apart have lines of their own at /metrics, the
  * largest, and the rest is summed up; without it 200. Before the reactors run; outlives the fronts. */
 void http_shared_set_lateness(struct http_shared *shared, struct lateness *lateness);
+/* Calls that are not this API's, behind those that are: rows as route.h has them, each with `about`,
+ * which outlives the fronts. Before the reactors run. */
+struct http_route;
+void http_shared_add_routes(struct http_shared *shared, const struct http_route *rows,
+                            const void *about);
 /* Any thread: what /readyz says. */
 void http_shared_set_ready(struct http_shared *shared, bool ready);
 /* Any thread: what listeners with TLS speak with those who come from now on. Holds the context. */

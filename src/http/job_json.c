@@ -1,9 +1,8 @@
 #include "http/job_json.h"
 
 #include "base/duration.h"
-#include "base/json_read.h"
 #include "base/json_write.h"
-#include "http/media.h"
+#include "job/json.h"
 #include "queue/status.h"
 
 /* Literal keys: their length is known. */
@@ -66,22 +65,6 @@ static void write_history(struct buffer *out, struct slice history)
     }
     if (at)
         buffer_append_byte(out, ']');
-}
-
-/* JSON stays the value it is; other text becomes a string; bytes go in base64. */
-static void write_body(struct buffer *out, const struct job *job)
-{
-    struct json_value value;
-    if (http_media_is_json(job->content_type) && json_check(job->body, &value, NULL)) {
-        PUT(out, ",\"body\":");
-        buffer_append_slice(out, value.raw);
-    } else if (json_utf8_is_valid(job->body)) {
-        PUT(out, ",\"body\":");
-        json_write_string(out, job->body);
-    } else {
-        PUT(out, ",\"body_base64\":");
-        json_write_base64(out, job->body);
-    }
 }
 
 static void write_taken(struct buffer *out, const struct queue_job *taken)
@@ -155,17 +138,6 @@ static void write_kept(struct buffer *out, const struct job *job)
     http_policy_write(out, &job->policy);
 }
 
-/* One that is not printable ASCII was kept by a version before; no push would take it again. */
-static void write_content_type(struct buffer *out, struct slice type)
-{
-    char text[JOB_CONTENT_TYPE_BYTES_MAX];
-    size_t len = type.len < sizeof text ? type.len : sizeof text;
-    for (size_t i = 0; i < len; i++)
-        text[i] = type.at[i] < ' ' || type.at[i] > '~' ? '?' : type.at[i];
-    PUT(out, ",\"content_type\":");
-    json_write_string(out, len ? slice_make(text, len) : slice_of("application/octet-stream"));
-}
-
 void http_job_write(struct buffer *out, const struct queue_job *job, enum http_view view)
 {
     PUT(out, "{\"topic\":");
@@ -176,13 +148,13 @@ void http_job_write(struct buffer *out, const struct queue_job *job, enum http_v
         write_taken(out, job);
     else
         write_kept(out, &job->job);
-    write_content_type(out, job->job.content_type);
+    job_json_content_type(out, job->job.content_type);
     write_meta(out, job->job.meta);
     if (view == HTTP_VIEW_EXACT || view == HTTP_VIEW_TAKEN_EXACT) {
         PUT(out, ",\"body_base64\":");
         json_write_base64(out, job->job.body);
     } else if (view != HTTP_VIEW_LISTED) {
-        write_body(out, &job->job);
+        job_json_body(out, &job->job);
     }
     buffer_append_byte(out, '}');
 }

@@ -9,6 +9,7 @@
 #include "http/media.h"
 #include "http/meta.h"
 #include "http/trace.h"
+#include "job/json.h"
 #include "queue/status.h"
 
 #include <assert.h>
@@ -250,7 +251,7 @@ static bool read_item_body(struct item *item)
     if (item->seen & MEMBER_BODY_BASE64)
         return http_fault_set(item->fault, PROBLEM_OPTION_CLASH, 0,
                               "'body' and 'body_base64' are both given, choose one");
-    if (item->body.kind == JSON_STRING && !http_media_is_json(push->content_type)) {
+    if (item->body.kind == JSON_STRING && !job_type_is_json(push->content_type)) {
         if (!push->content_type.len)
             push->content_type = slice_of("text/plain; charset=utf-8");
         return json_string_bytes(item->body.raw, item->arena, &push->body) ||
@@ -416,7 +417,7 @@ bool http_batch_parse(struct slice body, struct slice type, struct http_batch *b
     const char *arena_at = batch->arena->at;
     bool parsed = begins_array(body) && !http_media_is_lines(type)
                       ? parse_array(body, batch, fault)
-                      : parse_lines(body, http_media_is_json(type), batch, fault);
+                      : parse_lines(body, job_type_is_json(type), batch, fault);
     assert(batch->arena->at == arena_at);
     (void)arena_at;
     if (parsed && batch->faults->failed)

@@ -153,6 +153,8 @@ static bool refuse_unknown_option(uint64_t allowed, const char *const *beside, s
 {
     const char *candidates[OPTION_COUNT + HTTP_MEMBERS_BESIDE_MAX + 1];
     size_t count = 0, len = 0;
+    if (allowed & OPTION_BIT(OPTION_FOREIGN))
+        return true; /* its handler reads it */
     for (; beside && *beside; beside++)
         candidates[count++] = *beside;
     for (size_t i = 0; i < OPTION_COUNT; i++)

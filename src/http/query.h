@@ -62,7 +62,9 @@ enum http_option_id {
     OPTION_ORDER,
     OPTION_COUNT
 };
-_Static_assert(OPTION_COUNT < 64, "sets of options have 64 bits");
+/* Of calls that are not this API's: names that no option has are theirs to read. */
+enum { OPTION_FOREIGN = 63 };
+_Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64 bits");
 
 #define OPTION_BIT(ID) (UINT64_C(1) << (ID))
 #define OPTIONS_POLICY                                                                             \

@@ -61,6 +61,7 @@ struct http_route {
     const char *name;    /* in metrics */
     const char *audit;   /* what the audit calls it; NULL: nothing that it is told of */
     void (*handle)(struct http_call *call);
+    const void *about; /* of a call that is not this API's: what its handler is told */
 };
 
 #define HTTP_TOPIC_PATH "/v1/topics/{topic}"

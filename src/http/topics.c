@@ -8,6 +8,7 @@
 #include "job/record.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 enum { PAGE_TOPICS = 1000 };
 
@@ -15,51 +16,64 @@ enum { PAGE_TOPICS = 1000 };
 
 /* Members of kind JSON_NONE were not given. */
 struct extension {
-    struct json_value deliver, dead_letter;
+    struct json_value deliver, dead_letter, sqs;
 };
 
-static bool extension_has(struct slice raw_key)
+static const struct extension_row {
+    const char *name;
+    size_t offset; /* in struct extension */
+    const char *example;
+} extension_rows[] = {
+    {"deliver", offsetof(struct extension, deliver),
+     "{\"to\":\"https://shop.example/close-order\"}"},
+    {"dead_letter", offsetof(struct extension, dead_letter), "{\"keep\":{\"age\":\"30d\"}}"},
+    {"sqs", offsetof(struct extension, sqs), "{\"delay\":60}"},
+};
+enum { EXTENSION_ROWS = sizeof extension_rows / sizeof extension_rows[0] };
+
+static struct json_value *extension_member(const struct extension *extension,
+                                           const struct extension_row *row)
 {
-    return json_string_is(raw_key, "deliver") || json_string_is(raw_key, "dead_letter");
+    return (struct json_value *)(uintptr_t)((const char *)extension + row->offset);
 }
 
-static bool extension_set(struct extension *extension, struct slice raw_key,
+/* NULL: no member of the extension has this name. */
+static const struct extension_row *extension_find(struct slice raw_key)
+{
+    for (size_t i = 0; i < EXTENSION_ROWS; i++)
+        if (json_string_is(raw_key, extension_rows[i].name))
+            return &extension_rows[i];
+    return NULL;
+}
+
+static bool extension_set(struct extension *extension, const struct extension_row *row,
                           struct json_value value, struct http_fault *fault)
 {
-    bool is_deliver = json_string_is(raw_key, "deliver");
-    struct json_value *member = is_deliver ? &extension->deliver : &extension->dead_letter;
-    const char *name = is_deliver ? "deliver" : "dead_letter";
+    struct json_value *member = extension_member(extension, row);
     if (member->kind)
-        return http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "'%s' is given more than once", name);
+        return http_fault_set(fault, PROBLEM_OPTION_TWICE, 0, "'%s' is given more than once",
+                              row->name);
     if (value.kind != JSON_OBJECT)
         return http_fault_set(fault, PROBLEM_BAD_DELIVERY, 0, "'%s' must be an object such as %s",
-                              name,
-                              is_deliver ? "{\"to\":\"https://shop.example/close-order\"}"
-                                         : "{\"keep\":{\"age\":\"30d\"}}");
+                              row->name, row->example);
     *member = value;
     return true;
-}
-
-static void write_extension_member(struct buffer *out, bool follows, const char *key,
-                                   struct json_value value)
-{
-    if (!value.kind)
-        return;
-    if (follows)
-        buffer_append_byte(out, ',');
-    json_write_key(out, key);
-    json_shape_compact(value.raw, out);
 }
 
 static bool extension_write(const struct extension *extension, struct buffer *out,
                             struct http_fault *fault)
 {
     size_t start = out->len;
-    if (!extension->deliver.kind && !extension->dead_letter.kind)
+    for (size_t i = 0; i < EXTENSION_ROWS; i++) {
+        const struct json_value *member = extension_member(extension, &extension_rows[i]);
+        if (!member->kind)
+            continue;
+        buffer_append_byte(out, out->len == start ? '{' : ',');
+        json_write_key(out, extension_rows[i].name);
+        json_shape_compact(member->raw, out);
+    }
+    if (out->len == start)
         return true;
-    buffer_append_byte(out, '{');
-    write_extension_member(out, false, "deliver", extension->deliver);
-    write_extension_member(out, extension->deliver.kind, "dead_letter", extension->dead_letter);
     buffer_append_byte(out, '}');
     if (out->failed)
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
@@ -99,11 +113,13 @@ static bool read_settings_members(struct json_value object, struct http_fields *
     struct json_cursor cursor = {0};
     struct json_value value;
     struct slice key;
-    while (json_next_member(object, &cursor, &key, &value))
-        if (!(extension_has(key) ? extension_set(extension, key, value, fault)
-                                 : http_option_set_member(fields, OPTIONS_TOPIC, beside, key, value,
-                                                          scratch, fault)))
+    while (json_next_member(object, &cursor, &key, &value)) {
+        const struct extension_row *row = extension_find(key);
+        if (!(row ? extension_set(extension, row, value, fault)
+                  : http_option_set_member(fields, OPTIONS_TOPIC, beside, key, value, scratch,
+                                           fault)))
             return false;
+    }
     return true;
 }
 

@@ -56,6 +56,7 @@ struct listener_options {
     bool plain;          /* beyond loopback without TLS is meant */
     bool proxy_protocol; /* each connection begins with a header that says who the client is */
     enum listener_token token;
+    uint8_t protocol; /* whose calls are made there, by a number of the opener's */
 };
 
 struct listener {

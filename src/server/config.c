@@ -57,6 +57,15 @@ static const struct option options[] = {
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
      "take messages with a delay from a queue of RabbitMQ and publish them there when they are "
      "due: amqp://host:5672/vhost?queue=NAME; needs --deliver"},
+    {"mykit", OPTION_TEXT, "ADDRESS[,WORD...]", FIELD(mykit), "", 0, 0,
+     "where to answer calls of mykit-delay, such as 127.0.0.1:6355, with words as --listen has "
+     "them "
+     "(see docs/moving/mykit-delay.md)"},
+    {"mykit-clear", OPTION_SWITCH, "", FIELD(mykit_clear), "false", 0, 0,
+     "let clearAll of mykit-delay drop all jobs but those that somebody has"},
+    {"sqs", OPTION_TEXT, "REGION/ACCOUNT", FIELD(sqs), "", 0, 0,
+     "answer calls of Amazon SQS (AWS JSON 1.0) at the addresses of --listen, with this region and "
+     "account in ARNs and URLs, such as us-east-1/000000000000 (see docs/moving/sqs.md)"},
     {"otlp", OPTION_TEXT, "URL", FIELD(otlp), "", 0, 0,
      "send spans of pushes, waits and deliveries to a collector by OTLP over HTTP, such as "
      "http://collector:4318 (/v1/traces is added; see docs/tracing.md); without it none are made"},
@@ -835,6 +844,30 @@ static bool check(const struct config *config, char *error)
     return config_is_redis(config) ? check_redis(config, error) : check_embedded(config, error);
 }
 
+/* Another protocol's listener is one of them from here on, with all that is asked of those. */
+static bool add_protocols(struct config *config, char *error)
+{
+    struct option_listen *listen = &config->listen;
+    char why[ADDRESS_ERROR_BYTES];
+    if (config->mykit_clear && !config->mykit[0])
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'--mykit-clear' without --mykit, name the address of its calls too");
+    if (!config->mykit[0])
+        return true;
+    if (listen->count == OPTION_LISTEN_MAX)
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'--mykit' is one listener more than there may be, give at most %d",
+                          OPTION_LISTEN_MAX);
+    struct listener_options *mykit = &listen->at[listen->count];
+    *mykit = (struct listener_options){0};
+    if (!address_parse(slice_of(config->mykit), mykit, why))
+        return error_text(error, CONFIG_ERROR_BYTES, "bad value '%s' for '--mykit', %s",
+                          config->mykit, why);
+    mykit->protocol = CONFIG_PROTOCOL_MYKIT;
+    listen->count++;
+    return true;
+}
+
 bool config_load(struct config *out, int arg_count, char *const *args,
                  config_environment *environment, char error[CONFIG_ERROR_BYTES])
 {
@@ -849,7 +882,7 @@ bool config_load(struct config *out, int arg_count, char *const *args,
         if (!read_environment(out, environment, error) || !read_flags(out, arg_count, args, error))
             return false;
     }
-    return check(out, error);
+    return add_protocols(out, error) && check(out, error);
 }
 
 /* ---- all faults ---- */

@@ -72,6 +72,9 @@ enum {
 
 enum config_log_format { CONFIG_LOG_TEXT = 1, CONFIG_LOG_JSON };
 
+/* Whose calls are made at a listener, beside the API's own. */
+enum config_protocol { CONFIG_PROTOCOL_API = 0, CONFIG_PROTOCOL_MYKIT };
+
 enum config_tls { CONFIG_TLS_1_2 = 1, CONFIG_TLS_1_3 };
 
 /* The rest of the choices are enum redis_durability's. */
@@ -92,6 +95,8 @@ struct config {
     char jwt_ca[OPTION_TEXT_BYTES];   /* empty: the system's */
     char jwt_scope_claim[OPTION_TEXT_BYTES], jwt_topics_claim[OPTION_TEXT_BYTES];
     char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
+    char mykit[OPTION_TEXT_BYTES];   /* where calls of mykit-delay are made; empty: nowhere */
+    char sqs[OPTION_TEXT_BYTES];     /* "REGION/ACCOUNT"; empty: no calls of SQS */
     char otlp[OPTION_TEXT_BYTES];    /* where spans go; empty: there are none */
     char otlp_headers_file[OPTION_TEXT_BYTES],
         otlp_ca[OPTION_TEXT_BYTES]; /* empty: none; the system's */
@@ -122,7 +127,7 @@ struct config {
     uint32_t address_connections, address_waiting; /* 0: half of all, but for loopback */
     int64_t idle_timeout_ms;
     int64_t grace_ms;
-    bool insecure, core_dumps, migrate;
+    bool insecure, core_dumps, migrate, mykit_clear;
     uint64_t given; /* a bit for each row of the table that was said somewhere */
 };
 

@@ -53,7 +53,8 @@ static bool is_same_listen(const struct option_listen *a, const struct option_li
         address_emit(y, other);
         is_same = strcmp(one, other) == 0 && x->kind == y->kind && x->mode == y->mode &&
                   strcmp(x->group, y->group) == 0 && x->tls == y->tls && x->plain == y->plain &&
-                  x->proxy_protocol == y->proxy_protocol && x->token == y->token;
+                  x->proxy_protocol == y->proxy_protocol && x->token == y->token &&
+                  x->protocol == y->protocol;
     }
     return is_same;
 }

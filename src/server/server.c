@@ -16,6 +16,7 @@
 #include "server/limits.h"
 #include "server/machine.h"
 #include "server/process.h"
+#include "server/protocol.h"
 #include "server/secret.h"
 #include "server/store_state.h"
 #include "server/test_clock.h"
@@ -87,7 +88,8 @@ struct server {
     struct certificates certificates;
     struct traces traces;
     struct watchdog watchdog;
-    void *intake; /* of intake_amqp; NULL: none was asked for */
+    void *intake;      /* of intake_amqp; NULL: none was asked for */
+    void *mykit, *sqs; /* of protocol_mykit and protocol_sqs; likewise */
     struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
@@ -580,6 +582,18 @@ static bool open_test_clock(struct server *server)
     return true;
 }
 
+/* Calls of other APIs on the fronts' connections. */
+static bool open_protocols(struct server *server)
+{
+    char error[PROTOCOL_ERROR_BYTES] = "";
+    const struct config *config = server->config;
+    if (config->mykit[0])
+        server->mykit = protocol_mykit.open(config, server->http, error);
+    if (config->sqs[0] && !error[0])
+        server->sqs = protocol_sqs.open(config, server->http, error);
+    return !error[0] || start_failed(error);
+}
+
 static bool open_fronts(struct server *server)
 {
     char error[TLS_ERROR_BYTES] = "";
@@ -603,7 +617,7 @@ static bool open_fronts(struct server *server)
     server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)
         http_shared_set_backup_hooks(server->http, &server->backup_hooks);
-    if (!open_test_clock(server))
+    if (!open_test_clock(server) || !open_protocols(server))
         return false;
     server->drain_hooks = (struct http_drain_hooks){.ctx = server, .drain = on_drain};
     http_shared_set_drain_hooks(server->http, &server->drain_hooks);
@@ -788,6 +802,8 @@ static void fini(struct server *server)
     }
     listeners_close(&server->listeners);
     http_shared_free(server->http);
+    protocol_mykit.free(server->mykit);
+    protocol_sqs.free(server->sqs);
     lateness_free(server->lateness);
     limits_close(&server->limits);
     store_state_close(&server->store_state);

@@ -169,6 +169,15 @@ static bool read_timeout(const struct setting_reader *reader)
     return true;
 }
 
+static bool read_body(const struct setting_reader *reader)
+{
+    bool is_string = reader->value.kind == JSON_STRING;
+    reader->out->sends_job = is_string && json_string_is(reader->value.raw, "job");
+    return reader->out->sends_job || (is_string && json_string_is(reader->value.raw, "raw")) ||
+           refuse_value(reader, "write \"raw\" for the job's body as it is, or \"job\" for the "
+                                "whole job as JSON");
+}
+
 static bool read_sign(const struct setting_reader *reader)
 {
     if (reader->value.kind == JSON_FALSE) {
@@ -249,25 +258,31 @@ TEMPLATE_MEMBER(exchange)
 TEMPLATE_MEMBER(routing_key)
 TEMPLATE_MEMBER(topic)
 TEMPLATE_MEMBER(key)
+TEMPLATE_MEMBER(tags)
+TEMPLATE_MEMBER(keys)
 TEMPLATE_MEMBER(destination)
 
 static const struct member {
     const char *name;
     bool (*read)(const struct setting_reader *reader);
-    const char *kind; /* of `to`, by the beginning of its scheme; NULL: any */
+    /* Of `to`, by the beginning of its scheme, and another one that has it; NULL: any, none. */
+    const char *kind, *other_kind;
 } members[] = {
-    {"to", read_to, NULL},
-    {"callback", read_callback, NULL},
-    {"max_in_flight", read_max_in_flight, NULL},
-    {"rate", read_rate, NULL},
-    {"timeout", read_timeout, NULL},
-    {"sign", read_sign, "http"},
-    {"dead_on", read_dead_on, "http"},
-    {"exchange", read_exchange, "amqp"},
-    {"routing_key", read_routing_key, "amqp"},
-    {"topic", read_topic, "kafka"},
-    {"key", read_key, "kafka"},
-    {"destination", read_destination, "stomp"},
+    {"to", read_to, NULL, NULL},
+    {"callback", read_callback, NULL, NULL},
+    {"max_in_flight", read_max_in_flight, NULL, NULL},
+    {"rate", read_rate, NULL, NULL},
+    {"timeout", read_timeout, NULL, NULL},
+    {"body", read_body, NULL, NULL},
+    {"sign", read_sign, "http", NULL},
+    {"dead_on", read_dead_on, "http", NULL},
+    {"exchange", read_exchange, "amqp", NULL},
+    {"routing_key", read_routing_key, "amqp", NULL},
+    {"topic", read_topic, "kafka", "rocketmq"},
+    {"key", read_key, "kafka", NULL},
+    {"tags", read_tags, "rocketmq", NULL},
+    {"keys", read_keys, "rocketmq", NULL},
+    {"destination", read_destination, "stomp", NULL},
 };
 enum { MEMBERS = sizeof members / sizeof members[0], SEEN_ALL = 32 };
 _Static_assert((int)MEMBERS <= (int)SEEN_ALL, "`seen` has a bit for each");
@@ -296,7 +311,7 @@ static bool refuse_member(struct slice raw, char *error)
     else
         (void)snprintf(error, TARGET_ERROR_BYTES,
                        "unknown member '%s', there are to, callback, max_in_flight, rate, timeout, "
-                       "sign, dead_on, and those of a kind of target",
+                       "body, sign, dead_on, and those of a kind of target",
                        word);
     return false;
 }
@@ -333,6 +348,12 @@ static bool suits(const struct target_setting *setting, const char *kind)
     return setting->to && strncasecmp(setting->to, kind, strlen(kind)) == 0;
 }
 
+static bool member_suits(const struct member *member, const struct target_setting *setting)
+{
+    return !member->kind || suits(setting, member->kind) ||
+           (member->other_kind && suits(setting, member->other_kind));
+}
+
 /* What only the whole object shows: somewhere to go, and members that suit the kind. */
 static bool check_whole(const struct target_setting *setting, uint32_t seen, char *error)
 {
@@ -342,10 +363,11 @@ static bool check_whole(const struct target_setting *setting, uint32_t seen, cha
         return false;
     }
     for (size_t i = 0; i < MEMBERS; i++)
-        if (members[i].kind && seen & UINT32_C(1) << i && !suits(setting, members[i].kind)) {
+        if (seen & UINT32_C(1) << i && !member_suits(&members[i], setting)) {
             (void)snprintf(error, TARGET_ERROR_BYTES,
-                           "'%s' is for targets of %s, leave it out or change 'to'",
-                           members[i].name, members[i].kind);
+                           "'%s' is for targets of %s%s%s, leave it out or change 'to'",
+                           members[i].name, members[i].kind, members[i].other_kind ? " and " : "",
+                           members[i].other_kind ? members[i].other_kind : "");
             return false;
         }
     return true;
@@ -386,6 +408,8 @@ void target_setting_fini(struct target_setting *setting)
     free(setting->routing_key);
     free(setting->topic);
     free(setting->key);
+    free(setting->tags);
+    free(setting->keys);
     free(setting->destination);
     *setting = (struct target_setting){0};
 }

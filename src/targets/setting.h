@@ -7,9 +7,11 @@
  *    "timeout": "10s",
  *    "sign": "shop",                             keys of the policy file; "" or absent: "default"
  *                                                where there is such a key, else unsigned
+ *    "body": "job",                              the whole job as JSON in place of its body; or "raw"
  *    "dead_on": [410, "400-404"],                http: these go straight to dead; 410 always does
  *    "exchange": "orders", "routing_key": "{topic}.{meta.kind}",   amqp
  *    "topic": "{topic}", "key": "{id}",                            kafka
+ *    "topic": "{topic}", "tags": "{meta.kind}", "keys": "{id}",    rocketmq
  *    "destination": "/queue/{topic}"}                              stomp
  *
  * Templates (targets/template.h): {topic}, {id}, {meta.NAME}; "{{" and "}}" stand for braces.
@@ -40,9 +42,10 @@ struct target_codes { /* HTTP statuses, both ends included */
 /* Zeroed: no delivery. */
 struct target_setting {
     char *to; /* NULL: only jobs with a callback of their own; own memory, all of these */
-    char *sign, *exchange, *routing_key, *topic, *key, *destination;
+    char *sign, *exchange, *routing_key, *topic, *key, *tags, *keys, *destination;
     bool allows_callback;
     bool never_signs; /* "sign": false */
+    bool sends_job;   /* "body": "job" */
     uint32_t max_in_flight;
     double rate_per_s; /* 0: no limit */
     int64_t timeout_ms;

@@ -9,7 +9,7 @@
 /* ---- kinds ---- */
 
 static const struct target_ops *const kinds[] = {
-    &target_http, &target_amqp, &target_kafka, &target_stomp, &target_null,
+    &target_http, &target_amqp, &target_kafka, &target_stomp, &target_rocketmq, &target_null,
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };

@@ -122,6 +122,7 @@ void target_emit_schemes(struct buffer *out);
  * equal endpoints share a target, a window and a breaker. False: malformed; `error` says how. */
 bool target_endpoint(struct slice to, struct buffer *out, char error[TARGET_ERROR_BYTES]);
 
-extern const struct target_ops target_null, target_http, target_amqp, target_kafka, target_stomp;
+extern const struct target_ops target_null, target_http, target_amqp, target_kafka, target_stomp,
+    target_rocketmq;
 
 #endif

@@ -59,6 +59,27 @@ def test_a_due_job_is_delivered_once_and_gone(server, endpoint):
     assert job(client, "orders", "42") is None
 
 
+def test_the_whole_job_goes_where_the_topic_wants_it(server, endpoint):
+    """The body is signed and counted as it goes out; many of them go together."""
+    client = server.client()
+    settle(client, "orders", deliver={"to": endpoint.url + "/whole", "body": "job"})
+    client.good("POST", "/v1/topics/orders/pause")
+    bodies = {"json": (b'{"total": 12}', "application/json"), "text": ("grü\"ße".encode(), "text/plain"), "bytes": (b"\xff\0", "image/x"), "empty": (b"", "text/plain")}
+    for ident, (body, content_type) in bodies.items():
+        client.push("orders", ident, body, content_type=content_type, meta={"kind": "a\"b"}, priority=7)
+    for at in range(100):
+        client.push("orders", str(at), b"x" * 1000)
+    client.good("POST", "/v1/topics/orders/resume")
+    eventually(lambda: totals(client, "orders")["acked"] == 104)
+    said = {call.id: (call.headers["content-type"], json.loads(call.body)) for call in endpoint.calls}
+    assert {content_type for content_type, _ in said.values()} == {"application/json"}
+    whole = {ident: body for ident, (_, body) in said.items()}
+    assert re.fullmatch(r"20..-..-..T..:..:..\....Z", whole["json"].pop("due_at"))
+    assert whole["json"] == {"topic": "orders", "id": "json", "attempt": 1, "priority": 7, "content_type": "application/json", "meta": {"kind": 'a"b'}, "body": {"total": 12}}
+    assert whole["text"]["body"] == 'grü"ße' and whole["empty"]["body"] == "" and base64.b64decode(whole["bytes"]["body_base64"]) == b"\xff\0"
+    assert all(whole[str(at)]["body"] == "x" * 1000 for at in range(100))
+
+
 def test_a_failed_delivery_comes_again_by_backoff(server, endpoint):
     client = server.client()
     endpoint.answer = lambda call: 500 if call.n < 3 else 200

@@ -18,10 +18,10 @@ sys.path[:0] = [str(REPO / "tests" / "e2e"), str(REPO / "tests")]
 import server as serving  # noqa: E402
 
 BUILD = REPO / "build-slim"
-WINGS = ("redis", "sql", "delivery", "amqp", "kafka", "stomp", "jwt", "console", "traces")
+WINGS = ("redis", "sql", "delivery", "amqp", "kafka", "stomp", "rocketmq", "mykit", "sqs", "jwt", "console", "traces")
 # What a build with only these wings is linked with beside the rest, and what it must not be.
 LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
-BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "sql", "delivery", "amqp", "stomp", "jwt", "console", "traces")}
+BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "sql", "delivery", "amqp", "stomp", "rocketmq", "mykit", "sqs", "jwt", "console", "traces")}
 # Unit tests of rooms that have wings, or stand where one was.
 TESTS = ("test_exposure", "test_http_delivery", "test_http_front", "test_secret", "test_target_setting", "test_text")
 
@@ -65,7 +65,7 @@ def test_is_not_linked_with_what_only_a_wing_needs(build):
     symbols = done("nm", BUILD / "tarry")
     for wing, library in LIBRARIES.items():
         assert (f"NEEDED               {library}" in needed) == (wing in wings), wing
-    for wing, symbol in (("redis", " redis_open"), ("sql", " sql_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
+    for wing, symbol in (("redis", " redis_open"), ("sql", " sql_open"), ("delivery", " deliver_new"), ("stomp", " stomp_frame"), ("rocketmq", " rocketmq_frame"), ("kafka", " kafka_producer"), ("amqp", " amqp_in_new"), ("mykit", " mykit_add"), ("sqs", " sqs_add"), ("jwt", " jwt_read"), ("traces", " trace_exporter_new")):
         assert (symbol in symbols) == (wing in wings), wing
 
 
@@ -117,7 +117,7 @@ def test_serves_what_is_left(build, tmp_path, monkeypatch):
         job = client.good("POST", "/v1/topics/t/take?wait=5s")["jobs"][0]
         assert job["id"] == "1"
         client.ack(job["lease"])
-        for wing, to, title in (("kafka", "kafka://127.0.0.1/x", "Kafka"), ("amqp", "amqp://127.0.0.1/", "AMQP"), ("stomp", "stomp://127.0.0.1/queue", "STOMP")):
+        for wing, to, title in (("kafka", "kafka://127.0.0.1/x", "Kafka"), ("amqp", "amqp://127.0.0.1/", "AMQP"), ("stomp", "stomp://127.0.0.1/queue", "STOMP"), ("rocketmq", "rocketmq://127.0.0.1", "RocketMQ")):
             reply = client.call("PUT", "/v1/topics/t", json.dumps({"deliver": {"to": to}}).encode(), {"Content-Type": "application/json"})
             if "delivery" not in wings:
                 assert reply.code == "delivery_is_off"

@@ -35,6 +35,6 @@ struct target_rig {
 /* Ended by NULL. */
 extern const struct target_rig *const rigs[];
 
-extern const struct target_rig rig_null, rig_http, rig_amqp, rig_kafka, rig_stomp;
+extern const struct target_rig rig_null, rig_http, rig_amqp, rig_kafka, rig_stomp, rig_rocketmq;
 
 #endif

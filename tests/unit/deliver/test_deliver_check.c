@@ -52,6 +52,7 @@ static void equal_places_have_one_name(void **state)
         {"kafka://a,B:9093/x", "kafka://a:9092,b:9093"},
         {"stomp://mq.example/vhost", "stomp://mq.example:61613/vhost"},
         {"stomps://mq.example", "stomps://mq.example:61614"},
+        {"rocketmq://A,b:9877", "rocketmq://a:9876,b:9877"},
         {"null:", "null:"},
         {"https://", NULL},
         {"https:shop.example", NULL},

@@ -1,0 +1,18 @@
+/* In a build without SQS: its option is refused. */
+#include "base/feature.h"
+#include "server/protocol.h"
+
+static void *refuse(const struct config *config, struct http_shared *shared, char *error)
+{
+    (void)config;
+    (void)shared;
+    (void)feature_refuse("sqs", error, PROTOCOL_ERROR_BYTES);
+    return NULL;
+}
+
+static void nothing(void *self)
+{
+    (void)self;
+}
+
+const struct protocol_ops protocol_sqs = {.open = refuse, .free = nothing};

@@ -1,0 +1,286 @@
+#include "sqs/attribute.h"
+
+#include "base/hex.h"
+#include "base/text.h"
+#include "http/json_shape.h"
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { NAME_BYTES_MAX = 256, CHUNK_BYTES = 1024, CHUNKS_MAX = 8, TEXT = 1, BINARY = 2 };
+
+static const char meta_prefix[] = JOB_META_OWN "sqs-attributes-";
+
+/* One attribute, unescaped into memory of its own. */
+struct attribute {
+    struct slice name, type, value;
+    uint8_t kind; /* TEXT or BINARY; 0: it has no value */
+};
+
+struct attributes {
+    struct attribute at[SQS_ATTRIBUTES_MAX];
+    size_t count;
+    struct buffer arena;
+};
+
+/* ---- digests ---- */
+
+static void hex_of(const unsigned char *bytes, size_t len, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < len; i++) {
+        out[2 * i] = digits[bytes[i] >> 4];
+        out[2 * i + 1] = digits[bytes[i] & 15];
+    }
+}
+
+void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES])
+{
+    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
+    unsigned len = 0;
+    (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len, EVP_md5(), NULL);
+    hex_of(digest, SQS_MD5_TEXT_BYTES / 2, out);
+}
+
+/* ---- reading ---- */
+
+static struct slice take_text(struct attributes *all, struct json_value value)
+{
+    struct slice out = {0};
+    if (value.kind == JSON_STRING)
+        (void)json_string_bytes(value.raw, &all->arena, &out);
+    return out;
+}
+
+static bool take_value(struct attributes *all, struct json_value value, struct attribute *out)
+{
+    struct json_value text = sqs_member(value, "StringValue"),
+                      binary = sqs_member(value, "BinaryValue");
+    out->type = take_text(all, sqs_member(value, "DataType"));
+    if (text.kind == JSON_STRING) {
+        out->kind = TEXT;
+        out->value = take_text(all, text);
+    } else if (binary.kind == JSON_STRING) {
+        size_t before = all->arena.len;
+        struct slice encoded = slice_make(binary.raw.at + 1, binary.raw.len - 2);
+        if (!text_base64_decode(encoded, &all->arena))
+            return false;
+        out->kind = BINARY;
+        out->value = slice_make(all->arena.at + before, all->arena.len - before);
+    }
+    return true;
+}
+
+static void attributes_fini(struct attributes *all)
+{
+    buffer_fini(&all->arena);
+}
+
+/* False: more than there may be, malformed, or out of memory. `all` is to be ended either way. */
+static bool attributes_read(struct json_value object, struct attributes *all)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    *all = (struct attributes){0};
+    buffer_init(&all->arena, 2 * object.raw.len + 1);
+    if (!buffer_reserve(&all->arena, 2 * object.raw.len + 1))
+        return false;
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value)) {
+        struct attribute *next = &all->at[all->count];
+        if (all->count++ == SQS_ATTRIBUTES_MAX || value.kind != JSON_OBJECT)
+            return false;
+        next->name = take_text(all, (struct json_value){JSON_STRING, key});
+        if (!take_value(all, value, next))
+            return false;
+    }
+    return !all->arena.failed;
+}
+
+/* ---- checked ---- */
+
+static bool is_type(struct slice type, const char *base)
+{
+    size_t len = strlen(base);
+    return type.len >= len && memcmp(type.at, base, len) == 0 &&
+           (type.len == len || type.at[len] == '.');
+}
+
+static bool is_name(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!text_is_unreserved(name.at[i]) || name.at[i] == '~')
+            return false;
+    return name.len > 0 && name.len <= NAME_BYTES_MAX && name.at[0] != '.' &&
+           name.at[name.len - 1] != '.';
+}
+
+static bool check_one(const struct attribute *one, struct sqs_error *error)
+{
+    int shown = (int)(one->name.len < 80 ? one->name.len : 80);
+    const char *name = one->name.len ? one->name.at : "";
+    if (!is_name(one->name))
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "The message attribute name '%.*s' is invalid. Attribute name can "
+                             "contain A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.) "
+                             "characters.",
+                             shown, name);
+    if (one->type.len == 0)
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "The message attribute '%.*s' must contain non-empty message "
+                             "attribute type.",
+                             shown, name);
+    bool is_binary = is_type(one->type, "Binary");
+    if (!is_binary && !is_type(one->type, "String") && !is_type(one->type, "Number"))
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "The message attribute '%.*s' has an invalid message attribute type, "
+                             "the set of supported type prefixes is Binary, Number, and String.",
+                             shown, name);
+    if (one->kind != (is_binary ? BINARY : TEXT) || one->value.len == 0)
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "The message attribute '%.*s' must contain non-empty message "
+                             "attribute value for message attribute type '%.*s'.",
+                             shown, name, (int)(one->type.len < 40 ? one->type.len : 40),
+                             one->type.at);
+    return true;
+}
+
+bool sqs_attributes_check(struct json_value attributes, struct sqs_error *error)
+{
+    struct attributes all;
+    if (attributes.kind == JSON_NONE)
+        return true;
+    bool good = attributes_read(attributes, &all) ||
+                sqs_error_set(error, SQS_BAD_VALUE,
+                              "Number of message attributes exceeds the allowed maximum [10], or "
+                              "one cannot be read.");
+    for (size_t i = 0; good && i < all.count; i++)
+        good = check_one(&all.at[i], error);
+    if (good && attributes.raw.len > SQS_ATTRIBUTES_BYTES_MAX)
+        good = sqs_error_set(error, SQS_BAD_VALUE,
+                             "Message attributes have at most %d bytes together here.",
+                             SQS_ATTRIBUTES_BYTES_MAX);
+    attributes_fini(&all);
+    return good;
+}
+
+/* ---- the digest ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct attribute *one = a, *other = b;
+    return slice_compare(one->name, other->name);
+}
+
+static void append_part(struct buffer *out, struct slice part)
+{
+    for (int shift = 24; shift >= 0; shift -= 8)
+        buffer_append_byte(out, (char)(part.len >> shift));
+    buffer_append_slice(out, part);
+}
+
+bool sqs_attributes_md5(struct json_value attributes, char out[SQS_MD5_TEXT_BYTES])
+{
+    struct attributes all;
+    struct buffer text;
+    buffer_init(&text, 2 * attributes.raw.len + 13 * SQS_ATTRIBUTES_MAX + 1);
+    bool good = attributes_read(attributes, &all) && all.count;
+    if (good)
+        qsort(all.at, all.count, sizeof all.at[0], compare_names);
+    for (size_t i = 0; good && i < all.count; i++) {
+        append_part(&text, all.at[i].name);
+        append_part(&text, all.at[i].type);
+        buffer_append_byte(&text, (char)all.at[i].kind);
+        append_part(&text, all.at[i].value);
+    }
+    good = good && !text.failed;
+    if (good)
+        sqs_md5(buffer_slice(&text), out);
+    buffer_fini(&text);
+    attributes_fini(&all);
+    return good;
+}
+
+/* ---- kept ---- */
+
+/* A piece ends before the first byte of a character, never within one. */
+static size_t piece_bytes(struct slice text)
+{
+    size_t len = text.len < CHUNK_BYTES ? text.len : CHUNK_BYTES;
+    while (len > 0 && len < text.len && ((unsigned char)text.at[len] & 0xc0) == 0x80)
+        len--;
+    return len;
+}
+
+bool sqs_attributes_keep(struct json_value attributes, struct buffer *meta)
+{
+    struct buffer compact;
+    char name[sizeof meta_prefix + 4];
+    bool good = true;
+    if (attributes.kind == JSON_NONE)
+        return true;
+    buffer_init(&compact, attributes.raw.len + 1);
+    json_shape_compact(attributes.raw, &compact);
+    struct slice left = buffer_slice(&compact);
+    for (unsigned i = 0; good && left.len > 2 - 2 * (i > 0) && i < CHUNKS_MAX; i++) {
+        size_t len = piece_bytes(left);
+        (void)snprintf(name, sizeof name, "%s%u", meta_prefix, i);
+        good = job_meta_add(meta, slice_of(name), slice_make(left.at, len)) == JOB_META_OK;
+        left = slice_make(left.at + len, left.len - len);
+    }
+    good = good && !compact.failed;
+    buffer_fini(&compact);
+    return good;
+}
+
+void sqs_attributes_restore(struct slice meta, struct buffer *out)
+{
+    struct slice name, value;
+    size_t prefix = sizeof meta_prefix - 1;
+    for (size_t at = 0; job_meta_next(meta, &at, &name, &value);)
+        if (name.len > prefix && memcmp(name.at, meta_prefix, prefix) == 0)
+            buffer_append_slice(out, value);
+}
+
+/* ---- by name ---- */
+
+static bool name_matches(struct slice wanted, struct slice name)
+{
+    if (slice_is(wanted, "All") || slice_is(wanted, ".*"))
+        return true;
+    if (wanted.len > 2 && memcmp(wanted.at + wanted.len - 2, ".*", 2) == 0)
+        return name.len >= wanted.len - 2 && memcmp(name.at, wanted.at, wanted.len - 2) == 0;
+    return slice_equals(wanted, name);
+}
+
+/* Names have no escapes: one that has is none. */
+bool sqs_names_have(struct json_value names, struct slice name)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    while (names.kind == JSON_ARRAY && json_next_item(names, &cursor, &item))
+        if (item.kind == JSON_STRING &&
+            name_matches(slice_make(item.raw.at + 1, item.raw.len - 2), name))
+            return true;
+    return false;
+}
+
+void sqs_attributes_select(struct json_value attributes, struct json_value names,
+                           struct buffer *out)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    size_t before = out->len;
+    while (attributes.kind == JSON_OBJECT && json_next_member(attributes, &cursor, &key, &value)) {
+        if (!sqs_names_have(names, slice_make(key.at + 1, key.len - 2)))
+            continue;
+        buffer_append_byte(out, out->len == before ? '{' : ',');
+        buffer_append_slice(out, key);
+        buffer_append_byte(out, ':');
+        buffer_append_slice(out, value.raw);
+    }
+    if (out->len > before)
+        buffer_append_byte(out, '}');
+}

@@ -1,0 +1,399 @@
+/* Operations on queues: create, get, list, delete, purge, attributes, tags, dead-letter sources. */
+#include "base/clock.h"
+#include "base/json_write.h"
+#include "sqs/operation.h"
+#include "sqs/settings.h"
+
+enum { LIST_MAX = 1000, NAMES_BYTES = 64, TAGS_MAX = 50 };
+
+static const struct slice own_topics = {"tarry.", 6};
+
+static void fail(const struct sqs_request *request, const struct sqs_error *error)
+{
+    sqs_answer_error(request->exchange, error);
+}
+
+static void write_url(const struct sqs_request *request, struct slice queue, struct buffer *out)
+{
+    struct buffer url;
+    buffer_init(&url, 1024);
+    sqs_write_url(request->exchange, request->host, queue, &url);
+    json_write_string(out, buffer_slice(&url));
+    buffer_fini(&url);
+}
+
+static void answer_url(const struct sqs_request *request)
+{
+    struct buffer *body = http_answer_start(request->exchange);
+    buffer_append_text(body, "{\"QueueUrl\":");
+    write_url(request, request->queue, body);
+    buffer_append_byte(body, '}');
+    sqs_answer(request);
+}
+
+/* ---- settings ---- */
+
+static void on_settings_put(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sqs_request request;
+    struct sqs_error error;
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    if (!sqs_error_of(&error, reply->status))
+        fail(&request, &error);
+    else if (request.operation->names == SQS_NAMES_NEW)
+        answer_url(&request);
+    else
+        sqs_answer_empty(&request);
+}
+
+static void put_settings(const struct sqs_request *request, struct sqs_queue *queue,
+                         struct topic_settings settings, bool is_new)
+{
+    struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = request->queue};
+    struct sqs_error error;
+    struct buffer text;
+    queue->modified_s = clock_wall_ms() / 1000;
+    if (!queue->created_s)
+        queue->created_s = queue->modified_s;
+    buffer_init(&text, 2 * TOPIC_EXTENSION_BYTES_MAX);
+    put.settings = settings;
+    if (sqs_queue_write(queue, is_new, &put.settings, &text, &error))
+        queue_topic(request->exchange->front->queue, &put, sqs_reply_to(request, on_settings_put));
+    else
+        fail(request, &error);
+    buffer_fini(&text);
+}
+
+/* Jobs that give up go over to another topic, which takes the right to push there. */
+static bool may_forward(const struct sqs_request *request, const struct sqs_queue *queue,
+                        struct sqs_error *error)
+{
+    return queue->dead_letter.len == 0 ||
+           access_may(request->exchange->caller, ACCESS_ADMIN, queue->dead_letter) ||
+           sqs_error_set(error, SQS_DENIED, "Access to the dead-letter queue is denied.");
+}
+
+/* Create and set: a queue that is there already is created again only as it is. */
+static void change_queue(const struct sqs_request *request, const struct queue_topic *topic)
+{
+    struct json_value attributes = sqs_member(request->fields, "Attributes"),
+                      tags = sqs_member(request->fields, "tags");
+    struct topic_settings settings = topic ? topic->settings : (struct topic_settings){0};
+    struct sqs_queue queue, before;
+    struct sqs_error error = {0};
+    struct buffer scratch;
+    bool creates = request->operation->names == SQS_NAMES_NEW;
+    sqs_queue_read(&settings, &queue);
+    if (!topic) {
+        queue.visibility_s = SQS_VISIBILITY_S;
+        queue.retention_s = SQS_RETENTION_S;
+        queue.tags = tags;
+    }
+    before = queue;
+    buffer_init(&scratch, request->exchange->note.len);
+    if (!buffer_reserve(&scratch, request->exchange->note.len))
+        (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
+    else if (sqs_queue_change(&queue, attributes, &scratch, &error))
+        (void)may_forward(request, &queue, &error);
+    if (!error.fault && creates && topic && !sqs_queue_equals(&before, &queue))
+        (void)sqs_error_set(&error, SQS_QUEUE_EXISTS,
+                            "A queue already exists with the same name and a different value for "
+                            "an attribute.");
+    if (error.fault)
+        fail(request, &error);
+    else if (creates && topic)
+        answer_url(request);
+    else
+        put_settings(request, &queue, settings, topic == NULL);
+    buffer_fini(&scratch);
+}
+
+static void create_queue(struct sqs_request *request, const struct queue_topic *topic)
+{
+    change_queue(request, topic);
+}
+
+static void set_attributes(struct sqs_request *request, const struct queue_topic *topic)
+{
+    change_queue(request, topic);
+}
+
+static size_t count_items(struct json_value array)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    size_t count = 0;
+    while (array.kind == JSON_ARRAY && json_next_item(array, &cursor, &item))
+        count++;
+    return count;
+}
+
+static bool check_names(struct json_value names, struct sqs_error *error)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    while (names.kind == JSON_ARRAY && json_next_item(names, &cursor, &item)) {
+        struct slice name = item.kind == JSON_STRING ? slice_make(item.raw.at + 1, item.raw.len - 2)
+                                                     : (struct slice){0};
+        if (!sqs_attribute_name_is_known(name))
+            return sqs_error_set(error, SQS_BAD_ATTRIBUTE_NAME, "Unknown Attribute %.*s.",
+                                 (int)(name.len < NAMES_BYTES ? name.len : NAMES_BYTES),
+                                 name.len ? name.at : "");
+    }
+    return true;
+}
+
+static void get_attributes(struct sqs_request *request, const struct queue_topic *topic)
+{
+    struct json_value names = sqs_member(request->fields, "AttributeNames");
+    struct sqs_error error;
+    if (!check_names(names, &error)) {
+        fail(request, &error);
+        return;
+    }
+    if (count_items(names) == 0) {
+        sqs_answer_empty(request);
+        return;
+    }
+    struct buffer *body = http_answer_start(request->exchange);
+    buffer_append_text(body, "{\"Attributes\":");
+    sqs_queue_show(request, topic, names, body);
+    buffer_append_byte(body, '}');
+    sqs_answer(request);
+}
+
+static void get_url(struct sqs_request *request, const struct queue_topic *topic)
+{
+    (void)topic;
+    answer_url(request);
+}
+
+/* ---- tags ---- */
+
+static bool is_key_in(struct json_value keys, struct slice key)
+{
+    struct json_cursor cursor = {0};
+    struct json_value item;
+    while (keys.kind == JSON_ARRAY && json_next_item(keys, &cursor, &item))
+        if (item.kind == JSON_STRING && slice_equals(item.raw, key))
+            return true;
+    return false;
+}
+
+static void add_tags(struct buffer *out, struct json_value tags, struct json_value without,
+                     struct json_value replaced_by)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    while (tags.kind == JSON_OBJECT && json_next_member(tags, &cursor, &key, &value)) {
+        struct json_cursor other = {0};
+        struct json_value other_value;
+        struct slice other_key;
+        bool goes = is_key_in(without, key);
+        while (replaced_by.kind == JSON_OBJECT &&
+               json_next_member(replaced_by, &other, &other_key, &other_value))
+            goes |= slice_equals(key, other_key);
+        if (goes || value.kind != JSON_STRING)
+            continue;
+        buffer_append_text(out, out->len > 1 ? "," : "");
+        buffer_append_slice(out, key);
+        buffer_append_byte(out, ':');
+        buffer_append_slice(out, value.raw);
+    }
+}
+
+static size_t count_members(struct json_value object)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    size_t count = 0;
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
+        count++;
+    return count;
+}
+
+static bool check_tags(const struct sqs_request *request, struct json_value added,
+                       struct json_value removed, struct sqs_error *error)
+{
+    bool adds = request->operation->name[0] == 'T';
+    if (adds && count_members(added) == 0)
+        return sqs_error_set(error, SQS_MISSING, "The request must contain the parameter Tags.");
+    if (!adds && count_items(removed) == 0)
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "Tag keys must be between 1 and 128 characters in length.");
+    return true;
+}
+
+/* Tag and untag: new ones come in, those that are named go. */
+static void change_tags(struct sqs_request *request, const struct queue_topic *topic)
+{
+    struct json_value added = sqs_member(request->fields, "Tags"),
+                      removed = sqs_member(request->fields, "TagKeys");
+    struct sqs_error error = {0};
+    struct sqs_queue queue;
+    struct buffer tags;
+    if (!check_tags(request, added, removed, &error)) {
+        fail(request, &error);
+        return;
+    }
+    sqs_queue_read(&topic->settings, &queue);
+    buffer_init(&tags, 4 * TOPIC_EXTENSION_BYTES_MAX);
+    buffer_append_byte(&tags, '{');
+    add_tags(&tags, queue.tags, removed, added);
+    add_tags(&tags, added, (struct json_value){0}, (struct json_value){0});
+    buffer_append_byte(&tags, '}');
+    if (tags.failed || !json_check(buffer_slice(&tags), &queue.tags, NULL) ||
+        count_members(queue.tags) > TAGS_MAX) {
+        (void)sqs_error_set(&error, SQS_BAD_VALUE, "Too many tags added for queue %.*s.",
+                            (int)request->queue.len, request->queue.at);
+        fail(request, &error);
+    } else {
+        put_settings(request, &queue, topic->settings, false);
+    }
+    buffer_fini(&tags);
+}
+
+static void list_tags(struct sqs_request *request, const struct queue_topic *topic)
+{
+    struct sqs_queue queue;
+    sqs_queue_read(&topic->settings, &queue);
+    struct buffer *body = http_answer_start(request->exchange);
+    buffer_append_text(body, "{\"Tags\":");
+    buffer_append_slice(body, queue.tags.kind ? queue.tags.raw : slice_of("{}"));
+    buffer_append_byte(body, '}');
+    sqs_answer(request);
+}
+
+/* ---- delete and purge ---- */
+
+static void on_done(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sqs_request request;
+    struct sqs_error error;
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    if (sqs_error_of(&error, reply->status))
+        sqs_answer_empty(&request);
+    else
+        fail(&request, &error);
+}
+
+static void call_topic(const struct sqs_request *request, enum queue_topic_verb verb)
+{
+    const struct queue_topic_call call = {.verb = verb, .topic = request->queue};
+    queue_topic(request->exchange->front->queue, &call, sqs_reply_to(request, on_done));
+}
+
+static void delete_queue(struct sqs_request *request, const struct queue_topic *topic)
+{
+    (void)topic;
+    call_topic(request, QUEUE_TOPIC_DELETE);
+}
+
+/* What somebody has stays with him until his lease ends. */
+static void purge_queue(struct sqs_request *request, const struct queue_topic *topic)
+{
+    (void)topic;
+    call_topic(request, QUEUE_TOPIC_PURGE);
+}
+
+/* ---- lists ---- */
+
+static bool begins_with(struct slice text, struct slice prefix)
+{
+    return text.len >= prefix.len &&
+           (prefix.len == 0 || memcmp(text.at, prefix.at, prefix.len) == 0);
+}
+
+/* Is this one listed? Of sources: does it send its dead letters to the call's queue? */
+static bool is_listed(const struct sqs_request *request, const struct queue_topic *topic,
+                      struct slice prefix)
+{
+    struct sqs_queue queue;
+    if (!access_may(request->exchange->caller, request->operation->scope, topic->name) ||
+        begins_with(topic->name, own_topics) || topic->deleting)
+        return false;
+    if (!request->queue.len)
+        return begins_with(topic->name, prefix);
+    sqs_queue_read(&topic->settings, &queue);
+    return slice_equals(queue.dead_letter, request->queue);
+}
+
+/* NextToken is the last name of the page before, as it is. */
+static void on_listed(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sqs_request request;
+    struct sqs_error error = {0};
+    struct slice prefix, last = {0};
+    int64_t most = LIST_MAX, count = 0;
+    bool more = false;
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    struct json_value token = sqs_member(request.fields, "NextToken"),
+                      limit = sqs_member(request.fields, "MaxResults");
+    struct slice after = token.kind == JSON_STRING ? slice_make(token.raw.at + 1, token.raw.len - 2)
+                                                   : (struct slice){0};
+    if (!sqs_error_of(&error, reply->status) ||
+        !sqs_number(limit, "MaxResults", 1, LIST_MAX, LIST_MAX, &most, &error)) {
+        fail(&request, &error);
+        return;
+    }
+    prefix = sqs_text(&request, sqs_member(request.fields, "QueueNamePrefix"));
+    struct buffer *body = http_answer_start(request.exchange);
+    buffer_append_text(body, request.queue.len ? "{\"queueUrls\":[" : "{\"QueueUrls\":[");
+    for (size_t i = 0; i < reply->topic_count && !more; i++) {
+        const struct queue_topic *topic = &reply->topics[i];
+        if (!is_listed(&request, topic, prefix) ||
+            (after.len && slice_compare(topic->name, after) <= 0))
+            continue;
+        more = count == most;
+        if (more)
+            break;
+        buffer_append_text(body, count++ ? "," : "");
+        write_url(&request, topic->name, body);
+        last = topic->name;
+    }
+    buffer_append_byte(body, ']');
+    if (more) {
+        buffer_append_text(body, ",\"NextToken\":");
+        json_write_string(body, last);
+    }
+    buffer_append_byte(body, '}');
+    sqs_answer(&request);
+}
+
+static void list_queues(struct sqs_request *request, const struct queue_topic *topic)
+{
+    (void)topic;
+    queue_topics(request->exchange->front->queue, sqs_reply_to(request, on_listed));
+}
+
+/* ---- the table ---- */
+
+static const char no_permissions[] =
+    "There are no permissions of queues here: who may do what is said by tokens";
+static const char no_moves[] =
+    "There are no message move tasks here: forward what is in a dead-letter queue with a consumer";
+
+const struct sqs_operation sqs_queue_operations[] = {
+    {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL},
+    {"GetQueueUrl", SQS_NAMES_NAME, ACCESS_READ | ACCESS_PUSH | ACCESS_CONSUME, get_url, NULL},
+    {"GetQueueAttributes", SQS_NAMES_URL, ACCESS_READ | ACCESS_CONSUME, get_attributes, NULL},
+    {"SetQueueAttributes", SQS_NAMES_URL, ACCESS_ADMIN, set_attributes, NULL},
+    {"ListQueues", SQS_NAMES_NOTHING, ACCESS_READ, list_queues, NULL},
+    {"DeleteQueue", SQS_NAMES_URL, ACCESS_ADMIN, delete_queue, NULL},
+    {"PurgeQueue", SQS_NAMES_URL, ACCESS_ADMIN, purge_queue, NULL},
+    {"TagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL},
+    {"UntagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL},
+    {"ListQueueTags", SQS_NAMES_URL, ACCESS_READ, list_tags, NULL},
+    {"ListDeadLetterSourceQueues", SQS_NAMES_URL, ACCESS_READ, list_queues, NULL},
+    {"AddPermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions},
+    {"RemovePermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions},
+    {"StartMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
+    {"ListMessageMoveTasks", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
+    {"CancelMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
+    {0},
+};

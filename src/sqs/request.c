@@ -1,0 +1,240 @@
+#include "sqs/request.h"
+
+#include "base/error.h"
+#include "base/json_write.h"
+#include "base/random.h"
+#include "queue/status.h"
+#include "sqs/operation.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define TYPE "application/x-amz-json-1.0"
+#define SQS "com.amazonaws.sqs#"
+#define CORAL "com.amazon.coral.service#"
+
+/* ---- errors ---- */
+
+static const struct fault_row {
+    const char *shape, *code;
+    uint16_t status;
+} faults[] = {
+    [SQS_OK] = {"", "", 200},
+    [SQS_NO_QUEUE] = {SQS "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", 400},
+    [SQS_QUEUE_EXISTS] = {SQS "QueueNameExists", "QueueAlreadyExists", 400},
+    [SQS_BAD_VALUE] = {CORAL "InvalidParameterValueException", "InvalidParameterValue", 400},
+    [SQS_MISSING] = {CORAL "MissingRequiredParameterException", "MissingParameter", 400},
+    [SQS_BAD_ATTRIBUTE_NAME] = {SQS "InvalidAttributeName", "InvalidAttributeName", 400},
+    [SQS_BAD_ATTRIBUTE_VALUE] = {SQS "InvalidAttributeValue", "InvalidAttributeValue", 400},
+    [SQS_BAD_CONTENTS] = {SQS "InvalidMessageContents", "InvalidMessageContents", 400},
+    [SQS_BAD_HANDLE] = {SQS "ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", 400},
+    [SQS_NOT_IN_FLIGHT] = {SQS "MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight",
+                           400},
+    [SQS_EMPTY_BATCH] = {SQS "EmptyBatchRequest", "AWS.SimpleQueueService.EmptyBatchRequest", 400},
+    [SQS_LONG_BATCH] = {SQS "TooManyEntriesInBatchRequest",
+                        "AWS.SimpleQueueService.TooManyEntriesInBatchRequest", 400},
+    [SQS_BATCH_IDS] = {SQS "BatchEntryIdsNotDistinct",
+                       "AWS.SimpleQueueService.BatchEntryIdsNotDistinct", 400},
+    [SQS_BATCH_ID] = {SQS "InvalidBatchEntryId", "AWS.SimpleQueueService.InvalidBatchEntryId", 400},
+    [SQS_BATCH_BYTES] = {SQS "BatchRequestTooLong", "AWS.SimpleQueueService.BatchRequestTooLong",
+                         400},
+    [SQS_UNSUPPORTED] = {SQS "UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation",
+                         400},
+    [SQS_UNKNOWN] = {CORAL "UnknownOperationException", "InvalidAction", 400},
+    [SQS_DENIED] = {CORAL "AccessDeniedException", "AccessDeniedException", 403},
+    [SQS_UNSIGNED] = {CORAL "MissingAuthenticationTokenException", "MissingAuthenticationToken",
+                      403},
+    [SQS_BUSY] = {CORAL "ServiceUnavailableException", "ServiceUnavailable", 503},
+    [SQS_BROKEN] = {CORAL "InternalFailure", "InternalFailure", 500},
+};
+
+const char *sqs_fault_code(enum sqs_fault fault)
+{
+    return faults[fault].code;
+}
+
+bool sqs_fault_is_senders(enum sqs_fault fault)
+{
+    return fault != SQS_BUSY && fault != SQS_BROKEN;
+}
+
+bool sqs_error_set(struct sqs_error *error, enum sqs_fault fault, const char *format, ...)
+{
+    va_list args;
+    error->fault = fault;
+    va_start(args, format);
+    (void)vsnprintf(error->message, sizeof error->message, format, args);
+    va_end(args);
+    return false;
+}
+
+bool sqs_error_of(struct sqs_error *error, enum queue_status status)
+{
+    if (queue_status_is_success(status))
+        return true;
+    enum sqs_fault fault = status == QUEUE_NOT_FOUND      ? SQS_NO_QUEUE
+                           : status == QUEUE_BAD_TOPIC    ? SQS_BAD_VALUE
+                           : status == QUEUE_BAD_OPTION   ? SQS_BAD_VALUE
+                           : status == QUEUE_BODY_TOO_BIG ? SQS_BAD_VALUE
+                                                          : SQS_BUSY;
+    return sqs_error_set(error, fault, "%s",
+                         status == QUEUE_NOT_FOUND ? "The specified queue does not exist."
+                                                   : queue_status_sentence(status));
+}
+
+/* ---- what is kept ---- */
+
+struct note_head {
+    const struct sqs_operation *operation;
+    size_t queue_bytes, host_bytes;
+};
+
+bool sqs_request_keep(struct http_call *call, const struct sqs_operation *operation,
+                      struct slice queue, struct slice body)
+{
+    struct buffer *note = &call->exchange->note;
+    struct slice host =
+        call->request->authority.len ? call->request->authority : call->request->host;
+    const struct note_head head = {operation, queue.len, host.len};
+    http_front_lend(call->front, note);
+    buffer_append(note, &head, sizeof head);
+    buffer_append_slice(note, queue);
+    buffer_append_slice(note, host);
+    buffer_append_slice(note, body);
+    http_gate_keep(call->exchange, call->caller);
+    return !note->failed;
+}
+
+struct sqs_request sqs_request_of(struct http_exchange *exchange)
+{
+    struct note_head head;
+    struct sqs_request out = {.exchange = exchange, .options = exchange->route->about};
+    memcpy(&head, exchange->note.at, sizeof head);
+    size_t before = sizeof head + head.queue_bytes + head.host_bytes;
+    out.operation = head.operation;
+    out.queue = slice_make(exchange->note.at + sizeof head, head.queue_bytes);
+    out.host = slice_make(out.queue.at + head.queue_bytes, head.host_bytes);
+    (void)json_check(slice_make(exchange->note.at + before, exchange->note.len - before),
+                     &out.fields, NULL); /* it was checked before it was kept */
+    return out;
+}
+
+bool sqs_request_find(void *front, uint64_t tag, struct sqs_request *out)
+{
+    struct http_exchange *exchange = http_exchange_find(front, tag);
+    if (exchange)
+        *out = sqs_request_of(exchange);
+    return exchange != NULL;
+}
+
+struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done)
+{
+    return (struct queue_reply_to){done, request->exchange->front,
+                                   http_exchange_tag(request->exchange)};
+}
+
+/* ---- members ---- */
+
+struct json_value sqs_member(struct json_value object, const char *name)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
+        if (json_string_is(key, name))
+            return value.kind == JSON_NULL ? (struct json_value){0} : value;
+    return (struct json_value){0};
+}
+
+struct slice sqs_text(const struct sqs_request *request, struct json_value value)
+{
+    struct buffer *arena = &request->exchange->front->arena;
+    struct slice out;
+    if (value.kind != JSON_STRING)
+        return (struct slice){0};
+    buffer_clear(arena);
+    if (!buffer_reserve(arena, value.raw.len) || !json_string_bytes(value.raw, arena, &out))
+        return (struct slice){0};
+    return out;
+}
+
+bool sqs_number(struct json_value value, const char *name, int64_t least, int64_t most,
+                int64_t standard, int64_t *out, struct sqs_error *error)
+{
+    struct slice text = value.raw;
+    *out = standard;
+    if (value.kind == JSON_NONE)
+        return true;
+    if (value.kind == JSON_STRING)
+        text = slice_make(text.at + 1, text.len - 2);
+    if ((value.kind == JSON_STRING || value.kind == JSON_NUMBER) && json_number_i64(text, out) &&
+        *out >= least && *out <= most)
+        return true;
+    return sqs_error_set(error, SQS_BAD_VALUE,
+                         "Value %.*s for parameter %s is invalid. Reason: Must be between %lld and "
+                         "%lld, if provided.",
+                         (int)(text.len < 40 ? text.len : 40), text.at, name, (long long)least,
+                         (long long)most);
+}
+
+/* ---- answers ---- */
+
+static void write_request_id(struct http_exchange *exchange)
+{
+    char text[40];
+    unsigned long long high = random_u64(), low = random_u64();
+    int len = snprintf(text, sizeof text, "%08llx-%04llx-%04llx-%04llx-%012llx", high >> 32,
+                       high >> 16 & 0xffff, high & 0xffff, low >> 48, low & 0xffffffffffff);
+    http_answer_field(exchange, "x-amzn-RequestId", slice_make(text, (size_t)len));
+}
+
+void sqs_answer(const struct sqs_request *request)
+{
+    write_request_id(request->exchange);
+    http_answer_end(request->exchange, 200, TYPE);
+}
+
+void sqs_answer_empty(const struct sqs_request *request)
+{
+    buffer_append_text(http_answer_start(request->exchange), "{}");
+    sqs_answer(request);
+}
+
+void sqs_answer_error(struct http_exchange *exchange, const struct sqs_error *error)
+{
+    const struct fault_row *row = &faults[error->fault];
+    char code[96];
+    int len = snprintf(code, sizeof code, "%s;%s", row->code,
+                       sqs_fault_is_senders(error->fault) ? "Sender" : "Receiver");
+    struct buffer *body = http_answer_start(exchange);
+    buffer_append_text(body, "{\"__type\":");
+    json_write_string(body, slice_of(row->shape));
+    buffer_append_text(body, ",\"message\":");
+    json_write_string(body, slice_of(error->message));
+    buffer_append_byte(body, '}');
+    http_answer_field(exchange, "x-amzn-query-error", slice_make(code, (size_t)len));
+    write_request_id(exchange);
+    http_answer_end(exchange, row->status, TYPE);
+}
+
+void sqs_answer_query_error(struct http_exchange *exchange)
+{
+    buffer_append_text(
+        http_answer_start(exchange),
+        "<?xml version=\"1.0\"?><ErrorResponse "
+        "xmlns=\"http://queue.amazonaws.com/doc/2012-11-05/\"><Error><Type>Sender</Type>"
+        "<Code>AWS.SimpleQueueService.UnsupportedOperation</Code><Message>The query protocol is "
+        "not "
+        "spoken here; use an SDK that speaks AWS JSON 1.0, which they do since November "
+        "2023.</Message><Detail/></Error><RequestId>0</RequestId></ErrorResponse>");
+    write_request_id(exchange);
+    http_answer_end(exchange, 400, "text/xml");
+}
+
+void sqs_write_url(const struct http_exchange *exchange, struct slice host, struct slice queue,
+                   struct buffer *out)
+{
+    const struct sqs_options *options = exchange->route->about;
+    buffer_append_format(out, "%s://%.*s/%s/%.*s", exchange->connection->channel ? "https" : "http",
+                         (int)host.len, host.at, options->account, (int)queue.len, queue.at);
+}

@@ -1,0 +1,162 @@
+#include "sqs/sqs.h"
+
+#include "sqs/operation.h"
+
+#include <stdio.h>
+
+static const char target_prefix[] = "AmazonSQS.";
+
+/* ---- the operation ---- */
+
+static const struct sqs_operation *find_operation(struct slice target)
+{
+    static const struct sqs_operation *const tables[] = {sqs_message_operations,
+                                                         sqs_queue_operations};
+    size_t prefix = sizeof target_prefix - 1;
+    if (target.len <= prefix || memcmp(target.at, target_prefix, prefix) != 0)
+        return NULL;
+    target = slice_make(target.at + prefix, target.len - prefix);
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        for (const struct sqs_operation *row = tables[i]; row->name; row++)
+            if (slice_is(target, row->name))
+                return row;
+    return NULL;
+}
+
+/* ---- the queue ---- */
+
+/* The last part of a URL, or the name itself. */
+static struct slice last_part(struct slice url)
+{
+    const char *slash = url.len ? memrchr(url.at, '/', url.len) : NULL;
+    return slash ? slice_make(slash + 1, url.len - (size_t)(slash + 1 - url.at)) : url;
+}
+
+static bool is_new_name(struct slice name, struct sqs_error *error)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.at[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            c != '_' && c != '-')
+            name.len = 0;
+    }
+    return (name.len > 0 && name.len <= SQS_NAME_BYTES_MAX) ||
+           sqs_error_set(error, SQS_BAD_VALUE,
+                         "Can only include alphanumeric characters, hyphens, or underscores. 1 to "
+                         "80 in length; there are no FIFO queues here");
+}
+
+/* The name goes to the front's arena. */
+static bool find_queue(const struct sqs_request *request, const struct sqs_operation *operation,
+                       struct slice *queue, struct sqs_error *error)
+{
+    bool by_url = operation->names == SQS_NAMES_URL;
+    const char *member = by_url ? "QueueUrl" : "QueueName";
+    *queue = (struct slice){0};
+    if (operation->names == SQS_NAMES_NOTHING)
+        return true;
+    struct slice text = sqs_text(request, sqs_member(request->fields, member));
+    if (text.len == 0)
+        return sqs_error_set(error, SQS_MISSING, "The request must contain the parameter %s.",
+                             member);
+    *queue = by_url ? last_part(text) : text;
+    if (operation->names == SQS_NAMES_NEW)
+        return is_new_name(*queue, error);
+    return job_topic_is_valid(*queue) ||
+           sqs_error_set(error, SQS_NO_QUEUE, "The specified queue does not exist.");
+}
+
+static void on_looked_up(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sqs_request request;
+    struct sqs_error error;
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    bool is_there = reply->status == QUEUE_OK && reply->topic_count;
+    if (is_there || (reply->status == QUEUE_NOT_FOUND && request.operation->names == SQS_NAMES_NEW))
+        request.operation->act(&request, is_there ? &reply->topics[0] : NULL);
+    else if (!sqs_error_of(&error, reply->status ? reply->status : QUEUE_NOT_FOUND))
+        sqs_answer_error(request.exchange, &error);
+}
+
+/* ---- the call ---- */
+
+/* Any page could send a form here from a browser: what it cannot send is this header. */
+static bool is_signed(const struct http_call *call, struct sqs_error *error)
+{
+    return call->request->has_authorization ||
+           sqs_error_set(error, SQS_UNSIGNED,
+                         "Request is missing Authentication Token; any will do here");
+}
+
+static bool may(const struct http_call *call, const struct sqs_operation *operation,
+                struct slice queue, struct sqs_error *error)
+{
+    bool allowed = queue.len ? access_may(call->caller, operation->scope, queue)
+                             : access_has_scope(call->caller, operation->scope);
+    return allowed || sqs_error_set(error, SQS_DENIED, "Access to the resource %.*s is denied.",
+                                    (int)queue.len, queue.len ? queue.at : "");
+}
+
+/* What is asked for, and whether it may be. */
+static bool read_call(struct http_call *call, const struct sqs_operation **operation,
+                      struct slice *queue, struct sqs_error *error)
+{
+    struct slice target = http_request_field(call->request, "x-amz-target");
+    struct sqs_request request = {.exchange = call->exchange,
+                                  .options = call->exchange->route->about};
+    if (!is_signed(call, error))
+        return false;
+    *operation = find_operation(target);
+    if (!*operation)
+        return sqs_error_set(error, SQS_UNKNOWN, "The action %.*s is not valid for this endpoint.",
+                             (int)(target.len < 60 ? target.len : 60), target.at);
+    if (!json_check(call->request->body, &request.fields, NULL) ||
+        request.fields.kind != JSON_OBJECT)
+        return sqs_error_set(error, SQS_BAD_VALUE, "The body is no JSON object.");
+    if (!(*operation)->act)
+        return sqs_error_set(error, SQS_UNSUPPORTED, "%s", (*operation)->why);
+    return find_queue(&request, *operation, queue, error) && may(call, *operation, *queue, error);
+}
+
+static void handle(struct http_call *call)
+{
+    struct http_exchange *exchange = call->exchange;
+    const struct sqs_operation *operation = NULL;
+    struct sqs_error error = {0};
+    struct slice queue;
+    if (!http_request_field(call->request, "x-amz-target").len) {
+        sqs_answer_query_error(exchange);
+        return;
+    }
+    if (!read_call(call, &operation, &queue, &error)) {
+        sqs_answer_error(exchange, &error);
+        return;
+    }
+    if (!sqs_request_keep(call, operation, queue, call->request->body)) {
+        (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
+        sqs_answer_error(exchange, &error);
+        return;
+    }
+    struct sqs_request request = sqs_request_of(exchange);
+    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = request.queue};
+    if (operation->names == SQS_NAMES_NOTHING)
+        operation->act(&request, NULL);
+    else
+        queue_topic(call->front->queue, &get, sqs_reply_to(&request, on_looked_up));
+}
+
+#define CALL(PATTERN)                                                                              \
+    {                                                                                              \
+        .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "sqs", .handle = handle,         \
+        .scope = HTTP_FOR_CALLERS, .topics = HTTP_TOPICS_EACH, .body = HTTP_BODY_BATCH,            \
+        .answer = HTTP_ANSWER_JOB, .options = OPTION_BIT(OPTION_FOREIGN)                           \
+    }
+
+/* SDKs post to the endpoint, some to the QueueUrl. */
+static const struct http_route routes[] = {CALL("/"), CALL("/{topic}/{id}"), CALL("/{id}"), {0}};
+
+void sqs_add(struct http_shared *shared, const struct sqs_options *options)
+{
+    http_shared_add_routes(shared, routes, options);
+}

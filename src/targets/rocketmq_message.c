@@ -1,0 +1,143 @@
+#include "targets/rocketmq_message.h"
+
+#include "base/timestamp.h"
+#include "targets/template.h"
+
+#include <stdio.h>
+
+enum {
+    FIELD_BYTES_MAX = 1024,
+    /* The longest frame that a broker takes unless it was told otherwise, less what stands around a
+     * body. A longer one would end the connection for all. */
+    BODY_BYTES_MAX = 16 * 1024 * 1024 - 256 * 1024
+};
+
+static const char standard_topic[] = "{topic}", standard_keys[] = "{id}";
+
+/* ---- topic ---- */
+
+/* Names a namespace, a retry topic or a dead-letter topic. */
+static bool is_sign(char c)
+{
+    return c == '%' || c == '|';
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+}
+
+static size_t count_signs(struct slice text)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += is_sign(text.at[i]);
+    return count;
+}
+
+static bool is_topic(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!is_letter(name.at[i]) && !is_sign(name.at[i]))
+            return false;
+    return name.len > 0;
+}
+
+static const char *fill_topic(const char *text, const struct job *job, char *out)
+{
+    const char *fault = NULL;
+    struct buffer name;
+    buffer_init(&name, ROCKETMQ_TOPIC_BYTES_MAX);
+    if (!template_fill(slice_of(text), job, TEMPLATE_PLAIN, ROCKETMQ_TOPIC_BYTES_MAX, &name) ||
+        !is_topic(buffer_slice(&name)))
+        fault = "a RocketMQ topic's name is 1 to 127 letters, digits, '_' and '-'";
+    else if (count_signs(buffer_slice(&name)) > count_signs(slice_of(text)))
+        fault = "what fills in the RocketMQ topic holds '%' or '|'";
+    else
+        (void)snprintf(out, ROCKETMQ_TOPIC_BYTES_MAX + 1, "%.*s", (int)name.len, name.at);
+    buffer_fini(&name);
+    return fault;
+}
+
+/* ---- properties ---- */
+
+/* Metas, ids and templates are UTF-8 without control bytes (job.h): none ends early. */
+static void emit_property(struct buffer *out, struct slice name, struct slice value)
+{
+    buffer_append_slice(out, name);
+    buffer_append_byte(out, 1);
+    buffer_append_slice(out, value);
+    buffer_append_byte(out, 2);
+}
+
+static void emit_named(struct buffer *out, const char *name, struct slice value)
+{
+    emit_property(out, slice_of(name), value);
+}
+
+/* RocketMQ's own properties are in capital letters, metas are not: none is taken for another. */
+static void emit_meta(struct buffer *out, const struct job *job)
+{
+    struct slice name, value;
+    for (size_t at = 0; target_meta_next(job->meta, &at, &name, &value);)
+        emit_property(out, slice_is(name, "content-type") ? slice_of("meta-content-type") : name,
+                      value);
+}
+
+static void emit_properties(struct rocketmq_message *message, const struct job *job)
+{
+    struct buffer *out = &message->properties;
+    char due[TIMESTAMP_BYTES], attempt[16];
+    int len = snprintf(attempt, sizeof attempt, "%u", (unsigned)job->attempt);
+    timestamp_write(due, job->due_ms);
+    if (message->keys.len)
+        emit_named(out, "KEYS", buffer_slice(&message->keys));
+    if (message->tags.len)
+        emit_named(out, "TAGS", buffer_slice(&message->tags));
+    emit_named(out, "WAIT", slice_of("true"));
+    emit_named(out, "content-type",
+               job->content_type.len ? job->content_type : slice_of("application/octet-stream"));
+    emit_named(out, "tarry-topic", job->topic);
+    emit_named(out, "tarry-id", job->id);
+    emit_named(out, "tarry-attempt", slice_make(attempt, (size_t)len));
+    emit_named(out, "tarry-due-at", slice_make(due, sizeof due));
+    emit_meta(out, job);
+}
+
+/* ---- the whole ---- */
+
+static bool fill_field(const char *text, const struct job *job, struct buffer *out)
+{
+    return !text || !*text ||
+           template_fill(slice_of(text), job, TEMPLATE_PLAIN, FIELD_BYTES_MAX, out);
+}
+
+const char *rocketmq_message_fill(struct rocketmq_message *out, const struct target_message *from)
+{
+    const struct target_setting *setting = from->setting;
+    const struct job *job = from->job;
+    const char *topic = setting->topic && *setting->topic ? setting->topic : standard_topic;
+    buffer_init(&out->tags, FIELD_BYTES_MAX);
+    buffer_init(&out->keys, FIELD_BYTES_MAX);
+    buffer_init(&out->properties, ROCKETMQ_PROPERTIES_BYTES_MAX);
+    const char *fault = fill_topic(topic, job, out->topic);
+    if (fault)
+        return fault;
+    if (!fill_field(setting->tags, job, &out->tags) ||
+        !fill_field(setting->keys ? setting->keys : standard_keys, job, &out->keys))
+        return "its tags or keys are longer than 1024 bytes";
+    if (job->body.len == 0)
+        return "RocketMQ takes no message without a body";
+    if (job->body.len > BODY_BYTES_MAX)
+        return "the body is too long for a frame of RocketMQ, which has at most 16 MiB";
+    emit_properties(out, job);
+    return out->properties.failed ? "what goes along with it has more than 32767 bytes" : NULL;
+}
+
+void rocketmq_message_fini(struct rocketmq_message *message)
+{
+    buffer_fini(&message->tags);
+    buffer_fini(&message->keys);
+    buffer_fini(&message->properties);
+}

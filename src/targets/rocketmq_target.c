@@ -1,0 +1,802 @@
+/*
+ * rocketmq_target: RocketMQ 4 and 5 by the remoting protocol.
+ *
+ * A message waits until a name server has said which brokers take its topic, and until one of them
+ * is connected and has room; then it goes into the next of their queues. The answer of its number
+ * ends it. A topic that does not exist yet goes to the brokers that make topics by themselves, as
+ * RocketMQ's own producer has it.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/table.h"
+#include "targets/outbox.h"
+#include "targets/rocketmq_message.h"
+#include "targets/rocketmq_names.h"
+#include "targets/template.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    TEXT_BYTES_MAX = 64 * 1024 * 1024, /* of one message; its own limit is lower */
+    WAITING_BYTES_MAX = 64 * 1024 * 1024,
+    TOPICS_MAX = 1000,
+    ROUTE_MS = 30 * 1000, /* then a name server is asked again */
+    ABSENT_MS = 2000,     /* so long a topic may be missing before its messages hear of it */
+    ASK_AGAIN_MS = 500,
+    NEW_TOPIC_QUEUES = 4, /* of one that a broker makes by itself */
+    SAID_BYTES = 120
+};
+
+static const char maker_topic[] = "TBW102"; /* brokers that make topics by themselves have it */
+static const char producer_group[] = "tarry";
+
+static const char *const rocketmq_schemes[] = {"rocketmq", "rocketmqs", NULL};
+
+struct broker {
+    struct list list; /* rocketmq.brokers */
+    struct rocketmq *rocketmq;
+    struct rocketmq_connection *connection;
+    size_t routes, sent; /* how many routes name it, and messages wait for its answer */
+    bool is_full;        /* until it says `room` */
+    bool is_silent;      /* a message ran out of time, and nothing came since it left */
+    char address[ROCKETMQ_ADDRESS_BYTES];
+};
+
+struct path { /* to one broker of a topic */
+    struct broker *broker;
+    uint32_t queues;
+    char name[ROCKETMQ_NAME_BYTES];
+};
+
+struct topic {
+    struct table_entry entry;
+    struct path *paths; /* NULL: no route */
+    size_t path_count, users;
+    uint32_t cursor;           /* over the queues */
+    bool has_been;             /* there was a route once */
+    bool is_stale;             /* its route may be wrong: ask soon */
+    bool is_new;               /* its route is that of brokers that would make it */
+    bool is_asked, asks_maker; /* a question is under way, and is about maker_topic */
+    int64_t asked_ms, next_ask_ms;
+    int64_t absent_ms; /* since when; 0: it is not */
+    char name[ROCKETMQ_TOPIC_BYTES_MAX + 1];
+};
+TABLE_DECLARE(topics, struct topic, entry)
+
+struct sending {
+    struct outbox_message message; /* first */
+    struct topic *topic;           /* NULL once it is settled */
+    struct broker *broker;         /* while it is sent */
+    uint32_t opaque;
+    int64_t sent_ms;
+    struct buffer text; /* properties, then the body; empty once it is sent */
+    size_t properties;
+};
+
+struct rocketmq {
+    struct target target; /* first */
+    struct outbox outbox;
+    struct rocketmq_names *names;
+    struct list brokers;
+    size_t ends; /* brokers that are not gone yet, and the name servers */
+    struct topics topics;
+    size_t waiting_bytes;
+    uint32_t opaque;
+    bool is_tls;
+    char login[GUARD_ORIGIN_BYTES]; /* the first name server's origin */
+};
+
+/* ---- where it is ---- */
+
+struct rocketmq_place {
+    struct target_place names[URL_HOSTS_MAX];
+    size_t count;
+};
+
+static bool rocketmq_place_parse(struct slice to, struct rocketmq_place *out, char *error)
+{
+    struct url url, one;
+    char origin[GUARD_ORIGIN_BYTES];
+    if (!target_place_parse(to, rocketmq_schemes, &url, &out->names[0], error))
+        return false;
+    if (url.has_query || (url.path.len && !slice_is(url.path, "/")))
+        return error_text(error, TARGET_ERROR_BYTES,
+                          "a RocketMQ URL has name servers and no path, write the topic into "
+                          "'topic'");
+    for (size_t i = 1; i < url.host_count; i++)
+        if (!guard_origin(&url, i, origin) ||
+            !target_place_parse(slice_of(origin), rocketmq_schemes, &one, &out->names[i], error))
+            return error_text(error, TARGET_ERROR_BYTES, "a name server's address cannot be read");
+    out->count = url.host_count;
+    return true;
+}
+
+/* ---- brokers ---- */
+
+static void pump(struct rocketmq *rocketmq);
+static void rocketmq_refresh(struct rocketmq *rocketmq);
+
+static bool broker_has_room(const struct broker *broker)
+{
+    return !broker->is_full && rocketmq_connection_is_up(broker->connection);
+}
+
+static void on_broker_ready(void *ctx)
+{
+    struct broker *broker = ctx;
+    broker->is_full = false;
+    if (!broker->rocketmq->outbox.closed)
+        pump(broker->rocketmq);
+}
+
+static bool topic_names(const struct topic *topic, const struct broker *broker)
+{
+    for (size_t i = 0; i < topic->path_count; i++)
+        if (topic->paths[i].broker == broker)
+            return true;
+    return false;
+}
+
+static bool topic_is_lost(const struct topic *topic)
+{
+    for (size_t i = 0; i < topic->path_count; i++)
+        if (!rocketmq_connection_is_down(topic->paths[i].broker->connection))
+            return false;
+    return topic->path_count > 0;
+}
+
+static void lose_sent_to(struct rocketmq *rocketmq, const struct broker *broker, const char *why)
+{
+    struct list *sent = &rocketmq->outbox.sent;
+    for (struct list *at = sent->next, *next; at != sent; at = next) {
+        struct sending *sending = list_entry(at, struct sending, message.list);
+        next = at->next;
+        if (sending->broker == broker)
+            outbox_lose(&rocketmq->outbox, &sending->message, why);
+    }
+}
+
+/* What waits for topics that have no broker left to wait for. */
+static void lose_waiting(struct rocketmq *rocketmq, const char *why)
+{
+    struct list *waiting = &rocketmq->outbox.waiting;
+    for (struct list *at = waiting->next, *next; at != waiting; at = next) {
+        struct sending *sending = list_entry(at, struct sending, message.list);
+        next = at->next;
+        if (topic_is_lost(sending->topic))
+            outbox_lose(&rocketmq->outbox, &sending->message, why);
+    }
+}
+
+/* Its topics may have moved: a name server is asked about each that is in use. */
+static void on_broker_down(void *ctx, const char *why)
+{
+    struct broker *broker = ctx;
+    struct rocketmq *rocketmq = broker->rocketmq;
+    broker->is_full = broker->is_silent = false;
+    lose_sent_to(rocketmq, broker, why);
+    for (struct table_entry *at = table_first(&rocketmq->topics.table); at;
+         at = table_next(&rocketmq->topics.table, at)) {
+        struct topic *topic = topics_of(at);
+        topic->is_stale = topic->is_stale || topic_names(topic, broker);
+    }
+    lose_waiting(rocketmq, why);
+    if (rocketmq->outbox.closed)
+        return;
+    rocketmq_refresh(rocketmq);
+    pump(rocketmq);
+}
+
+static void rocketmq_gone(struct rocketmq *rocketmq)
+{
+    if (--rocketmq->ends == 0 && rocketmq->outbox.closed)
+        outbox_gone(&rocketmq->outbox);
+}
+
+static void on_broker_gone(void *ctx)
+{
+    struct broker *broker = ctx;
+    struct rocketmq *rocketmq = broker->rocketmq;
+    free(broker);
+    rocketmq_gone(rocketmq);
+}
+
+static void on_names_gone(void *ctx)
+{
+    rocketmq_gone(ctx);
+}
+
+/* The number of a message comes back with its answer. */
+static struct sending *find_sent(const struct broker *broker, uint32_t opaque)
+{
+    const struct list *sent = &broker->rocketmq->outbox.sent;
+    for (struct list *at = sent->next; at != sent; at = at->next) {
+        struct sending *sending = list_entry(at, struct sending, message.list);
+        if (sending->opaque == opaque && sending->broker == broker)
+            return sending;
+    }
+    return NULL;
+}
+
+/* Codes that are a message's own fault, or its topic's; all others are the broker's. */
+static void judge(const struct rocketmq_answer *answer, struct target_report *report)
+{
+    char said[SAID_BYTES];
+    rocketmq_emit_remark(answer->remark, said, sizeof said);
+    bool is_access = answer->code == ROCKETMQ_NO_PERMISSION ||
+                     (answer->code == ROCKETMQ_SYSTEM_ERROR && answer->remark.len &&
+                      memmem(answer->remark.at, answer->remark.len, "AclException", 12));
+    *report = (struct target_report){.outcome = TARGET_FAILED,
+                                     .is_ailing = !is_access && answer->code != ROCKETMQ_NO_TOPIC,
+                                     .retry_after_ms = -1,
+                                     .code = (uint32_t)answer->code};
+    if (answer->code == ROCKETMQ_ILLEGAL) {
+        report->outcome = TARGET_REFUSED;
+        report->is_ailing = false;
+    }
+    (void)snprintf(report->error, sizeof report->error, "%s%d: %s",
+                   is_access ? "not allowed, the broker says " : "the broker says ", answer->code,
+                   said);
+}
+
+static void on_broker_answer(void *ctx, const struct rocketmq_answer *answer)
+{
+    struct broker *broker = ctx;
+    struct rocketmq *rocketmq = broker->rocketmq;
+    struct sending *sending = find_sent(broker, answer->opaque);
+    struct target_report report;
+    if (!sending)
+        return;
+    if (answer->code == ROCKETMQ_SUCCESS) {
+        outbox_settle_as(&rocketmq->outbox, &sending->message, TARGET_DONE, false, "");
+        return;
+    }
+    if (answer->code == ROCKETMQ_NO_TOPIC)
+        sending->topic->is_stale = true;
+    judge(answer, &report);
+    outbox_settle(&rocketmq->outbox, &sending->message, &report);
+}
+
+static struct broker *broker_new(struct rocketmq *rocketmq, const char *address)
+{
+    static const struct rocketmq_connection_events events = {.up = on_broker_ready,
+                                                             .answer = on_broker_answer,
+                                                             .room = on_broker_ready,
+                                                             .down = on_broker_down,
+                                                             .gone = on_broker_gone};
+    struct target_place place;
+    struct url url;
+    char to[ROCKETMQ_ADDRESS_BYTES + 16], error[TARGET_ERROR_BYTES];
+    (void)snprintf(to, sizeof to, "%s://%s", rocketmq_schemes[rocketmq->is_tls], address);
+    struct broker *broker = target_place_parse(slice_of(to), rocketmq_schemes, &url, &place, error)
+                                ? calloc(1, sizeof *broker)
+                                : NULL;
+    if (!broker)
+        return NULL;
+    broker->rocketmq = rocketmq;
+    broker->connection =
+        rocketmq_connection_new(rocketmq->outbox.env, &place, rocketmq->login, &events, broker);
+    if (!broker->connection) {
+        free(broker);
+        return NULL;
+    }
+    (void)snprintf(broker->address, sizeof broker->address, "%s", address);
+    list_add_last(&rocketmq->brokers, &broker->list);
+    rocketmq->ends++;
+    return broker;
+}
+
+static struct broker *broker_find(struct rocketmq *rocketmq, const char *address)
+{
+    for (struct list *at = rocketmq->brokers.next; at != &rocketmq->brokers; at = at->next) {
+        struct broker *broker = list_entry(at, struct broker, list);
+        if (strcmp(broker->address, address) == 0)
+            return broker;
+    }
+    return NULL;
+}
+
+static void broker_close(struct broker *broker)
+{
+    list_remove(&broker->list);
+    rocketmq_connection_free(broker->connection);
+}
+
+/* ---- topics ---- */
+
+static void topic_drop_route(struct topic *topic)
+{
+    for (size_t i = 0; i < topic->path_count; i++)
+        topic->paths[i].broker->routes--;
+    free(topic->paths);
+    topic->paths = NULL;
+    topic->path_count = 0;
+}
+
+static void topic_free(struct rocketmq *rocketmq, struct topic *topic)
+{
+    topic_drop_route(topic);
+    topics_remove(&rocketmq->topics, topic);
+    free(topic);
+}
+
+/* Makes room for another topic. */
+static void drop_unused_topic(struct rocketmq *rocketmq)
+{
+    for (struct table_entry *at = table_first(&rocketmq->topics.table); at;
+         at = table_next(&rocketmq->topics.table, at)) {
+        struct topic *topic = topics_of(at);
+        if (topic->users == 0 && !topic->is_asked) {
+            topic_free(rocketmq, topic);
+            return;
+        }
+    }
+}
+
+/* NULL: too many are in use, or out of memory. */
+static struct topic *topic_find(struct rocketmq *rocketmq, const char *name)
+{
+    struct topic *topic = topics_find(&rocketmq->topics, slice_of(name));
+    if (topic)
+        return topic;
+    if (rocketmq->topics.table.count >= TOPICS_MAX)
+        drop_unused_topic(rocketmq);
+    if (rocketmq->topics.table.count >= TOPICS_MAX || !(topic = calloc(1, sizeof *topic)))
+        return NULL;
+    (void)snprintf(topic->name, sizeof topic->name, "%s", name);
+    topic->entry.key = slice_of(topic->name);
+    topics_add(&rocketmq->topics, topic);
+    return topic;
+}
+
+static void topic_ask(struct rocketmq *rocketmq, struct topic *topic, bool asks_maker)
+{
+    topic->asks_maker = asks_maker;
+    topic->is_asked =
+        rocketmq_names_ask(rocketmq->names, asks_maker ? maker_topic : topic->name, topic);
+}
+
+/* Asks about a topic in use whose route is missing or old, and connects to its brokers. */
+static void topic_refresh(struct rocketmq *rocketmq, struct topic *topic)
+{
+    int64_t now_ms = clock_inner_ms();
+    bool wants =
+        !topic->paths || topic->is_stale || topic->is_new || now_ms >= topic->asked_ms + ROUTE_MS;
+    for (size_t i = 0; i < topic->path_count; i++)
+        rocketmq_connection_needed(topic->paths[i].broker->connection, true);
+    if (topic->is_asked || !wants)
+        return;
+    if (now_ms >= topic->next_ask_ms)
+        topic_ask(rocketmq, topic, false);
+    else
+        outbox_wake_at(&rocketmq->outbox, topic->next_ask_ms);
+}
+
+/* The same for all that are in use. */
+static void rocketmq_refresh(struct rocketmq *rocketmq)
+{
+    for (struct table_entry *at = table_first(&rocketmq->topics.table); at;
+         at = table_next(&rocketmq->topics.table, at))
+        if (topics_of(at)->users)
+            topic_refresh(rocketmq, topics_of(at));
+}
+
+static void end_waiting(struct rocketmq *rocketmq, const struct topic *topic,
+                        enum target_outcome outcome, bool is_ailing, const char *why)
+{
+    struct list *waiting = &rocketmq->outbox.waiting;
+    for (struct list *at = waiting->next, *next; at != waiting; at = next) {
+        struct sending *sending = list_entry(at, struct sending, message.list);
+        next = at->next;
+        if (sending->topic == topic)
+            outbox_settle_as(&rocketmq->outbox, &sending->message, outcome, is_ailing, why);
+    }
+}
+
+/* Nobody takes it now. Brokers that start again say so a moment later, which is waited for. */
+static void topic_absent(struct rocketmq *rocketmq, struct topic *topic)
+{
+    int64_t now_ms = clock_inner_ms();
+    topic_drop_route(topic);
+    topic->next_ask_ms = now_ms + ASK_AGAIN_MS;
+    if (!topic->absent_ms)
+        topic->absent_ms = now_ms;
+    if (now_ms < topic->absent_ms + ABSENT_MS)
+        outbox_wake_at(&rocketmq->outbox, topic->next_ask_ms);
+    else if (topic->has_been)
+        end_waiting(rocketmq, topic, TARGET_UNSENT, true,
+                    "the name server knows no broker for it now");
+    else
+        end_waiting(rocketmq, topic, TARGET_FAILED, false,
+                    "no such topic, and no broker makes topics by itself");
+}
+
+/* A route by the answer; brokers whose address cannot be read are left out. */
+static struct path *paths_new(struct rocketmq *rocketmq, const struct rocketmq_master *masters,
+                              size_t count, bool is_new, size_t *found)
+{
+    struct path *paths = calloc(count, sizeof *paths);
+    *found = 0;
+    for (size_t i = 0; paths && i < count; i++) {
+        struct path *path = &paths[*found];
+        path->broker = broker_find(rocketmq, masters[i].address);
+        if (!path->broker && !(path->broker = broker_new(rocketmq, masters[i].address)))
+            continue;
+        path->queues = masters[i].queues;
+        if (is_new && path->queues > NEW_TOPIC_QUEUES)
+            path->queues = NEW_TOPIC_QUEUES;
+        (void)snprintf(path->name, sizeof path->name, "%s", masters[i].name);
+        path->broker->routes++;
+        (*found)++;
+    }
+    return paths;
+}
+
+static void on_route(void *ctx, void *asker, const struct rocketmq_master *masters, size_t count)
+{
+    struct rocketmq *rocketmq = ctx;
+    struct topic *topic = asker;
+    size_t found = 0;
+    struct path *paths =
+        count ? paths_new(rocketmq, masters, count, topic->asks_maker, &found) : NULL;
+    topic->is_asked = false;
+    if (!found) {
+        free(paths);
+        topic_absent(rocketmq, topic);
+        return;
+    }
+    topic_drop_route(topic);
+    topic->paths = paths;
+    topic->path_count = found;
+    topic->asked_ms = clock_inner_ms();
+    topic->next_ask_ms = topic->asked_ms + ASK_AGAIN_MS;
+    topic->is_new = topic->asks_maker;
+    topic->is_stale = topic->asks_maker = false;
+    topic->has_been = true;
+    topic->absent_ms = 0;
+    if (topic->users)
+        topic_refresh(rocketmq, topic);
+    pump(rocketmq);
+}
+
+static void on_missing(void *ctx, void *asker)
+{
+    struct rocketmq *rocketmq = ctx;
+    struct topic *topic = asker;
+    topic->is_asked = false;
+    if (!topic->asks_maker) {
+        topic_ask(rocketmq, topic, true);
+        return;
+    }
+    topic->asks_maker = false;
+    topic_absent(rocketmq, topic);
+}
+
+/* A route of before is as good as any. */
+static void on_names_failed(void *ctx, void *asker, const char *why)
+{
+    struct rocketmq *rocketmq = ctx;
+    struct topic *topic = asker;
+    char text[TARGET_ERROR_BYTES];
+    topic->is_asked = topic->asks_maker = false;
+    topic->next_ask_ms = clock_inner_ms() + ASK_AGAIN_MS;
+    (void)snprintf(text, sizeof text, "no name server: %.200s", why);
+    if (!topic->paths)
+        end_waiting(rocketmq, topic, TARGET_UNSENT, true, text);
+}
+
+/* ---- out ---- */
+
+/* The next queue of a topic whose broker has room; NULL: none has. */
+static struct path *choose_path(struct topic *topic, uint32_t *queue)
+{
+    uint64_t all = 0;
+    size_t first = 0;
+    for (size_t i = 0; i < topic->path_count; i++)
+        all += topic->paths[i].queues;
+    if (!all)
+        return NULL;
+    uint64_t at = topic->cursor % all;
+    while (at >= topic->paths[first].queues)
+        at -= topic->paths[first++].queues;
+    for (size_t i = 0; i < topic->path_count; i++) {
+        struct path *path = &topic->paths[(first + i) % topic->path_count];
+        if (!broker_has_room(path->broker))
+            continue;
+        *queue = i == 0 ? (uint32_t)at : topic->cursor % path->queues;
+        return path;
+    }
+    return NULL;
+}
+
+static enum rocketmq_sent send_message(struct sending *sending, const struct path *path,
+                                       uint32_t queue, uint32_t opaque)
+{
+    char queue_text[16], born[24], queues[16];
+    (void)snprintf(queue_text, sizeof queue_text, "%u", queue);
+    (void)snprintf(born, sizeof born, "%" PRId64, clock_wall_ms());
+    (void)snprintf(queues, sizeof queues, "%d", NEW_TOPIC_QUEUES);
+    const struct rocketmq_field fields[] = {
+        {"a", slice_of(producer_group)},
+        {"b", slice_of(sending->topic->name)},
+        {"c", slice_of(maker_topic)},
+        {"d", slice_of(queues)},
+        {"e", slice_of(queue_text)},
+        {"f", slice_of("0")}, /* neither packed nor part of a transaction */
+        {"g", slice_of(born)},
+        {"h", slice_of("0")},
+        {"i", slice_make(sending->text.at, sending->properties)},
+        {"j", slice_of("0")}, /* times it was consumed */
+        {"k", slice_of("false")},
+        {"m", slice_of("false")}, /* no batch */
+        {"n", slice_of(path->name)},
+    };
+    return rocketmq_connection_send(path->broker->connection, ROCKETMQ_SEND, opaque, fields,
+                                    sizeof fields / sizeof fields[0],
+                                    slice_make(sending->text.at + sending->properties,
+                                               sending->text.len - sending->properties));
+}
+
+/* The message's text takes no room any more. */
+static void drop_text(struct rocketmq *rocketmq, struct sending *sending)
+{
+    rocketmq->waiting_bytes -= sending->text.len;
+    buffer_fini(&sending->text);
+    sending->text.len = 0;
+}
+
+static void hand_over(struct rocketmq *rocketmq, struct sending *sending, const struct path *path,
+                      uint32_t queue)
+{
+    struct broker *broker = path->broker;
+    enum rocketmq_sent sent = send_message(sending, path, queue, ++rocketmq->opaque);
+    if (sent == ROCKETMQ_OUT_OF_MEMORY)
+        outbox_settle_as(&rocketmq->outbox, &sending->message, TARGET_UNSENT, false,
+                         "out of memory");
+    broker->is_full = sent == ROCKETMQ_FULL;
+    if (sent != ROCKETMQ_SENT)
+        return;
+    if (sending->message.explained)
+        buffer_append_format(sending->message.explained, "sent to broker '%s' at %s, queue %u\n",
+                             path->name, broker->address, queue);
+    sending->opaque = rocketmq->opaque;
+    sending->broker = broker;
+    sending->sent_ms = clock_inner_ms();
+    sending->topic->cursor++;
+    broker->sent++;
+    drop_text(rocketmq, sending);
+    outbox_mark_sent(&rocketmq->outbox, &sending->message);
+}
+
+static bool has_room(const struct rocketmq *rocketmq)
+{
+    for (struct list *at = rocketmq->brokers.next; at != &rocketmq->brokers; at = at->next)
+        if (broker_has_room(list_entry(at, struct broker, list)))
+            return true;
+    return false;
+}
+
+/* Hands over what waits, as long as any broker has room. */
+static void pump(struct rocketmq *rocketmq)
+{
+    struct list *waiting = &rocketmq->outbox.waiting;
+    for (struct list *at = waiting->next, *next; at != waiting; at = next) {
+        struct sending *sending = list_entry(at, struct sending, message.list);
+        uint32_t queue = 0;
+        struct path *path = choose_path(sending->topic, &queue);
+        next = at->next;
+        if (path)
+            hand_over(rocketmq, sending, path, queue);
+        else if (!has_room(rocketmq))
+            return;
+    }
+}
+
+/* Why it cannot be taken; NULL: it waits. */
+static const char *take_text(struct rocketmq *rocketmq, struct sending *sending,
+                             const struct rocketmq_message *message, struct slice body)
+{
+    buffer_append_slice(&sending->text, buffer_slice(&message->properties));
+    sending->properties = sending->text.len;
+    buffer_append_slice(&sending->text, body);
+    rocketmq->waiting_bytes += sending->text.len;
+    if (sending->text.failed)
+        return "out of memory";
+    if (rocketmq->waiting_bytes > WAITING_BYTES_MAX && rocketmq->waiting_bytes > sending->text.len)
+        return "64 MiB wait for RocketMQ already";
+    sending->topic = topic_find(rocketmq, message->topic);
+    if (!sending->topic)
+        return "more than 1000 RocketMQ topics are in use at a time";
+    sending->topic->users++;
+    return NULL;
+}
+
+static void explain_message(struct buffer *out, const struct rocketmq_message *message,
+                            struct slice body)
+{
+    buffer_append_format(out, "topic '%s', tags '%.*s', keys '%.*s', %zu bytes\n", message->topic,
+                         (int)message->tags.len, message->tags.len ? message->tags.at : "",
+                         (int)message->keys.len, message->keys.len ? message->keys.at : "",
+                         body.len);
+}
+
+/* A message waits, or is settled at once. */
+static void add_message(struct rocketmq *rocketmq, const struct target_message *from)
+{
+    struct rocketmq_message message;
+    struct sending *sending = calloc(1, sizeof *sending);
+    assert(sending); /* some hundred bytes; without them nobody could be told of it either */
+    buffer_init(&sending->text, TEXT_BYTES_MAX);
+    outbox_add(&rocketmq->outbox, &sending->message, from, 0);
+    const char *fault = rocketmq_message_fill(&message, from), *away = NULL;
+    if (fault)
+        outbox_settle_as(&rocketmq->outbox, &sending->message, TARGET_REFUSED, false, fault);
+    else if ((away = take_text(rocketmq, sending, &message, from->job->body)))
+        outbox_settle_as(&rocketmq->outbox, &sending->message, TARGET_UNSENT, false, away);
+    else
+        topic_refresh(rocketmq, sending->topic);
+    if (!fault && from->explained)
+        explain_message(from->explained, &message, from->job->body);
+    rocketmq_message_fini(&message);
+}
+
+static void rocketmq_send(struct target *target, const struct target_message *messages,
+                          size_t count)
+{
+    struct rocketmq *rocketmq = (struct rocketmq *)target;
+    for (size_t i = 0; i < count; i++)
+        add_message(rocketmq, &messages[i]);
+    pump(rocketmq);
+}
+
+/* ---- the end of a message ---- */
+
+static void on_settled(void *ctx, struct outbox_message *message)
+{
+    struct rocketmq *rocketmq = ctx;
+    struct sending *sending = (struct sending *)message;
+    drop_text(rocketmq, sending);
+    if (sending->topic)
+        sending->topic->users--;
+    if (sending->broker)
+        sending->broker->sent--;
+    sending->topic = NULL;
+    sending->broker = NULL;
+}
+
+static void on_explain(void *ctx, const struct outbox_message *message)
+{
+    (void)ctx;
+    buffer_append_text(message->explained,
+                       message->report.outcome == TARGET_DONE     ? "the broker has it\n"
+                       : message->report.outcome == TARGET_UNSENT ? "nothing was sent\n"
+                       : message->report.code                     ? "the broker refused it\n"
+                                                                  : "no answer came\n");
+}
+
+static void on_free_message(void *ctx, struct outbox_message *message)
+{
+    (void)ctx;
+    free(message);
+}
+
+/* A broker from which nothing came since an overdue message left is taken for lost. */
+static void on_overdue(void *ctx, struct outbox_message *message)
+{
+    struct rocketmq *rocketmq = ctx;
+    struct sending *sending = (struct sending *)message;
+    char error[64];
+    (void)snprintf(error, sizeof error, "timed out after %" PRId64 " ms", message->timeout_ms);
+    if (sending->broker &&
+        rocketmq_connection_in_ms(sending->broker->connection) < sending->sent_ms)
+        sending->broker->is_silent = true;
+    outbox_lose(&rocketmq->outbox, message, error);
+}
+
+static void on_woken(void *ctx, int64_t now_ms)
+{
+    struct rocketmq *rocketmq = ctx;
+    (void)now_ms;
+    if (rocketmq->outbox.closed)
+        return;
+    for (struct list *at = rocketmq->brokers.next; at != &rocketmq->brokers; at = at->next) {
+        struct broker *broker = list_entry(at, struct broker, list);
+        if (broker->is_silent && rocketmq_connection_is_up(broker->connection))
+            rocketmq_connection_fail(broker->connection, "no answer came in time");
+        broker->is_silent = false;
+    }
+    rocketmq_refresh(rocketmq);
+}
+
+/* Brokers that no route names any more go; the others stay connected while there is work. */
+static void on_turned(void *ctx)
+{
+    struct rocketmq *rocketmq = ctx;
+    bool is_idle =
+        list_is_empty(&rocketmq->outbox.waiting) && list_is_empty(&rocketmq->outbox.sent);
+    for (struct list *at = rocketmq->brokers.next, *next; at != &rocketmq->brokers; at = next) {
+        struct broker *broker = list_entry(at, struct broker, list);
+        next = at->next;
+        if (broker->routes == 0 && broker->sent == 0)
+            broker_close(broker);
+        else if (is_idle)
+            rocketmq_connection_needed(broker->connection, false);
+    }
+}
+
+/* ---- life ---- */
+
+static bool rocketmq_check(const struct target_setting *setting, struct slice to,
+                           char error[TARGET_ERROR_BYTES])
+{
+    struct rocketmq_place place;
+    const char *const texts[] = {setting ? setting->topic : NULL, setting ? setting->tags : NULL,
+                                 setting ? setting->keys : NULL};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i] && !template_check(slice_of(texts[i]), error))
+            return false;
+    return rocketmq_place_parse(to, &place, error);
+}
+
+static void on_free_target(void *ctx)
+{
+    free(ctx);
+}
+
+static const struct outbox_kind outbox_kind = {.overdue = on_overdue,
+                                               .settled = on_settled,
+                                               .explain = on_explain,
+                                               .free_message = on_free_message,
+                                               .woken = on_woken,
+                                               .turned = on_turned,
+                                               .free_target = on_free_target};
+
+static struct target *rocketmq_open(const struct target_env *env,
+                                    const struct target_setting *setting, struct slice to)
+{
+    static const struct rocketmq_names_events events = {
+        .found = on_route, .missing = on_missing, .failed = on_names_failed, .gone = on_names_gone};
+    struct rocketmq_place place;
+    char error[TARGET_ERROR_BYTES];
+    (void)setting;
+    struct rocketmq *rocketmq =
+        rocketmq_place_parse(to, &place, error) ? calloc(1, sizeof *rocketmq) : NULL;
+    if (!rocketmq || !outbox_init(&rocketmq->outbox, env, &outbox_kind, rocketmq)) {
+        free(rocketmq);
+        return NULL;
+    }
+    rocketmq->target.ops = &target_rocketmq;
+    rocketmq->is_tls = place.names[0].is_tls;
+    memcpy(rocketmq->login, place.names[0].origin, sizeof rocketmq->login);
+    list_init(&rocketmq->brokers);
+    rocketmq->names =
+        rocketmq_names_new(env, place.names, place.count, rocketmq->login, &events, rocketmq);
+    rocketmq->ends = 1;
+    if (rocketmq->names)
+        return &rocketmq->target;
+    outbox_fini(&rocketmq->outbox);
+    free(rocketmq);
+    return NULL;
+}
+
+static void rocketmq_close(struct target *target, void (*closed)(void *ctx), void *ctx)
+{
+    struct rocketmq *rocketmq = (struct rocketmq *)target;
+    outbox_lose_all(&rocketmq->outbox, "given up: the server stops sending there");
+    outbox_close(&rocketmq->outbox, closed, ctx);
+    while (rocketmq->topics.table.count)
+        topic_free(rocketmq, topics_of(table_first(&rocketmq->topics.table)));
+    table_fini(&rocketmq->topics.table);
+    rocketmq_names_free(rocketmq->names);
+    while (!list_is_empty(&rocketmq->brokers))
+        broker_close(list_entry(rocketmq->brokers.next, struct broker, list));
+}
+
+const struct target_ops target_rocketmq = {.schemes = rocketmq_schemes,
+                                           .check = rocketmq_check,
+                                           .open = rocketmq_open,
+                                           .send = rocketmq_send,
+                                           .close = rocketmq_close};

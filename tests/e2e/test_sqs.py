@@ -1,0 +1,335 @@
+"""The calls of SQS as the SDK for Python makes them, which checks every digest by itself; and what no SDK would send."""
+
+import functools
+import http.client
+import importlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import pytest
+from conftest import FLAGS
+from delivery import counts, settle, totals
+from server import BINARY, REPO, eventually
+
+VERSION = "1.40.0"  # of boto3; Debian's is older than the JSON protocol
+ACCOUNT, REGION = "123456789012", "us-east-1"
+
+
+@functools.cache
+def sdk():
+    """boto3, installed once into the user's cache; or why there is none."""
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "tarry-tests" / f"boto3-{VERSION}"
+    if not cache.is_dir():
+        fresh = cache.with_name(f"{cache.name}-{os.getpid()}")
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", fresh / "lib", f"boto3=={VERSION}"],
+                              capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            return None, f"pip could not bring boto3: {done.stderr[-300:]}"
+        try:
+            (fresh / "lib").rename(cache)
+        except OSError:
+            pass  # somebody else was faster
+    sys.path.insert(0, str(cache))
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("boto3", "botocore", "s3transfer", "jmespath")]:
+        del sys.modules[name]
+    return importlib.import_module("boto3"), ""
+
+
+@pytest.fixture
+def start(start_server):
+    def start(*flags, **options):
+        server = start_server("--sqs", f"{REGION}/{ACCOUNT}", *FLAGS, *flags, **options)
+        return server, client_of(server.port)
+
+    return start
+
+
+def client_of(port):
+    boto3, why = sdk()
+    if boto3 is None:
+        pytest.skip(why)
+    from botocore.config import Config
+    return boto3.client("sqs", endpoint_url=f"http://127.0.0.1:{port}", region_name=REGION, aws_access_key_id="a", aws_secret_access_key="b",
+                        config=Config(retries={"max_attempts": 0}, read_timeout=30))
+
+
+def refused(call, **fields):
+    """The code and the message of the error, as the SDK has them."""
+    from botocore.exceptions import ClientError
+    with pytest.raises(ClientError) as error:
+        call(**fields)
+    return error.value.response["Error"]["Code"], error.value.response["Error"]["Message"]
+
+
+def test_a_message_goes_and_comes_with_its_attributes_and_is_gone_once_deleted(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="orders")["QueueUrl"]
+    assert url == f"http://127.0.0.1:{server.port}/{ACCOUNT}/orders"
+    attributes = {"Kind.Of-it_": {"DataType": "String", "StringValue": "grüße \"1\""}, "b": {"DataType": "Binary", "BinaryValue": bytes(range(256))},
+                  "n": {"DataType": "Number.float", "StringValue": "1.5"}, "long": {"DataType": "String.x", "StringValue": "ä" * 200}}
+    began = int(time.time() * 1000)
+    sent = sqs.send_message(QueueUrl=url, MessageBody="hällo\n", MessageAttributes=attributes,
+                            MessageSystemAttributes={"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1-5759e988-bd862e3fe1be46a994272793"}})
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, AttributeNames=["All"], MessageAttributeNames=["All"])["Messages"]
+    assert (message["MessageId"], message["Body"], message["MessageAttributes"]) == (sent["MessageId"], "hällo\n", attributes)
+    assert message["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+    assert str(uuid.UUID(message["MessageId"])) == message["MessageId"]
+    system = message["Attributes"]
+    assert system["ApproximateReceiveCount"] == "1" and began <= int(system["SentTimestamp"]) <= time.time() * 1000
+    assert system["AWSTraceHeader"].startswith("Root=") and system["SenderId"]
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    assert totals(server.client(), "orders")["acked"] == 1
+
+
+def test_only_what_is_asked_for_comes(start):
+    _, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x", MessageAttributes={name: {"DataType": "String", "StringValue": name} for name in ("a.x", "a.y", "b")})
+    handles = []
+    for names, found in (([], None), (["b"], {"b"}), (["a.*"], {"a.x", "a.y"}), (["none"], None), (["All"], {"a.x", "a.y", "b"})):
+        (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MessageAttributeNames=names, AttributeNames=["ApproximateReceiveCount"])["Messages"]
+        assert (set(message["MessageAttributes"]) if "MessageAttributes" in message else None) == found and ("MD5OfMessageAttributes" in message) == bool(found)
+        assert set(message["Attributes"]) == {"ApproximateReceiveCount"}
+        handles.append(message["ReceiptHandle"])
+        sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handles[-1], VisibilityTimeout=0)
+    assert len(set(handles)) == 5
+
+
+def test_delays_of_a_message_and_of_its_queue_go_to_years(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q", Attributes={"DelaySeconds": "2592000"})["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="a month, by the queue")
+    sqs.send_message(QueueUrl=url, MessageBody="nine years", DelaySeconds=9 * 365 * 86400)
+    sqs.send_message(QueueUrl=url, MessageBody="a second", DelaySeconds=1)
+    jobs = server.client().good("GET", "/v1/topics/q/jobs?body=true")["jobs"]
+    assert [job["body"] for job in jobs] == ["a second", "a month, by the queue", "nine years"]
+    assert counts(server.client(), "q")["delayed"] == 3
+    began = time.time()
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10)["Messages"]  # it falls due while it is waited for
+    assert message["Body"] == "a second" and time.time() - began < 8
+    assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", DelaySeconds=11 * 366 * 86400)[0] == "InvalidParameterValue"
+
+
+def test_a_long_poll_wakes_for_what_is_sent_meanwhile_and_comes_empty_when_it_is_over(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q", Attributes={"ReceiveMessageWaitTimeSeconds": "20"})["QueueUrl"]
+    began = time.time()
+    threading.Thread(target=lambda: eventually(lambda: server.client().good("GET", "/v1/topics/q")) and time.sleep(0.3) or client_of(server.port).send_message(QueueUrl=url, MessageBody="x")).start()
+    assert sqs.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "x" and time.time() - began < 15
+    began = time.time()
+    assert "Messages" not in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1) and time.time() - began >= 0.95
+
+
+def test_batches_say_of_each_entry_what_became_of_it(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    said = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": str(at), "MessageBody": "\x01" if at == 3 else f"body {at}", "DelaySeconds": 60 if at == 4 else 0} for at in range(10)])
+    assert [one["Id"] for one in said["Successful"]] == [str(at) for at in range(10) if at != 3]
+    assert [(one["Id"], one["Code"], one["SenderFault"]) for one in said["Failed"]] == [("3", "InvalidMessageContents", True)]
+    messages = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MaxNumberOfMessages=10)["Messages"]
+    assert [message["Body"] for message in messages] == [f"body {at}" for at in range(10) if at not in (3, 4)]
+    entries = [{"Id": str(at), "ReceiptHandle": message["ReceiptHandle"]} for at, message in enumerate(messages)]
+    changed = sqs.change_message_visibility_batch(QueueUrl=url, Entries=[{**entry, "VisibilityTimeout": 100} for entry in entries[:2]] + [{"Id": "bad", "ReceiptHandle": "?", "VisibilityTimeout": 1}])
+    assert [one["Id"] for one in changed["Successful"]] == ["0", "1"] and changed["Failed"][0]["Code"] == "ReceiptHandleIsInvalid"
+    gone = sqs.delete_message_batch(QueueUrl=url, Entries=entries)
+    assert len(gone["Successful"]) == 8 and totals(server.client(), "q")["acked"] == 8
+    code, _ = refused(sqs.send_message_batch, QueueUrl=url, Entries=[])
+    assert code == "AWS.SimpleQueueService.EmptyBatchRequest"
+    assert refused(sqs.delete_message_batch, QueueUrl=url, Entries=entries[:1] * 2)[0] == "AWS.SimpleQueueService.BatchEntryIdsNotDistinct"
+    assert refused(sqs.send_message_batch, QueueUrl=url, Entries=[{"Id": str(at), "MessageBody": "x"} for at in range(11)])[0] == "AWS.SimpleQueueService.TooManyEntriesInBatchRequest"
+
+
+def test_visibility_is_a_lease_and_without_a_redrive_policy_nothing_ever_dies(start):
+    _, sqs = start()
+    url = sqs.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "1"})["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x")
+    for at in range(1, 21):
+        (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10, AttributeNames=["All"])["Messages"]
+        assert message["Attributes"]["ApproximateReceiveCount"] == str(at)
+        if at > 1:
+            sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+    assert refused(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=5)[0] == "AWS.SimpleQueueService.MessageNotInflight"
+    assert refused(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle="nonsense", VisibilityTimeout=5)[0] == "ReceiptHandleIsInvalid"
+    assert refused(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=43201)[0] == "InvalidParameterValue"
+
+
+def test_a_redrive_policy_sends_what_was_received_too_often_to_its_dead_letter_queue(start):
+    server, sqs = start()
+    dead = sqs.create_queue(QueueName="q-dead")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    assert arn == f"arn:aws:sqs:{REGION}:{ACCOUNT}:q-dead"
+    url = sqs.create_queue(QueueName="q", Attributes={"RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "2"})})["QueueUrl"]
+    assert json.loads(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]["RedrivePolicy"]) == {"deadLetterTargetArn": arn, "maxReceiveCount": 2}
+    assert sqs.list_dead_letter_source_queues(QueueUrl=dead)["queueUrls"] == [url]
+    sent = sqs.send_message(QueueUrl=url, MessageBody="x", MessageAttributes={"k": {"DataType": "String", "StringValue": "v"}})
+    for _ in range(2):
+        (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10)["Messages"]
+        sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+    (message,) = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=20, MessageAttributeNames=["All"])["Messages"]
+    assert (message["MessageId"], message["Body"], message["MessageAttributes"]["k"]["StringValue"]) == (sent["MessageId"], "x", "v")
+    eventually(lambda: counts(server.client(), "q")["dead"] == 0)
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
+    assert "RedrivePolicy" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+
+
+def test_attributes_are_settings_of_the_topic_and_outlive_a_restart(start):
+    server, sqs = start()
+    made = {"VisibilityTimeout": "45", "MessageRetentionPeriod": "86400", "DelaySeconds": "3", "ReceiveMessageWaitTimeSeconds": "7", "MaximumMessageSize": "2048"}
+    url = sqs.create_queue(QueueName="q", Attributes=made, tags={"team": "shop", "ä": "ö"})["QueueUrl"]
+    assert sqs.create_queue(QueueName="q", Attributes={"DelaySeconds": "3"})["QueueUrl"] == url
+    assert refused(sqs.create_queue, QueueName="q", Attributes={"DelaySeconds": "4"})[0] == "QueueAlreadyExists"
+    settings = server.client().topic("q")["settings"]
+    assert (settings["lease_for"], settings["ttl"], settings["max_attempts"], settings["backoff"]) == ("45s", "1d", "none", "none")
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"DelaySeconds": "0"})
+    sqs.tag_queue(QueueUrl=url, Tags={"team": "ops", "new": "1"})
+    sqs.untag_queue(QueueUrl=url, TagKeys=["ä"])
+    server.restart()
+    sqs = client_of(server.port)
+    url = sqs.get_queue_url(QueueName="q")["QueueUrl"]
+    said = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert {name: said[name] for name in made} == {**made, "DelaySeconds": "0"}
+    assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"team": "ops", "new": "1"}
+    assert abs(int(said["CreatedTimestamp"]) - time.time()) < 120
+    assert refused(sqs.send_message, QueueUrl=url, MessageBody="x" * 2049)[0] == "InvalidParameterValue"
+    for attributes, code in (({"VisibilityTimeout": "-1"}, "InvalidAttributeValue"), ({"MaximumMessageSize": "1"}, "InvalidAttributeValue"), ({"Nonsense": "1"}, "InvalidAttributeName"),
+                             ({"Policy": "{}"}, "InvalidAttributeValue"), ({"KmsMasterKeyId": "x"}, "InvalidAttributeValue"), ({"RedrivePolicy": "{"}, "InvalidAttributeValue")):
+        assert refused(sqs.set_queue_attributes, QueueUrl=url, Attributes=attributes)[0] == code, attributes
+    assert refused(sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["Nonsense"])[0] == "InvalidAttributeName"
+
+
+def test_settings_by_the_api_keep_what_sqs_keeps(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q", Attributes={"DelaySeconds": "77"}, tags={"a": "b"})["QueueUrl"]
+    server.client().good("PATCH", "/v1/topics/q", b'{"lease_for":"90s"}')
+    said = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["DelaySeconds", "VisibilityTimeout"])["Attributes"]
+    assert said == {"DelaySeconds": "77", "VisibilityTimeout": "90"}
+    settle(server.client(), "plain", lease_for="5s", max_attempts=3)
+    plain = sqs.get_queue_url(QueueName="plain")["QueueUrl"]
+    assert sqs.get_queue_attributes(QueueUrl=plain, AttributeNames=["VisibilityTimeout"])["Attributes"] == {"VisibilityTimeout": "5"}
+    settle(server.client(), "plain", lease_for="2500ms", max_attempts=3, backoff="fixed:1s", dead_letter={"keep": {"count": 5}})
+    sqs.set_queue_attributes(QueueUrl=plain, Attributes={"DelaySeconds": "7"})
+    settings = server.client().topic("plain")["settings"]
+    assert (settings["lease_for"], settings["max_attempts"], settings["backoff"], settings["dead_letter"], settings["sqs"]["delay"]) == ("2500ms", 3, "fixed:1s", {"keep": {"count": 5}}, 7)
+
+
+def test_jobs_and_messages_are_the_same(start):
+    """Pushed here, received there; cancelled by its own id."""
+    server, sqs = start()
+    client = server.client()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    client.push("q", "o-1", b"by HTTP")
+    client.push("q", "bytes", b"\xff\x00")
+    messages = {message["Body"]: message for message in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MaxNumberOfMessages=10)["Messages"]}
+    assert set(messages) == {"by HTTP", "/wA="} and messages["/wA="]["MessageAttributes"]["tarry.encoding"]["StringValue"] == "base64"
+    assert uuid.UUID(messages["by HTTP"]["MessageId"]).version == 5
+    sqs.send_message(QueueUrl=url, MessageBody="by SQS", DelaySeconds=3600)
+    (job,) = client.good("GET", "/v1/topics/q/jobs?state=delayed&body=true")["jobs"]
+    assert job["body"] == "by SQS"
+    client.good("DELETE", f"/v1/topics/q/jobs/{job['id']}")
+    assert counts(client, "q")["delayed"] == 0
+
+
+def test_queues_are_listed_purged_and_deleted(start):
+    server, sqs = start()
+    urls = [sqs.create_queue(QueueName=f"{name}-{at}")["QueueUrl"] for name in ("a", "b") for at in range(3)]
+    assert sqs.list_queues()["QueueUrls"] == urls and sqs.list_queues(QueueNamePrefix="b-")["QueueUrls"] == urls[3:]
+    page = sqs.list_queues(MaxResults=4)
+    assert page["QueueUrls"] == urls[:4] and sqs.list_queues(MaxResults=4, NextToken=page["NextToken"])["QueueUrls"] == urls[4:]
+    for at in range(5):
+        sqs.send_message(QueueUrl=urls[0], MessageBody="x", DelaySeconds=0 if at else 60)
+    said = sqs.get_queue_attributes(QueueUrl=urls[0], AttributeNames=["All"])["Attributes"]
+    assert (said["ApproximateNumberOfMessages"], said["ApproximateNumberOfMessagesDelayed"], said["ApproximateNumberOfMessagesNotVisible"]) == ("4", "1", "0")
+    sqs.purge_queue(QueueUrl=urls[0])
+    assert counts(server.client(), "a-0")["ready"] == 0
+    sqs.delete_queue(QueueUrl=urls[0])
+    for call, fields in ((sqs.delete_queue, {}), (sqs.send_message, {"MessageBody": "x"}), (sqs.receive_message, {}), (sqs.purge_queue, {}), (sqs.delete_message, {"ReceiptHandle": "x"}), (sqs.list_queue_tags, {})):
+        assert refused(call, QueueUrl=urls[0], **fields)[0] == "AWS.SimpleQueueService.NonExistentQueue"
+    assert refused(sqs.get_queue_url, QueueName="a-0")[0] == "AWS.SimpleQueueService.NonExistentQueue"
+
+
+def test_what_is_not_here_is_refused_by_its_own_error(start):
+    _, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    assert refused(sqs.create_queue, QueueName="q.fifo", Attributes={"FifoQueue": "true"})[0] == "InvalidParameterValue"
+    assert refused(sqs.add_permission, QueueUrl=url, Label="x", AWSAccountIds=["1"], Actions=["*"])[0] == "AWS.SimpleQueueService.UnsupportedOperation"
+    assert refused(sqs.start_message_move_task, SourceArn="arn:aws:sqs:x:y:z")[0] == "AWS.SimpleQueueService.UnsupportedOperation"
+    assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageAttributes={"a b": {"DataType": "String", "StringValue": "x"}})[0] == "InvalidParameterValue"
+    assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageAttributes={"a": {"DataType": "String", "StringValue": "x" * 4000}})[0] == "InvalidParameterValue"
+
+
+def raw(port, body, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("POST", "/", body, {name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    return answer, answer.read()
+
+
+def test_calls_that_no_sdk_makes_get_clear_errors(start):
+    server, _ = start()
+    signed = {"Authorization": "AWS4-HMAC-SHA256 x", "X_Amz_Target": "AmazonSQS.ListQueues"}
+    for body, headers, status, part in (
+            (b"{}", {"X_Amz_Target": "AmazonSQS.ListQueues"}, 403, "MissingAuthenticationToken"), (b"{}", {**signed, "X_Amz_Target": "AmazonSQS.Nonsense"}, 400, "UnknownOperation"),
+            (b"{", signed, 400, "InvalidParameterValue"), (b"[]", signed, 400, "InvalidParameterValue"), (b"", signed, 400, "InvalidParameterValue"),
+            (b'{"QueueUrl":7}', {**signed, "X_Amz_Target": "AmazonSQS.SendMessage"}, 400, "MissingParameter"), (b'{"MaxResults":"many"}', signed, 400, "InvalidParameterValue")):
+        answer, said = raw(server.port, body, **headers)
+        assert answer.status == status and part in said.decode() + answer.headers["x-amzn-query-error"], (body, said)
+        assert answer.headers["Content-Type"] == "application/x-amz-json-1.0" and json.loads(said)["message"]
+    answer, said = raw(server.port, b"Action=ListQueues&Version=2012-11-05", Content_Type="application/x-www-form-urlencoded", Authorization="x")
+    assert answer.status == 400 and answer.headers["Content-Type"] == "text/xml" and b"<Code>AWS.SimpleQueueService.UnsupportedOperation</Code>" in said
+    assert raw(server.port, b"{}", **signed, Origin="https://evil.example")[0].status == 403
+    assert raw(server.port, b"{}", **signed)[0].status == 200
+
+
+def test_a_kill_loses_no_message(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    for at in range(20):
+        sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": str(n), "MessageBody": f"{at}-{n}"} for n in range(10)])
+    server.restart("kill")
+    sqs = client_of(server.port)
+    url = sqs.get_queue_url(QueueName="q")["QueueUrl"]
+    found = set()
+    while len(found) < 200:
+        messages = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MaxNumberOfMessages=10)["Messages"]
+        found |= {message["Body"] for message in messages}
+        sqs.delete_message_batch(QueueUrl=url, Entries=[{"Id": str(at), "ReceiptHandle": message["ReceiptHandle"]} for at, message in enumerate(messages)])
+    assert found == {f"{at}-{n}" for at in range(20) for n in range(10)} and totals(server.client(), "q")["acked"] == 200
+
+
+def test_on_redis_it_is_the_same(start_redis, start_server):
+    sqs = client_of(start_server("--sqs", f"{REGION}/{ACCOUNT}", "--listen", "127.0.0.1:0", "--store", start_redis().url).port)
+    url = sqs.create_queue(QueueName="q", Attributes={"DelaySeconds": "1"}, tags={"a": "b"})["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x", MessageAttributes={"k": {"DataType": "String", "StringValue": "v"}})
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10, MessageAttributeNames=["All"])["Messages"]
+    assert message["MessageAttributes"]["k"]["StringValue"] == "v"
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessagesNotVisible"])["Attributes"]["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+def test_a_server_without_it_has_no_such_calls(start_server):
+    server = start_server()
+    assert raw(server.port, b"{}", Authorization="x", X_Amz_Target="AmazonSQS.ListQueues")[0].status in (404, 405)
+
+
+def test_the_pages_program_does_what_it_says(start):
+    server, _ = start()
+    program = re.search(r"```python\n(.*?)```", (REPO / "docs" / "moving" / "sqs.md").read_text(encoding="utf-8"), re.S).group(1)
+    done = subprocess.run([sys.executable, "-c", program.replace("127.0.0.1:8279", f"127.0.0.1:{server.port}")], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "PYTHONPATH": str(pathlib.Path(sdk()[0].__file__).parents[1])})
+    assert (done.stdout, done.returncode) == ("now\n", 0), done.stderr
+    assert counts(server.client(), "reminders") == {**counts(server.client(), "reminders"), "delayed": 1, "leased": 0}
+
+
+def test_a_bad_option_is_told(tmp_path):
+    for value in ("us-east-1", "/1", "us east/1", "x/" + "1" * 40):
+        ended = subprocess.run([BINARY, "serve", "--data", tmp_path / "d", "--listen", "127.0.0.1:0", "--sqs", value], capture_output=True, text=True, timeout=20, check=False)
+        assert ended.returncode != 0 and "us-east-1/000000000000" in ended.stdout + ended.stderr, ended
