@@ -91,6 +91,11 @@ struct beanstalk_session {
 static void session_go_on(struct beanstalk_session *session);
 static void session_set_timer(struct beanstalk_session *session);
 
+static struct queue *queue_of(const struct beanstalk_session *session)
+{
+    return session->front->options.queue;
+}
+
 /* ---- answers ---- */
 
 static void answer(struct beanstalk_session *session, const char *text)
@@ -312,11 +317,6 @@ static void say(struct beanstalk_session *session, const char *text)
     session_go_on(session);
 }
 
-static struct queue *queue_of(const struct beanstalk_session *session)
-{
-    return session->front->options.queue;
-}
-
 /* ---- reservations ---- */
 
 static size_t find_reservation(const struct beanstalk_session *session, uint64_t number)
@@ -394,7 +394,7 @@ static struct beanstalk_job_view view_of(struct beanstalk_session *session, cons
                                          [JOB_LEASED] = "reserved",
                                          [JOB_DEAD] = "buried",
                                          [JOB_FINISHED] = "ready"};
-    int64_t now_ms = clock_wall_ms(), put_ms = now_ms;
+    int64_t now_ms = queue_wall_ms(queue_of(session)), put_ms = now_ms;
     struct beanstalk_job_view view = {
         .number = beanstalk_number_of(session->front, job->topic, job->id),
         .tube = job->topic,
@@ -427,7 +427,8 @@ static bool hold(struct beanstalk_session *session, const struct queue_job *take
                                .lease_bytes = (uint8_t)taken->lease.len,
                                .tube_bytes = (uint8_t)job->topic.len,
                                .ttr_s = view.ttr_s,
-                               .lease_until_ms = now_ms + job->lease_until_ms - clock_wall_ms()};
+                               .lease_until_ms =
+                                   now_ms + job->lease_until_ms - queue_wall_ms(queue_of(session))};
     held.until_ms = now_ms + (int64_t)view.ttr_s * 1000;
     memcpy(held.lease, taken->lease.at, taken->lease.len);
     memcpy(held.tube, job->topic.at, job->topic.len);
@@ -635,7 +636,7 @@ static struct queue_push push_of(struct beanstalk_session *session,
     uint32_t ttr_s = put->ttr_s ? put->ttr_s : 1;
     int64_t ttr_ms = (int64_t)ttr_s * 1000;
     int len = snprintf(text, sizeof text, "%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRId64,
-                       put->priority, put->delay_s, ttr_s, clock_wall_ms());
+                       put->priority, put->delay_s, ttr_s, queue_wall_ms(queue_of(session)));
     (void)job_meta_add(meta, slice_of(META_NAME), slice_make(text, (size_t)len));
     return (struct queue_push){
         .topic = beanstalk_tube_name(session->used),
@@ -1226,7 +1227,8 @@ static void on_tube_shown(void *owner, uint64_t tag, const struct queue_reply *r
     }
     buffer_init(&yaml, OUT_BYTES_MAX);
     beanstalk_stats_tube(&yaml, tube, named_tube(session),
-                         reply->topic_count ? &reply->topics[0] : NULL);
+                         reply->topic_count ? &reply->topics[0] : NULL,
+                         queue_wall_ms(queue_of(session)));
     answer_yaml(session, &yaml);
     session_go_on(session);
 }

@@ -71,9 +71,9 @@ struct beanstalk_job_view {
     int64_t age_s, left_s;
 };
 void beanstalk_stats_job(struct buffer *out, const struct beanstalk_job_view *job);
-/* `topic` NULL: the queue does not know it. */
+/* `topic` NULL: the queue does not know it. `now_ms` is the queue's wall clock. */
 void beanstalk_stats_tube(struct buffer *out, const struct beanstalk_tube *tube, struct slice name,
-                          const struct queue_topic *topic);
+                          const struct queue_topic *topic, int64_t now_ms);
 void beanstalk_stats(struct buffer *out, struct beanstalk_front *front,
                      const struct queue_reply *topics);
 void beanstalk_list_tubes(struct buffer *out, const struct beanstalk_front *front,

@@ -48,21 +48,21 @@ void beanstalk_stats_job(struct buffer *out, const struct beanstalk_job_view *jo
     write_number(out, "kicks", 0);
 }
 
-static int64_t seconds_until(int64_t ms)
+static int64_t seconds_until(int64_t ms, int64_t now_ms)
 {
-    int64_t left_ms = ms - clock_wall_ms();
+    int64_t left_ms = ms - now_ms;
     return left_ms > 0 ? left_ms / 1000 : 0;
 }
 
 void beanstalk_stats_tube(struct buffer *out, const struct beanstalk_tube *tube, struct slice name,
-                          const struct queue_topic *topic)
+                          const struct queue_topic *topic, int64_t now_ms)
 {
     static const struct queue_topic none;
     static const struct beanstalk_tube nobody;
     topic = topic ? topic : &none;
     tube = tube ? tube : &nobody;
     bool is_paused = topic->paused;
-    uint64_t left_s = is_paused ? (uint64_t)seconds_until(topic->paused_until_ms) : 0;
+    uint64_t left_s = is_paused ? (uint64_t)seconds_until(topic->paused_until_ms, now_ms) : 0;
     buffer_append_format(out, "---\nname: \"%.*s\"\n", (int)name.len, name.at);
     write_number(out, "current-jobs-urgent", 0);
     write_number(out, "current-jobs-ready", topic->counts.ready);
