@@ -80,7 +80,7 @@ tarry_wing(REDIS "Redis" "server/(backend|config|stored_tokens)_redis|cli/(resha
 tarry_wing(SQL "PostgreSQL" "server/backend_sql|cli/schema" sql)
 tarry_wing(DELIVERY "push delivery" "server/delivery" deliver targets guard)
 tarry_wing(AMQP "AMQP" "targets/amqp_|server/intake_amqp" amqp)
-tarry_wing(BEANSTALK "beanstalkd's protocol" "server/side_front_beanstalk" beanstalk)
+tarry_wing(BEANSTALK "beanstalk protocol" "server/side_front_beanstalk" beanstalk)
 tarry_wing(KAFKA "Kafka" "targets/kafka_")
 tarry_wing(STOMP "STOMP" "targets/(stomp_|stream)")
 tarry_wing(JWT "JWTs of an issuer" "access/(issuer|jwt)|unit/access/jwt|server/(config_jwt|issuer_keys)")
