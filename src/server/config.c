@@ -66,6 +66,11 @@ static const struct option options[] = {
     {"sqs", OPTION_TEXT, "REGION/ACCOUNT", FIELD(sqs), "", 0, 0,
      "answer calls of Amazon SQS (AWS JSON 1.0) at the addresses of --listen, with this region and "
      "account in ARNs and URLs, such as us-east-1/000000000000 (see docs/moving/sqs.md)"},
+    {"beanstalk", OPTION_TEXT, "ADDRESS", FIELD(beanstalk), "", 0, 0,
+     "where to speak beanstalkd's protocol, such as 127.0.0.1:11300, unix:PATH or fd:NAME (see "
+     "docs/beanstalk.md); it knows no tokens and no TLS, so only this machine may reach it"},
+    {"beanstalk-max-job", OPTION_BYTES, "SIZE", FIELD(beanstalk_job_bytes), "65535", 1, 16 * MIB,
+     "largest job there, in bytes, and at most --max-body; a bigger one is answered JOB_TOO_BIG"},
     {"otlp", OPTION_TEXT, "URL", FIELD(otlp), "", 0, 0,
      "send spans of pushes, waits and deliveries to a collector by OTLP over HTTP, such as "
      "http://collector:4318 (/v1/traces is added; see docs/tracing.md); without it none are made"},
@@ -776,6 +781,26 @@ static bool check_tls(const struct config *config, char *error)
     return true;
 }
 
+bool config_beanstalk(const struct config *config, struct listener_options *out, char *error)
+{
+    char why[ADDRESS_ERROR_BYTES];
+    if (!address_parse(slice_of(config->beanstalk), out, why))
+        return error_text(error, CONFIG_ERROR_BYTES, "cannot use '--beanstalk %s', %s",
+                          config->beanstalk, why);
+    const struct peer address = peer_of_socket(&out->address);
+    bool is_local = out->kind != LISTENER_TCP || peer_is_loopback(&address);
+    if (out->tls || out->plain || out->proxy_protocol || out->token != LISTENER_TOKEN_AUTO)
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "cannot use '--beanstalk %s', the protocol knows no TLS and no tokens, "
+                          "give an address, or of a unix socket mode= and group= too",
+                          config->beanstalk);
+    return is_local || config->insecure ||
+           error_text(error, CONFIG_ERROR_BYTES,
+                      "refusing to listen on '--beanstalk %s', which other machines reach without "
+                      "TLS and tokens, give --insecure if that is meant",
+                      config->beanstalk);
+}
+
 /* What can be said of listeners before they are open. */
 static bool check_listen(const struct config *config, char *error)
 {
@@ -824,6 +849,12 @@ static bool check_traces(const struct config *config, char *error)
     return tracer_check_endpoint(config->otlp, error);
 }
 
+static bool check_beanstalk(const struct config *config, char *error)
+{
+    struct listener_options listen;
+    return !config->beanstalk[0] || config_beanstalk(config, &listen, error);
+}
+
 static bool check(const struct config *config, char *error)
 {
     if (!check_traces(config, error))
@@ -831,7 +862,7 @@ static bool check(const struct config *config, char *error)
     if (!check_tokens(config, error))
         return false;
     if (!config_jwt_check(config, error) || !check_tls(config, error) ||
-        !check_listen(config, error))
+        !check_listen(config, error) || !check_beanstalk(config, error))
         return false;
     if (config->max_request_memory_bytes &&
         config->max_request_memory_bytes < config_memory_bytes_least(config))

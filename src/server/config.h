@@ -94,10 +94,12 @@ struct config {
     char jwt_keys[OPTION_TEXT_BYTES]; /* a file, or where its scheme says so a URL */
     char jwt_ca[OPTION_TEXT_BYTES];   /* empty: the system's */
     char jwt_scope_claim[OPTION_TEXT_BYTES], jwt_topics_claim[OPTION_TEXT_BYTES];
-    char amqp_in[OPTION_TEXT_BYTES]; /* a queue of RabbitMQ; empty: none */
-    char mykit[OPTION_TEXT_BYTES];   /* where calls of mykit-delay are made; empty: nowhere */
-    char sqs[OPTION_TEXT_BYTES];     /* "REGION/ACCOUNT"; empty: no calls of SQS */
-    char otlp[OPTION_TEXT_BYTES];    /* where spans go; empty: there are none */
+    char amqp_in[OPTION_TEXT_BYTES];   /* a queue of RabbitMQ; empty: none */
+    char mykit[OPTION_TEXT_BYTES];     /* where calls of mykit-delay are made; empty: nowhere */
+    char sqs[OPTION_TEXT_BYTES];       /* "REGION/ACCOUNT"; empty: no calls of SQS */
+    char beanstalk[OPTION_TEXT_BYTES]; /* where beanstalkd's protocol is spoken; empty: nowhere */
+    int64_t beanstalk_job_bytes;
+    char otlp[OPTION_TEXT_BYTES]; /* where spans go; empty: there are none */
     char otlp_headers_file[OPTION_TEXT_BYTES],
         otlp_ca[OPTION_TEXT_BYTES]; /* empty: none; the system's */
     char service_name[OPTION_TEXT_BYTES];
@@ -163,6 +165,9 @@ static inline bool config_tokens_are_stored(const struct config *config)
 {
     return strcmp(config->tokens, "store") == 0;
 }
+
+/* Where --beanstalk says. False: `error` (CONFIG_ERROR_BYTES) says why that cannot be. */
+bool config_beanstalk(const struct config *config, struct listener_options *out, char *error);
 
 /* Is there a way for clients of this listener to prove themselves? */
 bool config_can_prove(const struct config *config, const struct listener_options *listener);

@@ -18,6 +18,7 @@
 #include "server/process.h"
 #include "server/protocol.h"
 #include "server/secret.h"
+#include "server/side_front.h"
 #include "server/store_state.h"
 #include "server/test_clock.h"
 #include "server/traces.h"
@@ -88,11 +89,13 @@ struct server {
     struct certificates certificates;
     struct traces traces;
     struct watchdog watchdog;
-    void *intake;      /* of intake_amqp; NULL: none was asked for */
-    void *mykit, *sqs; /* of protocol_mykit and protocol_sqs; likewise */
+    void *intake;                    /* of intake_amqp; NULL: none was asked for */
+    void *mykit, *sqs;               /* of protocol_mykit and protocol_sqs; likewise */
+    struct listeners side_listeners; /* none or one, of the side front */
+    void *side_front;                /* of side_front_beanstalk; NULL: none was asked for */
     struct feed *feed;
     struct per_reactor *per_reactor;
-    uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
+    uint32_t reactor_count, draining; /* draining: fronts, the delivery, the intake */
     uv_signal_t signals[4];
     size_t signals_open;
     struct deadline *stop_timer; /* ends a stop that takes too long */
@@ -192,9 +195,13 @@ static void drain(struct server *server, const char *why)
     http_shared_set_ready(server->http, false);
     listeners_close(&server->listeners);
     deadline_set(server->stop_timer, clock_inner_ms() + drain_ms(server));
+    listeners_close(&server->side_listeners);
     if (server->test_clock)
         test_clock_keeper_stop(server->test_clock);
-    server->draining = server->reactor_count + 1 + (server->intake != NULL);
+    server->draining =
+        server->reactor_count + 1 + (server->intake != NULL) + (server->side_front != NULL);
+    if (server->side_front)
+        side_front_beanstalk.stop(server->side_front, one_is_drained, server);
     if (server->intake)
         intake_amqp.stop(server->intake, one_is_drained, server);
     delivery_stop(&server->delivery, drain_ms(server) * 4 / 5, one_is_drained, server);
@@ -400,6 +407,26 @@ static bool judge_listener(const struct server *server, struct listener *listene
     return true;
 }
 
+static bool open_side_listener(struct server *server)
+{
+    struct listener_options options;
+    char error[CONFIG_ERROR_BYTES];
+    if (!server->config->beanstalk[0])
+        return true;
+    if (!config_beanstalk(server->config, &options, error) ||
+        !listeners_open(&server->side_listeners, &options, 1, error))
+        return start_failed(error);
+    return judge_listener(server, &server->side_listeners.at[0]);
+}
+
+static uint32_t inherited_count(const struct listeners *listeners)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < listeners->count; i++)
+        count += listeners->at[i].is_inherited;
+    return count;
+}
+
 /* Before anything long begins, so that a port that is taken is known at once. */
 static bool open_listeners(struct server *server)
 {
@@ -410,8 +437,10 @@ static bool open_listeners(struct server *server)
     for (uint32_t i = 0; i < server->listeners.count; i++)
         if (!judge_listener(server, &server->listeners.at[i]))
             return false;
+    if (!open_side_listener(server))
+        return false;
     uint32_t unserved = listeners_unserved(&server->listeners);
-    if (unserved)
+    if (unserved > inherited_count(&server->side_listeners))
         log_event(LOG_WARN, "sockets not served", LOG_NUMBER("sockets", unserved),
                   LOG_TEXT("advice", "systemd handed them over and nobody answers there, give "
                                      "--listen fd:NAME"));
@@ -672,6 +701,26 @@ static bool open_intake(struct server *server)
     return server->intake || start_failed(error);
 }
 
+static bool open_side_front(struct server *server)
+{
+    const struct per_reactor *per = &server->per_reactor[0];
+    const struct config *config = server->config;
+    int64_t job_bytes = config->beanstalk_job_bytes < config->max_body_bytes
+                            ? config->beanstalk_job_bytes
+                            : config->max_body_bytes;
+    const struct side_front_options options = {.reactor = per->reactor,
+                                               .queue = per->queue,
+                                               .waiters = per->waiters,
+                                               .listener = &server->side_listeners.at[0],
+                                               .job_bytes_max = (uint32_t)job_bytes,
+                                               .connections_max = config->max_connections};
+    char error[SIDE_FRONT_ERROR_BYTES] = "";
+    if (!server->side_listeners.count)
+        return true;
+    server->side_front = side_front_beanstalk.open(&options, error);
+    return server->side_front || start_failed(error);
+}
+
 static bool watch_signals(struct server *server)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
@@ -707,6 +756,10 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
         log_event(LOG_INFO, "listening also", LOG_TEXT("address", server->listeners.at[i].name),
                   words[0] ? LOG_TEXT("words", words) : (struct log_field){0});
     }
+    if (server->side_front)
+        log_event(LOG_INFO, "listening also",
+                  LOG_TEXT("address", server->side_listeners.at[0].name),
+                  LOG_TEXT("protocol", "beanstalk"));
     listener_words(&server->listeners.at[0], words);
     char shown[TIMESTAMP_BYTES + 1] = "";
     if (queue->clock && clock_is_held(queue->clock)) {
@@ -756,8 +809,8 @@ static bool start(struct server *server)
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     return open_listeners(server) && open_queue(server) && open_callers(server) &&
            open_traces(server) && recover(server) && open_fronts(server) && open_delivery(server) &&
-           attach_limits(server) && open_intake(server) && watch_signals(server) &&
-           open_watchdog(server);
+           attach_limits(server) && open_intake(server) && open_side_front(server) &&
+           watch_signals(server) && open_watchdog(server);
 }
 
 static void run(struct server *server)
@@ -777,6 +830,8 @@ static void run(struct server *server)
     watchdog_start(&server->watchdog);
     if (server->intake)
         intake_amqp.start(server->intake);
+    if (server->side_front)
+        side_front_beanstalk.start(server->side_front);
     reactor_run(server->per_reactor[0].reactor);
     for (uint32_t i = 1; i < server->reactor_count; i++)
         reactor_join(server->per_reactor[i].reactor);
@@ -791,6 +846,7 @@ static void fini(struct server *server)
     deadline_free(server->stop_timer);
     watchdog_close(&server->watchdog);
     intake_amqp.free(server->intake);
+    side_front_beanstalk.free(server->side_front);
     delivery_close(&server->delivery);
     test_clock_keeper_free(server->test_clock);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++) {
@@ -801,6 +857,7 @@ static void fini(struct server *server)
             waiters_free(per->waiters);
     }
     listeners_close(&server->listeners);
+    listeners_close(&server->side_listeners);
     http_shared_free(server->http);
     protocol_mykit.free(server->mykit);
     protocol_sqs.free(server->sqs);

@@ -67,7 +67,7 @@ def test_features_are_told_to_people_and_programs():
     assert code == OK
     rows = {line.split()[0]: line.split()[1] for line in out.splitlines()[1:]}
     features = json.loads(local("version", "--features", "--json")[1])["features"]
-    assert {"redis", "delivery", "amqp", "kafka", "stomp", "rocketmq"} <= set(features)
+    assert {"redis", "delivery", "amqp", "beanstalk", "kafka", "stomp", "rocketmq"} <= set(features)
     assert {name: {True: "yes", False: "no"}[is_built] for name, is_built in features.items()} == rows
 
 

@@ -1,0 +1,46 @@
+/* The numbers that jobs are called by: those that their ids are, and aliases of other ids. */
+#include "beanstalk/state.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* As a number is written, and below where aliases begin. */
+static bool is_number(struct slice id, uint64_t *number)
+{
+    return id.len && *id.at != '0' && text_parse_u64(id, ALIAS_FIRST - 1, number);
+}
+
+uint64_t beanstalk_number_of(struct beanstalk_front *front, struct slice topic, struct slice id)
+{
+    uint64_t number;
+    if (is_number(id, &number))
+        return number;
+    for (size_t i = 0; i < ALIASES_MAX; i++) {
+        const struct alias *known = &front->aliases[i];
+        if (known->number && slice_equals(slice_make(known->id, known->id_bytes), id) &&
+            slice_equals(slice_make(known->topic, known->topic_bytes), topic))
+            return known->number;
+    }
+    struct alias *alias = &front->aliases[front->alias_count % ALIASES_MAX];
+    alias->number = ALIAS_FIRST + front->alias_count++;
+    alias->topic_bytes = (uint8_t)topic.len;
+    memcpy(alias->topic, topic.at, topic.len);
+    alias->id_bytes = (uint8_t)id.len;
+    memcpy(alias->id, id.at, id.len);
+    return alias->number;
+}
+
+struct slice beanstalk_id_of(const struct beanstalk_front *front, uint64_t number,
+                             char room[JOB_ID_BYTES_MAX], struct slice *topic)
+{
+    *topic = (struct slice){0};
+    if (number < ALIAS_FIRST)
+        return slice_make(room, (size_t)snprintf(room, JOB_ID_BYTES_MAX, "%" PRIu64, number));
+    const struct alias *alias = &front->aliases[(number - ALIAS_FIRST) % ALIASES_MAX];
+    if (alias->number != number)
+        return (struct slice){0};
+    *topic = slice_make(alias->topic, alias->topic_bytes);
+    return slice_make(alias->id, alias->id_bytes);
+}

@@ -1,0 +1,118 @@
+/* The front: connections come in, and the end. */
+#include "beanstalk/state.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- connections ---- */
+
+static void on_connections(uv_poll_t *poll, int status, int events)
+{
+    enum { AT_ONCE = 64 };
+    struct beanstalk_front *front = poll->data;
+    struct listener *listener = front->options.listener;
+    struct peer peer;
+    (void)status;
+    (void)events;
+    for (int i = 0; i < AT_ONCE; i++) {
+        int fd = listener_accept(listener, front->fd, &peer);
+        if (fd < 0)
+            return;
+        if (front->connection_count >= front->options.connections_max)
+            (void)close(fd);
+        else
+            beanstalk_session_open(front, fd, listener->kind == LISTENER_UNIX);
+    }
+}
+
+static void on_handle_closed(struct beanstalk_front *front)
+{
+    if (--front->open_handles || !front->is_stopping || !front->stopped)
+        return;
+    void (*stopped)(void *ctx) = front->stopped;
+    front->stopped = NULL;
+    stopped(front->stopped_ctx);
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+    on_handle_closed(handle->data);
+}
+
+/* ---- life ---- */
+
+struct beanstalk_front *beanstalk_front_new(const struct beanstalk_options *options, char *error)
+{
+    struct beanstalk_front *front = calloc(1, sizeof *front);
+    if (!front) {
+        (void)error_text(error, BEANSTALK_ERROR_BYTES, "out of memory");
+        return NULL;
+    }
+    front->options = *options;
+    if (!front->options.job_bytes_max)
+        front->options.job_bytes_max = BEANSTALK_JOB_BYTES;
+    front->fd = -1;
+    front->closed = on_handle_closed;
+    list_init(&front->sessions);
+    front->started_ms = clock_inner_ms();
+    front->numbers = beanstalk_numbers_new(options->queue);
+    front->aliases = calloc(ALIASES_MAX, sizeof *front->aliases);
+    snprintf(front->instance, sizeof front->instance, "%016" PRIx64, random_u64());
+    if (!beanstalk_tubes_init(&front->tubes) || !front->numbers || !front->aliases) {
+        (void)error_text(error, BEANSTALK_ERROR_BYTES, "out of memory");
+        beanstalk_front_free(front);
+        return NULL;
+    }
+    front->fd = listener_descriptor(options->listener, error);
+    if (front->fd < 0) {
+        beanstalk_front_free(front);
+        return NULL;
+    }
+    return front;
+}
+
+void beanstalk_front_start(struct beanstalk_front *front)
+{
+    uv_loop_t *loop = reactor_loop(front->options.reactor);
+    if (uv_poll_init(loop, &front->poll, front->fd) != 0)
+        return;
+    front->poll.data = front;
+    front->is_polling = true;
+    front->open_handles++;
+    uv_poll_start(&front->poll, UV_READABLE, on_connections);
+}
+
+void beanstalk_front_stop(struct beanstalk_front *front, void (*stopped)(void *ctx), void *ctx)
+{
+    struct beanstalk_session *session;
+    front->is_stopping = true;
+    front->stopped = stopped;
+    front->stopped_ctx = ctx;
+    front->open_handles++; /* until all have been asked to close */
+    if (front->is_polling)
+        uv_close((uv_handle_t *)&front->poll, on_poll_closed);
+    front->is_polling = false;
+    while ((session = beanstalk_session_first(front)))
+        beanstalk_session_end(session);
+    /* Never inside the call: the poll is closed in a turn to come. */
+    front->open_handles--;
+}
+
+void beanstalk_front_free(struct beanstalk_front *front)
+{
+    if (!front)
+        return;
+    if (front->fd >= 0)
+        (void)close(front->fd);
+    beanstalk_numbers_free(front->numbers);
+    beanstalk_tubes_fini(&front->tubes);
+    free(front->aliases);
+    free(front);
+}

@@ -1,0 +1,124 @@
+/* Lines of the protocol, and priorities: what they are read as, and what is refused. */
+#include "beanstalk/command.h"
+#include "beanstalk/priority.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static bool parse(const char *line, struct beanstalk_command *out)
+{
+    return beanstalk_command_parse(slice_of(line), out);
+}
+
+static void a_put_has_four_numbers(void **unused)
+{
+    struct beanstalk_command put;
+    (void)unused;
+    assert_true(parse("put 4294967295 2  3 4", &put));
+    assert_int_equal(put.verb, BEANSTALK_PUT);
+    assert_true(put.priority == UINT32_MAX && put.delay_s == 2 && put.ttr_s == 3 && put.bytes == 4);
+    assert_false(put.has_rest);
+    assert_true(parse("put 1 2 3 4 5", &put) && put.has_rest);
+    assert_false(parse("put 1 2 3", &put));
+    assert_false(parse("put 1 -2 3 4", &put));
+    assert_false(parse("put 4294967296 2 3 4", &put));
+}
+
+static void the_longer_of_two_verbs_that_begin_alike_is_meant(void **unused)
+{
+    static const struct {
+        const char *line;
+        enum beanstalk_verb verb;
+    } rows[] = {
+        {"peek 1", BEANSTALK_PEEK},
+        {"peek-ready", BEANSTALK_PEEK_READY},
+        {"peek-delayed", BEANSTALK_PEEK_DELAYED},
+        {"peek-buried", BEANSTALK_PEEK_BURIED},
+        {"reserve", BEANSTALK_RESERVE},
+        {"reserve-with-timeout 1", BEANSTALK_RESERVE_WITH_TIMEOUT},
+        {"reserve-job 1", BEANSTALK_RESERVE_JOB},
+        {"kick 1", BEANSTALK_KICK},
+        {"kick-job 1", BEANSTALK_KICK_JOB},
+        {"stats", BEANSTALK_STATS},
+        {"stats-job 1", BEANSTALK_STATS_JOB},
+        {"stats-tube a", BEANSTALK_STATS_TUBE},
+        {"list-tubes", BEANSTALK_LIST_TUBES},
+        {"list-tube-used", BEANSTALK_LIST_TUBE_USED},
+        {"list-tubes-watched", BEANSTALK_LIST_TUBES_WATCHED},
+        {"peek", BEANSTALK_UNKNOWN},
+        {"", BEANSTALK_UNKNOWN},
+    };
+    struct beanstalk_command command;
+    (void)unused;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_true(parse(rows[i].line, &command));
+        assert_int_equal(command.verb, rows[i].verb);
+    }
+}
+
+static void what_follows_the_last_word_is_refused(void **unused)
+{
+    static const char *const bad[] = {"reserve ",    "quit x",       "delete 1 ",
+                                      "kick 1x",     "use a b",      "bury 1",
+                                      "release 1 2", "touch",        "use -a",
+                                      "use ",        "use .a",       "watch \xc3\xa4",
+                                      "pause-tube",  "pause-tube a", "peek x",
+                                      "delete -1",   "stats-job ",   "delete 18446744073709551616"};
+    struct beanstalk_command command;
+    (void)unused;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (parse(bad[i], &command) && command.verb != BEANSTALK_UNKNOWN)
+            fail_msg("taken: '%s'", bad[i]);
+}
+
+static void a_zero_byte_is_in_no_command(void **unused)
+{
+    struct beanstalk_command command;
+    (void)unused;
+    assert_false(beanstalk_command_parse(slice_make("use a\0b", 7), &command));
+}
+
+static void a_name_has_1_to_200_bytes(void **unused)
+{
+    char name[202];
+    (void)unused;
+    memset(name, 'a', sizeof name);
+    assert_false(beanstalk_tube_is_valid(slice_make(name, 0)));
+    assert_true(beanstalk_tube_is_valid(slice_make(name, 200)));
+    assert_false(beanstalk_tube_is_valid(slice_make(name, 201)));
+    assert_true(beanstalk_tube_is_valid(slice_of("a-+/;.$_()Z9")));
+}
+
+static void priorities_keep_their_order(void **unused)
+{
+    uint16_t last = 0;
+    (void)unused;
+    for (uint64_t priority = 0; priority <= UINT32_MAX; priority += 1 + priority / 3000) {
+        uint16_t packed = beanstalk_priority_pack((uint32_t)priority);
+        assert_true(packed >= last);
+        assert_true(priority >= 4096 || packed == priority);
+        uint32_t least = beanstalk_priority_unpack(packed);
+        assert_true(least <= priority && priority - least <= priority / 2048);
+        assert_int_equal(beanstalk_priority_pack(least), packed);
+        last = packed;
+    }
+    assert_true(beanstalk_priority_pack(UINT32_MAX) >= last);
+    assert_true(beanstalk_priority_unpack(UINT16_MAX) == UINT32_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_put_has_four_numbers),
+        cmocka_unit_test(the_longer_of_two_verbs_that_begin_alike_is_meant),
+        cmocka_unit_test(what_follows_the_last_word_is_refused),
+        cmocka_unit_test(a_zero_byte_is_in_no_command),
+        cmocka_unit_test(a_name_has_1_to_200_bytes),
+        cmocka_unit_test(priorities_keep_their_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
