@@ -379,6 +379,7 @@ const WORDS = {
     "deliver.page": ["Delivery of {topic}", "{topic} 的推送"],
     "deliver.title": ["Target", "目标"],
     "deliver.what": ["Where the server brings the topic's jobs when they are due. Without a target workers take them.", "作业到期后由服务器推送到此处；没有目标时由工作者领取。"],
+    "clock.isTest": ["A test server: its clock stands still until it is moved. Nothing here is for real.", "测试服务器：时钟静止，须手动推进。这里的任务都不是真实的。"],
     "deliver.isOff": ["This server delivers nothing by itself: it was started without --deliver.", "此服务器不推送：启动时没有 --deliver。"],
     "deliver.remove": ["Remove the target", "移除目标"],
     "deliver.removeWhat": ["The server brings no more jobs of this topic; workers may take them.", "服务器将不再推送此主题的作业，可由工作者领取。"],

@@ -41,6 +41,8 @@ static const struct row {
     [PROBLEM_TRANSFER_CODING_UNKNOWN] = {"transfer_coding_unknown",
                                          "The transfer coding is unknown", 501},
     [PROBLEM_NO_DELIVERY] = {"no_delivery", "The server does not deliver by itself", 501},
+    [PROBLEM_NO_TEST_CLOCK] = {"no_test_clock", "The server goes by an ordinary clock", 501},
+    [PROBLEM_NOT_IDLE] = {"not_idle", "Jobs that were handed out are not settled", 409},
     [PROBLEM_NO_BACKUP] = {"no_backup", "The store is not backed up through this server", 501},
     [PROBLEM_VERSION_UNKNOWN] = {"version_unknown", "The HTTP version is not spoken here", 505},
     [PROBLEM_TOO_MANY_REQUESTS] = {"too_many_requests", "A limit is met", 429},

@@ -24,6 +24,8 @@ enum option_kind {
     KIND_CONSUMER,
     KIND_EVENTS, /* uint32_t, a bit for each kind */
     KIND_VIEW,
+    KIND_MOMENT, /* int64_t ms, or the next one */
+    KIND_IDLE,
     KIND_ORDER, /* bool: by priority */
     KIND_TEXT,
     KIND_TOPICS, /* may be repeated */
@@ -113,21 +115,33 @@ static const struct option {
     [OPTION_ORDER] = {NAME("order"), KIND_ORDER, INTO(by_priority), 0, 0,
                       "named (the first named topic first) or priority (the best of all)"},
     [OPTION_VIEW] = {NAME("view"), KIND_VIEW, INTO(view), 0, 0, "overview, topic or server"},
+    [OPTION_BY] = {NAME("by"), KIND_DURATION, INTO(by_ms), 0, POLICY_DELAY_MS_MAX,
+                   "a duration up to 10 years, such as 1500ms, 30s, 2h30m or PT30M"},
+    [OPTION_TO] =
+        {NAME("to"), KIND_MOMENT, INTO(to_ms), 0, 1LL << 46,
+         "next, an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970"},
+    [OPTION_WAIT_IDLE] = {NAME("wait"), KIND_IDLE, INTO(wait_idle), 0, 0, "idle"},
+    [OPTION_TIMEOUT] = {NAME("timeout"), KIND_DURATION, INTO(timeout_ms), 1, HTTP_IDLE_MS_MAX,
+                        "a duration up to 10m"},
+    [OPTION_AUTO] = {NAME("auto"), KIND_FLAG, INTO(is_auto), 0, 0, "true or false"},
 #undef INTO
 #undef NAME
 };
 
-static const struct option *find_option(struct slice name)
+/* `allowed` tells apart the two that are called the same: `wait` of a take, and of the test clock. */
+static const struct option *find_option(uint64_t allowed, struct slice name)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (options[i].name_len == name.len && memcmp(options[i].name, name.at, name.len) == 0)
-            return &options[i];
+            return i == OPTION_WAIT && allowed & OPTION_BIT(OPTION_WAIT_IDLE)
+                       ? &options[OPTION_WAIT_IDLE]
+                       : &options[i];
     return NULL;
 }
 
 const char *http_option_says(const char *name)
 {
-    const struct option *option = find_option(slice_of(name));
+    const struct option *option = find_option(0, slice_of(name));
     return option ? option->says : NULL;
 }
 
@@ -257,6 +271,16 @@ static bool parse_value(const struct option *option, struct slice value, void *i
             return false;
         *(int64_t *)into = number;
         return true;
+    case KIND_MOMENT:
+        number = INT64_MAX;
+        if (!slice_is(value, "next") && (timestamp_is_in_seconds(value) ||
+                                         !timestamp_parse(value, &number) || number > option->max))
+            return false;
+        *(int64_t *)into = number;
+        return true;
+    case KIND_IDLE:
+        *(bool *)into = slice_is(value, "idle");
+        return *(bool *)into;
     case KIND_NUMBER:
         return parse_number(value, option, into);
     case KIND_ATTEMPTS_MAX:
@@ -342,7 +366,7 @@ static bool set_named_option(struct http_fields *fields, struct http_query *valu
                              uint64_t allowed, struct slice name, struct slice value,
                              struct http_fault *fault)
 {
-    const struct option *option = find_option(name);
+    const struct option *option = find_option(allowed, name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
         return refuse_unknown_option(allowed, NULL, name, fault);
     return set_option(option, fields, values, value, fault);
@@ -363,7 +387,7 @@ bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const 
     struct slice name, text = value.raw;
     if (!json_string_bytes(raw_key, scratch, &name))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    const struct option *option = find_option(name);
+    const struct option *option = find_option(allowed, name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
         return refuse_unknown_option(allowed, beside, name, fault);
     if (value.kind == JSON_STRING && !json_string_bytes(value.raw, scratch, &text))
@@ -392,7 +416,7 @@ bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *
         return true; /* {}: what some clients send for nothing */
     if (!json_string_bytes(key, scratch, &name))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    const struct option *option = find_option(name);
+    const struct option *option = find_option(allowed, name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
         return refuse_unknown_option(allowed, NULL, name, fault);
     return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
@@ -459,7 +483,7 @@ static bool decode_value(const struct option *option, struct slice text, struct 
                          struct slice *out, struct http_fault *fault)
 {
     bool has_plus = option && holds(text, '+');
-    if (has_plus && !option->has_blanks && option->kind != KIND_TIME)
+    if (has_plus && !option->has_blanks && option->kind != KIND_TIME && option->kind != KIND_MOMENT)
         return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
                               "'%s' is '%s' but '+' is a blank in a query, which cannot be there; "
                               "write %%2B for a plus",
@@ -475,8 +499,9 @@ static bool parse_pair(struct slice pair, uint64_t allowed, struct http_query *o
     struct slice name, value = {0};
     if (!decode_text(slice_make(pair.at, name_len), false, scratch, &name, fault))
         return false;
-    if (equals && !decode_value(find_option(name), slice_make(equals + 1, pair.len - name_len - 1),
-                                scratch, &value, fault))
+    if (equals &&
+        !decode_value(find_option(allowed, name), slice_make(equals + 1, pair.len - name_len - 1),
+                      scratch, &value, fault))
         return false;
     return set_named_option(&out->fields, out, allowed, name, value, fault);
 }

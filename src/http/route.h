@@ -80,6 +80,7 @@ extern const struct http_route http_consumers_routes[];
 extern const struct http_route http_topics_routes[];
 extern const struct http_route http_dead_routes[];
 extern const struct http_route http_system_routes[];
+extern const struct http_route http_clock_routes[];
 extern const struct http_route http_server_state_routes[];
 extern const struct http_route http_metrics_routes[];
 extern const struct http_route http_load_routes[];

@@ -3,6 +3,7 @@
 #include "base/feature.h"
 #include "base/json_write.h"
 #include "http/caller_json.h"
+#include "http/clock.h"
 #include "http/exchange.h"
 #include "http/openapi.h"
 #include "queue/status.h"
@@ -112,7 +113,12 @@ static void get_info(struct http_call *call)
     buffer_append_text(body, ",\"uptime_ms\":");
     buffer_append_i64(body, clock_wall_ms() - front->shared->started_ms);
     buffer_append_text(body, ",\"now\":");
-    json_write_time(body, clock_wall_ms());
+    json_write_time(body, queue_wall_ms(front->queue));
+    buffer_append_text(body, ",\"test_clock\":");
+    if (front->shared->clock)
+        http_clock_write(body, front->shared->clock);
+    else
+        buffer_append_text(body, "null");
     buffer_append_text(body, ",\"store\":");
     json_write_string(body, slice_of(info.store ? info.store : ""));
     buffer_append_text(body, ",\"sync\":");

@@ -184,7 +184,8 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     else
         http_answer_no_jobs(exchange);
     if (used && front->shared->lateness)
-        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used, clock_wall_ms());
+        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used,
+                     queue_wall_ms(front->queue));
     if (used && reply->jobs[0].job.consumer.len)
         note_consumer(front, reply->jobs, used);
     if (used && front->shared->tracer)

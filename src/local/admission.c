@@ -475,6 +475,7 @@ void shard_submit(struct shard *shard, const struct command *command,
 {
     enum queue_status refused = command_refusal(shard, command);
     shard->submitted++;
+    shard->activity += command_acts(command);
     if (refused != QUEUE_OK)
         completion_status_soon(shard, refused, reply_to);
     else if (shard->stopping)

@@ -71,8 +71,16 @@ static int run_answer(struct shard *shard, const struct command *command,
                       struct queue_reply_to reply_to)
 {
     enum queue_status status;
-    if (shard_ask_room(shard, command->count * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER, &status) ==
-        -EAGAIN)
+    enum wal_need need = WAL_FOR_ANSWER;
+    size_t bytes = command->count * ENGINE_STATE_BYTES_MAX;
+    for (size_t i = 0; i < command->count; i++)
+        if (command->answers[i].verb == QUEUE_AGAIN) {
+            bytes += engine_room_push(command->answers[i].again);
+            need = WAL_FOR_PUSH;
+        }
+    if (need == WAL_FOR_PUSH && checkpoint_is_without_space(shard->checkpoint))
+        status = QUEUE_NO_SPACE;
+    else if (shard_ask_room(shard, bytes, need, &status) == -EAGAIN)
         return -EAGAIN;
     struct completion *completion = completion_new(shard, command->count, 0, reply_to);
     if (!completion)

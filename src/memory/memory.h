@@ -46,6 +46,9 @@ void memory_advance(struct memory *memory, struct engine_now now);
 /* When it has something to do again, inner clock; INT64_MAX: never. */
 int64_t memory_next_ms(const struct memory *memory);
 
+/* Whether a job may wait for a due on the wall clock: then a step of that is worth a look. */
+bool memory_waits_for_wall(const struct memory *memory, struct engine_now now);
+
 /* ---- calls; `now` as memory_advance was told last ---- */
 
 /* Each fills in *result but its topic and id. The push has an id. */
@@ -72,6 +75,8 @@ struct memory_job {
     char lease_text[LEASE_TEXT_BYTES + 1];
 };
 void memory_job_free(struct memory_job *job); /* NULL is fine */
+/* One that another queue shows, in one block with its text, its lease as well. NULL: out of memory. */
+struct memory_job *memory_job_copy(const struct queue_job *from);
 /* Writes the lease's text, of a taken job. */
 void memory_job_lease(struct memory_job *job);
 

@@ -37,19 +37,21 @@ static void place_slice(struct space *space, struct slice *into, struct slice fr
             (COPY)->FIELD = fresh_;                                                                \
     } while (0)
 
+static void place_push(struct space *space, struct queue_push *copy, const struct queue_push *push)
+{
+    PLACE_SLICE(space, copy, push, topic);
+    PLACE_SLICE(space, copy, push, id);
+    PLACE_SLICE(space, copy, push, content_type);
+    PLACE_SLICE(space, copy, push, meta);
+    PLACE_SLICE(space, copy, push, body);
+    PLACE_SLICE(space, copy, push, past.error);
+}
+
 static void place_pushes(struct space *space, struct command *into, const struct command *from)
 {
     struct queue_push *copies = place(space, from->pushes, from->count * sizeof *copies);
-    for (size_t i = 0; i < from->count; i++) {
-        const struct queue_push *push = &from->pushes[i];
-        struct queue_push *copy = copies ? &copies[i] : NULL;
-        PLACE_SLICE(space, copy, push, topic);
-        PLACE_SLICE(space, copy, push, id);
-        PLACE_SLICE(space, copy, push, content_type);
-        PLACE_SLICE(space, copy, push, meta);
-        PLACE_SLICE(space, copy, push, body);
-        PLACE_SLICE(space, copy, push, past.error);
-    }
+    for (size_t i = 0; i < from->count; i++)
+        place_push(space, copies ? &copies[i] : NULL, &from->pushes[i]);
     if (into)
         into->pushes = copies;
 }
@@ -61,6 +63,12 @@ static void place_answers(struct space *space, struct command *into, const struc
         struct queue_answer *copy = copies ? &copies[i] : NULL;
         PLACE_SLICE(space, copy, &from->answers[i], lease);
         PLACE_SLICE(space, copy, &from->answers[i], error);
+        const struct queue_push *push = from->answers[i].again;
+        struct queue_push *again = push ? place(space, push, sizeof *push) : NULL;
+        if (push)
+            place_push(space, again, push);
+        if (copy)
+            copy->again = again;
     }
     if (into)
         into->answers = copies;

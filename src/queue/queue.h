@@ -25,6 +25,7 @@
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
 
+#include "base/clock.h"
 #include "job/event.h"
 #include "job/record.h"
 
@@ -105,10 +106,11 @@ struct queue_push {
     struct queue_past past; /* of a job that comes from another queue; zero: none */
 };
 
-enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };
+enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN, QUEUE_AGAIN };
 
 /* A consumer's answer. RETURN: nobody began to work on it, be it that the delivery never reached its
- * consumer or that he gives it back; the job is ready again and the attempt does not count. */
+ * consumer or that he gives it back; the job is ready again and the attempt does not count. AGAIN: acked, and pushed anew
+ * in one, or nothing is done (result CREATED); on this machine's stores alone. */
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
@@ -120,6 +122,7 @@ struct queue_answer {
     /* extend: from now; 0: what it was taken with (after a restart: what the job or its topic
      * says). */
     int64_t lease_ms;
+    const struct queue_push *again; /* again: of the same topic and id; no past */
 };
 
 enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
@@ -279,6 +282,13 @@ struct command {
     };
 };
 
+/* Whether it does more than look. */
+static inline bool command_acts(const struct command *command)
+{
+    return command->kind <= COMMAND_TAKE ||
+           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
+}
+
 /* ---- what is answered ---- */
 
 struct queue_result { /* one per item of push, answer, change, find */
@@ -400,8 +410,10 @@ struct queue {
     const struct queue_ops *ops;
     /* Of the handle that fronts get; NULL: a part of a queue, or a test's. */
     struct queue_door *door;
+    /* What its jobs go by, of such a handle; NULL: the process's clock. */
+    struct clock *clock;
     /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
-     * may have ready jobs. Never inside a call. */
+     * may have ready jobs; an empty name: any of them. Never inside a call. */
     void (*on_ready)(void *owner, struct slice topic);
     void *on_ready_owner;
     /* Set by whoever follows what happens to topics: on one handle of a server, before its reactor
@@ -424,6 +436,19 @@ struct queue_ops {
     /* What the queue promises. Answers at once; the strings live as long as the queue. */
     void (*info)(struct queue *, struct queue_info *out);
 };
+
+/* The time of its jobs, as they show it: by the wall clock, unless it is a test's. */
+static inline int64_t queue_wall_ms(const struct queue *queue)
+{
+    return queue->clock ? clock_wall_ms_of(queue->clock) : clock_wall_ms();
+}
+
+/* A time of its jobs by the process's wall clock, from which ages are counted. */
+static inline int64_t queue_process_wall_ms(const struct queue *queue, int64_t wall_ms)
+{
+    bool is_apart = wall_ms && queue->clock && clock_is_held(queue->clock);
+    return is_apart ? wall_ms - queue_wall_ms(queue) + clock_wall_ms() : wall_ms;
+}
 
 /* ---- the door ---- */
 

@@ -395,18 +395,25 @@ static void take_replied(void *owner, uint64_t tag, const struct queue_reply *re
     run_todo(waiters);
 }
 
-/* The queue says that a watched topic may have ready jobs (on_ready). */
-static void topic_is_ready(void *owner, struct slice topic)
+static void line_has_news(struct waiters *waiters, struct line *line)
 {
-    struct waiters *waiters = owner;
-    struct line *line = lines_find(&waiters->lines, topic);
-
-    if (!line)
-        return;
     line->news++;
     line->may_have = true;
     list_remove(&line->todo);
     list_add_last(&waiters->todo, &line->todo);
+}
+
+/* The queue says that a watched topic may have ready jobs, or any of them (on_ready). */
+static void topic_is_ready(void *owner, struct slice topic)
+{
+    struct waiters *waiters = owner;
+    struct line *line = topic.len ? lines_find(&waiters->lines, topic) : NULL;
+
+    if (line)
+        line_has_news(waiters, line);
+    for (line = topic.len ? NULL : lines_first(&waiters->lines); line;
+         line = lines_next(&waiters->lines, line))
+        line_has_news(waiters, line);
     run_todo(waiters);
 }
 

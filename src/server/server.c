@@ -3,6 +3,7 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/timestamp.h"
 #include "http/front.h"
 #include "net/thread.h"
 #include "server/backend.h"
@@ -18,6 +19,7 @@
 #include "server/protocol.h"
 #include "server/secret.h"
 #include "server/store_state.h"
+#include "server/test_clock.h"
 #include "server/traces.h"
 #include "server/watchdog.h"
 
@@ -75,6 +77,8 @@ struct server {
     struct http_shared *http;
     struct lateness *lateness;
     struct http_backup_hooks backup_hooks;
+    struct test_clock_keeper *test_clock; /* NULL: an ordinary clock */
+    struct reactor *reactors[REACTORS_MAX];
     struct http_drain_hooks drain_hooks;
     struct drain drained; /* whether new jobs are refused */
     struct delivery delivery;
@@ -188,6 +192,8 @@ static void drain(struct server *server, const char *why)
     http_shared_set_ready(server->http, false);
     listeners_close(&server->listeners);
     deadline_set(server->stop_timer, clock_inner_ms() + drain_ms(server));
+    if (server->test_clock)
+        test_clock_keeper_stop(server->test_clock);
     server->draining = server->reactor_count + 1 + (server->intake != NULL);
     if (server->intake)
         intake_amqp.stop(server->intake, one_is_drained, server);
@@ -571,6 +577,23 @@ static bool open_protocols(struct server *server)
     return !error[0] || start_failed(error);
 }
 
+/* Where it was asked for. */
+static bool open_test_clock(struct server *server)
+{
+    struct backend *backend = &server->backend;
+    if (!backend->ops->clock || !backend->ops->clock->clock(backend))
+        return true;
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        server->reactors[i] = server->per_reactor[i].reactor;
+    server->test_clock =
+        test_clock_keeper_new(backend, server->per_reactor[0].queue, &server->delivery,
+                              server->reactors, server->reactor_count);
+    if (!server->test_clock)
+        return start_failed("out of memory");
+    http_shared_set_clock_hooks(server->http, test_clock_keeper_hooks(server->test_clock));
+    return true;
+}
+
 static bool open_fronts(struct server *server)
 {
     char error[TLS_ERROR_BYTES] = "";
@@ -594,7 +617,7 @@ static bool open_fronts(struct server *server)
     server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)
         http_shared_set_backup_hooks(server->http, &server->backup_hooks);
-    if (!open_protocols(server))
+    if (!open_test_clock(server) || !open_protocols(server))
         return false;
     server->drain_hooks = (struct http_drain_hooks){.ctx = server, .drain = on_drain};
     http_shared_set_drain_hooks(server->http, &server->drain_hooks);
@@ -684,13 +707,22 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
                   words[0] ? LOG_TEXT("words", words) : (struct log_field){0});
     }
     listener_words(&server->listeners.at[0], words);
+    char shown[TIMESTAMP_BYTES + 1] = "";
+    if (queue->clock && clock_is_held(queue->clock)) {
+        timestamp_write(shown, queue_wall_ms(queue));
+        log_event(LOG_WARN, "test clock: nothing here falls due by itself",
+                  LOG_TEXT("shows", shown));
+    }
     log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
               LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
               LOG_TEXT("durability", info.durability_class),
               LOG_NUMBER("wait_replicas", info.wait_replicas), LOG_NUMBER("topics", topics),
               LOG_NUMBER("jobs", jobs), LOG_NUMBER("recovered_ms", server->recovered_ms),
               LOG_TEXT("version", TARRY_VERSION),
-              words[0] ? LOG_TEXT("words", words) : (struct log_field){0});
+              words[0]   ? LOG_TEXT("words", words)
+              : shown[0] ? LOG_TEXT("test_clock", shown)
+                         : (struct log_field){0},
+              words[0] && shown[0] ? LOG_TEXT("test_clock", shown) : (struct log_field){0});
 }
 
 /* Called with all topics, once the loop runs: now it is known what was recovered. */
@@ -759,6 +791,7 @@ static void fini(struct server *server)
     watchdog_close(&server->watchdog);
     intake_amqp.free(server->intake);
     delivery_close(&server->delivery);
+    test_clock_keeper_free(server->test_clock);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++) {
         struct per_reactor *per = &server->per_reactor[i];
         if (per->front)

@@ -40,6 +40,9 @@ struct driver {
     void (*pump)(void *self);
     /* The clock was moved: returns when all that is due has happened. */
     void (*moved)(void *self);
+    /* NULL: the clock is moved in one leap, and all that it passed happens then. Else from event to event, each at its moment: when
+     * the next may be (INT64_MAX: there is none), and time goes on by way of it. */
+    int64_t (*next_ms)(void *self);
     /* As a server that is told to stop: all that was answered is kept. */
     void (*close)(void *self);
 };

@@ -162,6 +162,8 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
     case QUEUE_RETURN:
         give_back(model, job, answer->delay_ms);
         break;
+    case QUEUE_AGAIN: /* the library's alone */
+        assert(false);
     }
     model_show(job, QUEUE_OK, out);
 }

@@ -509,8 +509,17 @@ void world_advance(struct world *world, int64_t ms)
         return;
     trace_line(world, "%" PRId64 " ms pass", ms);
     /* What is under way ends first: a call is carried out as of when it left. */
-    world->client.driver->moved(world->client.self);
-    clock_fake_advance(ms);
+    const struct driver *driver = world->client.driver;
+    driver->moved(world->client.self);
+    int64_t until_ms = clock_inner_ms() + ms;
+    while (driver->next_ms && is_sound(world)) {
+        int64_t next_ms = driver->next_ms(world->client.self), now_ms = clock_inner_ms();
+        if (next_ms >= until_ms)
+            break;
+        clock_fake_advance(next_ms > now_ms ? next_ms - now_ms : 1);
+        looked_at(world, &last);
+    }
+    clock_fake_advance(until_ms - clock_inner_ms());
     looked_at(world, &last);
 }
 

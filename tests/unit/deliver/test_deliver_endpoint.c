@@ -4,6 +4,7 @@
 #include "deliver/endpoint.h"
 #include "unit/cases.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -342,6 +343,7 @@ static void closing_all_reports_what_is_under_way(void **state)
 
 int main(void)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* as programs with sockets do */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_that_was_given_is_reported_once),
         cmocka_unit_test(a_full_window_sends_back_each_a_little_later),

@@ -7,6 +7,7 @@
 #include "support/redis_server.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -339,6 +340,7 @@ static void numbers_that_went_back_are_noticed(void **state)
 
 int main(void)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* as programs with sockets do */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_are_heard_of_by_name_also_those_of_another_server),
         cmocka_unit_test(what_was_heard_of_is_not_told_again_by_looks),

@@ -6,6 +6,7 @@
 #include "support/redis_server.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,6 +232,7 @@ static void the_next_turn_grows_while_one_is_under_way(void **state)
 
 int main(void)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* as programs with sockets do */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_and_takes_of_any_topics_are_one_call),
         cmocka_unit_test(the_next_turn_grows_while_one_is_under_way),

@@ -7,6 +7,7 @@
 #include "unit/cases.h"
 #include "unit/seed.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -528,6 +529,7 @@ static void whatever_happens_each_is_reported_and_freed_once(void **state)
 
 int main(void)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* as programs with sockets do */
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_every_order_a_message_is_reported_exactly_once),
         cmocka_unit_test(what_never_left_is_unsent),

@@ -12,6 +12,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 
 enum { REPORTS_MAX = 4096, PATIENCE_MS = 15000, TIMEOUT_MS = 700, GRACE_MS = 500 };
@@ -705,6 +706,7 @@ static void a_message_for_another_endpoint_is_refused(void **state)
 
 int main(void)
 {
+    (void)signal(SIGPIPE, SIG_IGN);        /* as programs with sockets do */
     setenv("UV_THREADPOOL_SIZE", "64", 1); /* as the server has it */
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_evil_is_reported_once_in_time_for_what_it_is),
