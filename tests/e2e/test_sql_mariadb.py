@@ -448,3 +448,11 @@ def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
 def test_no_deadlock_is_shown_and_the_counts_agree():
     """The short form of sql_batches.py."""
     assert sql_batches.run(200, servers=2, threads=4).answers["push created"] > 100
+
+
+def test_a_server_needs_only_the_rights_that_are_documented(mariadb, start_server):
+    page = (pathlib.Path(__file__).parents[2] / "docs/sql.md").read_text()
+    rights = next(line.strip("`. ,;") for line in page.split("wants\n")[1].splitlines() if "tarry.*" in line).split("`")[0]
+    mariadb.do("CREATE USER tarry_server")
+    mariadb.do(f"GRANT {rights} TO tarry_server")
+    works(start_server("--store", mariadb.url.replace("root@", "tarry_server@")))
