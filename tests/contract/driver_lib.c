@@ -797,6 +797,7 @@ const struct driver driver_lib_dir_3 = {
 
 const struct driver driver_lib_clock = {
     .name = "lib_clock",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,
