@@ -1,6 +1,6 @@
 # Thin over CMake presets: `make help` lists what there is.
 .DEFAULT_GOAL := build
-.PHONY: demo run build check test bench lint fmt fuzz torture mutants coverage install uninstall package clean help
+.PHONY: demo run build bindings check test bench lint fmt fuzz torture mutants coverage install uninstall package clean help
 
 DATA ?= ./tarry-data
 PREFIX ?= /usr/local
@@ -17,6 +17,10 @@ build: ## the program, optimised: build/tarry
 	@scripts/setup build
 	@test -f build/build.ninja || cmake --preset release -G Ninja >/dev/null
 	@$(CMAKE_BUILD) build --target tarry
+
+bindings: ## libtarry for Python and Java, a wheel and a jar in build-bindings; LANGUAGE=python: one of them
+	@scripts/setup bindings
+	@scripts/bindings $(LANGUAGE)
 
 check: ## quick, a minute, no sanitizers; ROOM=queue: the unit tests of a room; TEST=waiter: those with that in their name
 	@scripts/setup build test lint
@@ -36,7 +40,7 @@ lint: ## formatting, direction of includes, syntax of scripts
 
 fmt: ## formats the C sources in place
 	@scripts/setup lint
-	@find include src tests bench -name '*.[ch]' | xargs clang-format-14 -i
+	@find include src tests bench bindings -name '*.[ch]' | xargs clang-format-14 -i
 
 fuzz: ## libFuzzer on every parser, FUZZ_SECONDS=60 each
 	@scripts/setup build fuzz
@@ -60,12 +64,12 @@ install: ## what `make` built, to PREFIX=/usr/local, under DESTDIR where given; 
 uninstall: ## takes away what `make install` put there; keeps jobs, and a changed configuration
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" scripts/install --uninstall
 
-package: ## a Debian package and a tar archive in build-package/; RELEASE=1 is the package's own number
+package: ## Debian packages (server, library) and a tar archive in build-package/; RELEASE=1 is the package's own number
 	@scripts/setup build package
 	@RELEASE="$(RELEASE)" scripts/package
 
 clean: ## removes what was built
-	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-openapi build-otlp build-axe
+	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-openapi build-otlp build-axe build-bindings
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'

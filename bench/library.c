@@ -7,7 +7,8 @@
  *   bench_library ids PENDING                   pushes; a random one is rescheduled, cancelled and pushed; bytes a job
  *   bench_library late PENDING RATE             lateness of RATE jobs a second beside PENDING that wait, one thread pops
  *
- * Time is the test clock's, but for `late`. Figures are for each second of CPU, and by the wall.
+ * Time is the test clock's, but for `late`. Figures are for each second of CPU, and by the wall; a line of JSON each. bench/library runs
+ * it beside the peers in bench/inprocess.
  */
 #include "base/random.h"
 #include "measure.h"
@@ -20,7 +21,14 @@
 #include <tarry.h>
 #include <unistd.h>
 
-enum { BODY_BYTES = 200, ID_BYTES = 26, THREADS_MAX = 64, ROUNDS = 5, LATE_S = 5 };
+enum {
+    BODY_BYTES = 200,
+    ID_BYTES = 26,
+    THREADS_MAX = 64,
+    ROUNDS = 5,
+    ROUND_CPU_NS = 700000000, /* however long that takes */
+    LATE_S = 5
+};
 
 static tarry *queue;
 static char body[BODY_BYTES];
@@ -152,7 +160,9 @@ static void hold(uint64_t pending, int threads, bool takes)
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t before = operations_of(workers, threads);
         int64_t wall = measure_ns(), cpu = cpu_ns();
-        usleep(700000);
+        do
+            usleep(100000);
+        while (cpu_ns() - cpu < ROUND_CPU_NS);
         double done = (double)(operations_of(workers, threads) - before);
         double by_cpu = done * 1e9 / (double)(cpu_ns() - cpu);
         double by_wall = done * 1e9 / (double)(measure_ns() - wall);
@@ -162,19 +172,16 @@ static void hold(uint64_t pending, int threads, bool takes)
     atomic_store(&is_over, true);
     for (int i = 0; i < threads; i++)
         pthread_join(workers[i].thread, NULL);
-    printf("hold (%s and push), %lu pending, %d threads: best of %d rounds %.0f a CPU second, "
-           "%.0f/s by the "
-           "wall\n",
-           takes ? "take, ack" : "pop", (unsigned long)pending, threads, ROUNDS, best_cpu,
-           best_wall);
+    printf("{\"what\":\"%s\",\"pending\":%lu,\"threads\":%d,\"per_cpu_s\":%.0f,\"per_s\":%.0f}\n",
+           takes ? "hold_take" : "hold", (unsigned long)pending, threads, best_cpu, best_wall);
     tarry_close(queue);
 }
 
 /* ---- by id ---- */
 
-static void rate_print(const char *what, uint64_t count, int64_t since_cpu_ns)
+static void rate_print(const char *what, uint64_t pending, uint64_t count, int64_t since_cpu_ns)
 {
-    printf("%s: %.0f a CPU second\n", what,
+    printf("{\"what\":\"%s\",\"pending\":%lu,\"per_cpu_s\":%.0f}\n", what, (unsigned long)pending,
            (double)count * 1e9 / (double)(cpu_ns() - since_cpu_ns));
 }
 
@@ -183,13 +190,14 @@ static void ids(uint64_t pending)
     struct random random = {1};
     struct tarry_change change = TARRY_CHANGE_INIT;
     char id[ID_BYTES + 1];
-    uint64_t count = pending < 1000000 ? pending : 1000000;
+    uint64_t count = 1000000;
     open_queue(TARRY_TEST_CLOCK);
     int64_t before = resident_bytes(), since = cpu_ns();
     for (uint64_t i = 0; i < pending; i++)
         push_one('p', i, 1 + (int64_t)random_below(&random, 3600000));
-    rate_print("push", pending, since);
-    printf("bytes a job: %.0f\n", (double)(resident_bytes() - before) / (double)pending);
+    rate_print("push", pending, pending, since);
+    printf("{\"what\":\"bytes\",\"pending\":%lu,\"bytes\":%.0f}\n", (unsigned long)pending,
+           (double)(resident_bytes() - before) / (double)pending);
     change.topic = topics[0];
     change.id = id;
     change.flags = TARRY_HAS_DELAY;
@@ -199,7 +207,7 @@ static void ids(uint64_t pending)
         change.delay_ms = 1 + (int64_t)random_below(&random, 3600000);
         stop_at(tarry_reschedule(queue, &change, 1, NULL), "reschedule");
     }
-    rate_print("reschedule of a random one", count, since);
+    rate_print("reschedule", pending, count, since);
     since = cpu_ns();
     for (uint64_t i = 0; i < count; i++) {
         uint64_t number = random_below(&random, pending);
@@ -208,7 +216,7 @@ static void ids(uint64_t pending)
         stop_at(tarry_cancel(queue, &change, 1, NULL), "cancel");
         push_one('p', number, 1 + (int64_t)random_below(&random, 3600000));
     }
-    rate_print("cancel of a random one and a push", count, since);
+    rate_print("cancel_push", pending, count, since);
     tarry_close(queue);
 }
 
@@ -278,11 +286,12 @@ static void late(uint64_t pending, uint64_t rate)
     }
     pthread_join(thread, NULL);
     qsort(lates, late_count, sizeof *lates, compare);
-    printf("late, %lu pending, %lu a second: p50 %.0f us, p99 %.0f us, p99.9 %.0f us, first %.0f "
-           "us, last %.0f us\n",
+    printf("{\"what\":\"late\",\"pending\":%lu,\"rate\":%lu,\"p50_us\":%.0f,\"p99_us\":%.0f,"
+           "\"first_us\":%."
+           "0f,\"last_us\":%.0f}\n",
            (unsigned long)pending, (unsigned long)rate, (double)lates[late_count / 2] / 1e3,
-           (double)lates[late_count * 99 / 100] / 1e3, (double)lates[late_count * 999 / 1000] / 1e3,
-           (double)lates[0] / 1e3, (double)lates[late_count - 1] / 1e3);
+           (double)lates[late_count * 99 / 100] / 1e3, (double)lates[0] / 1e3,
+           (double)lates[late_count - 1] / 1e3);
     free(lates);
     tarry_close(queue);
 }

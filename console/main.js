@@ -65,7 +65,7 @@ async function show() {
         const next = el("div", { class: `page page-${page.name}` });
         const title = await module.show({ ...page, node: next, signal: end.signal, tellLive });
         if (end.signal.aborted) return;
-        fill(main, next);
+        fill(main, app.info?.test_clock && el("p", { class: "band warning" }, icon("warning"), t("clock.isTest")), next);
         arrive(title);
     } catch (fault) {
         if (end.signal.aborted) return;

@@ -11,7 +11,7 @@ import { t } from "./words.js";
 /** @type {import("./form.js").Field[]} */
 const FIELDS = [
     { name: "lease_for", standard: "60s" },
-    { name: "max_attempts", kind: "number", standard: "16" },
+    { name: "max_attempts", standard: "16" },
     { name: "backoff", standard: "exp:1s..10m" },
     { name: "ttl" },
     { name: "priority", kind: "number", standard: "100" },

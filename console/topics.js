@@ -11,7 +11,7 @@ import { t } from "./words.js";
 const PAGE = 100;
 
 function create() {
-    const name = el("input", { type: "text", id: "new-topic", required: true, maxlength: 200, pattern: "[A-Za-z0-9_\\-][A-Za-z0-9._\\-]*", autocomplete: "off", spellcheck: "false" });
+    const name = el("input", { type: "text", id: "new-topic", required: true, maxlength: 200, pattern: "[A-Za-z0-9_+\\/;$\\(\\)\\-][A-Za-z0-9._+\\/;$\\(\\)\\-]*", autocomplete: "off", spellcheck: "false" });
     return formDialog({ title: t("topics.new"), action: t("topics.create"), body: field(t("topics.name"), name, t("topics.nameHelp")), send: async (signal) => {
         await ask("PATCH", path("v1", "topics", name.value), { json: {}, signal }).catch((fault) => {
             if (fault.status !== 404) throw fault;

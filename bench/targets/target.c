@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "guard/resolve.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -123,6 +124,7 @@ static int run(struct bench *bench, const struct target_ops *ops)
 
 int main(int count, char **args)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* as programs with sockets do */
     struct bench bench = {0};
     char error[TARGET_ERROR_BYTES] = "bench_target POLICY SETTING COUNT WINDOW [BYTES]";
     if (count < 5)

@@ -73,7 +73,7 @@ static bool pattern_is_valid(struct slice pattern)
     if (pattern.len < 1 || pattern.len > TOPIC_BYTES_MAX || pattern.at[0] == '.')
         return false;
     for (size_t i = 0; i < pattern.len; i++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-",
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+/;$()",
                     pattern.at[i]) ||
             !pattern.at[i])
             return false;

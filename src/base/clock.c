@@ -39,7 +39,7 @@ static int64_t offset_for(int64_t inner_ms)
     return (inner_ms - read_us(CLOCK_BOOTTIME) / 1000) * 1000;
 }
 
-static bool is_held(const struct clock *clock)
+bool clock_is_held(const struct clock *clock)
 {
     return atomic_load_explicit(&clock->is_held, memory_order_relaxed);
 }
@@ -50,8 +50,21 @@ void clock_start(struct clock *clock, int64_t inner_ms)
     atomic_store(&clock->offset_us, offset_for(inner_ms));
 }
 
+/* Both times of one that is held: its wall clock stands as far from the inner one as before. */
+static void raise_held(struct clock *clock, int64_t inner_ms)
+{
+    int64_t held_ms = atomic_load(&clock->held_inner_ms);
+    while (held_ms < inner_ms &&
+           !atomic_compare_exchange_weak(&clock->held_inner_ms, &held_ms, inner_ms))
+        ;
+}
+
 void clock_raise(struct clock *clock, int64_t inner_ms)
 {
+    if (clock_is_held(clock)) {
+        raise_held(clock, inner_ms);
+        return;
+    }
     int64_t offset = offset_us(clock);
     int64_t wanted = offset_for(inner_ms);
     while (offset < wanted && !atomic_compare_exchange_weak(&clock->offset_us, &offset, wanted))
@@ -60,7 +73,7 @@ void clock_raise(struct clock *clock, int64_t inner_ms)
 
 int64_t clock_inner_us_of(struct clock *clock)
 {
-    if (is_held(clock))
+    if (clock_is_held(clock))
         return atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed) * 1000;
     /* The offset comes first: read later, it could be fixed by a wall clock that boot time is
      * behind. */
@@ -75,8 +88,10 @@ int64_t clock_inner_ms_of(struct clock *clock)
 
 static int64_t wall_us(struct clock *clock)
 {
-    if (is_held(clock))
-        return atomic_load_explicit(&clock->held_wall_ms, memory_order_relaxed) * 1000;
+    if (clock_is_held(clock))
+        return (atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed) +
+                atomic_load_explicit(&clock->held_skew_ms, memory_order_relaxed)) *
+               1000;
     return read_us(CLOCK_REALTIME);
 }
 
@@ -87,6 +102,8 @@ int64_t clock_wall_ms_of(struct clock *clock)
 
 int64_t clock_skew_ms_of(struct clock *clock)
 {
+    if (clock_is_held(clock))
+        return atomic_load_explicit(&clock->held_skew_ms, memory_order_relaxed);
     int64_t inner_ms = clock_inner_ms_of(clock);
     return clock_wall_ms_of(clock) - inner_ms;
 }
@@ -94,6 +111,11 @@ int64_t clock_skew_ms_of(struct clock *clock)
 void clock_both_ms_of(struct clock *clock, int64_t *inner_ms, int64_t *wall_ms)
 {
     enum { TRIES = 5 };
+    if (clock_is_held(clock)) {
+        *inner_ms = atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed);
+        *wall_ms = *inner_ms + atomic_load_explicit(&clock->held_skew_ms, memory_order_relaxed);
+        return;
+    }
     for (int i = 0; i < TRIES; i++) {
         *inner_ms = clock_inner_ms_of(clock);
         *wall_ms = clock_wall_ms_of(clock);
@@ -106,21 +128,29 @@ int64_t clock_process_ms(struct clock *clock, int64_t inner_ms)
 {
     if (clock == &clock_process || inner_ms == INT64_MAX)
         return inner_ms;
-    return inner_ms - clock_inner_ms_of(clock) + clock_inner_ms();
+    int64_t now_ms = clock_inner_ms_of(clock);
+    if (clock_is_held(clock))
+        return inner_ms <= now_ms ? clock_inner_ms() : INT64_MAX;
+    return inner_ms - now_ms + clock_inner_ms();
 }
 
 void clock_hold(struct clock *clock, int64_t inner_ms, int64_t wall_ms)
 {
     atomic_store(&clock->held_inner_ms, inner_ms);
-    atomic_store(&clock->held_wall_ms, wall_ms);
+    atomic_store(&clock->held_skew_ms, wall_ms - inner_ms);
     atomic_store(&clock->is_held, true);
 }
 
 void clock_advance(struct clock *clock, int64_t elapsed_ms)
 {
-    assert(is_held(clock) && elapsed_ms >= 0);
+    assert(clock_is_held(clock) && elapsed_ms >= 0);
     atomic_fetch_add(&clock->held_inner_ms, elapsed_ms);
-    atomic_fetch_add(&clock->held_wall_ms, elapsed_ms);
+}
+
+void clock_step_wall(struct clock *clock, int64_t step_ms)
+{
+    assert(clock_is_held(clock));
+    atomic_fetch_add(&clock->held_skew_ms, step_ms);
 }
 
 int64_t clock_inner_us(void)
@@ -198,8 +228,7 @@ void clock_fake_advance(int64_t elapsed_ms)
 
 void clock_fake_step_wall(int64_t step_ms)
 {
-    assert(is_held(&clock_process));
-    atomic_fetch_add(&clock_process.held_wall_ms, step_ms);
+    clock_step_wall(&clock_process, step_ms);
 }
 
 void clock_fake_end(void)

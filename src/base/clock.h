@@ -24,8 +24,8 @@
 
 /* The owner's storage: CLOCK_INIT, then its members are clock.c's. */
 struct clock {
-    _Atomic int64_t offset_us; /* added to boot time it gives inner time */
-    _Atomic int64_t held_inner_ms, held_wall_ms;
+    _Atomic int64_t offset_us;                   /* added to boot time it gives inner time */
+    _Atomic int64_t held_inner_ms, held_skew_ms; /* wall minus inner */
     atomic_bool is_held;
 };
 #define CLOCK_OFFSET_NONE INT64_MIN
@@ -49,12 +49,16 @@ int64_t clock_skew_ms_of(struct clock *clock);
  * difference would look like a step of the wall clock. */
 void clock_both_ms_of(struct clock *clock, int64_t *inner_ms, int64_t *wall_ms);
 
-/* When a moment of this clock's inner time comes by the process's: for setting timers. INT64_MAX stays. */
+/* When a moment of this clock's inner time comes by the process's: for setting timers. INT64_MAX stays; so is
+ * what lies ahead of a clock that is held, unless it is the process's own. */
 int64_t clock_process_ms(struct clock *clock, int64_t inner_ms);
 
-/* For tests: from now on it shows these, and moves only when told. */
+/* For tests, ours and users': from now on it shows these, and moves only when told. One thread moves it, any may
+ * read: both times go at once. */
 void clock_hold(struct clock *clock, int64_t inner_ms, int64_t wall_ms);
+bool clock_is_held(const struct clock *clock);
 void clock_advance(struct clock *clock, int64_t elapsed_ms);
+void clock_step_wall(struct clock *clock, int64_t step_ms);
 
 /* ---- the process's ---- */
 

@@ -35,6 +35,20 @@ static struct {
     char *path;
 } logger = {.fd = STDERR_FILENO, .least = LOG_INFO};
 
+static _Thread_local const struct log_sink *thread_sink;
+
+const struct log_sink *log_use_sink(const struct log_sink *sink)
+{
+    const struct log_sink *before = thread_sink;
+    thread_sink = sink;
+    return before;
+}
+
+const struct log_sink *log_sink(void)
+{
+    return thread_sink;
+}
+
 static int open_file(const char *path)
 {
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
@@ -145,16 +159,22 @@ static void append_quoted(struct buffer *line, struct slice text)
     buffer_append_byte(line, '"');
 }
 
-static void append_text(struct buffer *line, const char *text)
+static void append_plain_text(struct buffer *line, const char *text)
 {
     struct slice value = cut(text);
 
-    if (logger.json)
-        json_write_string(line, value);
-    else if (is_plain(value))
+    if (is_plain(value))
         buffer_append_slice(line, value);
     else
         append_quoted(line, value);
+}
+
+static void append_text(struct buffer *line, const char *text)
+{
+    if (logger.json)
+        json_write_string(line, cut(text));
+    else
+        append_plain_text(line, text);
 }
 
 /* Keys are literals of ours and need no escaping. */
@@ -235,14 +255,42 @@ static void append_ring_line(struct buffer *line, enum log_level level, const ch
     buffer_append_text(line, "}}");
 }
 
+/* The event, then its fields. */
+static void sink_write(const struct log_sink *sink, enum log_level level, const char *event,
+                       const struct log_field *fields)
+{
+    struct buffer line;
+    if (level < LOG_INFO || !sink->write)
+        return;
+    buffer_init(&line, LINE_BYTES_MAX);
+    buffer_append_text(&line, "event=");
+    append_plain_text(&line, event);
+    for (int i = 0; i < FIELDS_MAX && fields[i].key; i++) {
+        buffer_append_format(&line, " %s=", fields[i].key);
+        if (fields[i].text)
+            append_plain_text(&line, fields[i].text);
+        else
+            buffer_append_i64(&line, fields[i].number);
+    }
+    buffer_append_byte(&line, '\0');
+    if (!line.failed)
+        sink->write(sink->ctx, (int)level, line.at);
+    buffer_fini(&line);
+}
+
 void log_fields(enum log_level level, const char *event, const struct log_field *fields)
 {
     struct buffer line;
 
-    if (level < logger.least)
+    if (!thread_sink && level < logger.least)
         return;
     /* The caller's errno is often what the next line of its code reports. */
     int error = errno;
+    if (thread_sink) {
+        sink_write(thread_sink, level, event, fields);
+        errno = error;
+        return;
+    }
     buffer_init(&line, LINE_BYTES_MAX);
     append_line(&line, level, event, fields);
     if (!line.failed)

@@ -14,6 +14,7 @@
 #define TARRY_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum log_level { LOG_DEBUG = 1, LOG_INFO, LOG_WARN, LOG_ERROR };
@@ -26,6 +27,19 @@ void log_set(enum log_level least, bool json);
 
 /* Opens the same path again (after rotation). */
 bool log_reopen(void);
+
+/*
+ * Where the lines of one thread go instead, from LOG_INFO on: to whoever uses the library that the thread works for.
+ * `write` gets the line without time and level, ended by NUL; it is called on any of the threads, and may be
+ * NULL: nobody listens. The sink outlives those threads.
+ */
+struct log_sink {
+    void (*write)(void *ctx, int level, const char *line);
+    void *ctx;
+};
+/* This thread's; NULL: the process's log. Threads that it starts (net/thread.h) have the same. Returns the one before. */
+const struct log_sink *log_use_sink(const struct log_sink *sink);
+const struct log_sink *log_sink(void);
 
 /* log_event(LOG_INFO, "server started", LOG_TEXT("listen", address), LOG_NUMBER("shards", n)). At
  * most 12 fields. */

@@ -19,6 +19,7 @@ extern const struct cli_command cli_lease_commands[];
 extern const struct cli_command cli_work_commands[];
 extern const struct cli_command cli_job_commands[];
 extern const struct cli_command cli_topic_commands[];
+extern const struct cli_command cli_clock_commands[];
 extern const struct cli_command cli_deliver_commands[];
 extern const struct cli_command cli_dead_commands[];
 extern const struct cli_command cli_export_commands[];
@@ -32,6 +33,7 @@ extern const struct cli_command cli_token_commands[];
 extern const struct cli_command cli_tail_commands[];
 extern const struct cli_command cli_status_commands[];
 extern const struct cli_command cli_top_commands[];
+extern const struct cli_command cli_drain_commands[];
 
 /* The rows of all metrics, as Markdown, on standard output. */
 void cli_print_metrics(void);

@@ -1,4 +1,4 @@
-/* get, list, cancel, reschedule, run: jobs by their id. */
+/* get, locate, list, cancel, reschedule, run: jobs by their id. */
 #include "cli/bulk.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -142,6 +142,63 @@ static void add_job_row(struct show_table *table, const json_t *job)
     show_table_add(table, show_text(json_object_get(job, "priority"), cell));
     show_table_add(table, show_text(json_object_get(job, "consumer"), cell));
     show_table_add(table, show_text(json_object_get(job, "last_error"), cell));
+}
+
+/* ---- locate ---- */
+
+static void print_located(const json_t *jobs)
+{
+    static const char *const heads[] = {"TOPIC",       "ID",       "STATE",     "DUE",
+                                        "LEASE UNTIL", ">ATTEMPT", ">PRIORITY", "CONSUMER",
+                                        "LAST ERROR",  NULL};
+    struct show_table table;
+    char cell[SHOW_CELL_BYTES];
+    size_t i;
+    const json_t *job;
+    show_table_init(&table, heads);
+    json_array_foreach(jobs, i, job)
+    {
+        show_table_add(&table, show_text(json_object_get(job, "topic"), cell));
+        add_job_row(&table, job);
+    }
+    show_table_print(&table);
+    show_table_fini(&table);
+}
+
+static int locate_command(int argc, char **argv)
+{
+    const struct cli_flag flags[] = {{0}};
+    const struct cli_syntax syntax = {
+        .usage = "locate ID",
+        .about = "Says which topics have a job of this id, and how it stands there. Exit code 4\n"
+                 "where none has.",
+        .flags = flags,
+        .least = 1,
+        .most = 1,
+    };
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    struct buffer *target = client_begin(&client);
+    cli_url_add_segment(target, "jobs");
+    cli_url_add_segment(target, args.list.at[0]);
+    exit_code = client_call(&client, "GET", NULL, 0);
+    if (exit_code == CLI_OK) {
+        const json_t *jobs = json_object_get(client.json, "jobs");
+        if (args.json)
+            client_print_json(&client);
+        else if (json_array_size(jobs) > 0)
+            print_located(jobs);
+        else
+            fprintf(stderr, "tarry: no topic has a job '%s'\n", args.list.at[0]);
+        exit_code = json_array_size(jobs) > 0 ? CLI_OK : CLI_NOTHING;
+    }
+    client_close(&client);
+    return exit_code;
 }
 
 struct list_options {
@@ -353,6 +410,7 @@ static int reschedule_command(int argc, char **argv)
 
 const struct cli_command cli_job_commands[] = {
     {.name = "get", .run = get_command, .help = "show one job"},
+    {.name = "locate", .run = locate_command, .help = "say which topics have a job of this id"},
     {.name = "list", .run = list_command, .help = "list the jobs of a topic by due time"},
     {.name = "cancel", .run = cancel_command, .help = "drop jobs that are not wanted any more"},
     {.name = "reschedule",

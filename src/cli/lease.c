@@ -33,25 +33,40 @@ static void print_jobs(const json_t *jobs)
     show_table_fini(&table);
 }
 
+struct take_options {
+    uint64_t max; /* 0: one */
+    const char *wait, *lease_for, *consumer, *order, *id;
+};
+
 /* Takes from one topic, or from several in the order named, and prints what came. */
-static int take_jobs(struct client *client, const struct cli_args *args, uint64_t max,
-                     const char *wait, const char *lease_for, const char *consumer)
+static int take_jobs(struct client *client, const struct cli_args *args,
+                     const struct take_options *options)
 {
     int64_t wait_ms = 0;
-    if (wait && !duration_parse(slice_of(wait), WAIT_MS_MAX, &wait_ms))
-        return cli_usage("bad value '%s' for '--wait', give a time up to 4m such as 30s", wait);
+    if (options->wait && !duration_parse(slice_of(options->wait), WAIT_MS_MAX, &wait_ms))
+        return cli_usage("bad value '%s' for '--wait', give a time up to 4m such as 30s",
+                         options->wait);
+    if (options->id && (args->list.count > 1 || options->max || options->wait || options->order))
+        return cli_usage("'--id' names one job, so give one topic and none of '--max', '--wait' "
+                         "and '--order'");
     struct buffer *target = client_begin(client);
     if (args->list.count == 1) {
         cli_url_add_segment(target, "topics");
         cli_url_add_segment(target, args->list.at[0]);
     }
+    if (options->id) {
+        cli_url_add_segment(target, "jobs");
+        cli_url_add_segment(target, options->id);
+    }
     cli_url_add_segment(target, "take");
     for (size_t i = 0; args->list.count > 1 && i < args->list.count; i++)
         cli_url_add_query(target, "topic", args->list.at[i]);
-    cli_url_add_query_number(target, "max", max);
-    cli_url_add_query(target, "wait", wait);
-    cli_url_add_query(target, "lease_for", lease_for);
-    cli_url_add_query(target, "consumer", consumer);
+    if (!options->id)
+        cli_url_add_query_number(target, "max", options->max ? options->max : 1);
+    cli_url_add_query(target, "wait", options->wait);
+    cli_url_add_query(target, "order", options->order);
+    cli_url_add_query(target, "lease_for", options->lease_for);
+    cli_url_add_query(target, "consumer", options->consumer);
     int exit_code = client_call(client, "POST", NULL, wait_ms);
     if (exit_code != CLI_OK)
         return exit_code;
@@ -67,17 +82,20 @@ static int take_jobs(struct client *client, const struct cli_args *args, uint64_
 
 static int take_command(int argc, char **argv)
 {
-    uint64_t max = 1;
-    const char *wait = NULL, *lease_for = NULL, *consumer = NULL;
+    struct take_options options = {0};
     const struct cli_flag flags[] = {
-        {"max", CLI_COUNT, &max, "N", "take so many at most; 1"},
-        {"wait", CLI_DURATION, &wait, "30s", "wait so long for the first one; else not at all"},
-        {"lease-for", CLI_DURATION, &lease_for, "60s", "how long they are yours"},
-        {"consumer", CLI_TEXT, &consumer, "NAME", "who has them, for those who look"},
+        {"max", CLI_COUNT, &options.max, "N", "take so many at most; 1"},
+        {"wait", CLI_DURATION, &options.wait, "30s",
+         "wait so long for the first one; else not at all"},
+        {"lease-for", CLI_DURATION, &options.lease_for, "60s", "how long they are yours"},
+        {"consumer", CLI_TEXT, &options.consumer, "NAME", "who has them, for those who look"},
+        {"order", CLI_TEXT, &options.order, "ORDER",
+         "priority: the best of all topics first; else named"},
+        {"id", CLI_TEXT, &options.id, "ID", "this one, be it ready, delayed or dead"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "take TOPIC... [--max N] [--wait 30s]",
+        .usage = "take TOPIC... [--max N] [--wait 30s] [--order priority] | take TOPIC --id ID",
         .about = "Gets ready jobs under a lease. Answer each with ack, nack or extend before the\n"
                  "lease ends, else it is delivered again. Of several topics the first named is\n"
                  "served first. Exit code 4 where nothing was taken.",
@@ -92,7 +110,7 @@ static int take_command(int argc, char **argv)
         return exit_code;
     if (!client_open(&client, args.url))
         return CLI_REFUSED;
-    exit_code = take_jobs(&client, &args, max, wait, lease_for, consumer);
+    exit_code = take_jobs(&client, &args, &options);
     client_close(&client);
     return exit_code;
 }
@@ -133,7 +151,8 @@ static int print_results(const struct client *client, const struct cli_args *arg
 /* Acks, nacks or extends the leases in one call; the exit code says whether each was accepted. */
 static int answer_leases(int argc, char **argv, const struct cli_syntax *syntax, const char *done,
                          const char *const *delay, const char *const *error,
-                         const char *const *lease_for, const bool *final)
+                         const char *const *lease_for, const bool *final,
+                         const char *const *priority)
 {
     struct cli_args args;
     struct client client;
@@ -150,6 +169,7 @@ static int answer_leases(int argc, char **argv, const struct cli_syntax *syntax,
     cli_url_add_query(target, "error", *error);
     cli_url_add_query(target, "lease_for", *lease_for);
     cli_url_add_query(target, "final", *final ? "true" : NULL);
+    cli_url_add_query(target, "priority", *priority);
     exit_code = client_call(&client, "POST", NULL, 0);
     if (exit_code == CLI_OK)
         exit_code = print_results(&client, &args, done);
@@ -169,12 +189,12 @@ static int ack_command(int argc, char **argv)
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer_leases(argc, argv, &syntax, "acked", &none, &none, &none, &no);
+    return answer_leases(argc, argv, &syntax, "acked", &none, &none, &none, &no, &none);
 }
 
 static int nack_command(int argc, char **argv)
 {
-    const char *delay = NULL, *error = NULL;
+    const char *delay = NULL, *error = NULL, *priority = NULL;
     bool final = false;
     const struct cli_flag flags[] = {
         {"delay", CLI_DURATION, &delay, "10s",
@@ -182,17 +202,18 @@ static int nack_command(int argc, char **argv)
         {"error", CLI_TEXT, &error, "TEXT", "why; shown with the job"},
         {"final", CLI_SWITCH, &final, NULL,
          "never again: they are dead, whatever attempts are left"},
+        {"priority", CLI_TEXT, &priority, "N", "what they have from now on; 0 comes first"},
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "nack LEASE... [--delay 10s | --final] [--error TEXT]",
+        .usage = "nack LEASE... [--delay 10s | --final] [--error TEXT] [--priority N]",
         .about = "Says that taken jobs failed. They are tried again later, and are dead once they\n"
                  "have had all their attempts, or at once with --final.",
         .flags = flags,
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer_leases(argc, argv, &syntax, "nacked", &delay, &error, &none, &final);
+    return answer_leases(argc, argv, &syntax, "nacked", &delay, &error, &none, &final, &priority);
 }
 
 static int extend_command(int argc, char **argv)
@@ -210,7 +231,7 @@ static int extend_command(int argc, char **argv)
         .least = 1,
         .most = LEASES_MAX,
     };
-    return answer_leases(argc, argv, &syntax, "extended", &none, &none, &lease_for, &no);
+    return answer_leases(argc, argv, &syntax, "extended", &none, &none, &lease_for, &no, &none);
 }
 
 const struct cli_command cli_lease_commands[] = {

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,7 @@ static int reshard_command(int argc, char **argv)
     if (!shards)
         return cli_usage("'--shards' is '%s', give a number from 1 to %d", number,
                          REDIS_SHARDS_MAX);
+    (void)signal(SIGPIPE, SIG_IGN); /* a Redis that is gone shows as an error of the write */
     return reshard(store, password_file, shards, json);
 }
 

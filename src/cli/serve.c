@@ -30,7 +30,7 @@ static void print_help(void)
 /* A row of the configuration's table as a flag of the command line. `help` has its text. */
 static struct cli_flag flag_of(const struct option *option, char help[OPTION_TEXT_BYTES])
 {
-    bool is_switch = option->kind == OPTION_SWITCH;
+    bool is_switch = option->kind == OPTION_SWITCH || option->kind == OPTION_CLOCK;
     bool has_default = !is_switch && option->initial[0];
     snprintf(help, OPTION_TEXT_BYTES, "%s%s%s%s", option->help, has_default ? " (" : "",
              has_default ? option->initial : "", has_default ? ")" : "");

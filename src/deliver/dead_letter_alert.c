@@ -133,6 +133,7 @@ static void write_note(struct dead_letter_worker *worker, struct slice topic,
                        note->died_before, note->last_ms, note->failed_ms, note->rest_ms);
     struct queue_push push = {.topic = slice_of(DEAD_LETTER_TOPIC),
                               .id = note_id(topic, id),
+                              .is_own = true,
                               .content_type = slice_of("application/json"),
                               .body = slice_make(body, (size_t)len),
                               .when = {.due = QUEUE_DUE_DELAY, .ms = NOTE_MS},
@@ -384,6 +385,7 @@ static void alert_push_callback(struct dead_letter_worker *worker, struct slice 
     }
     struct queue_push push = {.topic = slice_of(DEAD_LETTER_CALLBACKS_TOPIC),
                               .id = alert_id(pass, id),
+                              .is_own = true,
                               .content_type = slice_of("application/json"),
                               .meta = buffer_slice(&meta),
                               .body = text,

@@ -129,7 +129,8 @@ static struct queue_push copy_of(const struct dead_letter_pass *pass, const stru
 {
     buffer_init(meta, JOB_META_BYTES_MAX);
     write_meta(meta, pass, job);
-    return (struct queue_push){.topic = target_topic(pass),
+    return (struct queue_push){.is_own = true,
+                               .topic = target_topic(pass),
                                .id = job->id,
                                .content_type = job->content_type,
                                .meta = buffer_slice(meta),
@@ -456,7 +457,7 @@ static bool is_too_old(struct dead_letter_worker *worker, const struct job *job)
     int64_t keep_ms = worker->pass.rules.keep_ms;
     if (!keep_ms)
         return false;
-    int64_t left_ms = ended_ms(job) + keep_ms - clock_wall_ms();
+    int64_t left_ms = ended_ms(job) + keep_ms - queue_wall_ms(worker->options.queue);
     if (left_ms > 0)
         dead_letter_pass_again(worker, clock_inner_ms() + (left_ms < keep_ms ? left_ms : keep_ms));
     return left_ms <= 0;

@@ -129,6 +129,7 @@ static void control_push(struct dead_letter_worker *worker, struct dead_letter_t
     }
     *under_way = (struct control_push){.worker = worker, .topic = topic};
     struct queue_push push = {.topic = slice_of(DEAD_LETTER_TOPIC),
+                              .is_own = true,
                               .id = control_id(topic->entry.key, id),
                               .content_type = slice_of("text/plain"),
                               .body = topic->entry.key,

@@ -309,6 +309,8 @@ static bool deliver_make_parts(struct deliver *deliver)
                                        .store = options->store,
                                        .version = options->version};
     bool has_endpoints = endpoints_init(&deliver->endpoints, &targets);
+    if (options->queue->clock)
+        deliver->endpoints.clock = options->queue->clock;
     return dispatchers_init(&deliver->dispatchers, &dispatchers) && has_endpoints &&
            deliver->follow_alarm && deliver->timeout && deliver->resolver && deliver->worker;
 }
@@ -335,6 +337,21 @@ void deliver_endpoints(struct deliver *deliver, deliver_each_endpoint *each, voi
         each(ctx, &endpoint);
     }
     pthread_mutex_unlock(&tallies->lock);
+}
+
+int64_t deliver_next_ms(const struct deliver *deliver)
+{
+    return endpoints_next_ms(&deliver->endpoints);
+}
+
+void deliver_clock_moved(struct deliver *deliver)
+{
+    dispatchers_look_again(&deliver->dispatchers);
+}
+
+void deliver_clock_reset(struct deliver *deliver)
+{
+    endpoints_forgive(&deliver->endpoints);
 }
 
 struct deliver *deliver_new(const struct deliver_options *options)

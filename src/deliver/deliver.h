@@ -51,6 +51,13 @@ void deliver_stop(struct deliver *deliver, int64_t patience_ms, void (*stopped)(
 /* After the reactor has stopped. */
 void deliver_free(struct deliver *deliver);
 
+/* The queue goes by a test clock: when the first endpoint that rests may be tried again, by that (inner; INT64_MAX:
+ * none rests); and the clock was moved. On the reactor's thread. */
+int64_t deliver_next_ms(const struct deliver *deliver);
+void deliver_clock_moved(struct deliver *deliver);
+/* The same, and it went back to its start: all endpoints may be sent to again. */
+void deliver_clock_reset(struct deliver *deliver);
+
 /* ---- any thread ---- */
 
 /* Would this extension do? `extension` is a JSON object with at most `deliver` and `dead_letter`.

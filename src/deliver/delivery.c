@@ -313,7 +313,7 @@ static void delivery_note_sent(struct delivery *delivery, struct slice endpoint,
     pthread_mutex_lock(&all->lock);
     dispatcher->tally->in_flight++;
     pthread_mutex_unlock(&all->lock);
-    lateness_add_job(all->env.lateness, way_of(endpoint), job, clock_wall_ms());
+    lateness_add_job(all->env.lateness, way_of(endpoint), job, queue_wall_ms(all->env.queue));
 }
 
 static void delivery_give(struct delivery *delivery, struct slice endpoint,
@@ -411,7 +411,10 @@ static struct delivery *delivery_new(struct dispatcher *dispatcher, const struct
         .body_bytes = (uint32_t)job->body.len,
         .lease_until_ms =
             clock_inner_ms() + dispatcher->setting.timeout_ms + DISPATCHER_LEASE_MARGIN_MS,
-        .waiting_ms = job->first_due_ms > 0 ? clock_inner_ms() - job->first_due_ms : 0};
+        .waiting_ms =
+            job->first_due_ms > 0
+                ? clock_inner_ms_of(dispatcher->all->env.endpoints->clock) - job->first_due_ms
+                : 0};
     memcpy(delivery->lease, taken->lease.at, taken->lease.len);
     list_init(&delivery->list);
     dispatcher->unanswered++;

@@ -29,7 +29,7 @@ static void dispatcher_wake_by(struct dispatcher *dispatcher, int64_t at_ms)
 static bool dispatcher_is_late(struct dispatcher *dispatcher, const struct job *first,
                                int64_t lease_ms)
 {
-    int64_t lag_ms = lease_ms - (first->lease_until_ms - clock_wall_ms());
+    int64_t lag_ms = lease_ms - (first->lease_until_ms - queue_wall_ms(dispatcher->all->env.queue));
     if (!dispatcher->knows_lag || lag_ms < dispatcher->lag_ms)
         dispatcher->lag_ms = lag_ms;
     else
@@ -107,7 +107,8 @@ static uint32_t endpoint_room(struct dispatcher *dispatcher, uint32_t want)
         break;
     }
     if (next_ms != INT64_MAX)
-        dispatcher_wake_by(dispatcher, next_ms);
+        dispatcher_wake_by(dispatcher,
+                           clock_process_ms(dispatcher->all->env.endpoints->clock, next_ms));
     return 0;
 }
 
@@ -435,6 +436,13 @@ void dispatchers_judge(struct dispatchers *dispatchers)
     for (struct dispatcher *at = dispatcher_table_first(&dispatchers->table); at;
          at = dispatcher_next(at))
         dispatcher_judge(at);
+}
+
+void dispatchers_look_again(struct dispatchers *dispatchers)
+{
+    for (struct dispatcher *at = dispatcher_table_first(&dispatchers->table); at;
+         at = dispatcher_next(at))
+        dispatcher_kick(at);
 }
 
 void dispatchers_halt(struct dispatchers *dispatchers)

@@ -120,6 +120,8 @@ struct dispatcher *dispatchers_follow(struct dispatchers *dispatchers, struct sl
  * deliver, and says so in the log: its jobs would all fail, and another server may have the right
  * one. */
 void dispatchers_judge(struct dispatchers *dispatchers);
+/* All look for work when this turn ends: the queue's clock was moved. */
+void dispatchers_look_again(struct dispatchers *dispatchers);
 /* Takes no more. */
 void dispatchers_halt(struct dispatchers *dispatchers);
 /* Is nothing under way? Once halted it stays so. */

@@ -108,10 +108,11 @@ static void endpoint_drop(struct endpoints *endpoints, struct endpoint *endpoint
 }
 
 /* One whose breaker is open is remembered until it would be asked again. */
-static bool endpoint_may_go(const struct endpoint *endpoint, int64_t now_ms)
+static bool endpoint_may_go(const struct endpoints *endpoints, const struct endpoint *endpoint,
+                            int64_t now_ms)
 {
     return now_ms >= endpoint->idle_since_ms + ENDPOINT_IDLE_MS &&
-           now_ms >= endpoint->breaker.wait_until_ms;
+           clock_inner_ms_of(endpoints->clock) >= endpoint->breaker.wait_until_ms;
 }
 
 static void on_sweep(void *ctx)
@@ -122,7 +123,7 @@ static void on_sweep(void *ctx)
         struct endpoint *first = list_entry(endpoints->idle.next, struct endpoint, idle);
         if (now_ms < first->idle_since_ms + ENDPOINT_IDLE_MS)
             break;
-        if (endpoint_may_go(first, now_ms)) {
+        if (endpoint_may_go(endpoints, first, now_ms)) {
             endpoint_drop(endpoints, first);
         } else {
             list_remove(&first->idle);
@@ -136,7 +137,7 @@ static void on_sweep(void *ctx)
 /* The one that makes room: better one whose breaker holds nothing that is worth to be remembered. */
 static struct endpoint *longest_idle(const struct endpoints *endpoints)
 {
-    int64_t now_ms = clock_inner_ms();
+    int64_t now_ms = clock_inner_ms_of(endpoints->clock);
     for (const struct list *at = endpoints->idle.next; at != &endpoints->idle; at = at->next) {
         struct endpoint *endpoint = list_entry(at, struct endpoint, idle);
         if (breaker_ask(&endpoint->breaker, now_ms) == BREAKER_PASS)
@@ -191,6 +192,15 @@ static int64_t endpoint_rest_wait_ms(struct endpoints *endpoints, const struct e
     return wait_ms + 50 + (int64_t)random_below(&endpoints->random, spread_ms);
 }
 
+/* Tallies tell all times by the process's clock. */
+static void endpoint_show(const struct endpoints *endpoints, const struct endpoint *endpoint)
+{
+    struct breaker shown = endpoint->breaker;
+    int64_t now_ms = clock_inner_ms();
+    shown.wait_until_ms += now_ms - clock_inner_ms_of(endpoints->clock);
+    endpoint_tally_show(endpoint->tally, &shown, endpoint->in_flight, now_ms);
+}
+
 /* Puts the message with those that endpoints_flush hands over. False: out of memory. */
 static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint,
                           struct endpoint_request *request, const struct target_message *message)
@@ -224,7 +234,7 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
 static enum endpoint_verdict endpoint_judge(struct endpoints *endpoints, struct endpoint *endpoint,
                                             struct endpoint_request *request, int64_t *wait_ms)
 {
-    int64_t now_ms = clock_inner_ms();
+    int64_t now_ms = clock_inner_ms_of(endpoints->clock);
     enum breaker_verdict verdict =
         request->insists ? BREAKER_PASS : breaker_ask(&endpoint->breaker, now_ms);
     request->is_probe = verdict == BREAKER_PROBE;
@@ -233,7 +243,7 @@ static enum endpoint_verdict endpoint_judge(struct endpoints *endpoints, struct 
         return ENDPOINT_RESTS;
     }
     if (request->window > 0 && endpoint->windowed >= request->window) {
-        *wait_ms = crowd_wait_ms(&endpoint->crowd, request->window, now_ms);
+        *wait_ms = crowd_wait_ms(&endpoint->crowd, request->window, clock_inner_ms());
         return ENDPOINT_CROWDED;
     }
     return ENDPOINT_SENT;
@@ -266,8 +276,7 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
     if (request->is_probe)
         breaker_probe(&endpoint->breaker);
     if (request->is_probe)
-        endpoint_tally_show(endpoint->tally, &endpoint->breaker, endpoint->in_flight,
-                            clock_inner_ms());
+        endpoint_show(endpoints, endpoint);
     return ENDPOINT_SENT;
 }
 
@@ -302,7 +311,7 @@ static void endpoint_log_change(struct endpoints *endpoints, const struct endpoi
 static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoint, bool was_probe,
                            const struct target_report *report, double took_ms)
 {
-    int64_t now_ms = clock_inner_ms();
+    int64_t now_ms = clock_inner_ms_of(endpoints->clock), process_ms = clock_inner_ms();
     bool changed = false;
     /* What never left, and not by the endpoint's fault, is no success of it either. */
     if (report->outcome != TARGET_UNSENT || report->is_ailing)
@@ -318,9 +327,9 @@ static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoin
         endpoint_log_change(endpoints, endpoint, report, now_ms);
     if (changed || was_probe)
         endpoints->changed(endpoints->owner, endpoint);
-    endpoint_tally_show(endpoint->tally, &endpoint->breaker, endpoint->in_flight, now_ms);
-    crowd_learn(&endpoint->crowd, took_ms, now_ms);
-    crowd_learn(&endpoints->crowd, took_ms, now_ms);
+    endpoint_show(endpoints, endpoint);
+    crowd_learn(&endpoint->crowd, took_ms, process_ms);
+    crowd_learn(&endpoints->crowd, took_ms, process_ms);
 }
 
 /* One request less is under way. A closing endpoint is freed with its last one. */
@@ -368,7 +377,8 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
 
 bool endpoints_init(struct endpoints *endpoints, const struct target_env *env)
 {
-    *endpoints = (struct endpoints){.env = *env, .random.state = random_u64()};
+    *endpoints =
+        (struct endpoints){.env = *env, .clock = &clock_process, .random.state = random_u64()};
     endpoints->env.reported = on_reported;
     endpoints->env.owner = endpoints;
     list_init(&endpoints->idle);
@@ -376,6 +386,27 @@ bool endpoints_init(struct endpoints *endpoints, const struct target_env *env)
     slab_init(&endpoints->flights, sizeof(struct flight));
     endpoints->sweep = deadline_new(env->reactor, on_sweep, endpoints);
     return endpoints->sweep != NULL;
+}
+
+int64_t endpoints_next_ms(const struct endpoints *endpoints)
+{
+    int64_t now_ms = clock_inner_ms_of(endpoints->clock), next_ms = INT64_MAX;
+    for (struct endpoint *at = endpoint_table_first(&endpoints->table); at;
+         at = endpoint_table_next(&endpoints->table, at))
+        if (at->breaker.wait_until_ms > now_ms && at->breaker.wait_until_ms < next_ms)
+            next_ms = at->breaker.wait_until_ms;
+    return next_ms;
+}
+
+void endpoints_forgive(struct endpoints *endpoints)
+{
+    for (struct endpoint *at = endpoint_table_first(&endpoints->table); at;
+         at = endpoint_table_next(&endpoints->table, at)) {
+        endpoints->resting -= at->breaker.is_open;
+        at->breaker = (struct breaker){0};
+        endpoint_show(endpoints, at);
+        endpoints->changed(endpoints->owner, at);
+    }
 }
 
 bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx), void *ctx)

@@ -55,6 +55,7 @@ TABLE_DECLARE(endpoint_table, struct endpoint, entry)
 
 struct endpoints {
     struct target_env env;
+    struct clock *clock; /* of the queue: what breakers go by; the process's, unless it is set */
     struct endpoint_table table;
     struct list idle;            /* the longest idle one first */
     struct endpoint_crowd crowd; /* of those that found all endpoints at work */
@@ -116,17 +117,23 @@ enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoin
                                      int64_t *wait_ms);
 void endpoints_flush(struct endpoints *endpoints);
 
-/* May one be sent to `name`? After BREAKER_WAIT *next_ms is when to ask again (inner clock). */
+/* May one be sent to `name`? After BREAKER_WAIT *next_ms is when to ask again, by
+ * the queue's inner clock. */
 static inline enum breaker_verdict endpoints_ask(const struct endpoints *endpoints,
                                                  struct slice name, int64_t *next_ms)
 {
-    int64_t now_ms = clock_inner_ms();
+    int64_t now_ms = clock_inner_ms_of(endpoints->clock);
     const struct endpoint *endpoint = endpoint_table_find(&endpoints->table, name);
     if (!endpoint)
         return BREAKER_PASS;
     *next_ms = breaker_next_ms(&endpoint->breaker, now_ms);
     return breaker_ask(&endpoint->breaker, now_ms);
 }
+
+/* When the first of those that rest may be tried again, by the queue's inner clock; INT64_MAX: none rests. */
+int64_t endpoints_next_ms(const struct endpoints *endpoints);
+/* All may be sent to again, whatever was learned of them. */
+void endpoints_forgive(struct endpoints *endpoints);
 
 /* Gives up what is under way. True: `closed` comes when all is reported and closed; false: there
  * was nothing to close. */

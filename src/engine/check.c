@@ -43,12 +43,11 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
     assert(engine_index_find(engine, entry->key) == id);
     assert(entry->place.bytes && !entry->is_stub);
     assert(entry->state != JOB_FINISHED || !entry->state_file);
-    assert(!entry->attempt || extra);
     assert(!extra || job_history_check(entry_history(extra)));
     bool in_wheel = entry->timer.place != 0;
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:
-        *(entry->attempt ? &sum->retrying : &sum->delayed) += 1;
+        *(entry_attempt(engine, entry) ? &sum->retrying : &sum->delayed) += 1;
         assert(in_wheel);
         check_forecast(engine, entry);
         break;
@@ -58,7 +57,7 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
         break;
     case JOB_LEASED:
         sum->leased++;
-        assert(in_wheel && extra && extra->delivery && entry->attempt);
+        assert(in_wheel && extra && extra->delivery && extra->attempt);
         break;
     case JOB_DEAD:
         sum->dead++;
@@ -82,9 +81,10 @@ static void check_stored(const struct engine *engine, const struct topic *topic)
             continue;
         loaded[entry->section]++;
         dead_bytes += entry->section == SECTION_DEAD ? entry->place.bytes : 0;
-        waiting += entry_waits(entry);
+        waiting += entry_waits(engine, entry);
         assert(entry->state_file ||
-               entry->section == job_section_of((enum job_state)entry->state, entry->attempt,
+               entry->section == job_section_of((enum job_state)entry->state,
+                                                entry_attempt(engine, entry),
                                                 entry->flags & ENTRY_DUE_IS_WALL));
     }
     for (int section = 0; section < SECTIONS; section++)

@@ -164,6 +164,7 @@ size_t engine_advance(struct engine *engine, struct engine_now now, size_t max)
         size_t got = wheel_take_due(&engine->wheel, now.inner_ms, ids, want);
         for (size_t i = 0; i < got; i++)
             fall_due(engine, ids[i], now);
+        engine->happened += got;
         done += got;
         if (got < want)
             break;
@@ -175,6 +176,11 @@ int64_t engine_next_ms(const struct engine *engine)
 {
     int64_t next_ms = engine->retime_at ? 0 : wheel_next_ms(&engine->wheel);
     return next_ms < engine->pause_end_ms ? next_ms : engine->pause_end_ms;
+}
+
+uint64_t engine_happened(const struct engine *engine)
+{
+    return engine->happened;
 }
 
 /* ---- push ---- */
@@ -242,8 +248,21 @@ static uint32_t find_existing(struct engine *engine, struct hash128 key, struct 
     return 0;
 }
 
+struct hash128 engine_key_soon(const struct engine *engine, struct slice topic, struct slice id)
+{
+    struct hash128 key = hash_pair(topic, id, engine->hash_seed);
+    engine_index_prefetch(engine, key.low);
+    return key;
+}
+
 void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result)
+{
+    engine_push_key(engine, push, hash_pair(push->topic, push->id, engine->hash_seed), now, result);
+}
+
+void engine_push_key(struct engine *engine, const struct queue_push *push, struct hash128 key,
+                     struct engine_now now, struct queue_result *result)
 {
     int64_t due_ms;
     bool is_wall;
@@ -252,7 +271,6 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         result->detail = "at";
         return;
     }
-    struct hash128 key = hash_pair(push->topic, push->id, engine->hash_seed);
     uint32_t id = find_existing(engine, key, now), extra = 0;
     struct topic *topic = engine_topic_find(engine, push->topic);
     bool is_new = !id, has_topic = topic;
@@ -290,7 +308,6 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
         entry_drop_extra(engine, entry);
     }
     entry_set_due(entry, due_ms, is_wall);
-    entry->attempt = push->past.attempt;
     int32_t priority = push->priority;
     if (priority == QUEUE_PRIORITY_UNSET)
         priority = topic->settings.has_priority ? topic->settings.priority : JOB_PRIORITY;
@@ -298,8 +315,8 @@ void engine_push(struct engine *engine, const struct queue_push *push, struct en
     entry->sequence = ++engine->sequence & 0xffffffffffffffu;
     if (!is_plain) {
         entry->extra = extra;
-        *entry_extra(engine, entry) =
-            (struct extra){.policy = push->policy, .first_due_ms = due_ms};
+        *entry_extra(engine, entry) = (struct extra){
+            .policy = push->policy, .first_due_ms = due_ms, .attempt = push->past.attempt};
         entry_set_texts(engine, entry, (struct slice){0}, push->past.error);
     }
     enum job_state state = push->past.dead ? JOB_DEAD : JOB_DELAYED;
@@ -433,7 +450,7 @@ void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now 
 {
     struct entry *entry = entry_at(engine, id);
     entry_unhang(engine, id);
-    entry->attempt = 0;
+    entry_set_attempt(engine, entry, 0);
     entry_set_due(entry, now.inner_ms, false);
     entry_set_first_due(engine, entry, now.inner_ms);
     entry_topic(engine, entry)->totals.redriven++;
@@ -454,6 +471,31 @@ enum queue_status engine_redrive(struct engine *engine, struct slice topic, stru
 
 /* ---- jobs go out under a lease, and what comes back of them ---- */
 
+/* Memory for the lease. False: there is none, and nothing was changed. */
+static inline struct extra *lease_reserve(struct engine *engine, struct entry *entry,
+                                          struct slice consumer)
+{
+    struct extra *extra = entry_need_extra(engine, entry);
+    return extra && entry_set_consumer(engine, entry, consumer) ? extra : NULL;
+}
+
+/* Unhung, and its lease has memory. */
+static inline void lease_begin(struct engine *engine, uint32_t id, struct extra *extra,
+                               int64_t lease_ms, struct engine_now now, struct engine_view *out)
+{
+    struct entry *entry = entry_at(engine, id);
+    extra->attempt += extra->attempt < UINT32_MAX;
+    extra->cancel_requested = false;
+    extra->delivery = ++engine->sequence;
+    extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms);
+    extra->taken_ms = now.inner_ms;
+    extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
+    entry_hang(engine, id, JOB_LEASED, now);
+    entry_record(engine, id);
+    entry_topic(engine, entry)->totals.delivered++;
+    entry_view(engine, id, now, out);
+}
+
 size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_t bytes_max,
                    int64_t lease_ms, struct slice consumer, struct engine_now now,
                    struct engine_view *out)
@@ -468,22 +510,107 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
         bytes += entry->place.bytes;
         if (taken && bytes > bytes_max)
             break;
-        struct extra *extra = entry_need_extra(engine, entry);
-        if (!extra || !entry_set_consumer(engine, entry, consumer))
+        struct extra *extra = lease_reserve(engine, entry, consumer);
+        if (!extra)
             break;
         entry_unhang(engine, id);
-        entry->attempt++;
-        extra->cancel_requested = false;
-        extra->delivery = ++engine->sequence;
-        extra->lease_ms = (uint32_t)(lease_ms ? lease_ms : entry_policy(engine, entry).lease_ms);
-        extra->taken_ms = now.inner_ms;
-        extra->lease_until_ms = now.inner_ms + 1 + extra->lease_ms;
-        entry_hang(engine, id, JOB_LEASED, now);
-        entry_record(engine, id);
-        topic->totals.delivered++;
-        entry_view(engine, id, now, &out[taken++]);
+        lease_begin(engine, id, extra, lease_ms, now, &out[taken++]);
     }
     return taken;
+}
+
+uint32_t engine_first_ready(struct engine *engine, struct slice name, struct record_place *out)
+{
+    struct topic *topic = engine_topic_find(engine, name);
+    if (!topic || topic->paused || !topic->ready_count)
+        return 0;
+    const struct entry *entry = entry_at(engine, topic->ready[0].id);
+    engine_index_prefetch(engine, entry->key.low);
+    *out = entry->place;
+    return topic->ready[0].id;
+}
+
+void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
+                struct engine_view *out)
+{
+    struct topic *topic = entry_topic(engine, entry_at(engine, ready));
+    assert(topic->ready_count && topic->ready[0].id == ready && !topic->paused);
+    entry_unhang(engine, ready);
+    entry_view(engine, ready, now, out);
+    out->state = JOB_FINISHED;
+    out->attempt++;
+    out->delivery = ++engine->sequence;
+    topic->totals.delivered++;
+    if (__builtin_expect(engine->told_kinds != 0, 0))
+        entry_tell_event(engine, ready, &(struct job_event){.kind = JOB_EVENT_ACKED, .attempt = 1},
+                         now);
+    entry_finish(engine, ready, RECORD_ACKED, now);
+}
+
+/* The one of these topics whose next job comes first; NULL: none of them has any. */
+static const struct topic *best_topic(struct topic *const *topics, size_t count)
+{
+    const struct topic *best = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (topics[i]->ready_count &&
+            (!best || ready_comes_before(&topics[i]->ready[0], &best->ready[0])))
+            best = topics[i];
+    return best;
+}
+
+size_t engine_take_best(struct engine *engine, const struct queue_take *take, size_t bytes_max,
+                        struct engine_now now, struct engine_view *out, struct queue_rank *next,
+                        bool *has_next)
+{
+    struct topic *topics[QUEUE_TAKE_TOPICS_MAX];
+    const struct topic *best;
+    size_t count = 0, taken = 0, bytes = 0;
+    for (size_t i = 0; i < take->topic_count; i++) {
+        struct topic *topic = engine_topic_find(engine, take->topics[i]);
+        if (topic && !topic->paused)
+            topics[count++] = topic;
+    }
+    while ((best = best_topic(topics, count)) && taken < take->max) {
+        struct entry *entry = entry_at(engine, best->ready[0].id);
+        bytes += entry->place.bytes;
+        bool is_beyond = take->is_bounded && entry->priority > take->priority_max;
+        if (is_beyond || (taken && bytes > bytes_max) ||
+            !engine_take(engine, best->name, 1, SIZE_MAX, take->lease_ms, take->consumer, now,
+                         &out[taken]))
+            break;
+        taken++;
+    }
+    *has_next = best;
+    if (best) {
+        const struct entry *entry = entry_at(engine, best->ready[0].id);
+        *next = (struct queue_rank){.priority = (uint16_t)entry->priority,
+                                    .due_ms = entry_due_wall_ms(entry, now.skew_ms),
+                                    .sequence = entry->sequence};
+    }
+    return taken;
+}
+
+enum queue_status engine_take_job(struct engine *engine, struct slice topic, struct slice id_text,
+                                  int64_t lease_ms, struct slice consumer, struct engine_now now,
+                                  struct engine_view *out)
+{
+    uint32_t id = engine_index_find(engine, hash_pair(topic, id_text, engine->hash_seed));
+    struct entry *entry = id ? entry_at(engine, id) : NULL;
+    if (!entry || entry->state == JOB_FINISHED)
+        return QUEUE_NOT_FOUND;
+    if (entry->state == JOB_LEASED)
+        return QUEUE_LEASED;
+    struct extra *extra = lease_reserve(engine, entry, consumer);
+    if (!extra)
+        return QUEUE_NO_MEMORY;
+    bool was_ready = entry->state == JOB_READY;
+    entry_unhang(engine, id);
+    if (!was_ready) {
+        entry_set_due(entry, now.inner_ms, false);
+        entry_set_first_due(engine, entry, now.inner_ms);
+    }
+    lease_begin(engine, id, extra, lease_ms, now, out);
+    return QUEUE_OK;
 }
 
 /* The job goes back without having been tried: that attempt does not count. */
@@ -492,7 +619,7 @@ static void lease_give_back(struct engine *engine, uint32_t id, int64_t delay_ms
 {
     struct entry *entry = entry_at(engine, id);
     entry_unhang(engine, id);
-    entry->attempt--;
+    entry_extra(engine, entry)->attempt--;
     if (delay_ms > 0)
         entry_set_delay(engine, entry, delay_ms, now);
     entry_hang(engine, id, JOB_READY, now);
@@ -515,6 +642,36 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     entry_tell(engine, id, JOB_EVENT_EXTENDED, (struct slice){0}, (struct slice){0}, now);
     result->lease_until_ms = entry_lease_end_ms(engine, extra) + now.skew_ms;
     result->cancel_requested = extra->cancel_requested;
+}
+
+/* What keeps a leased job from being pushed anew: what was wrong with the push itself was found before, and
+ * the ack makes room for it. */
+static enum queue_status again_check(const struct engine *engine, const struct topic *topic,
+                                     const struct queue_push *push, struct engine_now now,
+                                     const char **detail)
+{
+    int64_t due_ms;
+    bool is_wall;
+    *detail = topic->settings.dedup_window_ms                     ? "dedup_window"
+              : !when_to_due(&push->when, now, &due_ms, &is_wall) ? "at"
+                                                                  : NULL;
+    return *detail                                 ? QUEUE_BAD_OPTION
+           : engine_topic_is_beyond(engine, topic) ? QUEUE_TOPIC_FULL
+                                                   : QUEUE_OK;
+}
+
+/* The ack and the push are two records of one batch of the log: both count, or neither. */
+static void lease_again(struct engine *engine, uint32_t id, const struct queue_push *push,
+                        struct engine_now now, struct queue_result *result)
+{
+    const struct entry *entry = entry_at(engine, id);
+    result->status = again_check(engine, entry_topic(engine, entry), push, now, &result->detail);
+    if (result->status != QUEUE_OK)
+        return;
+    entry_unhang(engine, id);
+    entry_tell(engine, id, JOB_EVENT_ACKED, (struct slice){0}, (struct slice){0}, now);
+    entry_finish(engine, id, RECORD_ACKED, now);
+    engine_push(engine, push, now, result);
 }
 
 void engine_answer(struct engine *engine, const struct engine_lease *lease,
@@ -547,6 +704,8 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     case QUEUE_NACK:
         entry_topic(engine, entry)->totals.nacked++;
         entry_unhang(engine, id);
+        if (answer->has_priority)
+            entry->priority = answer->priority;
         entry_fail(engine, id, answer->final ? JOB_OUTCOME_REFUSED : JOB_OUTCOME_FAILED,
                    answer->delay_ms, answer->error, now);
         break;
@@ -556,12 +715,29 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     case QUEUE_RETURN:
         lease_give_back(engine, id, answer->delay_ms, now);
         break;
+    case QUEUE_AGAIN:
+        lease_again(engine, id, answer->again, now, result);
+        return;
     }
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
 
 /* ---- looking ---- */
+
+void engine_look(struct engine *engine, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result)
+{
+    uint32_t id = engine_index_find(engine, hash_pair(name->topic, name->id, engine->hash_seed));
+    const struct entry *entry = id ? entry_at(engine, id) : NULL;
+    if (!entry || entry->state == JOB_FINISHED) {
+        result->status = QUEUE_NOT_FOUND;
+        return;
+    }
+    result->status = QUEUE_OK;
+    result->state = (enum job_state)entry->state;
+    result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
+}
 
 bool engine_find(struct engine *engine, struct slice topic, struct slice id_text,
                  struct engine_now now, struct engine_view *out)

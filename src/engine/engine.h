@@ -4,8 +4,8 @@
  *
  * It knows the jobs in its memory by key, state, due and place (in the log or in a run), but not
  * their bodies or ids: whoever wants them reads them there (struct engine_view says where). Of cold
- * jobs (engine/stored.h) it knows how many there are. About 96 bytes of RAM a job in memory that
- * was pushed without options and not yet tried; 100 more otherwise, and its error and its history
+ * jobs (engine/stored.h) it knows how many there are. About 88 bytes of RAM a job in memory that
+ * was pushed without options and not yet tried; 112 more otherwise, and its error and its history
  * where an attempt failed.
  *
  * Rules
@@ -103,6 +103,11 @@ size_t engine_room_push(const struct queue_push *push);
 
 void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result);
+/* The same in two steps, for callers who have something to do between: the job's key, and the memory that looking it up will
+ * touch is on its way. */
+struct hash128 engine_key_soon(const struct engine *engine, struct slice topic, struct slice id);
+void engine_push_key(struct engine *engine, const struct queue_push *push, struct hash128 key,
+                     struct engine_now now, struct queue_result *result);
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result);
 
@@ -148,6 +153,33 @@ size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size
                    int64_t lease_ms, struct slice consumer, struct engine_now now,
                    struct engine_view *out);
 
+/* Names the job of the topic that would be taken first, for an engine_pop with nothing between, and says where its record lies.
+ * 0: none is ready, or the topic is unknown or paused. */
+uint32_t engine_first_ready(struct engine *engine, struct slice topic, struct record_place *out);
+/*
+ * Takes that job and finishes it as acked, in one: no lease, no record but the last. *out tells of it as of a finished job,
+ * with this delivery; what lay at its place was released by then (sink.release). The view is the caller's to end.
+ */
+void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
+                struct engine_view *out);
+/*
+ * The same over several topics, the best first, whichever has it (struct queue_take, by_priority). `next`:
+ * what comes then; *has_next false: nothing.
+ */
+size_t engine_take_best(struct engine *engine, const struct queue_take *take, size_t bytes_max,
+                        struct engine_now now, struct engine_view *out, struct queue_rank *next,
+                        bool *has_next);
+
+/* Takes this job, be it ready, delayed or dead, also where its topic is paused: then it was due now.
+ * QUEUE_OK, NOT_FOUND, LEASED or NO_MEMORY. The view is the caller's to end. */
+enum queue_status engine_take_job(struct engine *engine, struct slice topic, struct slice id,
+                                  int64_t lease_ms, struct slice consumer, struct engine_now now,
+                                  struct engine_view *out);
+
+/* What engine_find says without a view: NOT_FOUND, or OK with the state and the due. */
+void engine_look(struct engine *engine, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result);
+
 /* False: no such job (finished ones count as none). The view is the caller's to end. */
 bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,
                  struct engine_view *out);
@@ -188,8 +220,11 @@ uint32_t engine_topic_count(const struct engine *engine);
  * call again while engine_next_ms <= now.
  */
 size_t engine_advance(struct engine *engine, struct engine_now now, size_t max);
-/* Inner clock; INT64_MAX: nothing to wait for. */
+/* Inner clock; INT64_MAX: nothing to wait for. Nothing happens before; at it maybe nothing either, for the wheel
+ * turns a few times on a far job's way. */
 int64_t engine_next_ms(const struct engine *engine);
+/* How many things time has brought so far: jobs fell due or expired, leases ended, ids were forgotten, pauses over. */
+uint64_t engine_happened(const struct engine *engine);
 
 /* From now on these kinds of events are told to the sink, a bit each (job_event_bit); 0, as at the
  * beginning: none. */

@@ -38,7 +38,7 @@ void entry_settle(struct engine *engine, struct entry *entry, struct record_plac
     struct topic *topic = entry_topic(engine, entry);
     assert(record_place_is_run(place) && !entry->place.bytes);
     entry->place = place;
-    entry->section = (uint8_t)section;
+    entry->section = (uint64_t)section & 7;
     entry_hold_slot(engine, place, true);
     topic->loaded[section]++;
     if (section == SECTION_DEAD)
@@ -204,7 +204,7 @@ void entry_add_history(struct engine *engine, struct entry *entry, const struct 
                        struct slice error)
 {
     char history[JOB_HISTORY_BYTES_MAX];
-    struct job_attempt attempt = {.attempt = entry->attempt,
+    struct job_attempt attempt = {.attempt = entry_attempt(engine, entry),
                                   .started_ms = ended->started_ms,
                                   .duration_ms = ended->duration_ms,
                                   .outcome = ended->outcome,
@@ -213,19 +213,17 @@ void entry_add_history(struct engine *engine, struct entry *entry, const struct 
     entry_set_texts(engine, entry, slice_make(history, bytes), error);
 }
 
-void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority,
-                     uint32_t attempt)
+void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority)
 {
     entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
     entry->flags = is_wall ? ENTRY_DUE_IS_WALL : 0;
     entry->priority = priority;
-    entry->attempt = attempt;
 }
 
 void entry_set_state_file(struct engine *engine, struct entry *entry, uint32_t file, bool ends)
 {
     struct extra *extra = entry_extra(engine, entry);
-    entry->state_file = file;
+    entry->state_file = file & ~RECORD_IN_RUN;
     if (ends && extra && !extra->ended_file)
         extra->ended_file = file;
 }
@@ -248,7 +246,7 @@ static bool job_is_plain(const struct job *job)
 bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job)
 {
     entry->sequence = job->sequence & 0xffffffffffffffu;
-    entry_set_times(entry, job->due_ms, job->due_is_wall, job->priority, job->attempt);
+    entry_set_times(entry, job->due_ms, job->due_is_wall, job->priority);
     if (job_is_plain(job) && !entry->extra)
         return true;
     struct extra *extra = entry_need_extra(engine, entry);
@@ -256,6 +254,7 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
         return false;
     extra->policy = job->policy;
     extra->first_due_ms = job->first_due_ms;
+    extra->attempt = job->attempt;
     extra->delivery = job->delivery;
     extra->lease_until_ms = job->lease_until_ms;
     extra->taken_ms = job->taken_ms;
@@ -271,11 +270,6 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
  *
  * An entry knows its position, so any can be removed.
  */
-
-static bool ready_comes_before(const struct ready_item *a, const struct ready_item *b)
-{
-    return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
-}
 
 static void ready_put(struct engine *engine, struct topic *topic, uint32_t at,
                       struct ready_item item)
@@ -364,11 +358,12 @@ static void ready_remove(struct engine *engine, struct topic *topic, uint32_t id
 }
 
 /* Which of the topic's counts counts the job. */
-static uint64_t *state_count(struct topic *topic, const struct entry *entry)
+static uint64_t *state_count(const struct engine *engine, struct topic *topic,
+                             const struct entry *entry)
 {
     switch ((enum job_state)entry->state) {
     case JOB_DELAYED:
-        return entry->attempt ? &topic->counts.retrying : &topic->counts.delayed;
+        return entry_attempt(engine, entry) ? &topic->counts.retrying : &topic->counts.delayed;
     case JOB_READY:
         return &topic->counts.ready;
     case JOB_LEASED:
@@ -412,17 +407,17 @@ static void dead_remove(struct engine *engine, struct topic *topic, uint32_t id)
 }
 
 /* Whether the entry counts for its topic's quota (engine_loaded_of). */
-static bool entry_waits_in_slot(const struct entry *entry)
+static bool entry_waits_in_slot(const struct engine *engine, const struct entry *entry)
 {
-    return record_place_is_run(entry->place) && entry_waits(entry);
+    return record_place_is_run(entry->place) && entry_waits(engine, entry);
 }
 
 void entry_unhang(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
     struct topic *topic = entry_topic(engine, entry);
-    --*state_count(topic, entry);
-    topic->waiting -= entry_waits_in_slot(entry);
+    --*state_count(engine, topic, entry);
+    topic->waiting -= entry_waits_in_slot(engine, entry);
     topic->changes++;
     if (entry->state == JOB_READY)
         ready_remove(engine, topic, id);
@@ -450,10 +445,17 @@ static void hang_delayed(struct engine *engine, uint32_t id, struct engine_now n
     wheel_add(&engine->wheel, id, when_ms);
 }
 
+static int64_t entry_ttl_ms(const struct engine *engine, const struct entry *entry)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    return extra && extra->policy.ttl_ms ? extra->policy.ttl_ms
+                                         : entry_topic(engine, entry)->settings.policy.ttl_ms;
+}
+
 static void hang_ready(struct engine *engine, uint32_t id, struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
-    int64_t ttl_ms = entry_policy(engine, entry).ttl_ms;
+    int64_t ttl_ms = entry_ttl_ms(engine, entry);
     if (ttl_ms) {
         int64_t first_ms = entry_first_due_ms(engine, entry);
         int64_t until_ms = first_ms + ttl_ms - (entry->flags & ENTRY_DUE_IS_WALL ? now.skew_ms : 0);
@@ -474,9 +476,9 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
             state = JOB_DELAYED;
         }
     }
-    entry->state = (uint64_t)state & 0xf;
-    ++*state_count(topic, entry);
-    topic->waiting += entry_waits_in_slot(entry);
+    entry->state = (uint64_t)state & 7;
+    ++*state_count(engine, topic, entry);
+    topic->waiting += entry_waits_in_slot(engine, entry);
     topic->changes++;
 
     switch (state) {
@@ -516,7 +518,7 @@ static void record_change(struct engine *engine, uint32_t id, struct record_ende
                   .state = state,
                   .due_is_wall = entry->flags & ENTRY_DUE_IS_WALL,
                   .priority = (uint16_t)entry->priority,
-                  .attempt = entry->attempt,
+                  .attempt = extra ? extra->attempt : 0,
                   .due_ms = (int64_t)entry->due_ms,
                   .first_due_ms = entry_first_due_ms(engine, entry),
                   .lease_until_ms = state == JOB_LEASED ? extra->lease_until_ms : 0,
@@ -587,7 +589,6 @@ void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
     entry->place = place;
     entry->state_file = 0;
     entry->flags = 0;
-    entry->attempt = 0;
     entry->due_ms = (uint64_t)record.done.remember_until_ms & 0xffffffffffffu;
     entry_hang(engine, id, JOB_FINISHED, now);
 }
@@ -599,7 +600,7 @@ void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_m
     /* Keep the first due on the clock that due_ms is on. */
     if (entry->flags & ENTRY_DUE_IS_WALL) {
         entry_set_first_due(engine, entry, entry_first_due_ms(engine, entry) - now.skew_ms);
-        entry->flags &= (uint64_t)(~ENTRY_DUE_IS_WALL & 0xf);
+        entry->flags = 0;
     }
     entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
 }
@@ -637,10 +638,11 @@ void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, in
     struct entry *entry = entry_at(engine, id);
     struct policy policy = entry_policy(engine, entry);
     struct record_ended ended = end_attempt(engine, entry, outcome, now);
-    bool dies = entry->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED;
+    uint32_t attempt = entry_attempt(engine, entry);
+    bool dies = policy_is_used_up(&policy, attempt) || outcome == JOB_OUTCOME_REFUSED;
     entry_add_history(engine, entry, &ended, error);
     if (!dies && delay_ms < 0)
-        delay_ms = policy_backoff_ms(&policy.backoff, entry->attempt, random_next(&engine->random));
+        delay_ms = policy_backoff_ms(&policy.backoff, attempt, random_next(&engine->random));
     if (!dies)
         entry_set_delay(engine, entry, delay_ms, now);
     entry_hang(engine, id, dies ? JOB_DEAD : JOB_DELAYED, now);
@@ -664,7 +666,7 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
     out->place = entry->place;
     out->state = (enum job_state)entry->state;
     out->priority = (uint16_t)entry->priority;
-    out->attempt = entry->attempt;
+    out->attempt = extra ? extra->attempt : 0;
     out->sequence = entry->sequence;
     out->due_ms = entry_due_wall_ms(entry, now.skew_ms);
     bool is_leased = entry->state == JOB_LEASED;
@@ -697,7 +699,7 @@ void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event
     event.at_ms = now.inner_ms + now.skew_ms; /* the clock that dues are shown on */
     event.topic = entry_topic(engine, entry)->name;
     /* The attempt that reached nobody is not counted any more. */
-    event.attempt = entry->attempt + (event.kind == JOB_EVENT_RETURNED);
+    event.attempt += entry_attempt(engine, entry) + (event.kind == JOB_EVENT_RETURNED);
     if (event.error.len > JOB_ERROR_BYTES_MAX)
         event.error.len = JOB_ERROR_BYTES_MAX;
     if (entry->state == JOB_DELAYED || entry->state == JOB_READY)

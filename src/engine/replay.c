@@ -70,8 +70,9 @@ static bool stub_set_state(struct engine *engine, struct entry *entry,
                            const struct record_state *state, bool ends)
 {
     struct extra *extra = entry_extra(engine, entry);
-    entry_set_times(entry, state->due_ms, state->due_is_wall, state->priority, state->attempt);
-    entry->state = (uint64_t)state->state & 0xf;
+    entry_set_times(entry, state->due_ms, state->due_is_wall, state->priority);
+    entry->state = (uint64_t)state->state & 7;
+    extra->attempt = state->attempt;
     extra->first_due_ms = state->first_due_ms;
     extra->delivery = state->delivery;
     extra->lease_until_ms = state->lease_until_ms;
@@ -372,7 +373,7 @@ static bool replay_state(struct engine *engine, const struct record *record,
         return false;
     bool was_leased = entry->state == JOB_LEASED;
     entry_unhang(engine, id);
-    entry_set_times(entry, state->due_ms, state->due_is_wall, state->priority, state->attempt);
+    entry_set_times(entry, state->due_ms, state->due_is_wall, state->priority);
     bool plain = !state->attempt && !state->delivery && state->first_due_ms == state->due_ms &&
                  !state->error.len && state->state == JOB_DELAYED;
     struct extra *extra = entry_extra(engine, entry);
@@ -380,6 +381,7 @@ static bool replay_state(struct engine *engine, const struct record *record,
         return false;
     if (extra) {
         struct topic_totals *totals = &entry_topic(engine, entry)->totals;
+        extra->attempt = state->attempt;
         totals->delivered += state->delivery > extra->delivery;
         totals->died += state->state == JOB_DEAD;
         replay_texts(engine, entry,
@@ -434,7 +436,7 @@ static bool replay_done(struct engine *engine, const struct record *record,
     entry_drop_extra(engine, entry);
     entry->place = place;
     entry->sequence = done->sequence & 0xffffffffffffffu;
-    entry_set_times(entry, done->remember_until_ms, false, 0, 0);
+    entry_set_times(entry, done->remember_until_ms, false, 0);
     return hang_replayed(engine, id, JOB_FINISHED);
 }
 

@@ -7,6 +7,8 @@
 #include "engine/stored.h"
 #include "wheel/wheel.h"
 
+#include <assert.h>
+
 /*
  * A job in RAM. Where it hangs by state:
  *   delayed   in the wheel at due
@@ -22,8 +24,10 @@ struct entry {
     uint64_t due_ms : 48; /* wall clock where ENTRY_DUE_IS_WALL, else inner */
     uint64_t priority : 16;
     uint64_t sequence : 48 + 8; /* push order */
-    uint64_t state : 4;
-    uint64_t flags : 4;
+    uint64_t state : 3;
+    uint64_t flags : 1;
+    uint64_t section : 3; /* of its slot, where `place` is one */
+    bool is_stub : 1;
     uint32_t index_next; /* the key index's chain */
     uint32_t topic;
     struct record_place place;
@@ -31,13 +35,13 @@ struct entry {
     /* Position in the topic's heap; while delayed: the page that counts it (forecast.h); of a stub: its
      * last event. */
     uint32_t ready_at;
-    uint32_t attempt;
     /* Log file of its newest STATE record; 0: its JOB record holds its state. */
-    uint32_t state_file;
-    uint8_t section; /* of its slot, where `place` is one */
-    bool is_stub;
-    bool is_collected; /* the checkpoint under way knows it by its id: it stays */
+    uint32_t state_file : 31; /* the bit of runs (RECORD_IN_RUN) is none of a file's */
+    bool is_collected : 1;    /* the checkpoint under way knows it by its id: it stays */
 };
+_Static_assert(sizeof(struct entry) == 80, "a chunk of entries fills whole large pages");
+_Static_assert(JOB_FINISHED < 1 << 3 && SECTIONS <= 1 << 3,
+               "state and section fit into their bits");
 
 enum { ENTRY_DUE_IS_WALL = 1 };
 
@@ -50,6 +54,7 @@ struct extra {
     uint64_t delivery;
     char *text; /* the history, then the error, then the consumer: own memory; NULL: none of them */
     uint32_t lease_ms; /* 0: it was taken before a restart */
+    uint32_t attempt;
     /* Log file of the oldest end of an attempt that its record does not know: a newer STATE does not
      * tell of it; 0: none. */
     uint32_t ended_file;
@@ -74,6 +79,11 @@ struct ready_item {
     uint64_t sequence;
     uint32_t id;
 };
+
+static inline bool ready_comes_before(const struct ready_item *a, const struct ready_item *b)
+{
+    return a->order != b->order ? a->order < b->order : a->sequence < b->sequence;
+}
 
 struct topic {
     struct slice name; /* own memory */
@@ -118,6 +128,7 @@ struct engine {
     struct slab extras;
     struct index index;
     struct wheel wheel;
+    uint64_t happened;              /* by time: engine_happened */
     struct forecast_pages forecast; /* of the delayed jobs in it */
     struct topic **topics;          /* by id from 1; NULL: free */
     uint32_t topic_top, topic_cap, topic_count;
@@ -168,6 +179,8 @@ void engine_topic_count_done(struct topic *topic, enum record_reason reason);
 bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none cold */
 /* Its share of max_jobs is used up: no new job comes in. */
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
+/* It has more than that: the limit was lowered. */
+bool engine_topic_is_beyond(const struct engine *engine, const struct topic *topic);
 /* Its entries and what is cold of it, as it is shown; *remembered too. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
 /* Also one that was removed and has slots left. */
@@ -207,14 +220,6 @@ void stub_fini(struct engine *engine);
 /* ---- engine.c ---- */
 void engine_redrive_entry(struct engine *engine, uint32_t id, struct engine_now now);
 
-/* It waits for a consumer, or for its due in memory since that is near. Not one that waits for a
- * retry: however many these are, they keep no ready job on the disk. */
-static inline bool entry_waits(const struct entry *entry)
-{
-    return entry->state == JOB_READY || (entry->state == JOB_DELAYED && !entry->attempt);
-}
-
-/* ---- entry.c: every change of a job's state goes through these ---- */
 static inline struct entry *entry_at(const struct engine *engine, uint32_t id)
 {
     return slab_at(&engine->entries, id);
@@ -223,6 +228,29 @@ static inline struct extra *entry_extra(const struct engine *engine, const struc
 {
     return entry->extra ? slab_at(&engine->extras, entry->extra) : NULL;
 }
+/* Deliveries so far. */
+static inline uint32_t entry_attempt(const struct engine *engine, const struct entry *entry)
+{
+    return entry->extra ? entry_extra(engine, entry)->attempt : 0;
+}
+/* One that is not 0 has an extra. */
+static inline void entry_set_attempt(const struct engine *engine, const struct entry *entry,
+                                     uint32_t attempt)
+{
+    assert(!attempt || entry->extra);
+    if (entry->extra)
+        entry_extra(engine, entry)->attempt = attempt;
+}
+
+/* It waits for a consumer, or for its due in memory since that is near. Not one that waits for a
+ * retry: however many these are, they keep no ready job on the disk. */
+static inline bool entry_waits(const struct engine *engine, const struct entry *entry)
+{
+    return entry->state == JOB_READY ||
+           (entry->state == JOB_DELAYED && !entry_attempt(engine, entry));
+}
+
+/* ---- entry.c: every change of a job's state goes through these ---- */
 struct extra *entry_need_extra(struct engine *engine,
                                struct entry *entry); /* NULL: out of memory */
 void entry_drop_extra(struct engine *engine, struct entry *entry);
@@ -272,8 +300,7 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
 void entry_set_state_file(struct engine *engine, struct entry *entry, uint32_t file, bool ends);
 /* The entry's newest record on disk already holds its state. */
 void entry_is_recorded(struct engine *engine, struct entry *entry);
-void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority,
-                     uint32_t attempt);
+void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority);
 /* Gives its memory back and nothing else. */
 void entry_discard(struct engine *engine, uint32_t id);
 /* Gives memory back; nothing recorded. Already unhung. */
@@ -288,7 +315,7 @@ void entry_add_history(struct engine *engine, struct entry *entry, const struct 
 void entry_died(struct engine *engine, const struct entry *entry);
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
                 struct engine_view *out);
-/* For entry_tell: somebody wants to know some of what happens. */
+/* For entry_tell: somebody wants to know some of what happens. Its attempt is one that the entry does not count. */
 void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event *event,
                       struct engine_now now);
 /* Tells what has happened to the job as it stands. `name`: its id, empty where it is not known;

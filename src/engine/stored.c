@@ -122,7 +122,7 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
     }
     if (!is_job) {
         entry->sequence = record->done.sequence & 0xffffffffffffffu;
-        entry_set_times(entry, record->done.remember_until_ms, false, 0, 0);
+        entry_set_times(entry, record->done.remember_until_ms, false, 0);
     }
     int64_t when_ms;
     entry_settle(engine, entry, place, job_section_of_record(record, now.skew_ms, &when_ms));
@@ -264,7 +264,7 @@ static struct engine_changed *changed_new(const struct engine *engine, const str
     *changed = (struct engine_changed){.state = entry_stored_state(entry),
                                        .due_is_wall = entry->flags & ENTRY_DUE_IS_WALL,
                                        .priority = (uint16_t)entry->priority,
-                                       .attempt = entry->attempt,
+                                       .attempt = extra ? extra->attempt : 0,
                                        .due_ms = (int64_t)entry->due_ms,
                                        .first_due_ms = entry_first_due_ms(engine, entry),
                                        .lease_until_ms = is_leased ? extra->lease_until_ms : 0,
@@ -314,8 +314,9 @@ static bool collect_item(const struct engine *engine, const struct engine_collec
                          uint32_t id, struct engine_now now)
 {
     const struct entry *entry = entry_at(engine, id);
-    enum job_section section = job_section_of((enum job_state)entry->state, entry->attempt,
-                                              entry->flags & ENTRY_DUE_IS_WALL);
+    enum job_section section =
+        job_section_of((enum job_state)entry->state, entry_attempt(engine, entry),
+                       entry->flags & ENTRY_DUE_IS_WALL);
     struct engine_item item = {.section = section,
                                .when_ms = item_when_ms(entry, section, now),
                                .sequence = entry->sequence,
@@ -353,7 +354,7 @@ static void entry_move_to(struct engine *engine, struct entry *entry, struct rec
                           enum job_section section)
 {
     struct topic *topic = entry_topic(engine, entry);
-    bool waits = entry_waits(entry);
+    bool waits = entry_waits(engine, entry);
     if (entry->state == JOB_DEAD)
         topic->counts.dead_bytes += (uint64_t)place.bytes - entry->place.bytes;
     topic->waiting += waits && !record_place_is_run(entry->place);

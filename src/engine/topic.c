@@ -291,14 +291,27 @@ struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *rem
     return counts;
 }
 
+static uint64_t topic_jobs(const struct topic *topic)
+{
+    uint64_t remembered;
+    struct queue_counts counts = engine_topic_counts(topic, &remembered);
+    return counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead;
+}
+
+/* The share of its limit that is this shard's. */
+static uint64_t topic_jobs_most(const struct engine *engine, const struct topic *topic)
+{
+    return (topic->settings.max_jobs + engine->shards - 1) / engine->shards;
+}
+
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic)
 {
-    uint64_t remembered, most = topic->settings.max_jobs;
-    if (!most)
-        return false;
-    struct queue_counts counts = engine_topic_counts(topic, &remembered);
-    uint64_t count = counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead;
-    return count >= (most + engine->shards - 1) / engine->shards;
+    return topic->settings.max_jobs && topic_jobs(topic) >= topic_jobs_most(engine, topic);
+}
+
+bool engine_topic_is_beyond(const struct engine *engine, const struct topic *topic)
+{
+    return topic->settings.max_jobs && topic_jobs(topic) > topic_jobs_most(engine, topic);
 }
 
 /* ---- records ---- */
@@ -410,6 +423,7 @@ void engine_end_pauses(struct engine *engine, struct engine_now now)
             continue;
         }
         topic_resume(engine, topic);
+        engine->happened++;
         if (topic->exists && engine->sink.resumed && !engine->recovering)
             engine->sink.resumed(engine->sink.ctx, topic->name);
     }

@@ -162,7 +162,7 @@ static bool has_died_since(const struct walk *walk, const struct engine *engine,
     int64_t due_ms = (int64_t)entry->due_ms;
     if (entry->sequence > walk->until_sequence || (extra && extra->delivery > walk->until_sequence))
         return true;
-    return !entry->attempt && slice_is(entry_error(extra), "expired") &&
+    return !entry_attempt(engine, entry) && slice_is(entry_error(extra), "expired") &&
            !(entry->flags & ENTRY_DUE_IS_WALL) && due_ms > walk->began_ms && due_ms <= now.inner_ms;
 }
 

@@ -39,6 +39,10 @@ static void apply_fields(const struct http_fields *fields, struct queue_answer *
         answer->lease_ms = fields->policy.lease_ms;
     if (http_fields_have(fields, OPTION_FINAL))
         answer->final = fields->final;
+    if (http_fields_have(fields, OPTION_PRIORITY)) {
+        answer->has_priority = true;
+        answer->priority = (uint16_t)fields->priority;
+    }
 }
 
 static bool read_lease(struct answers_reading *reading, struct json_value value, struct slice *out)
@@ -50,7 +54,7 @@ static bool read_lease(struct answers_reading *reading, struct json_value value,
     return true;
 }
 
-/* "lease" or {"lease":"…","delay":"10s","error":"…","final":true}. */
+/* "lease" or {"lease":"…","delay":"10s","error":"…","final":true,"priority":0}. */
 static bool read_answer(struct answers_reading *reading, struct json_value item)
 {
     static const char *const beside[] = {"lease", NULL};
@@ -277,7 +281,8 @@ static void answer_leases(struct http_call *call)
 const struct http_route http_answers_routes[] = {
     ANSWER("/v1/ack", "ack", QUEUE_ACK, 0),
     ANSWER("/v1/nack", "nack", QUEUE_NACK,
-           OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL)),
+           OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_FINAL) |
+               OPTION_BIT(OPTION_PRIORITY)),
     ANSWER("/v1/extend", "extend", QUEUE_EXTEND, OPTION_BIT(OPTION_LEASE_FOR)),
     ANSWER("/v1/return", "return", QUEUE_RETURN, OPTION_BIT(OPTION_DELAY)),
     {0},

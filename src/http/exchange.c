@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/json_write.h"
+#include "base/timestamp.h"
 #include "http/connection.h"
 #include "http/cors.h"
 #include "queue/status.h"
@@ -431,11 +432,21 @@ static void write_head_start(const struct http_exchange *exchange, struct buffer
     }
 }
 
+/* So that nobody takes such a server for a real one. */
+static void write_test_clock(const struct http_clock_hooks *hooks, struct buffer *out)
+{
+    buffer_append_text(out, "Tarry-Test-Clock: ");
+    timestamp_emit(out, clock_wall_ms_of(hooks->clock));
+    buffer_append_text(out, "\r\n");
+}
+
 static void write_head_end(const struct http_exchange *exchange, struct buffer *out, bool closes)
 {
     const struct http_front *front = exchange->front;
     buffer_append(out, "\r\n", 2);
     buffer_append_slice(out, buffer_slice(&front->fields));
+    if (front->shared->clock)
+        write_test_clock(front->shared->clock, out);
     if (front->options.cors_origins)
         http_cors_emit(exchange->connection->listener->hosts.origins, exchange->cors_origin, out);
     if (closes)

@@ -142,6 +142,16 @@ void http_shared_set_server_hooks(struct http_shared *shared, const struct http_
     shared->server = hooks;
 }
 
+void http_shared_set_clock_hooks(struct http_shared *shared, const struct http_clock_hooks *hooks)
+{
+    shared->clock = hooks;
+}
+
+void http_shared_set_drain_hooks(struct http_shared *shared, const struct http_drain_hooks *hooks)
+{
+    shared->drain = hooks;
+}
+
 void http_shared_set_backup_hooks(struct http_shared *shared, const struct http_backup_hooks *hooks)
 {
     shared->backup = hooks;

@@ -143,6 +143,57 @@ struct http_backup_hooks {
 void http_shared_set_backup_hooks(struct http_shared *shared,
                                   const struct http_backup_hooks *hooks);
 
+/*
+ * What the server lends the fronts where its jobs go by a test clock: where it stands, and how it is moved. Without
+ * it the jobs' clock is an ordinary one, and the calls about it are refused.
+ */
+#define HTTP_CLOCK_TO_NEXT INT64_MAX
+struct http_clock_call {
+    enum http_clock_verb { HTTP_CLOCK_ADVANCE = 1, HTTP_CLOCK_RESET } verb;
+    int64_t by_ms; /* a delay of so long is over then; -1: not given */
+    int64_t to_ms; /* wall clock; HTTP_CLOCK_TO_NEXT: until something happens; -1: not given */
+    bool waits_idle;
+    int64_t timeout_ms; /* of that, real time */
+    enum http_clock_auto { HTTP_AUTO_AS_IT_IS = 0, HTTP_AUTO_ON, HTTP_AUTO_OFF } set_auto;
+};
+enum http_clock_outcome {
+    HTTP_CLOCK_DONE = 1,
+    HTTP_CLOCK_PAST,    /* `to_ms` lies behind the clock; nothing was done */
+    HTTP_CLOCK_TOO_FAR, /* further than a clock goes; nothing was done */
+    HTTP_CLOCK_NOT_IDLE, /* `leased` jobs were not settled in time: the clock stands where it has come to */
+    HTTP_CLOCK_STOPPING,
+    HTTP_CLOCK_FAILED /* the store did not answer, or there is no memory */
+};
+struct http_clock_answer {
+    enum http_clock_outcome outcome;
+    uint64_t happened; /* jobs that fell due or expired, leases that ended, … on the way */
+    uint64_t leased;
+};
+typedef void http_clock_done(void *owner, uint64_t tag, const struct http_clock_answer *answer);
+struct clock;
+struct http_clock_hooks {
+    void *ctx;
+    struct clock *clock; /* any thread may read it */
+    int64_t start_ms;    /* where a reset puts it, wall clock */
+    /* Any thread. */
+    bool (*is_auto)(void *ctx);
+    /* One after the other, in the order in which they come. `done` comes on the calling reactor's thread, inside
+     * the call only where there is no memory. */
+    void (*call)(void *ctx, struct reactor *reactor, const struct http_clock_call *call,
+                 http_clock_done *done, void *owner, uint64_t tag);
+};
+/* Before the reactors run; `hooks` must outlive the fronts. */
+void http_shared_set_clock_hooks(struct http_shared *shared, const struct http_clock_hooks *hooks);
+/* What the server lends the fronts so that callers can have new jobs refused, on all its reactors. `done`
+ * comes on the thread of `reactor`, once, never inside the call. False: out of memory. */
+struct http_drain_hooks {
+    void *ctx;
+    bool (*drain)(void *ctx, bool on, struct reactor *reactor,
+                  void (*done)(void *owner, uint64_t tag), void *owner, uint64_t tag);
+};
+/* Before the reactors run; `hooks` must outlive the fronts. */
+void http_shared_set_drain_hooks(struct http_shared *shared, const struct http_drain_hooks *hooks);
+
 /* What the server knows of its store, for GET /v1/server: `write_store` adds the members `,"shards":…`
  * and `,"disk":…`. On any reactor's thread. Without it there are none. */
 struct http_server_hooks {

@@ -114,7 +114,9 @@ void http_policy_write(struct buffer *out, const struct policy *policy)
 {
     write_duration(out, "lease_for", policy->lease_ms);
     write_duration(out, "ttl", policy->ttl_ms);
-    if (policy->max_attempts) {
+    if (policy->max_attempts == POLICY_ATTEMPTS_NONE) {
+        buffer_append_text(out, ",\"max_attempts\":\"none\"");
+    } else if (policy->max_attempts) {
         buffer_append_text(out, ",\"max_attempts\":");
         buffer_append_u64(out, policy->max_attempts);
     }

@@ -23,7 +23,7 @@ static void on_load(void *owner, uint64_t tag, const struct queue_reply *reply)
     const struct queue_forecast *load = reply->forecast;
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, "{\"at\":");
-    json_write_time(body, clock_wall_ms());
+    json_write_time(body, queue_wall_ms(exchange->front->queue));
     json_write_member(body, "overdue");
     buffer_append_u64(body, load->overdue);
     json_write_member(body, "minutes_from");
@@ -42,7 +42,7 @@ static void on_load(void *owner, uint64_t tag, const struct queue_reply *reply)
 static void get_load(struct http_call *call)
 {
     const struct http_query *query = call->query;
-    int64_t now_ms = clock_wall_ms();
+    int64_t now_ms = queue_wall_ms(call->front->queue);
     struct queue_forecast_call forecast = {.from_ms = now_ms - now_ms % MINUTE_MS};
     struct http_fault fault;
     if (query->topic_count > 1) {

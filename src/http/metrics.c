@@ -705,7 +705,7 @@ static struct scrape *scrape_new(struct http_front *front, struct http_exchange 
     scrape->front = front;
     scrape->tag = http_exchange_tag(exchange);
     scrape->page_topics = is_embedded(info) ? PAGE_TOPICS : PAGE_TOPICS_AWAY;
-    scrape->now_ms = clock_wall_ms();
+    scrape->now_ms = queue_wall_ms(front->queue);
     scrape->step = exchange->caller->has_all_topics ? steps : own_steps;
     list_init(&scrape->next.list);
     list_init(&scrape->list);

@@ -41,6 +41,8 @@ static const struct row {
     [PROBLEM_TRANSFER_CODING_UNKNOWN] = {"transfer_coding_unknown",
                                          "The transfer coding is unknown", 501},
     [PROBLEM_NO_DELIVERY] = {"no_delivery", "The server does not deliver by itself", 501},
+    [PROBLEM_NO_TEST_CLOCK] = {"no_test_clock", "The server goes by an ordinary clock", 501},
+    [PROBLEM_NOT_IDLE] = {"not_idle", "Jobs that were handed out are not settled", 409},
     [PROBLEM_NO_BACKUP] = {"no_backup", "The store is not backed up through this server", 501},
     [PROBLEM_VERSION_UNKNOWN] = {"version_unknown", "The HTTP version is not spoken here", 505},
     [PROBLEM_TOO_MANY_REQUESTS] = {"too_many_requests", "A limit is met", 429},
@@ -85,6 +87,8 @@ static const struct refusal {
     [QUEUE_ELSEWHERE] = {"The number of shards is being changed", 503},
     [QUEUE_MOVING] = {"The job is on its way to another shard", 503},
     [QUEUE_TOPIC_FULL] = {"The topic is full", 507},
+    [QUEUE_DRAINING] = {"The server takes no new jobs", 503},
+    [QUEUE_UNSUPPORTED] = {"The store cannot do this", 501},
 };
 
 static const struct row *row_of(enum http_problem problem)
@@ -208,9 +212,9 @@ static void describe_code(struct buffer *out, const char *code, const char *titl
 
 bool http_problem_describe(struct buffer *out, struct slice code)
 {
-    for (int i = QUEUE_NOT_FOUND; i < QUEUE_REQUESTED; i++) {
+    for (int i = QUEUE_NOT_FOUND; i < QUEUE_STATUSES; i++) {
         enum queue_status status = (enum queue_status)i;
-        if (slice_is(code, queue_status_code(status))) {
+        if (!queue_status_is_success(status) && slice_is(code, queue_status_code(status))) {
             describe_code(out, queue_status_code(status), refusal_title(status),
                           refusal_status(status), queue_status_sentence(status));
             return true;

@@ -13,6 +13,7 @@ enum option_kind {
     KIND_TIME,         /* int64_t ms */
     KIND_NUMBER,       /* int64_t */
     KIND_ATTEMPTS,     /* uint32_t */
+    KIND_ATTEMPTS_MAX, /* the same, or none */
     KIND_BACKOFF,
     KIND_FREQUENCY,
     KIND_CONFLICT,
@@ -23,6 +24,9 @@ enum option_kind {
     KIND_CONSUMER,
     KIND_EVENTS, /* uint32_t, a bit for each kind */
     KIND_VIEW,
+    KIND_MOMENT, /* int64_t ms, or the next one */
+    KIND_IDLE,
+    KIND_ORDER, /* bool: by priority */
     KIND_TEXT,
     KIND_TOPICS, /* may be repeated */
     KIND_LEASES  /* may be repeated */
@@ -51,10 +55,10 @@ static const struct option {
                     "a duration from 1ms to 10 years"},
     [OPTION_LEASE_FOR] = {NAME("lease_for"), KIND_DURATION, INTO(policy.lease_ms),
                           POLICY_LEASE_MS_MIN, POLICY_LEASE_MS_MAX, "a duration from 100ms to 24h"},
-    [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS, INTO(policy.max_attempts), 1,
-                             POLICY_ATTEMPTS_MAX, "a number from 1 to 10000"},
+    [OPTION_MAX_ATTEMPTS] = {NAME("max_attempts"), KIND_ATTEMPTS_MAX, INTO(policy.max_attempts), 1,
+                             POLICY_ATTEMPTS_MAX, "a number from 1 to 10000, or none"},
     [OPTION_BACKOFF] = {NAME("backoff"), KIND_BACKOFF, INTO(policy.backoff), 0, 0,
-                        "fixed:WAIT or exp:FIRST..LONGEST, such as fixed:10s or exp:1s..10m"},
+                        "fixed:WAIT, exp:FIRST..LONGEST or none, such as fixed:10s or exp:1s..10m"},
     [OPTION_ON_CONFLICT] = {NAME("on_conflict"), KIND_CONFLICT, INTO(on_conflict), 0, 0,
                             "replace, keep or reject"},
     [OPTION_LEASE] = {NAME("lease"), KIND_LEASES, 0, 1, QUEUE_BATCH_MAX,
@@ -77,8 +81,8 @@ static const struct option {
                              POLICY_DELAY_MS_MAX, "a duration up to 10 years"},
     [OPTION_DEAD_LETTER_EXPIRED] = {NAME("dead_letter_expired"), KIND_FLAG,
                                     INTO(dead_letter_expired), 0, 0, "true or false"},
-    [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), 0, POLICY_ATTEMPTS_MAX,
-                        "a number from 0 to 10000"},
+    [OPTION_ATTEMPT] = {NAME("attempt"), KIND_ATTEMPTS, INTO(attempt), 0, JOB_PAST_ATTEMPTS_MAX,
+                        "a number from 0 to 1000000000"},
     [OPTION_BODY] = {NAME("body"), KIND_BODIES, INTO(bodies), 0, 0, "true, base64 or false"},
     [OPTION_FINAL] = {NAME("final"), KIND_FLAG, INTO(final), 0, 0, "true or false"},
     [OPTION_CALLBACK] = {NAME("callback"), KIND_TEXT, INTO(callback), 1, HTTP_CALLBACK_BYTES_MAX,
@@ -108,22 +112,36 @@ static const struct option {
                       "acked, nacked, extended, returned, lease_ended, expired, cancelled, "
                       "rescheduled, run, dead, redriven, purged, paused, resumed, settings, "
                       "deleted"},
+    [OPTION_ORDER] = {NAME("order"), KIND_ORDER, INTO(by_priority), 0, 0,
+                      "named (the first named topic first) or priority (the best of all)"},
     [OPTION_VIEW] = {NAME("view"), KIND_VIEW, INTO(view), 0, 0, "overview, topic or server"},
+    [OPTION_BY] = {NAME("by"), KIND_DURATION, INTO(by_ms), 0, POLICY_DELAY_MS_MAX,
+                   "a duration up to 10 years, such as 1500ms, 30s, 2h30m or PT30M"},
+    [OPTION_TO] =
+        {NAME("to"), KIND_MOMENT, INTO(to_ms), 0, 1LL << 46,
+         "next, an RFC 3339 time such as 2026-11-20T09:00:00Z, or milliseconds since 1970"},
+    [OPTION_WAIT_IDLE] = {NAME("wait"), KIND_IDLE, INTO(wait_idle), 0, 0, "idle"},
+    [OPTION_TIMEOUT] = {NAME("timeout"), KIND_DURATION, INTO(timeout_ms), 1, HTTP_IDLE_MS_MAX,
+                        "a duration up to 10m"},
+    [OPTION_AUTO] = {NAME("auto"), KIND_FLAG, INTO(is_auto), 0, 0, "true or false"},
 #undef INTO
 #undef NAME
 };
 
-static const struct option *find_option(struct slice name)
+/* `allowed` tells apart the two that are called the same: `wait` of a take, and of the test clock. */
+static const struct option *find_option(uint64_t allowed, struct slice name)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++)
         if (options[i].name_len == name.len && memcmp(options[i].name, name.at, name.len) == 0)
-            return &options[i];
+            return i == OPTION_WAIT && allowed & OPTION_BIT(OPTION_WAIT_IDLE)
+                       ? &options[OPTION_WAIT_IDLE]
+                       : &options[i];
     return NULL;
 }
 
 const char *http_option_says(const char *name)
 {
-    const struct option *option = find_option(slice_of(name));
+    const struct option *option = find_option(0, slice_of(name));
     return option ? option->says : NULL;
 }
 
@@ -251,8 +269,24 @@ static bool parse_value(const struct option *option, struct slice value, void *i
             return false;
         *(int64_t *)into = number;
         return true;
+    case KIND_MOMENT:
+        number = INT64_MAX;
+        if (!slice_is(value, "next") && (timestamp_is_in_seconds(value) ||
+                                         !timestamp_parse(value, &number) || number > option->max))
+            return false;
+        *(int64_t *)into = number;
+        return true;
+    case KIND_IDLE:
+        *(bool *)into = slice_is(value, "idle");
+        return *(bool *)into;
     case KIND_NUMBER:
         return parse_number(value, option, into);
+    case KIND_ATTEMPTS_MAX:
+        if (slice_is(value, "none")) {
+            *(uint32_t *)into = POLICY_ATTEMPTS_NONE;
+            return true;
+        }
+        __attribute__((fallthrough));
     case KIND_ATTEMPTS:
         if (!parse_number(value, option, &number))
             return false;
@@ -278,6 +312,9 @@ static bool parse_value(const struct option *option, struct slice value, void *i
     case KIND_FLAG:
         *(bool *)into = slice_is(value, "true");
         return *(bool *)into || slice_is(value, "false");
+    case KIND_ORDER:
+        *(bool *)into = slice_is(value, "priority");
+        return *(bool *)into || slice_is(value, "named");
     case KIND_CONSUMER:
         *(struct slice *)into = value;
         return job_consumer_is_valid(value);
@@ -327,7 +364,7 @@ static bool set_named_option(struct http_fields *fields, struct http_query *valu
                              uint64_t allowed, struct slice name, struct slice value,
                              struct http_fault *fault)
 {
-    const struct option *option = find_option(name);
+    const struct option *option = find_option(allowed, name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
         return refuse_unknown_option(allowed, NULL, name, fault);
     return set_option(option, fields, values, value, fault);
@@ -348,7 +385,7 @@ bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const 
     struct slice name, text = value.raw;
     if (!json_string_bytes(raw_key, scratch, &name))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    const struct option *option = find_option(name);
+    const struct option *option = find_option(allowed, name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
         return refuse_unknown_option(allowed, beside, name, fault);
     if (value.kind == JSON_STRING && !json_string_bytes(value.raw, scratch, &text))
@@ -377,7 +414,7 @@ bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *
         return true; /* {}: what some clients send for nothing */
     if (!json_string_bytes(key, scratch, &name))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
-    const struct option *option = find_option(name);
+    const struct option *option = find_option(allowed, name);
     if (!option || !(allowed & OPTION_BIT(option - options)))
         return refuse_unknown_option(allowed, NULL, name, fault);
     return http_fault_set(fault, PROBLEM_UNKNOWN_OPTION, 0,
@@ -444,7 +481,7 @@ static bool decode_value(const struct option *option, struct slice text, struct 
                          struct slice *out, struct http_fault *fault)
 {
     bool has_plus = option && holds(text, '+');
-    if (has_plus && !option->has_blanks && option->kind != KIND_TIME)
+    if (has_plus && !option->has_blanks && option->kind != KIND_TIME && option->kind != KIND_MOMENT)
         return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
                               "'%s' is '%s' but '+' is a blank in a query, which cannot be there; "
                               "write %%2B for a plus",
@@ -460,8 +497,9 @@ static bool parse_pair(struct slice pair, uint64_t allowed, struct http_query *o
     struct slice name, value = {0};
     if (!decode_text(slice_make(pair.at, name_len), false, scratch, &name, fault))
         return false;
-    if (equals && !decode_value(find_option(name), slice_make(equals + 1, pair.len - name_len - 1),
-                                scratch, &value, fault))
+    if (equals &&
+        !decode_value(find_option(allowed, name), slice_make(equals + 1, pair.len - name_len - 1),
+                      scratch, &value, fault))
         return false;
     return set_named_option(&out->fields, out, allowed, name, value, fault);
 }

@@ -53,6 +53,12 @@ enum http_option_id {
     OPTION_FOR,
     OPTION_CONSUMER,
     OPTION_REQUEST,
+    OPTION_BY,
+    OPTION_TO,
+    OPTION_WAIT_IDLE,
+    OPTION_TIMEOUT,
+    OPTION_AUTO,
+    OPTION_ORDER,
     OPTION_COUNT
 };
 _Static_assert(OPTION_COUNT < 64, "sets of options have 64 bits");
@@ -85,6 +91,8 @@ _Static_assert(OPTION_COUNT < 64, "sets of options have 64 bits");
     (4LL * 60 * 1000)                    /* less than clients wait: many give up after 5 minutes */
 enum { HTTP_CALLBACK_BYTES_MAX = 1024 }; /* as the value of a meta may have */
 
+#define HTTP_IDLE_MS_MAX (10LL * 60 * 1000) /* how long a move of the test clock waits */
+
 /* Bodies in a list. */
 enum http_bodies {
     HTTP_BODIES_NONE = 1,
@@ -102,13 +110,14 @@ struct http_fields {
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
     int64_t max, limit, max_jobs;
+    int64_t by_ms, to_ms, timeout_ms; /* to_ms: INT64_MAX: to the next event */
     struct frequency push_rate;
     enum record_conflict on_conflict;
     enum job_state state;
     enum http_bodies bodies;
     uint32_t events; /* kinds, a bit each */
     uint32_t attempt;
-    bool dead_letter_expired, final, dry_run, request;
+    bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority;
     enum http_live_view view;
     struct slice error, cursor, id, id_prefix, callback, meta, consumer;
 };

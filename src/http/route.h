@@ -10,7 +10,7 @@
 #include "access/rights.h"
 #include "http/query.h"
 
-enum { HTTP_ROUTES_MAX = 64 };
+enum { HTTP_ROUTES_MAX = 80 };
 
 struct http_call;
 
@@ -71,6 +71,7 @@ extern const struct http_route http_push_routes[];
 extern const struct http_route http_answers_routes[];
 extern const struct http_route http_take_routes[];
 extern const struct http_route http_jobs_routes[];
+extern const struct http_route http_locate_routes[];
 extern const struct http_route http_bulk_routes[];
 extern const struct http_route http_endpoints_routes[];
 extern const struct http_route http_dead_errors_routes[];
@@ -78,6 +79,7 @@ extern const struct http_route http_consumers_routes[];
 extern const struct http_route http_topics_routes[];
 extern const struct http_route http_dead_routes[];
 extern const struct http_route http_system_routes[];
+extern const struct http_route http_clock_routes[];
 extern const struct http_route http_server_state_routes[];
 extern const struct http_route http_metrics_routes[];
 extern const struct http_route http_load_routes[];

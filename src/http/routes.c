@@ -13,6 +13,7 @@ uint32_t http_routes_list(struct http_route routes[HTTP_ROUTES_MAX])
         http_runbooks_routes,  http_bulk_routes,         http_events_routes,
         http_load_routes,      http_server_state_routes, http_live_routes,
         http_endpoints_routes, http_dead_errors_routes,  http_consumers_routes,
+        http_clock_routes,     http_locate_routes,
     };
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)

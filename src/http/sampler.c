@@ -179,15 +179,17 @@ static bool add_topic(struct http_sampler *sampler, const struct queue_topic *sh
     }
     struct http_sample_topic *topic = &sample->topics[sample->topic_count];
     int64_t now_ms = sample->inner_ms;
-    *topic = (struct http_sample_topic){
-        .name = slice_make(NULL, shown->name.len),
-        .figures = {.counts = shown->counts, .oldest_ready_due_ms = shown->oldest_ready_due_ms},
-        .totals = shown->totals,
-        .max_jobs = shown->settings.max_jobs,
-        .taken_ms = now_ms,
-        .paused_ms = shown->paused ? now_ms : 0,
-        .paused_until_ms = shown->paused_until_ms,
-        .delivers = begins_with_deliver(shown->settings.extension)};
+    *topic =
+        (struct http_sample_topic){.name = slice_make(NULL, shown->name.len),
+                                   .figures = {.counts = shown->counts,
+                                               .oldest_ready_due_ms = queue_process_wall_ms(
+                                                   sampler->queue, shown->oldest_ready_due_ms)},
+                                   .totals = shown->totals,
+                                   .max_jobs = shown->settings.max_jobs,
+                                   .taken_ms = now_ms,
+                                   .paused_ms = shown->paused ? now_ms : 0,
+                                   .paused_until_ms = shown->paused_until_ms,
+                                   .delivers = begins_with_deliver(shown->settings.extension)};
     if (sampler->last)
         set_rates(topic->figures.rates, &topic->totals, before ? &before->totals : &none,
                   now_ms - sampler->last->inner_ms);

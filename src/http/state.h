@@ -152,6 +152,8 @@ struct http_shared {
     uint64_t process_bytes_max;             /* 0: no limit */
     const struct http_hooks *hooks;         /* NULL: none */
     const struct http_backup_hooks *backup; /* NULL: none */
+    const struct http_clock_hooks *clock;   /* NULL: an ordinary clock */
+    const struct http_drain_hooks *drain;   /* NULL: none */
     const struct http_server_hooks *server; /* NULL: none */
     uint64_t memory_bytes_max;
     _Atomic uint64_t memory_bytes, memory_refused;

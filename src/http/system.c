@@ -3,6 +3,7 @@
 #include "base/feature.h"
 #include "base/json_write.h"
 #include "http/caller_json.h"
+#include "http/clock.h"
 #include "http/exchange.h"
 #include "http/openapi.h"
 #include "queue/status.h"
@@ -112,7 +113,12 @@ static void get_info(struct http_call *call)
     buffer_append_text(body, ",\"uptime_ms\":");
     buffer_append_i64(body, clock_wall_ms() - front->shared->started_ms);
     buffer_append_text(body, ",\"now\":");
-    json_write_time(body, clock_wall_ms());
+    json_write_time(body, queue_wall_ms(front->queue));
+    buffer_append_text(body, ",\"test_clock\":");
+    if (front->shared->clock)
+        http_clock_write(body, front->shared->clock);
+    else
+        buffer_append_text(body, "null");
     buffer_append_text(body, ",\"store\":");
     json_write_string(body, slice_of(info.store ? info.store : ""));
     buffer_append_text(body, ",\"sync\":");
@@ -134,6 +140,7 @@ static void get_info(struct http_call *call)
     buffer_append_text(body, ",\"accepting\":");
     bool is_spent = atomic_load_explicit(&front->shared->is_memory_spent, memory_order_relaxed);
     buffer_append_text(body, info.accepting && !is_spent ? "true" : "false");
+    buffer_append_text(body, info.draining ? ",\"draining\":true" : ",\"draining\":false");
     buffer_append_text(body, ",\"delivers\":");
     buffer_append_text(body, http_delivery_is_on(front->shared->hooks) ? "true" : "false");
     buffer_append_text(body, ",\"features\":");
@@ -235,6 +242,28 @@ static void call_backup(struct http_call *call)
                   call->id, on_backup_done, front, http_exchange_tag(call->exchange));
 }
 
+/* ---- new jobs are refused, or not any more ---- */
+
+static void on_drained(void *owner, uint64_t tag)
+{
+    struct http_exchange *exchange = http_exchange_find(owner, tag);
+    if (!exchange)
+        return;
+    buffer_append_text(http_answer_start(exchange),
+                       exchange->route->verb ? "{\"draining\":true}" : "{\"draining\":false}");
+    http_answer_end_json(exchange, 200);
+}
+
+/* The route's verb: on or off. */
+static void call_drain(struct http_call *call)
+{
+    struct http_front *front = call->front;
+    const struct http_drain_hooks *hooks = front->shared->drain;
+    if (!hooks || !hooks->drain(hooks->ctx, call->exchange->route->verb, front->reactor, on_drained,
+                                front, http_exchange_tag(call->exchange)))
+        http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
+}
+
 /* ---- the calls ---- */
 
 #define GET_CALL(PATTERN, NAME, FOR, HANDLE)                                                       \
@@ -249,6 +278,12 @@ static void call_backup(struct http_call *call)
         .verb = HTTP_BACKUP_##VERB                                                                 \
     }
 
+#define DRAIN(METHOD, ON, AUDIT)                                                                   \
+    {                                                                                              \
+        .method = HTTP_METHOD_##METHOD, .pattern = "/v1/drain", .name = "drain", .audit = (AUDIT), \
+        .scope = ACCESS_ADMIN, .topics = HTTP_TOPICS_ALL, .handle = call_drain, .verb = (ON)       \
+    }
+
 const struct http_route http_system_routes[] = {
     GET_CALL("/healthz", "healthz", EVERYBODY, get_healthz),
     GET_CALL("/readyz", "readyz", EVERYBODY, get_readyz),
@@ -256,6 +291,8 @@ const struct http_route http_system_routes[] = {
     BACKUP(POST, "/v1/backup", BEGIN, "backup begun"),
     BACKUP(PUT, "/v1/backup/{id}", RENEW, "backup renewed"),
     BACKUP(DELETE, "/v1/backup/{id}", END, "backup ended"),
+    DRAIN(POST, 1, "new jobs refused"),
+    DRAIN(DELETE, 0, "new jobs taken again"),
     GET_CALL("/openapi.yaml", "openapi", CALLERS, get_openapi),
     GET_CALL("/problems/{id}", "problem", CALLERS, get_problem),
     GET_CALL("/", "root", CALLERS, get_root),

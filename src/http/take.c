@@ -173,7 +173,8 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     else if (exchange->caller && !http_gate_holds(exchange))
         http_gate_refuse_ended(exchange);
     else if (reply->status != QUEUE_OK)
-        http_answer_refusal(exchange, reply->status, NULL, 0);
+        http_answer_refusal(exchange, reply->status, NULL,
+                            reply->status == QUEUE_LEASED ? JOB_LEASED : 0);
     else if (reply->job_count)
         used = answer_jobs(exchange, reply);
     else if (refused)
@@ -183,7 +184,8 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     else
         http_answer_no_jobs(exchange);
     if (used && front->shared->lateness)
-        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used, clock_wall_ms());
+        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used,
+                     queue_wall_ms(front->queue));
     if (used && reply->jobs[0].job.consumer.len)
         note_consumer(front, reply->jobs, used);
     if (used && front->shared->tracer)
@@ -201,6 +203,8 @@ static bool read_take(struct http_call *call, struct queue_take *take, struct ht
     *take = (struct queue_take){
         .topics = query->topics,
         .topic_count = query->topic_count,
+        .id = call->id,
+        .by_priority = fields->by_priority,
         .max = http_fields_have(fields, OPTION_MAX) ? (uint32_t)fields->max : 1,
         .lease_ms = fields->policy.lease_ms,
         .consumer = fields->consumer,
@@ -271,7 +275,9 @@ static void take_jobs(struct http_call *call)
 
 #define TAKE                                                                                       \
     (OPTION_BIT(OPTION_MAX) | OPTION_BIT(OPTION_WAIT) | OPTION_BIT(OPTION_LEASE_FOR) |             \
-     OPTION_BIT(OPTION_BODY) | OPTION_BIT(OPTION_CONSUMER))
+     OPTION_BIT(OPTION_BODY) | OPTION_BIT(OPTION_CONSUMER) | OPTION_BIT(OPTION_ORDER))
+#define TAKE_ONE                                                                                   \
+    (OPTION_BIT(OPTION_LEASE_FOR) | OPTION_BIT(OPTION_BODY) | OPTION_BIT(OPTION_CONSUMER))
 #define TAKE_ROUTE(PATTERN, OPTIONS, TOPICS)                                                       \
     {                                                                                              \
         .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "take", .handle = take_jobs,     \
@@ -282,5 +288,6 @@ static void take_jobs(struct http_call *call)
 const struct http_route http_take_routes[] = {
     TAKE_ROUTE(HTTP_TOPIC_PATH "/take", TAKE, PATH),
     TAKE_ROUTE("/v1/take", TAKE | OPTION_BIT(OPTION_TOPIC), EACH),
+    TAKE_ROUTE(HTTP_JOB_PATH "/take", TAKE_ONE, PATH),
     {0},
 };

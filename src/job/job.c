@@ -36,6 +36,12 @@ static const unsigned char byte_uses[256] = {
     ['A' ... 'Z'] = IN_TOPIC,
     ['.'] = IN_TOPIC,
     ['_'] = IN_TOPIC,
+    ['+'] = IN_TOPIC,
+    ['/'] = IN_TOPIC,
+    [';'] = IN_TOPIC,
+    ['$'] = IN_TOPIC,
+    ['('] = IN_TOPIC,
+    [')'] = IN_TOPIC,
 };
 
 static bool every_byte_is(struct slice text, unsigned use)
@@ -52,11 +58,26 @@ bool job_topic_is_valid(struct slice topic)
            every_byte_is(topic, IN_TOPIC);
 }
 
+/* Whether each of eight bytes is from 0x21 to 0x7e: none has its high bit set, before and after one is added, nor
+ * keeps it clear when 0x5f is added. */
+static bool word_is_printable(uint64_t word)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones * 0x80;
+    return !(word & highs) && !((word + ones) & highs) && ((word + ones * 0x5f) & highs) == highs;
+}
+
 bool job_id_is_valid(struct slice id)
 {
     if (id.len < 1 || id.len > JOB_ID_BYTES_MAX)
         return false;
-    for (size_t i = 0; i < id.len; i++)
+    uint64_t word = 0;
+    size_t i = 0;
+    for (; i + sizeof word <= id.len; i += sizeof word) {
+        memcpy(&word, id.at + i, sizeof word);
+        if (!word_is_printable(word))
+            return false;
+    }
+    for (; i < id.len; i++)
         if (id.at[i] < 0x21 || id.at[i] > 0x7e)
             return false;
     return true;

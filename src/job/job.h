@@ -27,7 +27,8 @@ enum {
     JOB_HISTORY_BYTES_MAX = 1024,      /* encoded, all together */
     JOB_PRIORITY = 100,
     JOB_PRIORITY_MAX = 65535,
-    JOB_BODY_BYTES_MAX = 1 << 20 /* default of the server's setting */
+    JOB_PAST_ATTEMPTS_MAX = 1000 * 1000 * 1000, /* of a job that comes from another queue */
+    JOB_BODY_BYTES_MAX = 1 << 20                /* default of the server's setting */
 };
 
 /* A whole job, as it is stored and handed out. Slices belong to whoever filled it in. */
@@ -57,7 +58,7 @@ struct job {
 const char *job_state_name(enum job_state state);  /* "delayed", … */
 enum job_state job_state_parse(struct slice name); /* 0 when unknown */
 
-/* [A-Za-z0-9._-]{1,200}, no leading dot. */
+/* [A-Za-z0-9._+/;$()-]{1,200}, no leading dot. */
 bool job_topic_is_valid(struct slice topic);
 /* 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
 bool job_id_is_valid(struct slice id);

@@ -7,6 +7,7 @@
 #define FIXED_PREFIX "fixed:"
 #define EXPONENTIAL_PREFIX "exp:"
 #define RANGE_MARK ".."
+#define NONE "none"
 
 struct policy policy_resolve(const struct policy *job, const struct policy *topic)
 {
@@ -28,7 +29,21 @@ struct policy policy_resolve(const struct policy *job, const struct policy *topi
     return out;
 }
 
+bool policy_is_used_up(const struct policy *policy, uint32_t attempt)
+{
+    return attempt >= policy->max_attempts && policy->max_attempts != POLICY_ATTEMPTS_NONE;
+}
+
 /* ---- waits ---- */
+
+bool policy_backoff_is_valid(const struct backoff *backoff)
+{
+    if (backoff->kind == BACKOFF_NONE)
+        return !backoff->first_ms && !backoff->max_ms;
+    return (backoff->kind == BACKOFF_FIXED || backoff->kind == BACKOFF_EXPONENTIAL) &&
+           backoff->first_ms > 0 && backoff->max_ms >= backoff->first_ms &&
+           backoff->max_ms <= POLICY_DELAY_MS_MAX;
+}
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -50,6 +65,8 @@ int64_t policy_backoff_ms(const struct backoff *backoff, uint32_t attempt, uint6
     int64_t wait_ms, spread_ms;
     uint64_t choices;
 
+    if (backoff->kind == BACKOFF_NONE)
+        return 0;
     assert(backoff->kind == BACKOFF_FIXED || backoff->kind == BACKOFF_EXPONENTIAL);
     assert(backoff->first_ms > 0 && backoff->max_ms >= backoff->first_ms && attempt >= 1);
     wait_ms = smaller(plain_wait_ms(backoff, attempt), POLICY_DELAY_MS_MAX);
@@ -100,6 +117,8 @@ bool policy_parse_backoff(struct slice text, struct backoff *out)
         parsed.kind = BACKOFF_EXPONENTIAL;
         if (!parse_range(text, &parsed.first_ms, &parsed.max_ms))
             return false;
+    } else if (slice_is(text, NONE)) {
+        parsed.kind = BACKOFF_NONE;
     } else {
         return false;
     }
@@ -109,6 +128,10 @@ bool policy_parse_backoff(struct slice text, struct backoff *out)
 
 void policy_emit_backoff(struct buffer *out, const struct backoff *backoff)
 {
+    if (backoff->kind == BACKOFF_NONE) {
+        buffer_append_text(out, NONE);
+        return;
+    }
     assert(backoff->kind == BACKOFF_FIXED || backoff->kind == BACKOFF_EXPONENTIAL);
     if (backoff->kind == BACKOFF_FIXED) {
         buffer_append_text(out, FIXED_PREFIX);

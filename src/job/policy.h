@@ -8,13 +8,14 @@
 
 #include <stdint.h>
 
-enum backoff_kind { BACKOFF_FIXED = 1, BACKOFF_EXPONENTIAL };
+enum backoff_kind { BACKOFF_FIXED = 1, BACKOFF_EXPONENTIAL, BACKOFF_NONE };
 
 /* Zeroed: not set. */
 struct backoff {
     enum backoff_kind kind;
-    int64_t first_ms; /* fixed: every wait. exponential: the first wait, doubled each time */
-    int64_t max_ms;   /* exponential: the longest wait. fixed: equal to first_ms */
+    int64_t
+        first_ms;   /* fixed: every wait. exponential: the first wait, doubled each time. none: 0 */
+    int64_t max_ms; /* exponential: the longest wait. fixed: equal to first_ms. none: 0 */
 };
 
 /* What a push or a topic may set; zero means "not set here": the next wider one counts (job, topic,
@@ -23,7 +24,7 @@ struct policy {
     int64_t lease_ms;
     int64_t ttl_ms; /* how long it may stay ready before it expires; none by default */
     struct backoff backoff;
-    uint32_t max_attempts;
+    uint32_t max_attempts; /* POLICY_ATTEMPTS_NONE: it is tried for ever */
 };
 
 enum {
@@ -36,17 +37,24 @@ enum {
     POLICY_BACKOFF_MAX_MS = 600 * 1000,
     POLICY_JITTER_PERCENT = 20
 };
+#define POLICY_ATTEMPTS_NONE UINT32_MAX                 /* as max_attempts: there is none */
 #define POLICY_DELAY_MS_MAX (3653LL * 24 * 3600 * 1000) /* 10 years */
 
 /* Every field of `job` that is not set is taken from `topic`, then from the defaults above. */
 struct policy policy_resolve(const struct policy *job, const struct policy *topic);
 
+/* A job that has been tried so often is not tried again. */
+bool policy_is_used_up(const struct policy *policy, uint32_t attempt);
+
+/* Whether the waits are those of its kind, within their limits. */
+bool policy_backoff_is_valid(const struct backoff *backoff);
+
 /* The wait after attempt number `attempt` (from 1) failed, with jitter of +-20 % drawn from
- * `chance` (any 64 random bits); at least 1 ms, and the jitter never exceeds what the limits allow
+ * `chance` (any 64 random bits); 0 where there is no backoff, else at least 1 ms, and the jitter never exceeds what the limits allow
  * by more than those 20 %. `backoff` must be set. */
 int64_t policy_backoff_ms(const struct backoff *backoff, uint32_t attempt, uint64_t chance);
 
-/* "fixed:10s", "exp:1s..10m". Parse: false, *out untouched, on anything else, on 0 and on waits
+/* "fixed:10s", "exp:1s..10m", "none". Parse: false, *out untouched, on anything else, on 0 and on waits
  * above POLICY_DELAY_MS_MAX or first > max. */
 bool policy_parse_backoff(struct slice text, struct backoff *out);
 void policy_emit_backoff(struct buffer *out, const struct backoff *backoff);

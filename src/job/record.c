@@ -147,8 +147,10 @@ static unsigned policy_fields(const struct policy *policy)
 
 static char *put_backoff(char *at, const struct backoff *backoff)
 {
-    assert(backoff->first_ms > 0 && backoff->first_ms <= backoff->max_ms);
     at = wire_put_byte(at, backoff->kind);
+    if (backoff->kind == BACKOFF_NONE)
+        return at;
+    assert(backoff->first_ms > 0 && backoff->first_ms <= backoff->max_ms);
     at = wire_put_ms(at, backoff->first_ms);
     if (backoff->kind == BACKOFF_FIXED)
         assert(backoff->max_ms == backoff->first_ms);
@@ -174,9 +176,11 @@ static void take_backoff(struct wire_in *in, struct backoff *out)
 {
     unsigned kind = wire_take_byte(in);
 
-    if (kind != BACKOFF_FIXED && kind != BACKOFF_EXPONENTIAL)
+    if (kind < BACKOFF_FIXED || kind > BACKOFF_NONE)
         wire_fail(in);
     out->kind = (enum backoff_kind)kind;
+    if (kind == BACKOFF_NONE)
+        return;
     out->first_ms = wire_take_ms(in, 1);
     out->max_ms = kind == BACKOFF_FIXED ? out->first_ms : wire_take_ms(in, out->first_ms);
 }

@@ -10,6 +10,8 @@ _Static_assert((int)TARRY_OK == (int)QUEUE_OK && (int)TARRY_CANCELLED == (int)QU
                    (int)TARRY_LEASE_ENDED == (int)QUEUE_LEASE_ENDED &&
                    (int)TARRY_BAD_CURSOR == (int)QUEUE_BAD_CURSOR &&
                    (int)TARRY_STOPPING == (int)QUEUE_STOPPING &&
+                   (int)TARRY_DIRECTORY_MOVED == (int)QUEUE_DIRECTORY_MOVED &&
+                   (int)TARRY_UNAVAILABLE == (int)QUEUE_UNAVAILABLE &&
                    (int)TARRY_TOPIC_FULL == (int)QUEUE_TOPIC_FULL &&
                    (int)TARRY_REQUESTED == (int)QUEUE_REQUESTED,
                "a code is the queue's status");
@@ -32,8 +34,9 @@ static const struct {
     {TARRY_DEAD, "the job has used up its attempts; redrive it, or push it again"},
     {TARRY_LEASE_ENDED, "the lease is over or was answered before, so the job may be delivered "
                         "again; take it again, and extend in time"},
-    {TARRY_BAD_TOPIC, "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . _ - and no "
-                      "leading dot"},
+    {TARRY_BAD_TOPIC,
+     "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . _ - + / ; $ ( ) and no "
+     "leading dot"},
     {TARRY_BAD_ID, "the id is not valid; use 1 to 128 printable ASCII characters without blanks, "
                    "and neither '.' nor '..'"},
     {TARRY_BAD_OPTION, "an option has a value that it cannot have; the result's detail names it, "
@@ -47,11 +50,20 @@ static const struct {
                      "not kept; try again once some are done"},
     {TARRY_NO_MEMORY, "the process is out of memory and nothing was changed; try again later"},
     {TARRY_STOPPING, "the queue is being closed and nothing was done"},
+    {TARRY_DIRECTORY_MOVED,
+     "the path of the data directory leads elsewhere and nothing may change; "
+     "put the directory back"},
+    {TARRY_UNAVAILABLE, "the data directory cannot be opened or has failed, and what was under way "
+                        "is not known to have happened; look at the log, close the queue and open "
+                        "it again"},
     {TARRY_TOPIC_FULL, "the topic has as many jobs as its max_jobs allows and this one was not "
                        "kept; try again once some are done, or raise max_jobs"},
     {TARRY_REQUESTED, "the job is with a consumer, and cancelled unless he acks it"},
     {TARRY_FORKED, "the queue belongs to the process that opened it; open another one after fork"},
     {TARRY_INTERRUPTED, "the wait was interrupted and no job was taken"},
+    {TARRY_IN_USE, "the data directory is open in this process or another; close it there, or use "
+                   "another directory"},
+    {TARRY_IO_FAILED, "what is exported or imported cannot be written or read; errno says why"},
     {TARRY_IN_CALLBACK, "the queue cannot be closed from a callback of its own; close it once "
                         "tarry_dispatch has returned"},
 };
@@ -72,7 +84,11 @@ const char *tarry_code_name(int code)
         return "interrupted";
     if (code == TARRY_IN_CALLBACK)
         return "in_callback";
-    if ((code >= TARRY_OK && code <= TARRY_STOPPING) || code == TARRY_TOPIC_FULL ||
+    if (code == TARRY_IN_USE)
+        return "in_use";
+    if (code == TARRY_IO_FAILED)
+        return "io_failed";
+    if ((code >= TARRY_OK && code <= TARRY_UNAVAILABLE) || code == TARRY_TOPIC_FULL ||
         code == TARRY_REQUESTED)
         return queue_status_code((enum queue_status)code);
     return "unknown";

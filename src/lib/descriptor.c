@@ -26,11 +26,24 @@ void lib_event_clear(int fd)
         assert(errno == EAGAIN);
 }
 
+/* While submitted takes wait and jobs by the wall clock do. */
+static void watch_wall(struct tarry *queue)
+{
+    bool is_on = queue->submitted_waiters && memory_waits_for_wall(queue->memory, queue->now);
+    if (is_on == queue->is_wall_watched)
+        return;
+    queue->is_wall_watched = is_on;
+    lib_wall_watch_set(queue->wall_fd, is_on);
+}
+
 void lib_set_timer(struct tarry *queue, int64_t next_ms)
 {
     if (queue->submitted_waiters && queue->waits_ms < next_ms)
         next_ms = queue->waits_ms;
-    if (queue->timer_fd < 0 || queue->has_test_clock || next_ms == queue->timer_ms)
+    if (queue->timer_fd < 0 || queue->has_test_clock)
+        return;
+    watch_wall(queue);
+    if (next_ms == queue->timer_ms)
         return;
     struct itimerspec at = {0};
     if (next_ms != INT64_MAX) {
@@ -48,7 +61,7 @@ void lib_set_timer(struct tarry *queue, int64_t next_ms)
 
 void lib_descriptors_close(struct tarry *queue)
 {
-    int *const fds[] = {&queue->epoll_fd, &queue->event_fd, &queue->timer_fd};
+    int *const fds[] = {&queue->epoll_fd, &queue->event_fd, &queue->timer_fd, &queue->wall_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -63,7 +76,10 @@ bool lib_descriptors_open(struct tarry *queue)
     queue->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     /* Goes on while the machine sleeps, as jobs do. */
     queue->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    queue->wall_fd = lib_wall_watch_open();
     if (queue->epoll_fd >= 0 && queue->event_fd >= 0 && queue->timer_fd >= 0 &&
+        queue->wall_fd >= 0 &&
+        !epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, queue->wall_fd, &readable) &&
         !epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, queue->event_fd, &readable) &&
         !epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, queue->timer_fd, &readable))
         return true;

@@ -1,11 +1,13 @@
 /* Calls of items: what callers pass and what they are told, the structs of tarry.h to those of the queue and
  * back. */
 #include "base/buffer.h"
-#include "lib/state.h"
+#include "lib/items.h"
+#include "queue/copy.h"
 #include "queue/door.h"
 #include "queue/status.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 /* ---- structs that begin with their size ---- */
 
@@ -126,7 +128,7 @@ static const char *push_fault(const struct tarry_push *from)
         return "flags";
     if (from->flags & TARRY_HAS_PRIORITY && from->priority < 0)
         return "priority";
-    if (from->backoff > TARRY_EXPONENTIAL ||
+    if (from->backoff > TARRY_NO_BACKOFF ||
         lib_backoff_lacks_kind(from->backoff, from->backoff_first_ms, from->backoff_max_ms))
         return "backoff";
     if (from->on_conflict > TARRY_REJECT)
@@ -143,9 +145,16 @@ static const char *push_fault(const struct tarry_push *from)
     return NULL;
 }
 
-static void push_read(const struct tarry_push *from, struct queue_push *out)
+/* What the caller says, as the queue's. False: it is refused, and the result says why. */
+static bool push_read(const struct tarry_push *from, struct queue_push *out,
+                      struct queue_result *result)
 {
     bool has_at = from->flags & TARRY_HAS_AT;
+    out->id = (struct slice){0};
+    result->status = QUEUE_BAD_OPTION;
+    if ((result->detail = push_fault(from)))
+        return false;
+    result->status = QUEUE_OK;
     *out = (struct queue_push){
         .topic = lib_text(from->topic),
         .id = lib_text(from->id),
@@ -163,17 +172,15 @@ static void push_read(const struct tarry_push *from, struct queue_push *out)
         .past = {.attempt = from->attempt,
                  .dead = from->flags & TARRY_IS_DEAD,
                  .error = error_of(from->error, from->error_bytes)}};
+    return true;
 }
 
 static struct slice run_push(struct tarry *queue, const struct tarry_push *from,
                              struct queue_result *result, char id[ULID_BYTES])
 {
     struct queue_push push;
-    if ((result->detail = push_fault(from))) {
-        result->status = QUEUE_BAD_OPTION;
-        return (struct slice){0};
-    }
-    push_read(from, &push);
+    if (!push_read(from, &push, result))
+        return push.id;
     result->status = queue_check_push(&push, queue->options.body_bytes_max, &result->detail);
     if (result->status != QUEUE_OK)
         return push.id;
@@ -188,30 +195,38 @@ static struct slice run_push(struct tarry *queue, const struct tarry_push *from,
 
 /* ---- change ---- */
 
-static struct slice run_change(struct tarry *queue, const struct tarry_change *from,
-                               enum queue_change_verb verb, struct queue_result *result)
+/* As push_read. */
+static bool change_read(const struct tarry_change *from, enum queue_change_verb verb,
+                        struct queue_change *out, struct queue_result *result)
 {
     const uint32_t flags =
         TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_HAS_DELAY | TARRY_ONLY_DEAD | TARRY_REQUEST;
     bool has_at = from->flags & TARRY_HAS_AT, has_delay = from->flags & TARRY_HAS_DELAY;
     bool has_priority = from->flags & TARRY_HAS_PRIORITY;
-    struct queue_change change = {.verb = verb,
-                                  .topic = lib_text(from->topic),
-                                  .id = lib_text(from->id),
-                                  .when = {.due = has_at      ? QUEUE_DUE_AT
-                                                  : has_delay ? QUEUE_DUE_DELAY
-                                                              : QUEUE_DUE_UNCHANGED,
-                                           .ms = has_at ? from->at_ms : from->delay_ms},
-                                  .priority = has_priority ? from->priority : QUEUE_PRIORITY_UNSET,
-                                  .only_dead = from->flags & TARRY_ONLY_DEAD,
-                                  .request = from->flags & TARRY_REQUEST,
-                                  .delivery = from->delivery};
-    result->status = QUEUE_BAD_OPTION;
+    *out = (struct queue_change){.verb = verb,
+                                 .topic = lib_text(from->topic),
+                                 .id = lib_text(from->id),
+                                 .when = {.due = has_at      ? QUEUE_DUE_AT
+                                                 : has_delay ? QUEUE_DUE_DELAY
+                                                             : QUEUE_DUE_UNCHANGED,
+                                          .ms = has_at ? from->at_ms : from->delay_ms},
+                                 .priority = has_priority ? from->priority : QUEUE_PRIORITY_UNSET,
+                                 .only_dead = from->flags & TARRY_ONLY_DEAD,
+                                 .request = from->flags & TARRY_REQUEST,
+                                 .delivery = from->delivery};
     result->detail = from->flags & ~flags || from->reserved ? "flags"
                      : has_at && has_delay                  ? "delay"
                      : has_priority && from->priority < 0   ? "priority"
                                                             : NULL;
-    if (!result->detail)
+    result->status = result->detail ? QUEUE_BAD_OPTION : QUEUE_OK;
+    return !result->detail;
+}
+
+static struct slice run_change(struct tarry *queue, const struct tarry_change *from,
+                               enum queue_change_verb verb, struct queue_result *result)
+{
+    struct queue_change change;
+    if (change_read(from, verb, &change, result))
         result->status = queue_check_change(&change, &result->detail);
     if (result->status == QUEUE_OK)
         memory_change(queue->memory, &change, queue->now, result);
@@ -220,30 +235,39 @@ static struct slice run_change(struct tarry *queue, const struct tarry_change *f
 
 /* ---- answer ---- */
 
-static void run_answer(struct tarry *queue, const struct tarry_answer *from, enum queue_verb verb,
-                       struct queue_result *result)
+/* As push_read; of a job in hand the lease is that which is shown. */
+static bool answer_read(const struct tarry_answer *from, enum queue_verb verb,
+                        struct queue_answer *out, struct queue_result *result)
 {
     bool has_delay = from->flags & TARRY_HAS_DELAY;
     const struct memory_job *job = (const struct memory_job *)(const void *)from->job;
-    struct queue_answer answer = {.verb = verb,
-                                  .lease = lib_text(from->lease),
-                                  .delay_ms = has_delay ? from->delay_ms : -1,
-                                  .final = from->flags & TARRY_FINAL,
-                                  .error = error_of(from->error, from->error_bytes),
-                                  .lease_ms = from->lease_ms};
-    result->status = QUEUE_BAD_OPTION;
+    *out = (struct queue_answer){.verb = verb,
+                                 .lease = job ? job->shown.lease : lib_text(from->lease),
+                                 .delay_ms = has_delay ? from->delay_ms : -1,
+                                 .final = from->flags & TARRY_FINAL,
+                                 .error = error_of(from->error, from->error_bytes),
+                                 .lease_ms = from->lease_ms};
     result->detail = from->flags & ~(uint32_t)(TARRY_HAS_DELAY | TARRY_FINAL) ? "flags"
                      : has_delay && from->delay_ms < 0                        ? "delay"
                      : !from->job == !from->lease                             ? "lease"
                      : from->error_bytes && !from->error                      ? "error"
                                                                               : NULL;
-    if (!result->detail)
+    result->status = result->detail          ? QUEUE_BAD_OPTION
+                     : job && !job->is_taken ? QUEUE_LEASE_ENDED
+                                             : QUEUE_OK;
+    return result->status == QUEUE_OK;
+}
+
+static void run_answer(struct tarry *queue, const struct tarry_answer *from, enum queue_verb verb,
+                       struct queue_result *result)
+{
+    const struct memory_job *job = (const struct memory_job *)(const void *)from->job;
+    struct queue_answer answer;
+    if (answer_read(from, verb, &answer, result))
         result->status = queue_check_answer(&answer, &result->detail);
     if (result->status != QUEUE_OK)
         return;
-    if (job && !job->is_taken)
-        result->status = QUEUE_LEASE_ENDED;
-    else if (job)
+    if (job)
         memory_answer_lease(queue->memory, &job->lease, &answer, queue->now, result);
     else
         memory_answer(queue->memory, &answer, queue->now, result);
@@ -251,8 +275,9 @@ static void run_answer(struct tarry *queue, const struct tarry_answer *from, enu
 
 /* ---- again ---- */
 
-static struct slice run_again(struct tarry *queue, const struct tarry_again *from,
-                              struct queue_result *result)
+/* As push_read; `id` is the job's. */
+static bool again_read(const struct tarry_again *from, uint64_t body_bytes_max,
+                       struct queue_push *out, struct slice *id, struct queue_result *result)
 {
     const struct memory_job *mine = (const struct memory_job *)(const void *)from->job;
     bool has_at = from->flags & TARRY_HAS_AT;
@@ -262,41 +287,58 @@ static struct slice run_again(struct tarry *queue, const struct tarry_again *fro
                      : !mine                               ? "job"
                                                            : NULL;
     if (result->detail)
-        return (struct slice){0};
+        return false;
     const struct job *job = &mine->shown.job;
-    struct queue_push push = {.topic = job->topic,
-                              .id = job->id,
-                              .content_type = job->content_type,
-                              .meta = job->meta,
-                              .body =
-                                  from->body ? slice_make(from->body, from->body_bytes) : job->body,
-                              .when = {.due = has_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY,
-                                       .ms = has_at ? from->at_ms : from->delay_ms},
-                              .priority = job->priority,
-                              .policy = job->policy};
-    result->status = queue_check_push(&push, queue->options.body_bytes_max, &result->detail);
+    *out = (struct queue_push){.topic = job->topic,
+                               .id = job->id,
+                               .content_type = job->content_type,
+                               .meta = job->meta,
+                               .body = from->body ? slice_make(from->body, from->body_bytes)
+                                                  : job->body,
+                               .when = {.due = has_at ? QUEUE_DUE_AT : QUEUE_DUE_DELAY,
+                                        .ms = has_at ? from->at_ms : from->delay_ms},
+                               .priority = job->priority,
+                               .policy = job->policy};
+    *id = job->id;
+    result->status = queue_check_push(out, body_bytes_max, &result->detail);
     if (result->status == QUEUE_OK && !mine->is_taken)
         result->status = QUEUE_LEASE_ENDED;
-    else if (result->status == QUEUE_OK)
+    return result->status == QUEUE_OK;
+}
+
+static struct slice run_again(struct tarry *queue, const struct tarry_again *from,
+                              struct queue_result *result)
+{
+    const struct memory_job *mine = (const struct memory_job *)(const void *)from->job;
+    struct queue_push push;
+    struct slice id = {0};
+    if (again_read(from, queue->options.body_bytes_max, &push, &id, result))
         memory_again(queue->memory, mine, &push, queue->now, result);
-    return job->id;
+    return id;
 }
 
 /* ---- any of them ---- */
 
 static const struct {
     size_t bytes; /* of the kind's struct */
+    enum command_kind command;
+    size_t command_bytes; /* of the queue's */
     int verb;
 } kinds[] = {
-    [TARRY_CALL_PUSH] = {sizeof(struct tarry_push), 0},
-    [TARRY_CALL_CANCEL] = {sizeof(struct tarry_change), QUEUE_CANCEL},
-    [TARRY_CALL_RESCHEDULE] = {sizeof(struct tarry_change), QUEUE_RESCHEDULE},
-    [TARRY_CALL_RUN] = {sizeof(struct tarry_change), QUEUE_RUN},
-    [TARRY_CALL_ACK] = {sizeof(struct tarry_answer), QUEUE_ACK},
-    [TARRY_CALL_NACK] = {sizeof(struct tarry_answer), QUEUE_NACK},
-    [TARRY_CALL_EXTEND] = {sizeof(struct tarry_answer), QUEUE_EXTEND},
-    [TARRY_CALL_RETURN] = {sizeof(struct tarry_answer), QUEUE_RETURN},
-    [TARRY_CALL_AGAIN] = {sizeof(struct tarry_again), 0},
+#define CHANGE sizeof(struct tarry_change), COMMAND_CHANGE, sizeof(struct queue_change)
+#define ANSWER sizeof(struct tarry_answer), COMMAND_ANSWER, sizeof(struct queue_answer)
+    [TARRY_CALL_PUSH] = {sizeof(struct tarry_push), COMMAND_PUSH, sizeof(struct queue_push), 0},
+    [TARRY_CALL_CANCEL] = {CHANGE, QUEUE_CANCEL},
+    [TARRY_CALL_RESCHEDULE] = {CHANGE, QUEUE_RESCHEDULE},
+    [TARRY_CALL_RUN] = {CHANGE, QUEUE_RUN},
+    [TARRY_CALL_ACK] = {ANSWER, QUEUE_ACK},
+    [TARRY_CALL_NACK] = {ANSWER, QUEUE_NACK},
+    [TARRY_CALL_EXTEND] = {ANSWER, QUEUE_EXTEND},
+    [TARRY_CALL_RETURN] = {ANSWER, QUEUE_RETURN},
+    [TARRY_CALL_AGAIN] = {sizeof(struct tarry_again), COMMAND_ANSWER, sizeof(struct queue_answer),
+                          QUEUE_AGAIN},
+#undef CHANGE
+#undef ANSWER
 };
 
 union item {
@@ -341,14 +383,17 @@ int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *it
     for (size_t i = 0; i < n; i++) {
         union item copy;
         char made[ULID_BYTES];
-        struct queue_result result = {.status = QUEUE_BAD_OPTION,
-                                      .detail = items ? "size" : "items"};
+        struct queue_result result = {0};
         struct slice id = {0};
         const union item *item =
             stride ? item_read((const char *)items + i * stride, stride, kinds[kind].bytes, &copy)
                    : NULL;
-        if (item)
-            result = (struct queue_result){0}, id = run_item(queue, kind, item, &result, made);
+        if (item) {
+            id = run_item(queue, kind, item, &result, made);
+        } else {
+            result.status = QUEUE_BAD_OPTION;
+            result.detail = items ? "size" : "items";
+        }
         int code = lib_code(result.status);
         if (!queue_status_is_success(result.status) && !first)
             first = code;
@@ -358,6 +403,152 @@ int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *it
     return first;
 }
 
+/* ---- the same in a directory: what can be carried out is one command, whose results go back to their items ---- */
+
+/* Notes the code of an item that was refused: the first in order counts. */
+static void items_note(struct lib_items *items, size_t i, enum queue_status status)
+{
+    if (queue_status_is_success(status) || i >= items->first_at)
+        return;
+    items->first_at = i;
+    items->first = lib_code(status);
+}
+
+static void items_refuse(struct lib_items *items, size_t i, const struct queue_result *result,
+                         struct slice id)
+{
+    items_note(items, i, result->status);
+    if (items->out)
+        result_write(items->out, items->out_stride, i, lib_code(result->status), result, id);
+}
+
+static void items_replied(struct directory_call *call, const struct queue_reply *reply)
+{
+    struct lib_items *items = list_entry(call, struct lib_items, call);
+    const struct command *command = &call->command;
+    for (size_t j = 0; j < items->sent; j++) {
+        struct queue_result result = {.status = reply->status};
+        if (j < reply->result_count)
+            result = reply->results[j];
+        struct slice id = {0};
+        if (command->kind != COMMAND_ANSWER)
+            id = result.id;
+        else if (command->answers[j].again)
+            id = command->answers[j].again->id;
+        items_refuse(items, items->at[j], &result, id);
+    }
+    call->code = items->first;
+}
+
+/* One item into its place in the command. False: refused. */
+static bool item_send(struct lib_items *items, enum tarry_call_kind kind, const union item *from,
+                      void *into, struct queue_result *result, struct slice *id)
+{
+    struct queue_push *again = kind == TARRY_CALL_AGAIN ? &items->again[items->sent] : NULL;
+    const int verb = kinds[kind].verb;
+    bool is_good = false;
+    if (kind == TARRY_CALL_PUSH) {
+        is_good = push_read(&from->push, into, result);
+        *id = ((const struct queue_push *)into)->id;
+    } else if (kinds[kind].command == COMMAND_CHANGE) {
+        is_good = change_read(&from->change, (enum queue_change_verb)verb, into, result);
+        *id = ((const struct queue_change *)into)->id;
+    } else if (kind != TARRY_CALL_AGAIN) {
+        is_good = answer_read(&from->answer, (enum queue_verb)verb, into, result);
+    } else {
+        const struct memory_job *job = (const struct memory_job *)(const void *)from->again.job;
+        is_good = again_read(&from->again, items->body_bytes_max, again, id, result);
+        if (is_good)
+            *(struct queue_answer *)into = (struct queue_answer){
+                .verb = QUEUE_AGAIN, .lease = job->shown.lease, .again = again};
+    }
+    return is_good;
+}
+
+/* Room for n of them; those of one lie in the call itself. */
+static bool items_make(struct lib_items *items, enum tarry_call_kind kind, size_t n)
+{
+    size_t bytes = kinds[kind].command_bytes;
+    size_t again_bytes = kind == TARRY_CALL_AGAIN ? sizeof *items->again : 0;
+    items->at = &items->only_at;
+    items->commands = &items->only;
+    items->again = &items->only_again;
+    if (n <= 1)
+        return true;
+    char *block = items->block = malloc(n * (bytes + again_bytes + sizeof *items->at));
+    if (!block)
+        return false;
+    items->commands = block;
+    items->again = again_bytes ? (struct queue_push *)(void *)(block + n * bytes) : items->again;
+    items->at = (uint16_t *)(void *)(block + n * (bytes + again_bytes));
+    return true;
+}
+
+int lib_items_read(struct lib_items *items, const struct tarry *queue, enum tarry_call_kind kind,
+                   const void *from, size_t n, struct tarry_result *out)
+{
+    size_t stride = lib_stride(n ? from : NULL, sizeof(uint32_t));
+    size_t bytes = kinds[kind].command_bytes;
+    *items = (struct lib_items){.call.replied = items_replied,
+                                .out = out,
+                                .out_stride = out && n ? size_of(out) : 0,
+                                .body_bytes_max = queue->options.body_bytes_max,
+                                .first_at = SIZE_MAX};
+    if (n > TARRY_BATCH_MAX)
+        return TARRY_BAD_OPTION;
+    if (!items_make(items, kind, n))
+        return TARRY_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        union item copy;
+        struct queue_result result = {.status = QUEUE_BAD_OPTION,
+                                      .detail = from ? "size" : "items"};
+        struct slice id = {0};
+        void *into = (char *)items->commands + items->sent * bytes;
+        const union item *item =
+            stride ? item_read((const char *)from + i * stride, stride, kinds[kind].bytes, &copy)
+                   : NULL;
+        if (item)
+            result = (struct queue_result){0};
+        if (item && item_send(items, kind, item, into, &result, &id))
+            items->at[items->sent++] = (uint16_t)i;
+        else
+            items_refuse(items, i, &result, id);
+    }
+    items->call.command = (struct command){
+        .kind = kinds[kind].command, .count = items->sent, .pushes = items->commands};
+    items->call.code = items->first;
+    return TARRY_OK;
+}
+
+bool lib_items_keep(struct lib_items *items)
+{
+    items->copy = copy_command(&items->call.command);
+    if (items->copy)
+        items->call.command = *items->copy;
+    return items->copy != NULL;
+}
+
+void lib_items_free(struct lib_items *items)
+{
+    free(items->block);
+    free(items->copy);
+}
+
+static int directory_call_items(tarry *queue, enum tarry_call_kind kind, const void *from, size_t n,
+                                struct tarry_result *out)
+{
+    struct lib_items items;
+    int code = lib_begin(queue);
+    if (code)
+        return code;
+    code = lib_items_read(&items, queue, kind, from, n, out);
+    if (!code)
+        code = items.sent ? directory_run(queue->directory, &items.call) : items.first;
+    lib_items_free(&items);
+    lib_end(queue);
+    return code;
+}
+
 /* ---- the calls ---- */
 
 static int call_items(tarry *queue, enum tarry_call_kind kind, const void *items, size_t n,
@@ -365,6 +556,8 @@ static int call_items(tarry *queue, enum tarry_call_kind kind, const void *items
 {
     if (n && !result_is_good(out))
         return TARRY_BAD_OPTION;
+    if (queue->directory)
+        return directory_call_items(queue, kind, items, n, out);
     int code = lib_enter(queue);
     if (code)
         return code;

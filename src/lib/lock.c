@@ -35,16 +35,35 @@ bool lib_is_forked(const struct tarry *queue)
 
 /* ---- in and out ---- */
 
+int lib_begin(struct tarry *queue)
+{
+    if (lib_is_forked(queue))
+        return TARRY_FORKED;
+    /* In this order, as tarry_close has the other: one of the two sees the other one. */
+    atomic_fetch_add(&queue->callers, 1);
+    if (!atomic_load(&queue->is_closing))
+        return TARRY_OK;
+    lib_end(queue);
+    return TARRY_STOPPING;
+}
+
+void lib_end(struct tarry *queue)
+{
+    atomic_fetch_sub_explicit(&queue->callers, 1, memory_order_release);
+}
+
 int lib_enter(struct tarry *queue)
 {
     if (lib_is_forked(queue))
         return TARRY_FORKED;
     atomic_fetch_add_explicit(&queue->callers, 1, memory_order_relaxed);
     pthread_mutex_lock(&queue->lock);
-    if (queue->is_closing) {
+    if (atomic_load_explicit(&queue->is_closing, memory_order_relaxed)) {
         lib_unlock(queue);
         return TARRY_STOPPING;
     }
+    if (!queue->memory)
+        return TARRY_OK;
     queue->now = memory_now(queue->memory);
     memory_advance(queue->memory, queue->now);
     if (queue->is_ready && !list_is_empty(&queue->waiters))
@@ -59,7 +78,7 @@ void lib_leave(struct tarry *queue)
     queue->is_ready = false;
     if (!list_is_empty(&queue->waiters))
         lib_set_alarm(queue);
-    if (!queue->submitted_waiters && queue->timer_ms != INT64_MAX)
+    if (!queue->submitted_waiters && (queue->timer_ms != INT64_MAX || queue->is_wall_watched))
         lib_set_timer(queue, INT64_MAX);
     lib_unlock(queue);
 }

@@ -1,6 +1,46 @@
 /* Looking at jobs: one by its id, many by their due. */
-#include "lib/state.h"
+#include "lib/directory.h"
 #include "queue/door.h"
+
+/* ---- in a directory ---- */
+
+/* Jobs and a cursor, copied out of a reply. */
+struct look {
+    struct directory_call call;
+    struct memory_job **jobs;
+    size_t count;
+    char cursor[TARRY_CURSOR_BYTES_MAX];
+};
+
+static void look_replied(struct directory_call *call, const struct queue_reply *reply)
+{
+    struct look *look = list_entry(call, struct look, call);
+    call->code = lib_code(reply->status);
+    while (look->count < reply->job_count &&
+           (look->jobs[look->count] = memory_job_copy(&reply->jobs[look->count])))
+        look->count++;
+    if (reply->cursor.len && reply->cursor.len < sizeof look->cursor)
+        memcpy(look->cursor, reply->cursor.at, reply->cursor.len);
+    if (look->count == reply->job_count)
+        return;
+    while (look->count)
+        memory_job_free(look->jobs[--look->count]);
+    call->code = TARRY_NO_MEMORY;
+}
+
+static int look_run(tarry *queue, struct look *look, const struct command *command)
+{
+    int code = lib_begin(queue);
+    if (code)
+        return code;
+    look->call.replied = look_replied;
+    look->call.command = *command;
+    code = directory_run(queue->directory, &look->call);
+    lib_end(queue);
+    return code;
+}
+
+/* ---- the calls ---- */
 
 int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out)
 {
@@ -10,6 +50,11 @@ int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out)
         return TARRY_BAD_TOPIC;
     if (!job_id_is_valid(id_text))
         return TARRY_BAD_ID;
+    if (queue->directory) {
+        struct look look = {.jobs = (struct memory_job **)(void *)out};
+        struct command command = {.kind = COMMAND_GET, .get = {topic_text, id_text}};
+        return look_run(queue, &look, &command);
+    }
     int code = lib_enter(queue);
     if (code)
         return code;
@@ -41,6 +86,15 @@ int tarry_list(tarry *queue, struct tarry_list *list, tarry_job **out, size_t *n
     struct slice cursor;
     const char *detail;
     int code = lib_code(queue_check_list(&asked, &detail));
+    if (!code && queue->directory) {
+        struct look look = {.jobs = (struct memory_job **)(void *)out};
+        struct command command = {.kind = COMMAND_LIST, .list = asked};
+        code = look_run(queue, &look, &command);
+        *n = look.count;
+        if (!code)
+            memcpy(list->cursor, look.cursor, sizeof list->cursor);
+        return code;
+    }
     if (!code)
         code = lib_enter(queue);
     if (code)

@@ -1,7 +1,7 @@
 /*
  * Calls for loops of others: they do not wait, and end in a callback from tarry_dispatch.
  */
-#include "lib/state.h"
+#include "lib/items.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,7 +16,10 @@ struct submitted {
     int code;
     size_t result_count;
     struct tarry_result *results;
-    struct waiter waiter; /* take, pop */
+    struct tarry *queue;
+    struct lib_items items;      /* in a directory */
+    struct directory_take taken; /* take, pop in a directory */
+    struct waiter waiter;        /* take, pop */
     struct queue_take take;
     struct slice topics[TARRY_TAKE_TOPICS_MAX];
     char *topic_text;
@@ -33,6 +36,7 @@ static void submitted_free(struct submitted *call)
 {
     for (size_t i = 0; i < call->waiter.count; i++)
         memory_job_free(call->waiter.jobs[i]);
+    lib_items_free(&call->items);
     free(call->results);
     free((void *)call->waiter.jobs);
     free(call->topic_text);
@@ -113,6 +117,57 @@ static int items_prepare(struct submitted *call, const struct tarry_call *from)
     return TARRY_OK;
 }
 
+/* ---- in a directory: it counts among the callers until it is done, so that a close waits for it ---- */
+
+static void directory_is_done(struct submitted *call, int code)
+{
+    struct tarry *queue = call->queue;
+    pthread_mutex_lock(&queue->lock);
+    submitted_is_done(queue, call, code);
+    lib_unlock(queue);
+}
+
+static void items_ended(struct directory_call *call)
+{
+    directory_is_done(list_entry(call, struct submitted, items.call), call->code);
+}
+
+static void take_ended(struct directory_call *call)
+{
+    directory_is_done(list_entry(call, struct submitted, taken.call), call->code);
+}
+
+/* What was prepared goes its way; `call` is the queue's where that is TARRY_OK. */
+static int directory_submit(struct tarry *queue, struct submitted *call,
+                            const struct tarry_call *asked)
+{
+    int code = lib_begin(queue);
+    if (code)
+        return code;
+    call->queue = queue;
+    if (asked->kind >= TARRY_CALL_TAKE) {
+        call->taken = (struct directory_take){
+            .call.ended = take_ended, .waiter = &call->waiter, .wait_ms = asked->wait_ms};
+        directory_post_take(queue->directory, &call->taken);
+        return TARRY_OK;
+    }
+    code = lib_items_read(&call->items, queue, (enum tarry_call_kind)asked->kind, asked->items,
+                          asked->n, call->results);
+    if (!code && !call->items.sent) {
+        directory_is_done(call, call->items.first);
+        return TARRY_OK;
+    }
+    if (!code && !lib_items_keep(&call->items))
+        code = TARRY_NO_MEMORY;
+    if (code) {
+        lib_end(queue);
+        return code;
+    }
+    call->items.call.ended = items_ended;
+    directory_post(queue->directory, &call->items.call);
+    return TARRY_OK;
+}
+
 int tarry_submit(tarry *queue, const struct tarry_call *from, tarry_done *done, void *owner)
 {
     struct tarry_call asked;
@@ -127,11 +182,13 @@ int tarry_submit(tarry *queue, const struct tarry_call *from, tarry_done *done, 
     call->owner = owner;
     int code = takes ? take_prepare(call, &asked) : items_prepare(call, &asked);
     if (!code)
-        code = lib_enter(queue);
+        code = queue->directory ? directory_submit(queue, call, &asked) : lib_enter(queue);
     if (code) {
         submitted_free(call);
         return code;
     }
+    if (queue->directory)
+        return TARRY_OK;
     if (takes)
         take_begin(queue, call, asked.wait_ms);
     else
@@ -199,6 +256,13 @@ static int take_done(struct tarry *queue, int count, int *most, struct submitted
         lib_event_clear(queue->timer_fd);
         queue->timer_ms = INT64_MAX;
     }
+    if (!count &&
+        queue->is_wall_watched) { /* maybe the clock was set: it is read after that is known */
+        lib_wall_watch_clear(queue->wall_fd);
+        lib_wall_watch_set(queue->wall_fd, true);
+        queue->now = memory_now(queue->memory);
+        memory_advance(queue->memory, queue->now);
+    }
     lib_serve(queue);
     if (*most < 0)
         *most = queue->done_count < INT_MAX ? (int)queue->done_count : INT_MAX;
@@ -246,7 +310,10 @@ bool lib_is_in_callback(const struct tarry *queue)
 void lib_submitted_free(struct tarry *queue)
 {
     struct submitted *call;
-    while ((call = first_done(queue)))
+    while ((call = first_done(queue))) {
+        if (queue->directory && !call->waiter.pops)
+            directory_return_jobs(queue->directory, call->waiter.jobs, call->waiter.count);
         submitted_free(call);
+    }
     lib_descriptors_close(queue);
 }

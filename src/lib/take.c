@@ -1,6 +1,6 @@
 /* Takes and pops that their callers wait in, and interrupts. */
 #include "base/clock.h"
-#include "lib/state.h"
+#include "lib/directory.h"
 #include "queue/door.h"
 
 int lib_read_take(const struct tarry_take *from, struct queue_take *out,
@@ -40,6 +40,9 @@ static void waiter_sleep(struct tarry *queue, struct waiter *waiter)
         pthread_cond_wait(waiter->wake, &queue->lock);
         return;
     }
+    waiter->watches = queue->leader == waiter && memory_waits_for_wall(queue->memory, queue->now);
+    if (waiter->watches && lib_leader_sleep(queue, waiter, until_ms))
+        return;
     struct timespec at = awake_time(queue, until_ms);
     pthread_cond_timedwait(waiter->wake, &queue->lock, &at);
 }
@@ -73,6 +76,18 @@ static void waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait
     pthread_cond_destroy(&wake);
 }
 
+static int directory_take_or_pop(struct tarry *queue, struct waiter *waiter, int64_t wait_ms)
+{
+    struct directory_take take = {.waiter = waiter, .wait_ms = wait_ms};
+    int code = lib_begin(queue);
+    if (code)
+        return code;
+    directory_post_take(queue->directory, &take);
+    code = directory_wait(&take.call);
+    lib_end(queue);
+    return code;
+}
+
 static int take_or_pop(struct tarry *queue, const struct tarry_take *from, bool pops,
                        int64_t wait_ms, tarry_job **out, size_t *n)
 {
@@ -81,6 +96,11 @@ static int take_or_pop(struct tarry *queue, const struct tarry_take *from, bool 
     struct waiter waiter = {.take = &take, .pops = pops, .jobs = (struct memory_job **)(void *)out};
     *n = 0;
     int code = lib_read_take(from, &take, topics, &waiter.tag);
+    if (!code && queue->directory) {
+        code = directory_take_or_pop(queue, &waiter, wait_ms);
+        *n = waiter.count;
+        return code;
+    }
     if (!code)
         code = lib_enter(queue);
     if (code)
@@ -112,7 +132,12 @@ int tarry_pop(tarry *queue, const struct tarry_take *take, int64_t wait_ms, tarr
 size_t tarry_interrupt(tarry *queue, uint64_t tag)
 {
     size_t count = 0;
-    if (!tag || lib_enter(queue))
+    if (tag && queue->directory && !lib_begin(queue)) {
+        count = directory_interrupt(queue->directory, tag);
+        lib_end(queue);
+        return count;
+    }
+    if (!tag || queue->directory || lib_enter(queue))
         return 0;
     for (struct list *at = queue->waiters.next, *next; at != &queue->waiters; at = next) {
         struct waiter *waiter = list_entry(at, struct waiter, list);

@@ -1,6 +1,7 @@
 /* A handle of the library: opening, closing, its clock. */
 #include "base/random.h"
 #include "job/job.h"
+#include "lib/directory.h"
 #include "lib/state.h"
 
 #include <assert.h>
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { TOPICS_MAX = 10000 };
+enum { TOPICS_MAX = 10000, SYNC_INTERVAL_MS_MAX = 60000, SHARDS_MAX = 64 };
+enum { WAL_FILE_BYTES_LEAST = 4 << 20, WAL_FILE_BYTES_MOST = 1 << 30 };
 /* Beyond it no clock goes, and ten years further everything that it can be asked for still has a place. */
 static const int64_t CLOCK_MS_MAX = INT64_C(1) << 47;
 
@@ -35,7 +37,8 @@ static void queue_init(struct tarry *queue, const struct tarry_options *options)
     list_init(&queue->done);
     list_init(&queue->callback_threads);
     queue->leader_ms = queue->timer_ms = queue->waits_ms = INT64_MAX;
-    queue->epoll_fd = queue->event_fd = queue->timer_fd = -1;
+    queue->epoll_fd = queue->event_fd = queue->timer_fd = queue->wall_fd = -1;
+    queue->wake_fd = queue->watch_fd = -1;
     queue->clock = (struct clock)CLOCK_INIT;
     queue->has_test_clock = options->flags & TARRY_TEST_CLOCK;
     if (queue->has_test_clock) {
@@ -56,12 +59,48 @@ static void queue_init(struct tarry *queue, const struct tarry_options *options)
 static void queue_free(struct tarry *queue)
 {
     memory_free(queue->memory);
+    lib_leader_fds_close(queue);
     pthread_mutex_destroy(&queue->lock);
     lib_fork_mark_free(queue);
     free(queue);
 }
 
-int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_t error_bytes)
+/* NULL: nothing is wrong with where the jobs are to be kept. */
+static const char *directory_fault(const struct tarry_options *options, bool may_hold)
+{
+    bool has_interval = options->sync == TARRY_SYNC_INTERVAL;
+    if (!options->dir &&
+        (options->sync || options->sync_interval_ms || options->shards || options->wal_file_bytes))
+        return "bad value in 'sync', 'sync_interval_ms', 'shards' or 'wal_file_bytes': they are "
+               "for a queue in a directory, set 'dir'";
+    if (options->dir && !options->dir[0])
+        return "bad value in 'dir': give the path of a directory, or NULL";
+    if (options->dir && options->memory_max)
+        return "bad value in 'memory_max': it is for a queue in memory, give 0";
+    if (options->dir && options->flags & TARRY_TEST_CLOCK && !may_hold)
+        return "bad value in 'flags': a queue in a directory has no test clock";
+    if (options->sync > TARRY_SYNC_NEVER)
+        return "bad value in 'sync': give TARRY_SYNC_ALWAYS, TARRY_SYNC_INTERVAL or "
+               "TARRY_SYNC_NEVER";
+    if (has_interval != (options->sync_interval_ms != 0) || options->sync_interval_ms < 0 ||
+        options->sync_interval_ms > SYNC_INTERVAL_MS_MAX)
+        return "bad value in 'sync_interval_ms': give 1 to 60000 with TARRY_SYNC_INTERVAL, and 0 "
+               "without";
+    if (options->wal_file_bytes && (options->wal_file_bytes < WAL_FILE_BYTES_LEAST ||
+                                    options->wal_file_bytes > WAL_FILE_BYTES_MOST))
+        return "bad value in 'wal_file_bytes': give 4194304 to 1073741824, or 0";
+    if (options->shards > SHARDS_MAX)
+        return "bad value in 'shards': give 1 to 64, or 0 for what the directory has";
+    return NULL;
+}
+
+int tarry_open(const struct tarry_options *options, tarry **out, char *error, size_t error_bytes)
+{
+    return lib_open(options, false, out, error, error_bytes);
+}
+
+int lib_open(const struct tarry_options *from, bool may_hold, struct tarry **out, char *error,
+             size_t error_bytes)
 {
     struct tarry_options options = {0};
     *out = NULL;
@@ -69,7 +108,7 @@ int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
                            "bad options: set 'size' to sizeof(struct tarry_options), and the rest "
                            "to zero where it is not used");
-    if (options.flags & ~(uint32_t)TARRY_TEST_CLOCK || options.reserved)
+    if (options.flags & ~(uint32_t)TARRY_TEST_CLOCK)
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
                            "bad value in 'flags' of the options: give TARRY_TEST_CLOCK or 0");
     if (options.test_clock_ms < 0 || options.test_clock_ms > CLOCK_MS_MAX)
@@ -79,27 +118,36 @@ int tarry_open(const struct tarry_options *from, tarry **out, char *error, size_
     if (options.body_max > UINT32_MAX / 2)
         return open_failed(error, error_bytes, TARRY_BAD_OPTION,
                            "bad value in 'body_max': give at most 2147483647");
+    const char *fault = directory_fault(&options, may_hold);
+    if (fault)
+        return open_failed(error, error_bytes, TARRY_BAD_OPTION, fault);
     struct tarry *queue = calloc(1, sizeof *queue);
-    if (queue) {
-        queue_init(queue, &options);
-        queue->memory = memory_new(&queue->options);
-    }
-    if (!queue || !queue->memory) {
-        if (queue)
-            queue_free(queue);
+    if (!queue)
         return open_failed(error, error_bytes, TARRY_NO_MEMORY,
                            "cannot open a queue: out of memory");
-    }
-    *out = queue;
-    return TARRY_OK;
+    queue_init(queue, &options);
+    int code = TARRY_OK;
+    if (options.dir)
+        code = directory_open(queue, &options, error, error_bytes);
+    else if (!(queue->memory = memory_new(&queue->options)))
+        code =
+            open_failed(error, error_bytes, TARRY_NO_MEMORY, "cannot open a queue: out of memory");
+    if (code)
+        queue_free(queue);
+    else
+        *out = queue;
+    return code;
 }
 
 int tarry_close(tarry *queue)
 {
     if (!queue)
         return TARRY_OK;
-    if (lib_is_forked(queue))
+    if (lib_is_forked(queue)) {
+        if (queue->directory)
+            directory_leave(queue->directory);
         return TARRY_FORKED;
+    }
     pthread_mutex_lock(&queue->lock);
     int code = lib_is_in_callback(queue) ? TARRY_IN_CALLBACK
                : queue->is_closing       ? TARRY_STOPPING
@@ -108,15 +156,19 @@ int tarry_close(tarry *queue)
         pthread_mutex_unlock(&queue->lock);
         return code;
     }
-    queue->is_closing = true;
+    atomic_store(&queue->is_closing, true);
     while (!list_is_empty(&queue->waiters))
         lib_waiter_end(queue, list_entry(queue->waiters.next, struct waiter, list), TARRY_STOPPING);
     pthread_mutex_unlock(&queue->lock);
+    if (queue->directory)
+        directory_end_waits(queue->directory);
     /* They are on their way out, or in a callback, and hold nothing that they would wait for. */
     const struct timespec pause = {.tv_nsec = 1000000};
-    while (atomic_load_explicit(&queue->callers, memory_order_acquire))
+    while (atomic_load(&queue->callers))
         nanosleep(&pause, NULL);
     lib_submitted_free(queue);
+    if (queue->directory)
+        directory_close(queue->directory);
     queue_free(queue);
     return TARRY_OK;
 }
@@ -137,9 +189,22 @@ static int64_t next_moment(const struct tarry *queue, int64_t until_ms)
     return next_ms < until_ms ? next_ms : until_ms;
 }
 
+int64_t tarry_next_ms(tarry *queue)
+{
+    if (queue->directory || lib_enter(queue))
+        return -1;
+    lib_serve(queue);
+    int64_t next_ms = next_moment(queue, INT64_MAX);
+    int64_t rest_ms = next_ms == INT64_MAX             ? -1
+                      : next_ms <= queue->now.inner_ms ? 0
+                                                       : next_ms - queue->now.inner_ms;
+    lib_leave(queue);
+    return rest_ms;
+}
+
 int tarry_advance(tarry *queue, int64_t ms)
 {
-    if (!queue->has_test_clock || ms < 0 || ms > POLICY_DELAY_MS_MAX)
+    if (!queue->has_test_clock || queue->directory || ms < 0 || ms > POLICY_DELAY_MS_MAX)
         return TARRY_BAD_OPTION;
     int code = lib_enter(queue);
     if (code)

@@ -1,5 +1,5 @@
 /* Topics: their settings, what is done to them whole, their figures. */
-#include "lib/state.h"
+#include "lib/directory.h"
 #include "queue/door.h"
 
 #include <stdlib.h>
@@ -60,6 +60,40 @@ static void topic_write(const struct queue_topic *from, size_t stride, void *int
     memcpy(into, &topic, stride < sizeof topic ? stride : sizeof topic);
 }
 
+/* ---- in a directory ---- */
+
+/* What of a reply's topics is wanted, written where the caller has room. */
+struct topic_reply {
+    struct directory_call call;
+    void (*write)(const struct queue_topic *, size_t, void *);
+    size_t room, stride, count; /* of topics */
+    void *out;
+    uint64_t affected;
+};
+
+static void topic_replied(struct directory_call *call, const struct queue_reply *reply)
+{
+    struct topic_reply *told = list_entry(call, struct topic_reply, call);
+    call->code = lib_code(reply->status);
+    told->affected = reply->affected;
+    /* Several shards may tell of more than were asked for. */
+    told->count = reply->topic_count < told->room ? reply->topic_count : told->room;
+    for (size_t i = 0; told->write && i < told->count; i++)
+        told->write(&reply->topics[i], told->stride, (char *)told->out + i * told->stride);
+}
+
+static int topic_run(tarry *queue, struct topic_reply *told, const struct command *command)
+{
+    int code = lib_begin(queue);
+    if (code)
+        return code;
+    told->call.replied = topic_replied;
+    told->call.command = *command;
+    code = directory_run(queue->directory, &told->call);
+    lib_end(queue);
+    return code;
+}
+
 /* ---- calls ---- */
 
 /* `write` shows it in `out`, of `stride` bytes; or NULL. */
@@ -71,6 +105,13 @@ static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_
     uint64_t count = 0;
     const char *detail;
     int code = lib_code(queue_check_topic(call, &detail));
+    if (!code && queue->directory) {
+        struct topic_reply told = {.write = write, .room = 1, .stride = stride, .out = out};
+        code = topic_run(queue, &told, &(struct command){.kind = COMMAND_TOPIC, .topic = *call});
+        if (affected)
+            *affected = told.affected;
+        return code;
+    }
     if (!code)
         code = lib_enter(queue);
     if (code)
@@ -84,12 +125,39 @@ static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_
     return code;
 }
 
+int lib_topic_call(struct tarry *queue, const struct queue_topic_call *call,
+                   void (*write)(const struct queue_topic *, size_t, void *), void *into)
+{
+    return call_topic(queue, call, NULL, write, 0, into);
+}
+
+/* What a topic has that tarry_settings has no place for: how a server delivers it. It stays as it is. */
+struct server_settings {
+    struct frequency push_rate;
+    size_t extension_bytes;
+    char extension[TOPIC_EXTENSION_BYTES_MAX];
+};
+
+static void server_settings_write(const struct queue_topic *topic, size_t stride, void *into)
+{
+    struct server_settings *held = into;
+    const struct slice extension = topic->settings.extension;
+    (void)stride;
+    held->push_rate = topic->settings.push_rate;
+    if (extension.len > sizeof held->extension)
+        return;
+    held->extension_bytes = extension.len;
+    if (extension.len)
+        memcpy(held->extension, extension.at, extension.len);
+}
+
 int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *from)
 {
     struct tarry_settings settings;
+    struct server_settings held = {.extension_bytes = 0};
     const uint32_t flags = TARRY_HAS_PRIORITY | TARRY_DEAD_LETTER_EXPIRED;
     if (!lib_read(&settings, sizeof settings, from) || settings.flags & ~flags ||
-        settings.backoff > TARRY_EXPONENTIAL || settings.on_conflict > TARRY_REJECT ||
+        settings.backoff > TARRY_NO_BACKOFF || settings.on_conflict > TARRY_REJECT ||
         lib_backoff_lacks_kind(settings.backoff, settings.backoff_first_ms,
                                settings.backoff_max_ms))
         return TARRY_BAD_OPTION;
@@ -111,6 +179,12 @@ int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings
                      .dead_letter_expired = settings.flags & TARRY_DEAD_LETTER_EXPIRED,
                      .dedup_window_ms = settings.dedup_window_ms,
                      .max_jobs = settings.max_jobs}};
+    struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = call.topic};
+    int code = lib_topic_call(queue, &get, server_settings_write, &held);
+    if (code && code != TARRY_NOT_FOUND)
+        return code;
+    call.settings.push_rate = held.push_rate;
+    call.settings.extension = slice_make(held.extension, held.extension_bytes);
     return call_topic(queue, &call, NULL, NULL, 0, NULL);
 }
 
@@ -182,10 +256,18 @@ int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_
     *n = 0;
     if (!stride || room > UINT32_MAX)
         return TARRY_BAD_OPTION;
+    struct queue_topics_page page = {.after = lib_text(after), .limit = (uint32_t)room};
+    if (queue->directory) {
+        struct topic_reply told = {
+            .write = topic_write, .room = room, .stride = stride, .out = out};
+        struct command command = {.kind = COMMAND_TOPICS, .topics = page};
+        int failed = topic_run(queue, &told, &command);
+        *n = told.count;
+        return failed;
+    }
     int code = lib_enter(queue);
     if (code)
         return code;
-    struct queue_topics_page page = {.after = lib_text(after), .limit = (uint32_t)room};
     bool is_shown = memory_topics(queue->memory, page, queue->now, &topics, n);
     for (size_t i = 0; is_shown && i < *n; i++)
         topic_write(&topics[i], stride, (char *)out + i * stride);

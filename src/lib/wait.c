@@ -22,7 +22,7 @@ void lib_waiter_end(struct tarry *queue, struct waiter *waiter, int code)
         queue->leader_ms = INT64_MAX;
     }
     if (waiter->wake)
-        pthread_cond_signal(waiter->wake);
+        lib_waiter_wake(queue, waiter);
     else
         waiter->ended(queue, waiter);
 }
@@ -69,7 +69,9 @@ void lib_set_alarm(struct tarry *queue)
     int64_t next_ms = memory_next_ms(queue->memory);
     if (queue->submitted_waiters)
         lib_set_timer(queue, next_ms);
-    bool is_led = queue->leader && queue->leader_ms <= next_ms;
+    bool must_watch = memory_waits_for_wall(queue->memory, queue->now);
+    bool is_led =
+        queue->leader && queue->leader_ms <= next_ms && (queue->leader->watches || !must_watch);
     if (queue->has_test_clock || is_led || next_ms == INT64_MAX)
         return;
     struct waiter *leader = queue->leader ? queue->leader : first_sleeper(queue);
@@ -77,5 +79,5 @@ void lib_set_alarm(struct tarry *queue)
         return;
     queue->leader = leader;
     queue->leader_ms = next_ms;
-    pthread_cond_signal(leader->wake); /* it sleeps by another time */
+    lib_waiter_wake(queue, leader); /* it sleeps by another time, or without a watch */
 }

@@ -61,8 +61,9 @@ static size_t push_bytes(const struct command *command)
 static enum queue_status command_refusal(const struct shard *shard, const struct command *command)
 {
     const bool looks_only =
-        command->kind == COMMAND_GET || command->kind == COMMAND_LIST ||
-        command->kind == COMMAND_TOPICS || command->kind == COMMAND_FORECAST ||
+        command->kind == COMMAND_GET || command->kind == COMMAND_FIND ||
+        command->kind == COMMAND_LIST || command->kind == COMMAND_TOPICS ||
+        command->kind == COMMAND_FORECAST ||
         (command->kind == COMMAND_TOPIC && command->topic.verb == QUEUE_TOPIC_GET);
     if (command->status != QUEUE_OK)
         return command->status;
@@ -108,13 +109,15 @@ static size_t command_names(const struct command *command)
     switch (command->kind) {
     case COMMAND_PUSH:
     case COMMAND_CHANGE:
+    case COMMAND_FIND:
         return command->count;
     case COMMAND_GET:
         return 1;
+    case COMMAND_TAKE: /* ready ones come to memory by themselves */
+        return command->take.id.len ? 1 : 0;
     case COMMAND_TOPIC:
         return command->topic.verb == QUEUE_TOPIC_REDRIVE && command->topic.id.len ? 1 : 0;
     case COMMAND_ANSWER: /* leased ones are always in memory */
-    case COMMAND_TAKE:
     case COMMAND_LIST:
     case COMMAND_TOPICS:
     case COMMAND_FORECAST:
@@ -132,9 +135,13 @@ static bool command_name_at(const struct command *command, size_t i, struct slic
         *id = command->pushes[i].id;
         return !command->pushes[i].id_is_made;
     }
-    if (command->kind == COMMAND_CHANGE) {
-        *topic = command->changes[i].topic;
-        *id = command->changes[i].id;
+    if (command->kind == COMMAND_CHANGE || command->kind == COMMAND_FIND) {
+        struct queue_find name = queue_item_name(command, i);
+        *topic = name.topic;
+        *id = name.id;
+    } else if (command->kind == COMMAND_TAKE) {
+        *topic = command->take.topics[0];
+        *id = command->take.id;
     } else if (command->kind == COMMAND_GET) {
         *topic = command->get.topic;
         *id = command->get.id;
@@ -468,6 +475,7 @@ void shard_submit(struct shard *shard, const struct command *command,
 {
     enum queue_status refused = command_refusal(shard, command);
     shard->submitted++;
+    shard->activity += command_acts(command);
     if (refused != QUEUE_OK)
         completion_status_soon(shard, refused, reply_to);
     else if (shard->stopping)

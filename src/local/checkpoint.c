@@ -56,6 +56,8 @@ struct checkpoint {
 
     /* The one under way. */
     uint32_t before_file; /* of the log, that it makes unnecessary; 0: none */
+    int64_t
+        now_ms; /* of the turn, by the process's clock: how long things take here is no matter of jobs */
     int64_t began_ms;
     struct engine_collect collect;
     struct depot_build build;    /* [archivist] */
@@ -117,8 +119,8 @@ static void checkpoint_failed(struct checkpoint *checkpoint, int failed, const c
                           memory_order_relaxed);
     checkpoint->is_without_space |= failed == -ENOSPC || failed == -EDQUOT;
     int64_t wait_ms = (int64_t)RETRY_MS << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
-    checkpoint->retry_ms = clock_inner_ms_of(checkpoint->shard->clock) +
-                           (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
+    checkpoint->retry_ms =
+        clock_inner_ms() + (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
 }
 
 /* Forgets what the checkpoint under way had. */
@@ -169,8 +171,7 @@ bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes)
     uint32_t files = files_ahead(checkpoint);
     if (files < FILES_SLOW)
         return true;
-    int64_t now_ms = clock_inner_ms_of(checkpoint->shard->clock),
-            passed_ms = now_ms - checkpoint->allowed_ms;
+    int64_t now_ms = clock_inner_ms(), passed_ms = now_ms - checkpoint->allowed_ms;
     if (checkpoint->retry_ms > now_ms)
         return true;
     if (files >= FILES_BEHIND)
@@ -351,7 +352,7 @@ static void begin_checkpoint(struct checkpoint *checkpoint, uint32_t before_file
                              struct engine_now now)
 {
     checkpoint->before_file = before_file;
-    checkpoint->began_ms = now.inner_ms;
+    checkpoint->began_ms = checkpoint->now_ms;
     checkpoint->build = (struct depot_build){.no_victims = checkpoint->is_without_space,
                                              .cold_ms = now.inner_ms + COLD_MS,
                                              .read_log = read_log,
@@ -519,7 +520,7 @@ static bool step_snapshot(struct checkpoint *checkpoint, struct engine_now now)
     const struct catalog *old = depot_catalog(shard->depot);
     uint32_t count, first = old->log_first;
     uint64_t sequence = old->log_first_sequence;
-    if (now.inner_ms < checkpoint->retry_ms || shard->astray)
+    if (checkpoint->now_ms < checkpoint->retry_ms || shard->astray)
         return false;
     if (checkpoint->before_file) {
         first = checkpoint->before_file;
@@ -572,33 +573,33 @@ static bool catalog_committed(struct checkpoint *checkpoint)
     return false;
 }
 
-static void checkpoint_count(struct checkpoint *checkpoint, struct engine_now now)
+static void checkpoint_count(struct checkpoint *checkpoint)
 {
     struct shard_tally *tally = &checkpoint->shard->tally;
-    uint64_t took_ms = (uint64_t)(now.inner_ms - checkpoint->began_ms);
+    uint64_t took_ms = (uint64_t)(checkpoint->now_ms - checkpoint->began_ms);
     counter_set(&tally->checkpoint_took_ms, took_ms);
-    counter_set(&tally->checkpoint_at_ms, (uint64_t)now.inner_ms);
+    counter_set(&tally->checkpoint_at_ms, (uint64_t)checkpoint->now_ms);
     shared_histogram_add(&tally->checkpoint_ms, took_ms);
 }
 
 /* That was all of it. */
-static void depot_tidied(struct checkpoint *checkpoint, struct engine_now now)
+static void depot_tidied(struct checkpoint *checkpoint)
 {
     checkpoint->failures = 0;
     checkpoint->filters_failed = false; /* tried again */
     if (checkpoint->result == 0)
         checkpoint->is_without_space = false;
     else if (checkpoint->is_without_space)
-        checkpoint->retry_ms = now.inner_ms + RETRY_MS;
+        checkpoint->retry_ms = checkpoint->now_ms + RETRY_MS;
     if (checkpoint->build.depot) {
         checkpoint->figures.checkpoints++;
         atomic_store_explicit(&checkpoint->shard->checkpoints, checkpoint->figures.checkpoints,
                               memory_order_relaxed);
         checkpoint->figures.amid_merges += checkpoint->is_merging;
-        checkpoint_count(checkpoint, now);
+        checkpoint_count(checkpoint);
     }
     checkpoint->is_keys_turn = checkpoint->build.depot;
-    checkpoint->figures.last_ms = now.inner_ms - checkpoint->began_ms;
+    checkpoint->figures.last_ms = checkpoint->now_ms - checkpoint->began_ms;
     become_idle(checkpoint);
 }
 
@@ -630,15 +631,15 @@ static void filters_read(struct checkpoint *checkpoint)
 }
 
 /* Gives the archivist tables of keys to merge. False: none want to become one. */
-static bool merge_keys(struct checkpoint *checkpoint, struct engine_now now)
+static bool merge_keys(struct checkpoint *checkpoint)
 {
-    checkpoint->keys_ms = now.inner_ms + KEYS_EVERY_MS;
+    checkpoint->keys_ms = checkpoint->now_ms + KEYS_EVERY_MS;
     if (!checkpoint->is_merging)
         checkpoint->is_merging = depot_keys_wanted(checkpoint->shard->depot, &checkpoint->merge);
     if (!checkpoint->is_merging)
         return false;
     checkpoint->before_file = 0;
-    checkpoint->began_ms = now.inner_ms;
+    checkpoint->began_ms = checkpoint->now_ms;
     give_archivist(checkpoint, CHECKPOINT_MERGING);
     return true;
 }
@@ -681,33 +682,33 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
 {
     struct shard *shard = checkpoint->shard;
     const struct shard_limits *limits = &shard->options.limits;
-    if (now.inner_ms < checkpoint->retry_ms)
+    if (checkpoint->now_ms < checkpoint->retry_ms)
         return false;
     if (load_filters(checkpoint))
         return false;
     uint32_t before = wal_checkpoint_before(
         shard->wal, limits->checkpoint_files_min ? limits->checkpoint_files_min : FILES_MIN,
         limits->checkpoint_files_max ? limits->checkpoint_files_max : FILES_MAX);
-    bool for_space =
-        !before && now.inner_ms >= checkpoint->space_ms && depot_wants_checkpoint(shard->depot);
+    bool for_space = !before && checkpoint->now_ms >= checkpoint->space_ms &&
+                     depot_wants_checkpoint(shard->depot);
     if (for_space)
-        checkpoint->space_ms = now.inner_ms + SPACE_EVERY_MS;
+        checkpoint->space_ms = checkpoint->now_ms + SPACE_EVERY_MS;
     bool is_keys_turn = checkpoint->is_keys_turn && !checkpoint->is_without_space;
     if (checkpoint->is_without_space)
         abandon_merge(checkpoint); /* it keeps files that could go */
     checkpoint->is_keys_turn = false;
-    if (is_keys_turn && merge_keys(checkpoint, now))
+    if (is_keys_turn && merge_keys(checkpoint))
         return false;
     if (before || for_space) {
         begin_checkpoint(checkpoint, before, now);
         return checkpoint->phase == CHECKPOINT_COLLECTING;
     }
     checkpoint->before_file = 0;
-    checkpoint->began_ms = now.inner_ms;
+    checkpoint->began_ms = checkpoint->now_ms;
     if (checkpoint->is_without_space || depot_wants_tidying(shard->depot)) {
         give_archivist(checkpoint, CHECKPOINT_TIDYING); /* is there room for the reserve? */
-    } else if (checkpoint->is_merging || now.inner_ms >= checkpoint->keys_ms) {
-        merge_keys(checkpoint, now);
+    } else if (checkpoint->is_merging || checkpoint->now_ms >= checkpoint->keys_ms) {
+        merge_keys(checkpoint);
     }
     return false;
 }
@@ -769,6 +770,7 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
 {
     if (is_over(checkpoint))
         atomic_store(&checkpoint->is_cancelled, true);
+    checkpoint->now_ms = shard_process_ms(checkpoint->shard, now);
     set_pace(checkpoint);
     if (checkpoint->is_with_archivist)
         return false;
@@ -803,7 +805,7 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
     case CHECKPOINT_COMMITTING:
         return catalog_committed(checkpoint);
     case CHECKPOINT_TIDYING:
-        depot_tidied(checkpoint, now);
+        depot_tidied(checkpoint);
         return true;
     case CHECKPOINT_STOPPED:
         break;
@@ -851,7 +853,7 @@ bool checkpoint_is_busy(const struct checkpoint *checkpoint)
 int64_t checkpoint_next_ms(const struct checkpoint *checkpoint)
 {
     bool waits = checkpoint->phase == CHECKPOINT_IDLE || checkpoint->phase == CHECKPOINT_SNAPSHOT;
-    int64_t now_ms = clock_inner_ms_of(checkpoint->shard->clock);
+    int64_t now_ms = clock_inner_ms();
     return waits && checkpoint->retry_ms > now_ms ? checkpoint->retry_ms : INT64_MAX;
 }
 

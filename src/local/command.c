@@ -71,8 +71,16 @@ static int run_answer(struct shard *shard, const struct command *command,
                       struct queue_reply_to reply_to)
 {
     enum queue_status status;
-    if (shard_ask_room(shard, command->count * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER, &status) ==
-        -EAGAIN)
+    enum wal_need need = WAL_FOR_ANSWER;
+    size_t bytes = command->count * ENGINE_STATE_BYTES_MAX;
+    for (size_t i = 0; i < command->count; i++)
+        if (command->answers[i].verb == QUEUE_AGAIN) {
+            bytes += engine_room_push(command->answers[i].again);
+            need = WAL_FOR_PUSH;
+        }
+    if (need == WAL_FOR_PUSH && checkpoint_is_without_space(shard->checkpoint))
+        status = QUEUE_NO_SPACE;
+    else if (shard_ask_room(shard, bytes, need, &status) == -EAGAIN)
         return -EAGAIN;
     struct completion *completion = completion_new(shard, command->count, 0, reply_to);
     if (!completion)
@@ -128,7 +136,51 @@ static int run_change(struct shard *shard, const struct command *command,
     return 0;
 }
 
+/* Nothing changes: nobody waits for the disk. */
+static int run_find(struct shard *shard, const struct command *command,
+                    struct queue_reply_to reply_to)
+{
+    size_t text = 0, used = 0;
+    for (size_t i = 0; i < command->count; i++)
+        text += command->finds[i].topic.len + command->finds[i].id.len;
+    struct completion *completion = completion_new(shard, command->count, text, reply_to);
+    if (!completion)
+        return out_of_memory(shard, reply_to);
+    struct queue_result *results = completion_results(completion);
+    struct engine_now now = shard_now(shard);
+    for (size_t i = 0; i < command->count; i++) {
+        const struct queue_find *find = &command->finds[i];
+        if (command_item_is_good(command, i, &results[i]))
+            engine_look(shard->engine, find, now, &results[i]);
+        results[i].topic = completion_text(completion, &used, find->topic);
+        results[i].id = completion_text(completion, &used, find->id);
+    }
+    completion_soon(shard, completion);
+    return 0;
+}
+
 /* ---- take, get ---- */
+
+/* The jobs that were taken go out, or it is said why there are none. */
+static void reply_taken(struct shard *shard, struct engine_view *views, size_t count,
+                        enum queue_status status, struct job_reply_options options,
+                        struct queue_reply_to reply_to)
+{
+    if (count) {
+        job_reply_start(shard, views, count, options, (struct slice){0}, reply_to);
+        return;
+    }
+    free(views);
+    struct completion *completion = completion_new(shard, 0, 0, reply_to);
+    if (!completion) {
+        out_of_memory(shard, reply_to);
+        return;
+    }
+    completion->reply.status = status;
+    completion->reply.has_next = options.has_next;
+    completion->reply.next = options.next;
+    completion_soon(shard, completion);
+}
 
 static int run_take(struct shard *shard, const struct command *command,
                     struct queue_reply_to reply_to)
@@ -138,13 +190,26 @@ static int run_take(struct shard *shard, const struct command *command,
     if (shard_ask_room(shard, take->max * (size_t)ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER,
                        &status) == -EAGAIN)
         return -EAGAIN;
-    struct engine_view *views = status == QUEUE_OK ? malloc(take->max * sizeof *views) : NULL;
+    struct engine_view *views = status == QUEUE_OK ? malloc((take->max + 1) * sizeof *views) : NULL;
     if (!views) {
         completion_status_soon(shard, status == QUEUE_OK ? QUEUE_NO_MEMORY : status, reply_to);
         return 0;
     }
     struct engine_now now = shard_now(shard);
+    struct job_reply_options options = {.with_lease = true, .with_body = true, .way = take->way};
     size_t count = 0, bytes = 0;
+    if (take->id.len) {
+        status = engine_take_job(shard->engine, take->topics[0], take->id, take->lease_ms,
+                                 take->consumer, now, views);
+        reply_taken(shard, views, status == QUEUE_OK, status, options, reply_to);
+        return 0;
+    }
+    if (take->by_priority) {
+        count = engine_take_best(shard->engine, take, TAKE_BYTES_MAX, now, views, &options.next,
+                                 &options.has_next);
+        reply_taken(shard, views, count, QUEUE_OK, options, reply_to);
+        return 0;
+    }
     for (size_t i = 0; i < take->topic_count && count < take->max && bytes < TAKE_BYTES_MAX; i++) {
         size_t before = count;
         count +=
@@ -153,10 +218,7 @@ static int run_take(struct shard *shard, const struct command *command,
         for (size_t at = before; at < count; at++)
             bytes += views[at].place.bytes;
     }
-    job_reply_start(
-        shard, views, count,
-        (struct job_reply_options){.with_lease = true, .with_body = true, .way = take->way},
-        (struct slice){0}, reply_to);
+    job_reply_start(shard, views, count, options, (struct slice){0}, reply_to);
     return 0;
 }
 
@@ -331,6 +393,8 @@ int command_run(struct shard *shard, const struct command *command, struct queue
         return run_answer(shard, command, reply_to);
     case COMMAND_CHANGE:
         return run_change(shard, command, reply_to);
+    case COMMAND_FIND:
+        return run_find(shard, command, reply_to);
     case COMMAND_TAKE:
         return run_take(shard, command, reply_to);
     case COMMAND_GET:

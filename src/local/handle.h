@@ -15,11 +15,22 @@
 
 #include <stdatomic.h>
 
+/* A letter that is there when there is no memory for one: about any topic, once however often it is posted before it
+ * arrives. */
+struct any_letter {
+    struct letter letter;
+    struct part *part;
+    enum queue_event event; /* 0: ready jobs */
+    atomic_bool is_posted;
+};
+
 /* The way from a reactor to one shard. */
 struct part {
     struct queue queue; /* first: handed out as such */
     struct handle *handle;
     uint32_t shard;
+    struct any_letter watch_any;                 /* to the shard */
+    struct any_letter any[QUEUE_EVENT_DEAD + 1]; /* from it: ready jobs, events */
 };
 
 struct handle {
@@ -29,6 +40,12 @@ struct handle {
     struct part parts[DATADIR_SHARDS_MAX];
     struct sharded *sharded; /* NULL: there is one shard */
     struct queue *queue;     /* of them all */
+};
+
+struct stop_letter {
+    struct letter letter;
+    struct local *local;
+    uint32_t shard;
 };
 
 struct local {
@@ -44,9 +61,12 @@ struct local {
     atomic_uint stopping_left; /* shards that have not stopped yet */
     atomic_uint_fast64_t deaf; /* a bit for each handle that is known to have no listener */
     atomic_bool failed;
-    struct backups *backups; /* made with the first handle */
+    struct clock own_clock;        /* where it goes by a test clock */
+    struct test_clock *test_clock; /* NULL: it does not */
+    struct backups *backups;       /* made with the first handle */
     void (*stopped)(void *ctx);
     void *stopped_ctx;
+    struct stop_letter stops[DATADIR_SHARDS_MAX];
 };
 
 #endif

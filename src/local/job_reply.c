@@ -133,6 +133,8 @@ static void job_reply_send(struct job_reply *job_reply)
     struct queue_job few[FEW], *jobs = few;
     char few_leases[FEW][LEASE_TEXT_BYTES], (*leases)[LEASE_TEXT_BYTES] = few_leases;
     struct queue_reply reply = {.status = QUEUE_OK,
+                                .has_next = job_reply->options.has_next,
+                                .next = job_reply->options.next,
                                 .cursor = slice_make(job_reply->cursor, job_reply->cursor_bytes)};
     if (job_reply->count > FEW) {
         jobs = malloc(job_reply->count * sizeof *jobs);

@@ -9,6 +9,8 @@ struct job_reply_options {
     bool with_lease; /* give each a lease token */
     bool with_body;
     enum job_way way; /* with_lease: by which they go out */
+    bool has_next;    /* as the reply says it */
+    struct queue_rank next;
 };
 
 /* Takes over `views` (malloc'd), all `count` of them filled in. */

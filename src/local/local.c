@@ -2,14 +2,17 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/timestamp.h"
 #include "engine/lease.h"
 #include "feed/feed.h"
 #include "local/backup.h"
 #include "local/handle.h"
 #include "local/shard_core.h"
+#include "local/test_clock.h"
 #include "queue/copy.h"
 
 #include <assert.h>
@@ -105,16 +108,31 @@ struct topic_letter {
     char topic[];
 };
 
-/* A letter about a topic: who listens, and what is told. Without memory there is no honest way on. */
+/* A letter about a topic: who listens, and what is told. NULL: out of memory, and any_letter is posted in its place. */
 static struct topic_letter *topic_letter_new(struct local *local, uint32_t shard, uint32_t reactor,
                                              struct slice topic)
 {
     struct topic_letter *letter = malloc(sizeof *letter + topic.len);
-    assert(letter); /* a wake-up must not be lost */
+    if (!letter)
+        return NULL;
     *letter = (struct topic_letter){
         .local = local, .shard = shard, .reactor = reactor, .topic_bytes = topic.len};
     memcpy(letter->topic, topic.at, topic.len);
     return letter;
+}
+
+static void any_post(struct reactor *reactor, struct any_letter *any)
+{
+    if (!atomic_exchange(&any->is_posted, true))
+        reactor_post(reactor, &any->letter);
+}
+
+static void watch_any_there(struct letter *letter)
+{
+    struct any_letter *any = (struct any_letter *)(void *)letter;
+    const struct handle *handle = any->part->handle;
+    atomic_store(&any->is_posted, false);
+    shard_watch(handle->local->shards[any->part->shard], (struct slice){0}, handle->index, true);
 }
 
 static void watch_there(struct letter *letter)
@@ -133,6 +151,10 @@ static void route_watch(struct handle *handle, uint32_t shard, struct slice topi
         return;
     }
     struct topic_letter *watch = topic_letter_new(handle->local, shard, handle->index, topic);
+    if (!watch) {
+        any_post(handle->local->handles[shard]->reactor, &handle->parts[shard].watch_any);
+        return;
+    }
     watch->on = on;
     watch->letter.run = watch_there;
     reactor_post(handle->local->handles[shard]->reactor, &watch->letter);
@@ -162,9 +184,15 @@ static void route_ready(struct local *local, uint32_t shard, struct slice topic,
             ready_here(local, reactor, shard, topic);
             continue;
         }
-        struct topic_letter *tell = topic_letter_new(local, shard, reactor, topic);
-        tell->letter.run = ready_there;
-        reactor_post(local->handles[reactor]->reactor, &tell->letter);
+        struct topic_letter *tell =
+            topic.len ? topic_letter_new(local, shard, reactor, topic) : NULL;
+        struct handle *handle = local->handles[reactor];
+        if (tell) {
+            tell->letter.run = ready_there;
+            reactor_post(handle->reactor, &tell->letter);
+        } else {
+            any_post(handle->reactor, &handle->parts[shard].any[0]);
+        }
     }
 }
 
@@ -204,12 +232,31 @@ static void route_event(struct local *local, uint32_t shard, enum queue_event ev
         if (reactor == shard) {
             event_here(local, reactor, shard, event, topic);
         } else if (all_there) {
-            struct topic_letter *tell = topic_letter_new(local, shard, reactor, topic);
+            struct topic_letter *tell =
+                topic.len ? topic_letter_new(local, shard, reactor, topic) : NULL;
+            if (!tell) {
+                struct handle *handle = local->handles[reactor];
+                any_post(handle->reactor, &handle->parts[shard].any[event]);
+                continue;
+            }
             tell->event = event;
             tell->letter.run = event_there;
             reactor_post(local->handles[reactor]->reactor, &tell->letter);
         }
     }
+}
+
+static void any_there(struct letter *letter)
+{
+    struct any_letter *any = (struct any_letter *)(void *)letter;
+    const struct part *part = any->part;
+    struct handle *handle = part->handle;
+    const struct slice none = {0};
+    atomic_store(&any->is_posted, false);
+    if (any->event)
+        event_here(handle->local, handle->index, part->shard, any->event, none);
+    else
+        ready_here(handle->local, handle->index, part->shard, none);
 }
 
 /* ---- a shard, here or elsewhere, as a queue of its own ---- */
@@ -314,8 +361,19 @@ static struct handle *handle_new(struct local *local, uint32_t index, struct rea
     handle->local = local;
     handle->reactor = reactor;
     handle->index = index;
-    for (uint32_t i = 0; i < local->shard_count; i++)
-        handle->parts[i] = (struct part){.queue.ops = &part_ops, .handle = handle, .shard = i};
+    for (uint32_t i = 0; i < local->shard_count; i++) {
+        struct part *part = &handle->parts[i];
+        part->queue.ops = &part_ops;
+        part->handle = handle;
+        part->shard = i;
+        part->watch_any.letter.run = watch_any_there;
+        part->watch_any.part = part;
+        for (int event = 0; event <= QUEUE_EVENT_DEAD; event++) {
+            part->any[event].letter.run = any_there;
+            part->any[event].part = part;
+            part->any[event].event = (enum queue_event)event;
+        }
+    }
     handle->queue = &handle->parts[0].queue;
     if (local->shard_count > 1) {
         handle->sharded = handle_make_sharded(handle);
@@ -328,6 +386,7 @@ static struct handle *handle_new(struct local *local, uint32_t index, struct rea
         handle_free(handle);
         return NULL;
     }
+    handle->queue->clock = local->options.clock;
     return handle;
 }
 
@@ -404,7 +463,7 @@ static void settle_topic(struct local *local, const struct queue_topic *lead)
 
 /* Once all shards have recovered, before any of their loops runs. What was changed is written with the
  * first turn; deletes go on from then. */
-static void local_settle(struct local *local)
+static void settle_topics(struct local *local)
 {
     struct queue_topic topic, leading;
     struct engine_now now = {0};
@@ -430,9 +489,68 @@ static void start_clock(struct clock *clock, const struct datadir_manifest *mani
     clock_start(clock, inner_ms > 0 ? inner_ms : 0);
 }
 
+static bool is_test_directory(const struct local *local)
+{
+    return local->manifest.test_start_ms != 0;
+}
+
+/* Marks a directory in which no server has begun yet, or sees that it is of the right kind. */
+static int claim_clock(struct local *local, char *error, size_t error_bytes)
+{
+    struct datadir_manifest *manifest = &local->manifest;
+    int64_t asked_ms = local->options.test_clock_ms, start_ms = manifest->test_start_ms;
+    bool is_unused = !manifest->boot_id[0];
+    if (asked_ms && !start_ms && is_unused) {
+        manifest->test_start_ms = asked_ms == LOCAL_TEST_CLOCK_NOW ? clock_wall_ms() : asked_ms;
+        manifest->test_inner_ms = manifest->test_start_ms;
+        manifest->skew_ms = 0;
+        int failed = datadir_write(local->datadir, manifest);
+        return failed ? error_result(failed, error, error_bytes,
+                                     "cannot write the manifest in '%s': %s",
+                                     local->options.data_dir, strerror(-failed))
+                      : 0;
+    }
+    if (asked_ms && !start_ms)
+        return error_result(-EINVAL, error, error_bytes,
+                            "data directory '%s' is no test clock's; give --test-clock a new "
+                            "directory of its own",
+                            local->options.data_dir);
+    if (!asked_ms && start_ms)
+        return error_result(-EINVAL, error, error_bytes,
+                            "data directory '%s' is a test clock's, its jobs are not for real; "
+                            "use another directory, or --test-clock",
+                            local->options.data_dir);
+    if (asked_ms && asked_ms != LOCAL_TEST_CLOCK_NOW && asked_ms != start_ms) {
+        char start[TIMESTAMP_BYTES];
+        timestamp_write(start, start_ms);
+        return error_result(-EINVAL, error, error_bytes,
+                            "the test clock of data directory '%s' began at another time: give "
+                            "--test-clock without one, or --test-clock=%.*s",
+                            local->options.data_dir, TIMESTAMP_BYTES, start);
+    }
+    return 0;
+}
+
+static void start_test_clock(struct clock *clock, const struct datadir_manifest *manifest)
+{
+    clock_hold(clock, manifest->test_inner_ms, manifest->test_inner_ms + manifest->skew_ms);
+}
+
+/* The same of a test clock. */
+static int remember_test_clock(struct local *local)
+{
+    clock_boot_id(local->manifest.boot_id);
+    clock_both_ms_of(local->options.clock, &local->manifest.test_inner_ms,
+                     &local->manifest.skew_ms);
+    local->manifest.skew_ms -= local->manifest.test_inner_ms;
+    return datadir_write(local->datadir, &local->manifest);
+}
+
 /* Writes down how the inner clock stands, so that the next start goes on from there. */
 static int remember_clock(struct local *local)
 {
+    if (is_test_directory(local))
+        return remember_test_clock(local);
     clock_boot_id(local->manifest.boot_id);
     /* In this order: a millisecond that passes in between makes the next start late, not early. */
     int64_t inner_ms = clock_inner_ms_of(local->options.clock);
@@ -473,7 +591,21 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
         return failed;
     }
     local->shard_count = local->manifest.shards;
-    start_clock(local->options.clock, &local->manifest);
+    failed = claim_clock(local, error, error_bytes);
+    if (!failed && is_test_directory(local)) {
+        local->own_clock = (struct clock)CLOCK_INIT;
+        local->options.clock = &local->own_clock;
+        start_test_clock(local->options.clock, &local->manifest);
+        if (!(local->test_clock = test_clock_new(local)))
+            failed = error_result(-ENOMEM, error, error_bytes, "out of memory");
+    } else if (!failed) {
+        start_clock(local->options.clock, &local->manifest);
+    }
+    if (failed) {
+        datadir_close(local->datadir);
+        free(local);
+        return failed;
+    }
     name_sync_interval(local);
     *shards = local->shard_count;
     *out = local;
@@ -521,6 +653,12 @@ static void on_shard_failed(void *ctx)
         handle->local->options.failed(handle->local->options.failed_ctx);
 }
 
+static void on_shard_active(void *ctx)
+{
+    struct handle *handle = ctx;
+    test_clock_active(handle->local->test_clock);
+}
+
 /* Drawn when the directory was made, and kept by every copy of it: leases outlive a restart. */
 static struct mac_key lease_key_of(const struct datadir_manifest *manifest)
 {
@@ -551,6 +689,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .failed = on_shard_failed,
                                     .desk = local->feed ? feed_desk_at(local->feed, index) : NULL,
                                     .stepped = index == 0 ? on_clock_stepped : NULL,
+                                    .active = local->test_clock ? on_shard_active : NULL,
                                     .ctx = handle};
     local->handles[index] = handle;
     if (index == 0 && !(local->backups = backups_new(local, reactor))) {
@@ -562,7 +701,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
     /* The last one: any of them may have raised the clock. */
     bool is_last = !failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count;
     if (is_last)
-        local_settle(local);
+        settle_topics(local);
     if (is_last && (failed = remember_clock(local)))
         snprintf(error, error_bytes, "cannot write the manifest in '%s': %s",
                  local->options.data_dir, strerror(-failed));
@@ -600,27 +739,18 @@ void local_times(const struct local *local, uint32_t shard, struct shard_times *
 
 /* ---- stop ---- */
 
-struct stop_letter {
-    struct letter letter;
-    struct local *local;
-    uint32_t shard;
-};
-
 static void stop_letter_back(struct letter *letter)
 {
     struct stop_letter *stop = (struct stop_letter *)(void *)letter;
     struct local *local = stop->local;
-    free(stop);
     local->stopped(local->stopped_ctx);
 }
 
 static void shard_stopped(void *ctx)
 {
     struct stop_letter *stop = ctx;
-    if (atomic_fetch_sub(&stop->local->stopping_left, 1) > 1) {
-        free(stop);
+    if (atomic_fetch_sub(&stop->local->stopping_left, 1) > 1)
         return;
-    }
     stop->letter.run = stop_letter_back;
     reactor_post(stop->local->handles[0]->reactor, &stop->letter);
 }
@@ -637,9 +767,7 @@ void local_stop(struct local *local, void (*stopped)(void *ctx), void *ctx)
     local->stopped_ctx = ctx;
     atomic_store(&local->stopping_left, local->shard_count);
     for (uint32_t i = 0; i < local->shard_count; i++) {
-        struct stop_letter *stop = calloc(1, sizeof *stop);
-        if (!stop)
-            abort(); /* nothing is lost: the log is as after a crash */
+        struct stop_letter *stop = &local->stops[i];
         *stop = (struct stop_letter){.letter.run = stop_letter_there, .local = local, .shard = i};
         reactor_post(local->handles[i]->reactor, &stop->letter);
     }
@@ -648,6 +776,11 @@ void local_stop(struct local *local, void (*stopped)(void *ctx), void *ctx)
 bool local_has_failed(const struct local *local)
 {
     return atomic_load(&local->failed);
+}
+
+void local_leave(struct local *local)
+{
+    datadir_leave(local->datadir);
 }
 
 void local_free(struct local *local)
@@ -659,6 +792,7 @@ void local_free(struct local *local)
         handle_free(local->handles[i]);
     }
     backups_free(local->backups);
+    test_clock_free(local->test_clock);
     datadir_close(local->datadir);
     free(local);
 }

@@ -17,6 +17,8 @@
 struct local;
 struct clock;
 
+#define LOCAL_TEST_CLOCK_NOW (-1)
+
 struct local_options {
     const char *data_dir;
     uint32_t shards; /* 0: what the directory has */
@@ -29,7 +31,11 @@ struct local_options {
      * stop. Any shard's thread, maybe more than once. */
     void (*failed)(void *ctx);
     void *failed_ctx;
-    struct clock *clock;    /* what its jobs go by; outlives it. NULL: the process's */
+    struct clock *clock; /* what its jobs go by; outlives it. NULL: the process's */
+    /* In place of that a test clock (local/test_clock.h), which begins then, wall clock: of a new directory, or
+     * one that was made with it and goes on where it was. LOCAL_TEST_CLOCK_NOW: from now, or where the directory
+     * says. 0: an ordinary clock. */
+    int64_t test_clock_ms;
     int64_t lease_grace_ms; /* no lease from before ends sooner after the start; 0: it may */
     int64_t backup_hold_ms; /* how long a backup may go without a word; 0: 60 s */
 };
@@ -93,5 +99,7 @@ bool local_has_failed(const struct local *local);
 
 /* After all reactors have stopped. */
 void local_free(struct local *local);
+/* All that a child which was forked may do: locks that it inherited would outlive its parent's. */
+void local_leave(struct local *local);
 
 #endif

@@ -230,7 +230,9 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
                                   .sync_interval_ms = local->sync_interval_ms,
                                   .clock = shard->clock,
                                   .inner_ms = clock_inner_ms_of,
-                                  .wall_ms = clock_wall_ms_of};
+                                  .wall_ms = clock_wall_ms_of,
+                                  .elapsed_ms =
+                                      shard->clock == &clock_process ? NULL : clock_inner_ms};
     return wal_open(&options, on_replay, shard, &shard->wal, found, error, error_bytes);
 }
 

@@ -74,7 +74,7 @@ static void upkeep_done(struct work *work)
     if (stats.broken) {
         shard_fail(shard, "upkeep", shard->upkeep_error);
     } else if (shard->upkeep_error) {
-        shard->upkeep_retry_ms = clock_inner_ms_of(shard->clock) + UPKEEP_RETRY_MS;
+        shard->upkeep_retry_ms = clock_inner_ms() + UPKEEP_RETRY_MS;
         log_event(LOG_WARN, "log upkeep failed", LOG_NUMBER("shard", shard->options.index),
                   LOG_TEXT("error", strerror(-shard->upkeep_error)));
     }
@@ -202,6 +202,72 @@ static void stop_if_quiet(struct shard *shard)
     }
 }
 
+/* Nothing more happens before the clock moves. */
+static bool shard_is_settled(struct shard *shard, struct engine_now now)
+{
+    return engine_next_ms(shard->engine) > now.inner_ms &&
+           shard->engine_skew_ms == shard->skew_ms && !preload_is_busy(shard->preload) &&
+           preload_next_ms(shard->preload) > now.inner_ms && !shard->lookups &&
+           list_is_empty(&shard->parked) && list_is_empty(&shard->soon) && events_is_empty(shard) &&
+           !(shard->settles_kept && (shard->stepped || shard->telling_step));
+}
+
+static void settle_step(struct shard *shard, struct engine_now now)
+{
+    if (!shard->settled || !(shard->broken || shard_is_settled(shard, now)))
+        return;
+    int64_t next_ms = engine_next_ms(shard->engine), load_ms = preload_next_ms(shard->preload);
+    shard_settled *settled = shard->settled;
+    shard->settled = NULL;
+    settled(shard->settled_ctx, load_ms < next_ms ? load_ms : next_ms,
+            engine_happened(shard->engine));
+}
+
+void shard_settle(struct shard *shard, bool keeps, shard_settled *settled, void *ctx)
+{
+    assert(!shard->settled);
+    shard->settled = settled;
+    shard->settled_ctx = ctx;
+    shard->settles_kept = keeps && shard->options.stepped;
+    shard->stepped |= shard->settles_kept;
+    reactor_turn_again(shard->reactor);
+}
+
+/* Tells that there was something to do, each turn once. */
+static void active_tell(struct shard *shard)
+{
+    if (!shard->options.active || shard->activity == shard->activity_told)
+        return;
+    shard->activity_told = shard->activity;
+    shard->options.active(shard->options.ctx);
+}
+
+/* When the shard wants its next turn, by the process's clock. */
+static int64_t next_turn_ms(struct shard *shard, struct engine_now now, bool busy)
+{
+    int64_t process_ms = shard_process_ms(shard, now);
+    int64_t next_ms = shard->broken ? INT64_MAX : engine_next_ms(shard->engine);
+    int64_t load_ms = shard->broken ? INT64_MAX : preload_next_ms(shard->preload);
+    int64_t at_ms = INT64_MAX;
+    if (next_ms <= now.inner_ms &&
+        !busy) { /* waits for room: a commit's end or the retry wakes us */
+        next_ms = INT64_MAX;
+        at_ms = shard->committing ? INT64_MAX : process_ms + UPKEEP_RETRY_MS;
+    }
+    int64_t others_ms[] = {
+        clock_process_ms(shard->clock, next_ms < load_ms ? next_ms : load_ms),
+        list_is_empty(&shard->held) ? INT64_MAX : process_ms + 1,
+        shard->broken || shard->committing ? INT64_MAX : wal_sync_due_ms(shard->wal),
+        shard->astray && !shard->broken ? shard->astray_look_ms : INT64_MAX,
+        shard->broken ? INT64_MAX : checkpoint_next_ms(shard->checkpoint),
+        !shard->keeping_up && shard->upkeep_retry_ms > process_ms ? shard->upkeep_retry_ms
+                                                                  : INT64_MAX};
+    for (size_t i = 0; i < sizeof others_ms / sizeof others_ms[0]; i++)
+        if (others_ms[i] < at_ms)
+            at_ms = others_ms[i];
+    return at_ms;
+}
+
 /* For the reactor, at the end of each of its turns; `ctx` is the shard. */
 static bool shard_turn(void *ctx)
 {
@@ -210,7 +276,7 @@ static bool shard_turn(void *ctx)
     if (!shard->has_turned) /* all shards are recovered: consumers can come from about now on */
         engine_keep_leases(shard->engine, now.inner_ms + shard->options.local->lease_grace_ms);
     shard->has_turned = true;
-    look_for_path(shard, now.inner_ms);
+    look_for_path(shard, shard_process_ms(shard, now));
     shard_feed_look(shard);
     bool busy = advance_engine(shard, now);
     bool more = scans_step(shard);
@@ -224,27 +290,13 @@ static bool shard_turn(void *ctx)
     bool holds = hold_commit(shard);
     if (!holds)
         shard_commit(shard, false);
-    upkeep_start(shard, now.inner_ms);
+    upkeep_start(shard, shard_process_ms(shard, now));
     step_tell(shard);
     publish_figures(shard);
     stop_if_quiet(shard);
-
-    int64_t next_ms = shard->broken ? INT64_MAX : engine_next_ms(shard->engine);
-    int64_t sync_ms = shard->broken || shard->committing ? INT64_MAX : wal_sync_due_ms(shard->wal);
-    if (next_ms <= now.inner_ms && !busy) /* waits for room: a commit's end or the retry wakes us */
-        next_ms = shard->committing ? INT64_MAX : now.inner_ms + UPKEEP_RETRY_MS;
-    int64_t held_ms = list_is_empty(&shard->held) ? INT64_MAX : now.inner_ms + 1;
-    int64_t astray_ms = shard->astray && !shard->broken ? shard->astray_look_ms : INT64_MAX;
-    int64_t others_ms[] = {held_ms, sync_ms, astray_ms,
-                           shard->broken ? INT64_MAX : preload_next_ms(shard->preload),
-                           shard->broken ? INT64_MAX : checkpoint_next_ms(shard->checkpoint)};
-    for (size_t i = 0; i < sizeof others_ms / sizeof others_ms[0]; i++)
-        if (others_ms[i] < next_ms)
-            next_ms = others_ms[i];
-    if (!shard->keeping_up && shard->upkeep_retry_ms > now.inner_ms &&
-        shard->upkeep_retry_ms < next_ms)
-        next_ms = shard->upkeep_retry_ms;
-    deadline_set(shard->deadline, clock_process_ms(shard->clock, next_ms));
+    settle_step(shard, now);
+    active_tell(shard);
+    deadline_set(shard->deadline, next_turn_ms(shard, now, busy));
     return busy || holds || !list_is_empty(&shard->soon) || !events_is_empty(shard) ||
            (more && !shard->committing);
 }
@@ -361,7 +413,7 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
     shard->watches = watch_table_new();
     shard->feed = shard_feed_new(shard);
     int failed = -ENOMEM;
-    if (shard->dir && shard->watches && shard->feed)
+    if (shard->dir && shard->watches && shard->feed && completions_reserve(shard))
         failed = shard_recover(shard, recovered, error, error_bytes);
     else
         snprintf(error, error_bytes, "out of memory");

@@ -52,6 +52,8 @@ struct shard_options {
     struct feed_desk *desk; /* where what happens is told; NULL: nowhere */
     /* NULL, or called on a helper thread after each step of the wall clock. */
     void (*stepped)(void *ctx);
+    /* NULL, or called at the end of a turn in which commands came that do not only look. */
+    void (*active)(void *ctx);
     void *ctx;
 };
 
@@ -70,8 +72,15 @@ int shard_open(const struct shard_options *options, struct reactor *reactor, str
 void shard_submit(struct shard *shard, const struct command *command,
                   struct queue_reply_to reply_to);
 
-/* Tell `reactor` (its bit) about the topic's ready jobs, also at once; or stop. */
+/* Tell `reactor` (its bit) about the topic's ready jobs, also at once; or stop. An empty topic: about all, from now on. */
 void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool on);
+
+/* `settled` once, in a turn in which nothing more is due by the clock as it stands, and all that became ready was
+ * told: with the moment (inner) before which nothing will happen, INT64_MAX: there is nothing to wait for; and how
+ * much has happened since the shard was opened. `keeps`: and shard_options.stepped has written the clock down. One
+ * at a time. */
+typedef void shard_settled(void *ctx, int64_t next_ms, uint64_t happened);
+void shard_settle(struct shard *shard, bool keeps, shard_settled *settled, void *ctx);
 
 /* From now on QUEUE_STOPPING; `stopped` once all that was accepted is answered and durable. */
 void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx);

@@ -26,7 +26,8 @@ struct engine_now shard_now(struct shard *shard)
     clock_both_ms_of(shard->clock, &now.inner_ms, &now.wall_ms);
     int64_t step_ms = now.wall_ms - now.inner_ms - shard->skew_ms;
     if (step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS) {
-        if (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS) {
+        bool is_told = !clock_is_held(shard->clock) || shard->clock == &clock_process;
+        if (is_told && (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)) {
             log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
                       LOG_NUMBER("step_ms", step_ms));
             if (shard->options.index == 0) /* all shards see it */
@@ -41,22 +42,49 @@ struct engine_now shard_now(struct shard *shard)
 
 /* ---- replies: each waits for its batch to be durable, or for the end of the turn ---- */
 
+static void spare_give(struct shard *shard, struct completion *completion)
+{
+    completion->list.next = (struct list *)(void *)shard->spare;
+    shard->spare = completion;
+    shard->spares++;
+}
+
+static struct completion *spare_take(struct shard *shard)
+{
+    struct completion *completion = shard->spare;
+    shard->spare = (struct completion *)(void *)completion->list.next;
+    shard->spares--;
+    return completion;
+}
+
+bool completions_reserve(struct shard *shard)
+{
+    while (shard->spares < COMPLETION_RESERVE) {
+        struct completion *completion = malloc(SMALL_BYTES);
+        if (!completion)
+            return false;
+        spare_give(shard, completion);
+    }
+    return true;
+}
+
 struct completion *completion_new(struct shard *shard, size_t count, size_t text_bytes,
                                   struct queue_reply_to reply_to)
 {
     size_t bytes = sizeof(struct completion) + count * sizeof(struct queue_result) + text_bytes;
     struct completion *completion;
-    if (bytes <= SMALL_BYTES && shard->spare) {
-        completion = shard->spare;
-        shard->spare = (struct completion *)(void *)completion->list.next;
-        bytes = SMALL_BYTES;
+    bool is_small = bytes <= SMALL_BYTES, has_items = count || text_bytes;
+    if (is_small && shard->spares > COMPLETION_RESERVE) {
+        completion = spare_take(shard);
     } else {
-        if (bytes < SMALL_BYTES)
-            bytes = SMALL_BYTES;
-        completion = malloc(bytes);
+        completion = malloc(is_small ? SMALL_BYTES : bytes);
+        if (!completion && !has_items && shard->spare)
+            completion = spare_take(shard);
         if (!completion)
             return NULL;
     }
+    if (is_small)
+        bytes = SMALL_BYTES;
     memset(completion, 0, sizeof *completion + count * sizeof(struct queue_result));
     completion->bytes = bytes;
     completion->reply_to = reply_to;
@@ -68,8 +96,7 @@ struct completion *completion_new(struct shard *shard, size_t count, size_t text
 static void completion_free(struct shard *shard, struct completion *completion)
 {
     if (completion->bytes == SMALL_BYTES) {
-        completion->list.next = (struct list *)(void *)shard->spare;
-        shard->spare = completion;
+        spare_give(shard, completion);
     } else {
         free(completion);
     }
@@ -151,8 +178,8 @@ struct topic_event {
     char topic[];
 };
 
-/* Once for each topic and event. */
-static void event_add(struct list *all, enum queue_event event, struct slice topic,
+/* Once for each topic and event. False: out of memory. */
+static bool event_add(struct list *all, enum queue_event event, struct slice topic,
                       uint64_t reactors)
 {
     for (struct list *at = all->next; at != all; at = at->next) {
@@ -160,28 +187,40 @@ static void event_add(struct list *all, enum queue_event event, struct slice top
         if (known->event == event &&
             slice_equals(slice_make(known->topic, known->topic_bytes), topic)) {
             known->reactors |= reactors;
-            return;
+            return true;
         }
     }
     struct topic_event *added = malloc(sizeof *added + topic.len);
-    assert(added); /* a wake-up must not be lost */
+    if (!added)
+        return false;
     *added = (struct topic_event){.event = event, .reactors = reactors, .topic_bytes = topic.len};
     memcpy(added->topic, topic.at, topic.len);
     list_add_last(all, &added->list);
+    return true;
 }
 
 void shard_event(struct shard *shard, enum queue_event event, struct slice topic)
 {
-    event_add(&shard->events, event, topic, 0);
+    if (!event_add(&shard->events, event, topic, 0))
+        shard->events_any |= 1u << event;
+}
+
+/* A wake-up must not be lost: without memory for it all topics are told of. */
+static void ready_add(struct shard *shard, struct slice topic, uint64_t reactors)
+{
+    if (!event_add(&shard->ready_topics, 0, topic, reactors))
+        shard->ready_any |= reactors;
 }
 
 void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool on)
 {
-    bool set = watch_set(shard->watches, topic, reactor, on);
-    assert(set);
-    (void)set;
-    if (on && engine_topic_has_ready(shard->engine, topic))
-        event_add(&shard->ready_topics, 0, topic, UINT64_C(1) << reactor);
+    uint64_t bit = UINT64_C(1) << reactor;
+    if (!topic.len || !watch_set(shard->watches, topic, reactor, on)) {
+        shard->watch_all |= bit;
+        shard->ready_any |= bit;
+    } else if (on && engine_topic_has_ready(shard->engine, topic)) {
+        ready_add(shard, topic, bit);
+    }
 }
 
 static struct topic_event *event_take_first(struct list *all)
@@ -198,7 +237,17 @@ static bool events_run(struct shard *shard)
 {
     struct shard_options *options = &shard->options;
     struct topic_event *told;
-    bool any = false;
+    bool any = shard->ready_any || shard->events_any;
+    if (shard->ready_any) {
+        uint64_t reactors = shard->ready_any;
+        shard->ready_any = 0;
+        options->ready(options->ctx, (struct slice){0}, reactors);
+    }
+    for (uint32_t event = 0; shard->events_any; event++)
+        if (shard->events_any & 1u << event) {
+            shard->events_any &= ~(1u << event);
+            options->event(options->ctx, (enum queue_event)event, (struct slice){0});
+        }
     while ((told = event_take_first(&shard->ready_topics))) {
         options->ready(options->ctx, slice_make(told->topic, told->topic_bytes), told->reactors);
         free(told);
@@ -238,7 +287,7 @@ void shard_fail(struct shard *shard, const char *what, int error)
 
 void shard_note_moved(struct shard *shard)
 {
-    shard->astray_look_ms = clock_inner_ms_of(shard->clock) + ASTRAY_LOOK_MS;
+    shard->astray_look_ms = clock_inner_ms() + ASTRAY_LOOK_MS;
     if (shard->astray)
         return;
     shard->astray = true;
@@ -259,6 +308,9 @@ int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need, enum q
         return 0;
     case -ENOSPC:
         *status = QUEUE_NO_SPACE;
+        return 0;
+    case -ENOMEM:
+        *status = QUEUE_NO_MEMORY;
         return 0;
     default:
         *status = QUEUE_UNAVAILABLE;
@@ -414,9 +466,9 @@ static enum engine_slot sink_release_slot(void *ctx, struct record_place place,
 static void sink_ready(void *ctx, struct slice topic)
 {
     struct shard *shard = ctx;
-    uint64_t reactors = watch_find(shard->watches, topic);
+    uint64_t reactors = watch_find(shard->watches, topic) | shard->watch_all;
     if (reactors)
-        event_add(&shard->ready_topics, 0, topic, reactors);
+        ready_add(shard, topic, reactors);
 }
 
 static void sink_died(void *ctx, struct slice topic)

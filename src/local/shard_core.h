@@ -6,6 +6,7 @@
 #ifndef TARRY_LOCAL_SHARD_CORE_H
 #define TARRY_LOCAL_SHARD_CORE_H
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "engine/stored.h"
 #include "engine/walk.h"
@@ -73,8 +74,13 @@ struct shard {
     struct list scans;        /* local/scan.h */
     size_t listings;          /* lists among them: until they end no job becomes cold */
     size_t readings;          /* replies and scans whose records a helper reads */
-    struct completion *spare; /* small blocks for re-use, linked through list.next */
+    struct completion *spare; /* small blocks for re-use, linked through list.next; */
+    uint32_t spares;          /* the last COMPLETION_RESERVE are for when memory is short */
     struct watch_table *watches;
+    /* Where memory was short: reactors that hear of every topic, those that are told of any, and events
+     * (a bit each) that are told of any topic. */
+    uint64_t watch_all, ready_any;
+    uint32_t events_any;
     struct list ready_topics; /* told at the end of the turn */
     struct list events;       /* so are these */
 
@@ -97,6 +103,12 @@ struct shard {
     bool broken, stopping;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
+    /* shard_settle: who waits, and for what. NULL: nobody. */
+    shard_settled *settled;
+    void *settled_ctx;
+    bool settles_kept;
+    uint32_t activity,
+        activity_told; /* commands that do something, and that shard_options.active was told of */
     atomic_uint_fast64_t bytes_on_disk, cold_jobs, runs, checkpoints, checkpoints_failed,
         spare_bytes;
     atomic_bool healthy, accepting;
@@ -107,6 +119,9 @@ struct shard {
 
 /* The lists and the commit of a zeroed shard. */
 void shard_core_init(struct shard *shard);
+/* Replies that need no more memory: with so many no call goes without one. False: out of memory. */
+enum { COMPLETION_RESERVE = 128 };
+bool completions_reserve(struct shard *shard);
 /* Whoever waits for a reply gets none. */
 void shard_core_fini(struct shard *shard);
 
@@ -114,6 +129,11 @@ void shard_core_fini(struct shard *shard);
 
 /* The clocks, read once; a step of the wall clock is noticed. */
 struct engine_now shard_now(struct shard *shard);
+/* The same moment by the process's clock, which what is no matter of jobs goes by: syncs, retries, upkeep. */
+static inline int64_t shard_process_ms(const struct shard *shard, struct engine_now now)
+{
+    return shard->clock == &clock_process ? now.inner_ms : clock_inner_ms();
+}
 
 /* ---- the log ---- */
 
@@ -175,7 +195,8 @@ void completion_status_soon(struct shard *shard, enum queue_status status,
 void shard_event(struct shard *shard, enum queue_event event, struct slice topic);
 static inline bool events_is_empty(const struct shard *shard)
 {
-    return list_is_empty(&shard->ready_topics) && list_is_empty(&shard->events);
+    return list_is_empty(&shard->ready_topics) && list_is_empty(&shard->events) &&
+           !shard->ready_any && !shard->events_any;
 }
 
 /* Calls back whoever can have a reply or an event now. */

@@ -10,10 +10,9 @@ enum { NULS = 3 };
 struct blob {
     atomic_uint holders;
     uint32_t body_bytes;
-    int64_t first_due_ms;
     uint16_t meta_bytes;
     uint8_t topic_bytes, id_bytes, content_type_bytes;
-    bool due_is_wall : 1, has_policy : 1;
+    bool has_policy;
     char text[];
 };
 _Static_assert(JOB_TOPIC_BYTES_MAX <= UINT8_MAX && JOB_ID_BYTES_MAX <= UINT8_MAX &&
@@ -59,8 +58,6 @@ struct blob *blob_new(const struct queue_push *push)
         return NULL;
     atomic_init(&blob->holders, 1);
     blob->body_bytes = (uint32_t)push->body.len;
-    blob->first_due_ms = 0;
-    blob->due_is_wall = false;
     blob->has_policy = has_policy;
     blob->meta_bytes = (uint16_t)push->meta.len;
     blob->topic_bytes = (uint8_t)push->topic.len;
@@ -75,12 +72,6 @@ struct blob *blob_new(const struct queue_push *push)
     return blob;
 }
 
-void blob_set_due(struct blob *blob, int64_t first_due_ms, bool is_wall)
-{
-    blob->first_due_ms = first_due_ms;
-    blob->due_is_wall = is_wall;
-}
-
 struct blob *blob_hold(struct blob *blob)
 {
     atomic_fetch_add_explicit(&blob->holders, 1, memory_order_relaxed);
@@ -89,7 +80,7 @@ struct blob *blob_hold(struct blob *blob)
 
 void blob_release(struct blob *blob)
 {
-    if (atomic_fetch_sub_explicit(&blob->holders, 1, memory_order_acq_rel) == 1)
+    if (blob && atomic_fetch_sub_explicit(&blob->holders, 1, memory_order_acq_rel) == 1)
         free(blob);
 }
 
@@ -110,7 +101,7 @@ static struct slice text_take(const char **at, size_t bytes)
 void blob_show(const struct blob *blob, struct job *out)
 {
     const char *at = blob->text + policy_bytes(blob);
-    *out = (struct job){.due_is_wall = blob->due_is_wall, .first_due_ms = blob->first_due_ms};
+    *out = (struct job){0};
     if (blob->has_policy)
         memcpy(&out->policy, blob->text, sizeof out->policy);
     out->topic = text_take(&at, blob->topic_bytes);

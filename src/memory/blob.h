@@ -15,10 +15,14 @@ struct blob;
 
 /* A copy of what the push says. NULL: out of memory. */
 struct blob *blob_new(const struct queue_push *push);
-/* When its job was due first, as its record has it. */
-void blob_set_due(struct blob *blob, int64_t first_due_ms, bool is_wall);
+/* It will be shown soon. */
+static inline void blob_prefetch(const struct blob *blob)
+{
+    __builtin_prefetch(blob);
+    __builtin_prefetch((const char *)blob + 64);
+}
 struct blob *blob_hold(struct blob *blob);
-void blob_release(struct blob *blob);
+void blob_release(struct blob *blob); /* NULL is fine */
 
 size_t blob_bytes(const struct blob *blob);
 /* The job as it was pushed; slices point into the blob, and behind topic, id and content type there is NUL. */

@@ -92,15 +92,15 @@ static void run_items(struct memory_handle *handle, const struct command *comman
             memory_push(handle->memory, &command->pushes[i], now, result);
         else if (is_good && command->kind == COMMAND_CHANGE)
             memory_change(handle->memory, &command->changes[i], now, result);
+        else if (is_good && command->kind == COMMAND_FIND)
+            memory_look(handle->memory, &command->finds[i], now, result);
         else if (is_good)
             memory_answer(handle->memory, &command->answers[i], now, result);
-        if (command->kind == COMMAND_PUSH) {
-            result->topic = command->pushes[i].topic;
-            result->id = command->pushes[i].id;
-        } else if (command->kind == COMMAND_CHANGE) {
-            result->topic = command->changes[i].topic;
-            result->id = command->changes[i].id;
-        }
+        if (command->kind == COMMAND_ANSWER)
+            continue;
+        struct queue_find name = queue_item_name(command, i);
+        result->topic = name.topic;
+        result->id = name.id;
     }
     reply_add(handle, &(struct queue_reply){.results = results, .result_count = command->count},
               reply_to);
@@ -221,6 +221,7 @@ static void handle_submit(struct queue *queue, const struct command *command,
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
+    case COMMAND_FIND:
         run_items(handle, command, now, reply_to);
         return;
     case COMMAND_TAKE:

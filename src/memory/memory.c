@@ -11,15 +11,17 @@
 enum { ADVANCE_AT_ONCE = 512, WALK_STEPS = 1 << 20 };
 
 /* What a job costs beside its blob, about: its entry and its place in the index. */
-enum { ENTRY_BYTES = 112 };
+enum { ENTRY_BYTES = 104 };
 
 struct memory {
     struct memory_options options;
     struct engine *engine;
     struct mac_key lease_key;
     struct blob *pushed; /* the push under way, until its record is appended */
+    bool is_popping;     /* what is released now is held for the job that goes out */
     uint64_t bytes;      /* of what the engine holds */
     int64_t skew_ms;     /* the one that the engine was told last */
+    int64_t at_ms_max;   /* the furthest due on the wall clock that was asked for */
     struct engine_view views[QUEUE_TAKE_MAX];
 };
 
@@ -37,7 +39,6 @@ static struct record_place memory_on_append(void *ctx, const struct record *reco
     assert(blob);
     memory->pushed = NULL;
     memory->bytes += blob_bytes(blob) + ENTRY_BYTES;
-    blob_set_due(blob, record->job.first_due_ms, record->job.due_is_wall);
     return blob_place(blob);
 }
 
@@ -45,8 +46,8 @@ static void memory_on_release(void *ctx, struct record_place place)
 {
     struct memory *memory = ctx;
     struct blob *blob = blob_at(place);
-    memory->bytes -= (blob ? blob_bytes(blob) : 0) + ENTRY_BYTES;
-    if (blob)
+    memory->bytes -= (blob ? place.bytes : 0) + ENTRY_BYTES;
+    if (blob && !memory->is_popping)
         blob_release(blob);
 }
 
@@ -103,14 +104,25 @@ void memory_free(struct memory *memory)
 }
 
 /* A difference within the noise of two clocks that are cut to milliseconds is no step. */
-struct engine_now memory_now(struct memory *memory)
+static bool is_step(const struct memory *memory, const struct engine_now *now)
 {
     enum { SKEW_NOISE_MS = 2 };
-    struct engine_now now;
-    clock_both_ms_of(memory->options.clock, &now.inner_ms, &now.wall_ms);
-    int64_t step_ms = now.wall_ms - now.inner_ms - memory->skew_ms;
-    bool is_step = step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS;
-    now.skew_ms = is_step ? now.wall_ms - now.inner_ms : memory->skew_ms;
+    int64_t step_ms = now->wall_ms - now->inner_ms - memory->skew_ms;
+    return step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS;
+}
+
+/* What looks like a step may be a thread that was held up between two readings: then both are read at one moment. */
+struct engine_now memory_now(struct memory *memory)
+{
+    struct clock *clock = memory->options.clock;
+    struct engine_now now = {.inner_ms = clock_inner_ms_of(clock),
+                             .wall_ms = clock_wall_ms_of(clock),
+                             .skew_ms = memory->skew_ms};
+    if (is_step(memory, &now)) {
+        clock_both_ms_of(clock, &now.inner_ms, &now.wall_ms);
+        if (is_step(memory, &now))
+            now.skew_ms = now.wall_ms - now.inner_ms;
+    }
     return now;
 }
 
@@ -138,9 +150,21 @@ static bool memory_is_full(const struct memory *memory, uint64_t more_bytes, uin
     return max && memory->bytes + more_bytes > max + gone_bytes;
 }
 
+static void memory_note_at(struct memory *memory, const struct queue_when *when)
+{
+    if (when->due == QUEUE_DUE_AT && when->ms > memory->at_ms_max)
+        memory->at_ms_max = when->ms;
+}
+
+bool memory_waits_for_wall(const struct memory *memory, struct engine_now now)
+{
+    return memory->at_ms_max > now.wall_ms;
+}
+
 void memory_push(struct memory *memory, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result)
 {
+    struct hash128 key = engine_key_soon(memory->engine, push->topic, push->id);
     memory->pushed = blob_new(push);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
@@ -149,7 +173,8 @@ void memory_push(struct memory *memory, const struct queue_push *push, struct en
     if (memory_is_full(memory, blob_bytes(memory->pushed) + ENTRY_BYTES, 0))
         result->status = QUEUE_NO_SPACE;
     else
-        engine_push(memory->engine, push, now, result);
+        engine_push_key(memory->engine, push, key, now, result);
+    memory_note_at(memory, &push->when);
     if (memory->pushed) /* not wanted: the job exists, or it was refused */
         blob_release(memory->pushed);
     memory->pushed = NULL;
@@ -159,6 +184,7 @@ void memory_change(struct memory *memory, const struct queue_change *change, str
                    struct queue_result *result)
 {
     engine_change(memory->engine, change, now, result);
+    memory_note_at(memory, &change->when);
 }
 
 void memory_answer_lease(struct memory *memory, const struct engine_lease *lease,
@@ -179,34 +205,9 @@ void memory_answer(struct memory *memory, const struct queue_answer *answer, str
         result->status = QUEUE_LEASE_ENDED;
 }
 
-/* Its limit may have been lowered since. */
-static bool topic_is_beyond_max(const struct queue_topic *topic)
-{
-    const struct queue_counts *counts = &topic->counts;
-    uint64_t jobs =
-        counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
-    return topic->settings.max_jobs && jobs > topic->settings.max_jobs;
-}
-
-/* After the ack there is room for the push: an entry has just gone, and what was wrong with the push was found
- * before. */
 void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now, struct queue_result *result)
 {
-    struct queue_topic topic;
-    bool is_known = engine_topic_show(memory->engine, push->topic, now, &topic);
-    bool remembers = is_known && topic.settings.dedup_window_ms;
-    bool is_far =
-        push->when.due == QUEUE_DUE_AT && push->when.ms - now.wall_ms > POLICY_DELAY_MS_MAX;
-    if (remembers || is_far) {
-        result->status = QUEUE_BAD_OPTION;
-        result->detail = remembers ? "dedup_window" : "at";
-        return;
-    }
-    if (is_known && topic_is_beyond_max(&topic)) {
-        result->status = QUEUE_TOPIC_FULL;
-        return;
-    }
     memory->pushed = blob_new(push);
     if (!memory->pushed) {
         result->status = QUEUE_NO_MEMORY;
@@ -215,10 +216,9 @@ void memory_again(struct memory *memory, const struct memory_job *job,
     if (memory_is_full(memory, blob_bytes(memory->pushed), blob_bytes(job->blob)))
         result->status = QUEUE_NO_SPACE;
     else
-        engine_answer(memory->engine, &job->lease, &(struct queue_answer){.verb = QUEUE_ACK}, now,
-                      result);
-    if (result->status == QUEUE_OK)
-        engine_push(memory->engine, push, now, result);
+        engine_answer(memory->engine, &job->lease,
+                      &(struct queue_answer){.verb = QUEUE_AGAIN, .again = push}, now, result);
+    memory_note_at(memory, &push->when);
     if (memory->pushed)
         blob_release(memory->pushed);
     memory->pushed = NULL;
@@ -235,6 +235,44 @@ void memory_job_free(struct memory_job *job)
     free(job);
 }
 
+/* Copies the text behind `*at`, with NUL behind it. */
+static struct slice text_copy(char **at, struct slice text)
+{
+    char *into = *at;
+    if (text.len)
+        memcpy(into, text.at, text.len);
+    into[text.len] = '\0';
+    *at = into + text.len + 1;
+    return slice_make(into, text.len);
+}
+
+struct memory_job *memory_job_copy(const struct queue_job *from)
+{
+    struct job *job;
+    const struct job *known = &from->job;
+    size_t bytes = known->topic.len + known->id.len + known->content_type.len + known->meta.len +
+                   known->body.len + known->error.len + known->history.len + known->consumer.len;
+    enum { TEXTS = 8 };
+    if (from->lease.len > LEASE_TEXT_BYTES)
+        return NULL;
+    struct memory_job *copy = malloc(sizeof *copy + bytes + TEXTS);
+    if (!copy)
+        return NULL;
+    char *at = (char *)(copy + 1);
+    memset(copy, 0, sizeof *copy);
+    copy->shown.job = *known;
+    job = &copy->shown.job;
+    struct slice *const texts[TEXTS] = {&job->topic,   &job->id,      &job->content_type,
+                                        &job->meta,    &job->body,    &job->error,
+                                        &job->history, &job->consumer};
+    for (size_t i = 0; i < TEXTS; i++)
+        *texts[i] = text_copy(&at, *texts[i]);
+    if (from->lease.len)
+        memcpy(copy->lease_text, from->lease.at, from->lease.len);
+    copy->shown.lease = slice_make(copy->lease_text, from->lease.len);
+    return copy;
+}
+
 void memory_job_lease(struct memory_job *job)
 {
     lease_write(job->lease_text, &job->lease_key, &job->lease, 0);
@@ -242,13 +280,10 @@ void memory_job_lease(struct memory_job *job)
     job->shown.lease = slice_make(job->lease_text, LEASE_TEXT_BYTES);
 }
 
-/* NULL: out of memory, and the view is the caller's as before; else its text is the job's. */
-static struct memory_job *job_new(const struct memory *memory, struct engine_view *view)
+/* The view's text is the job's, and one hold of its blob. */
+static void job_fill(const struct memory *memory, struct memory_job *job, struct engine_view *view)
 {
-    struct memory_job *job = malloc(sizeof *job);
-    if (!job)
-        return NULL;
-    job->blob = blob_hold(blob_at(view->place));
+    job->blob = blob_at(view->place);
     job->lease = (struct engine_lease){.key_low = view->key.low, .delivery = view->delivery};
     job->text = view->text;
     job->lease_key = memory->lease_key;
@@ -257,6 +292,16 @@ static struct memory_job *job_new(const struct memory *memory, struct engine_vie
     blob_show(job->blob, &job->shown.job);
     engine_show(view, &job->shown.job);
     view->text = NULL;
+}
+
+/* NULL: out of memory, and the view is the caller's as before; else its text is the job's. */
+static struct memory_job *job_new(const struct memory *memory, struct engine_view *view)
+{
+    struct memory_job *job = malloc(sizeof *job);
+    if (job) {
+        job_fill(memory, job, view);
+        blob_hold(job->blob);
+    }
     return job;
 }
 
@@ -284,7 +329,22 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
                               struct engine_now now, struct memory_job **out, size_t *count)
 {
     size_t taken = 0, given = 0;
-    for (size_t i = 0; i < take->topic_count && taken < take->max; i++)
+    struct queue_rank next;
+    bool has_next;
+    *count = 0;
+    if (take->id.len) {
+        enum queue_status status =
+            engine_take_job(memory->engine, take->topics[0], take->id, take->lease_ms,
+                            take->consumer, now, memory->views);
+        if (status != QUEUE_OK)
+            return status;
+        taken = 1;
+    } else if (take->by_priority) {
+        taken =
+            engine_take_best(memory->engine, take, SIZE_MAX, now, memory->views, &next, &has_next);
+    }
+    bool is_plain = !take->id.len && !take->by_priority;
+    for (size_t i = 0; is_plain && i < take->topic_count && taken < take->max; i++)
         taken += engine_take(memory->engine, take->topics[i], take->max - (uint32_t)taken, SIZE_MAX,
                              take->lease_ms, take->consumer, now, memory->views + taken);
     while (given < taken && (out[given] = job_new(memory, &memory->views[given])))
@@ -295,18 +355,30 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
     return given || !(taken || has_ready(memory, take)) ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
 
+/* Memory first: a job that was popped is nobody's any more. */
 enum queue_status memory_pop(struct memory *memory, const struct queue_take *take,
                              struct engine_now now, struct memory_job **out, size_t *count)
 {
-    enum queue_status status = memory_take(memory, take, now, out, count);
-    for (size_t i = 0; i < *count; i++) {
-        struct queue_result result = {0};
-        engine_answer(memory->engine, &out[i]->lease, &(struct queue_answer){.verb = QUEUE_ACK},
-                      now, &result);
-        assert(result.status == QUEUE_OK);
-        out[i]->is_taken = false;
-    }
-    return status;
+    struct record_place place;
+    uint32_t id;
+    size_t popped = 0;
+    bool is_starved = false;
+    for (size_t i = 0; i < take->topic_count && !is_starved; i++)
+        while (popped < take->max &&
+               (id = engine_first_ready(memory->engine, take->topics[i], &place))) {
+            struct engine_view view;
+            blob_prefetch(blob_at(place));
+            struct memory_job *job = malloc(sizeof *job);
+            if ((is_starved = !job))
+                break;
+            memory->is_popping = true;
+            engine_pop(memory->engine, id, now, &view);
+            memory->is_popping = false;
+            job_fill(memory, job, &view);
+            out[popped++] = job;
+        }
+    *count = popped;
+    return popped || !is_starved ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
 
 enum queue_status memory_get(struct memory *memory, struct slice topic, struct slice id,
@@ -462,6 +534,12 @@ enum queue_status memory_forecast(struct memory *memory, const struct queue_fore
 }
 
 /* ---- looking ---- */
+
+void memory_look(const struct memory *memory, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result)
+{
+    engine_look(memory->engine, name, now, result);
+}
 
 bool memory_topic_has_ready(struct memory *memory, struct slice topic)
 {

@@ -46,6 +46,9 @@ void memory_advance(struct memory *memory, struct engine_now now);
 /* When it has something to do again, inner clock; INT64_MAX: never. */
 int64_t memory_next_ms(const struct memory *memory);
 
+/* Whether a job may wait for a due on the wall clock: then a step of that is worth a look. */
+bool memory_waits_for_wall(const struct memory *memory, struct engine_now now);
+
 /* ---- calls; `now` as memory_advance was told last ---- */
 
 /* Each fills in *result but its topic and id. The push has an id. */
@@ -72,6 +75,8 @@ struct memory_job {
     char lease_text[LEASE_TEXT_BYTES + 1];
 };
 void memory_job_free(struct memory_job *job); /* NULL is fine */
+/* One that another queue shows, in one block with its text, its lease as well. NULL: out of memory. */
+struct memory_job *memory_job_copy(const struct queue_job *from);
 /* Writes the lease's text, of a taken job. */
 void memory_job_lease(struct memory_job *job);
 
@@ -81,7 +86,7 @@ void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now,
                   struct queue_result *result);
 
-/* Up to take->max ready jobs under a lease; malloc'd, the caller's. QUEUE_NO_MEMORY where there is none for
+/* Up to take->max ready jobs under a lease, or the one that is named (NOT_FOUND, LEASED); malloc'd, the caller's. QUEUE_NO_MEMORY where there is none for
  * the first of them: it is ready as before. QUEUE_OK and none: none of the topics has anything to hand out. */
 enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
                               struct engine_now now, struct memory_job **out, size_t *count);
@@ -99,6 +104,9 @@ enum queue_status memory_list(struct memory *memory, const struct queue_list *li
 enum queue_status memory_topic(struct memory *memory, const struct queue_topic_call *call,
                                struct engine_now now, struct queue_topic *topic,
                                uint64_t *affected);
+/* As engine_look. */
+void memory_look(const struct memory *memory, const struct queue_find *name, struct engine_now now,
+                 struct queue_result *result);
 /* As engine_topics_page. */
 bool memory_topics(struct memory *memory, struct queue_topics_page page, struct engine_now now,
                    struct queue_topic **out, size_t *count);

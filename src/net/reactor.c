@@ -5,7 +5,6 @@
 #include "net/thread.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -241,7 +240,6 @@ struct reactor *reactor_new(uint32_t index)
     (void)uv_check_start(&reactor->polled, on_polled);
     reactor->index = index;
     reactor->ended_us = clock_awake_us();
-    (void)signal(SIGPIPE, SIG_IGN);
     return reactor;
 }
 

@@ -25,8 +25,8 @@ struct letter {
     void (*run)(struct letter *letter);
 };
 
-/* NULL when out of descriptors or memory. The first one makes the process ignore SIGPIPE: a peer
- * that is gone shows as an error of the write. */
+/* NULL when out of descriptors or memory. Signals are left alone: a process that writes to sockets ignores
+ * SIGPIPE, so that a peer that is gone shows as an error of the write. */
 struct reactor *reactor_new(uint32_t index);
 /* After its run has returned, and after everything that put handles on its loop has asked for them
  * to be closed. Letters still in the mailbox are dropped. */

@@ -1,5 +1,7 @@
 #include "net/thread.h"
 
+#include "base/log.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -9,6 +11,7 @@
 struct start {
     void (*run)(void *ctx);
     void *ctx;
+    const struct log_sink *sink;
     char name[16];
 };
 
@@ -17,6 +20,7 @@ static void *thread_main(void *arg)
     struct start start = *(struct start *)arg;
     free(arg);
     (void)pthread_setname_np(pthread_self(), start.name);
+    log_use_sink(start.sink);
     start.run(start.ctx);
     return NULL;
 }
@@ -28,6 +32,7 @@ int thread_start(pthread_t *thread, const char *name, void (*run)(void *ctx), vo
         return ENOMEM;
     start->run = run;
     start->ctx = ctx;
+    start->sink = log_sink();
     strncpy(start->name, name, sizeof start->name - 1);
 
     sigset_t all, before;

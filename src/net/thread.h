@@ -2,7 +2,7 @@
  * thread: the one file that starts threads.
  *
  * A thread takes no signals: they are for the thread that runs the process. Its name shows in the
- * system's lists, cut at 15 bytes.
+ * system's lists, cut at 15 bytes. Its log goes where that of the thread that starts it goes (base/log.h).
  */
 #ifndef TARRY_NET_THREAD_H
 #define TARRY_NET_THREAD_H

@@ -37,19 +37,21 @@ static void place_slice(struct space *space, struct slice *into, struct slice fr
             (COPY)->FIELD = fresh_;                                                                \
     } while (0)
 
+static void place_push(struct space *space, struct queue_push *copy, const struct queue_push *push)
+{
+    PLACE_SLICE(space, copy, push, topic);
+    PLACE_SLICE(space, copy, push, id);
+    PLACE_SLICE(space, copy, push, content_type);
+    PLACE_SLICE(space, copy, push, meta);
+    PLACE_SLICE(space, copy, push, body);
+    PLACE_SLICE(space, copy, push, past.error);
+}
+
 static void place_pushes(struct space *space, struct command *into, const struct command *from)
 {
     struct queue_push *copies = place(space, from->pushes, from->count * sizeof *copies);
-    for (size_t i = 0; i < from->count; i++) {
-        const struct queue_push *push = &from->pushes[i];
-        struct queue_push *copy = copies ? &copies[i] : NULL;
-        PLACE_SLICE(space, copy, push, topic);
-        PLACE_SLICE(space, copy, push, id);
-        PLACE_SLICE(space, copy, push, content_type);
-        PLACE_SLICE(space, copy, push, meta);
-        PLACE_SLICE(space, copy, push, body);
-        PLACE_SLICE(space, copy, push, past.error);
-    }
+    for (size_t i = 0; i < from->count; i++)
+        place_push(space, copies ? &copies[i] : NULL, &from->pushes[i]);
     if (into)
         into->pushes = copies;
 }
@@ -61,6 +63,12 @@ static void place_answers(struct space *space, struct command *into, const struc
         struct queue_answer *copy = copies ? &copies[i] : NULL;
         PLACE_SLICE(space, copy, &from->answers[i], lease);
         PLACE_SLICE(space, copy, &from->answers[i], error);
+        const struct queue_push *push = from->answers[i].again;
+        struct queue_push *again = push ? place(space, push, sizeof *push) : NULL;
+        if (push)
+            place_push(space, again, push);
+        if (copy)
+            copy->again = again;
     }
     if (into)
         into->answers = copies;
@@ -78,6 +86,18 @@ static void place_changes(struct space *space, struct command *into, const struc
         into->changes = copies;
 }
 
+static void place_finds(struct space *space, struct command *into, const struct command *from)
+{
+    struct queue_find *copies = place(space, from->finds, from->count * sizeof *copies);
+    for (size_t i = 0; i < from->count; i++) {
+        struct queue_find *copy = copies ? &copies[i] : NULL;
+        PLACE_SLICE(space, copy, &from->finds[i], topic);
+        PLACE_SLICE(space, copy, &from->finds[i], id);
+    }
+    if (into)
+        into->finds = copies;
+}
+
 static void place_take(struct space *space, struct command *into, const struct command *from)
 {
     struct slice *copies = place(space, from->take.topics, from->take.topic_count * sizeof *copies);
@@ -85,6 +105,7 @@ static void place_take(struct space *space, struct command *into, const struct c
         place_slice(space, copies ? &copies[i] : NULL, from->take.topics[i]);
     if (into)
         into->take.topics = copies;
+    PLACE_SLICE(space, into, from, take.id);
     PLACE_SLICE(space, into, from, take.consumer);
 }
 
@@ -105,6 +126,9 @@ static void place_command(struct space *space, const struct command *from)
         break;
     case COMMAND_CHANGE:
         place_changes(space, into, from);
+        break;
+    case COMMAND_FIND:
+        place_finds(space, into, from);
         break;
     case COMMAND_TAKE:
         place_take(space, into, from);

@@ -20,11 +20,9 @@ static const char *bad_policy(const struct policy *policy)
         return "lease_for";
     if (!is_within(policy->ttl_ms, 0, POLICY_DELAY_MS_MAX))
         return "ttl";
-    if (policy->max_attempts > POLICY_ATTEMPTS_MAX)
+    if (policy->max_attempts > POLICY_ATTEMPTS_MAX && policy->max_attempts != POLICY_ATTEMPTS_NONE)
         return "max_attempts";
-    if (policy->backoff.kind &&
-        !(policy->backoff.first_ms > 0 && policy->backoff.max_ms >= policy->backoff.first_ms &&
-          policy->backoff.max_ms <= POLICY_DELAY_MS_MAX))
+    if (policy->backoff.kind && !policy_backoff_is_valid(&policy->backoff))
         return "backoff";
     return NULL;
 }
@@ -82,7 +80,7 @@ enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_
         bad = bad_policy(&push->policy);
     if (!bad && push->on_conflict > CONFLICT_REJECT)
         bad = "on_conflict";
-    if (!bad && push->past.attempt > POLICY_ATTEMPTS_MAX)
+    if (!bad && push->past.attempt > JOB_PAST_ATTEMPTS_MAX)
         bad = "attempt";
     if (!bad && push->past.error.len > JOB_ERROR_BYTES_MAX)
         bad = "error";
@@ -125,7 +123,9 @@ enum queue_status queue_check_take(const struct queue_take *take, const char **d
         return bad_option("lease_for", detail);
     if (take->consumer.len && !job_consumer_is_valid(take->consumer))
         return bad_option("consumer", detail);
-    return QUEUE_OK;
+    if (take->id.len && take->topic_count != 1)
+        return bad_option("topic", detail);
+    return take->id.len && !job_id_is_valid(take->id) ? QUEUE_BAD_ID : QUEUE_OK;
 }
 
 enum queue_status queue_check_list(const struct queue_list *list, const char **detail)
@@ -183,11 +183,11 @@ enum queue_status queue_check_topic(const struct queue_topic_call *call, const c
     return QUEUE_OK;
 }
 
-static enum queue_status check_get(const struct command *command)
+static enum queue_status check_name(struct slice topic, struct slice id)
 {
-    if (!job_topic_is_valid(command->get.topic))
+    if (!job_topic_is_valid(topic))
         return QUEUE_BAD_TOPIC;
-    return job_id_is_valid(command->get.id) ? QUEUE_OK : QUEUE_BAD_ID;
+    return job_id_is_valid(id) ? QUEUE_OK : QUEUE_BAD_ID;
 }
 
 static enum queue_status check_forecast(const struct queue_forecast_call *call, const char **detail)
@@ -203,7 +203,7 @@ static enum queue_status check_forecast(const struct queue_forecast_call *call, 
 static bool has_items(const struct command *command)
 {
     return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE;
+           command->kind == COMMAND_CHANGE || command->kind == COMMAND_FIND;
 }
 
 /* What is wrong with one item; where a call has no items, with the call. Inline: every call goes
@@ -221,7 +221,9 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
     case COMMAND_TAKE:
         return queue_check_take(&command->take, detail);
     case COMMAND_GET:
-        return check_get(command);
+        return check_name(command->get.topic, command->get.id);
+    case COMMAND_FIND:
+        return check_name(command->finds[i].topic, command->finds[i].id);
     case COMMAND_LIST:
         return queue_check_list(&command->list, detail);
     case COMMAND_TOPIC:
@@ -256,6 +258,7 @@ static enum found look_at(const struct command *command, uint64_t body_bytes_max
 
 struct queue_door {
     uint64_t body_bytes_max;
+    const struct queue_ops *drained; /* what the queue did before it was drained; NULL: it is not */
     int64_t (*wall_ms)(void);
     struct ulid ulid;
     /* Room for a batch whose ids are made here. */
@@ -270,6 +273,7 @@ struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_
         return NULL;
     door->body_bytes_max = body_bytes_max;
     door->wall_ms = wall_ms;
+    door->drained = NULL;
     ulid_init(&door->ulid, seed);
     return door;
 }
@@ -343,4 +347,56 @@ void queue_submit(struct queue *queue, const struct command *command,
         submit_faulty(queue, command, body_bytes_max, reply_to);
         return;
     }
+}
+
+/* ---- drained: the queue's table is another one as long as it lasts, so that nobody else pays for it ---- */
+
+/* All that pushes a new job is refused; items that are wrong for another reason keep that. */
+static __attribute__((noinline)) void submit_push_drained(struct queue *queue,
+                                                          const struct command *command,
+                                                          struct queue_reply_to reply_to)
+{
+    struct queue_check checks[QUEUE_BATCH_MAX];
+    struct command refused = *command;
+    refused.checks = checks;
+    for (size_t i = 0; i < command->count; i++) {
+        checks[i] = command->checks ? command->checks[i] : (struct queue_check){0};
+        if (checks[i].status == QUEUE_OK && !command->pushes[i].is_own)
+            checks[i].status = QUEUE_DRAINING;
+    }
+    queue->door->drained->submit(queue, &refused, reply_to);
+}
+
+static void drained_submit(struct queue *queue, const struct command *command,
+                           struct queue_reply_to reply_to)
+{
+    if (command->kind == COMMAND_PUSH)
+        submit_push_drained(queue, command, reply_to);
+    else
+        queue->door->drained->submit(queue, command, reply_to);
+}
+
+static void drained_watch(struct queue *queue, struct slice topic, bool on)
+{
+    queue->door->drained->watch(queue, topic, on);
+}
+
+static void drained_info(struct queue *queue, struct queue_info *out)
+{
+    queue->door->drained->info(queue, out);
+    out->draining = true;
+}
+
+static const struct queue_ops drained_ops = {
+    .submit = drained_submit, .watch = drained_watch, .info = drained_info};
+
+void queue_drain(struct queue *queue, bool on)
+{
+    struct queue_door *door = queue->door;
+    assert(door);
+    if (on == (door->drained != NULL))
+        return;
+    const struct queue_ops *ops = on ? &drained_ops : door->drained;
+    door->drained = on ? queue->ops : NULL;
+    queue->ops = ops;
 }

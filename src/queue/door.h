@@ -15,6 +15,10 @@
 struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void));
 void queue_door_free(struct queue_door *door);
 
+/* From now on pushes of new jobs are refused as DRAINING, but for tarry's own; or not any more. All else
+ * goes on. On the handle's thread. */
+void queue_drain(struct queue *queue, bool on);
+
 /* What the door asks of an item: QUEUE_OK or the refusal; *detail then names the option for
  * QUEUE_BAD_OPTION. An empty id passes. Pure. */
 enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_bytes_max,

@@ -137,19 +137,17 @@ static void ask(struct seeking *seeking, enum part part, const struct command *c
         (struct queue_reply_to){.done = done, .owner = seeking, .tag = (uint64_t)part});
 }
 
-/* ---- push, change ---- */
+/* ---- push, change, find ---- */
 
 static void items_go_on(struct seeking *seeking);
 
 /* With the names as the caller gave them: those of a reply do not outlive it. */
 static void keep_result(struct seeking *seeking, size_t item, const struct queue_result *result)
 {
-    const struct command *command = seeking->command;
-    bool is_push = command->kind == COMMAND_PUSH;
+    struct queue_find name = queue_item_name(seeking->command, item);
     seeking->results[item] = *result;
-    seeking->results[item].topic =
-        is_push ? command->pushes[item].topic : command->changes[item].topic;
-    seeking->results[item].id = is_push ? command->pushes[item].id : command->changes[item].id;
+    seeking->results[item].topic = name.topic;
+    seeking->results[item].id = name.id;
 }
 
 static void item_answered(struct seeking *seeking, enum part part, size_t item,
@@ -177,11 +175,6 @@ static void items_answered(void *owner, uint64_t tag, const struct queue_reply *
         items_go_on(seeking);
 }
 
-static size_t item_bytes(enum command_kind kind)
-{
-    return kind == COMMAND_PUSH ? sizeof(struct queue_push) : sizeof(struct queue_change);
-}
-
 /* Notes which items the part is to be asked for; how many. */
 static size_t items_choose(struct seeking *seeking, enum part part)
 {
@@ -199,7 +192,7 @@ static void items_ask(struct seeking *seeking, enum part part)
                               .count = seeking->asked_count[part],
                               .checks = whole->checks ? seeking->checks : NULL,
                               .pushes = (const struct queue_push *)(void *)seeking->items};
-    size_t bytes = item_bytes(whole->kind);
+    size_t bytes = queue_item_bytes(whole->kind);
     for (size_t i = 0; i < command.count; i++) {
         size_t item = seeking->asked[part][i];
         if (whole->checks)
@@ -263,7 +256,7 @@ static void seek_items(struct handover *handover, const struct command *command,
     items_ask_parts(seeking);
 }
 
-/* ---- get, redrive of one ---- */
+/* ---- get, take and redrive of one ---- */
 
 static void job_ask(struct seeking *seeking);
 
@@ -370,16 +363,22 @@ static void submit_to_two(struct handover *handover, const struct command *comma
     switch (command->kind) {
     case COMMAND_PUSH:
     case COMMAND_CHANGE:
+    case COMMAND_FIND:
         seek_items(handover, command, reply_to);
         break;
     case COMMAND_GET:
         seek_job(handover, command, reply_to);
         break;
+    case COMMAND_TAKE:
+        if (command->take.id.len)
+            seek_job(handover, command, reply_to);
+        else
+            submit_to(sharded_queue(handover->both), command, reply_to);
+        break;
     case COMMAND_TOPIC:
         submit_topic(handover, command, reply_to);
         break;
     case COMMAND_ANSWER:
-    case COMMAND_TAKE:
     case COMMAND_LIST:
     case COMMAND_TOPICS:
     case COMMAND_FORECAST:

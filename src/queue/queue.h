@@ -25,6 +25,7 @@
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
 
+#include "base/clock.h"
 #include "job/event.h"
 #include "job/record.h"
 
@@ -63,7 +64,10 @@ enum queue_status {
     /* push of a new job: the topic has as many as its max_jobs allows. Over several shards each
      * allows its share, rounded up. Nothing else is refused by it. */
     QUEUE_TOPIC_FULL,
-    QUEUE_REQUESTED /* cancel of a leased job: it is cancelled unless its holder acks it */
+    QUEUE_REQUESTED,   /* cancel of a leased job: it is cancelled unless its holder acks it */
+    QUEUE_DRAINING,    /* push: the server takes no new jobs, since somebody asked for that */
+    QUEUE_UNSUPPORTED, /* this store cannot do it */
+    QUEUE_STATUSES     /* how many there are */
 };
 
 /* ---- what is asked ---- */
@@ -93,6 +97,7 @@ struct queue_push {
     struct slice topic;
     struct slice id; /* empty: the queue makes one */
     bool id_is_made; /* by a part of the queue for this push alone, so no job has it */
+    bool is_own;     /* tarry's own, for a job that it has: also while no new ones are taken */
     struct slice content_type, meta, body;
     struct queue_when when;
     int32_t priority;                 /* or QUEUE_PRIORITY_UNSET */
@@ -101,19 +106,23 @@ struct queue_push {
     struct queue_past past; /* of a job that comes from another queue; zero: none */
 };
 
-enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN };
+enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN, QUEUE_AGAIN };
 
 /* A consumer's answer. RETURN: nobody began to work on it, be it that the delivery never reached its
- * consumer or that he gives it back; the job is ready again and the attempt does not count. */
+ * consumer or that he gives it back; the job is ready again and the attempt does not count. AGAIN: acked, and pushed anew
+ * in one, or nothing is done (result CREATED); on this machine's stores alone. */
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
-    int64_t delay_ms;   /* nack, return: wait so long. -1: nack: by backoff; return: not at all */
-    bool final;         /* nack: no further attempt, it is dead at once */
+    int64_t delay_ms;  /* nack, return: wait so long. -1: nack: by backoff; return: not at all */
+    bool final;        /* nack: no further attempt, it is dead at once */
+    bool has_priority; /* nack: the job has this one from now on */
+    uint16_t priority;
     struct slice error; /* nack: why; cut at JOB_ERROR_BYTES_MAX */
     /* extend: from now; 0: what it was taken with (after a restart: what the job or its topic
      * says). */
     int64_t lease_ms;
+    const struct queue_push *again; /* again: of the same topic and id; no past */
 };
 
 enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
@@ -135,10 +144,21 @@ struct queue_change {
 struct queue_take {
     const struct slice *topics; /* first named, first served */
     size_t topic_count;
-    uint32_t max;          /* 1..QUEUE_TAKE_MAX */
+    struct slice id; /* only this job of the one topic, be it ready, delayed or dead; empty: any */
+    /* The best of all topics first: by priority, then due, then push order, whichever topic has it. Over
+     * several shards jobs of one priority come shard by shard. */
+    bool by_priority;
+    /* by_priority, for queues that hold a part of the jobs only: none behind this one. */
+    bool is_bounded;
+    uint16_t priority_max;
+    uint32_t max;          /* 1..QUEUE_TAKE_MAX; of parts by_priority also 0: what is next? */
     int64_t lease_ms;      /* 0: the job's, the topic's, the default */
     struct slice consumer; /* what the taker calls himself, kept with the leases; empty: no name */
     enum job_way way;      /* what becomes of the jobs, for those who are told of it */
+};
+
+struct queue_find {
+    struct slice topic, id;
 };
 
 struct queue_list {
@@ -207,8 +227,10 @@ struct queue_topics_page {
  *            refusal.
  *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, REQUESTED, NOT_FOUND, LEASED, DEAD_STATE
  *            or a refusal.
+ *   FIND     whether there are such jobs, and in which state. Results OK or NOT_FOUND.
  *   TAKE     ready jobs under a lease, at most `max`, none when none are ready or all topics are
- *            paused. Does not wait. Topics that do not exist have no jobs.
+ *            paused. Does not wait. Topics that do not exist have no jobs. Of a job that is named: also
+ *            while its topic is paused; NOT_FOUND, or LEASED where somebody has it.
  *   GET      one job with its body. Status OK or NOT_FOUND.
  *   LIST     jobs of a topic by due, then push order.
  *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or
@@ -226,7 +248,8 @@ enum command_kind {
     COMMAND_LIST,
     COMMAND_TOPIC,
     COMMAND_TOPICS,
-    COMMAND_FORECAST
+    COMMAND_FORECAST,
+    COMMAND_FIND
 };
 
 /* What the door (queue_submit) found wrong with an item. */
@@ -241,12 +264,13 @@ struct command {
     enum command_kind kind;
     /* take, get, list, topic, forecast: QUEUE_OK, or why the call is refused as a whole. */
     enum queue_status status;
-    size_t count;                     /* push, answer, change: of items, at most QUEUE_BATCH_MAX */
+    size_t count; /* push, answer, change, find: of items, at most QUEUE_BATCH_MAX */
     const struct queue_check *checks; /* of each item; NULL: nothing is wrong with any of them */
     union {
         const struct queue_push *pushes;
         const struct queue_answer *answers;
         const struct queue_change *changes;
+        const struct queue_find *finds;
         struct queue_take take;
         struct {
             struct slice topic, id;
@@ -258,12 +282,19 @@ struct command {
     };
 };
 
+/* Whether it does more than look. */
+static inline bool command_acts(const struct command *command)
+{
+    return command->kind <= COMMAND_TAKE ||
+           (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
+}
+
 /* ---- what is answered ---- */
 
-struct queue_result { /* one per item of push, answer, change */
+struct queue_result { /* one per item of push, answer, change, find */
     enum queue_status status;
     enum job_state state; /* the job's state now, or the one that was in the way; 0: none */
-    /* push and change: the job's. answer: the job's id where the lease was good and the queue need
+    /* push, change and find: the job's. answer: the job's id where the lease was good and the queue need
      * not look it up, else empty. */
     struct slice topic, id;
     int64_t due_ms;         /* wall clock; 0 where there is none */
@@ -309,15 +340,26 @@ struct queue_forecast {
     bool estimated;
 };
 
+/* Which ready job comes before which. */
+struct queue_rank {
+    uint16_t priority;
+    int64_t due_ms; /* wall clock */
+    uint64_t sequence;
+};
+
 struct queue_reply {
     enum queue_status status; /* of the call; QUEUE_OK where `results` speak for the items */
-    const struct queue_result *results; /* push, answer, change: one per item, in order */
+    const struct queue_result *results; /* push, answer, change, find: one per item, in order */
     size_t result_count;
     const struct queue_job *jobs; /* take, get, list */
     size_t job_count;
     /* take: its topics had nothing more that is ready; where they are watched, on_ready comes when that
      * changes. A store that cannot tell leaves it false. */
     bool drained;
+    /* take by priority: its topics have more that is ready, and which comes next. A store that is never a
+     * part of a queue leaves it false. */
+    bool has_next;
+    struct queue_rank next;
     const struct queue_topic *topics; /* topic calls (one), topics */
     size_t topic_count;
     struct slice cursor;                   /* list: empty when there is no more */
@@ -354,6 +396,7 @@ struct queue_info {
     bool healthy;         /* false: every call would be answered QUEUE_UNAVAILABLE */
     bool accepting;       /* false: pushes are refused, for want of space or since it moved */
     bool moved;           /* the path of the data directory leads elsewhere: nothing may change */
+    bool draining;        /* new jobs are refused, as was asked for */
 };
 
 enum queue_event {
@@ -367,8 +410,10 @@ struct queue {
     const struct queue_ops *ops;
     /* Of the handle that fronts get; NULL: a part of a queue, or a test's. */
     struct queue_door *door;
+    /* What its jobs go by, of such a handle; NULL: the process's clock. */
+    struct clock *clock;
     /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
-     * may have ready jobs. Never inside a call. */
+     * may have ready jobs; an empty name: any of them. Never inside a call. */
     void (*on_ready)(void *owner, struct slice topic);
     void *on_ready_owner;
     /* Set by whoever follows what happens to topics: on one handle of a server, before its reactor
@@ -391,6 +436,19 @@ struct queue_ops {
     /* What the queue promises. Answers at once; the strings live as long as the queue. */
     void (*info)(struct queue *, struct queue_info *out);
 };
+
+/* The time of its jobs, as they show it: by the wall clock, unless it is a test's. */
+static inline int64_t queue_wall_ms(const struct queue *queue)
+{
+    return queue->clock ? clock_wall_ms_of(queue->clock) : clock_wall_ms();
+}
+
+/* A time of its jobs by the process's wall clock, from which ages are counted. */
+static inline int64_t queue_process_wall_ms(const struct queue *queue, int64_t wall_ms)
+{
+    bool is_apart = wall_ms && queue->clock && clock_is_held(queue->clock);
+    return is_apart ? wall_ms - queue_wall_ms(queue) + clock_wall_ms() : wall_ms;
+}
 
 /* ---- the door ---- */
 
@@ -438,6 +496,12 @@ static inline void queue_take(struct queue *queue, const struct queue_take *take
 {
     struct command command = {.kind = COMMAND_TAKE, .take = *take};
     queue_submit(queue, &command, reply_to);
+}
+
+static inline void queue_find(struct queue *queue, const struct queue_find *finds, size_t count,
+                              struct queue_reply_to reply_to)
+{
+    queue_submit_items(queue, COMMAND_FIND, finds, count, reply_to);
 }
 
 static inline void queue_get(struct queue *queue, struct slice topic, struct slice id,
@@ -502,11 +566,22 @@ static inline bool command_item_is_good(const struct command *command, size_t i,
     return result->status == QUEUE_OK;
 }
 
+static inline bool queue_rank_before(const struct queue_rank *a, const struct queue_rank *b)
+{
+    if (a->priority != b->priority)
+        return a->priority < b->priority;
+    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
+}
+
 /* For an implementation, and for whoever joins the replies of several: one forecast into another.
  * `due_ms` by the clock of the call's from_ms. */
 void queue_forecast_add(struct queue_forecast *forecast, int64_t from_ms, int64_t due_ms,
                         uint64_t jobs);
 void queue_forecast_join(struct queue_forecast *sum, const struct queue_forecast *part);
+
+/* For an implementation: what an item of a push, change or find names; how large an item is. */
+struct queue_find queue_item_name(const struct command *command, size_t i);
+size_t queue_item_bytes(enum command_kind kind);
 
 /* For an implementation: the order in which TOPICS are answered. */
 void queue_topics_sort(struct queue_topic *topics, size_t count);

@@ -12,7 +12,7 @@ enum {
     TAKE_BYTES_ENOUGH = 16 << 20 /* of bodies: then a take asks no further part */
 };
 
-/* ---- push, answer, change: split by part, the results joined in the order of the items ---- */
+/* ---- push, answer, change, find: split by part, the results joined in the order of the items ---- */
 
 /* Puts the results of all parts back into the order of the items. */
 static void join_items(struct sharded_gather *gather)
@@ -40,11 +40,10 @@ static uint32_t part_of_item(const struct sharded *sharded, const struct command
 {
     const struct sharded_options *options = &sharded->options;
     uint32_t part;
-    if (command->kind == COMMAND_PUSH)
-        return sharded_part_of_job(sharded, command->pushes[i].topic, command->pushes[i].id);
-    if (command->kind == COMMAND_CHANGE)
-        return sharded_part_of_job(sharded, command->changes[i].topic, command->changes[i].id);
-    assert(command->kind == COMMAND_ANSWER);
+    if (command->kind != COMMAND_ANSWER) {
+        struct queue_find name = queue_item_name(command, i);
+        return sharded_part_of_job(sharded, name.topic, name.id);
+    }
     /* A token that is nobody's is refused as well by one part as by another. */
     if (!options->part_of_lease(options->ctx, command->answers[i].lease, &part))
         part = options->home;
@@ -52,19 +51,12 @@ static uint32_t part_of_item(const struct sharded *sharded, const struct command
     return part;
 }
 
-static size_t item_bytes(enum command_kind kind)
-{
-    return kind == COMMAND_PUSH     ? sizeof(struct queue_push)
-           : kind == COMMAND_CHANGE ? sizeof(struct queue_change)
-                                    : sizeof(struct queue_answer);
-}
-
 /* Each part's items, in their order, one after the other in `items`, and in `checks` what is wrong
  * with them. */
 static void send_parts(struct sharded_gather *gather, const struct command *command, char *items,
                        struct queue_check *checks)
 {
-    size_t bytes = item_bytes(command->kind);
+    size_t bytes = queue_item_bytes(command->kind);
     uint32_t part_count = gather->sharded->part_count;
     for (uint32_t at = 0; at < part_count; at++) {
         struct command part = {.kind = command->kind,
@@ -106,7 +98,7 @@ static void spread_items(struct sharded *sharded, const struct command *command,
     struct sharded_gather *gather = sharded_gather_new(sharded, join_items, reply_to);
     if (!gather)
         return;
-    char *items = malloc(command->count * item_bytes(command->kind));
+    char *items = malloc(command->count * queue_item_bytes(command->kind));
     struct queue_check *checks = malloc(command->count * sizeof *checks);
     gather->part_of = malloc(command->count);
     if (items && checks && gather->part_of) {
@@ -336,8 +328,8 @@ static void take_next(struct taking *take)
                  (struct queue_reply_to){.done = part_taken, .owner = take});
 }
 
-static void spread_take(struct sharded *sharded, const struct command *command,
-                        struct queue_reply_to reply_to)
+static void spread_in_turn(struct sharded *sharded, const struct command *command,
+                           struct queue_reply_to reply_to)
 {
     uint32_t parts = sharded->part_count;
     struct taking *take = calloc(1, sizeof *take);
@@ -362,6 +354,164 @@ static void spread_take(struct sharded *sharded, const struct command *command,
     take_next(take);
 }
 
+/*
+ * A take by priority: each part says which of its jobs comes next; the best one gives those that come
+ * before the next of all others, and says what it has then. So it goes on until there are enough, one
+ * call for each change of the priority. Whoever takes meanwhile only makes that it gets fewer.
+ */
+enum { BEST_CALLS_MAX = 64 };
+
+struct best_take {
+    struct sharded *sharded;
+    struct queue_reply_to reply_to;
+    struct command *command; /* a copy of the whole */
+    struct queue_rank next[SHARDED_PARTS_MAX];
+    bool has_next[SHARDED_PARTS_MAX];
+    uint32_t looks;            /* parts that have not said yet what they have */
+    uint32_t left;             /* jobs still wanted */
+    size_t bytes;              /* of those that came */
+    enum queue_status refusal; /* of a part; told where no other had jobs */
+    struct queue_reply *replies[BEST_CALLS_MAX];
+    size_t reply_count, calls;
+};
+
+/* The part whose next job comes first, but for `other`; part_count: none has any. */
+static uint32_t best_part(const struct best_take *take, uint32_t other)
+{
+    uint32_t parts = take->sharded->part_count, best = parts;
+    for (uint32_t i = 0; i < parts; i++)
+        if (i != other && take->has_next[i] &&
+            (best == parts || queue_rank_before(&take->next[i], &take->next[best])))
+            best = i;
+    return best;
+}
+
+static void best_finish(struct best_take *take)
+{
+    struct sharded *sharded = take->sharded;
+    uint32_t best = best_part(take, sharded->part_count);
+    size_t count = 0;
+    struct queue_reply reply = {.status = take->reply_count ? QUEUE_OK : take->refusal,
+                                .has_next = best < sharded->part_count};
+    for (size_t i = 0; i < take->reply_count; i++)
+        count += take->replies[i]->job_count;
+    struct queue_job *jobs = malloc((count + 1) * sizeof *jobs);
+    if (reply.has_next)
+        reply.next = take->next[best];
+    if (!jobs)
+        reply.status = QUEUE_NO_MEMORY; /* the leases end by themselves */
+    for (size_t i = 0; jobs && i < take->reply_count; i++)
+        for (size_t j = 0; j < take->replies[i]->job_count; j++)
+            jobs[reply.job_count++] = take->replies[i]->jobs[j];
+    reply.jobs = jobs;
+    take->reply_to.done(take->reply_to.owner, take->reply_to.tag, &reply);
+    free(jobs);
+    for (size_t i = 0; i < take->reply_count; i++)
+        free(take->replies[i]);
+    sharded->under_way--;
+    free(take->command);
+    free(take);
+}
+
+static void best_go_on(struct best_take *take);
+
+/* What the part has next. Where it gave nothing, though it has the same as before, this take asks it no more. */
+static void best_note(struct best_take *take, uint64_t part, const struct queue_reply *reply)
+{
+    bool is_stuck = take->has_next[part] && !reply->job_count &&
+                    !queue_rank_before(&take->next[part], &reply->next);
+    if (reply->status != QUEUE_OK)
+        take->refusal = reply->status;
+    take->has_next[part] = reply->status == QUEUE_OK && reply->has_next && !is_stuck;
+    take->next[part] = reply->next;
+}
+
+static void best_looked(void *owner, uint64_t part, const struct queue_reply *reply)
+{
+    struct best_take *take = owner;
+    best_note(take, part, reply);
+    if (--take->looks == 0)
+        best_go_on(take);
+}
+
+static void best_taken(void *owner, uint64_t part, const struct queue_reply *reply)
+{
+    struct best_take *take = owner;
+    struct queue_reply *copy = reply->job_count ? copy_reply(reply) : NULL;
+    best_note(take, part, reply);
+    if (!copy && reply->job_count)
+        take->refusal = QUEUE_NO_MEMORY; /* the leases end by themselves */
+    for (size_t i = 0; copy && i < copy->job_count; i++)
+        take->bytes += copy->jobs[i].job.body.len + copy->jobs[i].job.meta.len;
+    if (copy) {
+        take->replies[take->reply_count++] = copy;
+        take->left -= copy->job_count < take->left ? (uint32_t)copy->job_count : take->left;
+    }
+    best_go_on(take);
+}
+
+/* Asks the best part, up to where another one's jobs would come first. */
+static void best_go_on(struct best_take *take)
+{
+    uint32_t parts = take->sharded->part_count, best = best_part(take, parts);
+    const struct queue_take *whole = &take->command->take;
+    bool is_beyond =
+        best < parts && whole->is_bounded && take->next[best].priority > whole->priority_max;
+    if (best == parts || is_beyond || !take->left || take->bytes >= TAKE_BYTES_ENOUGH ||
+        take->calls == BEST_CALLS_MAX) {
+        best_finish(take);
+        return;
+    }
+    uint32_t second = best_part(take, best);
+    struct command part = {.kind = COMMAND_TAKE, .take = *whole};
+    part.take.max = take->left;
+    if (second < parts &&
+        (!whole->is_bounded || take->next[second].priority < whole->priority_max)) {
+        part.take.is_bounded = true;
+        part.take.priority_max = take->next[second].priority;
+    }
+    take->calls++;
+    sharded_send(take->sharded, best, &part,
+                 (struct queue_reply_to){.done = best_taken, .owner = take, .tag = best});
+}
+
+static void spread_by_priority(struct sharded *sharded, const struct command *command,
+                               struct queue_reply_to reply_to)
+{
+    struct best_take *take = calloc(1, sizeof *take);
+    struct command *copy = copy_command(command);
+    if (!take || !copy) {
+        free(take);
+        free(copy);
+        sharded_refuse(sharded, QUEUE_NO_MEMORY, reply_to);
+        return;
+    }
+    take->sharded = sharded;
+    take->reply_to = reply_to;
+    take->command = copy;
+    take->left = command->take.max;
+    take->looks = sharded->part_count;
+    sharded->under_way++;
+    struct command look = *copy;
+    look.take.max = 0;
+    for (uint32_t part = 0; part < sharded->part_count; part++)
+        sharded_send(sharded, part, &look,
+                     (struct queue_reply_to){.done = best_looked, .owner = take, .tag = part});
+}
+
+static void spread_take(struct sharded *sharded, const struct command *command,
+                        struct queue_reply_to reply_to)
+{
+    const struct queue_take *take = &command->take;
+    if (take->id.len)
+        sharded_send(sharded, sharded_part_of_job(sharded, take->topics[0], take->id), command,
+                     reply_to);
+    else if (take->by_priority)
+        spread_by_priority(sharded, command, reply_to);
+    else
+        spread_in_turn(sharded, command, reply_to);
+}
+
 /* ---- any call ---- */
 
 static struct sharded *sharded_of(struct queue *queue)
@@ -381,6 +531,7 @@ static void (*const spreads[])(struct sharded *sharded, const struct command *co
     [COMMAND_TOPIC] = sharded_topic,
     [COMMAND_TOPICS] = sharded_topics,
     [COMMAND_FORECAST] = sharded_forecast,
+    [COMMAND_FIND] = spread_items,
 };
 
 static void on_submit(struct queue *queue, const struct command *command,

@@ -23,7 +23,7 @@ static const struct {
                            "be delivered again; take it again, and extend in time"},
     [QUEUE_BAD_TOPIC] = {"bad_topic",
                          "the topic's name is not valid; use 1 to 200 of A-Z a-z 0-9 . "
-                         "_ - and no leading dot"},
+                         "_ - + / ; $ ( ) and no leading dot"},
     [QUEUE_BAD_ID] = {"bad_id", "the id is not valid; use 1 to 128 printable ASCII characters "
                                 "without blanks, and neither '.' nor '..', which no path can name"},
     [QUEUE_BAD_OPTION] =
@@ -61,10 +61,15 @@ static const struct {
     [QUEUE_REQUESTED] = {"requested",
                          "the job is with a consumer, who is told; unless he acks it, it is "
                          "cancelled when his lease ends"},
+    [QUEUE_DRAINING] = {"draining",
+                        "the server takes no new jobs for now, as was asked of it; push to another "
+                        "one, or try again later"},
+    [QUEUE_UNSUPPORTED] = {"unsupported",
+                           "the server's store cannot do this; docs/sql.md says what it cannot"},
 };
 
 static const size_t row_count = sizeof rows / sizeof rows[0];
-_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_REQUESTED + 1, "every status has its row");
+_Static_assert(sizeof rows / sizeof rows[0] == QUEUE_STATUSES, "every status has its row");
 
 const char *queue_status_code(enum queue_status status)
 {

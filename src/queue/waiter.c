@@ -57,6 +57,7 @@ struct waiter {
     int64_t lease_ms;
     uint32_t max;
     enum job_way way;
+    bool by_priority;
     uint8_t consumer_bytes;
     char consumer[JOB_CONSUMER_BYTES_MAX];
     uint32_t slot_count; /* 0: it does not wait */
@@ -256,6 +257,7 @@ static void ask_queue(struct waiters *waiters, struct waiter *waiter)
 {
     struct slice topics[QUEUE_TAKE_TOPICS_MAX];
     struct queue_take take = {.topics = topics,
+                              .by_priority = waiter->by_priority,
                               .max = waiter->max,
                               .lease_ms = waiter->lease_ms,
                               .consumer = slice_make(waiter->consumer, waiter->consumer_bytes),
@@ -393,18 +395,25 @@ static void take_replied(void *owner, uint64_t tag, const struct queue_reply *re
     run_todo(waiters);
 }
 
-/* The queue says that a watched topic may have ready jobs (on_ready). */
-static void topic_is_ready(void *owner, struct slice topic)
+static void line_has_news(struct waiters *waiters, struct line *line)
 {
-    struct waiters *waiters = owner;
-    struct line *line = lines_find(&waiters->lines, topic);
-
-    if (!line)
-        return;
     line->news++;
     line->may_have = true;
     list_remove(&line->todo);
     list_add_last(&waiters->todo, &line->todo);
+}
+
+/* The queue says that a watched topic may have ready jobs, or any of them (on_ready). */
+static void topic_is_ready(void *owner, struct slice topic)
+{
+    struct waiters *waiters = owner;
+    struct line *line = topic.len ? lines_find(&waiters->lines, topic) : NULL;
+
+    if (line)
+        line_has_news(waiters, line);
+    for (line = topic.len ? NULL : lines_first(&waiters->lines); line;
+         line = lines_next(&waiters->lines, line))
+        line_has_news(waiters, line);
     run_todo(waiters);
 }
 
@@ -478,13 +487,14 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
     waiter->max = take->max;
     waiter->lease_ms = take->lease_ms;
     waiter->way = take->way;
+    waiter->by_priority = take->by_priority;
     if (status == QUEUE_OK && take->consumer.len) {
         waiter->consumer_bytes = (uint8_t)take->consumer.len;
         memcpy(waiter->consumer, take->consumer.at, take->consumer.len);
     }
     waiter->deadline_ms = deadline_of(now_ms, wait_ms);
     /* What the queue will refuse is better refused at once than after the wait. */
-    if (wait_ms <= 0 || waiters->draining || status != QUEUE_OK) {
+    if (wait_ms <= 0 || waiters->draining || status != QUEUE_OK || take->id.len) {
         send_take(waiters, waiter, take, status);
     } else if (waiters->waiting >= waiters->waiting_max) {
         waiter->crowded_out = true;

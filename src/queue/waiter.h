@@ -28,7 +28,7 @@ void waiters_free(struct waiters *waiters);
 /*
  * Takes, waiting until `now_ms + wait_ms` for the first job. Answered exactly once, never inside
  * the call. Returns a handle for waiter_cancel, good until the answer; `owner`/`tag` come back with
- * it. wait_ms 0: asks the queue once, beside the line. Out of memory is answered QUEUE_NO_MEMORY;
+ * it. wait_ms 0, or a job that is named: asks the queue once, beside the line. Out of memory is answered QUEUE_NO_MEMORY;
  * but with thousands under way there may be no room even for that: then 0, and `done` is not
  * called.
  */

@@ -27,7 +27,10 @@ bool redis_head_read(const redisReply *reply, struct redis_head *out)
     out->adjust_ms = read_48_bits(at + (size_t)2 * NUMBER_BYTES);
     if (out->next_ms == none)
         out->next_ms = INT64_MAX;
-    if (out->adjust_ms & sign)
+    out->is_held = out->adjust_ms == sign;
+    if (out->is_held)
+        out->adjust_ms = 0;
+    else if (out->adjust_ms & sign)
         out->adjust_ms -= 2 * sign;
     size_t name_len = at[REDIS_HEAD_BYTES - 1], len = (size_t)reply->element[0]->len;
     if (len < REDIS_HEAD_BYTES + name_len)

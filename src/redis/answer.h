@@ -15,6 +15,7 @@ enum { REDIS_HEAD_BYTES = 19 }; /* at least */
 /* Head of an answer, unpacked. `rest` is what follows it. */
 struct redis_head {
     int64_t now_ms, next_ms, adjust_ms; /* next: INT64_MAX when there is none */
+    bool is_held;                       /* its clock stands still, for tests */
     struct slice next_topic;            /* whose event it is; empty: a lease's, or not known */
     struct slice rest;
 };

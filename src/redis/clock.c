@@ -98,8 +98,15 @@ void redis_clock_window(const struct redis_clock *clock, int64_t sent_us, int64_
     *latest_ms = floor_ms(sent_us + known.max_us);
 }
 
+void redis_clock_hold(struct redis_clock *clock, int64_t shard_ms)
+{
+    *clock = (struct redis_clock){.is_held = true, .held_ms = shard_ms};
+}
+
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms)
 {
+    if (clock->is_held)
+        return shard_ms <= clock->held_ms ? 0 : INT64_MAX;
     assert(clock->known);
     if (shard_ms == INT64_MAX)
         return INT64_MAX;

@@ -37,6 +37,8 @@ enum {
 /* Shard minus inner, somewhere in here at `as_of_us`: what all answers so far leave. */
 struct redis_clock {
     bool known;
+    bool is_held;    /* a test's, which stands still: then the rest says nothing */
+    int64_t held_ms; /* where */
     int64_t offset_min_us, offset_max_us;
     int64_t as_of_us;   /* inner */
     int64_t adjust_ms;  /* the adjustment then */
@@ -54,13 +56,15 @@ struct redis_clock {
  */
 bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjust_ms,
                       int64_t sent_us, int64_t came_us, int64_t *apart_ms);
+/* It stands there. */
+void redis_clock_hold(struct redis_clock *clock, int64_t shard_ms);
 /* Between what the shard's clock shows when a call sent at `sent_us` leaves, if it goes on as it
  * ran. What is past the latest is taken for it (also a call that waited in Redis is carried out as
  * if it had not); what is before the earliest is refused. Only where the clock is known. */
 void redis_clock_window(const struct redis_clock *clock, int64_t sent_us, int64_t *earliest_ms,
                         int64_t *latest_ms);
 /* Shard time to inner time, in microseconds: a call sent from then on is carried out at that time or later. INT64_MAX
- * stays what it is. Only where the clock is known. */
+ * stays what it is, and what lies ahead of a clock that is held is as far. Only where the clock is known or held. */
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms);
 
 #endif

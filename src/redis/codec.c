@@ -214,6 +214,23 @@ void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint
     redis_command_arg(args, slice_make(terms, packed.len + consumer.len));
 }
 
+void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_t bytes_max)
+{
+    struct packed packed = {.len = 0};
+    packed_put(&packed, take->max, 4);
+    packed_put(&packed, bytes_max, 4);
+    packed_put(&packed, (uint64_t)take->lease_ms, 6);
+    packed_put(&packed, take->way, 1);
+    packed_put(&packed, take->is_bounded, 1);
+    packed_put(&packed, take->priority_max, 2);
+    char terms[sizeof packed.at + JOB_CONSUMER_BYTES_MAX];
+    assert(take->consumer.len <= JOB_CONSUMER_BYTES_MAX);
+    memcpy(terms, packed.at, packed.len);
+    if (take->consumer.len)
+        memcpy(terms + packed.len, take->consumer.at, take->consumer.len);
+    redis_command_arg(args, slice_make(terms, packed.len + take->consumer.len));
+}
+
 /* One verb more than queue.h has: nack for good. */
 enum { REFUSE = 5 };
 
@@ -234,6 +251,8 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
     bool refuses = answer->verb == QUEUE_NACK && answer->final;
     packed_put(&packed, refuses ? REFUSE : (uint64_t)answer->verb, 1);
     packed_put(&packed, ms_of_answer(answer), 6);
+    if (answer->verb == QUEUE_NACK && answer->has_priority)
+        packed_put(&packed, answer->priority, 2);
     redis_command_arg(args, packed_slice(&packed));
     if (error.len > JOB_ERROR_BYTES_MAX)
         error.len = JOB_ERROR_BYTES_MAX;
@@ -343,7 +362,7 @@ static void read_policy(struct unpacking *in, struct policy *out)
 {
     out->lease_ms = read_ms(in);
     out->ttl_ms = read_ms(in);
-    out->backoff.kind = (enum backoff_kind)read_up_to(in, 1, BACKOFF_EXPONENTIAL);
+    out->backoff.kind = (enum backoff_kind)read_up_to(in, 1, BACKOFF_NONE);
     out->backoff.first_ms = read_ms(in);
     out->backoff.max_ms = read_ms(in);
     out->max_attempts = (uint32_t)read_number(in, 4);
@@ -424,6 +443,16 @@ bool redis_unpack_u48(struct slice *rest, uint64_t *out)
 {
     struct unpacking in = {.rest = *rest};
     *out = read_number(&in, 6);
+    *rest = in.rest;
+    return !in.failed;
+}
+
+bool redis_unpack_rank(struct slice *rest, int64_t adjust_ms, struct queue_rank *out)
+{
+    struct unpacking in = {.rest = *rest};
+    out->priority = (uint16_t)read_number(&in, 2);
+    out->due_ms = read_wall_ms(&in, adjust_ms);
+    out->sequence = read_number(&in, 6);
     *rest = in.rest;
     return !in.failed;
 }

@@ -27,6 +27,8 @@ void redis_pack_turn(struct buffer *args, uint64_t chance, uint32_t due_max, uin
                      uint32_t takes);
 void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint32_t bytes_max,
                      int64_t lease_ms, enum job_way way, struct slice consumer);
+/* One that chooses (pick.lua): the terms and the consumer, as one argument. */
+void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_t bytes_max);
 void redis_pack_change(struct buffer *args, const struct queue_change *change);
 void redis_pack_settings(struct buffer *args, const struct topic_settings *settings);
 
@@ -41,6 +43,7 @@ bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_r
 bool redis_unpack_u8(struct slice *rest, uint8_t *out);
 bool redis_unpack_u32(struct slice *rest, uint32_t *out);
 bool redis_unpack_u48(struct slice *rest, uint64_t *out);
+bool redis_unpack_rank(struct slice *rest, int64_t adjust_ms, struct queue_rank *out);
 
 /* All but topic and id. `attempt` is the try's text as answers show it, empty where there is none;
  * then `state` says in which it is. */

@@ -479,7 +479,19 @@ static int refuse_others(const struct shards_question *question, uint32_t count)
                         question->url->prefix, question->place, count == 1 ? "it" : "them");
 }
 
+/* Jobs of a test clock and real ones are kept apart. */
+static int refuse_clock(const struct shards_question *question, bool is_held)
+{
+    return REDIS_REPORT(question->report, -EINVAL,
+                        is_held ? "the jobs of '%s' at '%s' are a test clock's, not for real; give "
+                                  "another prefix or database, or --test-clock"
+                                : "'%s' at '%s' is no test clock's; give --test-clock a prefix or "
+                                  "a database of its own",
+                        question->url->prefix, question->place);
+}
+
 static int check_layouts(const struct redis_url *url, const struct redis_survey *map,
+                         const struct redis_options *options,
                          const struct redis_generation *generation,
                          const struct redis_report *report)
 {
@@ -494,6 +506,9 @@ static int check_layouts(const struct redis_url *url, const struct redis_survey 
         result = ask_core(&question, core, &seen);
         if (result == 0 && seen.core.layout > REDIS_LAYOUT)
             result = refuse_layout(&question, core, &seen);
+        if (result == 0 && seen.core.layout &&
+            (seen.core.layout == REDIS_LAYOUT_HELD) != (options->test_clock_ms != 0))
+            result = refuse_clock(&question, seen.core.layout == REDIS_LAYOUT_HELD);
         if (result == 0 && seen.is_hash)
             result = ask_listeners(&question, i, generation->shards, &at_work);
     }
@@ -700,7 +715,7 @@ int redis_inspect(const struct redis_url *url, const struct redis_options *optio
         result = fix_shards(url, map, options->shards, options->exists, &sum.generation, &report);
     sum.written = sum.generation;
     if (result == 0)
-        result = check_layouts(url, map, &sum.generation, &report);
+        result = check_layouts(url, map, options, &sum.generation, &report);
     if (result == 0)
         result = follow_generations(url, map, &sum, &report);
     if (result == 0)

@@ -32,6 +32,7 @@ int redis_open(const struct redis_options *options, struct redis **out, char *er
     }
     redis->options = *options;
     redis->options.url = NULL; /* it need not live longer than this call */
+    redis_test_clock_init(redis);
     if (!redis->options.patience_ms)
         redis->options.patience_ms = PATIENCE_MS;
     int failed = -EINVAL;
@@ -184,6 +185,8 @@ static bool redis_turn(void *ctx)
     follow_generations(redis);
     if (redis->after_turn)
         redis->after_turn(redis->after_turn_ctx, now_us / 1000);
+    if (redis->test_clock.settled)
+        redis_test_clock_turn(redis, redis_is_quiet(redis));
     stop_if_done(redis);
     if (next_us <= now_us)
         return true;
@@ -295,6 +298,10 @@ static bool shards_new(struct redis_set *set)
             .learned_ctx = set,
             .moved = on_moved,
             .next_of = next_of,
+            .test_clock_ms = redis->options.test_clock_ms,
+            .held = redis->options.test_clock_ms ? redis_test_clock_held : NULL,
+            .active = redis->options.test_clock_ms ? redis_test_clock_active : NULL,
+            .test_clock_ctx = redis,
             .desk = redis->feed ? feed_desk_at(redis->feed, 0) : NULL,
             .figures = &redis->figures,
             .tally = tally_of(redis, i),
@@ -432,6 +439,7 @@ static bool queue_new(struct redis *redis)
     if (redis->inspection.next.shards)
         adopt(redis, &redis->inspection.next);
     redis->queue = handover_queue(redis->handover);
+    redis->queue->clock = redis_test_clock(redis);
     redis->queue->door = queue_door_new(redis->options.body_bytes_max, random_u64(), clock_wall_ms);
     return redis->queue->door != NULL;
 }

@@ -55,6 +55,9 @@ struct redis_options {
     uint32_t wait_replicas;                   /* an answered change has reached so many replicas */
     enum redis_durability require_durability; /* refuse to start on less; 0: on anything */
     int64_t patience_ms; /* how long a call waits for a shard out of reach; 0: 10 s */
+    /* Its jobs go by a clock that stands still until it is moved, for tests, and that begins then where there are
+     * none yet. All servers of a queue do, or none. 0: an ordinary clock. */
+    int64_t test_clock_ms;
 };
 
 /* 0 or negative errno with `error`: what, where, what to do. */
@@ -115,6 +118,18 @@ struct redis_shard_view {
 };
 uint32_t redis_shards(const struct redis *redis);
 void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_view *out);
+
+/* ---- a test clock: on the reactor's thread ---- */
+
+/* As the first shard's stands; NULL: an ordinary one. Until redis_free; any thread may read it. */
+struct clock *redis_test_clock(struct redis *redis);
+/* Puts the clock of all shards to there, -1: leaves it; then waits until nothing is under way and nothing more is due
+ * by it. `next_ms`: when something will be, INT64_MAX: never; `happened`: rises with each such moment that was
+ * passed. Not `is_good`: a shard did not answer in time. Never inside the call; one at a time. */
+typedef void redis_settled(void *ctx, bool is_good, int64_t next_ms, uint64_t happened);
+void redis_settle(struct redis *redis, int64_t to_ms, redis_settled *settled, void *ctx);
+/* `active` is called inside each call of the queue that does more than look. Before the reactor runs. */
+void redis_on_active(struct redis *redis, void (*active)(void *ctx), void *ctx);
 
 /* No call under way and nothing due: for tests that move the clock. */
 bool redis_is_quiet(const struct redis *redis);

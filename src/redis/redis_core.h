@@ -5,6 +5,7 @@
 #ifndef TARRY_REDIS_REDIS_CORE_H
 #define TARRY_REDIS_REDIS_CORE_H
 
+#include "base/clock.h"
 #include "queue/handover.h"
 #include "queue/sharded.h"
 #include "redis/redis.h"
@@ -44,12 +45,30 @@ struct redis {
     struct redis_figures figures;
     struct redis_tally *tallies[REDIS_SHARDS_MAX]; /* by a shard's place in its generation */
     struct buckets script_us[REDIS_SCRIPTS_SERVED + 1];
+    struct {
+        struct clock clock;     /* where options.test_clock_ms */
+        redis_settled *settled; /* NULL: nobody waits */
+        void *ctx;
+        uint32_t left; /* shards whose clock is on its way */
+        bool has_failed,
+            has_looked; /* looked: what is next is known, not just a lower bound of it */
+        int64_t next_ms;
+        uint64_t happened;
+        void (*active)(void *ctx);
+        void *active_ctx;
+    } test_clock;
     bool stopping, is_ended; /* ended: nobody asks `from` any more */
     void (*stopped)(void *ctx);
     void *stopped_ctx;
     void (*after_turn)(void *ctx, int64_t now_ms); /* NULL: nothing */
     void *after_turn_ctx;
 };
+
+/* test_clock.c: what the shards tell; and at the end of a turn, while somebody waits for that, whether all has settled. */
+void redis_test_clock_init(struct redis *redis);
+void redis_test_clock_held(void *ctx, int64_t at_ms);
+void redis_test_clock_active(void *ctx);
+void redis_test_clock_turn(struct redis *redis, bool is_quiet);
 
 /* NULL: out of memory. */
 struct redis_set *redis_set_new(struct redis *redis, const struct redis_generation *generation);

@@ -41,6 +41,8 @@ static const struct source {
     [REDIS_ARRIVE] = SOURCE(arrive),
     [REDIS_DROP] = SOURCE(drop),
     [REDIS_CONVERT] = SOURCE(convert),
+    [REDIS_FIND] = SOURCE(find),
+    [REDIS_PICK] = SOURCE(pick),
     [REDIS_CHECK] = SOURCE(check),
     [REDIS_CHECK_SETS] = SOURCE(check_sets),
     [REDIS_CHECK_JOBS] = SOURCE(check_jobs),

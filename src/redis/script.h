@@ -29,8 +29,10 @@ enum redis_script {
     REDIS_ARRIVE,
     REDIS_DROP,
     REDIS_CONVERT,
-    REDIS_SCRIPTS_SERVED = REDIS_CONVERT, /* up to here: what the library holds */
-    REDIS_CHECK,                          /* of fsck alone, with those that follow */
+    REDIS_FIND,
+    REDIS_PICK,
+    REDIS_SCRIPTS_SERVED = REDIS_PICK, /* up to here: what the library holds */
+    REDIS_CHECK,                       /* of fsck alone, with those that follow */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,
     REDIS_CHECK_TOPIC,

@@ -41,6 +41,8 @@ REDIS_LUA(leave);
 REDIS_LUA(arrive);
 REDIS_LUA(drop);
 REDIS_LUA(convert);
+REDIS_LUA(find);
+REDIS_LUA(pick);
 REDIS_LUA(check);
 REDIS_LUA(check_sets);
 REDIS_LUA(check_jobs);

@@ -529,6 +529,10 @@ static void hear_clock(struct redis_session *session, const struct redis_call *c
                        const struct redis_head *head, int64_t came_us)
 {
     int64_t apart_ms;
+    if (head->is_held) {
+        session_hold_clock(session, head->now_ms);
+        return;
+    }
     if (!redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms, call->sent_us, came_us,
                           &apart_ms))
         session_greet_again(session, SESSION_GREET_CLOCK);
@@ -802,6 +806,11 @@ const struct mac_key *redis_session_lease_key(const struct redis_session *sessio
 const struct redis_endpoint *redis_session_endpoint(const struct redis_session *session)
 {
     return &session->endpoint;
+}
+
+void redis_session_hold_clock(struct redis_session *session, int64_t at_ms)
+{
+    session_hold_clock(session, at_ms);
 }
 
 const struct redis_clock *redis_session_clock(const struct redis_session *session)

@@ -94,6 +94,9 @@ struct redis_session_options {
     /* True each time it comes up and each time news may have been missed while it was up; false
      * when it goes down. Calls can be submitted all the time. */
     void (*turned)(void *ctx, bool up);
+    int64_t test_clock_ms; /* where a new shard's clock is to stand, for tests; 0: it goes */
+    /* Its clock stands there, where it does. */
+    void (*held)(void *ctx, int64_t at_ms);
     /* What is in force on the master, at each greeting and each redis_session_look. */
     void (*learned)(void *ctx, const struct redis_master *master);
     void *ctx;
@@ -121,6 +124,8 @@ size_t redis_session_under_way(const struct redis_session *session);
  * yet, so nobody knows. */
 const struct mac_key *redis_session_lease_key(const struct redis_session *session);
 const struct redis_clock *redis_session_clock(const struct redis_session *session);
+/* Somebody has put the clock, which stands, to there. */
+void redis_session_hold_clock(struct redis_session *session, int64_t at_ms);
 /* Where its master is, as last found; an empty host: it has not been found yet. */
 const struct redis_endpoint *redis_session_endpoint(const struct redis_session *session);
 

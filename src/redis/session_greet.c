@@ -87,13 +87,16 @@ static void say_hello(struct redis_session *session)
     if (session->options.name)
         offer_name(session, name);
     random_bytes(lease_key, sizeof lease_key); /* for a shard that has none */
-    session_script(session, out, REDIS_HELLO, 4);
+    bool is_held = session->options.test_clock_ms != 0;
+    session_script(session, out, REDIS_HELLO, 4 + is_held);
     name_run(session, run);
     memcpy(session->greeted_history, session->master.history, sizeof session->greeted_history);
     redis_command_text(out, run);
     redis_command_number(out, session->options.shards);
     redis_command_text(out, name);
     redis_command_arg(out, slice_make(lease_key, sizeof lease_key));
+    if (is_held)
+        redis_command_number(out, session->options.test_clock_ms);
     session->asked_us = clock_inner_us();
 }
 
@@ -280,6 +283,14 @@ static struct session_greeting shards_reply(const struct redis_session *session,
 static struct session_greeting compare_clocks(struct redis_session *session,
                                               const struct redis_head *head)
 {
+    if (head->is_held != (session->options.test_clock_ms != 0))
+        return greeting_ends(REDIS_VERDICT_REFUSED, head->is_held
+                                                        ? "its jobs go by a test clock"
+                                                        : "its jobs do not go by a test clock");
+    if (head->is_held) {
+        session_hold_clock(session, head->now_ms);
+        return (struct session_greeting){.is_up = true};
+    }
     int64_t apart_ms = 0, known_ms = session->clock.adjust_ms, now_us = clock_inner_us();
     bool agrees = redis_clock_hear(&session->clock, head->now_ms, head->adjust_ms,
                                    session->asked_us, now_us, &apart_ms);

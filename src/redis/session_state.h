@@ -136,6 +136,14 @@ static inline void session_wake_by(struct redis_session *session, int64_t at_ms)
     deadline_set(session->deadline, at_ms);
 }
 
+/* The shard's clock, which stands still, was put to there. */
+static inline void session_hold_clock(struct redis_session *session, int64_t at_ms)
+{
+    redis_clock_hold(&session->clock, at_ms);
+    if (session->options.held)
+        session->options.held(session->options.ctx, at_ms);
+}
+
 /* The buffer for the next command, whose reply is noted to be owed. */
 static inline struct buffer *session_command(struct redis_session *session,
                                              enum session_expects what, struct redis_call *call)

@@ -10,6 +10,7 @@
 #include "redis/shard_news.h"
 #include "redis/shard_turn.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum { ROUNDS_MAX = 8 /* of replies in one turn: what they ask for may be answered at once */ };
@@ -369,12 +370,66 @@ bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us)
            nothing_is_due(shard, now_us);
 }
 
+/* ---- a clock that stands ---- */
+
+int64_t redis_shard_held_ms(const struct redis_shard *shard)
+{
+    return redis_session_clock(shard->session)->held_ms;
+}
+
+int64_t redis_shard_next_ms(const struct redis_shard *shard)
+{
+    return next_event(shard)->ms;
+}
+
+struct holding {
+    struct redis_call call;
+    struct redis_shard *shard;
+    void (*done)(void *ctx, bool is_good);
+    void *ctx;
+};
+
+static void on_holding(struct redis_call *call, enum redis_call_end end,
+                       const struct redis_head *head, const redisReply *reply)
+{
+    struct holding *holding = (struct holding *)(void *)call;
+    (void)reply;
+    if (end == REDIS_CALL_OK)
+        redis_shard_hear(holding->shard, head);
+    holding->shard->calls--;
+    if (!holding->shard->freeing)
+        holding->done(holding->ctx, end == REDIS_CALL_OK);
+    buffer_fini(&call->args);
+    free(holding);
+}
+
+void redis_shard_hold(struct redis_shard *shard, int64_t at_ms,
+                      void (*done)(void *ctx, bool is_good), void *ctx)
+{
+    struct holding *holding = calloc(1, sizeof *holding);
+    assert(holding); /* of a server for tests */
+    holding->shard = shard;
+    holding->done = done;
+    holding->ctx = ctx;
+    shard->calls++;
+    redis_shard_call_init(&holding->call, REDIS_ADJUST, true, on_holding);
+    redis_command_text(&holding->call.args, "");
+    if (at_ms >= 0)
+        redis_command_number(&holding->call.args, at_ms);
+    else
+        redis_command_text(&holding->call.args, "");
+    if (!redis_shard_send(shard, &holding->call, 2))
+        abort(); /* a few bytes */
+}
+
 /* ---- life ---- */
 
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
 {
     struct redis_shard *shard = redis_shard_of(queue);
+    if (shard->options.active && command_acts(command))
+        shard->options.active(shard->options.test_clock_ctx);
     switch (command->kind) {
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
@@ -389,6 +444,7 @@ static void on_submit(struct queue *queue, const struct command *command,
     case COMMAND_TOPIC:
     case COMMAND_TOPICS:
     case COMMAND_FORECAST:
+    case COMMAND_FIND:
         redis_submit_ask(shard, command, reply_to);
         break;
     }
@@ -396,6 +452,14 @@ static void on_submit(struct queue *queue, const struct command *command,
 
 static const struct queue_ops ops = {
     .submit = on_submit, .watch = redis_news_watch, .info = on_info};
+
+/* The clock of all is shown as the first shard's stands. */
+static void on_held(void *ctx, int64_t at_ms)
+{
+    const struct redis_shard_options *options = &((struct redis_shard *)ctx)->options;
+    if (options->place == 0 && options->held)
+        options->held(options->test_clock_ctx, at_ms);
+}
 
 static struct redis_session *session_new(struct redis_shard *shard)
 {
@@ -414,6 +478,8 @@ static struct redis_session *session_new(struct redis_shard *shard)
                                             .message = on_message,
                                             .turned = on_turned,
                                             .learned = on_learned,
+                                            .test_clock_ms = options->test_clock_ms,
+                                            .held = on_held,
                                             .require_durability = options->require_durability,
                                             .ctx = shard};
     redis_slot_tag_of(options->url->prefix, options->generation.number, options->place,

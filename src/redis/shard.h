@@ -54,6 +54,12 @@ struct redis_shard_options {
                   const struct redis_generation *target);
     /* The shard of the next generation that a job goes to. NULL: that generation is not here yet. */
     struct redis_shard *(*next_of)(void *ctx, struct slice topic, struct slice id);
+    int64_t test_clock_ms; /* as in session.h; 0: its clock goes */
+    /* The clock of the first shard stands there. NULL: nobody wants to know. */
+    void (*held)(void *ctx, int64_t at_ms);
+    /* NULL, or called inside each call that does more than look. */
+    void (*active)(void *ctx);
+    void *test_clock_ctx;
     struct feed_desk *desk;        /* where what happens is told; NULL: nowhere */
     struct redis_figures *figures; /* of all shards; keeps count of those that are up */
     struct redis_tally *tally;     /* of this one, as in session.h; or NULL */
@@ -92,6 +98,14 @@ void redis_shard_stop(struct redis_shard *shard);
 bool redis_shard_is_done(const struct redis_shard *shard);
 /* Nothing under way, nothing due. */
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us);
+
+/* Of a shard whose clock stands, for tests: where, 0: not known yet; when something happens next by it, INT64_MAX: nothing; and
+ * puts it to there, or where -1 looks up what is next, of which the shard keeps but a lower bound: `done` once, not inside the
+ * call. */
+int64_t redis_shard_held_ms(const struct redis_shard *shard);
+int64_t redis_shard_next_ms(const struct redis_shard *shard);
+void redis_shard_hold(struct redis_shard *shard, int64_t at_ms,
+                      void (*done)(void *ctx, bool is_good), void *ctx);
 
 /* What it knows by itself; the rest of `out` is left alone. */
 void redis_shard_show(const struct redis_shard *shard, struct redis_shard_view *out);

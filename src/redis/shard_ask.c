@@ -1,4 +1,4 @@
-/* get, list, topic, topics and forecast: calls that travel alone. Purge, delete and redrive go in bounded steps
+/* get, list, topic, topics and forecast: calls that travel alone, as find does. Purge, delete and redrive go in bounded steps
  * until the script says there is no more; topics are shown page after page, then all at once. */
 #include "queue/cursor.h"
 #include "redis/command.h"
@@ -665,6 +665,8 @@ static bool ask_begin(struct redis_shard *shard, const struct command *command,
         return topic_begin(shard, &command->topic, reply_to);
     case COMMAND_FORECAST:
         return forecast_begin(shard, &command->forecast, reply_to);
+    case COMMAND_FIND:
+        return redis_find_begin(shard, command, reply_to);
     default:
         return topics_begin(shard, &command->topics, reply_to);
     }

@@ -252,6 +252,8 @@ static enum queue_status answer_add(struct redis_shard *shard, const struct queu
     if (!redis_lease_find_shard(answer->lease, &number) || number != shard->options.index)
         return QUEUE_LEASE_ENDED;
     const struct mac_key *key = redis_session_lease_key(shard->session);
+    if (answer->verb == QUEUE_AGAIN)
+        return QUEUE_BAD_OPTION;
     if (!key) /* before the first connection nobody can tell a good lease */
         return QUEUE_UNAVAILABLE;
     if (!redis_lease_parse(answer->lease, key, &number, &delivery))

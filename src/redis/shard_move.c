@@ -237,6 +237,8 @@ static int64_t shift_ms(const struct redis_shard *from, const struct redis_shard
     const struct redis_clock *old = redis_session_clock(from->session);
     const struct redis_clock *new = redis_session_clock(into->session);
     int64_t earliest_ms, latest_ms, now_us = clock_inner_us(), unused;
+    if (new->is_held || old->is_held)
+        return 0;
     if (from->options.url->kind != REDIS_CLUSTER)
         return new->adjust_ms - old->adjust_ms;
     redis_clock_window(old, now_us, &earliest_ms, &unused);

@@ -218,12 +218,15 @@ static void hear_of_server(struct redis_shard *shard, char kind, struct slice re
 {
     bool own = memcmp(rest.at, shard->options.server, SERVER_BYTES) == 0;
     struct slice text = slice_make(rest.at + SERVER_BYTES, rest.len - SERVER_BYTES);
+    uint64_t held_ms;
     if (kind == 'e')
         redis_feed_hear(shard, text);
     else if (kind == 's')
         hear_event(shard, QUEUE_EVENT_TOPIC, text, own);
     else if (kind == 'r' && !own)
         redis_news_ready(shard, text);
+    else if (kind == 'c' && !own && text_parse_u64(text, INT64_MAX, &held_ms))
+        redis_session_hold_clock(shard->session, (int64_t)held_ms);
 }
 
 void redis_news_hear(struct redis_shard *shard, struct slice message)

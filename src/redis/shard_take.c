@@ -98,7 +98,13 @@ void redis_submit_take(struct redis_shard *shard, const struct command *command,
         redis_shard_refuse(shard, alone ? QUEUE_OK : QUEUE_UNAVAILABLE, reply_to);
         return;
     }
-    struct taking *taking = status == QUEUE_OK ? taking_new(shard, &command->take, reply_to) : NULL;
+    bool picks = command->take.id.len || command->take.by_priority;
+    if (status == QUEUE_OK && picks && redis_pick_begin(shard, &command->take, reply_to)) {
+        shard->calls++;
+        return;
+    }
+    struct taking *taking =
+        status == QUEUE_OK && !picks ? taking_new(shard, &command->take, reply_to) : NULL;
     if (taking && taking_ask(taking)) {
         shard->calls++;
         return;

@@ -39,7 +39,8 @@ struct redis_topic_state {
 /* Of layout 1 is a shard that servers of before left and that is being converted (convert.lua); until
  * the first step of that its core is a hash. */
 /* PACKED and the newest, in which some topic has limits, are read alike. */
-enum { REDIS_LAYOUT_BEFORE = 1, REDIS_LAYOUT_PACKED = 2, REDIS_LAYOUT = 4 };
+/* HELD: its clock stands still, for tests. */
+enum { REDIS_LAYOUT_BEFORE = 1, REDIS_LAYOUT_PACKED = 2, REDIS_LAYOUT_HELD = 5, REDIS_LAYOUT = 5 };
 
 struct redis_core_state {
     uint32_t layout;

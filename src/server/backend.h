@@ -26,7 +26,26 @@ struct backend {
     void *self;                      /* the kind's own; NULL: nothing open */
     uint32_t reactors;               /* how many it wants */
     int64_t stop_ms;                 /* how long a stop may take at most */
+    int64_t test_clock_start_ms;     /* where the store cannot tell; else 0 */
     char place[BACKEND_PLACE_BYTES]; /* where the jobs are, for people: no secrets in it */
+};
+
+/* Of one that goes by a test clock. All on reactor 0's thread. */
+struct backend_clock_move {
+    int64_t to_ms; /* inner; -1: it stays */
+    bool restarts; /* there are no jobs: its wall clock goes back to where it began */
+    bool keeps;    /* what it shows outlives a crash from then on */
+};
+typedef void backend_settled(void *ctx, bool is_good, int64_t next_ms, uint64_t happened);
+struct backend_clock {
+    struct clock *(*clock)(struct backend *backend); /* NULL: an ordinary one was asked for */
+    int64_t (*start_ms)(struct backend *backend);
+    /* Moves the clock, then as local_settle (local/test_clock.h). One at a time; never inside the call. */
+    void (*settle)(struct backend *backend, const struct backend_clock_move *move,
+                   backend_settled *settled, void *ctx);
+    /* As local_on_active. */
+    void (*on_active)(struct backend *backend, void (*active)(void *ctx), void *ctx);
+    bool is_shared; /* other servers' jobs are in it, too: of what they do nobody hears at once */
 };
 
 struct backend_ops {
@@ -55,6 +74,7 @@ struct backend_ops {
     /* As http_backup_hooks.backup; NULL: the store is backed up by other means. */
     void (*backup)(struct backend *backend, struct reactor *reactor, enum http_backup what,
                    struct slice id, http_tested *done, void *owner, uint64_t tag);
+    const struct backend_clock *clock; /* NULL: it never goes by a test clock */
 };
 
 /* In a build without one of the shared stores, absent/redis.c and absent/sql.c stand where

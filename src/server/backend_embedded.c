@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "local/local.h"
+#include "local/test_clock.h"
 #include "server/backend.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
         .body_bytes_max = (uint64_t)config->max_body_bytes,
         .topics_max = config->max_topics,
         .lease_grace_ms = LEASE_GRACE_MS,
+        .test_clock_ms = config->test_clock_ms,
         .failed = failed,
         .failed_ctx = ctx,
     };
@@ -73,6 +75,42 @@ static void on_backup(struct backend *backend, struct reactor *reactor, enum htt
                                               [HTTP_BACKUP_END] = LOCAL_BACKUP_END};
     local_backup(backend->self, reactor, names[what], id, done, owner, tag);
 }
+
+/* ---- its test clock ---- */
+
+_Static_assert(CONFIG_TEST_CLOCK_NOW == LOCAL_TEST_CLOCK_NOW, "passed on as it is");
+
+static struct clock *on_clock(struct backend *backend)
+{
+    return local_test_clock(backend->self);
+}
+
+static int64_t on_clock_start_ms(struct backend *backend)
+{
+    return local_test_clock_start_ms(backend->self);
+}
+
+static void on_clock_settle(struct backend *backend, const struct backend_clock_move *move,
+                            backend_settled *settled, void *ctx)
+{
+    struct clock *clock = on_clock(backend);
+    int64_t now_ms = clock_inner_ms_of(clock);
+    if (move->to_ms > now_ms)
+        clock_advance(clock, move->to_ms - now_ms);
+    if (move->restarts)
+        clock_step_wall(clock, on_clock_start_ms(backend) - clock_wall_ms_of(clock));
+    local_settle(backend->self, move->keeps, settled, ctx);
+}
+
+static void on_clock_on_active(struct backend *backend, void (*active)(void *ctx), void *ctx)
+{
+    local_on_active(backend->self, active, ctx);
+}
+
+static const struct backend_clock embedded_clock = {.clock = on_clock,
+                                                    .start_ms = on_clock_start_ms,
+                                                    .settle = on_clock_settle,
+                                                    .on_active = on_clock_on_active};
 
 /* ---- what it says of itself ---- */
 
@@ -148,4 +186,5 @@ const struct backend_ops backend_embedded = {.open = on_open,
                                              .metrics = local_metrics,
                                              .write_shards = on_write_shards,
                                              .disk = on_disk,
-                                             .backup = on_backup};
+                                             .backup = on_backup,
+                                             .clock = &embedded_clock};

@@ -41,6 +41,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
                                   ? 0
                                   : (enum redis_durability)config->require_durability,
         .patience_ms = config->redis_patience_ms,
+        .test_clock_ms = config->test_clock_ms,
     };
     struct redis *redis = NULL;
     (void)failed; /* a Redis out of reach may come back: the server stays */
@@ -51,6 +52,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
     explicit_bzero(url, sizeof url);
     backend->self = redis;
     backend->reactors = 1;
+    backend->test_clock_start_ms = config->test_clock_ms;
     backend->stop_ms = STOP_MS;
     return result;
 }
@@ -320,6 +322,37 @@ static void on_write_shards(struct backend *backend, struct buffer *out)
     }
 }
 
+/* ---- its test clock ---- */
+
+static struct clock *on_clock(struct backend *backend)
+{
+    return redis_test_clock(backend->self);
+}
+
+static int64_t on_clock_start_ms(struct backend *backend)
+{
+    return backend->test_clock_start_ms;
+}
+
+/* Inner and wall clock are one there, and what it shows is kept by Redis. */
+static void on_clock_settle(struct backend *backend, const struct backend_clock_move *move,
+                            backend_settled *settled, void *ctx)
+{
+    redis_settle(backend->self, move->restarts ? on_clock_start_ms(backend) : move->to_ms, settled,
+                 ctx);
+}
+
+static void on_clock_on_active(struct backend *backend, void (*active)(void *ctx), void *ctx)
+{
+    redis_on_active(backend->self, active, ctx);
+}
+
+static const struct backend_clock redis_clock_ops = {.clock = on_clock,
+                                                     .start_ms = on_clock_start_ms,
+                                                     .settle = on_clock_settle,
+                                                     .on_active = on_clock_on_active,
+                                                     .is_shared = true};
+
 const struct backend_ops backend_redis = {.open = on_open,
                                           .set_feed = on_set_feed,
                                           .attach = on_attach,
@@ -328,4 +361,5 @@ const struct backend_ops backend_redis = {.open = on_open,
                                           .free = on_free,
                                           .write_shards = on_write_shards,
                                           .emit_metrics = on_emit_metrics,
-                                          .metrics = redis_metrics};
+                                          .metrics = redis_metrics,
+                                          .clock = &redis_clock_ops};

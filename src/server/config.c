@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/key_value.h"
 #include "base/text.h"
+#include "base/timestamp.h"
 #include "http/cors.h"
 #include "http/host.h"
 #include "job/job.h"
@@ -21,6 +22,8 @@
 
 #define FIELD(NAME) offsetof(struct config, NAME)
 #define MIB (1024 * 1024)
+/* The year 3000: far from what a job's due can be. */
+#define CONFIG_TEST_CLOCK_MS_MAX INT64_C(32503680000000)
 
 static const struct option options[] = {
     {"data", OPTION_TEXT, "DIR", FIELD(data), "./tarry-data", 0, 0,
@@ -96,6 +99,11 @@ static const struct option options[] = {
      "the claim with the scopes: push, consume, read, admin, or tarry:push, ..."},
     {"jwt-topics-claim", OPTION_TEXT, "NAME", FIELD(jwt_topics_claim), "topics", 0, 0,
      "the claim with the patterns of topics"},
+    {"test-clock", OPTION_CLOCK, "TIME", FIELD(test_clock_ms), "false", 0, 0,
+     "for tests: jobs go by a clock that stands still until it is told to move (tarry clock), and "
+     "begins at TIME, such as 2030-01-01T00:00:00Z, or now; such a server keeps its jobs apart "
+     "from "
+     "those of others"},
     {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
      "where to log; standard error if empty; opened again on SIGHUP"},
@@ -192,6 +200,21 @@ static bool parse_switch(const char *text, bool *out)
         *out = true;
     else if (choice_number("false|no|off|0", text, &number))
         *out = false;
+    else
+        return false;
+    return true;
+}
+
+/* On and off like a switch, or the time at which it begins. */
+static bool parse_clock(const char *text, int64_t *out)
+{
+    bool is_on;
+    int64_t ms;
+    if (parse_switch(text, &is_on))
+        *out = is_on ? CONFIG_TEST_CLOCK_NOW : 0;
+    else if (!timestamp_is_in_seconds(slice_of(text)) && timestamp_parse(slice_of(text), &ms) &&
+             ms >= TIMESTAMP_BARE_MS_MIN && ms < CONFIG_TEST_CLOCK_MS_MAX)
+        *out = ms;
     else
         return false;
     return true;
@@ -314,6 +337,8 @@ static bool option_set(const struct option *option, void *base, const char *text
         return choice_number(option->values, text, field);
     case OPTION_SWITCH:
         return parse_switch(text, field);
+    case OPTION_CLOCK:
+        return parse_clock(text, field);
     case OPTION_COUNT:
         if (!parse_number(option, text, &number))
             return false;
@@ -374,6 +399,11 @@ static void option_describe(const struct option *option, char *out, size_t out_b
         break;
     case OPTION_SWITCH:
         snprintf(out, out_bytes, "give true or false");
+        break;
+    case OPTION_CLOCK:
+        snprintf(out, out_bytes,
+                 "give true, false or a time from 1973 to 2999, such as "
+                 "2030-01-01T00:00:00Z");
         break;
     case OPTION_COUNT:
         snprintf(out, out_bytes, "give a number from %lld to %lld", (long long)option->least,
@@ -478,7 +508,7 @@ static bool next_flag(int count, char *const *args, int *i, const struct option 
     }
     if (arg[2 + len] == '=')
         *value = arg + 2 + len + 1;
-    else if ((*option)->kind == OPTION_SWITCH)
+    else if ((*option)->kind == OPTION_SWITCH || (*option)->kind == OPTION_CLOCK)
         *value = "true";
     else if (*i < count)
         *value = args[(*i)++];
@@ -641,6 +671,11 @@ static bool check_embedded(const struct config *config, char *error)
 
 static bool check_sql(const struct config *config, char *error)
 {
+    if (config->test_clock_ms)
+        return error_text(
+            error, CONFIG_ERROR_BYTES,
+            "'--test-clock' is for the embedded store and for Redis, PostgreSQL's own "
+            "clock goes on; leave it or --store out");
     static const char *const foreign[] = {
         "sync", "wal-file", "shards", "wait-replicas", "redis-patience", "redis-password-file",
         NULL};
@@ -661,6 +696,10 @@ static bool check_redis(const struct config *config, char *error)
             strchr(config->store, '@') ? "…" : config->store);
     if (!config_redis_check(config->store, error, CONFIG_ERROR_BYTES))
         return false;
+    if (config->test_clock_ms == CONFIG_TEST_CLOCK_NOW)
+        return error_text(error, CONFIG_ERROR_BYTES,
+                          "'--test-clock' on Redis needs the time at which it begins, the same for "
+                          "all servers: give --test-clock=2030-01-01T00:00:00Z");
     if (given) {
         return error_text(
             error, CONFIG_ERROR_BYTES,
@@ -931,9 +970,13 @@ void config_print_help(FILE *out)
 {
     for (size_t i = 0; i < OPTIONS; i++) {
         const struct option *option = &options[i];
-        fprintf(out, "  --%s%s%s", option->name, option->kind == OPTION_SWITCH ? "" : " ",
+        bool is_switch = option->kind == OPTION_SWITCH, is_clock = option->kind == OPTION_CLOCK;
+        fprintf(out, is_clock ? "  --%s[%s%s]" : "  --%s%s%s", option->name,
+                is_clock    ? "="
+                : is_switch ? ""
+                            : " ",
                 option->values);
-        if (option->initial[0] && option->kind != OPTION_SWITCH)
+        if (option->initial[0] && !is_switch && !is_clock)
             fprintf(out, "  (%s)", option->initial);
         fputc('\n', out);
         print_wrapped(out, option->help, 6, 90);

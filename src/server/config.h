@@ -35,7 +35,8 @@ enum option_kind {
     OPTION_DURATION, /* int64_t, milliseconds */
     OPTION_RATE,     /* struct access_rate; empty: none */
     OPTION_SHARE,    /* uint32_t: of all, in billionths */
-    OPTION_SWITCH    /* bool */
+    OPTION_SWITCH,   /* bool */
+    OPTION_CLOCK     /* int64_t: a switch that may be given a time; 0: off, -1: on without one */
 };
 
 enum { OPTION_TEXT_BYTES = 1024, OPTION_LISTEN_MAX = 16 };
@@ -76,8 +77,11 @@ enum config_tls { CONFIG_TLS_1_2 = 1, CONFIG_TLS_1_3 };
 /* The rest of the choices are enum redis_durability's. */
 enum { CONFIG_DURABILITY_ANY = 1 };
 
+#define CONFIG_TEST_CLOCK_NOW (-1)
+
 struct config {
     char data[OPTION_TEXT_BYTES];
+    int64_t test_clock_ms;           /* where it begins; CONFIG_TEST_CLOCK_NOW; 0: there is none */
     char config[OPTION_TEXT_BYTES];  /* the file; empty: none */
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char audit[OPTION_TEXT_BYTES];   /* empty: the log only */

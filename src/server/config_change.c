@@ -33,6 +33,7 @@ static size_t option_bytes(const struct option *option)
         return sizeof(uint32_t);
     case OPTION_BYTES:
     case OPTION_DURATION:
+    case OPTION_CLOCK:
         return sizeof(int64_t);
     case OPTION_RATE:
         return sizeof(struct access_rate);

@@ -184,6 +184,23 @@ void delivery_emit_metrics(struct delivery *delivery, struct metric_page *page)
 const struct metric_table delivery_metrics = {"Deliveries by the server", deliver_metrics};
 const struct metric_table delivery_dead_metrics = {"Dead letters", dead_letter_metrics};
 
+int64_t delivery_next_ms(const struct delivery *delivery)
+{
+    return delivery->deliver ? deliver_next_ms(delivery->deliver) : INT64_MAX;
+}
+
+void delivery_clock_moved(struct delivery *delivery)
+{
+    if (delivery->deliver)
+        deliver_clock_moved(delivery->deliver);
+}
+
+void delivery_clock_reset(struct delivery *delivery)
+{
+    if (delivery->deliver)
+        deliver_clock_reset(delivery->deliver);
+}
+
 void delivery_reload(struct delivery *delivery)
 {
     char error[GUARD_ERROR_BYTES] = "";

@@ -38,6 +38,10 @@ void delivery_emit_metrics(struct delivery *delivery, struct metric_page *page);
 extern const struct metric_table delivery_metrics, delivery_dead_metrics;
 /* The policy file again; on an error the old rules stay. Logs what became of it. */
 void delivery_reload(struct delivery *delivery);
+/* As deliver_next_ms, deliver_clock_moved and deliver_clock_reset. */
+int64_t delivery_next_ms(const struct delivery *delivery);
+void delivery_clock_moved(struct delivery *delivery);
+void delivery_clock_reset(struct delivery *delivery);
 void delivery_stop(struct delivery *delivery, int64_t patience_ms, void (*stopped)(void *ctx),
                    void *ctx);
 void delivery_close(struct delivery *delivery);

@@ -3,12 +3,14 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/timestamp.h"
 #include "http/front.h"
 #include "net/thread.h"
 #include "server/backend.h"
 #include "server/callers.h"
 #include "server/certificates.h"
 #include "server/delivery.h"
+#include "server/drain.h"
 #include "server/exposure.h"
 #include "server/intake.h"
 #include "server/limits.h"
@@ -16,6 +18,7 @@
 #include "server/process.h"
 #include "server/secret.h"
 #include "server/store_state.h"
+#include "server/test_clock.h"
 #include "server/traces.h"
 #include "server/watchdog.h"
 
@@ -73,6 +76,10 @@ struct server {
     struct http_shared *http;
     struct lateness *lateness;
     struct http_backup_hooks backup_hooks;
+    struct test_clock_keeper *test_clock; /* NULL: an ordinary clock */
+    struct reactor *reactors[REACTORS_MAX];
+    struct http_drain_hooks drain_hooks;
+    struct drain drained; /* whether new jobs are refused */
     struct delivery delivery;
     struct callers callers;
     struct limits limits;
@@ -84,7 +91,7 @@ struct server {
     struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, and the intake */
-    uv_signal_t signals[3];
+    uv_signal_t signals[4];
     size_t signals_open;
     struct deadline *stop_timer; /* ends a stop that takes too long */
     int64_t started_us, recovered_ms;
@@ -183,6 +190,8 @@ static void drain(struct server *server, const char *why)
     http_shared_set_ready(server->http, false);
     listeners_close(&server->listeners);
     deadline_set(server->stop_timer, clock_inner_ms() + drain_ms(server));
+    if (server->test_clock)
+        test_clock_keeper_stop(server->test_clock);
     server->draining = server->reactor_count + 1 + (server->intake != NULL);
     if (server->intake)
         intake_amqp.stop(server->intake, one_is_drained, server);
@@ -317,9 +326,32 @@ static void reload(struct server *server)
     process_notify("READY=1");
 }
 
+/* New jobs are refused from now on, or not any more. Any reactor's thread. */
+static bool on_drain(void *ctx, bool on, struct reactor *reactor,
+                     void (*done)(void *owner, uint64_t tag), void *owner, uint64_t tag)
+{
+    const struct server *server = ctx;
+    log_event(LOG_INFO, on ? "new jobs refused" : "new jobs taken again");
+    return drain_set(&server->drained, on, reactor, done, owner, tag);
+}
+
+static void drain_by_signal(struct server *server)
+{
+    bool is_done = on_drain(server, true, server->per_reactor[0].reactor, NULL, NULL, 0);
+    audit_event(&(struct audit_event){.action = "new jobs refused",
+                                      .kind = "server",
+                                      .detail = "SIGUSR1",
+                                      .outcome = is_done ? AUDIT_OUTCOME_OK : "no_memory"});
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     struct server *server = handle->data;
+    if (number == SIGUSR1) {
+        if (server->phase == SERVING)
+            drain_by_signal(server);
+        return;
+    }
     if (number == SIGHUP) {
         if (server->phase == SERVING)
             reload(server);
@@ -531,6 +563,23 @@ static uint64_t memory_bytes_max(const struct config *config)
     return quarter > least ? quarter : least;
 }
 
+/* Where it was asked for. */
+static bool open_test_clock(struct server *server)
+{
+    struct backend *backend = &server->backend;
+    if (!backend->ops->clock || !backend->ops->clock->clock(backend))
+        return true;
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        server->reactors[i] = server->per_reactor[i].reactor;
+    server->test_clock =
+        test_clock_keeper_new(backend, server->per_reactor[0].queue, &server->delivery,
+                              server->reactors, server->reactor_count);
+    if (!server->test_clock)
+        return start_failed("out of memory");
+    http_shared_set_clock_hooks(server->http, test_clock_keeper_hooks(server->test_clock));
+    return true;
+}
+
 static bool open_fronts(struct server *server)
 {
     char error[TLS_ERROR_BYTES] = "";
@@ -554,6 +603,12 @@ static bool open_fronts(struct server *server)
     server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
     if (server->backend.ops->backup)
         http_shared_set_backup_hooks(server->http, &server->backup_hooks);
+    if (!open_test_clock(server))
+        return false;
+    server->drain_hooks = (struct http_drain_hooks){.ctx = server, .drain = on_drain};
+    http_shared_set_drain_hooks(server->http, &server->drain_hooks);
+    for (uint32_t i = 0; i < server->reactor_count; i++)
+        drain_add(&server->drained, server->per_reactor[i].reactor, server->per_reactor[i].queue);
     for (uint32_t i = 0; i < server->reactor_count; i++)
         if (!open_front(server, &server->per_reactor[i]))
             return false;
@@ -605,7 +660,7 @@ static bool open_intake(struct server *server)
 
 static bool watch_signals(struct server *server)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     uv_loop_t *loop = reactor_loop(server->per_reactor[0].reactor);
     server->stop_timer = deadline_new(server->per_reactor[0].reactor, on_stop_timeout, server);
     if (!server->stop_timer)
@@ -639,13 +694,22 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
                   words[0] ? LOG_TEXT("words", words) : (struct log_field){0});
     }
     listener_words(&server->listeners.at[0], words);
+    char shown[TIMESTAMP_BYTES + 1] = "";
+    if (queue->clock && clock_is_held(queue->clock)) {
+        timestamp_write(shown, queue_wall_ms(queue));
+        log_event(LOG_WARN, "test clock: nothing here falls due by itself",
+                  LOG_TEXT("shows", shown));
+    }
     log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
               LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
               LOG_TEXT("durability", info.durability_class),
               LOG_NUMBER("wait_replicas", info.wait_replicas), LOG_NUMBER("topics", topics),
               LOG_NUMBER("jobs", jobs), LOG_NUMBER("recovered_ms", server->recovered_ms),
               LOG_TEXT("version", TARRY_VERSION),
-              words[0] ? LOG_TEXT("words", words) : (struct log_field){0});
+              words[0]   ? LOG_TEXT("words", words)
+              : shown[0] ? LOG_TEXT("test_clock", shown)
+                         : (struct log_field){0},
+              words[0] && shown[0] ? LOG_TEXT("test_clock", shown) : (struct log_field){0});
 }
 
 /* Called with all topics, once the loop runs: now it is known what was recovered. */
@@ -714,6 +778,7 @@ static void fini(struct server *server)
     watchdog_close(&server->watchdog);
     intake_amqp.free(server->intake);
     delivery_close(&server->delivery);
+    test_clock_keeper_free(server->test_clock);
     for (uint32_t i = 0; server->per_reactor && i < server->reactor_count; i++) {
         struct per_reactor *per = &server->per_reactor[i];
         if (per->front)

@@ -95,7 +95,7 @@ bool sql_call_is_figures(const struct sql_call *call)
 static bool has_items(const struct command *command)
 {
     return command->kind == COMMAND_PUSH || command->kind == COMMAND_ANSWER ||
-           command->kind == COMMAND_CHANGE;
+           command->kind == COMMAND_CHANGE || command->kind == COMMAND_FIND;
 }
 
 size_t sql_call_weight(const struct sql_call *call)

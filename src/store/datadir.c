@@ -51,17 +51,22 @@ static int complain_of_use(const struct datadir *datadir, char *error, size_t er
         holder = holder_of(fd);
     if (fd >= 0 && fd != datadir->lock_fd)
         close(fd);
+    if (holder == (long)getpid())
+        return error_result(
+            -EBUSY, error, error_bytes,
+            "data directory '%s' is in use by process %ld, which is this one; close "
+            "it there first, or use another directory",
+            datadir->path, holder);
     if (holder > 0)
         return error_result(
             -EBUSY, error, error_bytes,
-            "data directory '%s' is in use by process %ld; stop that server first, or "
+            "data directory '%s' is in use by process %ld; stop that process first, or "
             "use another directory",
             datadir->path, holder);
-    return error_result(
-        -EBUSY, error, error_bytes,
-        "data directory '%s' is in use by another process; stop that server first, or "
-        "use another directory",
-        datadir->path);
+    return error_result(-EBUSY, error, error_bytes,
+                        "data directory '%s' is in use by another process; stop that first, or "
+                        "use another directory",
+                        datadir->path);
 }
 
 /* Somebody may have put a link there to a file that is to be written over. */
@@ -512,6 +517,15 @@ void datadir_shard_path(const struct datadir *datadir, uint32_t shard, char *out
 const struct fs *datadir_fs(const struct datadir *datadir)
 {
     return &datadir->fs;
+}
+
+void datadir_leave(struct datadir *datadir)
+{
+    if (datadir->lock_fd < 0) /* it has left already */
+        return;
+    close(datadir->lock_fd);
+    datadir->lock_fd = -1;
+    fs_dir_leave(datadir->dir);
 }
 
 void datadir_close(struct datadir *datadir)

@@ -42,5 +42,8 @@ void datadir_shard_path(const struct datadir *datadir, uint32_t shard, char *out
 /* The files below it, from the descriptors that are held. As long as the directory is open. */
 const struct fs *datadir_fs(const struct datadir *datadir);
 void datadir_close(struct datadir *datadir);
+/* In a child that was forked: lets go of the locks that it has inherited, which the parent keeps. Nothing else can be
+ * done with it there. */
+void datadir_leave(struct datadir *datadir);
 
 #endif

@@ -213,6 +213,14 @@ void fs_dir_close(struct fs_dir *dir)
     free(dir);
 }
 
+/* Without the mutex: whoever held it is in the parent. */
+void fs_dir_leave(struct fs_dir *dir)
+{
+    for (struct held *held = dir->below; held; held = held->next)
+        close(held->fd);
+    close(dir->root->fd);
+}
+
 int fs_dir_fd(const struct fs_dir *dir)
 {
     return dir->root->fd;

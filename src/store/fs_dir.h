@@ -27,6 +27,8 @@ enum fs_dir_lock { FS_DIR_SHARED = 1, FS_DIR_ALONE };
 /* Of a directory that is there. */
 int fs_dir_open(const char *path, enum fs_dir_lock lock, struct fs_dir **out);
 void fs_dir_close(struct fs_dir *dir); /* gives the locks back */
+/* In a child that was forked, once: lets go of the locks that it has inherited, which the parent keeps. */
+void fs_dir_leave(struct fs_dir *dir);
 
 /* The directory's own descriptor. */
 int fs_dir_fd(const struct fs_dir *dir);

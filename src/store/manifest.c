@@ -25,6 +25,10 @@ static size_t emit_text(const struct datadir_manifest *manifest, bool has_skew,
     if (manifest->format < DATADIR_FORMAT_CHECKED)
         return len;
     len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len, "name=%s\n", manifest->name);
+    if (manifest->test_start_ms)
+        len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len,
+                                "test_start_ms=%" PRId64 "\ntest_inner_ms=%" PRId64 "\n",
+                                manifest->test_start_ms, manifest->test_inner_ms);
     len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len, "check=%016" PRIx64 "\n",
                             hash_64(out, len));
     return len;
@@ -107,6 +111,10 @@ int manifest_parse(struct slice text, struct datadir_manifest *out)
     find_text(copy, "boot_id", manifest.boot_id, sizeof manifest.boot_id);
     manifest.boot_offset_ms = find_signed(copy, "boot_offset_ms");
     manifest.skew_ms = find_signed(copy, "skew_ms");
+    if (format >= DATADIR_FORMAT_CHECKED) {
+        manifest.test_start_ms = find_signed(copy, "test_start_ms");
+        manifest.test_inner_ms = find_signed(copy, "test_inner_ms");
+    }
     if (format >= DATADIR_FORMAT_CHECKED)
         find_text(copy, "name", manifest.name, sizeof manifest.name);
     if (format >= DATADIR_FORMAT_CHECKED && !is_name(manifest.name))

@@ -45,6 +45,10 @@ struct datadir_manifest {
     int64_t skew_ms; /* wall clock minus inner clock, when it was last known; never too low */
     /* The store's own, in hex: drawn once, and kept by every copy. Empty below format 4. */
     char name[DATADIR_NAME_BYTES + 1];
+    /* Of a directory whose server goes by a test clock: where that began, and its inner time when it was last
+     * known. 0: an ordinary one, in whose text there is nothing of it, so that a version which knows of no
+     * test clock refuses the others. */
+    int64_t test_start_ms, test_inner_ms;
     bool is_new; /* just made; not in the text */
 };
 

@@ -64,6 +64,7 @@ struct wal_options {
     struct clock *clock;      /* for the batch headers, read by these two */
     int64_t (*inner_ms)(struct clock *clock);
     int64_t (*wall_ms)(struct clock *clock);
+    int64_t (*elapsed_ms)(void); /* what sync_interval_ms is counted by; NULL: the inner clock */
     uint64_t seed; /* for the checksums of a new log; 0: drawn by chance. Tests set it */
     wal_replay_soon *replay_soon; /* or NULL; its ctx is wal_open's */
     /* What the catalog says: files before this one do not count, whatever the log's own manifest

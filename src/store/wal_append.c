@@ -266,6 +266,13 @@ int64_t wal_sync_due_ms(const struct wal *wal)
     return wal->dirty_since_ms + wal->options.sync_interval_ms;
 }
 
+/* By which the interval of syncs goes. */
+static int64_t elapsed_ms(const struct wal *wal)
+{
+    return wal->options.elapsed_ms ? wal->options.elapsed_ms()
+                                   : wal->options.inner_ms(wal->options.clock);
+}
+
 static void seal_batch(struct wal *wal, int64_t now_ms)
 {
     struct wal_batch *batch = wal->open;
@@ -275,7 +282,7 @@ static void seal_batch(struct wal *wal, int64_t now_ms)
         .epoch = wal->epoch,
         .sequence = wal->next_sequence,
         .synced_sequence = wal->synced,
-        .inner_ms = now_ms,
+        .inner_ms = wal->options.elapsed_ms ? wal->options.inner_ms(wal->options.clock) : now_ms,
         .wall_ms = wal->options.wall_ms(wal->options.clock),
     };
 
@@ -301,7 +308,7 @@ static bool seal(struct wal *wal, bool sync_now)
         return false;
     if (!has_batch && !sync_now && wal_sync_due_ms(wal) == INT64_MAX)
         return false;
-    now_ms = wal->options.inner_ms(wal->options.clock);
+    now_ms = elapsed_ms(wal);
     wants_sync = sync_now || (has_batch && wal->options.sync == WAL_SYNC_ALWAYS) ||
                  wal_sync_due_ms(wal) <= now_ms;
     if (!has_batch && !wants_sync)

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { SLOT_MASK = WHEEL_SLOTS - 1, NO_SLOT = WHEEL_SLOTS };
+enum { SLOT_MASK = WHEEL_SLOTS - 1 };
 
 static const int64_t WHEN_MS_MAX = (INT64_C(1) << 48) - 1;
 
@@ -33,9 +33,29 @@ void wheel_init(struct wheel *wheel, struct slab *nodes, int64_t now_ms)
     memset(wheel, 0, sizeof *wheel);
     wheel->nodes = nodes;
     wheel->now_ms = now_ms;
+    wheel->next_ms = INT64_MAX;
 }
 
 /* ---- slots ---- */
+
+/* When the slot wants something: to be handed out, or to be drained. */
+static int64_t slot_wants_ms(int64_t slot, unsigned level)
+{
+    return level == 0 ? slot : slot_start_ms(slot - 1, level);
+}
+
+static void slot_fill(struct wheel *wheel, unsigned level, unsigned index)
+{
+    wheel->occupied[level] |= UINT64_C(1) << index;
+    wheel->levels |= 1u << level;
+}
+
+static void slot_clear(struct wheel *wheel, unsigned level, unsigned index)
+{
+    wheel->occupied[level] &= ~(UINT64_C(1) << index);
+    if (!wheel->occupied[level])
+        wheel->levels &= ~(1u << level);
+}
 
 static void link_first(struct wheel *wheel, uint32_t id, unsigned level, unsigned index)
 {
@@ -48,7 +68,7 @@ static void link_first(struct wheel *wheel, uint32_t id, unsigned level, unsigne
     if (*head)
         node_at(wheel, *head)->prev = id;
     else
-        wheel->occupied[level] |= UINT64_C(1) << index;
+        slot_fill(wheel, level, index);
     *head = id;
 }
 
@@ -58,7 +78,7 @@ static void set_head(struct wheel *wheel, unsigned level, unsigned index, uint32
     if (id)
         node_at(wheel, id)->prev = 0;
     else
-        wheel->occupied[level] &= ~(UINT64_C(1) << index);
+        slot_clear(wheel, level, index);
 }
 
 /* To the lowest level where its slot is fewer than 64 ahead. */
@@ -72,17 +92,43 @@ static void place(struct wheel *wheel, uint32_t id, int64_t when_ms)
         level++;
     assert(level < WHEEL_LEVELS);
     link_first(wheel, id, level, (unsigned)absolute_slot(when_ms, level) & SLOT_MASK);
+    int64_t wants_ms = slot_wants_ms(absolute_slot(when_ms, level), level);
+    if (wants_ms < wheel->next_ms)
+        wheel->next_ms = wants_ms;
 }
 
-/* How far ahead the level's first occupied slot lies; NO_SLOT where the level is empty. */
+/* How far ahead the first slot lies of a level that is not empty. */
 static unsigned first_distance(const struct wheel *wheel, unsigned level)
 {
     uint64_t occupied = wheel->occupied[level];
     unsigned here = (unsigned)absolute_slot(wheel->now_ms, level) & SLOT_MASK;
 
-    if (!occupied)
-        return NO_SLOT;
     return (unsigned)__builtin_ctzll(occupied >> here | occupied << (-here & SLOT_MASK));
+}
+
+/* Looks at all levels again. */
+static int64_t first_wants_ms(const struct wheel *wheel)
+{
+    int64_t first_ms = INT64_MAX;
+
+    for (uint32_t levels = wheel->levels; levels; levels &= levels - 1) {
+        unsigned level = (unsigned)__builtin_ctz(levels);
+        int64_t distance = first_distance(wheel, level);
+        int64_t wants_ms = slot_wants_ms(absolute_slot(wheel->now_ms, level) + distance, level);
+        if (wants_ms < first_ms)
+            first_ms = wants_ms;
+    }
+    return first_ms;
+}
+
+/* A slot has become empty: where it was the first, another is. */
+static void slot_emptied(struct wheel *wheel, unsigned level, unsigned index)
+{
+    int64_t here = absolute_slot(wheel->now_ms, level);
+    int64_t slot = here + ((index - (unsigned)here) & SLOT_MASK);
+
+    if (slot_wants_ms(slot, level) == wheel->next_ms)
+        wheel->next_ms = first_wants_ms(wheel);
 }
 
 /* ---- adding and removing ---- */
@@ -111,6 +157,8 @@ void wheel_remove(struct wheel *wheel, uint32_t id)
             node_at(wheel, node->next)->prev = node->prev;
     } else {
         set_head(wheel, slot / WHEEL_SLOTS, slot & SLOT_MASK, node->next);
+        if (!node->next)
+            slot_emptied(wheel, slot / WHEEL_SLOTS, slot & SLOT_MASK);
     }
     node->place = 0;
     wheel->count--;
@@ -167,8 +215,8 @@ static size_t drain(struct wheel *wheel, size_t max)
 {
     size_t moved = 0;
 
-    for (unsigned level = 1; level < WHEEL_LEVELS && moved < max; level++)
-        moved += drain_next(wheel, level, max - moved);
+    for (uint32_t levels = wheel->levels & ~1u; levels && moved < max; levels &= levels - 1)
+        moved += drain_next(wheel, (unsigned)__builtin_ctz(levels), max - moved);
     return moved;
 }
 
@@ -181,11 +229,10 @@ static int64_t next_stop_ms(const struct wheel *wheel)
 {
     int64_t stop_ms = INT64_MAX;
 
-    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
+    for (uint32_t levels = wheel->levels; levels; levels &= levels - 1) {
+        unsigned level = (unsigned)__builtin_ctz(levels);
         int64_t distance = first_distance(wheel, level), slot, level_ms;
 
-        if (distance == NO_SLOT)
-            continue;
         slot = absolute_slot(wheel->now_ms, level) + distance;
         if (level == 0)
             level_ms = slot;
@@ -222,24 +269,13 @@ size_t wheel_take_due(struct wheel *wheel, int64_t now_ms, uint32_t *ids, size_t
         moves_left -= drain(wheel, moves_left);
         taken += take_here(wheel, ids + taken, max - taken);
     } while (taken < max && advance(wheel, now_ms));
+    wheel->next_ms = first_wants_ms(wheel);
     return taken;
 }
 
 int64_t wheel_next_ms(const struct wheel *wheel)
 {
-    int64_t next_ms = INT64_MAX;
-
-    for (unsigned level = 0; level < WHEEL_LEVELS; level++) {
-        int64_t distance = first_distance(wheel, level), slot, level_ms;
-
-        if (distance == NO_SLOT)
-            continue;
-        slot = absolute_slot(wheel->now_ms, level) + distance;
-        level_ms = level == 0 ? slot : slot_start_ms(slot - 1, level);
-        if (level_ms < next_ms)
-            next_ms = level_ms;
-    }
-    return next_ms > wheel->now_ms ? next_ms : wheel->now_ms;
+    return wheel->next_ms > wheel->now_ms ? wheel->next_ms : wheel->now_ms;
 }
 
 /* ---- checking ---- */
@@ -263,6 +299,7 @@ static size_t check_slot(const struct wheel *wheel, unsigned level, unsigned ind
     size_t found = 0;
 
     assert((id != 0) == (wheel->occupied[level] >> index & 1));
+    assert((wheel->occupied[level] != 0) == (wheel->levels >> level & 1));
     for (; id; found++) {
         const struct wheel_node *node = node_at(wheel, id);
 
@@ -282,5 +319,5 @@ void wheel_check(const struct wheel *wheel)
     for (unsigned level = 0; level < WHEEL_LEVELS; level++)
         for (unsigned index = 0; index < WHEEL_SLOTS; index++)
             found += check_slot(wheel, level, index);
-    assert(found == wheel->count);
+    assert(found == wheel->count && wheel->next_ms == first_wants_ms(wheel));
 }

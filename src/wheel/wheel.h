@@ -44,10 +44,13 @@ struct wheel_node {
 struct wheel {
     struct slab *nodes;
     int64_t now_ms; /* all due before it is handed out, all due at it is or lies in its slot */
+    int64_t
+        next_ms; /* when its first occupied slot wants something, also before now_ms; INT64_MAX: none is */
     size_t count;
     uint64_t moves; /* entries moved down a level since wheel_init */
     uint64_t stops; /* times the wheel stood at since wheel_init; empty ticks are none */
     uint64_t occupied[WHEEL_LEVELS]; /* bit s of [l]: heads[l][s] != 0 */
+    uint32_t levels;                 /* bit l: occupied[l] != 0 */
     uint32_t heads[WHEEL_LEVELS][WHEEL_SLOTS];
 };
 

@@ -213,6 +213,12 @@ const struct queue_reply *client_change(struct client *client, const struct queu
     ONE_CALL(queue_change(client->queue, changes, count, to));
 }
 
+const struct queue_reply *client_find(struct client *client, const struct queue_find *finds,
+                                      size_t count)
+{
+    ONE_CALL(queue_find(client->queue, finds, count, to));
+}
+
 const struct queue_reply *client_get(struct client *client, struct slice topic, struct slice id)
 {
     ONE_CALL(queue_get(client->queue, topic, id, to));

@@ -58,6 +58,7 @@ const struct queue_reply *client_push(struct client *, const struct queue_push *
 const struct queue_reply *client_take(struct client *, const struct queue_take *);
 const struct queue_reply *client_answer(struct client *, const struct queue_answer *, size_t count);
 const struct queue_reply *client_change(struct client *, const struct queue_change *, size_t count);
+const struct queue_reply *client_find(struct client *, const struct queue_find *, size_t count);
 const struct queue_reply *client_get(struct client *, struct slice topic, struct slice id);
 const struct queue_reply *client_list(struct client *, const struct queue_list *);
 const struct queue_reply *client_topic(struct client *, const struct queue_topic_call *);

@@ -85,7 +85,7 @@ static void of_several_topics_the_first_named_is_served_first(void **state)
 
 static void a_take_is_refused_when_asked_wrongly(void **state)
 {
-    struct slice topic = slice_of("t"), bad = slice_of("no/slash");
+    struct slice topic = slice_of("t"), bad = slice_of("no blank");
     struct queue_take calls[] = {
         {.topics = &topic, .topic_count = 0, .max = 1},
         {.topics = &topic, .topic_count = 1, .max = 0},

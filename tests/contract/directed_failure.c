@@ -52,6 +52,63 @@ static void final_means_nothing_to_an_ack_an_extension_or_a_return(void **state)
     assert_int_equal(state_of("a"), 0);
 }
 
+/* ---- attempts without end, and no wait between them ---- */
+
+static const struct policy tireless = {.max_attempts = POLICY_ATTEMPTS_NONE,
+                                       .backoff = {.kind = BACKOFF_NONE}};
+
+static void without_most_attempts_a_job_is_tried_for_ever(void **state)
+{
+    struct queue_push job = a_push("a");
+
+    (void)state;
+    job.policy = tireless;
+    job.past.attempt = POLICY_ATTEMPTS_MAX;
+    push(job);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(nack(take("a"), -1, "again"), QUEUE_OK);
+    restart();
+    assert_int_equal(job_of("a").attempt, POLICY_ATTEMPTS_MAX + 20);
+    assert_int_equal(figures().totals.died, 0);
+    assert_int_equal(refuse(take("a"), "now it is enough"), QUEUE_OK);
+    assert_int_equal(state_of("a"), JOB_DEAD);
+}
+
+static void without_a_backoff_a_failed_job_is_ready_at_once(void **state)
+{
+    struct queue_push job = a_push("a");
+
+    (void)state;
+    job.policy.backoff.kind = BACKOFF_NONE;
+    push(job);
+    assert_int_equal(nack(take("a"), -1, "boom"), QUEUE_OK);
+    assert_int_equal(state_of("a"), JOB_READY);
+    assert_int_equal(nack(take("a"), 5000, "wait"), QUEUE_OK);
+    assert_int_equal(state_of("a"), JOB_DELAYED);
+    pass(5001);
+    take_for("a", 1000);
+    pass(1001);
+    assert_int_equal(figures().totals.lease_ended, 1);
+    assert_int_equal(state_of("a"), JOB_READY);
+    take("a");
+    assert_int_equal(job_of("a").attempt, 4);
+}
+
+static void a_topic_may_have_no_backoff_and_no_most_attempts(void **state)
+{
+    (void)state;
+    put((struct topic_settings){.policy = tireless});
+    assert_int_equal(figures().settings.policy.max_attempts, POLICY_ATTEMPTS_NONE);
+    assert_int_equal(figures().settings.policy.backoff.kind, BACKOFF_NONE);
+    push(a_push("a"));
+    for (int i = 0; i < POLICY_ATTEMPTS + 1; i++)
+        nack(take("a"), -1, "boom");
+    restart();
+    take("a");
+    pass(POLICY_LEASE_MS + 1);
+    take("a");
+}
+
 /* ---- return with a delay ---- */
 
 static void a_job_returned_with_a_delay_waits_and_has_not_been_tried(void **state)
@@ -354,6 +411,9 @@ static void dead_bytes_count_jobs_that_are_replaced_or_came_dead(void **state)
 }
 
 const struct CMUnitTest directed_failure[] = {
+    CLAIM(without_most_attempts_a_job_is_tried_for_ever),
+    CLAIM(without_a_backoff_a_failed_job_is_ready_at_once),
+    CLAIM(a_topic_may_have_no_backoff_and_no_most_attempts),
     CLAIM(a_final_nack_is_dead_at_once_however_many_attempts_are_left),
     CLAIM(a_job_refused_for_good_can_be_redriven_like_any_dead_one),
     CLAIM(final_means_nothing_to_an_ack_an_extension_or_a_return),

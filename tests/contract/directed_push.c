@@ -176,6 +176,11 @@ static void options_out_of_range_are_refused_each_by_its_name(void **state)
     job = a_push("a");
     job.policy.max_attempts = POLICY_ATTEMPTS_MAX + 1;
     assert_string_equal(push_result(job)->detail, "max_attempts");
+    job.policy.max_attempts = POLICY_ATTEMPTS_NONE - 1;
+    assert_string_equal(push_result(job)->detail, "max_attempts");
+    job = a_push("a");
+    job.policy.backoff = (struct backoff){BACKOFF_NONE, 1, 1};
+    assert_string_equal(push_result(job)->detail, "backoff");
     job = a_push("a");
     job.policy.ttl_ms = -1;
     assert_string_equal(push_result(job)->detail, "ttl");
@@ -407,7 +412,7 @@ static void a_push_that_replaces_brings_its_own_past_and_drops_the_other(void **
 static void a_past_out_of_range_is_refused_by_its_name(void **state)
 {
     static char error[JOB_ERROR_BYTES_MAX + 1];
-    struct queue_push job = with_past(a_push("a"), POLICY_ATTEMPTS_MAX + 1, false, "");
+    struct queue_push job = with_past(a_push("a"), JOB_PAST_ATTEMPTS_MAX + 1, false, "");
 
     (void)state;
     memset(error, 'e', sizeof error);

@@ -15,8 +15,16 @@ struct driver_options {
     uint32_t topics_max;
 };
 
+/* What an implementation cannot do, by its documents. */
+enum {
+    DRIVER_LACKS_CHOICE = 1, /* takes of a job by its id, and by priority */
+    DRIVER_LACKS_FIND = 2,
+    DRIVER_LACKS_NACK_PRIORITY = 4
+};
+
 struct driver {
     const char *name;
+    unsigned lacks;
     uint32_t shards; /* 1: the order of ready jobs holds over all jobs of a topic; else within a
                         shard only */
     bool is_at_once; /* a few turns of its loops tell all there is to tell */
@@ -32,6 +40,9 @@ struct driver {
     void (*pump)(void *self);
     /* The clock was moved: returns when all that is due has happened. */
     void (*moved)(void *self);
+    /* NULL: the clock is moved in one leap, and all that it passed happens then. Else from event to event, each at its moment: when
+     * the next may be (INT64_MAX: there is none), and time goes on by way of it. */
+    int64_t (*next_ms)(void *self);
     /* As a server that is told to stop: all that was answered is kept. */
     void (*close)(void *self);
 };

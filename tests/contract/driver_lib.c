@@ -1,13 +1,14 @@
 /*
- * The queue of libtarry, through the functions of tarry.h, on a clock that is held. What these do not tell (a
+ * The queue of libtarry, in memory and in a directory with one shard and with three, through the functions of tarry.h, on a
+ * clock that is held. What these do not tell (a
  * job's own policy, forecasts) is asked of the queue below; what a topic has only for rooms above (the
- * extension, the push rate) is kept here, as such a room would. Reopening finds the queue itself again.
+ * extension, the push rate) is kept here, as such a room would. Reopening finds the queue in memory itself again.
  */
 #include "driver.h"
 
 #include "base/clock.h"
 #include "base/list.h"
-#include "lib/state.h"
+#include "lib/directory.h"
 #include "queue/copy.h"
 #include "queue/door.h"
 
@@ -37,10 +38,12 @@ struct lib_driver {
     struct queue queue;
     tarry *tarry;
     struct driver_options options;
+    uint32_t shards; /* 0: in memory */
     char dir[TEXT_BYTES];
     struct list answers;
     struct note notes[NOTES_MAX];
     size_t note_count;
+    bool by_events; /* it is moved by tarry_advance */
 };
 
 static struct lib_driver kept;
@@ -492,9 +495,30 @@ static void run_topics(struct lib_driver *self, const struct queue_topics_page *
     free(topics);
 }
 
+struct forecast_call {
+    struct directory_call call;
+    struct lib_driver *self;
+    struct queue_reply_to reply_to;
+};
+
+static void forecast_replied(struct directory_call *call, const struct queue_reply *reply)
+{
+    struct forecast_call *forecast = (struct forecast_call *)(void *)call;
+    reply_add(forecast->self, reply, forecast->reply_to);
+}
+
 static void run_forecast(struct lib_driver *self, const struct queue_forecast_call *call,
                          struct queue_reply_to reply_to)
 {
+    if (self->shards) {
+        struct forecast_call asked = {
+            .call = {.command = {.kind = COMMAND_FORECAST, .forecast = *call},
+                     .replied = forecast_replied},
+            .self = self,
+            .reply_to = reply_to};
+        directory_run(self->tarry->directory, &asked.call);
+        return;
+    }
     struct queue_forecast forecast;
     struct queue_reply reply = {0};
     assert(!lib_enter(self->tarry));
@@ -507,12 +531,30 @@ static void run_forecast(struct lib_driver *self, const struct queue_forecast_ca
 
 /* ---- the queue ---- */
 
-/* In one leap, as the model's clock: tarry_advance goes from event to event, so that what follows from one comes
- * earlier. */
+/* In one leap, as the model's clock; or by tarry_advance, which goes from event to event, so that what follows from one comes
+ * earlier: the model's clock is moved by way of them then. */
 static void lib_driver_moved(void *ctx)
 {
+    enum { TURNS = 4 };
     struct lib_driver *self = ctx;
-    clock_advance(&self->tarry->clock, clock_inner_ms() - tarry_now_ms(self->tarry));
+    int64_t ms = clock_inner_ms() - tarry_now_ms(self->tarry);
+    if (self->by_events) {
+        if (tarry_advance(self->tarry, ms))
+            abort();
+        return;
+    }
+    clock_advance(&self->tarry->clock, ms);
+    /* In a directory it happens in turns of the shards, and all of them turn for this. */
+    for (int i = 0; self->shards && ms && i < TURNS; i++) {
+        struct tarry_topic told = {.size = sizeof told};
+        size_t n = 1;
+        tarry_topics(self->tarry, NULL, &told, &n);
+    }
+}
+
+static int64_t lib_driver_next_ms(void *ctx)
+{
+    return memory_next_ms(((struct lib_driver *)ctx)->tarry->memory);
 }
 
 /* The library checks for itself: of what the door found only what has no place in the API counts. */
@@ -559,10 +601,10 @@ static void lib_driver_watch(struct queue *queue, struct slice topic, bool on)
 static void lib_driver_info(struct queue *queue, struct queue_info *out)
 {
     const struct lib_driver *self = (struct lib_driver *)(void *)queue;
-    *out = (struct queue_info){.store = "memory",
+    *out = (struct queue_info){.store = self->shards ? "embedded" : "memory",
                                .durability = "nothing survives the process",
                                .sync = "never",
-                               .shards = 1,
+                               .shards = self->shards ? self->shards : 1,
                                .body_bytes_max = self->options.body_bytes_max,
                                .healthy = true,
                                .accepting = true};
@@ -617,7 +659,8 @@ static void lib_driver_pump(void *ctx)
         free(answer->reply);
         free(answer);
     }
-    memory_check(self->tarry->memory);
+    if (self->tarry->memory)
+        memory_check(self->tarry->memory);
 }
 
 static void lib_driver_forget(struct lib_driver *self)
@@ -625,7 +668,8 @@ static void lib_driver_forget(struct lib_driver *self)
     for (size_t i = 0; i < self->note_count; i++)
         note_keep(&self->notes[i], NULL);
     queue_door_free(self->queue.door);
-    tarry_close(self->tarry);
+    if (!self->shards)
+        tarry_close(self->tarry);
 }
 
 static void lib_driver_forget_kept(void)
@@ -633,28 +677,56 @@ static void lib_driver_forget_kept(void)
     lib_driver_forget(&kept);
 }
 
-static void *lib_driver_open(const struct driver_options *options)
+static int tarry_reopen(struct lib_driver *self)
 {
     struct tarry_options asked = TARRY_OPTIONS_INIT;
-    if (kept.tarry && strcmp(kept.dir, options->dir) == 0) {
+    char error[256];
+    asked.flags = TARRY_TEST_CLOCK;
+    asked.test_clock_ms = clock_inner_ms();
+    asked.body_max = self->options.body_bytes_max;
+    asked.topics_max = self->options.topics_max;
+    asked.dir = self->shards ? self->dir : NULL;
+    asked.sync = self->shards ? TARRY_SYNC_NEVER : 0;
+    asked.shards = self->shards;
+    asked.wal_file_bytes = self->shards ? 4 << 20 : 0;
+    int code = lib_open(&asked, true, &self->tarry, error, sizeof error);
+    if (code)
+        fprintf(stderr, "lib: %s\n", error);
+    return code;
+}
+
+static void *lib_driver_open(const struct driver_options *options, uint32_t shards)
+{
+    if (kept.tarry && kept.shards == shards && strcmp(kept.dir, options->dir) == 0) {
         for (size_t i = 0; i < kept.note_count; i++)
             kept.notes[i].is_watched = false;
-        return &kept;
+        return !shards || !tarry_reopen(&kept) ? &kept : NULL;
     }
     static bool will_forget;
     if (!will_forget)
         will_forget = atexit(lib_driver_forget_kept) == 0;
     lib_driver_forget(&kept);
-    kept = (struct lib_driver){.queue.ops = &lib_driver_ops, .options = *options};
+    kept = (struct lib_driver){.queue.ops = &lib_driver_ops, .options = *options, .shards = shards};
     snprintf(kept.dir, sizeof kept.dir, "%s", options->dir);
     list_init(&kept.answers);
-    asked.flags = TARRY_TEST_CLOCK;
-    asked.test_clock_ms = clock_inner_ms();
-    asked.body_max = options->body_bytes_max;
-    asked.topics_max = options->topics_max;
-    int code = tarry_open(&asked, &kept.tarry, NULL, 0);
+    int code = tarry_reopen(&kept);
     kept.queue.door = code ? NULL : queue_door_new(options->body_bytes_max, 1, clock_wall_ms);
     return code ? NULL : &kept;
+}
+
+static void *open_memory(const struct driver_options *options)
+{
+    return lib_driver_open(options, 0);
+}
+
+static void *open_1(const struct driver_options *options)
+{
+    return lib_driver_open(options, 1);
+}
+
+static void *open_3(const struct driver_options *options)
+{
+    return lib_driver_open(options, 3);
 }
 
 static struct queue *lib_driver_queue(void *self)
@@ -662,22 +734,80 @@ static struct queue *lib_driver_queue(void *self)
     return &((struct lib_driver *)self)->queue;
 }
 
-static void lib_driver_close(void *self)
+/* What is in memory stays for a reopening. */
+static void lib_driver_close(void *ctx)
 {
+    struct lib_driver *self = ctx;
     lib_driver_pump(self);
+    if (self->shards)
+        tarry_close(self->tarry);
 }
 
-extern const struct driver driver_lib;
+static void *lib_driver_open_by_events(const struct driver_options *options)
+{
+    struct lib_driver *self = lib_driver_open(options, 0);
+    if (self)
+        self->by_events = true;
+    return self;
+}
+
+extern const struct driver driver_lib, driver_lib_clock, driver_lib_dir_1, driver_lib_dir_3;
 
 const struct driver driver_lib = {
     .name = "lib",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
     .shards = 1,
     .is_at_once = true,
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,
-    .open = lib_driver_open,
+    .open = open_memory,
     .queue = lib_driver_queue,
     .pump = lib_driver_pump,
     .moved = lib_driver_moved,
+    .close = lib_driver_close,
+};
+
+const struct driver driver_lib_dir_1 = {
+    .name = "lib_dir_1",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
+    .runs = 20,
+    .shards = 1,
+    .is_at_once = true,
+    .forecasts_exactly = true,
+    .clock_is_elsewhere = true,
+    .open = open_1,
+    .queue = lib_driver_queue,
+    .pump = lib_driver_pump,
+    .moved = lib_driver_moved,
+    .close = lib_driver_close,
+};
+
+const struct driver driver_lib_dir_3 = {
+    .name = "lib_dir_3",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
+    .runs = 10,
+    .shards = 3,
+    .is_at_once = true,
+    .forecasts_exactly = true,
+    .clock_is_elsewhere = true,
+    .open = open_3,
+    .queue = lib_driver_queue,
+    .pump = lib_driver_pump,
+    .moved = lib_driver_moved,
+    .close = lib_driver_close,
+};
+
+const struct driver driver_lib_clock = {
+    .name = "lib_clock",
+    .lacks = DRIVER_LACKS_CHOICE | DRIVER_LACKS_FIND | DRIVER_LACKS_NACK_PRIORITY,
+    .shards = 1,
+    .is_at_once = true,
+    .forecasts_exactly = true,
+    .clock_is_elsewhere = true,
+    .open = lib_driver_open_by_events,
+    .queue = lib_driver_queue,
+    .pump = lib_driver_pump,
+    .moved = lib_driver_moved,
+    .next_ms = lib_driver_next_ms,
     .close = lib_driver_close,
 };

@@ -41,6 +41,10 @@ static const char *const fault_texts[FAULT_END] = {
     [FAULT_DEATH_NOT_TOLD] = "nobody is told of the dead",
     [FAULT_PAUSE_FOR_EVER] = "a pause for a time has no end",
     [FAULT_CONSUMER_LOST] = "nobody is known to hold a lease",
+    [FAULT_NACK_PRIORITY_LOST] = "the priority of a nack is not kept",
+    [FAULT_NAMED_ORDER] = "a take by priority takes the first named topic first",
+    [FAULT_PICK_NOT_DUE] = "a job that is taken by its id keeps its due",
+    [FAULT_FIND_BLIND] = "a job that is leased is not found",
     [FAULT_REQUEST_FORGOTTEN] = "a request to cancel is forgotten",
     [FAULT_FORECAST_LATE] = "a forecast leaves out the first minute",
     [FAULT_SETTINGS_NOT_TOLD] = "nobody is told of new settings",
@@ -77,6 +81,9 @@ static void naive_submit(struct queue *queue, const struct command *command,
         return;
     case COMMAND_GET:
         naive_get(queue, command->get.topic, command->get.id, to);
+        return;
+    case COMMAND_FIND:
+        naive_find(queue, command->finds, command->count, to);
         return;
     case COMMAND_LIST:
         naive_list(queue, &command->list, to);

@@ -1,14 +1,17 @@
 /* Every implementation there is. */
 #include "driver.h"
 
-extern const struct driver driver_local_1, driver_local_3, driver_lib, driver_memory,
-    driver_redis_1, driver_redis_3, driver_redis_cluster, driver_postgres, driver_mariadb;
+extern const struct driver driver_local_1, driver_local_3, driver_lib, driver_lib_clock,
+    driver_lib_dir_1, driver_lib_dir_3, driver_memory, driver_redis_1, driver_redis_3,
+    driver_redis_cluster, driver_postgres, driver_mariadb;
 
 const struct driver *driver_find(const char *name)
 {
     static const struct driver *const drivers[] = {
-        &driver_naive,   &driver_local_1, &driver_local_3,       &driver_memory,   &driver_lib,
-        &driver_redis_1, &driver_redis_3, &driver_redis_cluster, &driver_postgres, &driver_mariadb,
+        &driver_naive,   &driver_local_1,   &driver_local_3,       &driver_memory,
+        &driver_lib,     &driver_lib_clock, &driver_lib_dir_1,     &driver_lib_dir_3,
+        &driver_redis_1, &driver_redis_3,   &driver_redis_cluster, &driver_postgres,
+        &driver_mariadb,
     };
 
     for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++)

@@ -113,7 +113,15 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
 
 /* The job a take of this topic hands out next; NULL: none, or paused. */
 struct model_job *model_next_ready(struct model *model, struct slice topic);
+/* The same over several topics, the best first. */
+struct model_job *model_next_best(struct model *model, const struct slice *topics, size_t count);
 bool model_may_take(struct model *model, const struct model_job *job);
+/* Whether it comes out first of the two, by priority. */
+bool model_served_before(const struct model_job *a, const struct model_job *b);
+/* What a take of this job says. QUEUE_OK: it is ready from now on, and *out is it. */
+enum queue_status model_pick(struct model *model, struct slice topic, struct slice id,
+                             struct model_job **out);
+void model_look(struct model *model, const struct queue_find *find, struct model_result *out);
 /* Hands it out. The caller sets its lease and its delivery number. */
 void model_lease(struct model *model, struct model_job *job, int64_t lease_ms,
                  struct slice consumer);

@@ -37,6 +37,8 @@ struct span model_backoff_to_due(const struct model *model, const struct policy 
 {
     int64_t wait_ms = policy->backoff.first_ms, spread_ms;
 
+    if (policy->backoff.kind == BACKOFF_NONE)
+        return model_exactly(model->now_ms);
     for (uint32_t i = 1; i < attempt && policy->backoff.kind == BACKOFF_EXPONENTIAL; i++)
         if (wait_ms < policy->backoff.max_ms)
             wait_ms *= 2;

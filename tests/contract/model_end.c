@@ -55,7 +55,9 @@ void model_fail(struct model *model, struct model_job *job, enum job_outcome out
 
     add_history(model, job, outcome, error);
     model_set_error(job, error);
-    if (job->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED) {
+    bool is_used_up =
+        policy.max_attempts != POLICY_ATTEMPTS_NONE && job->attempt >= policy.max_attempts;
+    if (is_used_up || outcome == JOB_OUTCOME_REFUSED) {
         die(model, job);
         return;
     }

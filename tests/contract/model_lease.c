@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-static bool is_served_before(const struct model_job *a, const struct model_job *b)
+bool model_served_before(const struct model_job *a, const struct model_job *b)
 {
     if (a->priority != b->priority)
         return a->priority < b->priority;
@@ -25,10 +25,49 @@ struct model_job *model_next_ready(struct model *model, struct slice topic)
         struct model_job *job = &model->jobs[i];
 
         if (slice_is(topic, job->topic) && model_may_take(model, job) &&
-            (!best || is_served_before(job, best)))
+            (!best || model_served_before(job, best)))
             best = job;
     }
     return best;
+}
+
+struct model_job *model_next_best(struct model *model, const struct slice *topics, size_t count)
+{
+    struct model_job *best = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        struct model_job *job = model_next_ready(model, topics[i]);
+
+        if (job && (!best || model_served_before(job, best)))
+            best = job;
+    }
+    return best;
+}
+
+enum queue_status model_pick(struct model *model, struct slice topic, struct slice id,
+                             struct model_job **out)
+{
+    struct model_job *job = model_find(model, topic, id);
+
+    if (!job || job->state == JOB_LEASED)
+        return job ? QUEUE_LEASED : QUEUE_NOT_FOUND;
+    if (job->state != JOB_READY) {
+        job->due_is_first = true;
+        model_set_due(model, job, model_exactly(model->now_ms));
+    }
+    *out = job;
+    return QUEUE_OK;
+}
+
+void model_look(struct model *model, const struct queue_find *find, struct model_result *out)
+{
+    const struct model_job *job = model_find(model, find->topic, find->id);
+
+    *out = (struct model_result){.status = QUEUE_NOT_FOUND};
+    if (!job)
+        return;
+    model_show(job, QUEUE_OK, out);
+    out->has_due &= job->state == JOB_DELAYED || job->state == JOB_READY;
 }
 
 void model_lease(struct model *model, struct model_job *job, int64_t lease_ms,
@@ -112,6 +151,8 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
         return;
     case QUEUE_NACK:
         model_find_topic(model, slice_of(job->topic))->totals.nacked++;
+        if (answer->has_priority)
+            job->priority = answer->priority;
         model_fail(model, job, answer->final ? JOB_OUTCOME_REFUSED : JOB_OUTCOME_FAILED,
                    answer->delay_ms, answer->error);
         break;
@@ -121,6 +162,8 @@ void model_answer(struct model *model, const struct queue_answer *answer, struct
     case QUEUE_RETURN:
         give_back(model, job, answer->delay_ms);
         break;
+    case QUEUE_AGAIN: /* the library's alone */
+        assert(false);
     }
     model_show(job, QUEUE_OK, out);
 }

@@ -132,6 +132,7 @@ void naive_push(struct queue *queue, const struct queue_push *pushes, size_t cou
 static bool is_spoilt(struct naive *naive, struct queue_answer *answer)
 {
     answer->final &= naive->fault != FAULT_NOT_FINAL;
+    answer->has_priority &= naive->fault != FAULT_NACK_PRIORITY_LOST;
     for (size_t i = 0; i < naive->model.job_count && naive->fault == FAULT_REQUEST_FORGOTTEN; i++)
         naive->model.jobs[i].cancel_requested = false;
     if (answer->verb == QUEUE_RETURN && naive->fault == FAULT_RETURN_AT_ONCE)
@@ -265,6 +266,28 @@ static struct model_job *next_ready(struct naive *naive, struct slice topic)
     return next;
 }
 
+/* Of a take by priority the best of all; else the next of this topic. */
+static struct model_job *next_taken(struct naive *naive, const struct queue_take *take,
+                                    size_t topic)
+{
+    if (take->by_priority && naive->fault != FAULT_NAMED_ORDER)
+        return model_next_best(&naive->model, take->topics, take->topic_count);
+    return next_ready(naive, take->topics[topic]);
+}
+
+static void hand_out(struct naive *naive, struct model_job *job, const struct queue_take *take,
+                     struct outcome *texts, struct queue_job *jobs, size_t *count)
+{
+    model_lease(&naive->model, job, take->lease_ms,
+                naive->fault == FAULT_CONSUMER_LOST ? (struct slice){0} : take->consumer);
+    job->lease_until.least_ms = job->lease_until.most_ms;
+    job->attempt += naive->fault == FAULT_ATTEMPT_TWICE;
+    job->delivery = naive->fault == FAULT_DELIVERY_SAME ? 7 : ++naive->deliveries;
+    snprintf(job->lease, sizeof job->lease, "L%" PRIu64, ++naive->calls);
+    jobs[*count] = naive_show(naive, job, true, texts);
+    jobs[(*count)++].lease = slice_of(job->lease);
+}
+
 void naive_take(struct queue *queue, const struct queue_take *take, struct queue_reply_to to)
 {
     struct naive *naive = naive_begin(queue);
@@ -273,19 +296,21 @@ void naive_take(struct queue *queue, const struct queue_take *take, struct queue
     struct queue_job *jobs = calloc(QUEUE_TAKE_MAX, sizeof *jobs);
     struct outcome texts = {0};
 
-    for (size_t i = 0; i < take->topic_count && !reply.status; i++) {
+    if (take->id.len && !reply.status) {
+        struct model_job *job = model_find(&naive->model, take->topics[0], take->id);
+        struct span due = job ? job->due : (struct span){0};
+
+        reply.status = model_pick(&naive->model, take->topics[0], take->id, &job);
+        if (naive->fault == FAULT_PICK_NOT_DUE && !reply.status)
+            job->due = due;
+        if (!reply.status)
+            hand_out(naive, job, take, &texts, jobs, &reply.job_count);
+    }
+    for (size_t i = 0; i < take->topic_count && !reply.status && !take->id.len; i++) {
         struct model_job *job;
 
-        while (reply.job_count < take->max && (job = next_ready(naive, take->topics[i]))) {
-            model_lease(&naive->model, job, take->lease_ms,
-                        naive->fault == FAULT_CONSUMER_LOST ? (struct slice){0} : take->consumer);
-            job->lease_until.least_ms = job->lease_until.most_ms;
-            job->attempt += naive->fault == FAULT_ATTEMPT_TWICE;
-            job->delivery = naive->fault == FAULT_DELIVERY_SAME ? 7 : ++naive->deliveries;
-            snprintf(job->lease, sizeof job->lease, "L%" PRIu64, ++naive->calls);
-            jobs[reply.job_count] = naive_show(naive, job, true, &texts);
-            jobs[reply.job_count++].lease = slice_of(job->lease);
-        }
+        while (reply.job_count < take->max && (job = next_taken(naive, take, i)))
+            hand_out(naive, job, take, &texts, jobs, &reply.job_count);
     }
     reply.jobs = jobs;
     naive_end(naive, to, &reply);

@@ -42,6 +42,10 @@ enum fault {
     FAULT_PAUSE_FOR_EVER,
     FAULT_CONSUMER_LOST,
     FAULT_REQUEST_FORGOTTEN,
+    FAULT_NACK_PRIORITY_LOST,
+    FAULT_NAMED_ORDER,
+    FAULT_PICK_NOT_DUE,
+    FAULT_FIND_BLIND,
     FAULT_END
 };
 struct pending {
@@ -92,6 +96,7 @@ void naive_change(struct queue *, const struct queue_change *, size_t count, str
 
 /* ---- naive_look.c ---- */
 void naive_get(struct queue *, struct slice topic, struct slice id, struct queue_reply_to);
+void naive_find(struct queue *, const struct queue_find *, size_t count, struct queue_reply_to);
 void naive_list(struct queue *, const struct queue_list *, struct queue_reply_to);
 void naive_topic(struct queue *, const struct queue_topic_call *, struct queue_reply_to);
 void naive_topics(struct queue *, struct queue_reply_to);

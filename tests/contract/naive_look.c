@@ -27,6 +27,28 @@ void naive_get(struct queue *queue, struct slice topic, struct slice id, struct 
     outcome_free(&texts);
 }
 
+void naive_find(struct queue *queue, const struct queue_find *finds, size_t count,
+                struct queue_reply_to to)
+{
+    struct naive *naive = naive_begin(queue);
+    struct queue_result *results = calloc(count + 1, sizeof *results);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct model_job *job = model_find(&naive->model, finds[i].topic, finds[i].id);
+        bool is_there = job && !(naive->fault == FAULT_FIND_BLIND && job->state == JOB_LEASED);
+
+        results[i] = (struct queue_result){.status = is_there ? QUEUE_OK : QUEUE_NOT_FOUND,
+                                           .state = is_there ? job->state : 0,
+                                           .due_ms = is_there ? job->due.most_ms : 0,
+                                           .topic = finds[i].topic,
+                                           .id = finds[i].id};
+        if (!job_topic_is_valid(finds[i].topic))
+            results[i].status = QUEUE_BAD_TOPIC;
+    }
+    naive_end(naive, to, &(struct queue_reply){.results = results, .result_count = count});
+    free(results);
+}
+
 static int by_listed(const void *a, const void *b)
 {
     return model_listed_before(*(struct model_job *const *)a, *(struct model_job *const *)b) ? -1

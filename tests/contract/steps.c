@@ -82,13 +82,15 @@ static struct policy any_policy(struct random *random)
     if (chance(random, 25))
         policy.ttl_ms = ONE_OF(random, 1, 1000, 10000);
     if (chance(random, 50))
-        policy.max_attempts = (uint32_t)ONE_OF(random, 1, 2, 3);
+        policy.max_attempts = (uint32_t)ONE_OF(random, 1, 2, 3, POLICY_ATTEMPTS_NONE);
     if (chance(random, 20))
         policy.backoff = (struct backoff){BACKOFF_FIXED, 5000, 5000};
     else if (chance(random, 20))
         policy.backoff = (struct backoff){BACKOFF_EXPONENTIAL, 100, 700};
     else if (chance(random, 10))
         policy.backoff = (struct backoff){BACKOFF_FIXED, 1, 1};
+    else if (chance(random, 15))
+        policy.backoff = (struct backoff){.kind = BACKOFF_NONE};
     return policy;
 }
 
@@ -108,7 +110,7 @@ static void make_bad(struct random *random, struct queue_push *push)
         push->priority = JOB_PRIORITY_MAX + 1;
         break;
     case 4:
-        push->past.attempt = POLICY_ATTEMPTS_MAX + 1;
+        push->past.attempt = JOB_PAST_ATTEMPTS_MAX + 1;
         break;
     case 5:
         push->past.error = slice_make(push->body.at, JOB_ERROR_BYTES_MAX + 1);
@@ -126,7 +128,7 @@ static struct queue_past any_past(struct random *random)
 
     memset(error, 'p', sizeof error);
     return (struct queue_past){
-        .attempt = (uint32_t)ONE_OF(random, 0, 1, 1, 2, 3, POLICY_ATTEMPTS_MAX),
+        .attempt = (uint32_t)ONE_OF(random, 0, 1, 1, 2, 3, JOB_PAST_ATTEMPTS_MAX),
         .dead = chance(random, 40),
         .error = slice_make(error, (size_t)ONE_OF(random, 0, 0, 7, sizeof error))};
 }
@@ -209,6 +211,13 @@ static void perform_take(struct world *world, struct random *random)
         names[i] = slice_of(topics[(first + i) % TOPICS]);
     if (chance(random, 2))
         take.max = 0;
+    if (!(world->client.driver->lacks & DRIVER_LACKS_CHOICE)) {
+        take.by_priority = chance(random, 25);
+        if (chance(random, 10)) {
+            take.id = any_id(random);
+            take.topic_count = 1;
+        }
+    }
     world_take(world, &take);
 }
 
@@ -250,6 +259,10 @@ static void perform_answer(struct world *world, struct random *random)
             .final = chance(random, 15),
             .error = slice_make(error, (size_t)ONE_OF(random, 0, 4, 4, sizeof error)),
             .lease_ms = ONE_OF(random, 0, 0, 1000, 60000)};
+        if (!(world->client.driver->lacks & DRIVER_LACKS_NACK_PRIORITY)) {
+            answers[i].has_priority = chance(random, 25);
+            answers[i].priority = (uint16_t)ONE_OF(random, 0, 99, 100, 65535);
+        }
         if (chance(random, 2))
             answers[i].delay_ms = answers[i].lease_ms = POLICY_DELAY_MS_MAX + 1;
     }
@@ -338,6 +351,16 @@ static void perform_list(struct world *world, struct random *random)
     world_list(world, &list);
 }
 
+static void perform_find(struct world *world, struct random *random)
+{
+    struct queue_find finds[2 * ITEMS_MAX];
+    size_t count = 1 + random_below(random, 2 * ITEMS_MAX);
+
+    for (size_t i = 0; i < count; i++)
+        finds[i] = (struct queue_find){.topic = any_topic(random), .id = any_id(random)};
+    world_find(world, finds, count);
+}
+
 /* To the next thing that will happen. */
 static int64_t next_event_ms(struct world *world)
 {
@@ -385,7 +408,10 @@ void step_perform(struct world *world, const struct step *step)
         perform_topic(world, &random);
         break;
     case STEP_LIST:
-        perform_list(world, &random);
+        if (chance(&random, 40) && !(world->client.driver->lacks & DRIVER_LACKS_FIND))
+            perform_find(world, &random);
+        else
+            perform_list(world, &random);
         break;
     case STEP_ADVANCE:
         perform_advance(world, &random);

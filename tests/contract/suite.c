@@ -11,6 +11,7 @@
 #include "base/clock.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 
 enum { COMMANDS = 80, RUNS = 60, CATCH_RUNS = 400 };
@@ -141,6 +142,7 @@ static int run_driver(void)
         failed += run_claims("failing", directed_failure, directed_failure_count);
         failed += run_claims("events", directed_event, directed_event_count);
         failed += run_claims("holders", directed_holder, directed_holder_count);
+        failed += run_claims("choosing", directed_choice, directed_choice_count);
     }
     failed += run_claims("random commands", random_tests, 1);
     return failed;
@@ -148,13 +150,14 @@ static int run_driver(void)
 
 int main(int argc, char **argv)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* as programs with sockets do */
     if (argc == 2 && strcmp(argv[1], "self") == 0)
         return run_self();
     driver = argc == 2 ? driver_find(argv[1]) : NULL;
     if (!driver) {
         fprintf(stderr, "usage: contract "
-                        "naive|local_1|local_3|memory|lib|redis_1|redis_3|redis_cluster|postgres|"
-                        "mariadb|self\n");
+                        "naive|local_1|local_3|memory|lib|lib_clock|redis_1|redis_3|redis_cluster|"
+                        "postgres|mariadb|self\n");
         return 2;
     }
     return run_driver() ? 1 : 0;

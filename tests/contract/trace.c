@@ -50,6 +50,7 @@ static const char *policy_text(char into[160], const struct policy *policy)
                  policy->lease_ms, policy->ttl_ms, policy->max_attempts,
                  policy->backoff.kind == 0               ? "-"
                  : policy->backoff.kind == BACKOFF_FIXED ? "fixed"
+                 : policy->backoff.kind == BACKOFF_NONE  ? "none"
                                                          : "exp",
                  policy->backoff.first_ms, policy->backoff.max_ms);
     return into;
@@ -97,7 +98,9 @@ void trace_take(struct world *world, const struct queue_take *take, const struct
         used += (size_t)snprintf(
             jobs + used, sizeof jobs - used, " %s/%s#%u", slice_text(one, reply->jobs[i].job.topic),
             slice_text(other, reply->jobs[i].job.id), reply->jobs[i].job.attempt);
-    trace_line(world, "take%s max=%u lease=%" PRId64 " -> %s%s", topics, take->max, take->lease_ms,
+    trace_line(world, "take%s%s%s%s max=%u lease=%" PRId64 " -> %s%s", topics,
+               take->id.len ? " id=" : "", take->id.len ? slice_text(one, take->id) : "",
+               take->by_priority ? " by priority" : "", take->max, take->lease_ms,
                queue_status_code(reply->status), jobs);
 }
 
@@ -107,10 +110,11 @@ void trace_answer(struct world *world, const struct queue_answer *answer,
     static const char *const verbs[] = {"?", "ack", "nack", "extend", "return"};
     char lease[64], id[64], text[128];
 
-    trace_line(world, "%s%s '%s' delay=%" PRId64 " error=%zu lease=%" PRId64 " -> %s %s",
-               verbs[answer->verb], answer->final ? " for good" : "",
-               slice_text(lease, answer->lease), answer->delay_ms, answer->error.len,
-               answer->lease_ms, slice_text(id, result->id), result_text(world, text, result));
+    trace_line(
+        world, "%s%s '%s' delay=%" PRId64 " priority=%d error=%zu lease=%" PRId64 " -> %s %s",
+        verbs[answer->verb], answer->final ? " for good" : "", slice_text(lease, answer->lease),
+        answer->delay_ms, answer->has_priority ? answer->priority : -1, answer->error.len,
+        answer->lease_ms, slice_text(id, result->id), result_text(world, text, result));
 }
 
 void trace_change(struct world *world, const struct queue_change *change,

@@ -216,6 +216,67 @@ static struct model_job *expected_job(struct world *world, struct slice topic,
     return job;
 }
 
+/* With several shards any of its priority will do, and of a single one any that is due as early. */
+static struct model_job *best_job(struct world *world, const struct queue_take *take,
+                                  const struct queue_job *shown)
+{
+    struct model_job *best = model_next_best(&world->model, take->topics, take->topic_count);
+    struct model_job *job;
+
+    if (!best || !shown || world->client.driver->shards == 1)
+        return best;
+    job = model_find(&world->model, shown->job.topic, shown->job.id);
+    if (!job || !model_may_take(&world->model, job) || job->priority != best->priority ||
+        (take->max == 1 && job->due.most_ms != best->due.most_ms))
+        return best;
+    return job;
+}
+
+/* False: it is not the one that should come. */
+static bool check_taken(struct world *world, const struct queue_take *take, size_t at,
+                        struct model_job *job, const struct queue_job *shown)
+{
+    if (!shown || !slice_is(shown->job.topic, job->topic) || !slice_is(shown->job.id, job->id) ||
+        !lease_is_new(world, shown->lease)) {
+        world_fail(world, "take: job %zu should be '%s/%s', but is '%.*s/%.*s'", at, job->topic,
+                   job->id, shown ? (int)shown->job.topic.len : 0, shown ? shown->job.topic.at : "",
+                   shown ? (int)shown->job.id.len : 0, shown ? shown->job.id.at : "");
+        return false;
+    }
+    adopt_lease(world, job, shown, take);
+    return !world->fault[0];
+}
+
+static void check_best(struct world *world, const struct queue_take *take,
+                       const struct queue_reply *reply)
+{
+    size_t at = 0;
+
+    while (at < take->max && model_next_best(&world->model, take->topics, take->topic_count)) {
+        const struct queue_job *shown = at < reply->job_count ? &reply->jobs[at] : NULL;
+
+        if (!check_taken(world, take, at, best_job(world, take, shown), shown))
+            return;
+        at++;
+    }
+    if (at != reply->job_count)
+        world_fail(world, "take by priority: %zu jobs instead of %zu", reply->job_count, at);
+}
+
+static void check_pick(struct world *world, const struct queue_take *take,
+                       const struct queue_reply *reply)
+{
+    struct model_job *job = NULL;
+    enum queue_status expected = model_pick(&world->model, take->topics[0], take->id, &job);
+
+    if (reply->status != expected || reply->job_count != (expected == QUEUE_OK))
+        world_fail(world, "take of '%.*s': status %s with %zu jobs instead of %s",
+                   (int)take->id.len, take->id.at, queue_status_code(reply->status),
+                   reply->job_count, queue_status_code(expected));
+    else if (job)
+        check_taken(world, take, 0, job, &reply->jobs[0]);
+}
+
 static void check_take(struct world *world, const struct queue_take *take,
                        const struct queue_reply *reply)
 {
@@ -257,9 +318,13 @@ const struct queue_reply *world_take(struct world *world, const struct queue_tak
     if (!is_sound(world))
         return &nothing;
     trace_take(world, take, reply);
-    if (reply->status != expected)
+    if (!expected && take->id.len)
+        check_pick(world, take, reply);
+    else if (reply->status != expected)
         world_fail(world, "take: status %s instead of %s", queue_status_code(reply->status),
                    queue_status_code(expected));
+    else if (!expected && take->by_priority)
+        check_best(world, take, reply);
     else if (!expected)
         check_take(world, take, reply);
     return looked_at(world, &last);
@@ -332,6 +397,28 @@ const struct queue_reply *world_change(struct world *world, const struct queue_c
     for (size_t i = 0; i < count; i++) {
         trace_change(world, &changes[i], &reply->results[i]);
         check_change(world, &changes[i], i, &reply->results[i]);
+    }
+    return looked_at(world, &last);
+}
+
+const struct queue_reply *world_find(struct world *world, const struct queue_find *finds,
+                                     size_t count)
+{
+    const struct queue_reply *reply;
+
+    if (!is_sound(world))
+        return &nothing;
+    reply = keep(client_find(&world->client, finds, count));
+    if (!has_results(world, reply, count))
+        return &nothing;
+    for (size_t i = 0; i < count; i++) {
+        const struct queue_result *result = &reply->results[i];
+        struct model_result expected;
+
+        model_look(&world->model, &finds[i], &expected);
+        check_result(world, "find", i, &expected, result);
+        if (!slice_equals(result->topic, finds[i].topic) || !slice_equals(result->id, finds[i].id))
+            world_fail(world, "find item %zu: the result names another job", i);
     }
     return looked_at(world, &last);
 }
@@ -422,8 +509,17 @@ void world_advance(struct world *world, int64_t ms)
         return;
     trace_line(world, "%" PRId64 " ms pass", ms);
     /* What is under way ends first: a call is carried out as of when it left. */
-    world->client.driver->moved(world->client.self);
-    clock_fake_advance(ms);
+    const struct driver *driver = world->client.driver;
+    driver->moved(world->client.self);
+    int64_t until_ms = clock_inner_ms() + ms;
+    while (driver->next_ms && is_sound(world)) {
+        int64_t next_ms = driver->next_ms(world->client.self), now_ms = clock_inner_ms();
+        if (next_ms >= until_ms)
+            break;
+        clock_fake_advance(next_ms > now_ms ? next_ms - now_ms : 1);
+        looked_at(world, &last);
+    }
+    clock_fake_advance(until_ms - clock_inner_ms());
     looked_at(world, &last);
 }
 

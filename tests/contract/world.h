@@ -42,6 +42,7 @@ const struct queue_reply *world_push(struct world *, const struct queue_push *, 
 const struct queue_reply *world_take(struct world *, const struct queue_take *);
 const struct queue_reply *world_answer(struct world *, const struct queue_answer *, size_t count);
 const struct queue_reply *world_change(struct world *, const struct queue_change *, size_t count);
+const struct queue_reply *world_find(struct world *, const struct queue_find *, size_t count);
 const struct queue_reply *world_topic(struct world *, const struct queue_topic_call *);
 /* Follows the cursor to the end. */
 void world_list(struct world *, const struct queue_list *);

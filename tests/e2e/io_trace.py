@@ -2,11 +2,10 @@
 
 import mmap
 import pathlib
-import re
 import struct
 import subprocess
 
-from server import BINARY, REPO
+from server import REPO, sanitizer_runtime
 
 OPENED, WRITING, WRITTEN, SYNCING, SYNCED, SIZED, PUNCHED, RENAMED, UNLINKED, MADE_DIR, RECEIVED, SENDING, UNKNOWN = range(1, 14)
 HEAD_BYTES = 64
@@ -20,16 +19,9 @@ def build_library(directory):
     return library
 
 
-def _sanitizer():
-    """Its runtime has to be the first library; calls come by it before they come to ours."""
-    linked = subprocess.run(["ldd", str(BINARY)], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"lib[at]san\.so\S* => (\S+)", linked)
-    return [found.group(1)] if found else []
-
-
 def environment(library, path, directory, drop=0):
-    """What a server gets so that what it does to `directory` lands in the file `path`. drop=n: every n-th sync is skipped and called done."""
-    return {"LD_PRELOAD": ":".join([*_sanitizer(), str(library)]), "TARRY_TEST_IO_TRACE": str(path), "TARRY_TEST_IO_TRACE_DIR": str(directory),
+    """What a server gets (behind the sanitizer's runtime, which has to be the first library) so that what it does to `directory` lands in the file `path`. drop=n: every n-th sync is skipped and called done."""
+    return {"LD_PRELOAD": ":".join([*sanitizer_runtime(), str(library)]), "TARRY_TEST_IO_TRACE": str(path), "TARRY_TEST_IO_TRACE_DIR": str(directory),
             **({"TARRY_TEST_IO_TRACE_DROP": str(drop)} if drop else {})}
 
 

@@ -26,7 +26,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 from checker.report import EXIT, judge, render  # noqa: E402
 from client import Lost, job_path, request_bytes  # noqa: E402
 from kill_workers import KNOWN, TOPICS, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
-from server import Server, StartFailed, free_port  # noqa: E402
+from server import LibraryServer, Server, StartFailed, free_port  # noqa: E402
 
 PEACE_EVERY = 5  # kills between two looks in peace
 GRACE_SECONDS = 60  # faults take as long as they take: it goes on until all have happened, within this and four times the time of the traffic
@@ -194,7 +194,7 @@ class KillLoop(Loop):
     def __init__(self, chosen, directory):
         super().__init__(chosen, directory)
         self.port = free_port()
-        self.server = Server(self.directory, ("--sync", "always", "--shards", str(chosen.shards), *chosen.flag))
+        self.server = (LibraryServer if chosen.library else Server)(self.directory, ("--sync", "always", "--shards", str(chosen.shards), *chosen.flag))
 
     def wanted_faults(self):
         return self.chosen.kills
@@ -333,6 +333,7 @@ def run_and_judge(make, chosen, least):
 def main(arguments=None):
     parser = arguments_of_all(__doc__)
     parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--library", action="store_true", help="a program with the library in its process in place of the server")
     chosen = parser.parse_args(arguments)
     return run_and_judge(KillLoop, chosen, {"pushes": chosen.pushes, "kills": chosen.kills, "redeliveries": chosen.kills})[0]
 

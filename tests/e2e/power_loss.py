@@ -28,7 +28,7 @@ from io_load import Load  # noqa: E402
 from io_order import Order  # noqa: E402
 from io_story import Found, Story  # noqa: E402
 from io_trace import MADE_DIR, OPENED, PUNCHED, RECEIVED, RENAMED, SYNCED, UNLINKED  # noqa: E402
-from server import BINARY, Server, eventually  # noqa: E402
+from server import BINARY, LibraryServer, Server, eventually  # noqa: E402
 
 FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "4MiB")
 HELPERS = os.cpu_count() or 1
@@ -40,11 +40,11 @@ WITHIN_EVERY, WITHIN = 23, 3  # of so many images one is opened under a trace of
 
 # ---- recording ----
 
-def record(directory, seed, mib, flags=FLAGS, drop=0, stop="kill"):
+def record(directory, seed, mib, flags=FLAGS, drop=0, stop="kill", kind=Server):
     """Runs a server under load; the path of its trace."""
     directory = pathlib.Path(directory)
     library = io_trace.build_library(directory)
-    server = Server(directory, flags, io_trace.environment(library, directory / "trace", directory / "data", drop))
+    server = kind(directory, flags, io_trace.environment(library, directory / "trace", directory / "data", drop))
     server.start()
     try:
         Load(server.port, seed, mib).run()
@@ -266,6 +266,7 @@ def parse(arguments):
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--mib", type=int, default=60, help="of bodies pushed")
     parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--library", action="store_true", help="a program with the library in its process in place of the server")
     parser.add_argument("--trace", help="this one, instead of recording")
     parser.add_argument("--only", type=int, help="builds this image of the trace, and leaves it in --leave DIR")
     parser.add_argument("--leave")
@@ -278,7 +279,7 @@ def main(arguments=None):
     print(f"seed {seed}", flush=True)
     directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-power-loss-"))
     began = time.monotonic()
-    traced = Traced(chosen.trace or record(directory, seed, chosen.mib))
+    traced = Traced(chosen.trace or record(directory, seed, chosen.mib, kind=LibraryServer if chosen.library else Server))
     read = time.monotonic()
     power = PowerLoss(traced, seed, chosen.images, chosen.only, chosen.leave and pathlib.Path(chosen.leave))
     faults = traced.faults + power.run()

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -20,6 +21,13 @@ SANITIZER = re.compile(r"ERROR: \w*Sanitizer|WARNING: ThreadSanitizer|runtime er
 START_SECONDS = 60.0
 # Under a sanitizer freed memory is kept aside for a while: how much is resident says little.
 IS_SANITIZED = BINARY.exists() and any(mark in BINARY.read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
+
+
+def sanitizer_runtime():
+    """The library of the sanitizer that the binary is built with, in a list; empty: there is none."""
+    linked = subprocess.run(["ldd", str(BINARY)], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"lib[at]san\.so\S* => (\S+)", linked)
+    return [found.group(1)] if found else []
 
 
 class StartFailed(Exception):
@@ -56,11 +64,15 @@ class Server:
 
     # ---- running ----
 
+    @staticmethod
+    def program():
+        return [str(BINARY), "serve"]
+
     def launch(self, port=0):
         """Starts the process; does not wait."""
         self.has_doors = doors.are_for(self.flags)
         listen = f"127.0.0.1:{port}" + (",tls,require-token" if self.has_doors else "")
-        command = [*self.prefix, str(BINARY), "serve", "--data", str(self.data), "--listen", listen, *self.flags]
+        command = [*self.prefix, *self.program(), "--data", str(self.data), "--listen", listen, *self.flags]
         command += doors.flags() if self.has_doors else []
         log = open(self.log_path, "ab")
         self._log_from = log.tell()
@@ -172,6 +184,18 @@ class Server:
     def cli(self, *arguments, **kwargs):
         return subprocess.run([str(BINARY), *arguments], capture_output=True, check=False, timeout=60,
                               env={**os.environ, "TARRY_URL": self.url}, **kwargs)
+
+
+class LibraryServer(Server):
+    """A process that has the library in it and answers the same calls (lib_serve.py)."""
+
+    def __init__(self, directory, flags=(), env=None):
+        preload = sanitizer_runtime()  # it has to be the first library
+        super().__init__(directory, flags, {**({"LD_PRELOAD": ":".join(preload)} if preload else {}), **(env or {})})
+
+    @staticmethod
+    def program():
+        return [sys.executable, str(REPO / "tests/e2e/lib_serve.py"), "--library", str(BINARY.parent / "libtarry.so")]
 
 
 def _status(pid, task=None):

@@ -148,6 +148,9 @@ LIMITS = [
     ("lease_for above", put("?lease_for=86400001"), 400, "bad_option"),
     ("max_attempts 10000", put("?max_attempts=10000"), 201, None),
     ("max_attempts 10001", put("?max_attempts=10001"), 400, "bad_option"),
+    ("max_attempts 4294967295", put("?max_attempts=4294967295"), 400, "bad_option"),
+    ("max_attempts none", put("?max_attempts=none"), 201, None),
+    ("backoff none", put("?backoff=none"), 201, None),
     ("max_attempts 0", put("?max_attempts=0"), 400, "bad_option"),
     ("content type of 128 bytes", put(Content_Type="a/" + "b" * 126), 201, None),
     ("content type of 129 bytes", put(Content_Type="a/" + "b" * 127), 400, "bad_option"),
@@ -207,7 +210,9 @@ OPTIONS = [
     ("a NUL in the id", put(ident="a%00b"), 400, "bad_id"),
     ("a blank in the id", put(ident="a%20b"), 400, "bad_id"),
     ("UTF-8 in the id", put(ident="%C3%A4"), 400, "bad_id"),
-    ("a slash in the topic", put(topic="a%2Fb"), 400, "bad_topic"),
+    ("a slash in the topic", put(topic="a%2Fb"), 201, None),
+    ("a blank in the topic", put(topic="a%20b"), 400, "bad_topic"),
+    ("a colon in the topic", put(topic="a:b"), 400, "bad_topic"),
     ("a leading dot", put(topic=".hidden"), 400, "bad_topic"),
     ("dot dot", put(topic=".."), 400, "bad_topic"),
     ("a meta name that is not", put(**{"Tarry_Meta_a.b": "1"}), 400, "bad_meta"),
@@ -302,7 +307,7 @@ BODIES = [
 # In a batch each item is refused on its own.
 ITEMS = [
     ("no topic", {"body": "x"}, ("bad_item", "option_missing", "bad_topic")),
-    ("a bad topic", {"topic": "a/b", "body": "x"}, "bad_topic"),
+    ("a bad topic", {"topic": "a b", "body": "x"}, "bad_topic"),
     ("a bad id", {"topic": "bad", "id": "a b", "body": "x"}, "bad_id"),
     ("an id that is a number", {"topic": "bad", "id": 1, "body": "x"}, ("bad_item", "bad_id")),
     ("an unknown member", {"topic": "bad", "colour": "red", "body": "x"}, "unknown_option"),
@@ -411,7 +416,7 @@ def test_an_unknown_member_is_named_and_so_are_the_known_ones(shared):
         (client.call("POST", "/v1/topics/bad/take", b'{"max":10}', JSON), "this call takes no body: give 'max' in the query"),
         (client.call("POST", "/v1/topics/bad/take", b'{"mx":10}', JSON), "no option 'mx'; did you mean 'max'; it has lease_for, max, wait"),
         (client.call("POST", "/v1/topics/bad/resume", b'{"a":1}', JSON), "no option 'a', and no other"),
-        (client.call("POST", "/v1/nack", b'{"leases":[],"why":"x"}', JSON), "no option 'why'; it has leases, delay, error, final"),
+        (client.call("POST", "/v1/nack", b'{"leases":[],"why":"x"}', JSON), "no option 'why'; it has leases, delay, priority, error, final"),
         (client.call("PUT", "/v1/topics/bad", b'{"tll":"1h"}', JSON), "no option 'tll'; did you mean 'ttl'; it has deliver, dead_letter, priority, ttl, "),
     ):
         assert reply.status == 400 and says in reply.json()["detail"], reply.body

@@ -299,7 +299,7 @@ def test_a_copy_that_is_written_over_the_files(tmp_path):
 def test_no_one_gets_in_by_removing_the_lock(first):
     pusher = pushing(first, "first")
     (first.data / "LOCK").unlink()
-    start_fails(first.data, "is in use by another process; stop that server first")
+    start_fails(first.data, "is in use by another process; stop that first")
     checked = fsck(first.data)
     assert checked.returncode == 1 and "is in use" in checked.stderr
     checked = fsck(first.data, "--repair")

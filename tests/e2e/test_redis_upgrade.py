@@ -18,7 +18,7 @@ DATA = pathlib.Path(__file__).parent / "data" / "layout1"
 WAS = json.loads((DATA / "layout1.json").read_text(encoding="ascii"))
 for topic in WAS["topics"].values():
     topic["paused_until"] = None  # which no server of before knew
-CONVERTING, LAYOUT, NEWEST = 1, 2, 4
+CONVERTING, LAYOUT, NEWEST = 1, 2, 5
 AT_WORK = "of an older version"
 
 

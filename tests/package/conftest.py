@@ -77,6 +77,12 @@ def packages(builder):
 
 
 @pytest.fixture(scope="session")
+def libraries(builder, packages):
+    """The .deb of the library and of its development files, of both releases: libtarry-dev 1 and 2, libtarry0 1 and 2."""
+    return sorted((builder.tree / "build-package").glob("libtarry*.deb"))
+
+
+@pytest.fixture(scope="session")
 def previous(directory):
     """The .deb of the last version; None in a shallow clone, which does not have it."""
     if run("git", "-c", "safe.directory=*", "-C", REPO, "cat-file", "-e", f"{PREVIOUS}^{{commit}}", check=False).returncode:

@@ -132,8 +132,11 @@ def test_the_rpm_has_the_program_with_what_it_needs(builder, packages, tmp_path)
     sources = tmp_path / "rpm/SOURCES"
     sources.mkdir(parents=True)
     run("tar", "-C", builder.tree, "--exclude=./build*", f"--transform=s,^\\.,tarry-{VERSION},", "-czf", sources / f"tarry-{VERSION}.tar.gz", ".")
-    run("rpmbuild", "-bb", "--nodeps", "--define", f"_topdir {tmp_path}/rpm", "--define", f"tarry_program {program}", REPO / "packaging/tarry.spec")
-    [package] = (tmp_path / "rpm/RPMS").rglob("*.rpm")
+    run("rpmbuild", "-bb", "--nodeps", "--define", f"_topdir {tmp_path}/rpm", "--define", f"tarry_program {program}",
+        "--define", f"tarry_build {builder.tree / 'build-package'}", REPO / "packaging/tarry.spec")
+    made = {path.name.split(f"-{VERSION}")[0]: path for path in (tmp_path / "rpm/RPMS").rglob("*.rpm")}
+    assert set(made) == {"tarry", "libtarry", "libtarry-devel"}
+    package = made["tarry"]
     needed = run("rpm", "-qp", "--requires", package).stdout
     assert "libuv.so.1" in needed and "libcurl.so.4" in needed and "libssl.so.3" in needed
     assert run("rpm", "-qp", "--configfiles", package).stdout == "/etc/tarry/tarry.conf\n"
@@ -143,3 +146,13 @@ def test_the_rpm_has_the_program_with_what_it_needs(builder, packages, tmp_path)
     assert (root / "usr/lib/systemd/system/tarry.service").exists() and os.access(root / "usr/share/man/man1/tarry-push.1.gz", os.R_OK)
     run("rpm", "--root", root, "-e", "--nodeps", "--noscripts", "tarry")
     assert not (root / "usr/bin/tarry").exists()
+
+    assert "libtarry.so.0" in run("rpm", "-qp", "--provides", made["libtarry"]).stdout
+    assert f"libtarry = {VERSION}-1" in run("rpm", "-qp", "--requires", made["libtarry-devel"]).stdout
+    run("rpm", "--root", root, "-i", "--nodeps", "--noscripts", "--ignorearch", made["libtarry"], made["libtarry-devel"])
+    [library] = root.rglob("libtarry.so")
+    assert library.resolve().name == f"libtarry.so.{VERSION}" and (root / "usr/share/man/man3/tarry_push.3.gz").exists()
+    run("cc", root / "usr/share/doc/libtarry-devel/examples/order_timeout.c", f"-I{root}/usr/include", f"-L{library.parent}", "-ltarry", "-o", tmp_path / "orders")
+    assert "closed" in run(tmp_path / "orders", "0.1", env={"LD_LIBRARY_PATH": str(library.parent)}).stdout
+    run("rpm", "--root", root, "-e", "--nodeps", "--noscripts", "libtarry", "libtarry-devel")
+    assert not [path for path in root.rglob("*libtarry*") if path.is_file() and "var/lib" not in str(path) and "rpm" not in str(path.relative_to(root))]

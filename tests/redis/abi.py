@@ -252,8 +252,8 @@ class Shard:
 
     # ---- the scripts ----
 
-    def hello(self, run="run", shards=8, name="", drawn=b"0123456789abcdef"):
-        answer = self.call("hello", run, shards, name, drawn)
+    def hello(self, run="run", shards=8, name="", drawn=b"0123456789abcdef", held=None):
+        answer = self.call("hello", run, shards, name, drawn, *([] if held is None else [held]))
         answer.is_new, answer.shards, answer.sequence, rest = unpack(">BI4I6", answer.rest)
         answer.lease_key, answer.name = rest[:16], rest[16:]
         return answer
@@ -262,6 +262,10 @@ class Shard:
         """The shard's clock goes on by so much, as far as the scripts can tell."""
         self.jumped_ms += ms
         return self.change_call("adjust", self.jumped_ms - ms, self.jumped_ms)
+
+    def hold(self, ms=""):
+        """Puts a clock that stands there; or looks up what is next."""
+        return self.change_call("adjust", "", ms)
 
     def push(self, topic, *jobs, ticket=None, topics_max=1000):
         """[(status, state, due)]"""

@@ -3,7 +3,7 @@
 import dataclasses
 
 NONE = 2**48 - 1
-LAYOUT, LIMITED, TIMED_LAYOUT = 2, 3, 4  # LIMITED: a topic has limits; TIMED: one is or was paused for a time
+LAYOUT, LIMITED, TIMED_LAYOUT, HELD = 2, 3, 4, 5  # LIMITED: a topic has limits; TIMED: one is or was paused for a time; HELD: its clock stands
 PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED, TIMED = (1 << bit for bit in range(11))
 FIGURES = ("delayed", "retrying", "ready", "leased", "dead", "dead_bytes", "pushed", "acked", "cancelled", "expired", "replaced",
            "delivered", "nacked", "lease_ended", "died", "redriven")

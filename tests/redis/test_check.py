@@ -280,7 +280,7 @@ def test_a_topic_that_does_not_exist_is_forgotten(shard):
 
 def test_a_newer_version_is_left_alone(shard):
     fill(shard)
-    state.core_change(shard.client, shard.tag, layout=5)
+    state.core_change(shard.client, shard.tag, layout=6)
     with pytest.raises(Exception, match="newer tarry"):
         Check(shard, "repair")
     state.core_change(shard.client, shard.tag, layout=state.LAYOUT)

@@ -303,7 +303,7 @@ def test_no_call_does_anything_in_another_layout(before, after, state):
     if state == "newer":
         convert_all(after)
         core = before.client.get(before.core)
-        before.client.set(before.core, b"\5" + core[1:])
+        before.client.set(before.core, b"\6" + core[1:])
     with pytest.raises(redis.exceptions.ResponseError, match="VERSION|OLDER"):
         after.hello()
     was = all_of(before.client)

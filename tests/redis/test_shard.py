@@ -53,7 +53,7 @@ def test_numbers_leave_more_undone_than_were_given_out_behind_and_stay_far_below
     shard.jump(-shard.jumped_ms)
 
 
-@pytest.mark.parametrize("layout", [1, 5])
+@pytest.mark.parametrize("layout", [1, 6])
 def test_a_shard_of_another_layout_is_refused_by_every_call_and_left_alone(shard, layout):
     shard.push("t", job("a"))
     state.core_change(shard.client, shard.tag, layout=layout)

@@ -143,3 +143,20 @@ def test_passes_the_unit_tests_that_are_left(build):
     assert "test_http_front" in tests
     for test in tests:
         done(BUILD / "tests" / test)
+
+
+def test_a_library_without_directories_needs_no_libuv_and_says_so():
+    done("cmake", "-S", REPO, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DTARRY_LIBRARY_DIRECTORY=OFF")
+    try:
+        done("cmake", "--build", BUILD, "--target", "tarry_shared")
+        needed = done("objdump", "-p", BUILD / "libtarry.so")
+        assert "NEEDED" in needed and "libuv" not in needed and "libxxhash" not in needed
+        from lib_calls import Library, Push, Refused
+        library = Library(BUILD / "libtarry.so")
+        with pytest.raises(Refused, match="bad_option bad value in 'dir': this library was built without queues in a directory"):
+            library.open(BUILD / "no-such-directory")
+        queue = library.open(None)
+        assert queue.items("push", Push, [{"topic": b"t"}])[0][0] == "created"
+        assert queue.close() == "ok"
+    finally:
+        done("cmake", "-S", REPO, "-B", BUILD, "-DTARRY_LIBRARY_DIRECTORY=ON")

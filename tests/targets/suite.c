@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -407,6 +408,7 @@ static bool raise_files(void)
 
 int main(int count, char **args)
 {
+    (void)signal(SIGPIPE, SIG_IGN); /* as programs with sockets do */
     if (!raise_files())
         return 1;
     for (size_t i = 0; rigs[i]; i++)

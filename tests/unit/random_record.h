@@ -58,8 +58,8 @@ static inline struct policy random_policy(struct random *random)
         .max_attempts = (uint32_t)random_number(random, 32),
     };
 
-    policy.backoff.kind = (enum backoff_kind)random_below(random, 3);
-    if (policy.backoff.kind) {
+    policy.backoff.kind = (enum backoff_kind)random_below(random, 4);
+    if (policy.backoff.kind && policy.backoff.kind != BACKOFF_NONE) {
         policy.backoff.first_ms = 1 + (random_ms(random) >> 1);
         policy.backoff.max_ms = policy.backoff.first_ms;
         if (policy.backoff.kind == BACKOFF_EXPONENTIAL)

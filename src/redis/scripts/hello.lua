@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- A server has reached the shard's master: makes the shard where it is new, and says how it stands.
-local run, shards, name, drawn = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local run, shards, name, drawn, held = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5]) -- held: where the clock of a new one is to stand
 local DAY_MS, TICKETS_LOOKED_AT = 86400000, 64
 
 -- Where jobs are left of a shard whose core was lost, numbers begin above any given out.
@@ -10,6 +10,7 @@ if is_new then
     if is_of_before() then refuse_core() end
     local number = call('EXISTS', TOPICS) == 1 and number_beyond(0) or 0
     core_make({shards = shards, generation = 0, changes = 0, deaths = 0, run = run, lease_key = drawn}, number, number, 0)
+    if held then LAYOUT.hold(held) end
 elseif not core_open(text) then
     refuse_core(text)
 end

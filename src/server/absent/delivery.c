@@ -45,6 +45,22 @@ void delivery_start(struct delivery *delivery)
     (void)delivery;
 }
 
+int64_t delivery_next_ms(const struct delivery *delivery)
+{
+    (void)delivery;
+    return INT64_MAX;
+}
+
+void delivery_clock_moved(struct delivery *delivery)
+{
+    (void)delivery;
+}
+
+void delivery_clock_reset(struct delivery *delivery)
+{
+    (void)delivery;
+}
+
 void delivery_reload(struct delivery *delivery)
 {
     (void)delivery;

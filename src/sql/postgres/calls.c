@@ -138,6 +138,14 @@ static bool send_change(struct sql_call *call, struct postgres_link *link, size_
     return send(call, link, i, SQL_CHANGE, &params);
 }
 
+static bool send_find(struct sql_call *call, struct postgres_link *link, size_t i)
+{
+    struct sql_params params = {0};
+    sql_params_bytes(&params, call->command->finds[i].topic);
+    sql_params_bytes(&params, call->command->finds[i].id);
+    return send(call, link, i, SQL_FIND, &params);
+}
+
 /* A character cut in two would be none. */
 static struct slice cut(struct slice text, size_t bytes_max)
 {
@@ -166,6 +174,7 @@ static bool send_answer(struct sql_call *call, struct postgres_link *link, size_
     sql_params_bytes(&params, cut(answer->error, JOB_HISTORY_ERROR_BYTES_MAX));
     sql_params_number(&params, answer->lease_ms);
     sql_params_number(&params, link->context->server);
+    sql_params_number(&params, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
     return send(call, link, i, SQL_ANSWER, &params);
 }
 
@@ -186,6 +195,8 @@ static bool send_items(struct sql_call *call, struct postgres_link *link)
             sent = send_push(call, link, i);
         else if (command->kind == COMMAND_CHANGE)
             sent = send_change(call, link, i);
+        else if (command->kind == COMMAND_FIND)
+            sent = send_find(call, link, i);
         else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease))
             sent = send_answer(call, link, i, (int)command->answers[i].verb, &lease,
                                &command->answers[i]);
@@ -225,6 +236,10 @@ static bool send_take(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_take *take = &call->command->take;
     struct sql_params params = {0};
+    if (take->id.len || take->by_priority) {
+        call->status = QUEUE_UNSUPPORTED;
+        return true;
+    }
     for (size_t i = 0; i < take->topic_count; i++)
         add_topic(call, link, take->topics[i]);
     if (!close_arrays(call))
@@ -384,6 +399,7 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
+    case COMMAND_FIND:
         return send_items(call, link);
     case COMMAND_TAKE:
         return send_take(call, link);
@@ -521,6 +537,13 @@ static void read_change(struct sql_call *call, struct postgres_link *link, size_
     call->items[i].topic = change->topic;
     call->items[i].id = change->id;
     note_did(link, change->topic, result);
+}
+
+static void read_find(struct sql_call *call, size_t i, const PGresult *result)
+{
+    fill_result(&call->items[i], result);
+    call->items[i].topic = call->command->finds[i].topic;
+    call->items[i].id = call->command->finds[i].id;
 }
 
 static void read_answer(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -857,6 +880,9 @@ bool postgres_call_read(struct sql_call *call, struct postgres_link *link,
         return true;
     case SQL_CHANGE:
         read_change(call, link, step->item, result);
+        return true;
+    case SQL_FIND:
+        read_find(call, step->item, result);
         return true;
     case SQL_ANSWER:
         if (call->kind == SQL_CALL_END)

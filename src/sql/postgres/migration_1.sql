@@ -22,7 +22,7 @@ INSERT INTO tarry.store (name, lease_key)
 
 CREATE TABLE tarry.topic (
   topic int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  name text COLLATE "C" UNIQUE CHECK (name ~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$'), -- NULL: deleted, its rows go in steps
+  name text COLLATE "C" UNIQUE CHECK (name ~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]{0,199}$'), -- NULL: deleted, its rows go in steps
   paused boolean NOT NULL DEFAULT false,
   paused_until bigint NOT NULL DEFAULT 0, -- 0: until resumed; of a deleted one: since when
   lease bigint NOT NULL DEFAULT 0, ttl bigint NOT NULL DEFAULT 0, -- 0 in a setting: not set
@@ -280,6 +280,7 @@ BEGIN
   IF j.backoff_kind IS NOT NULL THEN kind := j.backoff_kind; wait := j.backoff_first; most := j.backoff_max;
   ELSIF t.backoff_kind > 0 THEN kind := t.backoff_kind; wait := t.backoff_first; most := t.backoff_max;
   END IF;
+  IF kind = 3 THEN RETURN 0; END IF;
   IF kind = 2 THEN
     FOR i IN 2 .. j.attempt LOOP
       EXIT WHEN wait >= most;
@@ -288,12 +289,12 @@ BEGIN
   END IF;
   wait := least(wait, most);
   spread := wait * 20 / 100;
-  RETURN greatest(1, wait - spread + floor(random() * (2 * spread + 1))::bigint);
+  RETURN greatest(1, wait - spread + floor(random() * (2 * spread + 1))::bigint) + 1;
 END $$;
 
 -- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it.
 CREATE FUNCTION tarry._answer(p_verb int, p_topic int, p_lane int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint,
-  p_delay bigint, p_final boolean, p_error bytea, p_short bytea, p_lease bigint, p_server bigint) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_delay bigint, p_final boolean, p_error bytea, p_short bytea, p_lease bigint, p_server bigint, p_priority int) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; j tarry.job; now bigint := tarry.now_ms(); outcome int; ended bigint; attempts bigint;
 BEGIN
   r.counts := tarry._none(); r.status := 'lease_ended';
@@ -339,16 +340,19 @@ BEGIN
     IF cardinality(j.history) > 8 THEN j.history := j.history[cardinality(j.history) - 7 :]; END IF;
     j.error := nullif(p_error, '');
     IF p_verb = 2 THEN r.counts[12] := 1; ELSE r.counts[13] := 1; END IF;
+    IF p_verb = 2 AND p_priority >= 0 THEN
+      j.priority := p_priority; j.lane := p_priority; PERFORM tarry._lane(t.topic, p_priority);
+    END IF;
     attempts := coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16);
-    IF j.attempt >= attempts OR outcome = 3 THEN
+    IF j.attempt >= attempts AND attempts < 4294967295 OR outcome = 3 THEN
       j.state := 4; j.lane := 70000; r.counts[14] := 1; r.died := t.extension <> '';
     ELSE
       j.state := 1;
-      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) + 1 WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
+      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
     END IF;
   END IF;
   j.expire := tarry._expire_at(t, j);
-  UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
+  UPDATE tarry.job SET state = j.state, attempt = j.attempt, due = j.due, priority = j.priority, lane = j.lane, expire = j.expire, error = j.error, history = j.history,
     lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL, cancel_requested = false WHERE topic = j.topic AND id = j.id;
   r.counts := tarry._counted(r.counts, j, 1);
   r.state := tarry._state(j.state, j.due, now); r.due := j.due; r.expire := j.expire;
@@ -429,6 +433,13 @@ BEGIN
 END $$;
 
 -- NULL as its only row: there is no such topic.
+CREATE FUNCTION tarry._find(p_topic text, p_id text, OUT status text, OUT state int, OUT due bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT 'ok', tarry._state(j.state, j.due, tarry.now_ms()), j.due INTO _find.status, _find.state, _find.due
+    FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic WHERE t.name = p_topic AND j.id = p_id;
+  status := coalesce(status, 'not_found');
+END $$;
+
 CREATE FUNCTION tarry._list(p_topic text, p_state int, p_limit int, p_due bigint, p_seq bigint, p_body boolean)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
 DECLARE now bigint := tarry.now_ms(); t tarry.topic;
@@ -734,7 +745,7 @@ CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, bod
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
 BEGIN
-  IF topic IS NULL OR topic !~ '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
+  IF topic IS NULL OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]{0,199}$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
   IF id IS NULL OR id !~ '^[!-~]{1,128}$' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
   IF body IS NULL OR octet_length(body) > 1048576 THEN RAISE EXCEPTION 'body is missing or above 1 MiB' USING ERRCODE = '22023'; END IF;
   IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;

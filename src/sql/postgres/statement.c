@@ -19,10 +19,11 @@ static const char *const texts[SQL_STATEMENTS] = {
     [SQL_PUSH] = CALL "_push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
                       "$16, $17, $18, $19, false)",
     [SQL_CHANGE] = CALL "_change($1, $2, $3, $4, $5, $6, $7, $8, $9, false)",
-    [SQL_ANSWER] = CALL "_answer($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+    [SQL_ANSWER] = CALL "_answer($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
     [SQL_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
     [SQL_LOOK] = CALL "_look($1, $2)",
     [SQL_GET] = CALL "_get($1, $2)",
+    [SQL_FIND] = CALL "_find($1, $2)",
     [SQL_LIST] = CALL "_list($1, $2, $3, $4, $5, $6)",
     [SQL_FIGURES] = CALL "_figures($1, $2, $3)",
     [SQL_PUT] = CALL "_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",

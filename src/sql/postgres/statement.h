@@ -23,6 +23,7 @@ enum sql_statement {
     SQL_TAKE,
     SQL_LOOK,
     SQL_GET,
+    SQL_FIND,
     SQL_LIST,
     SQL_FIGURES,
     SQL_PUT,

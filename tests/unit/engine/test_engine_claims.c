@@ -134,6 +134,90 @@ static void delivery_numbers_rise_over_a_restart_that_lost_the_last_records(void
     close_world(&world);
 }
 
+/* ---- pops ---- */
+
+static size_t pop_count(struct world *world, struct engine_view *last)
+{
+    size_t count = 0;
+    uint32_t id;
+    struct record_place place;
+    engine_advance(world->engine, world->now, 100);
+    while ((id = engine_first_ready(world->engine, topic_name(0), &place))) {
+        engine_pop(world->engine, id, world->now, last);
+        engine_view_fini(last);
+        count++;
+    }
+    return count;
+}
+
+static void a_pop_is_a_take_and_an_ack_in_one(void **state)
+{
+    (void)state;
+    const struct topic_settings remembers = {.dedup_window_ms = 5000};
+    struct world world = open_plain();
+    struct engine_view view;
+    struct queue_topic topic;
+    struct record_place first;
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    assert_int_equal(pop_count(&world, &view), 0); /* no such topic */
+    engine_topic_put(world.engine, topic_name(0), &remembers);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    push_at(&world, "b", (struct queue_when){QUEUE_DUE_DELAY, 1000});
+    engine_topic_pause(world.engine, topic_name(0), 0);
+    assert_int_equal(engine_first_ready(world.engine, topic_name(0), &first), 0);
+    assert_int_equal(pop_count(&world, &view), 0); /* paused */
+    engine_topic_resume(world.engine, topic_name(0));
+    assert_true(engine_first_ready(world.engine, topic_name(0), &first));
+    assert_int_equal(pop_count(&world, &view), 1);
+    assert_true(view.attempt == 1 && view.state == JOB_FINISHED && view.place.at == first.at &&
+                !view.lease_until_ms);
+    uint64_t delivery = view.delivery;
+    assert_int_equal(push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0}).status,
+                     QUEUE_EXISTED);
+    world.now.inner_ms += 1001;
+    world.now.wall_ms += 1001;
+    assert_int_equal(pop_count(&world, &view), 1);
+    assert_true(view.delivery > delivery);
+    assert_true(engine_topic_show(world.engine, topic_name(0), world.now, &topic));
+    assert_true(topic.totals.delivered == 2 && topic.totals.acked == 2 && !topic.counts.leased);
+    engine_check(world.engine);
+    struct log own;
+    struct engine *again = replay(&world.log, &own, world.now);
+    assert_true(engine_topic_show(again, topic_name(0), world.now, &topic));
+    assert_true(topic.totals.acked == 2 && !topic.counts.ready && !topic.counts.delayed);
+    engine_check(again);
+    engine_free(again);
+    log_free(&own);
+    close_world(&world);
+}
+
+static void a_job_that_was_taken_before_shows_its_attempts_to_who_pops_it(void **state)
+{
+    (void)state;
+    struct world world = open_plain();
+    struct engine_view view;
+    struct queue_result result = {0};
+    world.engine = open_engine(&world.log, world.now);
+    engine_start(world.engine, 1);
+    push_at(&world, "a", (struct queue_when){QUEUE_DUE_NOW, 0});
+    assert_int_equal(engine_take(world.engine, topic_name(0), 1, SIZE_MAX, 0, (struct slice){0},
+                                 world.now, &view),
+                     1);
+    struct engine_lease lease = {.key_low = view.key.low, .delivery = view.delivery};
+    engine_view_fini(&view);
+    engine_answer(world.engine, &lease,
+                  &(struct queue_answer){.verb = QUEUE_NACK, .error = slice_of("no")}, world.now,
+                  &result);
+    struct record_place place;
+    engine_pop(world.engine, engine_first_ready(world.engine, topic_name(0), &place), world.now,
+               &view);
+    assert_true(view.attempt == 2 && view.delivery > lease.delivery && view.history_bytes);
+    engine_view_fini(&view);
+    engine_check(world.engine);
+    close_world(&world);
+}
+
 /* ---- attempts that end ---- */
 
 static struct engine_lease take_for(struct world *world, int64_t lease_ms)
@@ -472,6 +556,8 @@ int main(void)
         cmocka_unit_test(an_absolute_due_follows_the_wall_clock_both_ways),
         cmocka_unit_test(a_delay_of_ten_years_and_one_above_2_to_the_32_ms_wait),
         cmocka_unit_test(delivery_numbers_rise_over_a_restart_that_lost_the_last_records),
+        cmocka_unit_test(a_pop_is_a_take_and_an_ack_in_one),
+        cmocka_unit_test(a_job_that_was_taken_before_shows_its_attempts_to_who_pops_it),
         cmocka_unit_test(an_attempt_s_start_is_shown_by_the_wall_clock_there_is),
         cmocka_unit_test(a_lease_of_an_older_version_is_taken_for_one_of_the_usual_length),
         cmocka_unit_test(what_an_older_version_carried_forward_comes_back_uncounted),

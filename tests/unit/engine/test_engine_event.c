@@ -144,9 +144,16 @@ static void each_thing_that_happens_is_told_once(void **state)
     assert_int_equal(last(&stage)->attempt, 3);
     push(&stage, 0, (struct policy){0});
     change(&stage, QUEUE_CANCEL);
+    push(&stage, 0, (struct policy){0});
+    struct engine_view view;
+    struct record_place place;
+    engine_pop(stage.ear.engine, engine_first_ready(stage.ear.engine, topic_name(0), &place),
+               stage.now, &view);
+    engine_view_fini(&view);
+    assert_int_equal(last(&stage)->attempt, 1);
     assert_string_equal(stage.ear.words,
                         "pushed replaced due extended returned due nacked due lease_ended "
-                        "rescheduled run acked pushed cancelled");
+                        "rescheduled run acked pushed cancelled pushed acked");
     stage_close(&stage);
 }
 

@@ -65,6 +65,29 @@ static void jitter_reaches_20_percent_both_ways(void **unused)
                 POLICY_DELAY_MS_MAX + POLICY_DELAY_MS_MAX / 5);
 }
 
+static void without_a_backoff_there_is_nothing_to_wait_for(void **unused)
+{
+    const struct backoff none = {.kind = BACKOFF_NONE}, with_a_wait = {BACKOFF_NONE, 1, 1};
+
+    (void)unused;
+    assert_true(policy_backoff_is_valid(&none));
+    assert_false(policy_backoff_is_valid(&with_a_wait));
+    assert_int_equal(policy_backoff_ms(&none, 1, UINT64_MAX), 0);
+    assert_int_equal(policy_backoff_ms(&none, UINT32_MAX, 0), 0);
+}
+
+static void a_policy_without_most_attempts_is_never_used_up(void **unused)
+{
+    struct policy policy = {.max_attempts = POLICY_ATTEMPTS_MAX};
+
+    (void)unused;
+    assert_false(policy_is_used_up(&policy, POLICY_ATTEMPTS_MAX - 1));
+    assert_true(policy_is_used_up(&policy, POLICY_ATTEMPTS_MAX));
+    policy.max_attempts = POLICY_ATTEMPTS_NONE;
+    assert_false(policy_is_used_up(&policy, POLICY_ATTEMPTS_MAX));
+    assert_false(policy_is_used_up(&policy, UINT32_MAX));
+}
+
 static void no_attempt_and_no_chance_leaves_the_limits(void **unused)
 {
     const struct backoff absurd = {BACKOFF_EXPONENTIAL, INT64_MAX, INT64_MAX};
@@ -100,6 +123,7 @@ static const struct text_row texts[] = {
     {"exp:1500ms..2h30m", {BACKOFF_EXPONENTIAL, 1500, 150 * MINUTE_MS}},
     {"exp:5s..5s", {BACKOFF_EXPONENTIAL, 5000, 5000}},
     {"exp:1ms..3653d", {BACKOFF_EXPONENTIAL, 1, POLICY_DELAY_MS_MAX}},
+    {"none", {.kind = BACKOFF_NONE}},
 };
 
 static void backoff_texts_are_read_and_written_alike(void **unused)
@@ -128,6 +152,9 @@ static void backoff_texts_are_read_and_written_alike(void **unused)
 
 static const char *const bad_texts[] = {
     "",
+    "None",
+    "none ",
+    "none:1s",
     "10s",
     "fixed",
     "fixed:",
@@ -199,6 +226,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_grow_and_stop_growing),
         cmocka_unit_test(jitter_reaches_20_percent_both_ways),
+        cmocka_unit_test(without_a_backoff_there_is_nothing_to_wait_for),
+        cmocka_unit_test(a_policy_without_most_attempts_is_never_used_up),
         cmocka_unit_test(no_attempt_and_no_chance_leaves_the_limits),
         cmocka_unit_test(backoff_texts_are_read_and_written_alike),
         cmocka_unit_test(other_backoff_texts_are_refused),

@@ -373,6 +373,34 @@ static void what_cannot_be_submitted_is_refused_at_once(void **state)
     tarry_close(queue);
 }
 
+/* Whoever sleeps for so long and then looks has each job when it is due. */
+static void the_next_event_is_told_and_never_late(void **state)
+{
+    static const int64_t delays_ms[] = {0, 3, 1000, 30 * 60 * 1000, INT64_C(90) * 86400 * 1000};
+    tarry *queue = rig_open(TARRY_TEST_CLOCK);
+
+    (void)state;
+    assert_int_equal(tarry_next_ms(queue), -1);
+    for (size_t i = 0; i < sizeof delays_ms / sizeof *delays_ms; i++) {
+        int64_t start_ms = tarry_now_ms(queue), next_ms;
+        int steps = 0;
+        tarry_job *job;
+        assert_int_equal(rig_push(queue, "a", delays_ms[i]), TARRY_CREATED);
+        while (!(job = rig_take_one(queue, 0))) {
+            next_ms = tarry_next_ms(queue);
+            assert_in_range(next_ms, 1, delays_ms[i] + 1);
+            assert_int_equal(tarry_advance(queue, next_ms), TARRY_OK);
+            assert_true(steps++ < 20);
+        }
+        assert_int_equal(tarry_now_ms(queue) - start_ms, delays_ms[i] ? delays_ms[i] + 1 : 0);
+        assert_in_range(tarry_next_ms(queue), 1, 60001); /* its lease ends */
+        assert_int_equal(rig_answer(queue, tarry_ack, job), TARRY_OK);
+        tarry_job_free(job);
+        assert_int_equal(tarry_next_ms(queue), -1);
+    }
+    tarry_close(queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_close_waits_for_the_callback_that_runs),
         cmocka_unit_test(a_callback_cannot_close_its_queue),
         cmocka_unit_test(items_without_a_size_are_refused_each),
+        cmocka_unit_test(the_next_event_is_told_and_never_late),
         cmocka_unit_test(what_cannot_be_submitted_is_refused_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,6 +59,15 @@ static int live(tarry **out)
         jobs_left -= i == 0;
         tarry_job_free(jobs[i]);
     }
+    push.id = "p";
+    code = tarry_push(*out, &push, 1, NULL);
+    assert_true(code == TARRY_OK || code == TARRY_NO_MEMORY);
+    jobs_left += code == TARRY_OK;
+    code = tarry_pop(*out, &take, 0, jobs, &n);
+    assert_true(code == TARRY_OK || (code == TARRY_NO_MEMORY && n == 0));
+    jobs_left -= (int)n;
+    for (size_t i = 0; i < n; i++)
+        tarry_job_free(jobs[i]);
     push.id = "e";
     call.kind = TARRY_CALL_PUSH;
     call.items = &push;

@@ -49,7 +49,7 @@ static struct policy a_policy(struct random *random)
                             .ttl_ms = (int64_t)below_48_bits(random),
                             .max_attempts = (uint32_t)random_number(random, 14)};
 
-    policy.backoff.kind = (enum backoff_kind)random_below(random, 3);
+    policy.backoff.kind = (enum backoff_kind)random_below(random, 4);
     if (policy.backoff.kind) {
         policy.backoff.first_ms = (int64_t)below_48_bits(random);
         policy.backoff.max_ms = (int64_t)below_48_bits(random);

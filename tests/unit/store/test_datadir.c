@@ -117,7 +117,7 @@ static void second_opening_is_refused_with_the_pid_of_the_first(void **state)
     char pid[32];
 
     (void)state;
-    snprintf(pid, sizeof pid, "process %d;", (int)getpid());
+    snprintf(pid, sizeof pid, "process %d, which is this one;", (int)getpid());
     assert_int_equal(open_badly(1), -EBUSY);
     assert_non_null(strstr(error, pid));
     assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), -EBUSY);

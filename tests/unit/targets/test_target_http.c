@@ -12,6 +12,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 
 enum { REPORTS_MAX = 4096, PATIENCE_MS = 15000, TIMEOUT_MS = 700, GRACE_MS = 500 };

@@ -73,7 +73,7 @@ local function give_back(t, j, ms)
     if feed.heard then feed.tell(feed.RETURNED, t.name, j.id, j.attempt + 1, j.due) end
 end
 
-local function answer(verb, delivery, place, ms, error)
+local function answer(verb, delivery, place, ms, error, priority)
     local split = string.find(place, '\0', 7, true)
     local t, id = topic_find(sub(place, 7, split - 1)), sub(place, split + 1)
     if not t then return ENDED, '' end -- lost by Redis: the answers beside it are carried out
@@ -95,6 +95,10 @@ local function answer(verb, delivery, place, ms, error)
         give_back(t, j, ms)
     else
         count(t, 'nacked', 1)
+        if priority then
+            j.priority = priority
+            if priority ~= 100 then raise(t, SPECIAL) end
+        end
         fail(t, j, ms, error, verb == REFUSE and OUTCOME.REFUSED or OUTCOME.FAILED)
     end
     return pack(ANSWER, OK, shown_state(j), j.due, 0), sub(place, 7)
@@ -125,13 +129,18 @@ local function ack_one(place, delivery)
     return ACKED, sub(place, 7)
 end
 
-local function answer_one(delivery, verb, ms, error)
+local function answer_one(delivery, verb, ms, error, priority)
     delivery = text_of(delivery)
     local place = call('HGET', LEASED, delivery)
     if not place or may_be_over() and tonumber(call('ZSCORE', LEASES, delivery) or 0) <= now then return ENDED, '' end
     if verb == ACK then return ack_one(place, delivery) end
     gone = {}
-    return answer(verb, delivery, place, ms, error)
+    return answer(verb, delivery, place, ms, error, priority)
+end
+
+-- Of a nack that brings one; nil: the job keeps its own.
+local function priority_of(word)
+    return #word > 13 and unpack_from('>I2', word, 14) or nil
 end
 
 -- `n` answers, two words each from words[first] on. Returns what became of them, packed, and a list of topic NUL id each, or empty.
@@ -139,7 +148,7 @@ local function answers_carry_out(words, first, n)
     if not ACKED then ACKED, ENDED = pack(ANSWER, OK, FINISHED, 0, 0), pack(ANSWER, LEASE_ENDED, 0, 0, 0) end
     if n == 1 then
         local delivery, verb, ms = unpack_from('>I6BI6', words[first])
-        local said, name = answer_one(delivery, verb, ms, words[first + 1])
+        local said, name = answer_one(delivery, verb, ms, words[first + 1], priority_of(words[first]))
         return said, {name}
     end
     local deliveries, verbs, waits = {}, {}, {}
@@ -157,7 +166,7 @@ local function answers_carry_out(words, first, n)
         if not place or gone[delivery] or ends and tonumber(ends[i] or 0) <= now then
             said[i], names[i] = ENDED, ''
         else
-            said[i], names[i] = answer(verbs[i], delivery, place, waits[i], words[first + 2 * i - 1])
+            said[i], names[i] = answer(verbs[i], delivery, place, waits[i], words[first + 2 * i - 1], priority_of(words[first + 2 * i - 2]))
         end
     end
     for i = 1, #acked do take_away(acked[i]) end

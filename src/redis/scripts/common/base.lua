@@ -30,11 +30,12 @@ local ticket_slot -- server and slot of the call's ticket; nil: it has none
 
 -- CONVERTING: a shard of layout 1 that is on its way to layout 2 (convert.lua). LIMITED: the same as 2, but some topic has limits.
 -- TIMED: the same as 3, but some topic is, or was, paused for a time, or some lease knew its holder, or was asked to be cancelled.
-local LAYOUT = {CONVERTING = 1, PLAIN = 2, LIMITED = 3, TIMED = 4}
+-- HELD: the same as 4, but the shard's clock stands where `adjust` says, for tests, and wall clock there is no other (adjust.lua).
+local LAYOUT = {CONVERTING = 1, PLAIN = 2, LIMITED = 3, TIMED = 4, HELD = 5}
 
 function LAYOUT.is_ours(text)
     local layout = byte(text)
-    return layout ~= nil and layout >= LAYOUT.PLAIN and layout <= LAYOUT.TIMED
+    return layout ~= nil and layout >= LAYOUT.PLAIN and layout <= LAYOUT.HELD
 end
 
 local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
@@ -57,11 +58,13 @@ local function core_open(text)
     local at
     core_layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
     core_tail, next_before = sub(text, at), next_ms
+    if core_layout == LAYOUT.HELD then wall, adjust = adjust, 0 end
     return true
 end
 
 local function core_text()
-    return pack(CORE_FORM, core_layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
+    local kept = core_layout == LAYOUT.HELD and clock or adjust
+    return pack(CORE_FORM, core_layout, sealed, core_seldom, sequence, leaf_number, kept, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
 end
 
 -- What is seldom asked for: {shards, generation, changes, deaths, run, lease_key}.
@@ -92,9 +95,15 @@ local function number_beyond(number)
     return max(number + 1000000, by_clock < 2 ^ 47 and by_clock or 0)
 end
 
+-- From now on the shard's clock stands there.
+function LAYOUT.hold(ms)
+    core_layout, core_is_changed = LAYOUT.HELD, true
+    clock, now, wall, adjust = ms, ms, ms, 0
+end
+
 -- What servers of before would not understand is about to be written: from now on they are told to be replaced.
 function LAYOUT.need_timed()
-    if core_layout ~= LAYOUT.TIMED then core_layout, core_is_changed = LAYOUT.TIMED, true end
+    if core_layout < LAYOUT.TIMED then core_layout, core_is_changed = LAYOUT.TIMED, true end
 end
 
 -- ---- what happens, told to whoever listens (README.md, "Events") ----

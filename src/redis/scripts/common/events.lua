@@ -1,5 +1,5 @@
 -- What is to happen next: of a topic, and of the shard. Both are kept: a lower bound each, made right where something due was moved.
-local first_score, topic_refresh, shard_look, events_settle, settings_tell, deaths_tell, NOBODY, server_of = (function()
+local first_score, topic_refresh, topic_list, shard_look, events_settle, settings_tell, deaths_tell, NOBODY, server_of = (function()
 
 local function first_score(key)
     local first = call('ZRANGE', key, '0', '0', 'WITHSCORES')
@@ -98,7 +98,7 @@ local function deaths_tell(t)
     tell('x' .. text_of(more.deaths) .. ' ' .. t.name)
 end
 
-return first_score, topic_refresh, shard_look, events_settle, settings_tell, deaths_tell, NOBODY, server_of
+return first_score, topic_refresh, topic_list, shard_look, events_settle, settings_tell, deaths_tell, NOBODY, server_of
 
 end)()
 

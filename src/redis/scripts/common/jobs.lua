@@ -152,8 +152,11 @@ local function chance_next()
     return chances.state / 2147483647
 end
 
+local FOR_EVER = 2 ^ 32 - 1 -- as most attempts
+
 -- As policy_backoff_ms in job/policy.c.
 local function backoff_ms(p, attempt)
+    if p.backoff == 3 then return 0 end
     local wait = p.first
     if p.backoff == 2 then
         wait = attempt > 60 and p.max or min(p.first * 2 ^ (attempt - 1), p.max)
@@ -170,7 +173,7 @@ local function fail(t, j, delay, error, outcome)
     local p = policy_of(t, j)
     history_add(t, j, outcome, outcome == OUTCOME.LEASE_OVER and min(now, j.lease_until) or now, error)
     j.error, j.state, j.lease_until = error, DELAYED, 0
-    if outcome == OUTCOME.REFUSED or j.attempt >= p.attempts then
+    if outcome == OUTCOME.REFUSED or j.attempt >= p.attempts and p.attempts < FOR_EVER then
         j.state = DEAD
         count(t, 'died', 1)
     else

@@ -69,7 +69,7 @@ end
 
 -- When the first one ends.
 function topic_rules.first_pause_end()
-    if core_layout ~= LAYOUT.TIMED then return NONE end
+    if core_layout < LAYOUT.TIMED then return NONE end
     local first = call('ZRANGE', T .. ':pauses', '0', '0', 'WITHSCORES')
     return tonumber(first[2] or NONE)
 end

@@ -1,0 +1,172 @@
+/*
+ * handle: a queue of libtarry as a binding holds it, which no order of calls on any threads can misuse.
+ *
+ * tarry.h asks two things of its callers that garbage-collected languages cannot promise: that nobody begins a call once the queue
+ * is being closed, and that an interruption comes when the take has begun to wait. Here a call that comes too late is told
+ * TARRY_STOPPING, and an interruption is repeated until the take that it means has ended or was not there.
+ *
+ * Every function may be called on any thread, but handle_free, which is the last. In a forked child calls answer TARRY_FORKED, and
+ * closing leaves the parent's queue alone.
+ */
+#ifndef TARRY_BINDINGS_HANDLE_H
+#define TARRY_BINDINGS_HANDLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <tarry.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A take that may wait, on its caller's stack. */
+struct handle_wait {
+    uint64_t tag;
+    struct handle_wait *next, **place;
+};
+
+struct handle {
+    tarry *queue;
+    atomic_uint callers;
+    atomic_bool is_closed;
+    pid_t pid;
+    pthread_mutex_t lock; /* of the waits */
+    struct handle_wait *waits;
+};
+
+/* TARRY_OK and *out; else why not, in words in `error` too. */
+static inline int handle_open(const struct tarry_options *options, struct handle **out, char *error,
+                              size_t error_bytes)
+{
+    struct handle *handle = calloc(1, sizeof *handle);
+    *out = NULL;
+    if (!handle)
+        return TARRY_NO_MEMORY;
+    int code = tarry_open(options, &handle->queue, error, error_bytes);
+    if (code) {
+        free(handle);
+        return code;
+    }
+    pthread_mutex_init(&handle->lock, NULL);
+    handle->pid = getpid();
+    *out = handle;
+    return TARRY_OK;
+}
+
+/* False: it is closed, and nothing is to be called. True: handle_leave has to follow. */
+static inline bool handle_enter(struct handle *handle)
+{
+    atomic_fetch_add(&handle->callers, 1);
+    if (!atomic_load(&handle->is_closed))
+        return true;
+    atomic_fetch_sub(&handle->callers, 1);
+    return false;
+}
+
+static inline void handle_leave(struct handle *handle)
+{
+    atomic_fetch_sub(&handle->callers, 1);
+}
+
+/* The body of a function that answers with a code: the call, where the queue is open. */
+#define HANDLE_CALL(handle, call)                                                                  \
+    do {                                                                                           \
+        if (!handle_enter(handle))                                                                 \
+            return TARRY_STOPPING;                                                                 \
+        int code_of_call = (call);                                                                 \
+        handle_leave(handle);                                                                      \
+        return code_of_call;                                                                       \
+    } while (0)
+
+static inline void handle_wait_add(struct handle *handle, struct handle_wait *wait)
+{
+    pthread_mutex_lock(&handle->lock);
+    wait->next = handle->waits;
+    wait->place = &handle->waits;
+    if (wait->next)
+        wait->next->place = &wait->next;
+    handle->waits = wait;
+    pthread_mutex_unlock(&handle->lock);
+}
+
+static inline void handle_wait_remove(struct handle *handle, struct handle_wait *wait)
+{
+    pthread_mutex_lock(&handle->lock);
+    *wait->place = wait->next;
+    if (wait->next)
+        wait->next->place = wait->place;
+    pthread_mutex_unlock(&handle->lock);
+}
+
+/* tarry_take and tarry_pop. Those that wait can be interrupted by their tag, which nobody else has. */
+static inline int handle_take(struct handle *handle, const struct tarry_take *take, int64_t wait_ms,
+                              bool pops, tarry_job **out, size_t *n)
+{
+    struct handle_wait wait = {.tag = take->tag};
+    *n = 0;
+    if (!handle_enter(handle))
+        return TARRY_STOPPING;
+    if (wait_ms)
+        handle_wait_add(handle, &wait);
+    int code = (pops ? tarry_pop : tarry_take)(handle->queue, take, wait_ms, out, n);
+    if (wait_ms && code != TARRY_FORKED)
+        handle_wait_remove(handle, &wait);
+    if (code == TARRY_INTERRUPTED && atomic_load(&handle->is_closed))
+        code = TARRY_STOPPING;
+    handle_leave(handle);
+    return code;
+}
+
+static inline bool handle_has_wait(struct handle *handle, uint64_t tag)
+{
+    pthread_mutex_lock(&handle->lock);
+    const struct handle_wait *wait = handle->waits;
+    while (wait && wait->tag != tag)
+        wait = wait->next;
+    pthread_mutex_unlock(&handle->lock);
+    return wait;
+}
+
+/* Ends the take with this tag, also one that has begun and does not wait yet. False: there is none. */
+static inline bool handle_interrupt(struct handle *handle, uint64_t tag)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    bool was_there = false;
+    if (!handle_enter(handle))
+        return false;
+    while (handle_has_wait(handle, tag) && !(was_there = tarry_interrupt(handle->queue, tag)))
+        nanosleep(&pause, NULL);
+    handle_leave(handle);
+    return was_there;
+}
+
+/* Ends all takes that wait, lets other calls end, and closes. Again: nothing. */
+static inline int handle_close(struct handle *handle)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    if (handle->pid != getpid())
+        return TARRY_FORKED;
+    if (atomic_exchange(&handle->is_closed, true))
+        return TARRY_OK;
+    while (atomic_load(&handle->callers)) {
+        pthread_mutex_lock(&handle->lock);
+        for (struct handle_wait *wait = handle->waits; wait; wait = wait->next)
+            tarry_interrupt(handle->queue, wait->tag);
+        pthread_mutex_unlock(&handle->lock);
+        nanosleep(&pause, NULL);
+    }
+    int code = tarry_close(handle->queue);
+    handle->queue = NULL;
+    return code;
+}
+
+/* Closes it where nobody did. Nobody has it any more. */
+static inline void handle_free(struct handle *handle)
+{
+    if (!handle || handle_close(handle) == TARRY_FORKED)
+        return;
+    pthread_mutex_destroy(&handle->lock);
+    free(handle);
+}
+
+#endif

@@ -1,0 +1,234 @@
+package io.tarry.queue;
+
+import java.lang.ref.Cleaner;
+import java.lang.ref.Reference;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A job as it was taken, or as it stood when it was looked at. One that was taken wants an answer before its lease ends; else it is
+ * delivered again.
+ */
+public final class Job {
+    private static final Cleaner CLEANER = Cleaner.create();
+
+    /** One that ended without an ack. {@code outcome}: failed, lease_ended or refused. */
+    public static final class Attempt {
+        public final int number;
+        public final String outcome;
+        public final Instant startedAt;
+        public final Duration duration;
+        public final String error;
+
+        Attempt(Pack.Reader from) {
+            number = from.number();
+            int kind = from.number();
+            outcome = kind == 1 ? "failed" : kind == 2 ? "lease_ended" : kind == 3 ? "refused" : "unknown";
+            startedAt = Times.instant(from.bigNumber());
+            duration = Duration.ofMillis(from.bigNumber());
+            error = from.text();
+        }
+    }
+
+    /** What the library has of a taken job; again() needs it. */
+    private static final class Held implements Runnable {
+        private long pointer;
+
+        @Override
+        public synchronized void run() {
+            if (pointer != 0) {
+                Native.freeJob(pointer);
+                pointer = 0;
+            }
+        }
+    }
+
+    private final TarryQueue queue;
+    private final Held held;
+    private final Cleaner.Cleanable cleanable;
+    private final State state;
+    private final int attempt;
+    private final int priority;
+    private final boolean isCancelRequested;
+    private final long delivery;
+    private final long dueMs;
+    private final long leaseUntilMs;
+    private final String topic;
+    private final String id;
+    private final String contentType;
+    private final Map<String, String> meta;
+    private final String lastError;
+    private final String consumer;
+    private final String lease;
+    private final byte[] body;
+    private final List<Attempt> history;
+
+    Job(TarryQueue queue, Pack.Reader from) {
+        this.queue = queue;
+        long pointer = from.bigNumber();
+        if (pointer == 0) {
+            held = null;
+            cleanable = null;
+        } else {
+            held = new Held();
+            held.pointer = pointer;
+            cleanable = CLEANER.register(this, held);
+        }
+        state = State.of(from.number());
+        attempt = from.number();
+        priority = from.number();
+        isCancelRequested = from.number() != 0;
+        delivery = from.bigNumber();
+        dueMs = from.bigNumber();
+        leaseUntilMs = from.bigNumber();
+        topic = from.text();
+        id = from.text();
+        contentType = from.text();
+        meta = from.meta();
+        lastError = from.textOrNull();
+        consumer = from.textOrNull();
+        lease = from.text();
+        body = from.bytes();
+        int count = from.number();
+        history = count == 0 ? List.of() : new ArrayList<>(count);
+        for (int i = 0; i < count; i++) {
+            history.add(new Attempt(from));
+        }
+    }
+
+    public String topic() {
+        return topic;
+    }
+
+    public String id() {
+        return id;
+    }
+
+    /** To the byte what was pushed. The array is the job's own. */
+    public byte[] body() {
+        return body;
+    }
+
+    public String text() {
+        return new String(body, StandardCharsets.UTF_8);
+    }
+
+    /** Empty: none was given. */
+    public String contentType() {
+        return contentType;
+    }
+
+    public Map<String, String> meta() {
+        return meta;
+    }
+
+    public State state() {
+        return state;
+    }
+
+    /** Deliveries so far, with this one. */
+    public int attempt() {
+        return attempt;
+    }
+
+    /** Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late. */
+    public long delivery() {
+        return delivery;
+    }
+
+    public int priority() {
+        return priority;
+    }
+
+    public Instant dueAt() {
+        return Instant.ofEpochMilli(dueMs);
+    }
+
+    /** Null: it is not leased. */
+    public Instant leaseUntil() {
+        return Times.instant(leaseUntilMs);
+    }
+
+    /** As text; empty: it was not taken. */
+    public String lease() {
+        return lease;
+    }
+
+    /** Of the last attempt that failed; null: there was none. */
+    public String lastError() {
+        return lastError;
+    }
+
+    /** Who has it, as he calls himself; null: nobody, or he has no name. */
+    public String consumer() {
+        return consumer;
+    }
+
+    public boolean isCancelRequested() {
+        return isCancelRequested;
+    }
+
+    /** The attempts that ended without an ack, oldest first, the last eight. */
+    public List<Attempt> history() {
+        return history;
+    }
+
+    /** Done. */
+    public void ack() {
+        queue.ack(this);
+    }
+
+    /** Failed: it comes again after its backoff. */
+    public void nack(String error) {
+        queue.nack(this, error, null);
+    }
+
+    /** It takes longer: the lease counts anew from now. Whether somebody asked that the job be cancelled. */
+    public boolean extend() {
+        return queue.extend(this, null);
+    }
+
+    /** Not begun: it is ready again at once, and the attempt does not count. */
+    public void giveBack() {
+        queue.giveBack(this);
+    }
+
+    /** Done, and due anew with the same id, in one step; body null: with the one that it has. */
+    public void again(byte[] newBody, Duration delay) {
+        queue.again(this, newBody, delay);
+    }
+
+    /** It was answered: nobody needs more of it than is here. */
+    void release() {
+        if (cleanable != null) {
+            cleanable.clean();
+        }
+    }
+
+    interface Use<R> {
+        R of(long pointer);
+    }
+
+    /** With the library's own job, which nobody frees meanwhile. 0: it was released, or not taken. */
+    <R> R use(Use<R> call) {
+        if (held == null) {
+            return call.of(0);
+        }
+        try {
+            synchronized (held) {
+                return call.of(held.pointer);
+            }
+        } finally {
+            Reference.reachabilityFence(this);
+        }
+    }
+
+    @Override
+    public String toString() {
+        return topic + "/" + id + " " + state + ", attempt " + attempt;
+    }
+}

@@ -1,0 +1,72 @@
+package io.tarry.queue;
+
+import java.time.Instant;
+
+/** What became of one item of a call. */
+public final class Outcome {
+    private final int code;
+    private final int state;
+    private final String detail;
+    private final long dueMs;
+    private final long leaseUntilMs;
+    private final boolean isCancelRequested;
+    private final String id;
+
+    Outcome(Pack.Reader from) {
+        code = from.number();
+        state = from.number();
+        isCancelRequested = from.number() != 0;
+        dueMs = from.bigNumber();
+        leaseUntilMs = from.bigNumber();
+        detail = from.textOrNull();
+        id = from.text();
+    }
+
+    int number() {
+        return code;
+    }
+
+    /** The code of the HTTP API: {@code created}, {@code replaced}, {@code existed}, {@code ok}, {@code cancelled}, or why it was refused. */
+    public String code() {
+        return Native.codeName(code);
+    }
+
+    /** Why nothing was done; null: it was. */
+    public TarryException refusal() {
+        return Code.isRefusal(code) ? TarryException.of(code, detail, null, state) : null;
+    }
+
+    /** Of a push: the job's id. */
+    public String id() {
+        return id;
+    }
+
+    /** The job's due; null: it has none. */
+    public Instant dueAt() {
+        return Times.instant(dueMs);
+    }
+
+    /** Of an extend. */
+    public Instant leaseUntil() {
+        return Times.instant(leaseUntilMs);
+    }
+
+    /** Of an extend: somebody asked that the job be cancelled. */
+    public boolean isCancelRequested() {
+        return isCancelRequested;
+    }
+
+    /** Itself; or throws what it was refused for. */
+    Outcome orThrow() {
+        TarryException refusal = refusal();
+        if (refusal != null) {
+            throw refusal;
+        }
+        return this;
+    }
+
+    @Override
+    public String toString() {
+        return code() + (id.isEmpty() ? "" : " " + id);
+    }
+}

@@ -1,0 +1,114 @@
+package io.tarry.queue;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Map;
+import java.util.Objects;
+
+/** A job to be pushed. What is not said is the topic's setting, else the default. */
+public final class Push {
+    private final String topic;
+    private final byte[] body;
+    private String contentType;
+    private String id;
+    private int flags;
+    private long delayMs;
+    private long atMs;
+    private int priority;
+    private OnConflict onConflict;
+    private long leaseMs;
+    private long ttlMs;
+    private int maxAttempts;
+    private Backoff backoff;
+    private Map<String, String> meta;
+
+    /** Bytes as they are; they are read when it is pushed. */
+    public Push(String topic, byte[] body) {
+        this.topic = Objects.requireNonNull(topic, "topic");
+        this.body = Objects.requireNonNull(body, "body");
+    }
+
+    /** A text, as UTF-8. */
+    public Push(String topic, String body) {
+        this(topic, body.getBytes(StandardCharsets.UTF_8));
+        contentType = "text/plain; charset=utf-8";
+    }
+
+    /** A job without a body. */
+    public Push(String topic) {
+        this(topic, new byte[0]);
+    }
+
+    /** The caller's own id, such as the number of the order. Without one it gets one. */
+    public Push id(String value) {
+        id = value;
+        return this;
+    }
+
+    /** From now. */
+    public Push delay(Duration value) {
+        delayMs = Times.milliseconds(value);
+        return this;
+    }
+
+    /** By the wall clock. */
+    public Push at(Instant value) {
+        atMs = Times.milliseconds(value);
+        flags |= Native.HAS_AT;
+        return this;
+    }
+
+    /** 0 is first; the default is 100. */
+    public Push priority(int value) {
+        priority = value;
+        flags |= Native.HAS_PRIORITY;
+        return this;
+    }
+
+    public Push onConflict(OnConflict value) {
+        onConflict = value;
+        return this;
+    }
+
+    public Push lease(Duration value) {
+        leaseMs = Times.milliseconds(value);
+        return this;
+    }
+
+    /** For how long it may be ready before it expires. */
+    public Push ttl(Duration value) {
+        ttlMs = Times.milliseconds(value);
+        return this;
+    }
+
+    public Push maxAttempts(int value) {
+        maxAttempts = value;
+        return this;
+    }
+
+    public Push backoff(Backoff value) {
+        backoff = value;
+        return this;
+    }
+
+    public Push meta(Map<String, String> value) {
+        meta = value;
+        return this;
+    }
+
+    public Push contentType(String value) {
+        contentType = value;
+        return this;
+    }
+
+    int sizeHint() {
+        return 160 + topic.length() + body.length + (id == null ? 0 : id.length());
+    }
+
+    void pack(Pack pack) {
+        pack.number(flags).text(topic, "topic").text(id, "id").text(contentType, "content type").meta(meta).bytes(body);
+        pack.number(delayMs).number(atMs).number(priority).number(OnConflict.number(onConflict)).number(leaseMs).number(ttlMs).number(maxAttempts);
+        Backoff.pack(pack, backoff);
+    }
+}

@@ -1,0 +1,123 @@
+package io.tarry.queue;
+
+import java.time.Duration;
+
+/** What holds for jobs of a topic that do not say otherwise. What is not set is the default. */
+public final class Settings {
+    private int flags;
+    private long leaseMs;
+    private long ttlMs;
+    private int maxAttempts;
+    private Backoff backoff;
+    private int priority;
+    private OnConflict onConflict;
+    private long dedupWindowMs;
+    private long maxJobs;
+
+    public Settings() {}
+
+    Settings(Pack.Reader from) {
+        flags = from.number();
+        leaseMs = from.bigNumber();
+        ttlMs = from.bigNumber();
+        maxAttempts = from.number();
+        backoff = Backoff.read(from);
+        priority = from.number();
+        onConflict = OnConflict.of(from.number());
+        dedupWindowMs = from.bigNumber();
+        maxJobs = from.bigNumber();
+    }
+
+    void pack(Pack pack) {
+        pack.number(flags).number(leaseMs).number(ttlMs).number(maxAttempts);
+        Backoff.pack(pack, backoff);
+        pack.number(priority).number(OnConflict.number(onConflict)).number(dedupWindowMs).number(maxJobs);
+    }
+
+    public Settings lease(Duration value) {
+        leaseMs = Times.milliseconds(value);
+        return this;
+    }
+
+    public Duration lease() {
+        return Times.duration(leaseMs);
+    }
+
+    public Settings ttl(Duration value) {
+        ttlMs = Times.milliseconds(value);
+        return this;
+    }
+
+    public Duration ttl() {
+        return Times.duration(ttlMs);
+    }
+
+    public Settings maxAttempts(int value) {
+        maxAttempts = value;
+        return this;
+    }
+
+    /** 0: the default. */
+    public int maxAttempts() {
+        return maxAttempts;
+    }
+
+    public Settings backoff(Backoff value) {
+        backoff = value;
+        return this;
+    }
+
+    public Backoff backoff() {
+        return backoff;
+    }
+
+    public Settings priority(int value) {
+        priority = value;
+        flags |= Native.HAS_PRIORITY;
+        return this;
+    }
+
+    /** Null: the default. */
+    public Integer priority() {
+        return (flags & Native.HAS_PRIORITY) == 0 ? null : priority;
+    }
+
+    public Settings onConflict(OnConflict value) {
+        onConflict = value;
+        return this;
+    }
+
+    public OnConflict onConflict() {
+        return onConflict;
+    }
+
+    /** For how long finished ids are remembered. */
+    public Settings dedupWindow(Duration value) {
+        dedupWindowMs = Times.milliseconds(value);
+        return this;
+    }
+
+    public Duration dedupWindow() {
+        return Times.duration(dedupWindowMs);
+    }
+
+    public Settings maxJobs(long value) {
+        maxJobs = value;
+        return this;
+    }
+
+    /** 0: no limit. */
+    public long maxJobs() {
+        return maxJobs;
+    }
+
+    /** Jobs that expire are kept as dead. */
+    public Settings deadLetterExpired(boolean value) {
+        flags = value ? flags | Native.DEAD_LETTER_EXPIRED : flags & ~Native.DEAD_LETTER_EXPIRED;
+        return this;
+    }
+
+    public boolean deadLetterExpired() {
+        return (flags & Native.DEAD_LETTER_EXPIRED) != 0;
+    }
+}

@@ -1,0 +1,27 @@
+"""libtarry: the delay queue tarry inside a process. A job goes in now and comes out when it is due; docs/bindings-python.md tells how."""
+
+from .errors import Closed, Conflict, Forked, Full, LeaseEnded, NotFound, OutOfMemory, Refused, TarryError, Unavailable
+from .job import Attempt, Job, Pushed
+from .queue import Queue, open
+from .topic import Settings, Topic
+
+__version__ = "0.2.0"
+__all__ = [
+    "Attempt",
+    "Closed",
+    "Conflict",
+    "Forked",
+    "Full",
+    "Job",
+    "LeaseEnded",
+    "NotFound",
+    "OutOfMemory",
+    "Pushed",
+    "Queue",
+    "Refused",
+    "Settings",
+    "TarryError",
+    "Topic",
+    "Unavailable",
+    "open",
+]

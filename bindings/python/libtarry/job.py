@@ -1,0 +1,182 @@
+"""What a push answers, and a job that came out."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ._binding import ffi, lib
+from .errors import STATES
+from .values import Duration, Moment, meta_of, time_of
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+_OUTCOMES = {1: "failed", 2: "lease_ended", 3: "refused"}
+
+
+class Pushed:
+    """What became of a push. `result`: created, replaced, or existed, where nothing was changed."""
+
+    __slots__ = ("id", "result", "due_ms")
+
+    def __init__(self, id: str, result: str, due_ms: int) -> None:
+        self.id = id
+        self.result = result
+        self.due_ms = due_ms
+
+    @property
+    def due_at(self) -> datetime.datetime | None:
+        return time_of(self.due_ms)
+
+    def __repr__(self) -> str:
+        return f"Pushed(id={self.id!r}, result={self.result!r}, due_at={self.due_at})"
+
+
+class Attempt(NamedTuple):
+    """One that ended without an ack. `outcome`: failed, lease_ended or refused."""
+
+    number: int
+    outcome: str
+    started_at: datetime.datetime | None
+    duration: float
+    error: str
+
+
+class Job:
+    """
+    A job as it was taken, or as it stood when it was looked at. One thread at a time.
+
+    A taken job wants an answer before its lease ends: ack(), nack(), extend(), again() or give_back(). One that is dropped without is
+    delivered again.
+    """
+
+    __slots__ = ("_job", "_queue")
+
+    def __init__(self, job: Any, queue: Queue) -> None:
+        self._job = job
+        self._queue = queue
+
+    def __del__(self) -> None:
+        if lib is not None:  # else the interpreter is on its way out
+            lib.tarry_job_free(self._job)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.topic}/{self.id} {self.state}, attempt {self.attempt}>"
+
+    # ---- what it is ----
+
+    @property
+    def topic(self) -> str:
+        return str(ffi.string(lib.tarry_job_topic(self._job)).decode())
+
+    @property
+    def id(self) -> str:
+        return str(ffi.string(lib.tarry_job_id(self._job)).decode())
+
+    @property
+    def body(self) -> bytes:
+        return _text(lib.tarry_job_body, self._job)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def content_type(self) -> str:
+        return str(ffi.string(lib.tarry_job_content_type(self._job)).decode()) or "application/octet-stream"
+
+    @property
+    def meta(self) -> dict[str, str]:
+        return meta_of(_text(lib.tarry_job_meta, self._job))
+
+    @property
+    def state(self) -> str:
+        """delayed, ready, leased or dead."""
+        return STATES.get(lib.tarry_job_state(self._job), "unknown")
+
+    @property
+    def attempt(self) -> int:
+        """Deliveries so far, with this one."""
+        return int(lib.tarry_job_attempt(self._job))
+
+    @property
+    def delivery(self) -> int:
+        """Rises with every delivery of the job: hand it on to what you write to, which then refuses whoever comes late."""
+        return int(lib.tarry_job_delivery(self._job))
+
+    @property
+    def priority(self) -> int:
+        return int(lib.tarry_job_priority(self._job))
+
+    @property
+    def due_ms(self) -> int:
+        return int(lib.tarry_job_due_ms(self._job))
+
+    @property
+    def due_at(self) -> datetime.datetime | None:
+        return time_of(self.due_ms)
+
+    @property
+    def lease(self) -> str:
+        """As text; empty: it was not taken."""
+        return str(ffi.string(lib.tarry_job_lease(self._job)).decode())
+
+    @property
+    def lease_until(self) -> datetime.datetime | None:
+        return time_of(lib.tarry_job_lease_until_ms(self._job))
+
+    @property
+    def last_error(self) -> str | None:
+        return _text(lib.tarry_job_error, self._job).decode(errors="replace") or None
+
+    @property
+    def consumer(self) -> str | None:
+        """Who has it, as he calls himself."""
+        return _text(lib.tarry_job_consumer, self._job).decode() or None
+
+    @property
+    def cancel_requested(self) -> bool:
+        return bool(lib.tarry_job_cancel_requested(self._job))
+
+    @property
+    def history(self) -> list[Attempt]:
+        """The attempts that ended without an ack, oldest first, the last eight."""
+        found: list[Attempt] = []
+        one = ffi.new("struct tarry_attempt *", {"size": ffi.sizeof("struct tarry_attempt")})
+        while lib.tarry_job_history(self._job, len(found), one) == lib.TARRY_OK:
+            error = bytes(ffi.buffer(one.error, one.error_bytes)).decode(errors="replace") if one.error_bytes else ""
+            found.append(Attempt(one.number, _OUTCOMES.get(one.outcome, "unknown"), time_of(one.started_ms), one.duration_ms / 1000, error))
+        return found
+
+    # ---- answers ----
+
+    def ack(self) -> None:
+        """Done."""
+        self._queue.ack(self)
+
+    def nack(self, *, delay: Duration | None = None, error: str = "", final: bool = False) -> None:
+        """Failed: it comes again after `delay`, else after its backoff; `final`: it is dead."""
+        self._queue.nack(self, delay=delay, error=error, final=final)
+
+    def extend(self, lease: Duration | None = None) -> bool:
+        """It takes longer: the lease counts anew from now. True: somebody asked that the job be cancelled."""
+        return self._queue.extend(self, lease)
+
+    def give_back(self) -> None:
+        """Not begun: it is ready again at once, and the attempt does not count."""
+        self._queue.give_back(self)
+
+    def again(self, body: Any = None, *, delay: Duration | None = None, at: Moment | None = None) -> None:
+        """Done, and due anew with the same id, in one step; `body` None: with the body that it has."""
+        self._queue.again(self, body, delay=delay, at=at)
+
+
+def _text(read: Any, job: Any) -> bytes:
+    count = ffi.new("size_t *")
+    at = read(job, count)
+    return bytes(ffi.buffer(at, count[0])) if count[0] else b""

@@ -1,0 +1,104 @@
+"""Topics: their figures and their settings."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from ._binding import ffi, lib
+from .values import Duration, backoff_of, backoff_text, conflict_of, milliseconds, time_of
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Jobs in each state now, and what happened since the topic was made."""
+
+    name: str
+    is_paused: bool
+    paused_until: datetime.datetime | None
+    """None: not paused, or until it is resumed."""
+    delayed: int
+    retrying: int
+    ready: int
+    leased: int
+    dead: int
+    pushed: int
+    replaced: int
+    delivered: int
+    acked: int
+    nacked: int
+    lease_ended: int
+    cancelled: int
+    expired: int
+    died: int
+    redriven: int
+    oldest_ready_due: datetime.datetime | None
+
+
+_COUNTS = (
+    *("delayed", "retrying", "ready", "leased", "dead", "pushed", "replaced", "delivered", "acked", "nacked", "lease_ended"),
+    *("cancelled", "expired", "died", "redriven"),
+)
+
+
+def topic_of(data: Any) -> Topic:
+    return Topic(
+        name=ffi.string(data.name).decode(),
+        is_paused=bool(data.is_paused),
+        paused_until=time_of(data.paused_until_ms),
+        oldest_ready_due=time_of(data.oldest_ready_due_ms),
+        **{name: getattr(data, name) for name in _COUNTS},
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for jobs of a topic that do not say otherwise. None: the default."""
+
+    lease: Duration | None = None
+    ttl: Duration | None = None
+    max_attempts: int | None = None
+    backoff: str | None = None
+    """`fixed:10s`, or `exp:1s..10m`, which is the default."""
+    priority: int | None = None
+    on_conflict: str | None = None
+    """replace, keep or reject."""
+    dedup_window: Duration | None = None
+    """For how long finished ids are remembered."""
+    max_jobs: int | None = None
+    dead_letter_expired: bool = False
+
+
+def settings_struct(settings: Settings) -> Any:
+    data = ffi.new("struct tarry_settings *", {"size": ffi.sizeof("struct tarry_settings")})
+    for name in ("lease", "ttl", "dedup_window"):
+        if (duration := getattr(settings, name)) is not None:
+            setattr(data, f"{name}_ms", milliseconds(duration))
+    data.max_attempts = settings.max_attempts or 0
+    data.max_jobs = settings.max_jobs or 0
+    if settings.backoff is not None:
+        data.backoff, data.backoff_first_ms, data.backoff_max_ms = backoff_of(settings.backoff)
+    if settings.on_conflict is not None:
+        data.on_conflict = conflict_of(settings.on_conflict)
+    if settings.priority is not None:
+        data.flags |= lib.TARRY_HAS_PRIORITY
+        data.priority = settings.priority
+    if settings.dead_letter_expired:
+        data.flags |= lib.TARRY_DEAD_LETTER_EXPIRED
+    return data
+
+
+def settings_of(data: Any) -> Settings:
+    names = {lib.TARRY_REPLACE: "replace", lib.TARRY_KEEP: "keep", lib.TARRY_REJECT: "reject"}
+    return Settings(
+        lease=data.lease_ms / 1000 if data.lease_ms else None,
+        ttl=data.ttl_ms / 1000 if data.ttl_ms else None,
+        max_attempts=data.max_attempts or None,
+        backoff=backoff_text(data.backoff, data.backoff_first_ms, data.backoff_max_ms),
+        priority=data.priority if data.flags & lib.TARRY_HAS_PRIORITY else None,
+        on_conflict=names.get(data.on_conflict),
+        dedup_window=data.dedup_window_ms / 1000 if data.dedup_window_ms else None,
+        max_jobs=data.max_jobs or None,
+        dead_letter_expired=bool(data.flags & lib.TARRY_DEAD_LETTER_EXPIRED),
+    )

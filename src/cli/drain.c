@@ -1,0 +1,39 @@
+/* drain: new jobs are refused, or taken again. */
+#include "cli/client.h"
+#include "cli/commands.h"
+
+static int drain_command(int argc, char **argv)
+{
+    bool off = false;
+    const struct cli_flag flags[] = {
+        {"off", CLI_SWITCH, &off, NULL, "take new jobs again"},
+        {0},
+    };
+    const struct cli_syntax syntax = {
+        .usage = "drain [--off]",
+        .about =
+            "Has the server refuse new jobs, while all else goes on: so consumers empty it. It\n"
+            "lasts until --off or a restart, and concerns this server alone.",
+        .flags = flags,
+    };
+    struct cli_args args;
+    struct client client;
+    int exit_code = cli_parse(argc, argv, &syntax, &args);
+    if (exit_code >= 0)
+        return exit_code;
+    if (!client_open(&client, args.url))
+        return CLI_REFUSED;
+    cli_url_add_segment(client_begin(&client), "drain");
+    exit_code = client_call(&client, off ? "DELETE" : "POST", NULL, 0);
+    if (exit_code == CLI_OK && args.json)
+        client_print_json(&client);
+    else if (exit_code == CLI_OK)
+        puts(off ? "new jobs are taken again" : "new jobs are refused");
+    client_close(&client);
+    return exit_code;
+}
+
+const struct cli_command cli_drain_commands[] = {
+    {.name = "drain", .run = drain_command, .help = "refuse new jobs, while all else goes on"},
+    {0},
+};

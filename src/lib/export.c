@@ -1,0 +1,262 @@
+/* Export: topics with their settings and jobs as lines of JSON, in the form that `tarry export` writes. */
+#include "base/duration.h"
+#include "base/json_write.h"
+#include "base/timestamp.h"
+#include "lib/transfer.h"
+
+#include <stdlib.h>
+
+enum { PAGE_JOBS = 100, PAGE_TOPICS = 100 };
+
+struct export
+{
+    struct tarry *queue;
+    struct transfer *transfer;
+    struct buffer lines;
+    struct tarry_topic *topics;
+    size_t topic_count;
+};
+
+static int lines_write(struct export *export)
+{
+    struct buffer *lines = &export->lines;
+    int code = lines->failed ? TARRY_NO_MEMORY : transfer_write(export->transfer, lines);
+    buffer_clear(lines);
+    return code;
+}
+
+/* ---- the lines ---- */
+
+static void write_duration(struct buffer *out, const char *key, int64_t ms)
+{
+    if (!ms)
+        return;
+    json_write_member(out, key);
+    buffer_append_byte(out, '"');
+    duration_emit(out, ms);
+    buffer_append_byte(out, '"');
+}
+
+static void write_policy(struct buffer *out, const struct policy *policy)
+{
+    write_duration(out, "lease_for", policy->lease_ms);
+    write_duration(out, "ttl", policy->ttl_ms);
+    if (policy->max_attempts == POLICY_ATTEMPTS_NONE)
+        json_write_member_text(out, "max_attempts", slice_of("none"));
+    else if (policy->max_attempts)
+        json_write_member_number(out, "max_attempts", policy->max_attempts);
+    if (!policy->backoff.kind)
+        return;
+    json_write_member(out, "backoff");
+    buffer_append_byte(out, '"');
+    policy_emit_backoff(out, &policy->backoff);
+    buffer_append_byte(out, '"');
+}
+
+static void write_settings(struct buffer *out, const struct topic_settings *settings)
+{
+    static const char *const conflicts[] = {
+        [CONFLICT_REPLACE] = "replace", [CONFLICT_KEEP] = "keep", [CONFLICT_REJECT] = "reject"};
+    buffer_append_text(out, "{\"dead_letter_expired\":");
+    buffer_append_text(out, settings->dead_letter_expired ? "true" : "false");
+    write_duration(out, "dedup_window", settings->dedup_window_ms);
+    if (settings->has_priority)
+        json_write_member_number(out, "priority", (uint64_t)settings->priority);
+    if (settings->on_conflict)
+        json_write_member_text(out, "on_conflict", slice_of(conflicts[settings->on_conflict]));
+    write_policy(out, &settings->policy);
+    if (settings->max_jobs)
+        json_write_member_number(out, "max_jobs", settings->max_jobs);
+    if (settings->push_rate.count) {
+        json_write_member(out, "push_rate");
+        buffer_append_byte(out, '"');
+        frequency_emit(out, settings->push_rate);
+        buffer_append_byte(out, '"');
+    }
+    /* What the server keeps of delivery: members of an object. */
+    if (settings->extension.len > 2) {
+        buffer_append_byte(out, ',');
+        buffer_append_slice(out,
+                            slice_make(settings->extension.at + 1, settings->extension.len - 2));
+    }
+    buffer_append_byte(out, '}');
+}
+
+/* On the thread that has the topic. */
+static void write_topic(const struct queue_topic *topic, size_t stride, void *into)
+{
+    struct buffer *out = into;
+    (void)stride;
+    buffer_append_text(out, "{\"topic\":");
+    json_write_string(out, topic->name);
+    buffer_append_text(out, ",\"settings\":");
+    write_settings(out, &topic->settings);
+    buffer_append_text(out, topic->paused ? ",\"paused\":true" : ",\"paused\":false");
+    if (topic->paused && topic->paused_until_ms) {
+        buffer_append_text(out, ",\"paused_until\":");
+        buffer_append_i64(out, topic->paused_until_ms);
+    }
+    buffer_append_text(out, "}\n");
+}
+
+/* Without what is tarry's own, but for where the job is to be called back. */
+static void write_meta(struct buffer *out, struct slice meta)
+{
+    struct slice name, value, callback = {0};
+    size_t at = 0;
+    char before = '{';
+    buffer_append_text(out, ",\"meta\":");
+    while (job_meta_next(meta, &at, &name, &value)) {
+        if (slice_is(name, JOB_META_CALLBACK))
+            callback = value;
+        if (name.len >= strlen(JOB_META_OWN) &&
+            !memcmp(name.at, JOB_META_OWN, strlen(JOB_META_OWN)))
+            continue;
+        buffer_append_byte(out, before);
+        json_write_string(out, name);
+        buffer_append_byte(out, ':');
+        json_write_string(out, value);
+        before = ',';
+    }
+    buffer_append_text(out, before == '{' ? "{}" : "}");
+    if (callback.len)
+        json_write_member_text(out, "callback", callback);
+}
+
+/* A leased job is due when its lease ends, and the attempt under way does not count. */
+static void write_job(struct buffer *out, const struct job *job)
+{
+    bool is_leased = job->state == JOB_LEASED;
+    int64_t due_ms = is_leased ? job->lease_until_ms : job->due_ms;
+    uint32_t attempt = job->attempt - (is_leased && job->attempt ? 1 : 0);
+    buffer_append_text(out, "{\"topic\":");
+    json_write_string(out, job->topic);
+    json_write_member_text(out, "id", job->id);
+    json_write_member(out, "at");
+    buffer_append_i64(out, due_ms < TIMESTAMP_BARE_MS_MIN ? TIMESTAMP_BARE_MS_MIN : due_ms);
+    if (attempt)
+        json_write_member_number(out, "attempt", attempt);
+    if (job->state == JOB_DEAD)
+        json_write_member_text(out, "state", slice_of("dead"));
+    if (job->error.len)
+        json_write_member_text(out, "error", job->error);
+    json_write_member_number(out, "priority", job->priority);
+    write_policy(out, &job->policy);
+    if (job->content_type.len)
+        json_write_member_text(out, "content_type", job->content_type);
+    write_meta(out, job->meta);
+    json_write_member(out, "body_base64");
+    json_write_base64(out, job->body);
+    buffer_append_text(out, "}\n");
+}
+
+/* ---- what is written ---- */
+
+static int learn_topics(struct export *export)
+{
+    size_t n = PAGE_TOPICS;
+    while (n == PAGE_TOPICS) {
+        size_t count = export->topic_count;
+        struct tarry_topic *more =
+            realloc(export->topics, (count + PAGE_TOPICS) * sizeof *export->topics);
+        if (!more)
+            return TARRY_NO_MEMORY;
+        export->topics = more;
+        more[count].size = sizeof *more;
+        int code =
+            tarry_topics(export->queue, count ? more[count - 1].name : NULL, more + count, &n);
+        if (code)
+            return code;
+        export->topic_count += n;
+    }
+    return TARRY_OK;
+}
+
+static void write_head(struct export *export)
+{
+    struct buffer *out = &export->lines;
+    uint64_t jobs = 0;
+    buffer_append_text(out, "{\"tarry_export\":1,\"at\":");
+    json_write_time(out, clock_wall_ms_of(&export->queue->clock));
+    buffer_append_text(out, ",\"topics\":[");
+    for (size_t i = 0; i < export->topic_count; i++) {
+        const struct tarry_topic *topic = &export->topics[i];
+        jobs += topic->delayed + topic->retrying + topic->ready + topic->leased + topic->dead;
+        if (i)
+            buffer_append_byte(out, ',');
+        json_write_string(out, slice_of(topic->name));
+    }
+    buffer_append_text(out, "],\"jobs\":");
+    buffer_append_u64(out, jobs);
+    buffer_append_text(out, "}\n");
+}
+
+static int export_jobs(struct export *export, const char *topic)
+{
+    tarry_job *jobs[PAGE_JOBS];
+    struct tarry_list list = TARRY_LIST_INIT;
+    size_t n;
+    list.topic = topic;
+    list.limit = PAGE_JOBS;
+    list.flags = TARRY_WITH_BODY;
+    do {
+        int code = tarry_list(export->queue, &list, jobs, &n);
+        if (code)
+            return code == TARRY_NOT_FOUND ? TARRY_OK : code; /* it was deleted meanwhile */
+        for (size_t i = 0; i < n; i++) {
+            const struct memory_job *job = (const struct memory_job *)(void *)jobs[i];
+            write_job(&export->lines, &job->shown.job);
+            tarry_job_free(jobs[i]);
+        }
+        code = lines_write(export);
+        if (code)
+            return code;
+        export->transfer->told.jobs += n;
+    } while (list.cursor[0]);
+    return TARRY_OK;
+}
+
+static int export_topic(struct export *export, const char *name)
+{
+    struct queue_topic_call call = {.verb = QUEUE_TOPIC_GET, .topic = slice_of(name)};
+    int code = lib_topic_call(export->queue, &call, write_topic, &export->lines);
+    if (code)
+        return code == TARRY_NOT_FOUND ? TARRY_OK : code;
+    code = lines_write(export);
+    if (!code)
+        code = export_jobs(export, name);
+    if (!code)
+        export->transfer->told.topics++;
+    return code;
+}
+
+static int export_all(struct export *export)
+{
+    int code = learn_topics(export);
+    if (code)
+        return code;
+    write_head(export);
+    code = lines_write(export);
+    for (size_t i = 0; i < export->topic_count && !code; i++)
+        code = export_topic(export, export->topics[i].name);
+    if (code)
+        return code;
+    buffer_append_format(&export->lines, "{\"tarry_export_end\":1,\"topics\":%llu,\"jobs\":%llu}\n",
+                         (unsigned long long)export->transfer->told.topics,
+                         (unsigned long long)export->transfer->told.jobs);
+    return lines_write(export);
+}
+
+int tarry_export(tarry *queue, struct tarry_transfer *transfer)
+{
+    struct transfer mine;
+    int code = transfer_begin(&mine, transfer, false);
+    if (code)
+        return code;
+    struct export export = {.queue = queue, .transfer = &mine};
+    buffer_init(&export.lines, SIZE_MAX / 2);
+    code = export_all(&export);
+    buffer_fini(&export.lines);
+    free(export.topics);
+    return transfer_end(&mine, transfer, code);
+}

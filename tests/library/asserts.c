@@ -1,0 +1,81 @@
+/* An assert of the library fails in a child, whose host has closed a descriptor that is the queue's: the hook hears of it, the
+ * process is aborted, and standard error says something only where there is no hook. */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <tarry.h>
+#include <unistd.h>
+
+static void on_assert(void *ctx, const char *text)
+{
+    const int *fd = ctx;
+    if (write(*fd, text, strlen(text)) < 0)
+        _exit(3);
+}
+
+static void on_done(void *owner, const struct tarry_reply *reply)
+{
+    (void)owner;
+    (void)reply;
+}
+
+/* Until its eventfd, which came behind the descriptor, is missed. */
+static void host_go_wrong(void)
+{
+    struct tarry_push push = TARRY_PUSH_INIT;
+    struct tarry_call call = TARRY_CALL_INIT;
+    const struct rlimit no_core = {0, 0};
+    tarry *queue;
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (tarry_open(NULL, &queue, NULL, 0))
+        _exit(1);
+    close(tarry_fd(queue) + 1);
+    push.topic = "t";
+    call.kind = TARRY_CALL_PUSH;
+    call.items = &push;
+    call.n = 1;
+    tarry_submit(queue, &call, on_done, NULL);
+    _exit(2);
+}
+
+/* What a child says to the hook and on standard error. False: it was not aborted. */
+static int run(int has_hook, char heard[1024], char said[1024])
+{
+    int to_hook[2], to_error[2], status;
+    ssize_t bytes;
+    if (pipe(to_hook) || pipe(to_error))
+        return 0;
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(to_error[1], STDERR_FILENO);
+        if (has_hook)
+            tarry_on_assert(on_assert, &to_hook[1]);
+        host_go_wrong();
+    }
+    close(to_hook[1]);
+    close(to_error[1]);
+    bytes = read(to_hook[0], heard, 1023);
+    heard[bytes > 0 ? bytes : 0] = '\0';
+    bytes = read(to_error[0], said, 1023);
+    said[bytes > 0 ? bytes : 0] = '\0';
+    close(to_hook[0]);
+    close(to_error[0]);
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+int main(void)
+{
+    static char heard[1024], said[1024];
+    if (!run(1, heard, said) || !strstr(heard, "descriptor.c:") || !strstr(heard, "' failed") ||
+        said[0])
+        return fprintf(stderr, "hook: heard '%s', said '%s'\n", heard, said), 1;
+    if (!run(0, heard, said) || heard[0] || !strstr(said, "descriptor.c:"))
+        return fprintf(stderr, "no hook: heard '%s', said '%s'\n", heard, said), 1;
+    puts("good");
+    return 0;
+}

@@ -1,0 +1,66 @@
+"""A shard whose clock stands still, for tests of users' programs: it moves only when told, and what is next is known exactly."""
+
+import pytest
+import state
+from abi import CANCEL, DELAYED, LEASED, NONE, READY, Shard, job
+
+START = 1_893_456_000_000  # 2030
+HOUR_MS = 3_600_000
+HELD = -(2**47)  # what a head says in place of an adjustment
+
+
+@pytest.fixture
+def held(redis_server):
+    redis_server.call("FLUSHALL")
+    shard = Shard(redis_server.client())
+    shard.hello(held=START)
+    yield shard
+    shard.must_be_sound()
+
+
+def core(shard):
+    return state.core_of(shard.client, shard.tag)
+
+
+def test_it_shows_where_it_was_put_and_every_head_says_that_it_stands(held):
+    answer = held.hello()
+    assert (answer.now, answer.adjust) == (START, HELD)
+    assert (core(held).layout, core(held).adjust) == (state.HELD, START)
+    assert held.hold(START + HOUR_MS).now == START + HOUR_MS
+    assert held.hello(held=START).now == START + HOUR_MS, "hello leaves a shard that is there alone"
+
+
+def test_nothing_is_due_before_it_is_moved_and_then_it_is(held):
+    held.push("t", job("a", delay=HOUR_MS), job("b", at=START + HOUR_MS))
+    held.advance_all()
+    assert held.get("t", "a").due == START + HOUR_MS + 1 and {held.get("t", name).state for name in "ab"} == {DELAYED}
+    held.hold(START + HOUR_MS)
+    held.advance_all()
+    assert (held.get("t", "a").state, held.get("t", "b").state) == (DELAYED, READY)
+    held.hold(START + HOUR_MS + 1)
+    [a, b] = sorted(held.take("t", lease=60_000), key=lambda taken: taken.id)
+    assert held.get("t", "a").state == LEASED
+    held.hold(START + HOUR_MS + 1 + 60_001)
+    held.advance_all()
+    assert held.get("t", "a").state == DELAYED
+
+
+def test_it_goes_back_too_and_no_adjustment_of_a_clock_that_jumped_touches_it(held):
+    held.hold(START + HOUR_MS)
+    assert held.hold(START).now == START
+    assert held.change_call("adjust", 0, 5000).now == START and core(held).adjust == START
+
+
+def test_what_is_next_is_exact_once_it_was_looked_up(held):
+    held.push("t", job("early", delay=1000), job("late", delay=HOUR_MS))
+    held.change("t", (CANCEL, "early"))
+    assert held.hello().next <= START + 1001
+    assert held.hold().next == START + HOUR_MS + 1
+    held.change("t", (CANCEL, "late"))
+    assert held.hold().next == NONE
+
+
+def test_a_shard_whose_clock_goes_is_not_held_by_it(shard):
+    before = shard.hello()
+    assert shard.hold(START).adjust == 0 and shard.hello().now - before.now < HOUR_MS
+    assert core(shard).layout == state.LAYOUT

@@ -1,0 +1,198 @@
+/* A queue in a directory while the process has no memory: every call is answered, what was answered is true, those who wait are
+ * woken, and afterwards all goes on. */
+#include "unit/short_memory.h"
+
+#include "lib_rig.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 64, TAKERS = 6 };
+
+static char root[] = "/tmp/tarry-short-XXXXXX";
+
+static int make_root(void **state)
+{
+    (void)state;
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state)
+{
+    char command[PATH_BYTES];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static tarry *open_dir(const char *name, uint32_t shards)
+{
+    struct tarry_options options = TARRY_OPTIONS_INIT;
+    char path[PATH_BYTES], error[300];
+    tarry *queue;
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    options.dir = path;
+    options.shards = shards;
+    options.sync = TARRY_SYNC_NEVER;
+    options.wal_file_bytes = 4 << 20;
+    if (tarry_open(&options, &queue, error, sizeof error))
+        fail_msg("%s", error);
+    return queue;
+}
+
+static bool is_honest(int code)
+{
+    bool is_good = code <= TARRY_CANCELLED || code == TARRY_NO_MEMORY;
+    if (!is_good)
+        print_error("%s\n", tarry_code_name(code));
+    return is_good;
+}
+
+/* A life in small under want: what is pushed is counted in `pushed`, what is acked in `acked`. */
+static void live_short(tarry *queue, int *pushed, int *acked)
+{
+    struct tarry_take take = rig_take(3);
+    struct tarry_push pushes[3] = {TARRY_PUSH_INIT, TARRY_PUSH_INIT, TARRY_PUSH_INIT};
+    struct tarry_result results[3] = {TARRY_RESULT_INIT};
+    struct tarry_list list = TARRY_LIST_INIT;
+    struct tarry_settings settings = TARRY_SETTINGS_INIT;
+    struct tarry_call call = TARRY_CALL_INIT;
+    tarry_job *jobs[10], *job;
+    char ids[3][48];
+    size_t n;
+    for (int i = 0; i < 3; i++) {
+        snprintf(ids[i], sizeof ids[i], "short-%d-%d", *pushed, i);
+        pushes[i].topic = "t";
+        pushes[i].id = ids[i];
+    }
+    int code = tarry_push(queue, pushes, 3, results);
+    assert_true(is_honest(code));
+    for (int i = 0; i < 3; i++)
+        *pushed += code == TARRY_OK || results[i].code == TARRY_CREATED;
+    for (int i = 0; i < 3; i++) {
+        code = tarry_push(queue, &pushes[i], 1, NULL);
+        assert_true(is_honest(code));
+    }
+    assert_true(is_honest(tarry_topic_put(queue, "t", &settings)));
+    code = tarry_get(queue, "t", "before-0", &job);
+    assert_true(is_honest(code) || code == TARRY_NOT_FOUND);
+    if (!code)
+        tarry_job_free(job);
+    list.topic = "t";
+    code = tarry_list(queue, &list, jobs, &n);
+    assert_true(is_honest(code));
+    for (size_t i = 0; i < n; i++)
+        tarry_job_free(jobs[i]);
+    code = tarry_take(queue, &take, 0, jobs, &n);
+    assert_true(is_honest(code));
+    for (size_t i = 0; i < n; i++) {
+        code = rig_answer(queue, tarry_ack, jobs[i]);
+        assert_true(is_honest(code));
+        *acked += code == TARRY_OK;
+        tarry_job_free(jobs[i]);
+    }
+    call.kind = TARRY_CALL_TAKE;
+    call.items = &take;
+    call.n = 1;
+    assert_int_equal(tarry_submit(queue, &call, (tarry_done *)(void (*)(void))abort, NULL),
+                     TARRY_NO_MEMORY);
+}
+
+struct taker {
+    pthread_t thread;
+    tarry *queue;
+    int code;
+    size_t n;
+};
+
+/* Waits as long as it takes; that memory was short is no reason to go. */
+static void *taker_run(void *ctx)
+{
+    struct taker *taker = ctx;
+    struct tarry_take take = rig_take(1);
+    tarry_job *job;
+    take.tag = 5;
+    do
+        taker->code = tarry_take(taker->queue, &take, -1, &job, &taker->n);
+    while (taker->code == TARRY_NO_MEMORY);
+    if (taker->n) {
+        rig_answer(taker->queue, tarry_ack, job);
+        tarry_job_free(job);
+    }
+    return NULL;
+}
+
+static void is_survived(const char *name, uint32_t shards)
+{
+    tarry *queue = open_dir(name, shards);
+    struct taker takers[TAKERS];
+    int pushed = 0, acked = 0, code;
+    char id[32];
+    for (int i = 0; i < 20; i++) {
+        snprintf(id, sizeof id, "before-%d", i);
+        rig_push(queue, id, 0);
+    }
+    for (int round = 0; round < 20; round++) {
+        atomic_store(&memory_is_short, true);
+        live_short(queue, &pushed, &acked);
+        atomic_store(&memory_is_short, false);
+        assert_in_range(rig_push(queue, "between", 3600000), TARRY_CREATED, TARRY_REPLACED);
+    }
+    assert_true(atomic_load(&allocations_refused) > 20);
+    /* All that is there comes out, whatever became of the wake-ups. */
+    struct tarry_topic topic = rig_topic(queue);
+    while (topic.ready + topic.leased) {
+        tarry_job *job = rig_take_one(queue, 50);
+        code = job ? rig_answer(queue, tarry_ack, job) : TARRY_OK;
+        assert_int_equal(code, TARRY_OK);
+        tarry_job_free(job);
+        topic = rig_topic(queue);
+        if (!job && !topic.ready)
+            break; /* what is leased was handed out under want and is nobody's until its lease ends */
+    }
+    /* Who waits is woken by what comes under want, too. */
+    for (int i = 0; i < TAKERS; i++) {
+        takers[i] = (struct taker){.queue = queue};
+        assert_int_equal(pthread_create(&takers[i].thread, NULL, taker_run, &takers[i]), 0);
+    }
+    usleep(20000);
+    for (int i = 0; i < TAKERS; i++) {
+        snprintf(id, sizeof id, "wake-%d", i);
+        atomic_store(&memory_is_short, i % 2);
+        code = rig_push(queue, id, 5);
+        atomic_store(&memory_is_short, false);
+        if (code == TARRY_NO_MEMORY)
+            rig_push(queue, id, 5);
+    }
+    for (int i = 0; i < TAKERS; i++) {
+        pthread_join(takers[i].thread, NULL);
+        assert_int_equal(takers[i].code, TARRY_OK);
+        assert_int_equal(takers[i].n, 1);
+    }
+    atomic_store(&memory_is_short, true);
+    assert_int_equal(tarry_close(queue), TARRY_OK);
+    atomic_store(&memory_is_short, false);
+    tarry_close(open_dir(name, 0));
+}
+
+static void one_shard_survives_that_memory_is_short(void **state)
+{
+    (void)state;
+    is_survived("one", 1);
+}
+
+static void three_shards_survive_that_memory_is_short(void **state)
+{
+    (void)state;
+    is_survived("three", 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_shard_survives_that_memory_is_short),
+        cmocka_unit_test(three_shards_survive_that_memory_is_short),
+    };
+    return cmocka_run_group_tests_name("a directory without memory", tests, make_root, remove_root);
+}

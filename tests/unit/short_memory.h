@@ -1,0 +1,45 @@
+/* short_memory: every allocation of the program fails while a flag is set, on any thread. A test that includes it is linked so that its
+ * allocations come here (tests/CMakeLists.txt). */
+#ifndef TARRY_TESTS_SHORT_MEMORY_H
+#define TARRY_TESTS_SHORT_MEMORY_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+static atomic_bool memory_is_short;
+static atomic_long allocations_refused;
+
+static bool is_refused(void)
+{
+    if (!atomic_load(&memory_is_short))
+        return false;
+    atomic_fetch_add(&allocations_refused, 1);
+    errno = ENOMEM;
+    return true;
+}
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *at, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *at, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return is_refused() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return is_refused() ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *at, size_t bytes)
+{
+    return is_refused() ? NULL : __real_realloc(at, bytes);
+}
+
+#endif
