@@ -282,7 +282,9 @@ static void fail(struct maria_link *link, struct maria_row *row, const struct qu
     row->error = cut(answer->error, JOB_ERROR_BYTES_MAX);
     row->has_error = true;
     counts[outcome == JOB_OUTCOME_LEASE_ENDED ? SQL_COUNT_LEASE_ENDED : SQL_COUNT_NACKED] = 1;
-    if (row->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED) {
+    if (answer->has_priority)
+        row->priority = row->lane = answer->priority;
+    if (policy_is_used_up(&policy, row->attempt) || outcome == JOB_OUTCOME_REFUSED) {
         row->state = JOB_DEAD;
         row->lane = MARIA_LANE_DEAD;
         counts[SQL_COUNT_DIED] = 1;
