@@ -426,7 +426,9 @@ void maria_decide(struct maria_link *link, struct sql_call *call)
 {
     if (call->kind == SQL_CALL_END)
         decide_ends(link, call);
-    else if (call->kind == SQL_CALL_COMMAND)
+    else if (call->kind == SQL_CALL_COMMAND &&
+             (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_CHANGE ||
+              call->command->kind == COMMAND_ANSWER))
         decide_items(link, call);
 }
 
