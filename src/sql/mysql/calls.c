@@ -95,7 +95,8 @@ enum { /* what a step of a call is */
        ASK_FORECAST,
        ASK_UPKEEP,
        ASK_ADOPT,
-       ASK_EXPIRE_NEXT
+       ASK_EXPIRE_NEXT,
+       ASK_FIND /* and above: the item */
 };
 
 static struct maria_topic *topic_of(const struct maria_link *link, const struct sql_call *call)
@@ -341,6 +342,29 @@ static void say_forecast(struct maria_link *link, struct sql_call *call)
     buffer_append_text(out, " GROUP BY 1");
 }
 
+/* Looked at only: what others hold is found too. */
+static void say_finds(struct maria_link *link, struct sql_call *call)
+{
+    const struct command *command = call->command;
+    call->items = calloc(command->count ? command->count : 1, sizeof *call->items);
+    for (size_t i = 0; call->items && i < command->count; i++) {
+        struct queue_result *out = &call->items[i];
+        if (!command_item_is_good(command, i, out))
+            continue;
+        *out = (struct queue_result){.topic = command->finds[i].topic,
+                                     .id = command->finds[i].id,
+                                     .status = QUEUE_NOT_FOUND};
+        struct buffer *text = say(link, call, ASK_FIND + i);
+        buffer_append_text(text,
+                           "SELECT j.state,j.due FROM tarry.topic t STRAIGHT_JOIN tarry.job j "
+                           "ON j.topic=t.topic WHERE t.name=");
+        maria_quote(text, out->topic);
+        buffer_append_text(text, " AND j.id=");
+        maria_quote(text, out->id);
+    }
+    link->text.failed = link->text.failed || !call->items;
+}
+
 static void say_command(struct maria_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
@@ -359,6 +383,9 @@ static void say_command(struct maria_link *link, struct sql_call *call)
         break;
     case COMMAND_FORECAST:
         say_forecast(link, call);
+        break;
+    case COMMAND_FIND:
+        say_finds(link, call);
         break;
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
@@ -612,6 +639,20 @@ static void read_expire_next(struct maria_link *link, struct sql_call *call, MYS
         call->next_expire_ms = link->now_ms + AGAIN_MS; /* others hold them */
 }
 
+static void read_find(struct maria_link *link, struct queue_result *out, MYSQL_RES *result)
+{
+    MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
+    if (!row)
+        return;
+    out->status = QUEUE_OK;
+    out->state = (enum job_state)maria_number(row[0]);
+    out->due_ms = maria_number(row[1]);
+    if (out->state == JOB_DELAYED && out->due_ms <= link->now_ms)
+        out->state = JOB_READY;
+    if (out->state == JOB_LEASED)
+        out->due_ms = 0;
+}
+
 bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result)
 {
     struct sql_call *call = step->call;
@@ -642,6 +683,7 @@ bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYS
         read_expire_next(link, call, result);
         return true;
     default:
+        read_find(link, &call->items[step->number - ASK_FIND], result);
         return true;
     }
 }
@@ -649,7 +691,7 @@ bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYS
 bool maria_step_is_procedure(const struct maria_step *step)
 {
     return step->number != ASK_GET && step->number != ASK_LIST && step->number != ASK_FORECAST &&
-           step->number != ASK_EXPIRE_NEXT;
+           step->number < ASK_EXPIRE_NEXT;
 }
 
 /* Purge, redrive: whether another step is to follow. */

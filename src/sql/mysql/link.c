@@ -124,6 +124,10 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
     case COMMAND_ANSWER:
         return want_item_topics(link, call);
     case COMMAND_TAKE:
+        if (command->take.id.len || command->take.by_priority) {
+            call->status = QUEUE_UNSUPPORTED;
+            return true;
+        }
         link->has_takes = true;
         for (size_t i = 0; i < command->take.topic_count; i++)
             if (!maria_topic_want(link, command->take.topics[i]))
@@ -142,6 +146,7 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
                maria_topic_want(link, command->forecast.topic) != NULL;
     case COMMAND_FIND:
     case COMMAND_GET:
+    case COMMAND_FIND:
     case COMMAND_TOPICS:
         return true;
     }

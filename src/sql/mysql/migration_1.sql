@@ -324,7 +324,7 @@ BEGIN
   DECLARE v_exists TINYINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
-  IF p_topic IS NULL OR p_topic NOT REGEXP '^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$' THEN
+  IF p_topic IS NULL OR p_topic NOT REGEXP '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]{0,199}$' THEN
     SIGNAL SQLSTATE '22023' SET MESSAGE_TEXT = 'bad topic';
   END IF;
   IF p_id IS NULL OR p_id NOT REGEXP '^[!-~]{1,128}$' OR p_id IN ('.', '..') THEN

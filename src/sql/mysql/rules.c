@@ -282,7 +282,9 @@ static void fail(struct maria_link *link, struct maria_row *row, const struct qu
     row->error = cut(answer->error, JOB_ERROR_BYTES_MAX);
     row->has_error = true;
     counts[outcome == JOB_OUTCOME_LEASE_ENDED ? SQL_COUNT_LEASE_ENDED : SQL_COUNT_NACKED] = 1;
-    if (row->attempt >= policy.max_attempts || outcome == JOB_OUTCOME_REFUSED) {
+    if (answer->has_priority)
+        row->priority = row->lane = answer->priority;
+    if (policy_is_used_up(&policy, row->attempt) || outcome == JOB_OUTCOME_REFUSED) {
         row->state = JOB_DEAD;
         row->lane = MARIA_LANE_DEAD;
         counts[SQL_COUNT_DIED] = 1;
@@ -424,7 +426,9 @@ void maria_decide(struct maria_link *link, struct sql_call *call)
 {
     if (call->kind == SQL_CALL_END)
         decide_ends(link, call);
-    else if (call->kind == SQL_CALL_COMMAND)
+    else if (call->kind == SQL_CALL_COMMAND &&
+             (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_CHANGE ||
+              call->command->kind == COMMAND_ANSWER))
         decide_items(link, call);
 }
 

@@ -31,13 +31,19 @@ static bool is_paused(const struct maria_link *link, const struct maria_topic *t
     return topic->paused && (!topic->paused_until_ms || topic->paused_until_ms > link->now_ms);
 }
 
+static bool is_take(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
+           call->status == QUEUE_OK;
+}
+
 /* ---- finding ---- */
 
 static void want_takes(struct maria_link *link)
 {
     for (struct list *at = link->turn.calls->next; at != link->turn.calls; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE)
+        if (!is_take(call))
             continue;
         const struct queue_take *take = &call->command->take;
         for (size_t i = 0; i < take->topic_count; i++) {
@@ -241,11 +247,6 @@ static bool call_fill(struct maria_link *link, struct sql_call *call)
             return false;
     }
     return true;
-}
-
-static bool is_take(const struct sql_call *call)
-{
-    return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE;
 }
 
 bool maria_share_takes(struct maria_link *link)
