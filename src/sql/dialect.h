@@ -120,8 +120,8 @@ struct sql_dialect {
     const char *durable_settings; /* what to do for the first */
     bool
         has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
-    bool keeps_history, finds; /* finds: COMMAND_FIND */
-    bool tells_news;           /* next_news is there */
+    bool keeps_history;
+    bool tells_news; /* next_news is there */
     /* Where others' pushes are not told: how often sessions look for them while somebody waits, and
      * how often for a second after one by SQL was seen. 0: they are told. */
     int64_t look_ms, look_soon_ms;

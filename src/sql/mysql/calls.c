@@ -390,7 +390,6 @@ static void say_command(struct maria_link *link, struct sql_call *call)
     case COMMAND_PUSH:
     case COMMAND_ANSWER:
     case COMMAND_CHANGE:
-    case COMMAND_FIND:
     case COMMAND_TAKE:
         break;
     }

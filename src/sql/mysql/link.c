@@ -146,7 +146,6 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
                maria_topic_want(link, command->forecast.topic) != NULL;
     case COMMAND_FIND:
     case COMMAND_GET:
-    case COMMAND_FIND:
     case COMMAND_TOPICS:
         return true;
     }

@@ -248,7 +248,7 @@ CREATE TYPE tarry._did AS (
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
   p_backoff_kind int, p_backoff_first bigint, p_backoff_max bigint, p_attempts bigint, p_type bytea, p_meta bytea, p_body bytea,
-  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
+  p_past int, p_dead boolean, p_error bytea, p_topics_max int, p_sql boolean, p_seq bigint DEFAULT NULL) RETURNS tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; t tarry.topic; o tarry.job; j tarry.job; s int; now bigint := tarry.now_ms(); how int;
 BEGIN
   r.counts := tarry._none();
@@ -272,7 +272,7 @@ BEGIN
   j.lease := nullif(p_lease, 0); j.ttl := nullif(p_ttl, 0); j.max_attempts := nullif(p_attempts, 0);
   j.backoff_kind := nullif(p_backoff_kind, 0); j.backoff_first := p_backoff_first; j.backoff_max := p_backoff_max;
   j.content_type := nullif(p_type, ''); j.meta := nullif(p_meta, ''); j.error := nullif(p_error, ''); j.body := p_body;
-  j.expire := tarry._expire_at(t, j); j.seq := tarry._number(); j.by_sql := p_sql;
+  j.expire := tarry._expire_at(t, j); j.seq := coalesce(p_seq, tarry._number()); j.by_sql := p_sql;
   j.lease_until := 0; j.taken := 0; j.lease_span := 0; j.delivery := 0; j.server := 0; j.cancel_requested := false;
   PERFORM tarry._lane(t.topic, j.priority);
   LOOP
@@ -564,8 +564,10 @@ CREATE FUNCTION tarry._pushes(p_topics text[], p_ids text[], p_kinds int[], p_ms
   p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
   p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[], p_topics_max int)
 RETURNS SETOF tarry._did LANGUAGE plpgsql SET enable_hashjoin = on AS $$
-DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); seqs bigint[];
 BEGIN
+  PERFORM pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
+  seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_ids)));
   PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT u.name
     FROM unnest(p_topics, p_kinds, p_ms) u(name, kind, ms) WHERE NOT tarry._is_far(now, u.kind, u.ms) ORDER BY 1) w;
   PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
@@ -579,7 +581,7 @@ BEGIN
           p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) i
         LEFT JOIN LATERAL (SELECT * FROM tarry.topic k WHERE k.name = i.topic LIMIT 1) t ON true
     ), a AS MATERIALIZED (
-      SELECT u.*, nextval('tarry.sequence') AS seq FROM u WHERE u.plain
+      SELECT u.*, seqs[u.n] AS seq FROM u WHERE u.plain
     ), c AS (
       INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
           backoff_max, content_type, meta, error, body, expire)
@@ -594,7 +596,7 @@ BEGIN
       r := ROW('created', CASE WHEN x.due <= now THEN 2 ELSE 1 END, x.due, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
     ELSE
       r := tarry._push(x.topic, x.id, x.kind, x.ms, x.priority, x.conflict, x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max,
-        x.attempts, x.type, x.meta, x.body, x.past, x.dead, x.error, p_topics_max, false);
+        x.attempts, x.type, x.meta, x.body, x.past, x.dead, x.error, p_topics_max, false, seqs[x.n]);
       r.n := x.n;
     END IF;
     RETURN NEXT r;
