@@ -139,7 +139,7 @@ func TestAHandlerIsToldWhenTheGraceIsOver(t *testing.T) {
 
 func TestAWorkerThatIsRefusedEnds(t *testing.T) {
 	client, _ := server(t)
-	err := NewWorker(client, []string{"no/topic"}, nil, WorkerOptions{}).Run(context.Background())
+	err := NewWorker(client, []string{"no topic"}, nil, WorkerOptions{}).Run(context.Background())
 	if !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
@@ -161,7 +161,7 @@ func TestPushesOfManyGoroutinesGoTogether(t *testing.T) {
 			defer all.Done()
 			push := Push{Topic: topic, Body: n, Delay: time.Hour}
 			if n%10 == 0 {
-				push.Topic = "no/topic" // spoils no other
+				push.Topic = "no topic" // spoils no other
 			}
 			pushed, err := client.Push(context.Background(), push)
 			if isBad := n%10 == 0; isBad != errors.Is(err, ErrRefused) {

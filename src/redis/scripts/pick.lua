@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- A take of one job by its id, or of the best of several topics by priority.
 local ticket, id = ARGV[1], ARGV[3]
+begin(KEYS, ticket, ARGV[4])
 local most, bytes_max, lease_ms, way, is_bounded, priority_max = struct.unpack('>I4I4I6BBI2', ARGV[2])
 local consumer = string.sub(ARGV[2], 19)
-begin(KEYS, ticket, ARGV[4])
 
 local AT_ONCE = 200 -- jobs of one call: so long Redis does nothing else
 local jobs, out = 0, {} -- of the answer: topic, id, record and try per job
