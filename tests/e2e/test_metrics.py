@@ -69,7 +69,7 @@ def test_each_row_has_a_sample_and_each_sample_a_row(request, start_delivering, 
     assert not set(found) - set(table), "a sample without a row"
     for name, keys in found.items():
         assert keys == {table[name][1]}, f"labels of {name}"
-    stores = {"embedded": "with the embedded store", "redis": "with `--store redis://…`", "postgres": "with `--store postgres://…`"}
+    stores = {"embedded": "with the embedded store", "redis": "with `--store redis://…`", "postgres": "with `--store postgres://…` or `mysql://…`"}
     conditional = {"with `--amqp-in`", "with `--tls-certificate`", *(row for name, row in stores.items() if name != store)}
     missing = {name: about for name, (_, _, about) in table.items() if name not in found}
     for name, about in missing.items():
