@@ -47,6 +47,21 @@ static void ready_jobs_come_by_priority_then_due_then_push_order(void **state)
     take("last");
 }
 
+/* Some are new and one takes another's place: a store may carry these out apart. */
+static void jobs_pushed_together_keep_their_order_among_equals(void **state)
+{
+    (void)state;
+    push(a_push_in("b", 1000));
+    world_push(w, (struct queue_push[]){a_push("c"), a_push("b"), a_push("a")}, 3);
+    if (!one_order()) {
+        assert_int_equal(take_many("t", 10), 3);
+        return;
+    }
+    take("c");
+    take("b");
+    take("a");
+}
+
 static void a_take_brings_no_more_than_asked_for(void **state)
 {
     (void)state;
@@ -466,6 +481,7 @@ static void many_jobs_due_in_one_millisecond_all_come(void **state)
 
 const struct CMUnitTest directed_deliver[] = {
     CLAIM(ready_jobs_come_by_priority_then_due_then_push_order),
+    CLAIM(jobs_pushed_together_keep_their_order_among_equals),
     CLAIM(a_take_brings_no_more_than_asked_for),
     CLAIM(a_take_from_a_topic_that_does_not_exist_is_empty),
     CLAIM(of_several_topics_the_first_named_is_served_first),
