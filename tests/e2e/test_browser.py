@@ -36,6 +36,7 @@ CHANGES = [
     ("DELETE", "/v1/topics/t/jobs/kept", b""),
     ("POST", "/v1/topics/t/jobs/kept/run", b""),
     ("POST", "/v1/topics/t/take", b""),
+    ("POST", "/v1/topics/t/jobs/kept/take", b""),
     ("POST", "/v1/take?topic=t", b""),
     ("POST", "/v1/ack?lease=x", b""),
     ("POST", "/v1/nack?lease=x", b""),
@@ -55,6 +56,10 @@ CHANGES = [
     ("POST", "/v1/backup", b""),
     ("PUT", "/v1/backup/x", b""),
     ("DELETE", "/v1/backup/x", b""),
+    ("POST", "/v1/drain", b""),
+    ("DELETE", "/v1/drain", b""),
+    ("POST", "/v1/clock/advance?by=1h", b""),
+    ("POST", "/v1/reset", b""),
 ]
 MARKS = [
     {"Origin": "http://evil.example"},

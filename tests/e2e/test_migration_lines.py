@@ -87,8 +87,8 @@ def test_a_page_with_large_bodies_is_cut_and_the_next_goes_on(start_server):
 def test_a_pushed_past_has_its_limits(source):
     client = source.client()
     rows = client.push_batch([
-        {"topic": "t", "id": "a", "attempt": 10000, "delay": "1h"},
-        {"topic": "t", "id": "b", "attempt": 10001},
+        {"topic": "t", "id": "a", "attempt": 10**9, "delay": "1h"},
+        {"topic": "t", "id": "b", "attempt": 10**9 + 1},
         {"topic": "t", "id": "c", "state": "leased"},
         {"topic": "t", "id": "d", "state": "dead", "error": "\u20ac" * 200},
     ])

@@ -86,7 +86,7 @@ def test_refuses_a_replica_and_names_its_master():
 
 @pytest.mark.parametrize("flags, words", [
     (("--store", "floppy"), ["bad value 'floppy'", "redis-sentinel://"]),
-    (("--store", "mysql://me:secret@host"), ["bad '--store'", "redis-cluster://"]),
+    (("--store", "oracle://me:secret@host"), ["bad '--store'", "redis-cluster://"]),
     (("--store", "redis://host:notaport"), ["port"]),
     (("--store", "redis://host", "--sync", "always"), ["'sync' is for the embedded store"]),
     (("--store", "redis://host", "--wal-file", "16MiB"), ["'wal-file' is for the embedded store"]),
