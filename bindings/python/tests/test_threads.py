@@ -93,7 +93,9 @@ def test_iteration_ends_where_nothing_comes_for_as_long_as_it_waits():
         assert [job.text for job in queue.take_each("t", wait=0.01)] == ["1"]
 
 
-def test_an_interrupt_from_the_keyboard_ends_a_wait():
+def test_an_interrupt_from_the_keyboard_ends_a_wait(request):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with libtarry.open() as queue:
         for _ in range(200):  # wherever it comes: before the wait, on the way there, in it
             delay = random.uniform(0, 0.002)
