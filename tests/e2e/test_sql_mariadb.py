@@ -162,7 +162,7 @@ def test_a_job_that_another_server_gives_back_behind_the_bound_comes(pair):
 def test_leases_of_a_killed_server_end_all_the_same(mariadb, start_server):
     first, second = (start_server("--store", mariadb.url) for _ in range(2))
     first.client().push("orphan", "a")
-    assert first.client().take("orphan", lease_for="1s")
+    assert first.client().take("orphan", wait="5s", lease_for="1s")
     first.kill()
     mariadb.do("UPDATE tarry.server s JOIN tarry.job j ON j.server = s.server SET s.beat = 1 WHERE j.id = 'a' AND j.state = 3")  # ten seconds are over
     assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
@@ -171,7 +171,7 @@ def test_leases_of_a_killed_server_end_all_the_same(mariadb, start_server):
 def test_leases_that_no_living_server_knows_of_end_all_the_same(mariadb, start_server):
     first = start_server("--store", mariadb.url)
     first.client().push("unknown", "a")
-    assert first.client().take("unknown", lease_for="1s")
+    assert first.client().take("unknown", wait="5s", lease_for="1s")
     number = mariadb.do("SELECT server FROM tarry.job WHERE id = 'a' AND state = 3")
     first.kill()
     mariadb.do("DELETE FROM tarry.server WHERE server = %s", number)
