@@ -13,7 +13,8 @@ import pytest
 import sql_batches
 from mariadb import MariadbServer
 from redis_serving import info, metric, refused, works
-from server import BINARY, eventually
+from server import eventually
+from sql_serving import drain, tarry, transaction
 
 
 @pytest.fixture(scope="module")
@@ -26,27 +27,6 @@ def mariadb():
 @pytest.fixture
 def pair(mariadb, start_server):
     return [start_server("--store", mariadb.url) for _ in range(2)]
-
-
-def tarry(*arguments):
-    return subprocess.run([str(BINARY), *arguments], capture_output=True, text=True, check=False, timeout=60)
-
-
-@contextlib.contextmanager
-def transaction(database, commit):
-    connection = database.connect()
-    with contextlib.closing(connection), connection.cursor() as cursor:
-        yield cursor
-        (connection.commit if commit else connection.rollback)()
-
-
-def drain(client, topic, seconds=0.0):
-    """Ids of all that comes, acked."""
-    got, until = [], time.monotonic() + seconds
-    while jobs := client.take(topic, max=100, wait=f"{max(0, int((until - time.monotonic()) * 1000))}ms"):
-        got += [job["id"] for job in jobs]
-        client.ack(*(job["lease"] for job in jobs))
-    return got
 
 
 # ---- the schema ----
