@@ -369,6 +369,7 @@ const struct sql_dialect sql_postgres = {
     .can_choose = true,
     .tells_news = true,
     .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */
+    .tokens = &sql_postgres_tokens,
     .greet = on_greet,
     .migrate = on_migrate,
     .fsck = on_fsck,

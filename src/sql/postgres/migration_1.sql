@@ -83,6 +83,8 @@ CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- 
 
 CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 20);
 CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), version text NOT NULL, text bytea NOT NULL); -- of the servers' own callers, hashed: --tokens store
+INSERT INTO tarry.tokens (version, text) VALUES ('', '');
 CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
 
 CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
@@ -1086,6 +1088,11 @@ BEGIN
     finding := format('topic %s: the state of jobs does not fit where they stand', quote_literal(w.name));
     jobs := w.n; RETURN NEXT;
   END LOOP;
+  IF NOT EXISTS (SELECT FROM tarry.tokens) THEN
+    finding := 'the row of the tokens is gone: with a new one there are none'; jobs := 0; mended := p_mend;
+    IF p_mend THEN INSERT INTO tarry.tokens (version, text) VALUES (gen_random_uuid()::text, ''); END IF;
+    RETURN NEXT; mended := false;
+  END IF;
   FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE NOT EXISTS (SELECT FROM tarry.topic t WHERE t.topic = j.topic) HAVING count(*) > 0 LOOP
     finding := 'jobs of topics that are not there'; jobs := w.n; RETURN NEXT;
   END LOOP;
