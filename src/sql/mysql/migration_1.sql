@@ -21,6 +21,14 @@ CREATE TABLE IF NOT EXISTS tarry.store (
 INSERT IGNORE INTO tarry.store (one, name, lease_key)
   VALUES (1, MD5(CONCAT(UUID(), RAND(), RAND())), UNHEX(MD5(CONCAT(UUID(), RAND(), RAND()))));
 
+-- Of the servers' own callers, hashed: --tokens store.
+CREATE TABLE IF NOT EXISTS tarry.tokens (
+  one TINYINT PRIMARY KEY DEFAULT 1, CHECK (one = 1),
+  version VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- a random one after each change
+  text LONGBLOB NOT NULL
+) ENGINE=InnoDB;
+INSERT IGNORE INTO tarry.tokens (one, version, text) VALUES (1, '', '');
+
 -- Rows that are locked in place of what they stand for.
 CREATE TABLE IF NOT EXISTS tarry.task (name VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY) ENGINE=InnoDB;
 INSERT IGNORE INTO tarry.task VALUES ('upkeep'), ('topics');
