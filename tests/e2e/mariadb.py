@@ -22,6 +22,10 @@ class MariadbServer:
     def __init__(self, *settings):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
         self.settings = settings
+        self._make_data()
+        self.start()
+
+    def _make_data(self):
         if MariadbServer.template is None:
             MariadbServer.template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
             atexit.register(shutil.rmtree, MariadbServer.template, True)
@@ -29,7 +33,12 @@ class MariadbServer:
                             "--auth-root-authentication-method=normal", "--skip-test-db"],
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=120)
         shutil.copytree(MariadbServer.template / "data", self.directory / "data")
-        self.start()
+
+    def _words(self):
+        """The program, with what only it knows."""
+        program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
+        assert program, "no mariadbd: install mariadb-server"
+        return [program, "--no-defaults", "--skip-networking"]
 
     user = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -38,12 +47,10 @@ class MariadbServer:
         return f"{self.directory}/sock"
 
     def start(self):
-        program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
-        assert program, "no mariadbd: install mariadb-server"
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(  # pylint: disable=consider-using-with
-                [program, "--no-defaults", f"--user={self.user}", f"--datadir={self.directory}/data", f"--socket={self.socket}",
-                 f"--pid-file={self.directory}/pid", "--skip-networking", f"--log-bin={self.directory}/bin", "--binlog-format=ROW",
+                [*self._words(), f"--user={self.user}", f"--datadir={self.directory}/data", f"--socket={self.socket}",
+                 f"--pid-file={self.directory}/pid", f"--log-bin={self.directory}/bin", "--loose-binlog-format=ROW",
                  "--sync-binlog=1", "--innodb-buffer-pool-size=64M", *(f"--{setting}" for setting in self.settings)],
                 cwd=self.directory, stdout=log, stderr=log)
         until = time.monotonic() + 60

@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS tarry.store (
   adjust_ms BIGINT NOT NULL DEFAULT 0                              -- what its clock is put ahead of the database's
 ) ENGINE=InnoDB;
 INSERT IGNORE INTO tarry.store (one, name, lease_key)
-  VALUES (1, MD5(CONCAT(UUID(), RAND(), RAND())), UNHEX(MD5(CONCAT(UUID(), RAND(), RAND()))));
+  VALUES (1, LEFT(SHA2(CONCAT(UUID(), RAND(), RAND()), 256), 32), UNHEX(LEFT(SHA2(CONCAT(UUID(), RAND(), RAND()), 256), 32)));
 
 -- Of the servers' own callers, hashed: --tokens store.
 CREATE TABLE IF NOT EXISTS tarry.tokens (

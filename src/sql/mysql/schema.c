@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NO_SUCH_DATABASE = 1049, NO_SUCH_TABLE = 1146, DELIMITER_BYTES = 8 };
+enum {
+    NO_SUCH_DATABASE = 1049,
+    NO_SUCH_TABLE = 1146,
+    FUNCTION_NEEDS_SUPER = 1419,
+    DELIMITER_BYTES = 8
+};
 
 struct slice maria_schema_text(void)
 {
@@ -38,8 +43,14 @@ static bool read_version(MYSQL *mysql, int *version, int *oldest, char *error, s
 
 static bool do_text(MYSQL *mysql, struct slice text, char *error, size_t error_bytes)
 {
-    if (libmariadb.mysql_real_query(mysql, text.at, text.len) != 0)
+    if (libmariadb.mysql_real_query(mysql, text.at, text.len) != 0) {
+        if (libmariadb.mysql_errno(mysql) == FUNCTION_NEEDS_SUPER)
+            return error_text(error, error_bytes,
+                              "this account may not make functions, since the server has a binary "
+                              "log: SET GLOBAL log_bin_trust_function_creators = 1, or use an "
+                              "account with SUPER");
         return error_text(error, error_bytes, "%s", libmariadb.mysql_error(mysql));
+    }
     do {
         MYSQL_RES *result = libmariadb.mysql_store_result(mysql);
         if (result)
