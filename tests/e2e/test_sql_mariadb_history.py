@@ -1,14 +1,16 @@
 """What MariaDB keeps beside the jobs: the history of topics that want one, the views for people, and what fsck finds in a database that was damaged."""
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
+import threading
 
 import pytest
 from mariadb import MariadbServer
-from server import BINARY, REPO, eventually
+from server import BINARY, REPO, Server, eventually
 from sql_serving import tarry, transaction
 
 DAY_MS = 86400000
@@ -105,7 +107,8 @@ def _days(mariadb):
 def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(start_server):
     with MariadbServer() as own:
         assert tarry("sql", "migrate", own.url).returncode == 0
-        client = start_server("--store", own.url).client()
+        server = start_server("--store", own.url)
+        client = server.client()
         own.do("CALL tarry.server_history_days()")
         assert not _days(own)  # nobody wants one
         now = own.do("SELECT tarry.now_ms()")
@@ -127,6 +130,93 @@ def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(st
         client.put_topic("days", history="0s")
         own.do("CALL tarry.server_history_days()")
         assert len(_days(own)) == 3  # of today and later: they go one by one, when they are over
+        server.terminate()
+
+
+# ---- looking it over ----
+
+NOTHING = "nothing is wrong\n"
+DAMAGES = [
+    ("UPDATE tarry.tally SET fresh = fresh + 3", "its counts of waiting, retrying, leased and dead jobs and of dead bytes differ by (-3, 0, 0, 0, 0)", 3, True),
+    ("UPDATE tarry.tally SET dead_bytes = dead_bytes + 1", "differ by (0, 0, 0, 0, -1)", 0, True),
+    ("DELETE FROM tarry.lane WHERE lane = 100", "its priority 100 is not listed, so its jobs are never taken", 2, True),
+    ("UPDATE tarry.job SET lane = 70000 WHERE id = 'later'", "the state of jobs does not fit where they stand", 1, False),
+    ("UPDATE tarry.job SET priority = 7 WHERE id = 'later'", "the state of jobs does not fit where they stand", 1, False),
+    ("UPDATE tarry.job SET delivery = 0 WHERE id = 'held'", "the state of jobs does not fit where they stand", 1, False),
+    ("INSERT INTO tarry.job (topic, lane, due, seq, id, priority, first_due, body_bytes, body) VALUES (99, 1, 1, 1, 'stray', 1, 1, 1, 'x')",
+     "jobs of topics that are not there", 1, False),
+    ("UPDATE tarry.job SET lease_until = lease_until - 7200000 WHERE id = 'held'", "leases are over since a minute and more", 1, False),
+]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """Jobs in each state, and no server any more: nothing moves."""
+    with MariadbServer() as own:
+        assert tarry("sql", "migrate", own.url).returncode == 0
+        server = Server(tmp_path_factory.mktemp("filled"), ["--store", own.url]).start()
+        fill(server.client())
+        assert server.terminate() == 0
+        assert tarry("fsck", "--store", own.url).stdout == NOTHING
+        yield own
+
+
+def fill(client):
+    client.put_topic("checked", max_attempts=1)
+    for ident in ("held", "dead"):
+        client.push("checked", ident, priority=5)
+    leases = {job["id"]: job["lease"] for job in client.take("checked", max=2, wait="5s", lease_for="1h")}
+    client.nack(leases["dead"])
+    for ident in ("later", "much-later"):
+        client.push("checked", ident, delay="1h")
+
+
+@pytest.mark.parametrize("damage,text,jobs,is_mended", DAMAGES)
+def test_fsck_finds_what_was_damaged_and_mends_counts_and_priorities(filled, damage, text, jobs, is_mended):
+    copies = {table: filled.rows(f"SELECT * FROM tarry.{table}") for table in ("job", "lane", "tally", "tally_add")}
+    filled.do(damage.replace("%", "%%"))
+    found = tarry("fsck", "--store", filled.url, "--json")
+    [finding] = json.loads(found.stdout)["findings"]
+    assert found.returncode == 1 and text in finding["text"] and finding["jobs"] == jobs and not finding["mended"]
+    mended = tarry("fsck", "--store", filled.url, "--repair")
+    assert text in mended.stdout and ("mended" in mended.stdout, mended.returncode) == ((True, 0) if is_mended else (False, 1))
+    assert (tarry("fsck", "--store", filled.url).stdout == NOTHING) == is_mended
+    for table, rows in copies.items():
+        filled.do(f"DELETE FROM tarry.{table}")
+        for row in rows:
+            filled.do(f"INSERT INTO tarry.{table} VALUES ({', '.join(['%s'] * len(row))})", *row)
+    assert tarry("fsck", "--store", filled.url).stdout == NOTHING
+
+
+def test_fsck_is_right_while_servers_are_at_work_and_mends_beneath_them(pair, mariadb):
+    client = pair[0].client()
+    client.push("beneath", "before")
+    ended = threading.Event()
+
+    def work():
+        busy = pair[1].client()
+        while not ended.is_set():
+            busy.push("busy", None)
+            for job in busy.take("busy", max=10):
+                busy.ack(job["lease"])
+
+    working = threading.Thread(target=work)
+    working.start()
+    for _ in range(5):
+        assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
+    client.ack(client.take("beneath", wait="5s")[0]["lease"])
+    mariadb.do("DELETE FROM tarry.lane WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'beneath')")
+    mariadb.do("INSERT INTO tarry.job (topic, lane, due, seq, id, priority, first_due, body_bytes, body) "
+               "SELECT topic, 100, 1, 1, 'behind', 100, 1, 1, 'x' FROM tarry.topic WHERE name = 'beneath'")
+    taken = []
+    waiting = threading.Thread(target=lambda: taken.extend(client.take("beneath", wait="20s")))
+    waiting.start()
+    mended = tarry("fsck", "--store", mariadb.url, "--repair")
+    waiting.join()
+    ended.set()
+    working.join()
+    assert mended.stdout.count("mended") == 2 and [job["id"] for job in taken] == ["behind"]
+    assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
 
 
 # ---- what the pages show ----

@@ -1,5 +1,6 @@
 /* The dialect's table: the stages of a turn, and its flights over libmariadb. */
 #include "base/clock.h"
+#include "sql/mysql/fsck.h"
 #include "sql/mysql/greeting.h"
 #include "sql/mysql/mysql.h"
 #include "sql/mysql/schema.h"
@@ -1107,6 +1108,7 @@ const struct sql_dialect sql_mysql = {
     .silence_ms = 15000,
     .greet = on_greet,
     .migrate = on_migrate,
+    .fsck = maria_fsck,
     .schema = maria_schema_text,
     .place = maria_url_emit,
     .close = on_close,
