@@ -16,7 +16,8 @@ CREATE TABLE IF NOT EXISTS tarry.store (
   one TINYINT PRIMARY KEY DEFAULT 1, CHECK (one = 1),
   name VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- the store's own random name
   lease_key VARBINARY(16) NOT NULL,                                -- signs leases
-  adjust_ms BIGINT NOT NULL DEFAULT 0                              -- what its clock is put ahead of the database's
+  adjust_ms BIGINT NOT NULL DEFAULT 0,                             -- what its clock is put ahead of the database's
+  machine VARCHAR(255) NOT NULL DEFAULT ''                         -- where that was right: another one has another clock
 ) ENGINE=InnoDB;
 INSERT IGNORE INTO tarry.store (one, name, lease_key)
   VALUES (1, MD5(CONCAT(UUID(), RAND(), RAND())), UNHEX(MD5(CONCAT(UUID(), RAND(), RAND()))));
@@ -121,9 +122,10 @@ CREATE TABLE IF NOT EXISTS tarry.rights (
 DELIMITER //
 
 DROP FUNCTION IF EXISTS tarry.now_ms//
--- SYSDATE, not NOW: in a statement, procedure or trigger that has run for long NOW is too early by as much.
+-- SYSDATE, not NOW: in a statement, procedure or trigger that has run for long NOW is too early by as much. Of both only the difference
+-- counts: the hour that a session's time zone has twice when summer ends says nothing about which of the two it is.
 CREATE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA SQL SECURITY DEFINER
-RETURN FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) + (SELECT adjust_ms FROM tarry.store WHERE one = 1)//
+RETURN UNIX_TIMESTAMP() * 1000 + TIMESTAMPDIFF(MICROSECOND, NOW(), SYSDATE(3)) DIV 1000 + (SELECT adjust_ms FROM tarry.store WHERE one = 1)//
 
 -- ---- calls about topics ----
 
@@ -177,7 +179,32 @@ END//
 
 -- ---- what servers do beside calls ----
 
--- A new connection: its server's number, now, the store's name and key.
+-- The first server that finds another machine says how time went; another one is late, and nothing happens. Numbers leap: the machine may
+-- know less than the one before, and no number of a delivery is to be given twice.
+DROP PROCEDURE IF EXISTS tarry.server_keep_time//
+CREATE PROCEDURE tarry.server_keep_time(IN p_machine VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  IN p_known VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_adjust BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_is_first TINYINT;
+  UPDATE tarry.store SET machine = p_machine, adjust_ms = p_adjust WHERE one = 1 AND machine = p_known;
+  SET v_is_first = ROW_COUNT() = 1;
+  IF v_is_first THEN
+    CALL tarry.server_leap();
+  END IF;
+  SELECT tarry.now_ms(), v_is_first;
+END//
+
+DROP PROCEDURE IF EXISTS tarry.server_leap//
+CREATE PROCEDURE tarry.server_leap()
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_number BIGINT;
+  SELECT COALESCE(MAX(n), 0) + 1000000 INTO v_number FROM tarry.number;
+  INSERT IGNORE INTO tarry.number VALUES (v_number);
+END//
+
+-- A new connection: its server's number, now, the store's name and key, this machine, the one that time was kept by, the adjustment.
 DROP PROCEDURE IF EXISTS tarry.server_hello//
 CREATE PROCEDURE tarry.server_hello(IN p_server BIGINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -190,7 +217,8 @@ BEGIN
     INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now;
   END IF;
   INSERT IGNORE INTO tarry.ticket VALUES (p_server, 0, v_now);
-  SELECT p_server, v_now, name, lease_key FROM tarry.store WHERE one = 1;
+  SELECT p_server, v_now, name, lease_key, CONCAT_WS('/', @@global.server_id, @@hostname, @@port), machine, adjust_ms
+    FROM tarry.store WHERE one = 1;
 END//
 
 -- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
