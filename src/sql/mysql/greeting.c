@@ -121,7 +121,7 @@ static MYSQL *dial(const struct place *place, size_t host, char *error, size_t e
     MYSQL *mysql = libmariadb.mysql_init(NULL);
     const struct url_host *at = host < place->url.host_count ? &place->url.hosts[host] : NULL;
     char name[URL_HOST_BYTES_MAX + 1] = "localhost";
-    unsigned connect_s = CONNECT_S, answer_s = ANSWER_S;
+    unsigned connect_s = CONNECT_S, answer_s = ANSWER_S, tcp = MYSQL_PROTOCOL_TCP;
     my_bool yes = 1, no = 0;
     if (!mysql) {
         error_write(error, error_bytes, "out of memory");
@@ -129,6 +129,8 @@ static MYSQL *dial(const struct place *place, size_t host, char *error, size_t e
     }
     if (at)
         (void)snprintf(name, sizeof name, "%.*s", (int)at->name.len, at->name.at);
+    if (at && !place->socket[0]) /* the library takes localhost for a socket */
+        libmariadb.mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
     libmariadb.mysql_options(mysql, MYSQL_OPT_NONBLOCK, NULL);
     libmariadb.mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
     libmariadb.mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &answer_s);
