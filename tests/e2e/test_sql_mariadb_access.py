@@ -58,8 +58,12 @@ def test_an_account_may_push_to_its_topics_and_no_more(granted):
         assert granted.call("push_with", "orders", "c", None, None, b"x", None, None, None, cursor=cursor) == "created"
         assert granted.call("reschedule", "orders", "a", 1000, None, None, cursor=cursor) == "ok"
         assert granted.call("run", "orders", "a", cursor=cursor) == "ok"
+        cursor.execute("CALL tarry.get('orders', 'a')")
+        assert [row[:1] + row[2:] for row in cursor.fetchall()] == [("ready", 0, 100, b"x")]
         assert granted.call("cancel", "orders", "a", cursor=cursor) == "cancelled"
-        for refused_ in ("CALL tarry.push('other', 'a', 0, 'x', @r)", "CALL tarry.push('orders-too', 'a', 0, 'x', @r)", "CALL tarry.cancel('other', 'a', @r)",
+        cursor.execute("CALL tarry.get('orders', 'a')")
+        assert cursor.fetchall() == ((None,) * 5,)
+        for refused_ in ("CALL tarry.push('other', 'a', 0, 'x', @r)", "CALL tarry.push('orders-too', 'a', 0, 'x', @r)", "CALL tarry.cancel('other', 'a', @r)", "CALL tarry.get('other', 'a')",
                          "CALL tarry.reschedule('other', 'a', 1, NULL, NULL, @r)", "CALL tarry.run('other', 'a', @r)",
                          "INSERT INTO tarry.outbox (topic, id, body) VALUES ('other', 'b', 'x')", "SELECT * FROM tarry.job", "SELECT * FROM tarry.jobs",
                          "SELECT * FROM tarry.store", "INSERT INTO tarry.rights VALUES ('shop', '*')", "CALL tarry.server_delete('mail-out')",

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -133,6 +134,22 @@ def test_old_days_of_the_history_are_dropped_whole_and_days_to_come_are_there(st
         server.terminate()
 
 
+def test_a_cancel_in_sql_can_be_requested_of_the_holder(pair, mariadb):
+    client = pair[0].client()
+    client.put_topic("wanted", history="1d")
+    client.push("wanted", "1")
+    [job] = client.take("wanted", wait="5s")
+    for commit, requested in ((False, False), (True, True)):
+        with transaction(mariadb, commit) as cursor:
+            assert mariadb.call("cancel_with", "wanted", "1", True, cursor=cursor) == "requested"
+            assert mariadb.call("cancel_with", "wanted", "1", False, cursor=cursor) == "leased"
+        assert client.good("GET", "/v1/topics/wanted/jobs/1").get("cancel_requested", False) == requested
+    client.nack(job["lease"])
+    assert client.call("GET", "/v1/topics/wanted/jobs/1").status == 404
+    assert mariadb.call("cancel_with", "wanted", "1", True) == "not_found"
+    assert [event for event, *_ in _told(mariadb, "1")] == ["nacked", "cancelled"]
+
+
 # ---- looking it over ----
 
 NOTHING = "nothing is wrong\n"
@@ -217,6 +234,59 @@ def test_fsck_is_right_while_servers_are_at_work_and_mends_beneath_them(pair, ma
     working.join()
     assert mended.stdout.count("mended") == 2 and [job["id"] for job in taken] == ["behind"]
     assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
+
+
+# ---- backups ----
+
+def test_what_was_dumped_is_there_again_and_numbers_of_deliveries_go_on(start_server):
+    page = (REPO / "docs/sql.md").read_text()
+    dump = re.search(r"^mariadb-dump (.*) > tarry.sql$", page, re.MULTILINE).group(1)
+    with MariadbServer() as own, MariadbServer() as other:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client()
+        client.put_topic("dumped", history="9d")
+        client.push("dumped", "a", body=b"\x00'\xff")
+        client.push("dumped", "later", delay="1h")
+        own.call("push", "dumped", "mine", 7200000, b"x")
+        client.ack(client.take("dumped", wait="5s")[0]["lease"])
+        client.push("dumped", "b", body=b"\x00'\xff")
+        text = subprocess.run(["mariadb-dump", "--no-defaults", f"--socket={own.socket}", "--user=root", *dump.split()], capture_output=True, check=True, timeout=60).stdout
+        taken = client.take("dumped", wait="5s")[0]
+        server.terminate()
+        subprocess.run(other.client(), input=text, check=True, timeout=60)
+        other.do(re.search(r"`(UPDATE tarry.store SET machine = 'restored')`", page).group(1))
+        assert tarry("fsck", "--store", other.url).stdout == NOTHING
+        again = start_server("--store", other.url)
+        [job] = again.client().take("dumped", wait="5s")
+        assert (job["id"], job["body_base64"]) == ("b", "ACf/") and job["delivery"] > taken["delivery"]
+        assert again.client().good("GET", "/v1/topics/dumped/jobs/a/history")["history"][0]["event"] == "acked"
+        assert other.call("cancel", "dumped", "mine") == "cancelled" and again.client().topic("dumped")["counts"]["delayed"] == 1
+        again.terminate()
+
+
+def test_jobs_go_to_another_store_and_come_back_as_they_were(pair, start_server):
+    client, elsewhere = pair[0].client(), start_server()
+    client.put_topic("moved", max_attempts=1, priority=7, ttl="9d")
+    client.push("moved", "delayed", body=b'{"a": [1, "\xc3\xa4"]}', content_type="application/json", delay="1h", meta={"who": "me"}, priority=3)
+    client.push("moved", "bytes", body=bytes(range(256)) * 100, delay="2h", backoff="fixed:7s")
+    client.push("moved", "dead")
+    client.nack(client.take("moved", wait="5s")[0]["lease"], error="broken")
+
+    def shown(queue):
+        jobs = queue.list("moved", body="true")["jobs"]
+        kept = ("id", "state", "priority", "attempt", "meta", "content_type", "body", "body_base64", "last_error")
+        return [({key: job.get(key) for key in kept}, job["state"] == "dead" or job["due_at"]) for job in jobs]
+
+    before = shown(client)
+    assert [(job["id"], job["last_error"]) for job, _ in before] == [("dead", "broken"), ("delayed", None), ("bytes", None)]
+    for source, to in ((pair[0], elsewhere), (elsewhere, pair[1])):
+        dump = source.cli("export", "--topic", "moved").stdout
+        if source is elsewhere:
+            client.delete_topic("moved")
+        done = to.cli("import", "-", input=dump)
+        assert done.returncode == 0, done.stderr
+        assert shown(to.client()) == before
+    assert client.good("GET", "/v1/topics/moved")["settings"]["priority"] == 7
 
 
 # ---- what the pages show ----

@@ -500,11 +500,12 @@ CREATE PROCEDURE tarry.push(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 CALL tarry.push_with(p_topic, p_id, p_delay_ms, NULL, p_body, NULL, NULL, NULL, p_result)//
 
--- What finds a job leased leaves no lock on it but at REPEATABLE READ, where the database keeps it.
-DROP PROCEDURE IF EXISTS tarry.cancel//
-CREATE PROCEDURE tarry.cancel(
+-- What finds a job leased leaves no lock on it but at REPEATABLE READ, where the database keeps it. A request to its holder does: it
+-- belongs at the end of a transaction.
+DROP PROCEDURE IF EXISTS tarry.cancel_with//
+CREATE PROCEDURE tarry.cancel_with(
   IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
-  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+  IN p_request BOOLEAN, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_lane, v_state, v_attempt INT;
@@ -515,13 +516,16 @@ BEGIN
   SET p_result = 'not_found';
   SELECT topic, dedup_window, history INTO v_topic, v_window, v_history FROM tarry.topic WHERE name = p_topic;
   SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
-  IF v_state = 3 THEN
+  IF v_state = 3 AND p_request IS NOT TRUE THEN
     SET p_result = 'leased';
   ELSEIF v_topic IS NOT NULL THEN
     SET v_state = NULL;
     SELECT lane, due, seq, state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64
       INTO v_lane, v_due, v_seq, v_state, v_attempt, v_bytes FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
-    IF v_state = 3 THEN SET p_result = 'leased';
+    IF v_state = 3 AND p_request THEN
+      UPDATE tarry.job SET cancel_requested = 1 WHERE topic = v_topic AND lane = v_lane AND due = v_due AND seq = v_seq;
+      SET p_result = 'requested';
+    ELSEIF v_state = 3 THEN SET p_result = 'leased';
     ELSEIF v_state IS NOT NULL THEN
       DELETE FROM tarry.job WHERE topic = v_topic AND lane = v_lane AND due = v_due AND seq = v_seq;
       SET p_result = 'cancelled';
@@ -538,6 +542,13 @@ BEGIN
   END IF;
   DO LAST_INSERT_ID(v_saved);
 END//
+
+DROP PROCEDURE IF EXISTS tarry.cancel//
+CREATE PROCEDURE tarry.cancel(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+CALL tarry.cancel_with(p_topic, p_id, FALSE, p_result)//
 
 DROP PROCEDURE IF EXISTS tarry.reschedule//
 CREATE PROCEDURE tarry.reschedule(
@@ -591,6 +602,18 @@ BEGIN
   ELSE
     CALL tarry.reschedule(p_topic, p_id, 0, NULL, NULL, p_result);
   END IF;
+END//
+
+-- A row: state, due, attempt, priority, body; NULLs where there is no such job.
+DROP PROCEDURE IF EXISTS tarry.get//
+CREATE PROCEDURE tarry.get(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin)
+READS SQL DATA SQL SECURITY DEFINER
+BEGIN
+  CALL tarry.may(p_topic);
+  SELECT CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased'
+      WHEN j.state = 4 THEN 'dead' END AS state, FROM_UNIXTIME(j.due / 1000) AS due, j.attempt, j.priority, j.body
+    FROM (SELECT 1) one LEFT JOIN (tarry.job j JOIN tarry.topic t ON t.topic = j.topic) ON t.name = p_topic AND j.id = p_id;
 END//
 
 DELIMITER ;
