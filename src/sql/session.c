@@ -802,6 +802,10 @@ static void doubt_everything(struct sql_session *session)
  * calls were refused meanwhile. */
 static void settle(struct sql_session *session)
 {
+    if (session->greeting.ticket < session->ticket)
+        log_event(
+            LOG_WARN, "the database went back: takes, or more where it does not sync, are lost",
+            LOG_NUMBER("ticket", session->ticket), LOG_NUMBER("found", session->greeting.ticket));
     if (!session->commit_sent || !session->has_ticket) {
         session->ticket = session->greeting.ticket;
         return;
@@ -812,10 +816,6 @@ static void settle(struct sql_session *session)
         turn_is_committed(session);
         return;
     }
-    if (session->greeting.ticket < session->ticket)
-        log_event(
-            LOG_WARN, "the database went back: takes, or more where it does not sync, are lost",
-            LOG_NUMBER("ticket", session->ticket), LOG_NUMBER("found", session->greeting.ticket));
     session->ticket = session->greeting.ticket;
     requeue(session, false);
 }
