@@ -571,8 +571,9 @@ BEGIN
   PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT u.name
     FROM unnest(p_topics, p_kinds, p_ms) u(name, kind, ms) WHERE NOT tarry._is_far(now, u.kind, u.ms) ORDER BY 1) w;
   PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
-    FROM unnest(p_topics, p_priorities) u(name, priority), LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
-  FOR x IN
+    FROM (SELECT DISTINCT v.name, v.priority FROM unnest(p_topics, p_priorities) v(name, priority)) u,
+      LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
+  FOR x IN -- bodies go into the table and no further: what is left over is found in the arrays again
     WITH u AS MATERIALIZED (
       SELECT i.*, t.topic AS number, t.ttl AS topic_ttl, tarry._due(now, i.kind, i.ms) AS due, coalesce(nullif(i.priority, -1), t.priority, 100) AS lane,
           t.topic IS NOT NULL AND t.max_jobs = 0 AND NOT i.dead AND NOT tarry._is_far(now, i.kind, i.ms) AND coalesce((SELECT f.until
@@ -580,23 +581,22 @@ BEGIN
         FROM tarry._push_items(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
           p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) i
         LEFT JOIN LATERAL (SELECT * FROM tarry.topic k WHERE k.name = i.topic LIMIT 1) t ON true
-    ), a AS MATERIALIZED (
-      SELECT u.*, seqs[u.n] AS seq FROM u WHERE u.plain
     ), c AS (
       INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
           backoff_max, content_type, meta, error, body, expire)
-        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, a.seq, a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
+        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, seqs[a.n], a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
             nullif(a.backoff_kind, 0), a.backoff_first, a.backoff_max, nullif(a.type, ''), nullif(a.meta, ''), nullif(a.error, ''), a.body,
             CASE WHEN coalesce(nullif(a.ttl, 0), a.topic_ttl) > 0 THEN a.due + coalesce(nullif(a.ttl, 0), a.topic_ttl) END
-          FROM a ORDER BY a.number, a.id
+          FROM u a WHERE a.plain ORDER BY a.number, a.id
         ON CONFLICT (topic, id) DO NOTHING RETURNING topic, id, due, expire
-    ) SELECT u.*, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
+    ) SELECT u.n, u.number, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
   LOOP
     IF x.created IS NOT NULL THEN
-      r := ROW('created', CASE WHEN x.due <= now THEN 2 ELSE 1 END, x.due, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
+      r := ROW('created', CASE WHEN x.created <= now THEN 2 ELSE 1 END, x.created, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
     ELSE
-      r := tarry._push(x.topic, x.id, x.kind, x.ms, x.priority, x.conflict, x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max,
-        x.attempts, x.type, x.meta, x.body, x.past, x.dead, x.error, p_topics_max, false, seqs[x.n]);
+      r := tarry._push(p_topics[x.n], p_ids[x.n], p_kinds[x.n], p_ms[x.n], p_priorities[x.n], p_conflicts[x.n], p_leases[x.n], p_ttls[x.n],
+        p_backoff_kinds[x.n], p_backoff_firsts[x.n], p_backoff_maxes[x.n], p_attempts[x.n], p_types[x.n], p_metas[x.n], p_bodies[x.n],
+        p_pasts[x.n], p_dead[x.n], p_errors[x.n], p_topics_max, false, seqs[x.n]);
       r.n := x.n;
     END IF;
     RETURN NEXT r;
