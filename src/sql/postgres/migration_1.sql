@@ -85,8 +85,13 @@ CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL) WITH
 CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
 CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
 
-CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store $$;
+-- What each turn calls is written in plpgsql, also where one query is all of it: its plans are kept, while a function in SQL is parsed and
+-- planned anew by each statement that calls it.
+
+CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store);
+END $$;
 
 -- ---- counting ----
 
@@ -104,12 +109,17 @@ BEGIN
   RETURN counts;
 END $$;
 
-CREATE FUNCTION tarry._sum(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
-$$ SELECT array_agg(x + y ORDER BY o) FROM unnest(a, b) WITH ORDINALITY u(x, y, o) $$;
+CREATE FUNCTION tarry._sum(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  FOR i IN 1 .. cardinality(a) LOOP a[i] := a[i] + b[i]; END LOOP;
+  RETURN a;
+END $$;
 
-CREATE FUNCTION tarry._tally(p_topic int, p_slot bigint, p_counts bigint[]) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION tarry._tally(p_topic int, p_slot bigint, p_counts bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES (p_topic, p_slot, p_counts)
-    ON CONFLICT (topic, slot) DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts) $$;
+    ON CONFLICT (topic, slot) DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts);
+END $$;
 
 CREATE FUNCTION tarry._jobs(p_topic int) RETURNS bigint LANGUAGE sql AS $$
   SELECT coalesce(sum(c[1] + c[2] + c[3] + c[4]), 0)::bigint
@@ -556,9 +566,11 @@ CREATE FUNCTION tarry._push_items(p_topics text[], p_ids text[], p_kinds int[], 
   p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[])
 RETURNS TABLE (topic text, id text, kind int, ms bigint, priority int, conflict int, lease bigint, ttl bigint, backoff_kind int,
   backoff_first bigint, backoff_max bigint, attempts bigint, type bytea, meta bytea, body bytea, past int, dead boolean, error bytea, n bigint)
-LANGUAGE sql VOLATILE ROWS 1000 AS $$
-  SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
-    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY $$;
+LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
+    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY;
+END $$;
 
 CREATE FUNCTION tarry._pushes(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
   p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
@@ -636,9 +648,11 @@ END $$;
 CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[])
 RETURNS TABLE (verb int, topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
-  short bytea, lease bigint, priority int, n bigint) LANGUAGE sql VOLATILE ROWS 1000 AS $$
-  SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts, p_leases, p_priorities)
-    WITH ORDINALITY $$;
+  short bytea, lease bigint, priority int, n bigint) LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts,
+    p_leases, p_priorities) WITH ORDINALITY;
+END $$;
 
 CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_server bigint)
