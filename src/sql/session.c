@@ -590,6 +590,7 @@ static void turn_is_committed(struct sql_session *session)
         struct sql_call *call = first_of(&done);
         list_remove(&call->list);
         call->since_ms = elapsed_ms(); /* of its next step */
+        call->retry_ms = call->has_more && call->empty_takes ? elapsed_ms() + RETRY_MS : 0;
         if (call->has_more)
             list_add_last(&session->waiting, &call->list);
         else

@@ -136,6 +136,43 @@ def test_a_commit_behind_the_bound_is_delivered(pair, mariadb):
     assert [job["id"] for job in taken] == ["late"]
 
 
+def test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound(pair, mariadb):
+    """The take before the commit saw nothing up to its own moment, which is after the job's due."""
+    client = pair[1].client()
+    for i in range(3):
+        with transaction(mariadb, True) as cursor:
+            mariadb.call("push", "late", f"job-{i}", 0, b"x", cursor=cursor)
+            time.sleep(0.02)
+            assert client.take("late") == []
+        assert [job["id"] for job in client.take("late")] == [f"job-{i}"]
+
+
+def test_no_take_passes_over_a_job_while_leases_are_adopted(pair, mariadb):
+    """What a server does once for another one's leases is done all the time here: it holds no row that waits."""
+    first, second = (server.client() for server in pair)
+    first.push("adopted", "warm-up")
+    assert drain(second, "adopted") == ["warm-up"]
+    ended = threading.Event()
+
+    def adopt():
+        with contextlib.closing(mariadb.connect()) as connection, connection.cursor() as cursor:
+            connection.autocommit(True)
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            while not ended.is_set():
+                cursor.execute("CALL tarry.server_adopt(1000000)")
+                cursor.fetchall()
+
+    adopting = threading.Thread(target=adopt)
+    adopting.start()
+    try:
+        for i in range(40):
+            first.push("adopted", f"job-{i}")
+            assert [job["id"] for job in second.take("adopted")] == [f"job-{i}"]
+    finally:
+        ended.set()
+        adopting.join()
+
+
 def test_a_job_that_another_server_gives_back_behind_the_bound_comes(pair):
     first, second = pair
     first.client().push("back", "a")
@@ -148,7 +185,7 @@ def test_a_job_that_another_server_gives_back_behind_the_bound_comes(pair):
 def test_leases_of_a_killed_server_end_all_the_same(mariadb, start_server):
     first, second = (start_server("--store", mariadb.url) for _ in range(2))
     first.client().push("orphan", "a")
-    assert first.client().take("orphan", wait="5s", lease_for="1s")
+    assert first.client().take("orphan", lease_for="1s")
     first.kill()
     mariadb.do("UPDATE tarry.server s JOIN tarry.job j ON j.server = s.server SET s.beat = 1 WHERE j.id = 'a' AND j.state = 3")  # ten seconds are over
     assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
@@ -157,7 +194,7 @@ def test_leases_of_a_killed_server_end_all_the_same(mariadb, start_server):
 def test_leases_that_no_living_server_knows_of_end_all_the_same(mariadb, start_server):
     first = start_server("--store", mariadb.url)
     first.client().push("unknown", "a")
-    assert first.client().take("unknown", wait="5s", lease_for="1s")
+    assert first.client().take("unknown", lease_for="1s")
     number = mariadb.do("SELECT server FROM tarry.job WHERE id = 'a' AND state = 3")
     first.kill()
     mariadb.do("DELETE FROM tarry.server WHERE server = %s", number)
