@@ -291,12 +291,20 @@ def test_jobs_go_to_another_store_and_come_back_as_they_were(pair, start_server)
 
 # ---- what the pages show ----
 
-def test_the_demo_starts_a_mariadb_of_its_own_and_leaves_nothing():
+@pytest.fixture(scope="module", autouse=True)
+def demo():
+    """It waits for its orders while the other tests run."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-demo-", dir="/tmp"))
-    try:
-        done = subprocess.run([str(REPO / "scripts/demo"), "1"], capture_output=True, text=True, timeout=120, check=False,
-                              env={**os.environ, "STORE": "mysql", "TARRY_BIN": str(BINARY), "TMPDIR": str(directory)})
-        assert done.returncode == 0 and "every order came once, none early" in done.stdout, done.stdout + done.stderr
-        assert list(directory.iterdir()) == []
-    finally:
-        shutil.rmtree(directory)
+    with subprocess.Popen([str(REPO / "scripts/demo")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                          env={**os.environ, "STORE": "mysql", "TARRY_BIN": str(BINARY), "TMPDIR": str(directory)}) as process:
+        yield process, directory
+        if process.poll() is None:
+            process.terminate()  # it ends what it started
+    shutil.rmtree(directory)
+
+
+def test_the_demo_starts_a_mariadb_of_its_own_and_leaves_nothing(demo):
+    process, directory = demo
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0 and "every order came once, none early" in said, said
+    assert list(directory.iterdir()) == []

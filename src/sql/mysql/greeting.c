@@ -377,7 +377,8 @@ bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **
     *mysql = maria_connect(wish->url, error, sizeof out->error);
     if (!*mysql)
         return false;
-    if (maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
+    if (is_writable(*mysql, error, sizeof out->error) &&
+        maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
         set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
         introduce(*mysql, wish, out) && read_ticket(*mysql, out))
         return true;

@@ -39,10 +39,13 @@ static void say_event(struct buffer *out, const struct maria_link *link,
 
 void maria_say_history(struct maria_link *link)
 {
+    enum { STATEMENT_BYTES = 256 * 1024 };
     struct buffer *out = NULL;
+    size_t begun = 0;
     for (size_t i = 0; i < link->events.count; i++) {
-        if (!out) {
+        if (!out || out->len - begun > STATEMENT_BYTES) {
             out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+            begun = out->len;
             buffer_append_text(out, "INSERT INTO tarry.history "
                                     "(at,topic,id,event,attempt,started,consumer,error) VALUES ");
         } else {

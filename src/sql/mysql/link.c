@@ -297,7 +297,7 @@ static void say_ids(struct maria_link *link, const struct maria_topic *topic, co
         }
         if (count++)
             buffer_append_byte(out, ',');
-        maria_quote(out, slice_make(row->key + sizeof(uint32_t), row->id_bytes));
+        maria_quote(out, maria_row_id(row));
     }
     if (out)
         buffer_append_text(out, end);
@@ -797,6 +797,7 @@ static const struct {
     {3572, SQL_FAULT_PASSING}, /* NOWAIT in MySQL */
     {1062, SQL_FAULT_PASSING}, /* somebody else was first */
     {1020, SQL_FAULT_PASSING}, /* a row has changed since it was read */
+    {1412, SQL_FAULT_PASSING}, /* a table has, as by a new day of the history */
     {1969, SQL_FAULT_PASSING}, /* max_statement_time */
     {3024, SQL_FAULT_PASSING},   {1021, SQL_FAULT_NO_SPACE},
     {1114, SQL_FAULT_NO_SPACE}, /* the table is full */

@@ -182,11 +182,6 @@ struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
 
 /* ---- writing ---- */
 
-struct slice maria_row_id(const struct maria_row *row)
-{
-    return slice_make(row->key + sizeof(uint32_t), row->id_bytes);
-}
-
 static uint32_t topic_number_of(const struct maria_row *row)
 {
     uint32_t number;

@@ -368,7 +368,7 @@ static enum queue_status answer_one(struct maria_link *link, const struct queue_
     if (!row || row->lease_until_ms <= link->now_ms)
         return QUEUE_LEASE_ENDED;
     out->topic = slice_of(row->topic->name);
-    out->id = slice_make(row->key + sizeof(uint32_t), row->id_bytes);
+    out->id = maria_row_id(row);
     if (answer->verb == QUEUE_EXTEND) {
         row->lease_until_ms =
             link->now_ms + (answer->lease_ms > 0 ? answer->lease_ms : row->lease_span_ms) + 1;

@@ -101,6 +101,10 @@ struct maria_row { /* a job that the turn is about, or an id without one */
     char consumer[JOB_CONSUMER_BYTES_MAX]; /* who holds it */
     size_t consumer_bytes;
 };
+static inline struct slice maria_row_id(const struct maria_row *row)
+{
+    return slice_make(row->key + sizeof(uint32_t), row->id_bytes);
+}
 TABLE_DECLARE(maria_ids, struct maria_row, by_id)
 TABLE_DECLARE(maria_places, struct maria_row, by_place)
 VECTOR_DECLARE(maria_row_list, struct maria_row *)
@@ -241,8 +245,6 @@ struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths);
 /* All that the turn has changed. */
 void maria_say_rows(struct maria_link *link);
-
-struct slice maria_row_id(const struct maria_row *row);
 
 /* ---- history (history.c) ---- */
 
