@@ -1,4 +1,4 @@
-"""docs/moving/beanstalkd.md: its commands and its code, against a real beanstalkd."""
+"""docs/moving: the commands and the code of the page on beanstalkd, against a real one; lines of anything else."""
 
 import signal
 import subprocess
@@ -13,9 +13,8 @@ from server import REPO, eventually
 
 PAGE = "docs/moving/beanstalkd.md"
 
-pytestmark = pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
 
-
+@pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
 def test_the_page_does_what_it_says(server, tmp_path):
     with Beanstalkd() as old, Connection(old.address) as said:
         said("use mail"), said("watch mail")
@@ -32,3 +31,10 @@ def test_the_page_does_what_it_says(server, tmp_path):
         worker.send_signal(signal.SIGTERM)
         printed = worker.communicate(timeout=20)[0]
     assert (printed.count("sending"), printed.count("welcome 1001"), printed.count("welcome 7"), worker.returncode) == (3, 1, 2, 0), printed
+
+
+def test_lines_of_anything_else_are_imported_as_the_page_says(server, tmp_path):
+    follow("docs/moving/README.md", tmp_path, server, {})
+    first, second = (server.client().get("orders", ident) for ident in ("1001", "1002"))
+    assert (first["state"], first["body"], first["due_at"]) == ("delayed", {"order": 1001}, "2033-05-18T03:33:20.000Z")
+    assert (second["state"], second["attempt"], second["meta"]) == ("delayed", 2, {"from": "old"})
