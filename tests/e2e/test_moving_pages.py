@@ -14,6 +14,7 @@ from server import REPO, eventually
 PAGE = "docs/moving/beanstalkd.md"
 
 
+@pytest.mark.plain("the page's worker knows neither the authority nor a token")
 @pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
 def test_the_page_does_what_it_says(server, tmp_path):
     with Beanstalkd() as old, Connection(old.address) as said:
