@@ -238,6 +238,7 @@ def test_where_the_server_goes_away_the_tubes_stay_paused_and_the_next_run_ends_
     assert len(jobs_of(server, "mail")) == 100 and left_at(said)["mail"] == {}
 
 
+@pytest.mark.plain("what answers as no beanstalkd does is a server without TLS here")
 def test_what_cannot_be_is_told(old, server, tmp_path):
     for arguments, part in ((("beanstalk://",), "give one such as"), (("beanstalk://u:secret@127.0.0.1",), "give one such as"), (("beanstalk://127.0.0.1:1/path",), "give one such as"),
                             ((old.url, "--state", "x"), "are for files"), ((old.url, "--on-conflict", "replace"), "are for files"), (("--tube", "x"), "are for beanstalkd"),
