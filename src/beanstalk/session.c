@@ -430,6 +430,10 @@ static bool hold(struct beanstalk_session *session, const struct queue_job *take
                                .lease_until_ms =
                                    now_ms + job->lease_until_ms - queue_wall_ms(queue_of(session))};
     held.until_ms = now_ms + (int64_t)view.ttr_s * 1000;
+    if (!job->policy.lease_ms) { /* its topic's, which the take has given it */
+        held.until_ms = held.lease_until_ms;
+        held.ttr_s = seconds_of(held.until_ms - now_ms + 999);
+    }
     memcpy(held.lease, taken->lease.at, taken->lease.len);
     memcpy(held.tube, job->topic.at, job->topic.len);
     if (!reservations_add(&session->reservations, held))
