@@ -84,8 +84,13 @@ bool beanstalk_reserve_hold(struct beanstalk_session *session, const struct queu
     int64_t now_ms = clock_inner_ms();
     int64_t lease_until_ms =
         now_ms + job->lease_until_ms - queue_wall_ms(beanstalk_session_queue(session));
+    int64_t until_ms = now_ms + (int64_t)view.ttr_s * 1000;
+    if (!job->policy.lease_ms) { /* its topic's, which the take has given it */
+        until_ms = lease_until_ms;
+        view.ttr_s = (uint32_t)((until_ms - now_ms + 999) / 1000);
+    }
     if (!beanstalk_reservations_add(&session->reservations, view.number, taken->lease, view.ttr_s,
-                                    now_ms, lease_until_ms)) {
+                                    until_ms, lease_until_ms)) {
         beanstalk_give_back(session->front, taken->lease);
         return false;
     }
