@@ -83,6 +83,8 @@ CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- 
 
 CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 20);
 CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), version text NOT NULL, text bytea NOT NULL); -- of the servers' own callers, hashed: --tokens store
+INSERT INTO tarry.tokens (version, text) VALUES ('', '');
 CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
 
 -- What each turn calls is written in plpgsql, also where one query is all of it: its plans are kept, while a function in SQL is parsed and
@@ -472,6 +474,21 @@ CREATE TYPE tarry._shown AS (
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
 
+-- Rows of one topic that the caller has locked are leased.
+CREATE FUNCTION tarry._lease(t tarry.topic, p_rows tid[], p_lease bigint, p_server bigint, p_consumer text, p_now bigint)
+RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY WITH u AS (
+      UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = p_now,
+          consumer = nullif(p_consumer, ''), cancel_requested = false,
+          lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
+          lease_until = p_now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
+        WHERE j.ctid = ANY (p_rows) RETURNING j.*
+    ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
+      u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
+      CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq;
+END $$;
+
 -- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies.
 CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
@@ -491,17 +508,74 @@ BEGIN
       CONTINUE WHEN rows IS NULL;
       p_max := p_max - cardinality(rows);
       left_bytes := left_bytes - bytes;
-      RETURN QUERY WITH u AS (
-          UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = now,
-              consumer = nullif(p_consumer, ''), cancel_requested = false,
-              lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
-              lease_until = now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
-            WHERE j.ctid = ANY (rows) RETURNING j.*
-        ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
-          u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
-          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq;
+      RETURN QUERY SELECT * FROM tarry._lease(t, rows, p_lease, p_server, p_consumer, now);
     END LOOP;
   END LOOP;
+END $$;
+
+-- The same by priority, whichever topic has it; the caller puts them in order. The best of a priority are looked for first and locked then,
+-- so that only what is taken is kept from others: what they have meanwhile is passed over.
+CREATE FUNCTION tarry._take_best(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
+RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+DECLARE numbers int[]; floors bigint[]; t tarry.topic; l int; chosen tid[]; chosen_seqs bigint[]; rows tid[]; topics int[]; seqs bigint[];
+  held bigint[] := '{}'; bytes bigint; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
+BEGIN
+  SELECT array_agg(w.topic), array_agg(least(w.bound, now)) INTO numbers, floors FROM (SELECT k.topic, min(a.bound) AS bound
+    FROM unnest(p_topics, p_bounds) a(name, bound) JOIN tarry.topic k ON k.name = a.name
+    WHERE NOT (k.paused AND (k.paused_until = 0 OR k.paused_until > now)) GROUP BY k.topic) w;
+  FOR l IN SELECT DISTINCT k.lane FROM tarry.lane k WHERE k.topic = ANY (numbers) ORDER BY 1 LOOP
+    LOOP
+      IF p_max <= 0 OR left_bytes <= 0 THEN RETURN; END IF;
+      SELECT array_agg(b.row), array_agg(b.seq) INTO chosen, chosen_seqs FROM (
+        SELECT c.row, c.seq, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
+          SELECT f.* FROM unnest(numbers, floors) n(topic, floor), LATERAL (
+            SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+              WHERE j.topic = n.topic AND j.lane = l AND j.due >= n.floor AND j.due <= now
+                AND j.state = 1 AND (j.expire IS NULL OR j.expire > now) AND j.seq <> ALL (held)
+              ORDER BY j.due, j.seq LIMIT p_max) f
+          ORDER BY f.due, f.seq LIMIT p_max) c) b WHERE b.bytes_before < left_bytes;
+      EXIT WHEN chosen IS NULL;
+      SELECT array_agg(c.row), array_agg(c.topic), array_agg(c.seq), sum(c.bytes) INTO rows, topics, seqs, bytes FROM (
+        SELECT j.ctid AS row, j.topic, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+          WHERE j.ctid = ANY (chosen) AND j.seq = ANY (chosen_seqs) AND j.lane = l AND j.due <= now AND j.state = 1
+            AND (j.expire IS NULL OR j.expire > now) FOR UPDATE SKIP LOCKED) c;
+      held := held || ARRAY(SELECT unnest(chosen_seqs) EXCEPT SELECT unnest(seqs));
+      CONTINUE WHEN rows IS NULL;
+      p_max := p_max - cardinality(rows);
+      left_bytes := left_bytes - bytes;
+      FOR t IN SELECT * FROM tarry.topic k WHERE k.topic = ANY (topics) LOOP
+        RETURN QUERY SELECT * FROM tarry._lease(t, ARRAY(SELECT u.row FROM unnest(rows, topics) u(row, topic) WHERE u.topic = t.topic),
+          p_lease, p_server, p_consumer, now);
+      END LOOP;
+    END LOOP;
+  END LOOP;
+END $$;
+
+-- One job, whatever comes before it; NULL as its only row: somebody has it. What is not ready is made so first, and was due now; a dead one
+-- counts as waiting from then on.
+CREATE FUNCTION tarry._take_one(p_topic text, p_id text, p_lease bigint, p_server bigint, p_consumer text)
+RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; j tarry.job; was tarry.job; s int; now bigint := tarry.now_ms();
+BEGIN
+  SELECT * INTO t FROM tarry.topic WHERE name = p_topic;
+  LOOP
+    SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 FOR UPDATE;
+    EXIT WHEN FOUND;
+    SELECT state INTO s FROM tarry.job WHERE topic = t.topic AND id = p_id;
+    IF NOT FOUND THEN RETURN; END IF;
+    IF s = 3 THEN RETURN NEXT NULL; RETURN; END IF;
+  END LOOP;
+  IF j.state = 1 AND j.expire <= now THEN RETURN; END IF;
+  IF j.state = 4 OR j.due > now THEN
+    was := j;
+    j.state := 1; j.lane := j.priority; j.due := now; j.first_due := now;
+    PERFORM tarry._lane(t.topic, j.lane);
+    UPDATE tarry.job SET state = 1, lane = j.lane, due = now, first_due = now, expire = tarry._expire_at(t, j), by_sql = false
+      WHERE topic = t.topic AND id = p_id;
+    IF was.state = 4 THEN INSERT INTO tarry.tally_add VALUES (t.topic, tarry._counted(tarry._counted(tarry._none(), was, -1), j, 1)); END IF;
+  END IF;
+  RETURN QUERY SELECT * FROM tarry._lease(t, ARRAY(SELECT k.ctid FROM tarry.job k WHERE k.topic = t.topic AND k.id = p_id),
+    p_lease, p_server, p_consumer, now);
 END $$;
 
 -- When the next job of each topic is due that waits at or above the bound, and when a pause ends (0: none, or never). seen: a moment
@@ -1028,6 +1102,11 @@ BEGIN
     finding := format('topic %s: the state of jobs does not fit where they stand', quote_literal(w.name));
     jobs := w.n; RETURN NEXT;
   END LOOP;
+  IF NOT EXISTS (SELECT FROM tarry.tokens) THEN
+    finding := 'the row of the tokens is gone: with a new one there are none'; jobs := 0; mended := p_mend;
+    IF p_mend THEN INSERT INTO tarry.tokens (version, text) VALUES (gen_random_uuid()::text, ''); END IF;
+    RETURN NEXT; mended := false;
+  END IF;
   FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE NOT EXISTS (SELECT FROM tarry.topic t WHERE t.topic = j.topic) HAVING count(*) > 0 LOOP
     finding := 'jobs of topics that are not there'; jobs := w.n; RETURN NEXT;
   END LOOP;
