@@ -141,6 +141,13 @@ def test_while_the_server_drains_no_job_is_put(connect, server):
     assert one.stats("stats")["draining"] == "true"
 
 
+def test_a_server_that_begins_drained_takes_no_job(start_server, tmp_path):
+    start_server("--beanstalk", f"unix:{tmp_path}/b", "--drain")
+    with Connection(f"{tmp_path}/b") as one:
+        assert one("put 0 0 1", b"put 0 0 1 1") == ["DRAINING"] and one("put 0 0 1", b"x") == ["DRAINING"], "its body is no command"
+        assert one.stats("stats")["draining"] == "true"
+
+
 def test_numbers_go_on_behind_a_restart(start_server, tmp_path):
     server = start_server("--beanstalk", f"unix:{tmp_path}/b", directory=tmp_path / "d")
     with Connection(f"{tmp_path}/b") as one:
