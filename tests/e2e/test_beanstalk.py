@@ -210,8 +210,8 @@ def test_other_machines_reach_it_only_where_that_is_meant(start_server):
 
 # ---- beside beanstalkd ----
 
-# Of `delay` the last release is not known here, and `reserves` begins anew with a kick.
-JOB_KEYS = ("id", "tube", "state", "pri", "ttr")
+# Of kicks those of buried jobs alone are known here.
+JOB_KEYS = ("id", "tube", "state", "pri", "ttr", "delay", "reserves", "releases", "buries", "timeouts")
 TUBE_KEYS = ("name", "current-jobs-ready", "current-jobs-reserved", "current-jobs-delayed", "current-jobs-buried", "current-using",
              "current-watching", "pause")
 
