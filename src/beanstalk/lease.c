@@ -44,6 +44,7 @@ static bool answer_held(struct beanstalk_session *session)
         beanstalk_reservations_find(held, command->id);
     if (!reservation)
         return false;
+    char reason[BEANSTALK_REASON_BYTES];
     const struct queue_answer answer = {
         .verb = command->verb == BEANSTALK_DELETE  ? QUEUE_ACK
                 : command->verb == BEANSTALK_TOUCH ? QUEUE_EXTEND
@@ -53,7 +54,9 @@ static bool answer_held(struct beanstalk_session *session)
         .final = command->verb == BEANSTALK_BURY,
         .has_priority = true,
         .priority = beanstalk_priority_pack(command->priority),
-        .error = slice_of(command->verb == BEANSTALK_BURY ? "buried" : "released"),
+        .error = command->verb == BEANSTALK_BURY
+                     ? beanstalk_bury_reason(command->priority, reason)
+                     : beanstalk_release_reason(command->priority, command->delay_s, reason),
         .lease_ms = command->verb == BEANSTALK_TOUCH ? beanstalk_lease_ms(reservation->ttr_s) : 0};
     queue_answer(beanstalk_session_queue(session), &answer, 1,
                  beanstalk_session_call(session, on_answered));

@@ -161,6 +161,13 @@ def test_while_the_server_drains_no_job_is_put(connect, server):
     assert one.stats("stats")["draining"] == "true"
 
 
+def test_a_server_that_begins_drained_takes_no_job(start_server, tmp_path):
+    start_server("--beanstalk", f"unix:{tmp_path}/b", "--drain")
+    with Connection(f"{tmp_path}/b") as one:
+        assert one("put 0 0 1", b"put 0 0 1 1") == ["DRAINING"] and one("put 0 0 1", b"x") == ["DRAINING"], "its body is no command"
+        assert one.stats("stats")["draining"] == "true"
+
+
 def test_numbers_go_on_behind_a_restart(start_server, tmp_path):
     server = start_server("--beanstalk", f"unix:{tmp_path}/b", directory=tmp_path / "d")
     with Connection(f"{tmp_path}/b") as one:
@@ -223,8 +230,8 @@ def test_other_machines_reach_it_only_where_that_is_meant(start_server):
 
 # ---- beside beanstalkd ----
 
-# Of `delay` the last release is not known here, and `reserves` begins anew with a kick.
-JOB_KEYS = ("id", "tube", "state", "pri", "ttr")
+# Of kicks those of buried jobs alone are known here.
+JOB_KEYS = ("id", "tube", "state", "pri", "ttr", "delay", "reserves", "releases", "buries", "timeouts")
 TUBE_KEYS = ("name", "current-jobs-ready", "current-jobs-reserved", "current-jobs-delayed", "current-jobs-buried", "current-using",
              "current-watching", "pause")
 
