@@ -375,8 +375,6 @@ static void list_queues(struct sqs_request *request, const struct queue_topic *t
 
 static const char no_permissions[] =
     "There are no permissions of queues here: who may do what is said by tokens";
-static const char no_moves[] =
-    "There are no message move tasks here: forward what is in a dead-letter queue with a consumer";
 
 const struct sqs_operation sqs_queue_operations[] = {
     {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL},
@@ -392,8 +390,5 @@ const struct sqs_operation sqs_queue_operations[] = {
     {"ListDeadLetterSourceQueues", SQS_NAMES_URL, ACCESS_READ, list_queues, NULL},
     {"AddPermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions},
     {"RemovePermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions},
-    {"StartMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
-    {"ListMessageMoveTasks", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
-    {"CancelMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
     {0},
 };

@@ -12,7 +12,7 @@ static const char target_prefix[] = "AmazonSQS.";
 static const struct sqs_operation *find_operation(struct slice target)
 {
     static const struct sqs_operation *const tables[] = {sqs_message_operations,
-                                                         sqs_queue_operations};
+                                                         sqs_queue_operations, sqs_move_operations};
     size_t prefix = sizeof target_prefix - 1;
     if (target.len <= prefix || memcmp(target.at, target_prefix, prefix) != 0)
         return NULL;

@@ -261,7 +261,6 @@ def test_what_is_not_here_is_refused_by_its_own_error(start):
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     assert refused(sqs.create_queue, QueueName="q.fifo", Attributes={"FifoQueue": "true"})[0] == "InvalidParameterValue"
     assert refused(sqs.add_permission, QueueUrl=url, Label="x", AWSAccountIds=["1"], Actions=["*"])[0] == "AWS.SimpleQueueService.UnsupportedOperation"
-    assert refused(sqs.start_message_move_task, SourceArn="arn:aws:sqs:x:y:z")[0] == "AWS.SimpleQueueService.UnsupportedOperation"
     assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageAttributes={"a b": {"DataType": "String", "StringValue": "x"}})[0] == "InvalidParameterValue"
     assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageAttributes={"a": {"DataType": "String", "StringValue": "x" * 4000}})[0] == "InvalidParameterValue"
 
