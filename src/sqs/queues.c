@@ -96,6 +96,9 @@ static void change_queue(const struct sqs_request *request, const struct queue_t
         (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
     else if (sqs_queue_change(&queue, attributes, &scratch, &error))
         (void)may_forward(request, &queue, &error);
+    if (error.fault && creates && sqs_wants_fifo(attributes))
+        (void)sqs_error_set(&error, SQS_BAD_VALUE,
+                            "The name of a FIFO queue must end with '.fifo'; there are none here.");
     if (!error.fault && creates && topic && !sqs_queue_equals(&before, &queue))
         (void)sqs_error_set(&error, SQS_QUEUE_EXISTS,
                             "A queue already exists with the same name and a different value for "

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import uuid
 
 import pytest
@@ -160,6 +161,31 @@ def test_visibility_is_a_lease_and_without_a_redrive_policy_nothing_ever_dies(st
     assert refused(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=5)[0] == "AWS.SimpleQueueService.MessageNotInflight"
     assert refused(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle="nonsense", VisibilityTimeout=5)[0] == "ReceiptHandleIsInvalid"
     assert refused(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=43201)[0] == "InvalidParameterValue"
+
+
+def test_a_handle_deletes_also_when_its_time_is_over_unless_somebody_else_has_the_message(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    client = server.client()
+    for id in ("a", 'b"~\\', "c~d"):
+        client.push("q", urllib.parse.quote(id, safe=""), b"x")
+    messages = sqs.receive_message(QueueUrl=url, VisibilityTimeout=1, MaxNumberOfMessages=10)["Messages"]
+    eventually(lambda: counts(client, "q")["ready"] == 3)
+    entries = [{"Id": str(at), "ReceiptHandle": message["ReceiptHandle"]} for at, message in enumerate(messages)]
+    assert len(sqs.delete_message_batch(QueueUrl=url, Entries=[*entries, {"Id": "bad", "ReceiptHandle": "?~?"}])["Successful"]) == 3
+    assert counts(client, "q")["ready"] == 0 and totals(client, "q")["cancelled"] == 3
+    sqs.send_message(QueueUrl=url, MessageBody="y")
+    (old,) = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+    (new,) = sqs.receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"]  # at once: no time was asked for
+    assert (new["MessageId"], new["Attributes"]["ApproximateReceiveCount"]) == (old["MessageId"], "2") and old["ReceiptHandle"] != new["ReceiptHandle"]
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=old["ReceiptHandle"])
+    assert counts(client, "q")["leased"] == 1  # somebody else works on it
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=new["ReceiptHandle"], VisibilityTimeout=0)
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=old["ReceiptHandle"])
+    assert counts(client, "q")["ready"] == 1  # it was received since
+    for _ in range(2):
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=new["ReceiptHandle"])
+    assert counts(client, "q")["ready"] == 0
 
 
 def test_a_redrive_policy_sends_what_was_received_too_often_to_its_dead_letter_queue(start):
