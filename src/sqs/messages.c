@@ -1,5 +1,4 @@
 /* Operations on messages: send, receive, delete, change visibility, one or a batch. */
-#include "base/clock.h"
 #include "base/hex.h"
 #include "base/json_write.h"
 #include "base/timestamp.h"
@@ -27,6 +26,12 @@ enum {
 static void fail(const struct sqs_request *request, const struct sqs_error *error)
 {
     sqs_answer_error(request->exchange, error);
+}
+
+/* By the clock of the jobs, which may be a test's. */
+static int64_t now_ms(const struct sqs_request *request)
+{
+    return queue_wall_ms(request->exchange->front->queue);
 }
 
 /* ---- batches ---- */
@@ -204,17 +209,19 @@ static bool read_body(struct json_value entry, int64_t bytes_max, struct sending
                          bytes_max);
 }
 
-static bool read_message(struct json_value entry, const struct sqs_queue *queue,
-                         struct sending *sending, struct slice topic, struct sqs_error *error)
+static bool read_message(const struct sqs_request *request, struct json_value entry,
+                         const struct sqs_queue *queue, struct sending *sending,
+                         struct sqs_error *error)
 {
     struct queue_push *push = &sending->pushes[sending->count];
     struct buffer *meta = &sending->metas[sending->count];
     struct json_value attributes = sqs_member(entry, "MessageAttributes");
     char sent[24];
     int64_t delay_s;
-    int len = snprintf(sent, sizeof sent, "%" PRId64, clock_wall_ms());
-    *push = (struct queue_push){
-        .topic = topic, .content_type = slice_of("text/plain"), .priority = QUEUE_PRIORITY_UNSET};
+    int len = snprintf(sent, sizeof sent, "%" PRId64, now_ms(request));
+    *push = (struct queue_push){.topic = request->queue,
+                                .content_type = slice_of("text/plain"),
+                                .priority = QUEUE_PRIORITY_UNSET};
     if (!read_body(entry, queue->message_bytes, sending, &push->body, error) ||
         !sqs_number(sqs_member(entry, "DelaySeconds"), "DelaySeconds", 0,
                     POLICY_DELAY_MS_MAX / 1000, queue->delay_s, &delay_s, error) ||
@@ -255,7 +262,7 @@ static bool read_messages(const struct sqs_request *request, const struct sqs_qu
     if (!read_entries(request, is_batch, entries, error))
         return false;
     for (size_t i = 0; i < entries->count; i++)
-        (void)read_message(entries->at[i], queue, sending, request->queue, &entries->errors[i]);
+        (void)read_message(request, entries->at[i], queue, sending, &entries->errors[i]);
     return true;
 }
 
@@ -377,7 +384,7 @@ static void write_system_attributes(const struct sqs_request *request, const str
     struct slice sent = meta_of(job, META_SENT);
     size_t before = out->len;
     (void)snprintf(count, sizeof count, "%u", (unsigned)job->attempt);
-    (void)snprintf(now, sizeof now, "%" PRId64, clock_wall_ms());
+    (void)snprintf(now, sizeof now, "%" PRId64, now_ms(request));
     (void)snprintf(due, sizeof due, "%" PRId64, job->due_ms);
     buffer_append_text(out, ",\"Attributes\":{");
     size_t empty = out->len;
@@ -534,7 +541,8 @@ static void on_received(void *owner, uint64_t tag, const struct queue_reply *rep
     if (is_seen)
         show_again(front, reply);
     if (used && front->shared->lateness)
-        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used, clock_wall_ms());
+        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used,
+                     queue_wall_ms(front->queue));
     for (size_t i = used; i < reply->job_count; i++)
         http_lease_return(front, &reply->jobs[i].lease, 1);
 }

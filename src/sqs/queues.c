@@ -1,5 +1,4 @@
 /* Operations on queues: create, get, list, delete, purge, attributes, tags, dead-letter sources. */
-#include "base/clock.h"
 #include "base/json_write.h"
 #include "sqs/operation.h"
 #include "sqs/settings.h"
@@ -53,7 +52,7 @@ static void put_settings(const struct sqs_request *request, struct sqs_queue *qu
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = request->queue};
     struct sqs_error error;
     struct buffer text;
-    queue->modified_s = clock_wall_ms() / 1000;
+    queue->modified_s = queue_wall_ms(request->exchange->front->queue) / 1000;
     if (!queue->created_s)
         queue->created_s = queue->modified_s;
     buffer_init(&text, 2 * TOPIC_EXTENSION_BYTES_MAX);

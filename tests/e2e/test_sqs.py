@@ -358,3 +358,26 @@ def test_a_bad_option_is_told(tmp_path):
     for value in ("us-east-1", "/1", "us east/1", "x/" + "1" * 40):
         ended = subprocess.run([BINARY, "serve", "--data", tmp_path / "d", "--listen", "127.0.0.1:0", "--sqs", value], capture_output=True, text=True, timeout=20, check=False)
         assert ended.returncode != 0 and "us-east-1/000000000000" in ended.stdout + ended.stderr, ended
+
+
+def test_by_a_test_clock_a_month_passes_at_once(start):
+    """Delays, visibility, retention and the times that are shown go by it; the 20 s of a receive are the client's own."""
+    server, sqs = start("--test-clock=2030-01-01T00:00:00.000Z")
+    client = server.client()
+    begin = 1_893_456_000
+    url = sqs.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "3600", "MessageRetentionPeriod": "86400"})["QueueUrl"]
+    assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]["CreatedTimestamp"] == str(begin)
+    sqs.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=30 * 86400)
+    taken = []
+    waiting = threading.Thread(target=lambda: taken.extend(sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20, AttributeNames=["All"])["Messages"]))
+    waiting.start()
+    eventually(lambda: re.search(r"tarry_waiting_takes [1-9]", client.call("GET", "/metrics").body.decode()))
+    client.good("POST", "/v1/clock/advance?by=30d")
+    waiting.join(20)
+    shown = taken[0]["Attributes"]
+    assert (shown["SentTimestamp"], int(shown["ApproximateFirstReceiveTimestamp"]) // 1000) == (f"{begin}000", begin + 30 * 86400)
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+    client.good("POST", "/v1/clock/advance?by=1h")
+    assert sqs.receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"][0]["Attributes"]["ApproximateReceiveCount"] == "2"
+    client.good("POST", "/v1/clock/advance?by=2d")
+    assert "Messages" not in sqs.receive_message(QueueUrl=url) and counts(client, "q")["leased"] == 0
