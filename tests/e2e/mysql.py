@@ -108,7 +108,8 @@ class MysqlServer(MariadbServer):
         self.listens = listens
         super().__init__(*settings)
 
-    def _make_data(self):
+    def _make_data(self, copy_of):
+        assert not copy_of, "only a MariaDB begins as another one's copy"
         shutil.copytree(self.home / "data", self.directory / "data")
 
     def _words(self):
