@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/worker.h"
+#include "sql/audience.h"
 #include "sql/call.h"
 #include "sql/hold.h"
 
@@ -65,6 +66,7 @@ struct sql_session {
     int64_t ticket;
     struct sql_fault fault; /* of the turn */
 
+    struct sql_audience audience;
     struct sql_watched leases;
     int64_t noted_ms;  /* the database's time, when it was told last */
     int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
@@ -267,8 +269,10 @@ static void keep_up(struct sql_session *session)
     if (!session->upkeep_under_way) {
         struct sql_call *call = add_own(session, SQL_CALL_UPKEEP);
         session->upkeep_under_way = call != NULL;
-        if (call)
+        if (call) {
             call->alone = true; /* what it says of other transactions is said from its beginning */
+            call->listens = session->audience.kinds != 0;
+        }
     }
     sql_topics_forget(&session->context.topics);
 }
@@ -285,6 +289,7 @@ static void look_at_all(struct sql_session *session)
 
 static void upkeep_is_done(struct sql_session *session, const struct sql_call *call)
 {
+    sql_audience_known(&session->audience, call->listens, call->is_heard);
     session->is_alone = call->others == 0;
     session->adopt_wanted = call->silent > 0;
     if (call->next_expire_ms < session->expire_ms)
@@ -310,8 +315,11 @@ static void look_for_others(struct sql_session *session)
 static void do_what_is_due(struct sql_session *session)
 {
     int64_t now_ms = database_ms(session);
+    bool is_news = sql_audience_look(&session->audience);
     if (session->phase == PHASE_DOWN || session->stopping)
         return;
+    if (is_news && session->dialect->tells_events && !session->upkeep_under_way)
+        session->upkeep_ms = 0;
     keep_up(session);
     end_leases(session, now_ms);
     if (!session->expire_under_way && session->expire_ms <= now_ms)
@@ -386,6 +394,7 @@ static struct sql_turn turn_of(struct sql_session *session)
     struct sql_turn turn = {.calls = &session->turn,
                             .is_brief = session->turn_is_retry,
                             .is_alone = session->is_alone,
+                            .is_heard = sql_audience_is_elsewhere(&session->audience),
                             .is_single = session->dialect->has_single_turns};
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
@@ -423,6 +432,7 @@ static void turn_begin(struct sql_session *session)
         return;
     session->turn_is_retry = first_of(&session->turn)->retry_ms > 0;
     sql_effects_clear(&session->context.effects);
+    session->context.effects.tells = sql_audience_is_there(&session->audience);
     session->fault = (struct sql_fault){0};
     session->commit_sent = session->turn_looks_all = false;
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
@@ -483,6 +493,12 @@ static void tell_event(struct sql_session *session, enum queue_event event, stru
 
 static void hear(struct sql_session *session, const struct sql_news *news)
 {
+    if (news->listens)
+        sql_audience_elsewhere(&session->audience);
+    if (news->events.len)
+        sql_audience_hear(&session->audience, news->events);
+    if (!news->name[0])
+        return;
     struct slice name = slice_of(news->name);
     struct sql_topic *topic = sql_topics_find(&session->context.topics, name);
     if (topic && news->due_ms != INT64_MAX) {
@@ -507,6 +523,8 @@ static void believe_effects(struct sql_session *session)
         session->expire_ms = effects->expire_ms;
     for (size_t i = 0; i < effects->news.count; i++)
         hear(session, &effects->news.at[i]);
+    sql_audience_tell(&session->audience, buffer_slice(&effects->events), session->context.now_ms,
+                      effects->events_lost);
 }
 
 static void own_is_done(struct sql_session *session, const struct sql_call *call, bool is_good)
@@ -749,6 +767,7 @@ static void connection_is_lost(struct sql_session *session)
               LOG_TEXT("store", session->dialect->name), LOG_TEXT("state", fault->state),
               LOG_TEXT("message", fault->message));
     disconnect(session);
+    sql_audience_cut(&session->audience);
     session->is_lost = false;
     session->phase = PHASE_DOWN;
     session->figures.is_up = false;
@@ -1016,7 +1035,8 @@ struct sql_session *sql_session_new(struct reactor *reactor,
     list_init(&session->waiting);
     list_init(&session->turn);
     list_init(&session->answered);
-    sql_effects_clear(&session->context.effects);
+    sql_effects_init(&session->context.effects);
+    sql_audience_init(&session->audience, options->desk);
     sql_topic_plan_init(&session->context.plan);
     if (!session->url || !session->deadline || !session->worker ||
         !connection_set(session, greeting)) {
@@ -1054,6 +1074,7 @@ void sql_session_free(struct sql_session *session)
     sql_topics_free(&session->context.topics);
     sql_topic_plan_fini(&session->context.plan);
     sql_effects_fini(&session->context.effects);
+    sql_audience_fini(&session->audience);
     sql_watched_fini(&session->leases);
     free(session->url);
     free(session);

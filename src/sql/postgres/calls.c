@@ -22,6 +22,8 @@ enum {
     DID_NAME,
     DID_UNTIL,
     DID_CANCEL_REQUESTED,
+    DID_ATTEMPT,
+    DID_WAS_DUE,
     DID_ITEM
 };
 
@@ -558,6 +560,15 @@ static bool send_own(struct sql_call *call, struct postgres_link *link,
     return send(call, link, statement, &params);
 }
 
+static bool send_flagged(struct sql_call *call, struct postgres_link *link,
+                         enum sql_statement statement, int64_t number, bool flag)
+{
+    struct sql_params params = {0};
+    sql_params_number(&params, number);
+    sql_params_flag(&params, flag);
+    return send(call, link, statement, &params);
+}
+
 static bool send_call(struct sql_call *call, struct postgres_link *link)
 {
     switch (call->kind) {
@@ -568,9 +579,9 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
     case SQL_CALL_LOOK:
         return send_looks(call, link);
     case SQL_CALL_EXPIRE:
-        return send_own(call, link, SQL_EXPIRE, EXPIRE_JOBS);
+        return send_flagged(call, link, SQL_EXPIRE, EXPIRE_JOBS, link->context->effects.tells);
     case SQL_CALL_UPKEEP:
-        return send_own(call, link, SQL_UPKEEP, link->context->server);
+        return send_flagged(call, link, SQL_UPKEEP, link->context->server, call->listens);
     case SQL_CALL_ADOPT:
         return send_own(call, link, SQL_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
@@ -668,6 +679,15 @@ static void fill_result(struct queue_result *out, const PGresult *result, int ro
         out->due_ms = 0;
 }
 
+/* What happened to the job of an item. */
+static void tell_item(const struct sql_call *call, struct postgres_link *link, size_t i,
+                      const PGresult *result, int row)
+{
+    sql_effects_tell_item(&link->context->effects, call->command, i, &call->items[i],
+                          (uint32_t)sql_row_number(result, row, DID_ATTEMPT),
+                          sql_row_number(result, row, DID_WAS_DUE));
+}
+
 static void read_push(struct sql_call *call, struct postgres_link *link, size_t i,
                       const PGresult *result, int row)
 {
@@ -676,6 +696,7 @@ static void read_push(struct sql_call *call, struct postgres_link *link, size_t 
     call->items[i].topic = push->topic;
     call->items[i].id = push->id;
     note_did(link, push->topic, result, row);
+    tell_item(call, link, i, result, row);
 }
 
 static void read_change(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -686,6 +707,7 @@ static void read_change(struct sql_call *call, struct postgres_link *link, size_
     call->items[i].topic = change->topic;
     call->items[i].id = change->id;
     note_did(link, change->topic, result, row);
+    tell_item(call, link, i, result, row);
 }
 
 static void read_answer(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -705,6 +727,7 @@ static void read_answer(struct sql_call *call, struct postgres_link *link, size_
     out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
                             sql_row_flag(result, row, DID_CANCEL_REQUESTED);
     sql_effects_hold(&link->context->effects, &lease, out->lease_until_ms);
+    tell_item(call, link, i, result, row);
 }
 
 static void read_end(struct sql_call *call, struct postgres_link *link, size_t i,
@@ -713,7 +736,12 @@ static void read_end(struct sql_call *call, struct postgres_link *link, size_t i
     int64_t until_ms = sql_row_number(result, row, DID_UNTIL);
     if (until_ms) /* it was extended meanwhile */
         sql_effects_hold(&link->context->effects, &call->ends.at[i], until_ms);
-    note_did(link, sql_row_text(result, row, DID_NAME), result, row);
+    struct queue_result out = {.topic = sql_row_text(result, row, DID_NAME),
+                               .id = sql_row_text(result, row, DID_ID)};
+    fill_result(&out, result, row);
+    note_did(link, out.topic, result, row);
+    sql_effects_tell_end(&link->context->effects, &out,
+                         (uint32_t)sql_row_number(result, row, DID_ATTEMPT));
 }
 
 static void read_find(struct sql_call *call, size_t i, const PGresult *result)
@@ -788,6 +816,7 @@ static bool read_taken(struct sql_call *call, struct postgres_link *link, const 
         sql_effects_hold(&link->context->effects, &lease, job->job.lease_until_ms);
         sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &link->context->key, &lease);
         job->lease = slice_make(call->tokens + i * SQL_LEASE_TEXT_BYTES, SQL_LEASE_TEXT_BYTES);
+        sql_effects_tell_taken(&link->context->effects, &job->job, call->command->take.way);
     }
     return true;
 }
@@ -971,6 +1000,7 @@ static void read_topic(struct sql_call *call, struct postgres_link *link,
     }
     if (call->status != QUEUE_OK && call->status != QUEUE_CREATED)
         return;
+    sql_effects_tell_topic(&link->context->effects, topic, call->step_affected);
     news = sql_effects_news(&link->context->effects, topic->topic);
     if (!news)
         return;
@@ -1035,6 +1065,7 @@ static void read_expire(struct sql_call *call, struct postgres_link *link, const
             news->died = true;
         died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
     }
+    sql_effects_tell_lines(&link->context->effects, sql_row_text(result, 0, 2));
 }
 
 static void read_adopt(struct postgres_link *link, const PGresult *result)
@@ -1185,6 +1216,7 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
             sql_row_is_null(result, 0, 2) ? INT64_MAX : sql_row_number(result, 0, 2);
         call->mark = sql_row_number(result, 0, 3);
         link->context->now_ms = sql_row_number(result, 0, 4);
+        call->is_heard = sql_row_flag(result, 0, 5);
         return true;
     case SQL_ADOPT:
         read_adopt(link, result);

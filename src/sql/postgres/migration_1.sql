@@ -81,7 +81,7 @@ CREATE INDEX finished_until ON tarry.finished (until);
 CREATE TABLE tarry.tally (topic int, slot bigint, counts bigint[] NOT NULL, PRIMARY KEY (topic, slot)) WITH (fillfactor = 20);
 CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- of who must share no row; folded into slot 0
 
-CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL, heard bigint NOT NULL DEFAULT 0 /* so long somebody listens to events there */) WITH (fillfactor = 20);
 CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
 CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), version text NOT NULL, text bytea NOT NULL); -- of the servers' own callers, hashed: --tokens store
 INSERT INTO tarry.tokens (version, text) VALUES ('', '');
@@ -197,6 +197,12 @@ BEGIN
   END LOOP;
 END $$;
 
+-- ---- events ----
+
+-- A line of what happened, as the servers write it (sql/event.h): the kind's number is that of job/event.h.
+CREATE FUNCTION tarry._event(p_kind int, p_topic text, p_id text, p_attempt int, p_due bigint, p_error text DEFAULT '') RETURNS text LANGUAGE sql IMMUTABLE AS
+$$ SELECT format(E'%s %s %s 0 0 0 %s %s %s\n', p_kind, p_attempt, p_due, p_topic, p_id, p_error) $$;
+
 -- ---- history ----
 
 -- Whom a call in SQL comes from: the role of SET ROLE, else the one that logged in.
@@ -256,6 +262,7 @@ END $$;
 CREATE TYPE tarry._did AS (
   status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint,
   cancel_requested boolean,
+  attempt int, was_due bigint, -- of the job before; of one that is gone: when it was due
   n bigint); -- of a batch: which item
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
@@ -327,7 +334,7 @@ BEGIN
       PERFORM tarry._remember(t, p_id, now);
       PERFORM tarry._note(t, j, 'cancelled', now, NULL, CASE WHEN p_sql THEN tarry._caller() END);
       r.counts := tarry._counted(r.counts, j, -1); r.counts[8] := 1;
-      r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; RETURN r;
+      r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; r.attempt := j.attempt; r.was_due := j.due; RETURN r;
     END IF;
     IF p_request AND NOT p_only_dead THEN
       UPDATE tarry.job SET cancel_requested = true WHERE topic = t.topic AND id = p_id AND state = 3;
@@ -349,7 +356,7 @@ BEGIN
       PERFORM tarry._number();
       UPDATE tarry.job SET due = j.due, first_due = j.first_due, priority = j.priority, lane = j.lane, expire = r.expire, by_sql = p_sql
         WHERE topic = t.topic AND id = p_id;
-      r.status := 'ok'; r.state := tarry._state(1, j.due, now); r.due := j.due; RETURN r;
+      r.status := 'ok'; r.state := tarry._state(1, j.due, now); r.due := j.due; r.attempt := j.attempt; RETURN r;
     END IF;
   END IF;
   SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id;
@@ -407,7 +414,7 @@ BEGIN
     RETURN r;
   END IF;
   IF p_verb <> 5 AND j.lease_until <= now THEN RETURN r; END IF;
-  r.id := j.id; r.status := 'ok'; r.cancel_requested := j.cancel_requested;
+  r.id := j.id; r.status := 'ok'; r.cancel_requested := j.cancel_requested; r.attempt := j.attempt;
   IF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._remember(t, j.id, now);
@@ -678,7 +685,7 @@ BEGIN
     ) SELECT u.n, u.number, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
   LOOP
     IF x.created IS NOT NULL THEN
-      r := ROW('created', CASE WHEN x.created <= now THEN 2 ELSE 1 END, x.created, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
+      r := ROW('created', CASE WHEN x.created <= now THEN 2 ELSE 1 END, x.created, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, x.n);
     ELSE
       r := tarry._push(p_topics[x.n], p_ids[x.n], p_kinds[x.n], p_ms[x.n], p_priorities[x.n], p_conflicts[x.n], p_leases[x.n], p_ttls[x.n],
         p_backoff_kinds[x.n], p_backoff_firsts[x.n], p_backoff_maxes[x.n], p_attempts[x.n], p_types[x.n], p_metas[x.n], p_bodies[x.n],
@@ -699,21 +706,21 @@ BEGIN
           FROM unnest(p_verbs, p_topics, p_ids, p_only_dead) WITH ORDINALITY u(verb, name, id, only_dead, n) JOIN tarry.topic t ON t.name = u.name
           WHERE u.verb = 1 AND NOT u.only_dead AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
         WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1
-        RETURNING a.n, j.topic, j.id, j.attempt, a.dedup_window, a.history, j.taken
+        RETURNING a.n, j.topic, j.id, j.attempt, j.due, a.dedup_window, a.history, j.taken
     ), h AS (
       INSERT INTO tarry.history SELECT now, d.topic, d.id, 'cancelled', d.attempt, nullif(d.taken, 0) FROM d WHERE d.history > 0
     ), f AS (
       INSERT INTO tarry.finished SELECT d.topic, d.id, now + d.dedup_window + 1 FROM d WHERE d.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
     ) SELECT 'cancelled', NULL, NULL, d.topic, NULL, NULL, CASE WHEN d.attempt = 0 THEN '{-1,0,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[]
-        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.n FROM d
+        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.attempt, d.due, d.n FROM d
   LOOP
     done := done || r.n;
     RETURN NEXT r;
   END LOOP;
   FOR r IN SELECT c.* FROM (SELECT * FROM unnest(p_verbs, p_topics, p_ids, p_kinds, p_ms, p_priorities, p_only_dead, p_deliveries, p_requests)
         WITH ORDINALITY u(verb, topic, id, kind, ms, priority, only_dead, delivery, request, n) WHERE u.n NOT IN (SELECT unnest(done)) ORDER BY u.topic, u.id) u,
-      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, u.n
+      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, v.attempt, v.was_due, u.n
         FROM tarry._change(u.verb, u.topic, u.id, u.kind, u.ms, u.priority, u.only_dead, u.delivery, u.request, false) v) c LOOP
     RETURN NEXT r;
   END LOOP;
@@ -749,19 +756,19 @@ BEGIN
         FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL
         WHERE u.verb = 3 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
-        RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested
+        RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested, j.attempt
     ), f AS (
       INSERT INTO tarry.finished SELECT a.topic, a.id, now + a.dedup_window + 1 FROM a WHERE a.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
     ) SELECT a.n, a.topic, a.id, a.name, NULL::bigint AS lease_until, false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due,
           NULL::bigint AS seq, NULL::bigint AS delivery, NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error,
-          NULL::bytea AS short, NULL::bigint AS lease, NULL::int AS priority FROM a
-      UNION ALL SELECT e.n, e.topic, e.id, e.name, e.lease_until, e.cancel_requested, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
-      UNION ALL SELECT u.n, u.topic, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final, u.error, u.short, u.lease, u.priority
+          NULL::bytea AS short, NULL::bigint AS lease, NULL::int AS priority, a.attempt FROM a
+      UNION ALL SELECT e.n, e.topic, e.id, e.name, e.lease_until, e.cancel_requested, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, e.attempt FROM e
+      UNION ALL SELECT u.n, u.topic, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final, u.error, u.short, u.lease, u.priority, NULL
         FROM u WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e)
   LOOP
     IF x.verb IS NULL THEN
-      r := ROW('ok', CASE WHEN x.lease_until IS NOT NULL THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.n);
+      r := ROW('ok', CASE WHEN x.lease_until IS NOT NULL THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, x.n);
     ELSE
       r := tarry._answer(x.verb, x.topic, x.lane, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority);
       r.n := x.n;
@@ -894,8 +901,8 @@ END $$;
 -- ---- what servers do beside calls ----
 
 -- Jobs whose ttl is over go, or die. next: when to ask again (NULL: nothing has a ttl), not at once where a transaction of others
--- holds all that is left; died: topics with an extension in which jobs died.
-CREATE FUNCTION tarry._expire(p_limit int, OUT next bigint, OUT died text) LANGUAGE plpgsql AS $$
+-- holds all that is left; died: topics with an extension in which jobs died; told: events.
+CREATE FUNCTION tarry._expire(p_limit int, p_told boolean, OUT next bigint, OUT died text, OUT told text) LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms();
 BEGIN
   FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
@@ -915,6 +922,9 @@ BEGIN
       counts[9] := 1;
     END IF;
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
+    IF p_told AND t.name IS NOT NULL THEN
+      told := concat(told, tarry._event(10, t.name, j.id, j.attempt, j.due), CASE WHEN j.state = 4 THEN tarry._event(14, t.name, j.id, j.attempt, 0, 'expired') END);
+    END IF;
     done := done + 1;
   END LOOP;
   IF done = p_limit THEN next := now; RETURN; END IF;
@@ -945,13 +955,13 @@ BEGIN
   PERFORM setval('tarry.delivery', (SELECT last_value + 1000000 FROM tarry.delivery));
   PERFORM pg_advisory_unlock(7827201, 3);
   server := CASE WHEN p_server > 0 THEN p_server ELSE nextval('tarry.server_number') END;
-  INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now;
+  INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now, heard = 0;
   INSERT INTO tarry.ticket VALUES (_hello.server, 0, _hello.now) ON CONFLICT DO NOTHING;
   SELECT s.name, s.lease_key, s.timeline, s.adjust_ms INTO _hello.name, _hello.lease_key, known_timeline, adjust FROM tarry.store s;
 END $$;
 
 CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
-$$ UPDATE tarry.server SET beat = 0 WHERE server = p_server $$;
+$$ UPDATE tarry.server SET beat = 0, heard = 0 WHERE server = p_server $$;
 
 -- The first statement of each transaction that changes something: so whether it was committed can be asked.
 CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -1011,9 +1021,10 @@ END $$;
 -- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
 -- mark: the last number of what made jobs wait, where no transaction is under way that may have taken one; else 0. Whoever took one has had
 -- a number as a transaction before; this one gets its own afterwards, so they are below it.
-CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint)
+CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint,
+  OUT is_heard boolean)
 LANGUAGE plpgsql AS $$
-DECLARE gone int; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean;
+DECLARE gone int; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
   oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -1022,9 +1033,17 @@ BEGIN
   own := pg_current_xact_id()::text::bigint;
   IF NOT fresh OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint < own THEN mark := 0; END IF;
   now := tarry.now_ms();
-  INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = excluded.beat;
-  SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000) INTO others, silent
-    FROM tarry.server WHERE server <> p_server;
+  SELECT s.heard INTO listened FROM tarry.server s WHERE s.server = p_server;
+  INSERT INTO tarry.server AS s VALUES (p_server, now, CASE WHEN p_listens THEN now + 3000 ELSE 0 END)
+    ON CONFLICT (server) DO UPDATE SET beat = excluded.beat, heard = excluded.heard;
+  IF p_listens AND coalesce(listened, 0) = 0 THEN
+    LISTEN tarry_events;
+    PERFORM pg_notify('tarry', 'h * 0');
+  ELSIF NOT p_listens AND listened > 0 THEN
+    UNLISTEN tarry_events;
+  END IF;
+  SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000), coalesce(bool_or(heard > now), false)
+    INTO others, silent, is_heard FROM tarry.server WHERE server <> p_server;
   SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
   IF NOT locked THEN RETURN; END IF;
   DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= now LIMIT 1000 FOR UPDATE SKIP LOCKED) o
@@ -1147,6 +1166,15 @@ BEGIN
   RETURN r.status;
 END $$;
 
+-- What a user's transaction did is told with its commit where he asked for that, and somebody listens.
+CREATE FUNCTION tarry._tell_event(p_kind int, p_topic text, p_id text, r tarry._did) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('tarry.events', true) = 'on' AND EXISTS (SELECT FROM tarry.server WHERE heard > tarry.now_ms()) THEN
+    PERFORM pg_notify('tarry_events', format(E'%s 0\n', tarry.now_ms())
+      || tarry._event(p_kind, p_topic, p_id, coalesce(r.attempt, 0), coalesce(r.due, r.was_due, 0)));
+  END IF;
+END $$;
+
 -- A change by a user's transaction that had to wait for another one, as for a take, and then found that there is nothing to change,
 -- would keep the lock that it waited for, and hold up the job's consumer, until that transaction ends: its block gives the lock back.
 -- A job that nobody holds is changed without one: a transaction with many blocks that write is slow for all of PostgreSQL.
@@ -1167,7 +1195,7 @@ END $$;
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body bytea DEFAULT '', at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
+DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict); r tarry._did;
 BEGIN
   IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
   IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
@@ -1179,8 +1207,10 @@ BEGIN
   IF octet_length(content_type) > 128 OR content_type !~ '^[ -~]*$' THEN RAISE EXCEPTION 'bad content_type' USING ERRCODE = '22023'; END IF;
   PERFORM tarry._may(topic);
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
-  RETURN tarry._word(tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-    convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true));
+  r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
+    convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true);
+  IF r.status IN ('created', 'replaced') THEN PERFORM tarry._tell_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
+  RETURN tarry._word(r);
 END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body text, at timestamptz DEFAULT NULL,
@@ -1193,14 +1223,17 @@ LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body::text, 'U
 
 CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE r tarry._did;
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._user_change(1, topic, id, 0, 0, -1, coalesce(request, false)));
+  r := tarry._user_change(1, topic, id, 0, 0, -1, coalesce(request, false));
+  IF r.status = 'cancelled' THEN PERFORM tarry._tell_event(11, topic, id, r); END IF;
+  RETURN tarry._word(r);
 END $$;
 
 CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE kind int; ms bigint;
+DECLARE kind int; ms bigint; r tarry._did;
 BEGIN
   PERFORM tarry._may(topic);
   IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;
@@ -1208,14 +1241,19 @@ BEGIN
     RAISE EXCEPTION 'nothing to change' USING ERRCODE = '22023', HINT = 'give delay, at or priority';
   END IF;
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
-  RETURN tarry._word(tarry._user_change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1)));
+  r := tarry._user_change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1));
+  IF r.status = 'ok' THEN PERFORM tarry._tell_event(12, topic, id, r); END IF;
+  RETURN tarry._word(r);
 END $$;
 
 CREATE FUNCTION tarry.run(topic text, id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE r tarry._did;
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._user_change(3, topic, id, 1, 0, -1));
+  r := tarry._user_change(3, topic, id, 1, 0, -1);
+  IF r.status = 'ok' THEN PERFORM tarry._tell_event(13, topic, id, r); END IF;
+  RETURN tarry._word(r);
 END $$;
 
 CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea)
