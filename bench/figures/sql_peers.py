@@ -10,6 +10,8 @@ import zipfile
 SQL = pathlib.Path(__file__).resolve().parents[1] / "sql"
 PGMQ = "0.34.0-alpha.7"  # of the crate that brings the extension's SQL, 1.13.0
 NEEDED = {"river": ("go",), "db-scheduler": ("javac", "mvn"), "quartz": ("javac", "mvn"), "graphile": ("node", "npm"), "pgmq": ("cargo",)}
+LEFT = {"river": "river_job WHERE scheduled_at", "db-scheduler": "scheduled_tasks WHERE execution_time", "graphile": "graphile_worker._private_jobs WHERE run_at",
+        "pgmq": "pgmq.q_orders WHERE vt"}
 TITLES = {"river": "River", "db-scheduler": "db-scheduler", "quartz": "Quartz", "graphile": "graphile-worker", "pgmq": "pgmq"}
 
 
@@ -86,6 +88,11 @@ def schema(build, name):
         with zipfile.ZipFile(next(jars(build).glob("quartz-*.jar"))) as jar:
             return jar.read("org/quartz/impl/jdbcjobstore/tables_postgres.sql").decode()
     return ""
+
+
+def left_over(name):
+    """SQL that removes what a run before has not done: what is due within the hour."""
+    return f"DELETE FROM {LEFT[name]} < now() + interval '1 hour'"
 
 
 def command(build, name):
