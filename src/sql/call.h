@@ -49,6 +49,7 @@ struct sql_call {
     uint64_t affected; /* by the steps that are committed */
     uint64_t step_affected;
     bool drained;
+    unsigned empty_takes; /* TAKE: how often it came away with nothing where something was due */
 
     struct sql_leases ends;      /* END */
     struct buffer names, bounds; /* TAKE, LOOK: arrays as SQL writes them */

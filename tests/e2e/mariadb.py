@@ -23,17 +23,26 @@ class MariadbServer:
         """`env`: of the program, such as another clock. `copy_of`: with the data of that one, as a snapshot of its disk has them."""
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
         self.settings, self.env = settings, {**os.environ, **(env or {})}
+        if copy_of:
+            copy_of.copy_disk(self.directory)
+        else:
+            self._make_data()
+        self.start()
+
+    def _make_data(self):
         if MariadbServer.template is None:
             MariadbServer.template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
             atexit.register(shutil.rmtree, MariadbServer.template, True)
             subprocess.run(["mariadb-install-db", "--no-defaults", f"--user={self.user}", f"--datadir={MariadbServer.template}/data",
                             "--auth-root-authentication-method=normal", "--skip-test-db"],
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=120)
-        if copy_of:
-            copy_of.copy_disk(self.directory)
-        else:
-            shutil.copytree(MariadbServer.template / "data", self.directory / "data")
-        self.start()
+        shutil.copytree(MariadbServer.template / "data", self.directory / "data")
+
+    def _words(self):
+        """The program, with what only it knows."""
+        program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
+        assert program, "no mariadbd: install mariadb-server"
+        return [program, "--no-defaults", "--skip-networking"]
 
     def copy_disk(self, directory):
         self.process.send_signal(signal.SIGSTOP)
@@ -53,12 +62,10 @@ class MariadbServer:
         return f"{self.directory}/sock"
 
     def start(self):
-        program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
-        assert program, "no mariadbd: install mariadb-server"
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(  # pylint: disable=consider-using-with
-                [program, "--no-defaults", f"--user={self.user}", f"--datadir={self.directory}/data", f"--socket={self.socket}",
-                 f"--pid-file={self.directory}/pid", "--skip-networking", f"--log-bin={self.directory}/bin", "--binlog-format=ROW",
+                [*self._words(), f"--user={self.user}", f"--datadir={self.directory}/data", f"--socket={self.socket}",
+                 f"--pid-file={self.directory}/pid", f"--log-bin={self.directory}/bin", "--loose-binlog-format=ROW",
                  "--sync-binlog=1", "--innodb-buffer-pool-size=64M", *(f"--{setting}" for setting in self.settings)],
                 cwd=self.directory, stdout=log, stderr=log, env=self.env)
         until = time.monotonic() + 60

@@ -195,6 +195,28 @@ static bool is_writable(MYSQL *mysql, char *error, size_t error_bytes)
     return writable || error_text(error, error_bytes, "the database can only be read there");
 }
 
+/* ---- versions ---- */
+
+/* SKIP LOCKED is what both have from these versions on. TiDB names itself a MySQL 8 and has
+ * it in its grammar only. */
+bool maria_version_check(const char *version, char *error, size_t error_bytes)
+{
+    unsigned major = 0, minor = 0;
+    bool is_maria = strstr(version, "MariaDB") != NULL;
+    if (strstr(version, "TiDB"))
+        return error_text(
+            error, error_bytes,
+            "the server is TiDB ('%s'), which cannot pass over rows that others hold, "
+            "give MariaDB 10.6 or MySQL 8.0 or above",
+            version);
+    (void)sscanf(version, "%u.%u", &major, &minor);
+    bool is_good = is_maria ? major > 10 || (major == 10 && minor >= 6) : major >= 8;
+    return is_good || error_text(error, error_bytes,
+                                 "the server is of version '%s', which is too old, give MariaDB "
+                                 "10.6 or MySQL 8.0 or above",
+                                 version);
+}
+
 MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
 {
     struct place place;
@@ -211,35 +233,25 @@ MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
         mysql = NULL;
     }
     explicit_bzero(&place, sizeof place);
-    return mysql;
+    if (!mysql || maria_version_check(libmariadb.mysql_get_server_info(mysql), error, error_bytes))
+        return mysql;
+    libmariadb.mysql_close(mysql);
+    return NULL;
 }
 
 /* ---- the greeting ---- */
-
-static bool is_new_enough(MYSQL *mysql, char *error, size_t error_bytes)
-{
-    const char *version = libmariadb.mysql_get_server_info(mysql);
-    unsigned major = 0, minor = 0;
-    (void)sscanf(version, "%u.%u", &major, &minor);
-    bool is_maria = strstr(version, "MariaDB") != NULL;
-    bool is_good = is_maria ? major > 10 || (major == 10 && minor >= 6) : major >= 8;
-    return is_good || error_text(error, error_bytes,
-                                 "the server is of version %s, which is too old, give MariaDB 10.6 "
-                                 "or MySQL 8.0 or above",
-                                 version);
-}
 
 /* Lists of keys are short and exact: nothing is to be estimated for them. */
 static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
 {
     static const char *const texts[] = {
-        "USE tarry",
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "USE tarry", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
         "innodb_lock_wait_timeout = 1, group_concat_max_len = 1000000, "
         "eq_range_index_dive_limit = 1"
         "/*M!100600 , idle_transaction_timeout = 5, max_statement_time = 10, "
-        "in_predicate_conversion_threshold = 0 */",
+        "in_predicate_conversion_threshold = 0 */"
+        "/*!80000 , wait_timeout = 10 */", /* MySQL has no time for idle transactions alone */
     };
     /* A row that changes need not be written to the binary log with its body. Who may not say so pays. */
     static const char images[] = "SET SESSION binlog_row_image = 'MINIMAL'";
@@ -366,7 +378,6 @@ bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **
     if (!*mysql)
         return false;
     if (is_writable(*mysql, error, sizeof out->error) &&
-        is_new_enough(*mysql, error, sizeof out->error) &&
         maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
         set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
         introduce(*mysql, wish, out) && read_ticket(*mysql, out))

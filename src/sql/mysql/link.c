@@ -1107,6 +1107,7 @@ const struct sql_dialect sql_mysql = {
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,
+    .tokens = &sql_mysql_tokens,
     .greet = on_greet,
     .migrate = on_migrate,
     .fsck = maria_fsck,

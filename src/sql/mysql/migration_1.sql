@@ -20,7 +20,15 @@ CREATE TABLE IF NOT EXISTS tarry.store (
   machine VARCHAR(255) NOT NULL DEFAULT ''                         -- where that was right: another one has another clock
 ) ENGINE=InnoDB;
 INSERT IGNORE INTO tarry.store (one, name, lease_key)
-  VALUES (1, MD5(CONCAT(UUID(), RAND(), RAND())), UNHEX(MD5(CONCAT(UUID(), RAND(), RAND()))));
+  VALUES (1, LEFT(SHA2(CONCAT(UUID(), RAND(), RAND()), 256), 32), UNHEX(LEFT(SHA2(CONCAT(UUID(), RAND(), RAND()), 256), 32)));
+
+-- Of the servers' own callers, hashed: --tokens store.
+CREATE TABLE IF NOT EXISTS tarry.tokens (
+  one TINYINT PRIMARY KEY DEFAULT 1, CHECK (one = 1),
+  version VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- a random one after each change
+  text LONGBLOB NOT NULL
+) ENGINE=InnoDB;
+INSERT IGNORE INTO tarry.tokens (one, version, text) VALUES (1, '', '');
 
 -- Rows that are locked in place of what they stand for.
 CREATE TABLE IF NOT EXISTS tarry.task (name VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY) ENGINE=InnoDB;
@@ -153,7 +161,7 @@ BEGIN
           redriven FROM tarry.tally_add WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) u
       GROUP BY topic) s ON s.topic = t.topic
     LEFT JOIN (SELECT l.topic, SUM(j.attempt = 0) fresh, SUM(j.attempt > 0) retry, MIN(j.due) oldest
-      FROM tarry.lane l STRAIGHT_JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 1
+      FROM tarry.lane l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 1
       WHERE p_name IS NULL OR l.topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)
       GROUP BY l.topic) r ON r.topic = t.topic
     WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
@@ -252,14 +260,16 @@ BEGIN
     END IF;
   END LOOP;
   CLOSE v_silent;
-  UPDATE tarry.job j JOIN (
-      SELECT x.topic, x.lane, x.due, x.seq FROM tarry.lane l STRAIGHT_JOIN tarry.job x ON x.topic = l.topic AND x.lane = l.lane
-          AND x.due <= v_now AND x.state = 3 AND x.server <> p_server
+  -- In this order, and by the primary key: else rows of others are locked on the way, and their takes pass over them.
+  UPDATE (SELECT x.topic, x.lane, x.due, x.seq
+        FROM tarry.lane l STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY) ON x.topic = l.topic AND x.lane = l.lane AND x.due <= v_now
+          AND x.state = 3 AND x.server <> p_server
         WHERE NOT EXISTS (SELECT 1 FROM tarry.server s WHERE s.server = x.server)) a
-    ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
+    STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
     SET j.server = p_server WHERE j.state = 3;
   SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
-    FROM tarry.lane l STRAIGHT_JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 3 AND j.server = p_server;
+    FROM tarry.lane l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+      ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 3 AND j.server = p_server;
 END//
 
 -- Once a second from each server: it lives; what is left over goes. Columns: how many servers live beside it, how many do not, when the

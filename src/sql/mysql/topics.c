@@ -61,7 +61,7 @@ static bool want(struct maria_link *link, struct maria_topic *topic)
     topic->is_wanted = maria_topic_list_add(&link->wanted, topic);
     topic->is_read = topic->is_to_be_made = topic->is_made = topic->is_pushed_to = false;
     topic->take_max = 0;
-    topic->is_looked[0] = topic->is_looked[1] = false;
+    topic->is_looked[0] = topic->is_looked[1] = topic->looks_back = false;
     topic->next_ms[0] = topic->next_ms[1] = INT64_MAX;
     return topic->is_wanted;
 }

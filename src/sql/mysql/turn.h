@@ -55,6 +55,7 @@ struct maria_topic { /* as of this turn, or an earlier one */
     uint32_t take_max;  /* of all takes of the turn */
     int64_t next_ms[2]; /* seen by looks: at or above the bound, and from 0 */
     bool is_looked[2];
+    bool looks_back; /* its look begins some time before the bound */
 };
 TABLE_DECLARE(maria_names, struct maria_topic, by_name)
 TABLE_DECLARE(maria_numbers, struct maria_topic, by_number)
