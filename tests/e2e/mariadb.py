@@ -23,20 +23,20 @@ class MariadbServer:
         """`env`: of the program, such as another clock. `copy_of`: with the data of that one, as a snapshot of its disk has them."""
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
         self.settings, self.env = settings, {**os.environ, **(env or {})}
-        self._make_data(copy_of)
+        if copy_of:
+            copy_of.copy_disk(self.directory)
+        else:
+            self._make_data()
         self.start()
 
-    def _make_data(self, copy_of):
+    def _make_data(self):
         if MariadbServer.template is None:
             MariadbServer.template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
             atexit.register(shutil.rmtree, MariadbServer.template, True)
             subprocess.run(["mariadb-install-db", "--no-defaults", f"--user={self.user}", f"--datadir={MariadbServer.template}/data",
                             "--auth-root-authentication-method=normal", "--skip-test-db"],
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=120)
-        if copy_of:
-            copy_of.copy_disk(self.directory)
-        else:
-            shutil.copytree(MariadbServer.template / "data", self.directory / "data")
+        shutil.copytree(MariadbServer.template / "data", self.directory / "data")
 
     def _words(self):
         """The program, with what only it knows."""

@@ -108,8 +108,7 @@ class MysqlServer(MariadbServer):
         self.listens = listens
         super().__init__(*settings)
 
-    def _make_data(self, copy_of):
-        assert not copy_of, "only a MariaDB begins as another one's copy"
+    def _make_data(self):
         shutil.copytree(self.home / "data", self.directory / "data")
 
     def _words(self):

@@ -650,7 +650,7 @@ static bool read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_cal
         is_good = read != NULL;
         if (read && owner)
             read->owner = owner;
-        if (read && owner && !read->topic)
+        if (read && owner) /* what is known of its topic may be of an earlier turn, or nothing */
             is_good = maria_topic_want_number(link, read->stored_at.topic) != NULL;
     }
     return is_good;
