@@ -77,6 +77,18 @@ static inline struct queue *beanstalk_session_queue(const struct beanstalk_sessi
     return session->front->options.queue;
 }
 
+/* Jobs, and so TTRs, go by the clock of their queue; waits go by the process's. */
+static inline struct clock *beanstalk_session_clock(const struct beanstalk_session *session)
+{
+    struct clock *clock = beanstalk_session_queue(session)->clock;
+    return clock ? clock : &clock_process;
+}
+
+static inline int64_t beanstalk_session_now_ms(const struct beanstalk_session *session)
+{
+    return clock_inner_ms_of(beanstalk_session_clock(session));
+}
+
 static inline bool beanstalk_session_has_ended(const struct beanstalk_session *session)
 {
     return session->connection.is_closing;
