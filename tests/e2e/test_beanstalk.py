@@ -206,6 +206,27 @@ def test_every_client_gets_another_job(connect):
     assert sorted(seen, key=int) == [str(n) for n in range(1, 401)]
 
 
+def test_several_servers_on_one_redis_are_one(start_server):
+    with RedisServer() as redis:
+        servers = [start_server("--beanstalk", "127.0.0.1:0", "--store", redis.url) for _ in range(2)]
+        with Connection(address(servers[0])) as one, Connection(address(servers[1])) as two:
+            numbers = [each.put("x", priority) for priority, each in enumerate([one, two, one, two])]
+            assert len(set(numbers)) == 4
+            assert [two("reserve-with-timeout 20")[1] for _ in numbers] == [str(number) for number in numbers], "by priority, whoever took them in"
+            assert one(f"delete {numbers[0]}") == ["NOT_FOUND"], "a connection of the other server has it"
+            assert two(f"delete {numbers[0]}") == ["DELETED"] and two(f"bury {numbers[1]} 0") == ["BURIED"] and two(f"release {numbers[2]} 70000 0") == ["RELEASED"]
+            assert one(f"kick-job {numbers[1]}") == ["KICKED"] and one.stats(f"stats-job {numbers[2]}")["pri"] == "70000"
+            assert one("reserve-with-timeout 20")[1] == str(numbers[1]) and one("reserve-with-timeout 20")[1] == str(numbers[2])
+            one.send("reserve\r\n")
+            late = two.put("late")
+            assert one.answer() == ["RESERVED", str(late), b"late"], "who waits here hears of what comes there"
+            two.close()
+            assert one("reserve-with-timeout 20")[1] == str(numbers[3]), "given back there"
+            for server in servers[1:]:
+                assert server.terminate() == 0
+            assert one(f"delete {late}") == ["DELETED"]
+
+
 def test_a_stop_ends_connections_and_gives_back(start_server, tmp_path):
     server = start_server("--beanstalk", f"unix:{tmp_path}/b", directory=tmp_path / "d")
     with Connection(f"{tmp_path}/b") as one, Connection(f"{tmp_path}/b") as two:
