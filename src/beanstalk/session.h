@@ -54,6 +54,7 @@ struct beanstalk_session {
     struct beanstalk_named named; /* the job that it is about */
     uint64_t put_numbers[SESSION_PUTS_MAX];
     size_t put_count, put_skip_bytes; /* under way; of one that gets no number */
+    uint32_t kicked;                  /* jobs, by the kick under way */
     uint64_t waiter;
     bool is_deadline_near; /* a reserve that found nothing says so */
     int64_t give_up_ms;    /* of a reserve; INT64_MAX: never */

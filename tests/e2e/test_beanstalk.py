@@ -27,8 +27,8 @@ def server(request, start_server):
         flags = {
             "redis": lambda: ["--store", shared.url],
             "postgres": lambda: ["--store", shared.url, "--migrate"],
-            "sharded": lambda: ["--shards", "3"],
-            "embedded": lambda: [],
+            "sharded": lambda: ["--shards", "3", "--sync", "never"],
+            "embedded": lambda: ["--sync", "never"],
         }[store]()
         server = start_server("--beanstalk", "127.0.0.1:0", *flags)
         yield server
@@ -137,6 +137,15 @@ def test_a_paused_tube_gives_nothing(connect):
     one.put("a")
     assert one("pause-tube default 1") == ["PAUSED"] and one("reserve-with-timeout 0") == ["TIMED_OUT"]
     assert one("reserve-with-timeout 20")[0] == "RESERVED" and one("pause-tube nobody 1") == ["NOT_FOUND"]
+
+
+@STORES
+def test_a_kick_of_delayed_jobs_goes_as_far_as_it_is_told(connect):
+    one = connect()
+    one.send(b"".join(b"put 0 %d 60 0\r\n\r\n" % (1000 + i) for i in range(2500)))
+    assert all(one.answer()[0] == "INSERTED" for _ in range(2500))
+    assert one("kick 2200") == ["KICKED", "2200"] and one.stats("stats-job 2200")["state"] == "ready" and one.stats("stats-job 2201")["state"] == "delayed"
+    assert one("kick 4294967295") == ["KICKED", "300"] and one("kick 1") == ["KICKED", "0"]
 
 
 def test_what_is_wrong_is_said(connect):

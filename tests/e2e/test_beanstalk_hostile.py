@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def server(start_server):
-    server = start_server("--beanstalk", "127.0.0.1:0", "--max-connections", "12000")
+    server = start_server("--beanstalk", "127.0.0.1:0", "--max-connections", "12000", "--sync", "never")
     yield server
     assert server.alive and server.terminate() == 0
 
