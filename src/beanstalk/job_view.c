@@ -86,10 +86,16 @@ static void note_attempts(struct beanstalk_job_view *view, const struct job *job
 
 /* ---- the job ---- */
 
-/* What is left of a second that has begun is none. */
-static int64_t seconds_left(int64_t until_ms, int64_t now_ms)
+enum { CLOCKS_APART_MS = 50 };
+
+/* Of a time that was `whole_s` when it began, as a rule: what is left of a second that has begun is none. Two
+ * clocks may show a little more than the whole. */
+static int64_t seconds_left(int64_t until_ms, int64_t now_ms, uint32_t whole_s)
 {
-    return until_ms > now_ms ? (until_ms - now_ms - 1) / 1000 : 0;
+    int64_t left_ms = until_ms - now_ms, whole_ms = (int64_t)whole_s * 1000;
+    if (left_ms > whole_ms && left_ms <= whole_ms + CLOCKS_APART_MS)
+        left_ms = whole_ms;
+    return left_ms > 0 ? (left_ms - 1) / 1000 : 0;
 }
 
 struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
@@ -112,8 +118,8 @@ struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
     if (beanstalk_priority_pack(view.priority) != job->priority)
         view.priority = beanstalk_priority_unpack(job->priority);
     view.age_s = (now_ms - put_ms) / 1000;
-    view.left_s = job->state == JOB_DELAYED  ? seconds_left(job->due_ms, now_ms)
-                  : job->state == JOB_LEASED ? seconds_left(job->lease_until_ms, now_ms)
+    view.left_s = job->state == JOB_DELAYED  ? seconds_left(job->due_ms, now_ms, view.delay_s)
+                  : job->state == JOB_LEASED ? seconds_left(job->lease_until_ms, now_ms, view.ttr_s)
                                              : 0;
     return view;
 }

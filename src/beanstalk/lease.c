@@ -3,8 +3,6 @@
 
 #include "beanstalk/priority.h"
 
-#include "base/clock.h"
-
 static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;
@@ -18,7 +16,7 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
         beanstalk_reservations_find(held, session->command.id);
     bool is_good = status == QUEUE_OK || status == QUEUE_CANCELLED;
     if (is_good && verb == BEANSTALK_TOUCH) {
-        int64_t now_ms = clock_inner_ms();
+        int64_t now_ms = beanstalk_session_now_ms(session);
         if (reservation)
             beanstalk_reservations_touch(held, reservation, now_ms,
                                          now_ms + beanstalk_lease_ms(reservation->ttr_s));
@@ -39,7 +37,8 @@ static bool answer_held(struct beanstalk_session *session)
 {
     const struct beanstalk_command *command = &session->command;
     struct beanstalk_reservations *held = &session->reservations;
-    session->front->timeouts += beanstalk_reservations_expire(held, clock_inner_ms());
+    session->front->timeouts +=
+        beanstalk_reservations_expire(held, beanstalk_session_now_ms(session));
     const struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, command->id);
     if (!reservation)

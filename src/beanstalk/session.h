@@ -54,6 +54,7 @@ struct beanstalk_session {
     struct beanstalk_named named; /* the job that it is about */
     uint64_t put_numbers[SESSION_PUTS_MAX];
     size_t put_count, put_skip_bytes; /* under way; of one that gets no number */
+    uint32_t kicked;                  /* jobs, by the kick under way */
     uint64_t waiter;
     bool is_deadline_near; /* a reserve that found nothing says so */
     int64_t give_up_ms;    /* of a reserve; INT64_MAX: never */
@@ -75,6 +76,18 @@ struct beanstalk_session *beanstalk_session_first(struct beanstalk_front *front)
 static inline struct queue *beanstalk_session_queue(const struct beanstalk_session *session)
 {
     return session->front->options.queue;
+}
+
+/* Jobs, and so TTRs, go by the clock of their queue; waits go by the process's. */
+static inline struct clock *beanstalk_session_clock(const struct beanstalk_session *session)
+{
+    struct clock *clock = beanstalk_session_queue(session)->clock;
+    return clock ? clock : &clock_process;
+}
+
+static inline int64_t beanstalk_session_now_ms(const struct beanstalk_session *session)
+{
+    return clock_inner_ms_of(beanstalk_session_clock(session));
 }
 
 static inline bool beanstalk_session_has_ended(const struct beanstalk_session *session)
