@@ -51,13 +51,13 @@ def start(start_server):
     return start
 
 
-def client_of(port):
+def client_of(port, **options):
     boto3, why = sdk()
     if boto3 is None:
         pytest.skip(why)
     from botocore.config import Config
-    return boto3.client("sqs", endpoint_url=f"http://127.0.0.1:{port}", region_name=REGION, aws_access_key_id="a", aws_secret_access_key="b",
-                        config=Config(retries={"max_attempts": 0}, read_timeout=30))
+    options = {"region_name": REGION, "aws_access_key_id": "a", "aws_secret_access_key": "b", **options}
+    return boto3.client("sqs", endpoint_url=f"http://127.0.0.1:{port}", config=Config(retries={"max_attempts": 0}, read_timeout=30), **options)
 
 
 def refused(call, **fields):
