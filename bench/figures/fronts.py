@@ -33,7 +33,7 @@ def in_turn(bench, names, protocol, measure):
 def pushes(bench, protocol):
     def measure(server):
         before = server.cpu_s()
-        result = bench.load(server, duration=f"{bench.seconds}s", delay="600s..900s", consumers=0, **PUSH[protocol])
+        result = bench.load(server, topic="kept", duration=f"{bench.seconds}s", delay=0, consumers=0, **PUSH[protocol])
         return {**result, "per_s": result["pushes_per_s"], "cpu_us": (server.cpu_s() - before) * 1e6 / result["pushed"]}
 
     return measure
@@ -45,7 +45,7 @@ def takes(bench, protocol):
 
     def measure(server):
         before = server.cpu_s()
-        bench.load(server, jobs=jobs, delay="600s..900s", consumers=0, **PUSH[protocol])
+        bench.load(server, topic="kept", jobs=jobs, delay=0, consumers=0, **PUSH[protocol])
         between = server.cpu_s()
         result = bench.load(server, topic="taken", jobs=jobs, delay=0, take_after=True, **PUSH[protocol], **TAKE[protocol])
         alone, both = between - before, server.cpu_s() - between
