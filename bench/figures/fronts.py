@@ -5,7 +5,7 @@ import statistics
 
 from .redis_peers import has
 
-WARM_SECONDS = 4  # before what is measured: ElasticMQ's compiler is no part of it
+WARM_JOBS = {"beanstalk": 20_000, "sqs": 60_000}  # before what is measured: ElasticMQ's compiler is no part of it
 PUSH = {"beanstalk": {"connections": 8, "pipeline": 64}, "sqs": {"connections": 16, "pipeline": 1, "batch": 10}}
 TAKE = {"beanstalk": {"consumers": 8, "take": 64}, "sqs": {"consumers": 16, "take": 10}}
 
@@ -18,7 +18,7 @@ def in_turn(bench, names, protocol, measure):
     for number in range(bench.rounds):
         for name in runs:
             with bench.server(name, elasticmq=os.path.join(os.path.dirname(bench.generator), "elasticmq")) as server:
-                bench.load(server, topic="warm", duration=f"{WARM_SECONDS}s", delay=0, **PUSH[protocol], **TAKE[protocol])
+                bench.load(server, topic="warm", jobs=2_000 if bench.quick else WARM_JOBS[protocol], delay=0, **PUSH[protocol], **TAKE[protocol])
                 result = measure(server)
             runs[name].append(result)
             bench.say(f"  round {number + 1}  {name:16} {result['per_s']:>10,.0f}/s   {result['cpu_us']:8.2f} us of the server's CPU each")
