@@ -205,10 +205,10 @@ class BeanstalkConsumer(BeanstalkWorker):
             self.taken += 1
             if self.connection:
                 self.held[number] = f"{self.name}/{self.taken}", begin
-        # A take whose attempt was not told counts as lost: the connection is, and with it the job.
+        # A take whose attempt was not told within its lease counts as lost: by then the attempt may be another's.
         stats = self.talk([f"stats-job {number}\r\n".encode() for number, *_ in taken]) if self.connection else []
-        for (number, body, begin, end, wall_end), (words, *_) in zip(taken, stats):
-            if words is None or words[0] != "OK" or number not in self.held:
+        for (number, body, begin, end, wall_end), (words, _, told, _) in zip(taken, stats):
+            if words is None or words[0] != "OK" or number not in self.held or told - begin > CERTAIN_NS:
                 lost = lost or (begin, end, wall_end)
                 self.held.pop(number, None)
                 continue
