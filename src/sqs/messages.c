@@ -1,7 +1,7 @@
 /* Operations on messages: send, receive, delete, change visibility, one or a batch. */
 #include "base/hex.h"
 #include "base/json_write.h"
-#include "base/timestamp.h"
+#include "base/text.h"
 #include "sqs/attribute.h"
 #include "sqs/message_id.h"
 #include "sqs/operation.h"
@@ -619,11 +619,11 @@ struct handle {
     uint64_t delivery;
 };
 
-/* Leases of all stores are hex digits with signs between. */
+/* Leases of all stores are letters and digits with signs between. */
 static bool is_lease(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)
-        if (hex_value(text.at[i]) < 0 && !strchr("-._:", text.at[i]))
+        if ((!text_is_unreserved(text.at[i]) && text.at[i] != ':') || text.at[i] == HANDLE_SIGN)
             return false;
     return text.len >= HANDLE_BYTES_MIN && text.len <= QUEUE_LEASE_TEXT_BYTES_MAX;
 }
