@@ -1,12 +1,15 @@
 #include "cli/token_store.h"
 
 #include "access/token_list.h"
+#include "base/error.h"
 #include "cli/cli.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+enum { TRIES_MAX = 100 }; /* others who change them at the same time */
 
 int token_store_find(struct token_store *store, const struct token_store_flags *flags)
 {
@@ -23,23 +26,88 @@ int token_store_find(struct token_store *store, const struct token_store_flags *
     if (!config_load(&store->config, count, args, getenv, error))
         return cli_usage("%s", error);
     bool is_file = store->config.tokens[0] && !config_tokens_are_stored(&store->config);
-    store->is_redis =
-        config_is_redis(&store->config) && (!is_file || (flags->store && !flags->tokens));
-    if (!is_file && !store->is_redis)
+    store->ops =
+        !is_file || (flags->store && !flags->tokens) ? stored_tokens_ops_of(&store->config) : NULL;
+    if (!is_file && !store->ops)
         return cli_usage(
             "no place for tokens is known, give --tokens FILE or --store URL, or set TARRY_TOKENS");
     snprintf(store->place, sizeof store->place, "%s",
-             store->is_redis ? "redis" : store->config.tokens);
+             !store->ops                     ? store->config.tokens
+             : config_is_sql(&store->config) ? "the database"
+                                             : "redis");
     return CLI_OK;
 }
+
+/* ---- those in a store ---- */
+
+static int stored_failed(int result, const char *error)
+{
+    cli_error("%s", error);
+    return result == -EDOM ? CLI_USAGE : result == -EHOSTUNREACH ? CLI_UNREACHABLE : CLI_REFUSED;
+}
+
+static int read_stored(const struct token_store *store, struct buffer *out)
+{
+    char error[STORED_TOKENS_ERROR_BYTES] = "";
+    void *tokens = NULL;
+    bool is_changed;
+    int result = store->ops->open(&store->config, &tokens, error);
+    if (result == 0)
+        result = store->ops->read(tokens, out, &is_changed, error);
+    store->ops->close(tokens);
+    return result == 0 ? CLI_OK : stored_failed(result, error);
+}
+
+/* Once, from what is there now. Negative errno, said but for -EAGAIN, or an exit code. */
+static int edit_once(const struct stored_tokens_ops *ops, void *tokens, struct buffer *before,
+                     token_file_editor *edit, void *ctx)
+{
+    char error[STORED_TOKENS_ERROR_BYTES] = "";
+    struct buffer after;
+    bool is_changed;
+    buffer_init(&after, TOKEN_LIST_BYTES_MAX);
+    int result = ops->read(tokens, before, &is_changed, error);
+    int exit_code = result == 0 ? edit(ctx, buffer_slice(before), &after) : CLI_OK;
+    if (result == 0 && exit_code == CLI_OK)
+        result = after.failed
+                     ? error_result(-EFBIG, error, sizeof error,
+                                    "too many tokens, at most %d bytes", TOKEN_LIST_BYTES_MAX)
+                     : ops->write(tokens, buffer_slice(&after), error);
+    buffer_fini(&after);
+    if (result == 0 || result == -EAGAIN)
+        return result == 0 ? exit_code : result;
+    return stored_failed(result, error);
+}
+
+static int edit_stored(const struct token_store *store, token_file_editor *edit, void *ctx)
+{
+    char error[STORED_TOKENS_ERROR_BYTES] = "";
+    void *tokens = NULL;
+    struct buffer before;
+    int result = store->ops->open(&store->config, &tokens, error);
+    if (result != 0)
+        return stored_failed(result, error);
+    buffer_init(&before, TOKEN_LIST_BYTES_MAX + 1);
+    int exit_code = -EAGAIN;
+    for (int i = 0; exit_code == -EAGAIN && i < TRIES_MAX; i++) {
+        buffer_clear(&before);
+        exit_code = edit_once(store->ops, tokens, &before, edit, ctx);
+    }
+    buffer_fini(&before);
+    store->ops->close(tokens);
+    return exit_code == -EAGAIN ? cli_error("others change the tokens all the time, try again")
+                                : exit_code;
+}
+
+/* ---- wherever they are ---- */
 
 int token_store_read(const struct token_store *store, struct buffer *out)
 {
     struct token_file_mark mark;
     char error[ACCESS_ERROR_BYTES];
     const char *path = store->config.tokens;
-    if (store->is_redis)
-        return token_store_redis_read(store, out);
+    if (store->ops)
+        return read_stored(store, out);
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return CLI_OK;
     return token_file_read(path, out, &mark, error) == 0 ? CLI_OK : cli_error("%s", error);
@@ -48,8 +116,8 @@ int token_store_read(const struct token_store *store, struct buffer *out)
 int token_store_edit(const struct token_store *store, token_file_editor *edit, void *ctx)
 {
     char error[ACCESS_ERROR_BYTES];
-    if (store->is_redis)
-        return token_store_redis_edit(store, edit, ctx);
+    if (store->ops)
+        return edit_stored(store, edit, ctx);
     int result = token_file_edit(store->config.tokens, edit, ctx, error);
     return result >= 0 ? result : cli_error("%s", error);
 }

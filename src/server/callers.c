@@ -79,7 +79,7 @@ static void on_stored(void *ctx, struct slice text, const char *read_error)
 }
 
 /* Where nothing is said of tokens, those that the store has count: who made them there means all its
- * servers. A user of Redis' who may not even look need not. */
+ * servers. A user of the store who may not even look need not. */
 static bool open_stored(struct callers *callers, struct reactor *reactor, char *error)
 {
     bool is_asked_for = config_tokens_are_stored(callers->config);
@@ -170,7 +170,7 @@ bool callers_open(struct callers *callers, const struct config *config, struct r
     *callers = (struct callers){.config = config};
     if (access_new(&options, &callers->access, error) != 0)
         return false;
-    bool may_be_stored = config_is_redis(config) && !options.tokens_file[0];
+    bool may_be_stored = stored_tokens_ops_of(config) && !options.tokens_file[0];
     if (may_be_stored && !open_stored(callers, reactor, error))
         return false;
     if (!access_is_on(callers->access))

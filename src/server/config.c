@@ -86,7 +86,7 @@ static const struct option options[] = {
      "what this server is called in traces"},
     {"tokens", OPTION_TEXT, "FILE|store", FIELD(tokens), "", 0, 0,
      "let in who has a token of this file (made by tarry token, see docs/security.md), or of those "
-     "that all servers on one Redis share; followed where they change, and on SIGHUP"},
+     "that all servers on one Redis or database share; followed where they change, and on SIGHUP"},
     {"tls-cert", OPTION_TEXT, "FILE", FIELD(tls_cert), "", 0, 0,
      "the certificate that listeners with the word tls show, PEM, and behind it those up to the "
      "root; read again where it changes, and on SIGHUP, without dropping connections"},
@@ -830,10 +830,11 @@ static bool check_listen(const struct config *config, char *error)
 
 static bool check_tokens(const struct config *config, char *error)
 {
-    return !config_tokens_are_stored(config) || config_is_redis(config) ||
-           error_text(error, CONFIG_ERROR_BYTES,
-                      "'--tokens store' keeps tokens in Redis, give --store and its URL, or name a "
-                      "file");
+    return !config_tokens_are_stored(config) || config_is_redis(config) || config_is_sql(config) ||
+           error_text(
+               error, CONFIG_ERROR_BYTES,
+               "'--tokens store' keeps tokens in a shared store, give --store and its URL, or "
+               "name a file");
 }
 
 static bool check_traces(const struct config *config, char *error)

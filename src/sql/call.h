@@ -22,7 +22,7 @@ enum sql_call_kind {
     SQL_CALL_GOODBYE
 };
 
-enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024 };
+enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024, SQL_HISTORY_ENTRIES_MAX = 1000 };
 
 struct sql_sight {      /* what a look saw of a topic */
     struct slice topic; /* points into `results` */

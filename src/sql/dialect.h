@@ -17,6 +17,7 @@
 #include "base/mac.h"
 #include "base/slice.h"
 #include "sql/effect.h"
+#include "sql/tokens.h"
 #include "sql/topic.h"
 
 enum {
@@ -121,11 +122,13 @@ struct sql_dialect {
     bool
         has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
     bool keeps_history;
+    bool can_choose; /* takes by priority over several topics, and of one job by its id */
     bool tells_news; /* next_news is there */
     /* Where others' pushes are not told: how often sessions look for them while somebody waits, and
      * how often for a second after one by SQL was seen. 0: they are told. */
     int64_t look_ms, look_soon_ms;
     int64_t silence_ms; /* no answer for so long: the connection is given up */
+    const struct sql_tokens_ops *tokens;
 
     /* Blocking. False: `error` says why, and there is no link. */
     bool (*greet)(const struct sql_wish *wish, struct sql_greeting *out);

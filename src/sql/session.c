@@ -166,9 +166,10 @@ static struct sql_call *call_of(const struct command *command, struct queue_repl
     return call;
 }
 
-static bool is_supported(const struct command *command)
+static bool is_supported(const struct sql_session *session, const struct command *command)
 {
-    return command->kind != COMMAND_TAKE || (!command->take.id.len && !command->take.by_priority);
+    return session->dialect->can_choose || command->kind != COMMAND_TAKE ||
+           (!command->take.id.len && !command->take.by_priority);
 }
 
 void sql_session_submit(struct sql_session *session, const struct command *command,
@@ -184,7 +185,7 @@ void sql_session_submit(struct sql_session *session, const struct command *comma
         refuse_call(session, call, command->status);
     else if (session->stopping)
         refuse_call(session, call, QUEUE_STOPPING);
-    else if (!is_supported(command))
+    else if (!is_supported(session, command))
         refuse_call(session, call, QUEUE_UNSUPPORTED);
     reactor_turn_again(session->reactor);
 }
@@ -802,6 +803,10 @@ static void doubt_everything(struct sql_session *session)
  * calls were refused meanwhile. */
 static void settle(struct sql_session *session)
 {
+    if (session->greeting.ticket < session->ticket)
+        log_event(
+            LOG_WARN, "the database went back: takes, or more where it does not sync, are lost",
+            LOG_NUMBER("ticket", session->ticket), LOG_NUMBER("found", session->greeting.ticket));
     if (!session->commit_sent || !session->has_ticket) {
         session->ticket = session->greeting.ticket;
         return;
@@ -812,10 +817,6 @@ static void settle(struct sql_session *session)
         turn_is_committed(session);
         return;
     }
-    if (session->greeting.ticket < session->ticket)
-        log_event(
-            LOG_WARN, "the database went back: takes, or more where it does not sync, are lost",
-            LOG_NUMBER("ticket", session->ticket), LOG_NUMBER("found", session->greeting.ticket));
     session->ticket = session->greeting.ticket;
     requeue(session, false);
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from beanstalk import PROGRAM, Beanstalkd, Connection
+from postgres import PostgresServer
 from redis_servers import RedisServer
 from server import eventually
 
@@ -16,13 +17,19 @@ SEED = 20261126
 
 
 STORES = pytest.mark.parametrize("server", ["embedded", "sharded", "redis"], indirect=True)
+SQL_TOO = pytest.mark.parametrize("server", ["embedded", "sharded", "redis", "postgres"], indirect=True)
 
 
 @pytest.fixture
 def server(request, start_server):
     store = getattr(request, "param", "embedded")
-    with RedisServer() if store == "redis" else contextlib.nullcontext() as redis:
-        flags = {"redis": lambda: ["--store", redis.url], "sharded": lambda: ["--shards", "3"], "embedded": lambda: []}[store]()
+    with {"redis": RedisServer, "postgres": lambda: PostgresServer("fsync=off")}.get(store, contextlib.nullcontext)() as shared:
+        flags = {
+            "redis": lambda: ["--store", shared.url],
+            "postgres": lambda: ["--store", shared.url, "--migrate"],
+            "sharded": lambda: ["--shards", "3"],
+            "embedded": lambda: [],
+        }[store]()
         server = start_server("--beanstalk", "127.0.0.1:0", *flags)
         yield server
         assert server.terminate() == 0
@@ -49,7 +56,7 @@ def connect(server):
 # ---- jobs ----
 
 
-@STORES
+@SQL_TOO
 def test_a_job_goes_through(connect):
     one = connect()
     assert one("use mail") == ["USING", "mail"] and one.put("hello", 7, 0, 30) == 1 and one.put("", 3) == 2
@@ -87,7 +94,7 @@ def test_whoever_closes_gives_back_and_that_counts(connect, server):
     assert two.stats(f"stats-job {number}")["reserves"] == "2"
 
 
-@STORES
+@SQL_TOO
 def test_a_waiting_client_is_told_at_once(connect):
     one, two = connect(), connect()
     one.send("reserve\r\n")
@@ -235,7 +242,7 @@ class Pair:
         return {name: value.strip('"') for name, value in (line.split(": ", 1) for line in answer[1].decode().splitlines()[1:])}
 
 
-@STORES
+@SQL_TOO
 @pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
 def test_the_same_is_answered_as_by_beanstalkd(server, request):
     """No two jobs have the same priority or due: what is equal goes by number there, by due here. The order of buried ones is

@@ -6,16 +6,22 @@ import threading
 
 import pytest
 from client import Refused, job_path, query
+from postgres import PostgresServer
 from redis_servers import RedisServer
 from server import Server, eventually
 from test_cli import NOTHING, OK, REFUSED, USAGE
 
 
-@pytest.fixture(scope="module", params=["embedded", "sharded", "redis"])
+@pytest.fixture(scope="module", params=["embedded", "sharded", "redis", "postgres"])
 def server(request, tmp_path_factory):
     directory = tmp_path_factory.mktemp("choice")
-    with RedisServer() if request.param == "redis" else contextlib.nullcontext() as redis:
-        flags = {"redis": lambda: ["--store", redis.url, "--shards", "2"], "sharded": lambda: ["--shards", "3"], "embedded": lambda: []}[request.param]()
+    with {"redis": RedisServer, "postgres": lambda: PostgresServer("fsync=off")}.get(request.param, contextlib.nullcontext)() as store:
+        flags = {
+            "redis": lambda: ["--store", store.url, "--shards", "2"],
+            "postgres": lambda: ["--store", store.url, "--migrate"],
+            "sharded": lambda: ["--shards", "3"],
+            "embedded": lambda: [],
+        }[request.param]()
         server = Server(directory, flags).start()
         yield server
         assert server.terminate() == 0

@@ -129,4 +129,4 @@ def test_fsck_knows_the_key(redis, start_server):
 
 def test_store_without_redis_is_refused(tmp_path):
     done = subprocess.run([str(BINARY), "serve", "--data", str(tmp_path / "d"), "--tokens", "store"], capture_output=True, text=True, timeout=20)
-    assert done.returncode == 2 and "'--tokens store' keeps tokens in Redis, give --store" in done.stderr
+    assert done.returncode == 2 and "'--tokens store' keeps tokens in a shared store, give --store" in done.stderr

@@ -193,6 +193,57 @@ def test_priorities_that_nobody_uses_go_and_no_job_with_them(pair, postgres):
     assert [job["id"] for job in client.take("lanes", wait="10s")] == ["again"]
 
 
+def test_who_take_by_priority_at_once_get_each_job_once_and_the_best_first(pair, postgres):
+    """As eight servers would: between what one of them looks for and what it locks the others take."""
+    pair[0].client().push_batch([{"topic": f"best{i % 3}", "id": f"j{i}", "priority": i * 7919 % 10, "body": i} for i in range(800)])
+    got = [[] for _ in range(8)]
+
+    def take(into, most):
+        with contextlib.closing(postgres.connect()) as connection, connection.cursor() as cursor:
+            connection.autocommit = True
+            while True:
+                cursor.execute("SELECT id, priority FROM tarry._take_best('{best0,best1,best2}', '{0,0,0}', %s, 60000, 0, '') ORDER BY priority, due, seq", [most])
+                jobs = cursor.fetchall()
+                if not jobs:
+                    return
+                into += jobs
+
+    takers = [threading.Thread(target=take, args=(into, 1 + i % 2 * 4)) for i, into in enumerate(got)]
+    for taker in takers:
+        taker.start()
+    for taker in takers:
+        taker.join(60)
+    assert sorted(ident for jobs in got for ident, _ in jobs) == sorted(f"j{i}" for i in range(800))
+    assert all(priority <= after for jobs in got for (_, priority), (_, after) in zip(jobs, jobs[1:]))
+
+
+def test_a_take_by_priority_passes_over_what_an_open_transaction_holds(pair, postgres):
+    client = pair[0].client()
+    client.push("held0", "best", priority=1)
+    client.push("held1", "next", priority=2)
+    client.push("held0", "last", priority=2)
+    with transaction(postgres, commit=False) as cursor:
+        cursor.execute("SELECT tarry.cancel('held0', 'best')")
+        assert cursor.fetchone()[0] == "cancelled"
+        assert [job["id"] for job in client.take("held0", "held1", order="priority", max=2)] == ["next", "last"]
+    assert [job["id"] for job in client.take("held0", "held1", order="priority", wait="5s")] == ["best"]
+
+
+def test_a_job_that_is_taken_by_its_id_in_an_open_transaction_comes_afterwards(pair, postgres):
+    client = pair[0].client()
+    client.push("one", "a", delay="1h")
+    with transaction(postgres, commit=False) as cursor:
+        cursor.execute("SELECT tarry.cancel('one', 'a')")
+        taken = []
+        taker = threading.Thread(target=lambda: taken.extend(pair[1].client().good("POST", "/v1/topics/one/jobs/a/take")["jobs"]))
+        taker.start()
+        taker.join(0.3)
+        assert taker.is_alive() and not taken
+    taker.join(20)
+    assert [job["id"] for job in taken] == ["a"]
+    assert pair[0].client().ack(taken[0]["lease"])[0]["result"] == "ok"
+
+
 def test_leases_of_a_killed_server_end_all_the_same(postgres, start_server):
     first, second = (start_server("--store", postgres.url) for _ in range(2))
     first.client().push("orphan", "a")

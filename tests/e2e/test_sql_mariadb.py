@@ -5,7 +5,6 @@ TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL; test_sql
 
 import contextlib
 import os
-import pathlib
 import random
 import signal
 import subprocess
@@ -300,19 +299,6 @@ def test_nothing_is_left_of_a_deleted_topic(pair, mariadb):
     eventually(lambda: mariadb.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
 
 
-def test_tls_is_used_where_it_is_asked_for(start_server, tmp_path):
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
-                    "-subj", "/CN=localhost", "-days", "2"], check=True, capture_output=True, timeout=60)
-    with DatabaseServer(f"ssl-cert={cert}", f"ssl-key={key}", "require-secure-transport=OFF") as own:
-        own.do("CREATE USER safe IDENTIFIED BY 'a b&c' REQUIRE SSL")
-        own.do("GRANT ALL ON *.* TO safe")
-        (tmp_path / "password").write_text("a b&c\n")
-        url = f"mysql://safe@localhost/?socket={own.socket}&password_file={tmp_path}/password"
-        assert "cannot reach" in refused("--store", url)
-        works(start_server("--store", url + "&tls=on", "--migrate"))
-
-
 # ---- in the user's own transaction ----
 
 def test_what_is_rolled_back_was_never_there_and_what_is_committed_comes(pair, mariadb):
@@ -405,24 +391,6 @@ def test_who_finds_a_job_leased_does_not_hold_up_its_ack(pair, mariadb):
         assert client.ack(lease)[0]["result"] == "ok"
 
 
-def test_an_account_may_push_to_its_topics_and_no_more(mariadb):
-    mariadb.do("CREATE USER shop")
-    page = (pathlib.Path(__file__).parents[2] / "docs/sql.md").read_text()
-    grants = [line for line in page.splitlines() if line.startswith("GRANT ") and line.endswith("TO shop@'%';")]
-    assert len(grants) >= 2
-    for grant in grants:
-        mariadb.do(grant.replace("@'%'", "").replace("%", "%%"))
-    mariadb.do("INSERT INTO tarry.rights VALUES ('shop', 'mail-*')")
-    with contextlib.closing(mariadb.connect("shop")) as connection, connection.cursor() as cursor:
-        connection.autocommit(True)
-        assert mariadb.call("push", "mail-out", "a", 0, b"x", cursor=cursor) == "created"
-        cursor.execute("INSERT INTO tarry.outbox (topic, id, body) VALUES ('mail-out', 'b', 'x')")
-        for refused_ in ("CALL tarry.push('other', 'a', 0, 'x', @r)", "CALL tarry.cancel('other', 'a', @r)", "SELECT * FROM tarry.job",
-                         "INSERT INTO tarry.outbox (topic, id, body) VALUES ('other', 'b', 'x')", "CALL tarry.server_delete('mail-out')"):
-            with pytest.raises(pymysql.err.Error):
-                cursor.execute(refused_)
-
-
 def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
     """Users' transactions push, replace, cancel; half are rolled back, some are cut off, some meet a deadlock. The queue agrees with their table."""
     seed = random.randrange(2 ** 32)
@@ -472,11 +440,3 @@ def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
 def test_no_deadlock_is_shown_and_the_counts_agree():
     """The short form of sql_batches.py."""
     assert sql_batches.run(200, servers=2, threads=4, database_class=DatabaseServer).answers["push created"] > 100
-
-
-def test_a_server_needs_only_the_rights_that_are_documented(mariadb, start_server):
-    page = (pathlib.Path(__file__).parents[2] / "docs/sql.md").read_text()
-    rights = next(line.strip("`. ,;") for line in page.split("wants\n")[1].splitlines() if "tarry.*" in line).split("`")[0]
-    mariadb.do("CREATE USER tarry_server")
-    mariadb.do(f"GRANT {rights} TO tarry_server")
-    works(start_server("--store", mariadb.url.replace("root@", "tarry_server@")))

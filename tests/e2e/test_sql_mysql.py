@@ -11,8 +11,7 @@ from redis_serving import refused, works
 from server import free_port
 from sql_serving import tarry
 from test_sql_mariadb import (  # pylint: disable=unused-import
-    pair, test_a_server_needs_only_the_rights_that_are_documented, test_an_account_may_push_to_its_topics_and_no_more,
-    test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound, test_answers_are_the_api_s_words_and_the_caller_s_last_id_stays, test_bad_input_is_refused_and_changes_nothing,
+    pair, test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound, test_answers_are_the_api_s_words_and_the_caller_s_last_id_stays, test_bad_input_is_refused_and_changes_nothing,
     test_no_take_passes_over_a_job_while_leases_are_adopted, test_two_servers_are_one_queue, test_what_is_rolled_back_was_never_there_and_what_is_committed_comes)
 
 pytestmark = pytest.mark.skipif(not find_server()[0], reason=find_server()[1])
@@ -47,6 +46,6 @@ def test_who_may_not_make_functions_is_told_what_to_do():
         empty.do("CREATE USER maker")
         empty.do("GRANT ALL ON tarry.* TO maker")
         made = tarry("sql", "migrate", empty.url.replace("root@", "maker@"))
-        assert made.returncode == 1 and "SET GLOBAL log_bin_trust_function_creators = 1" in made.stderr
+        assert made.returncode == 1 and "log_bin_trust_function_creators" in made.stderr
         empty.do("SET GLOBAL log_bin_trust_function_creators = 1")
         assert tarry("sql", "migrate", empty.url.replace("root@", "maker@")).returncode == 0

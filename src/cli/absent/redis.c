@@ -3,7 +3,6 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/fsck_redis.h"
-#include "cli/token_store.h"
 
 enum { ERROR_BYTES = 256 };
 
@@ -20,21 +19,6 @@ int fsck_redis(const char *store, const char *password_file, bool repair, bool j
     (void)password_file;
     (void)repair;
     (void)json;
-    return refuse();
-}
-
-int token_store_redis_read(const struct token_store *store, struct buffer *out)
-{
-    (void)store;
-    (void)out;
-    return refuse();
-}
-
-int token_store_redis_edit(const struct token_store *store, token_file_editor *edit, void *ctx)
-{
-    (void)store;
-    (void)edit;
-    (void)ctx;
     return refuse();
 }
 

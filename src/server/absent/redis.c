@@ -18,25 +18,21 @@ bool config_redis_holds_password(const char *store)
     return false;
 }
 
-int stored_tokens_open(struct stored_tokens *stored, const struct config *config,
-                       struct reactor *reactor, char *error)
+static int on_open_tokens(const struct config *config, void **out, char *error)
 {
-    (void)stored;
     (void)config;
-    (void)reactor;
-    (void)feature_refuse("redis", error, FETCH_ERROR_BYTES);
+    (void)out;
+    (void)feature_refuse("redis", error, STORED_TOKENS_ERROR_BYTES);
     return -EOPNOTSUPP;
 }
 
-void stored_tokens_look(struct stored_tokens *stored)
+static void on_close_tokens(void *self)
 {
-    (void)stored;
+    (void)self;
 }
 
-void stored_tokens_close(struct stored_tokens *stored)
-{
-    (void)stored;
-}
+const struct stored_tokens_ops stored_tokens_redis = {.open = on_open_tokens,
+                                                      .close = on_close_tokens};
 
 static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,
                    void *ctx, char *error)

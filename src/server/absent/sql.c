@@ -1,6 +1,7 @@
 /* In a build without PostgreSQL: --store takes no URL of one. */
 #include "base/feature.h"
 #include "server/backend.h"
+#include "server/stored_tokens.h"
 
 #include <errno.h>
 
@@ -16,3 +17,19 @@ static int on_open(struct backend *backend, const struct config *config, backend
 }
 
 const struct backend_ops backend_sql = {.open = on_open};
+
+static int on_open_tokens(const struct config *config, void **out, char *error)
+{
+    (void)config;
+    (void)out;
+    (void)feature_refuse("sql", error, STORED_TOKENS_ERROR_BYTES);
+    return -EOPNOTSUPP;
+}
+
+static void on_close_tokens(void *self)
+{
+    (void)self;
+}
+
+const struct stored_tokens_ops stored_tokens_sql = {.open = on_open_tokens,
+                                                    .close = on_close_tokens};

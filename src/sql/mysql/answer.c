@@ -8,6 +8,7 @@ bool maria_take_answer(struct maria_link *link, const struct maria_step *step, M
     bool is_good = true;
     switch (step->kind) {
     case MARIA_NOTHING:
+    case MARIA_AFTER:
         break;
     case MARIA_TICKET:
         if (libmariadb.mysql_affected_rows(link->mysql) != 1)

@@ -28,6 +28,7 @@ static const struct {
     {3572, SQL_FAULT_PASSING}, /* NOWAIT in MySQL */
     {1062, SQL_FAULT_PASSING}, /* somebody else was first */
     {1020, SQL_FAULT_PASSING}, /* a row has changed since it was read */
+    {1412, SQL_FAULT_PASSING}, /* a table has, as by a new day of the history */
     {1969, SQL_FAULT_PASSING}, /* max_statement_time */
     {3024, SQL_FAULT_PASSING},   {1021, SQL_FAULT_NO_SPACE},
     {1114, SQL_FAULT_NO_SPACE}, /* the table is full */
@@ -44,11 +45,14 @@ static const struct {
 bool maria_note_error(struct maria_link *link)
 {
     unsigned number = libmariadb.mysql_errno(link->mysql);
+    const bool is_of_the_client = number >= 2000 && number < 3000;
     enum sql_fault_kind kind = SQL_FAULT_OTHER;
+    if (!is_of_the_client && link->step < link->steps.count &&
+        link->steps.at[link->step].kind == MARIA_AFTER)
+        return false; /* all that counts is committed */
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         if (faults[i].number == number)
             kind = faults[i].kind;
-    bool is_of_the_client = number >= 2000 && number < 3000;
     maria_note_fault(link, is_of_the_client ? SQL_FAULT_GONE : kind,
                      libmariadb.mysql_sqlstate(link->mysql), libmariadb.mysql_error(link->mysql));
     return is_of_the_client;

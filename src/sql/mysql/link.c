@@ -1,5 +1,6 @@
 /* The dialect's table: a link, its turns and its life. */
 #include "base/clock.h"
+#include "sql/mysql/fsck.h"
 #include "sql/mysql/greeting.h"
 #include "sql/mysql/mysql.h"
 #include "sql/mysql/schema.h"
@@ -146,6 +147,7 @@ static void on_close(struct sql_link *base)
     libmariadb.mysql_close(link->mysql);
     maria_results_fini(&link->results);
     maria_row_list_fini(&link->rows);
+    maria_events_fini(&link->events);
     maria_taken_list_fini(&link->taken);
     maria_steps_fini(&link->steps);
     maria_ends_fini(&link->ends);
@@ -181,12 +183,15 @@ const struct sql_dialect sql_mysql = {
              "innodb_flush_log_at_trx_commit or sync_binlog is not 1, or innodb_doublewrite is off",
     .durable_settings = "set innodb_flush_log_at_trx_commit and sync_binlog to 1 and "
                         "innodb_doublewrite to on",
+    .keeps_history = true,
     .tells_news = true,
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,
+    .tokens = &sql_mysql_tokens,
     .greet = on_greet,
     .migrate = on_migrate,
+    .fsck = maria_fsck,
     .schema = maria_schema_text,
     .place = maria_url_emit,
     .close = on_close,

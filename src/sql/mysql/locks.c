@@ -29,7 +29,7 @@ static void say_ids(struct maria_link *link, const struct maria_topic *topic, co
         }
         if (count++)
             buffer_append_byte(out, ',');
-        maria_quote(out, slice_make(row->key + sizeof(uint32_t), row->id_bytes));
+        maria_quote(out, maria_row_id(row));
     }
     if (out)
         buffer_append_text(out, end);

@@ -8,5 +8,7 @@
 #include "sql/dialect.h"
 
 extern const struct sql_dialect sql_mysql;
+/* Of it. */
+extern const struct sql_tokens_ops sql_mysql_tokens;
 
 #endif

@@ -9,7 +9,7 @@
 enum {
     NO_SUCH_DATABASE = 1049,
     NO_SUCH_TABLE = 1146,
-    FUNCTION_NEEDS_SUPER = 1419,
+    NOT_TRUSTED = 1419, /* with functions, beside a binary log */
     DELIMITER_BYTES = 8
 };
 
@@ -44,12 +44,12 @@ static bool read_version(MYSQL *mysql, int *version, int *oldest, char *error, s
 static bool do_text(MYSQL *mysql, struct slice text, char *error, size_t error_bytes)
 {
     if (libmariadb.mysql_real_query(mysql, text.at, text.len) != 0) {
-        if (libmariadb.mysql_errno(mysql) == FUNCTION_NEEDS_SUPER)
-            return error_text(error, error_bytes,
-                              "this account may not make functions, since the server has a binary "
-                              "log: SET GLOBAL log_bin_trust_function_creators = 1, or use an "
-                              "account with SUPER");
-        return error_text(error, error_bytes, "%s", libmariadb.mysql_error(mysql));
+        bool is_not_trusted = libmariadb.mysql_errno(mysql) == NOT_TRUSTED;
+        return error_text(error, error_bytes, "cannot make the schema: %s%s",
+                          libmariadb.mysql_error(mysql),
+                          is_not_trusted ? "; set log_bin_trust_function_creators to 1 while the "
+                                           "schema is made, or make it as an account with SUPER"
+                                         : "");
     }
     do {
         MYSQL_RES *result = libmariadb.mysql_store_result(mysql);

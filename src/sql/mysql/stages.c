@@ -113,6 +113,7 @@ static void turn_clear(struct maria_link *link)
     link->made_tries = 0;
     link->number = link->delivery = link->numbers_used = 0;
     link->topic_count = 0;
+    link->wants_days = false;
 }
 
 bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn)
@@ -151,6 +152,7 @@ void maria_turn_commit(struct maria_link *link)
     if (!link->turn.is_alone)
         maria_say_news(link);
     buffer_append_text(maria_say_plain(link, MARIA_NOTHING), "COMMIT");
+    maria_say_history_days(link);
 }
 
 void maria_turn_rollback(struct maria_link *link)

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum { HISTORY_ENTRIES = 1000, STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
+enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
 
 /* The columns of tarry._did. */
 enum {
@@ -288,10 +288,24 @@ static bool send_look(struct sql_call *call, struct postgres_link *link)
     return send(call, link, SQL_LOOK, &params);
 }
 
+static bool send_take_one(struct sql_call *call, struct postgres_link *link)
+{
+    const struct queue_take *take = &call->command->take;
+    struct sql_params params = {0};
+    sql_params_bytes(&params, take->topics[0]);
+    sql_params_bytes(&params, take->id);
+    sql_params_number(&params, take->lease_ms);
+    sql_params_number(&params, link->context->server);
+    sql_params_bytes(&params, take->consumer);
+    return send(call, link, SQL_TAKE_ONE, &params);
+}
+
 static bool send_take(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_take *take = &call->command->take;
     struct sql_params params = {0};
+    if (take->id.len)
+        return send_take_one(call, link);
     for (size_t i = 0; i < take->topic_count; i++)
         add_topic(call, link, take->topics[i]);
     if (!close_arrays(call))
@@ -302,7 +316,8 @@ static bool send_take(struct sql_call *call, struct postgres_link *link)
     sql_params_number(&params, take->lease_ms);
     sql_params_number(&params, link->context->server);
     sql_params_bytes(&params, take->consumer);
-    return send(call, link, SQL_TAKE, &params) && send_look(call, link);
+    return send(call, link, take->by_priority ? SQL_TAKE_BEST : SQL_TAKE, &params) &&
+           send_look(call, link);
 }
 
 static bool send_finds(struct sql_call *call, struct postgres_link *link)
@@ -329,7 +344,7 @@ static bool send_get(struct sql_call *call, struct postgres_link *link)
     sql_params_bytes(&params, call->command->get.topic);
     sql_params_bytes(&params, call->command->get.id);
     if (call->command->get.history) {
-        sql_params_number(&params, HISTORY_ENTRIES);
+        sql_params_number(&params, SQL_HISTORY_ENTRIES_MAX);
         return send(call, link, SQL_HISTORY, &params);
     }
     return send(call, link, SQL_GET, &params);
@@ -777,6 +792,18 @@ static bool read_taken(struct sql_call *call, struct postgres_link *link, const 
     return true;
 }
 
+/* Of a job that somebody has there is a row of NULLs. */
+static bool read_taken_one(struct sql_call *call, struct postgres_link *link,
+                           const PGresult *result)
+{
+    bool is_leased = libpq.PQntuples(result) > 0 && sql_row_is_null(result, 0, SHOWN_NAME);
+    if (is_leased || !libpq.PQntuples(result)) {
+        call->status = is_leased ? QUEUE_LEASED : QUEUE_NOT_FOUND;
+        return true;
+    }
+    return read_taken(call, link, result);
+}
+
 static bool read_get(struct sql_call *call, const PGresult *result)
 {
     size_t count = (size_t)libpq.PQntuples(result);
@@ -1121,7 +1148,10 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
 {
     switch (step->statement) {
     case SQL_TAKE:
+    case SQL_TAKE_BEST:
         return read_taken(call, link, result);
+    case SQL_TAKE_ONE:
+        return read_taken_one(call, link, result);
     case SQL_LOOK:
         return read_look(call, result);
     case SQL_FIND:

@@ -83,10 +83,17 @@ CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- 
 
 CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 20);
 CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), version text NOT NULL, text bytea NOT NULL); -- of the servers' own callers, hashed: --tokens store
+INSERT INTO tarry.tokens (version, text) VALUES ('', '');
 CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
 
-CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store $$;
+-- What each turn calls is written in plpgsql, also where one query is all of it: its plans are kept, while a function in SQL is parsed and
+-- planned anew by each statement that calls it.
+
+CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store);
+END $$;
 
 -- ---- counting ----
 
@@ -104,12 +111,17 @@ BEGIN
   RETURN counts;
 END $$;
 
-CREATE FUNCTION tarry._sum(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
-$$ SELECT array_agg(x + y ORDER BY o) FROM unnest(a, b) WITH ORDINALITY u(x, y, o) $$;
+CREATE FUNCTION tarry._sum(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  FOR i IN 1 .. cardinality(a) LOOP a[i] := a[i] + b[i]; END LOOP;
+  RETURN a;
+END $$;
 
-CREATE FUNCTION tarry._tally(p_topic int, p_slot bigint, p_counts bigint[]) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION tarry._tally(p_topic int, p_slot bigint, p_counts bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES (p_topic, p_slot, p_counts)
-    ON CONFLICT (topic, slot) DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts) $$;
+    ON CONFLICT (topic, slot) DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts);
+END $$;
 
 CREATE FUNCTION tarry._jobs(p_topic int) RETURNS bigint LANGUAGE sql AS $$
   SELECT coalesce(sum(c[1] + c[2] + c[3] + c[4]), 0)::bigint
@@ -462,6 +474,21 @@ CREATE TYPE tarry._shown AS (
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
 
+-- Rows of one topic that the caller has locked are leased.
+CREATE FUNCTION tarry._lease(t tarry.topic, p_rows tid[], p_lease bigint, p_server bigint, p_consumer text, p_now bigint)
+RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY WITH u AS (
+      UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = p_now,
+          consumer = nullif(p_consumer, ''), cancel_requested = false,
+          lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
+          lease_until = p_now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
+        WHERE j.ctid = ANY (p_rows) RETURNING j.*
+    ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
+      u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
+      CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq;
+END $$;
+
 -- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies.
 CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
@@ -481,17 +508,74 @@ BEGIN
       CONTINUE WHEN rows IS NULL;
       p_max := p_max - cardinality(rows);
       left_bytes := left_bytes - bytes;
-      RETURN QUERY WITH u AS (
-          UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = now,
-              consumer = nullif(p_consumer, ''), cancel_requested = false,
-              lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
-              lease_until = now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
-            WHERE j.ctid = ANY (rows) RETURNING j.*
-        ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
-          u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
-          CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq;
+      RETURN QUERY SELECT * FROM tarry._lease(t, rows, p_lease, p_server, p_consumer, now);
     END LOOP;
   END LOOP;
+END $$;
+
+-- The same by priority, whichever topic has it; the caller puts them in order. The best of a priority are looked for first and locked then,
+-- so that only what is taken is kept from others: what they have meanwhile is passed over.
+CREATE FUNCTION tarry._take_best(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
+RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+DECLARE numbers int[]; floors bigint[]; t tarry.topic; l int; chosen tid[]; chosen_seqs bigint[]; rows tid[]; topics int[]; seqs bigint[];
+  held bigint[] := '{}'; bytes bigint; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
+BEGIN
+  SELECT array_agg(w.topic), array_agg(least(w.bound, now)) INTO numbers, floors FROM (SELECT k.topic, min(a.bound) AS bound
+    FROM unnest(p_topics, p_bounds) a(name, bound) JOIN tarry.topic k ON k.name = a.name
+    WHERE NOT (k.paused AND (k.paused_until = 0 OR k.paused_until > now)) GROUP BY k.topic) w;
+  FOR l IN SELECT DISTINCT k.lane FROM tarry.lane k WHERE k.topic = ANY (numbers) ORDER BY 1 LOOP
+    LOOP
+      IF p_max <= 0 OR left_bytes <= 0 THEN RETURN; END IF;
+      SELECT array_agg(b.row), array_agg(b.seq) INTO chosen, chosen_seqs FROM (
+        SELECT c.row, c.seq, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
+          SELECT f.* FROM unnest(numbers, floors) n(topic, floor), LATERAL (
+            SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+              WHERE j.topic = n.topic AND j.lane = l AND j.due >= n.floor AND j.due <= now
+                AND j.state = 1 AND (j.expire IS NULL OR j.expire > now) AND j.seq <> ALL (held)
+              ORDER BY j.due, j.seq LIMIT p_max) f
+          ORDER BY f.due, f.seq LIMIT p_max) c) b WHERE b.bytes_before < left_bytes;
+      EXIT WHEN chosen IS NULL;
+      SELECT array_agg(c.row), array_agg(c.topic), array_agg(c.seq), sum(c.bytes) INTO rows, topics, seqs, bytes FROM (
+        SELECT j.ctid AS row, j.topic, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+          WHERE j.ctid = ANY (chosen) AND j.seq = ANY (chosen_seqs) AND j.lane = l AND j.due <= now AND j.state = 1
+            AND (j.expire IS NULL OR j.expire > now) FOR UPDATE SKIP LOCKED) c;
+      held := held || ARRAY(SELECT unnest(chosen_seqs) EXCEPT SELECT unnest(seqs));
+      CONTINUE WHEN rows IS NULL;
+      p_max := p_max - cardinality(rows);
+      left_bytes := left_bytes - bytes;
+      FOR t IN SELECT * FROM tarry.topic k WHERE k.topic = ANY (topics) LOOP
+        RETURN QUERY SELECT * FROM tarry._lease(t, ARRAY(SELECT u.row FROM unnest(rows, topics) u(row, topic) WHERE u.topic = t.topic),
+          p_lease, p_server, p_consumer, now);
+      END LOOP;
+    END LOOP;
+  END LOOP;
+END $$;
+
+-- One job, whatever comes before it; NULL as its only row: somebody has it. What is not ready is made so first, and was due now; a dead one
+-- counts as waiting from then on.
+CREATE FUNCTION tarry._take_one(p_topic text, p_id text, p_lease bigint, p_server bigint, p_consumer text)
+RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
+DECLARE t tarry.topic; j tarry.job; was tarry.job; s int; now bigint := tarry.now_ms();
+BEGIN
+  SELECT * INTO t FROM tarry.topic WHERE name = p_topic;
+  LOOP
+    SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 FOR UPDATE;
+    EXIT WHEN FOUND;
+    SELECT state INTO s FROM tarry.job WHERE topic = t.topic AND id = p_id;
+    IF NOT FOUND THEN RETURN; END IF;
+    IF s = 3 THEN RETURN NEXT NULL; RETURN; END IF;
+  END LOOP;
+  IF j.state = 1 AND j.expire <= now THEN RETURN; END IF;
+  IF j.state = 4 OR j.due > now THEN
+    was := j;
+    j.state := 1; j.lane := j.priority; j.due := now; j.first_due := now;
+    PERFORM tarry._lane(t.topic, j.lane);
+    UPDATE tarry.job SET state = 1, lane = j.lane, due = now, first_due = now, expire = tarry._expire_at(t, j), by_sql = false
+      WHERE topic = t.topic AND id = p_id;
+    IF was.state = 4 THEN INSERT INTO tarry.tally_add VALUES (t.topic, tarry._counted(tarry._counted(tarry._none(), was, -1), j, 1)); END IF;
+  END IF;
+  RETURN QUERY SELECT * FROM tarry._lease(t, ARRAY(SELECT k.ctid FROM tarry.job k WHERE k.topic = t.topic AND k.id = p_id),
+    p_lease, p_server, p_consumer, now);
 END $$;
 
 -- When the next job of each topic is due that waits at or above the bound, and when a pause ends (0: none, or never). seen: a moment
@@ -556,9 +640,11 @@ CREATE FUNCTION tarry._push_items(p_topics text[], p_ids text[], p_kinds int[], 
   p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[])
 RETURNS TABLE (topic text, id text, kind int, ms bigint, priority int, conflict int, lease bigint, ttl bigint, backoff_kind int,
   backoff_first bigint, backoff_max bigint, attempts bigint, type bytea, meta bytea, body bytea, past int, dead boolean, error bytea, n bigint)
-LANGUAGE sql VOLATILE ROWS 1000 AS $$
-  SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
-    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY $$;
+LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
+    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY;
+END $$;
 
 CREATE FUNCTION tarry._pushes(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
   p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
@@ -571,8 +657,9 @@ BEGIN
   PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT u.name
     FROM unnest(p_topics, p_kinds, p_ms) u(name, kind, ms) WHERE NOT tarry._is_far(now, u.kind, u.ms) ORDER BY 1) w;
   PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
-    FROM unnest(p_topics, p_priorities) u(name, priority), LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
-  FOR x IN
+    FROM (SELECT DISTINCT v.name, v.priority FROM unnest(p_topics, p_priorities) v(name, priority)) u,
+      LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
+  FOR x IN -- bodies go into the table and no further: what is left over is found in the arrays again
     WITH u AS MATERIALIZED (
       SELECT i.*, t.topic AS number, t.ttl AS topic_ttl, tarry._due(now, i.kind, i.ms) AS due, coalesce(nullif(i.priority, -1), t.priority, 100) AS lane,
           t.topic IS NOT NULL AND t.max_jobs = 0 AND NOT i.dead AND NOT tarry._is_far(now, i.kind, i.ms) AND coalesce((SELECT f.until
@@ -580,23 +667,22 @@ BEGIN
         FROM tarry._push_items(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
           p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) i
         LEFT JOIN LATERAL (SELECT * FROM tarry.topic k WHERE k.name = i.topic LIMIT 1) t ON true
-    ), a AS MATERIALIZED (
-      SELECT u.*, seqs[u.n] AS seq FROM u WHERE u.plain
     ), c AS (
       INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
           backoff_max, content_type, meta, error, body, expire)
-        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, a.seq, a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
+        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, seqs[a.n], a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
             nullif(a.backoff_kind, 0), a.backoff_first, a.backoff_max, nullif(a.type, ''), nullif(a.meta, ''), nullif(a.error, ''), a.body,
             CASE WHEN coalesce(nullif(a.ttl, 0), a.topic_ttl) > 0 THEN a.due + coalesce(nullif(a.ttl, 0), a.topic_ttl) END
-          FROM a ORDER BY a.number, a.id
+          FROM u a WHERE a.plain ORDER BY a.number, a.id
         ON CONFLICT (topic, id) DO NOTHING RETURNING topic, id, due, expire
-    ) SELECT u.*, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
+    ) SELECT u.n, u.number, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
   LOOP
     IF x.created IS NOT NULL THEN
-      r := ROW('created', CASE WHEN x.due <= now THEN 2 ELSE 1 END, x.due, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
+      r := ROW('created', CASE WHEN x.created <= now THEN 2 ELSE 1 END, x.created, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
     ELSE
-      r := tarry._push(x.topic, x.id, x.kind, x.ms, x.priority, x.conflict, x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max,
-        x.attempts, x.type, x.meta, x.body, x.past, x.dead, x.error, p_topics_max, false, seqs[x.n]);
+      r := tarry._push(p_topics[x.n], p_ids[x.n], p_kinds[x.n], p_ms[x.n], p_priorities[x.n], p_conflicts[x.n], p_leases[x.n], p_ttls[x.n],
+        p_backoff_kinds[x.n], p_backoff_firsts[x.n], p_backoff_maxes[x.n], p_attempts[x.n], p_types[x.n], p_metas[x.n], p_bodies[x.n],
+        p_pasts[x.n], p_dead[x.n], p_errors[x.n], p_topics_max, false, seqs[x.n]);
       r.n := x.n;
     END IF;
     RETURN NEXT r;
@@ -636,9 +722,11 @@ END $$;
 CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[])
 RETURNS TABLE (verb int, topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
-  short bytea, lease bigint, priority int, n bigint) LANGUAGE sql VOLATILE ROWS 1000 AS $$
-  SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts, p_leases, p_priorities)
-    WITH ORDINALITY $$;
+  short bytea, lease bigint, priority int, n bigint) LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts,
+    p_leases, p_priorities) WITH ORDINALITY;
+END $$;
 
 CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_server bigint)
@@ -1014,6 +1102,11 @@ BEGIN
     finding := format('topic %s: the state of jobs does not fit where they stand', quote_literal(w.name));
     jobs := w.n; RETURN NEXT;
   END LOOP;
+  IF NOT EXISTS (SELECT FROM tarry.tokens) THEN
+    finding := 'the row of the tokens is gone: with a new one there are none'; jobs := 0; mended := p_mend;
+    IF p_mend THEN INSERT INTO tarry.tokens (version, text) VALUES (gen_random_uuid()::text, ''); END IF;
+    RETURN NEXT; mended := false;
+  END IF;
   FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE NOT EXISTS (SELECT FROM tarry.topic t WHERE t.topic = j.topic) HAVING count(*) > 0 LOOP
     finding := 'jobs of topics that are not there'; jobs := w.n; RETURN NEXT;
   END LOOP;

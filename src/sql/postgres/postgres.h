@@ -7,5 +7,7 @@
 #include "sql/dialect.h"
 
 extern const struct sql_dialect sql_postgres;
+/* Of it. */
+extern const struct sql_tokens_ops sql_postgres_tokens;
 
 #endif

@@ -21,6 +21,8 @@ enum sql_statement {
     SQL_CHANGES,
     SQL_ANSWERS,
     SQL_TAKE,
+    SQL_TAKE_BEST, /* by priority over all topics */
+    SQL_TAKE_ONE,
     SQL_LOOK,
     SQL_GET,
     SQL_HISTORY,
