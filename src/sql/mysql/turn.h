@@ -315,6 +315,9 @@ bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long 
 /* The condition that names rows of one topic and lane, up to its last bracket; by rows of values, since
  * those are looked for by halves, where many conditions would be gone through one by one. */
 void maria_say_place(struct buffer *out, const struct maria_place *place, bool is_first);
+/* The whole condition for one row. An UPDATE wants it: MariaDB does not take a list of one for a key there, and
+ * goes through all jobs of the topic. */
+void maria_say_single_place(struct buffer *out, const struct maria_place *place);
 /* Fills in what a statement of those columns brought. NULL: out of memory. */
 struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths);
