@@ -6,8 +6,8 @@ DATA ?= ./tarry-data
 PREFIX ?= /usr/local
 CMAKE_BUILD = cmake --build
 
-demo: build ## see it work: a server, a hundred orders, ten of them cancelled; TARGET=http: delivered by callbacks; STORE=redis, STORE=postgres: on a Redis, or PostgreSQL, of its own
-	@scripts/setup $(if $(filter redis postgres,$(STORE)),demo_$(STORE),demo)
+demo: build ## see it work: a server, a hundred orders, ten of them cancelled; TARGET=http: delivered by callbacks; STORE=redis, STORE=postgres, STORE=mysql: on a Redis, PostgreSQL or MariaDB of its own
+	@scripts/setup $(if $(filter redis postgres mysql,$(STORE)),demo_$(STORE),demo)
 	@STORE="$(STORE)" TARGET="$(TARGET)" scripts/demo
 
 run: build ## a server in the foreground, jobs in DATA=./tarry-data

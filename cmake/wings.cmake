@@ -80,7 +80,7 @@ tarry_wing(REDIS "Redis" "server/(backend|config|stored_tokens)_redis|cli/(resha
 tarry_wing(SQL "SQL databases" "server/(backend|stored_tokens)_sql|cli/(schema|fsck_sql)" sql)
 tarry_wing(DELIVERY "push delivery" "server/delivery" deliver targets guard)
 tarry_wing(AMQP "AMQP" "targets/amqp_|server/intake_amqp" amqp)
-tarry_wing(BEANSTALK "beanstalk protocol" "server/side_front_beanstalk" beanstalk)
+tarry_wing(BEANSTALK "beanstalk protocol" "server/side_front_beanstalk|cli/(import_beanstalk|beanstalk_peer)" beanstalk)
 tarry_wing(KAFKA "Kafka" "targets/kafka_")
 tarry_wing(STOMP "STOMP" "targets/stomp_")
 tarry_wing(ROCKETMQ "RocketMQ" "targets/rocketmq_")

@@ -15,11 +15,27 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* What one proves himself by: the hash of a secret, or the name in a certificate. */
+enum { SCOPE_BYTES_MAX = 96 };
+
+/* A secret that requests are signed with, and the key that was last made of it: good for a day. */
+struct signing_secret {
+    char text[TOKEN_SECRET_BYTES_MAX], scope[SCOPE_BYTES_MAX];
+    size_t len, scope_len; /* scope_len 0: no key was made yet */
+    int64_t until_ms;
+    unsigned char key[SIGNATURE_BYTES];
+};
+struct signing_secrets {
+    size_t count;
+    struct signing_secret at[2];
+};
+
+/* What one proves himself by: the hash of a secret, the name in a certificate or that of an access key. */
 struct credential {
     struct table_entry entry;
-    struct access_caller *caller; /* NULL: it was revoked */
-    _Atomic int64_t shown_ms;     /* when somebody last proved himself by it; 0: not yet */
+    enum access_kind kind;
+    struct signing_secrets *signing; /* of an access key; else NULL */
+    struct access_caller *caller;    /* NULL: it was revoked */
+    _Atomic int64_t shown_ms;        /* when somebody last proved himself by it; 0: not yet */
     unsigned char hash[TOKEN_HASH_BYTES];
     char name[TOKEN_NAME_BYTES_MAX];
 };
@@ -27,7 +43,7 @@ TABLE_DECLARE(credentials, struct credential, entry)
 
 /* All tokens as they were read at one time. */
 struct book {
-    struct credentials secrets, certificates;
+    struct credentials secrets, certificates, keys;
     struct credential *all;
     size_t count, token_count;
 };
@@ -37,6 +53,8 @@ struct access {
     struct issuer *issuer;         /* NULL: none */
     atomic_bool is_on;
     pthread_rwlock_t lock; /* of the book */
+    pthread_mutex_t
+        signing_lock; /* of the keys that secrets were made into; within the other one */
     struct book *book;
     struct token_file_mark mark, keys_mark;
     bool was_lost; /* at the last look the file was gone, or not ours alone */
@@ -50,12 +68,59 @@ static void book_free(struct book *book)
 {
     if (!book)
         return;
-    for (size_t i = 0; i < book->count; i++)
-        access_caller_release(book->all[i].caller);
+    for (size_t i = 0; i < book->count; i++) {
+        struct credential *credential = &book->all[i];
+        access_caller_release(credential->caller);
+        if (credential->signing)
+            explicit_bzero(credential->signing, sizeof *credential->signing);
+        free(credential->signing);
+    }
     credentials_fini(&book->secrets);
     credentials_fini(&book->certificates);
+    credentials_fini(&book->keys);
     free(book->all);
     free(book);
+}
+
+static const struct credential *book_find(const struct book *book, enum access_kind kind,
+                                          struct slice key)
+{
+    return credentials_find(kind == ACCESS_TOKEN         ? &book->secrets
+                            : kind == ACCESS_CERTIFICATE ? &book->certificates
+                                                         : &book->keys,
+                            key);
+}
+
+static struct signing_secrets *signing_new(const struct token *token)
+{
+    struct signing_secrets *made = calloc(1, sizeof *made);
+    for (size_t i = 0; made && i < token->secret_count; i++) {
+        struct signing_secret *secret = &made->at[made->count++];
+        secret->len = token->secrets[i].text.len;
+        memcpy(secret->text, token->secrets[i].text.at, secret->len);
+        secret->until_ms = token->secrets[i].until_ms;
+    }
+    return made;
+}
+
+/* Is the newest secret of `old` still one of these? Else who has shown it is nobody any more. */
+static bool signing_goes_on(const struct signing_secrets *old, const struct signing_secrets *now)
+{
+    for (size_t i = 0; i < now->count; i++)
+        if (slice_equals(slice_make(old->at[0].text, old->at[0].len),
+                         slice_make(now->at[i].text, now->at[i].len)))
+            return true;
+    return false;
+}
+
+static bool signing_equals(const struct signing_secrets *a, const struct signing_secrets *b)
+{
+    bool are_equal = a->count == b->count;
+    for (size_t i = 0; are_equal && i < a->count; i++)
+        are_equal = a->at[i].until_ms == b->at[i].until_ms &&
+                    slice_equals(slice_make(a->at[i].text, a->at[i].len),
+                                 slice_make(b->at[i].text, b->at[i].len));
+    return are_equal;
 }
 
 /* The caller of a token until a time: the old book's where nothing about him has changed. */
@@ -74,13 +139,15 @@ static struct access_caller *book_caller(const struct token *token, int64_t unti
     return caller_new(&like);
 }
 
-/* One credential more. False when out of memory. */
+/* One credential more. `secret`: of a token; else NULL. False when out of memory. */
 static bool book_add(struct book *book, const struct token *token,
                      const struct token_secret *secret, const struct book *old)
 {
     struct credential *made = &book->all[book->count++];
-    struct credentials *into = secret ? &book->secrets : &book->certificates;
-    const struct credentials *in_old = secret ? &old->secrets : &old->certificates;
+    struct credentials *into = secret                      ? &book->secrets
+                               : token->kind == ACCESS_KEY ? &book->keys
+                                                           : &book->certificates;
+    made->kind = token->kind;
     memcpy(made->name, token->name.at, token->name.len);
     made->entry.key = slice_make(made->name, token->name.len);
     if (secret) {
@@ -90,9 +157,14 @@ static bool book_add(struct book *book, const struct token *token,
     credentials_add(into, made);
     if (token->revoked_ms != INT64_MAX)
         return true;
-    const struct credential *before = credentials_find(in_old, made->entry.key);
+    if (token->kind == ACCESS_KEY && !(made->signing = signing_new(token)))
+        return false;
+    const struct credential *before = book_find(old, made->kind, made->entry.key);
     if (before)
         made->shown_ms = before->shown_ms;
+    if (before && before->signing && made->signing &&
+        !signing_goes_on(before->signing, made->signing))
+        before = NULL;
     made->caller = book_caller(token, secret ? secret->until_ms : INT64_MAX, before);
     return made->caller;
 }
@@ -105,9 +177,9 @@ static struct book *book_new(const struct token_list *list, const struct book *o
     bool ok = book && book->all;
     for (size_t i = 0; ok && i < list->count; i++) {
         const struct token *token = &list->tokens[i];
-        if (token->kind == ACCESS_CERTIFICATE)
+        if (token->kind != ACCESS_TOKEN)
             ok = book_add(book, token, NULL, old);
-        for (size_t k = 0; ok && k < token->secret_count; k++)
+        for (size_t k = 0; ok && token->kind == ACCESS_TOKEN && k < token->secret_count; k++)
             ok = book_add(book, token, &token->secrets[k], old);
         book->token_count += token->revoked_ms == INT64_MAX;
     }
@@ -122,9 +194,7 @@ static void book_end_callers(const struct book *old, const struct book *now)
 {
     for (size_t i = 0; i < old->count; i++) {
         const struct credential *credential = &old->all[i];
-        bool is_secret = credentials_find(&old->secrets, credential->entry.key) == credential;
-        const struct credential *found =
-            credentials_find(is_secret ? &now->secrets : &now->certificates, credential->entry.key);
+        const struct credential *found = book_find(now, credential->kind, credential->entry.key);
         if (credential->caller && (!found || found->caller != credential->caller))
             caller_end(credential->caller);
     }
@@ -136,12 +206,12 @@ static void book_compare(const struct book *old, const struct book *now,
 {
     uint32_t kept = 0;
     for (size_t i = 0; i < now->count; i++) {
-        const struct credential *credential = &now->all[i], *before;
-        bool is_secret = credentials_find(&now->secrets, credential->entry.key) == credential;
-        before =
-            credentials_find(is_secret ? &old->secrets : &old->certificates, credential->entry.key);
+        const struct credential *credential = &now->all[i];
+        const struct credential *before = book_find(old, credential->kind, credential->entry.key);
+        bool has_other_secrets = before && before->signing && credential->signing &&
+                                 !signing_equals(before->signing, credential->signing);
         change->added += !before;
-        change->altered += before && before->caller != credential->caller;
+        change->altered += before && (before->caller != credential->caller || has_other_secrets);
         kept += before != NULL;
     }
     change->removed = (uint32_t)old->count - kept;
@@ -202,6 +272,7 @@ int access_new(const struct access_options *options, struct access **out,
     if (!access)
         return error_result(-ENOMEM, error, ACCESS_ERROR_BYTES, "out of memory");
     pthread_rwlock_init(&access->lock, NULL);
+    pthread_mutex_init(&access->signing_lock, NULL);
     access->generation = 1;
     int result = copy_options(access, options)
                      ? access_reload(access, true, &change, error)
@@ -225,6 +296,7 @@ void access_free(struct access *access)
     free(access->tokens_file);
     free(access->keys_file);
     pthread_rwlock_destroy(&access->lock);
+    pthread_mutex_destroy(&access->signing_lock);
     free(access);
 }
 
@@ -251,6 +323,7 @@ const char *access_refusal_name(enum access_refusal refusal)
                                                        [ACCESS_FORGED] = "forged",
                                                        [ACCESS_UNKNOWN_KEY] = "unknown_key",
                                                        [ACCESS_CLAIMS] = "claims",
+                                                       [ACCESS_SKEW] = "skew",
                                                        [ACCESS_UNAVAILABLE] = "unavailable"};
     return names[refusal];
 }
@@ -384,6 +457,120 @@ enum access_refusal access_admit(struct access *access, const struct access_aske
     return refusal;
 }
 
+/* ---- who signed ---- */
+
+bool access_has_keys(struct access *access)
+{
+    pthread_rwlock_rdlock(&access->lock);
+    bool has_keys = access->book->keys.table.count > 0;
+    pthread_rwlock_unlock(&access->lock);
+    return has_keys;
+}
+
+/* The key of a secret for the signature's day: made once, as long as the day is the same. */
+static bool signing_key(struct access *access, struct signing_secret *secret,
+                        const struct signature *signature, unsigned char out[SIGNATURE_BYTES])
+{
+    struct slice scope = signature->scope;
+    pthread_mutex_lock(&access->signing_lock);
+    bool is_there =
+        secret->scope_len && slice_equals(slice_make(secret->scope, secret->scope_len), scope);
+    if (!is_there && signature_key(slice_make(secret->text, secret->len), signature, secret->key)) {
+        is_there = true;
+        secret->scope_len = scope.len <= sizeof secret->scope ? scope.len : 0;
+        memcpy(secret->scope, scope.at, secret->scope_len);
+    }
+    memcpy(out, secret->key, SIGNATURE_BYTES);
+    pthread_mutex_unlock(&access->signing_lock);
+    return is_there;
+}
+
+struct signing_keys {
+    size_t count;
+    unsigned char at[2][SIGNATURE_BYTES];
+};
+
+/* The keys of all secrets that are good now. False: there is no such access key any more, or never was. */
+static bool signing_keys_of(struct access *access, const struct signature *signature,
+                            int64_t now_ms, struct signing_keys *out)
+{
+    out->count = 0;
+    pthread_rwlock_rdlock(&access->lock);
+    struct credential *credential = credentials_find(&access->book->keys, signature->key_id);
+    struct signing_secrets *secrets = credential ? credential->signing : NULL;
+    for (size_t i = 0; secrets && i < secrets->count; i++)
+        if (now_ms < secrets->at[i].until_ms &&
+            signing_key(access, &secrets->at[i], signature, out->at[out->count]))
+            out->count++;
+    pthread_rwlock_unlock(&access->lock);
+    return secrets != NULL;
+}
+
+/* The body may be long: no lock is held while its digest is made. */
+static enum access_refusal admit_signature(struct access *access, const struct signature *signature,
+                                           const struct access_signed *asked,
+                                           struct access_caller **caller, const char **why)
+{
+    struct signing_keys keys;
+    bool is_known = signing_keys_of(access, signature, asked->now_ms, &keys);
+    bool holds = !is_known || !asked->is_whole;
+    for (size_t i = 0; !holds && i < keys.count; i++)
+        holds = signature_holds(signature, asked->request, keys.at[i]);
+    explicit_bzero(&keys, sizeof keys);
+    if (!holds) {
+        *why = "The request signature we calculated does not match the signature you provided. "
+               "Check your AWS Secret Access Key and signing method.";
+        return ACCESS_FORGED;
+    }
+    pthread_rwlock_rdlock(&access->lock);
+    enum access_refusal refusal = admit_credential(
+        credentials_find(&access->book->keys, signature->key_id), asked->now_ms, caller);
+    pthread_rwlock_unlock(&access->lock);
+    *why = "The security token included in the request is invalid.";
+    return refusal;
+}
+
+static enum access_refusal admit_signed(struct access *access, const struct access_signed *asked,
+                                        struct access_caller **caller, const char **why)
+{
+    struct signature signature;
+    int64_t signed_ms;
+    if (asked->authorization.len > ACCESS_HEADER_BYTES_MAX) {
+        *why = "The Authorization header is too long.";
+        return ACCESS_MALFORMED;
+    }
+    if (!signature_parse(asked->authorization, &signature, why) ||
+        !signature_time(&signature, asked->request, &signed_ms, why) ||
+        !signature_covers(&signature, asked->request, why))
+        return ACCESS_MALFORMED;
+    if (!slice_is(signature.region, asked->region) ||
+        !slice_is(signature.service, asked->service)) {
+        *why = slice_is(signature.region, asked->region)
+                   ? "Credential should be scoped to correct service."
+                   : "Credential should be scoped to a valid region.";
+        return ACCESS_CLAIMS;
+    }
+    if (signed_ms < asked->now_ms - SIGNATURE_WINDOW_MS ||
+        signed_ms > asked->now_ms + SIGNATURE_WINDOW_MS) {
+        *why = signed_ms < asked->now_ms
+                   ? "Signature expired: X-Amz-Date is more than 15 minutes ago."
+                   : "Signature not yet current: X-Amz-Date is more than 15 minutes ahead.";
+        return ACCESS_SKEW;
+    }
+    return admit_signature(access, &signature, asked, caller, why);
+}
+
+enum access_refusal access_admit_signed(struct access *access, const struct access_signed *asked,
+                                        struct access_caller **caller, const char **why)
+{
+    enum access_refusal refusal = admit_signed(access, asked, caller, why);
+    atomic_fetch_add_explicit(refusal ? &access->refusals[refusal] : &access->admitted, 1,
+                              memory_order_relaxed);
+    return refusal;
+}
+
+/* ---- whether he still is who he was ---- */
+
 bool access_holds(struct access *access, const struct access_caller *caller, int64_t now_ms)
 {
     if (caller->kind == ACCESS_ANYONE || caller->is_unlisted)
@@ -434,6 +621,8 @@ static int reload_tokens(struct access *access, bool is_forced, struct access_ch
     if (result == 0) {
         access->was_lost = false;
         result = access_replace(access, buffer_slice(&text), access->tokens_file, change, error);
+        if (text.at)
+            explicit_bzero(text.at, text.cap);
     } else if (is_lost(result)) {
         if (access->was_lost || is_forced)
             access_replace(access, slice_of(""), access->tokens_file, change, ignored);

@@ -1,7 +1,7 @@
 /*
  * access: who calls, and what he may do.
  *
- * A caller is made by a token, a certificate or a JWT: a name, scopes, topics and limits. Who asks
+ * A caller is made by a token, a certificate, an access key or a JWT: a name, scopes, topics and limits. Who asks
  * with none of these is refused, or is anyone, who may do everything: that is the listener's rule.
  * Callers never change and are counted. What a server knows of them does: each change raises the
  * generation, and whoever holds a caller asks for it again then.
@@ -18,14 +18,16 @@
  * Threads: any, all of it, but for access_new and access_free; changes are made by one at a time. A caller may be let go on another
  * thread than the one that asked for it. What is read from outside (files, a URL) is read by whoever
  * calls access_reload, never by access_admit.
- * Secrets: no secret is kept, logged or named in an error. A token is known by its SHA-256 alone and
- * looked for by it, so that how long an answer takes says nothing of the tokens there are.
+ * Secrets: no secret is logged or named in an error. A token is known by its SHA-256 alone and
+ * looked for by it, so that how long an answer takes says nothing of the tokens there are. Of an access key the
+ * secret itself is kept, since it is what signatures are made with.
  */
 #ifndef TARRY_ACCESS_ACCESS_H
 #define TARRY_ACCESS_ACCESS_H
 
 #include "access/limits.h"
 #include "access/rights.h"
+#include "access/signature.h"
 #include "base/metric.h"
 
 enum {
@@ -35,9 +37,9 @@ enum {
 
 /* ---- callers ---- */
 
-enum access_kind { ACCESS_ANYONE = 1, ACCESS_TOKEN, ACCESS_CERTIFICATE, ACCESS_JWT };
+enum access_kind { ACCESS_ANYONE = 1, ACCESS_TOKEN, ACCESS_CERTIFICATE, ACCESS_JWT, ACCESS_KEY };
 const char *access_kind_name(
-    enum access_kind kind); /* "anonymous", "token", "certificate", "jwt" */
+    enum access_kind kind); /* "anonymous", "token", "certificate", "jwt", "access-key" */
 
 /* Read only. Name and topics end with it. */
 struct access_caller {
@@ -119,14 +121,16 @@ struct access_asked {
  * access_challenge. */
 enum access_refusal {
     ACCESS_OK = 0,
-    ACCESS_MISSING,     /* nothing says who it is */
-    ACCESS_MALFORMED,   /* neither Bearer nor Basic, no token in it, too long */
-    ACCESS_UNKNOWN,     /* no such token */
-    ACCESS_REVOKED,     /* it was */
-    ACCESS_EXPIRED,     /* its time is over */
-    ACCESS_FORGED,      /* a JWT whose signature is not the issuer's */
+    ACCESS_MISSING, /* nothing says who it is */
+    ACCESS_MALFORMED, /* neither Bearer nor Basic, no token in it, too long; a signature that lacks something */
+    ACCESS_UNKNOWN, /* no such token */
+    ACCESS_REVOKED, /* it was */
+    ACCESS_EXPIRED, /* its time is over */
+    ACCESS_FORGED, /* a JWT whose signature is not the issuer's, or a request's that is not the key's */
     ACCESS_UNKNOWN_KEY, /* a JWT by a key that the issuer does not have, or not yet here */
-    ACCESS_CLAIMS,      /* a JWT of another issuer, for others, not valid yet, or without a claim */
+    ACCESS_CLAIMS,      /* a JWT of another issuer, for others, not valid yet, or without a claim; a
+                           signature for another region or service */
+    ACCESS_SKEW,        /* signed too long ago, or in the future */
     ACCESS_UNAVAILABLE, /* nothing wrong was found but it could not be looked at: 503 */
     ACCESS_REFUSALS
 };
@@ -141,11 +145,25 @@ const char *access_challenge(enum access_refusal refusal);
 enum access_refusal access_admit(struct access *access, const struct access_asked *asked,
                                  struct access_caller **caller);
 
+/* A request that is signed with an access key (signature.h). */
+struct access_signed {
+    struct slice authorization;
+    const struct signature_request *request;
+    bool is_whole; /* else its body is not here yet: all but the signature itself is looked at */
+    const char *region, *service; /* that it must be signed for */
+    int64_t now_ms;               /* wall clock */
+};
+/* Are there access keys, revoked ones too? Without any a signature says nothing. */
+bool access_has_keys(struct access *access);
+/* As access_admit. Where it is refused *why is a sentence for the client. */
+enum access_refusal access_admit_signed(struct access *access, const struct access_signed *asked,
+                                        struct access_caller **caller, const char **why);
+
 /* After a change of the generation: whether a caller is what he was when he was admitted. Where not,
  * he is asked again who he is. Where he is, it is the same caller, so nothing need be made anew. */
 bool access_holds(struct access *access, const struct access_caller *caller, int64_t now_ms);
 
-/* All tokens and certificates that are listed and not revoked, in the order of the list. `shown_ms`:
+/* All tokens, certificates and access keys that are listed and not revoked, in the order of the list. `shown_ms`:
  * when somebody last proved himself by it, on a new connection or after a change; wall clock; 0: not
  * since the start. `each` is called under a lock, and is quick. Returns how many. */
 size_t access_list(struct access *access,

@@ -28,6 +28,7 @@ const char *access_kind_name(enum access_kind kind)
     static const char *const names[] = {[ACCESS_ANYONE] = "anonymous",
                                         [ACCESS_TOKEN] = "token",
                                         [ACCESS_CERTIFICATE] = "certificate",
+                                        [ACCESS_KEY] = "access-key",
                                         [ACCESS_JWT] = "jwt"};
     return names[kind];
 }

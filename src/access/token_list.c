@@ -13,7 +13,7 @@
 
 /* ---- the keys of a line ---- */
 
-enum key_kind { KEY_SCOPES = 1, KEY_TOPICS, KEY_TIME, KEY_RATE, KEY_COUNT, KEY_HASH };
+enum key_kind { KEY_SCOPES = 1, KEY_TOPICS, KEY_TIME, KEY_RATE, KEY_COUNT, KEY_HASH, KEY_SECRET };
 
 struct key {
     const char *name;
@@ -27,6 +27,7 @@ struct key {
 #define RIGHT_RATE "give a rate such as 1000/s or 90/m"
 #define RIGHT_COUNT "give a number from 1 on, such as 5000 or 1M"
 #define RIGHT_HASH "give 64 small hexadecimal digits"
+#define RIGHT_SECRET "give 16 to 128 printable bytes without blanks"
 
 /* In the order in which they are written. */
 static const struct key keys[] = {
@@ -42,6 +43,8 @@ static const struct key keys[] = {
     {"revoked", KEY_TIME, FIELD(revoked_ms), RIGHT_TIME},
     {"sha256", KEY_HASH, FIELD(secrets[0].hash), RIGHT_HASH},
     {"old-sha256", KEY_HASH, FIELD(secrets[1].hash), RIGHT_HASH},
+    {"secret", KEY_SECRET, FIELD(secrets[0].text), RIGHT_SECRET},
+    {"old-secret", KEY_SECRET, FIELD(secrets[1].text), RIGHT_SECRET},
     {"old-until", KEY_TIME, FIELD(secrets[1].until_ms), RIGHT_TIME},
 };
 enum { KEYS = sizeof keys / sizeof keys[0] };
@@ -69,6 +72,14 @@ static bool parse_hash(struct slice text, unsigned char *out)
     return true;
 }
 
+static bool secret_is_valid(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] <= ' ' || text.at[i] > '~')
+            return false;
+    return text.len >= TOKEN_SECRET_BYTES_MIN && text.len <= TOKEN_SECRET_BYTES_MAX;
+}
+
 static bool parse_value(const struct key *key, struct slice text, struct token *token)
 {
     void *field = (char *)token + key->offset;
@@ -86,8 +97,31 @@ static bool parse_value(const struct key *key, struct slice text, struct token *
         return access_count_parse(text, INT64_MAX, field);
     case KEY_HASH:
         return parse_hash(text, field);
+    case KEY_SECRET:
+        *(struct slice *)field = text;
+        return secret_is_valid(text);
     }
     return false;
+}
+
+static bool value_is_set(const struct key *key, const struct token *token)
+{
+    const void *field = (const char *)token + key->offset;
+    bool is_old = key->offset >= FIELD(secrets[1]), is_key = token->kind == ACCESS_KEY;
+    switch (key->kind) {
+    case KEY_TIME:
+        return *(const int64_t *)field != 0 && *(const int64_t *)field != INT64_MAX;
+    case KEY_RATE:
+        return ((const struct access_rate *)field)->count != 0;
+    case KEY_COUNT:
+        return *(const uint64_t *)field != 0;
+    case KEY_HASH:
+        return !is_key && token->secret_count > is_old;
+    case KEY_SECRET:
+        return is_key && token->secret_count > is_old;
+    default:
+        return true;
+    }
 }
 
 /* Appends " key=value", or nothing where the token has no such value. */
@@ -95,13 +129,7 @@ static void emit_value(const struct key *key, const struct token *token, struct 
 {
     const void *field = (const char *)token + key->offset;
     char scopes[ACCESS_SCOPES_TEXT_BYTES], hash[2 * TOKEN_HASH_BYTES];
-    bool is_set =
-        key->kind == KEY_TIME ? *(const int64_t *)field != 0 && *(const int64_t *)field != INT64_MAX
-        : key->kind == KEY_RATE  ? ((const struct access_rate *)field)->count != 0
-        : key->kind == KEY_COUNT ? *(const uint64_t *)field != 0
-        : key->kind == KEY_HASH  ? token->secret_count > (key->offset == FIELD(secrets[1].hash))
-                                 : true;
-    if (!is_set)
+    if (!value_is_set(key, token))
         return;
     buffer_append_byte(out, ' ');
     buffer_append_text(out, key->name);
@@ -112,7 +140,8 @@ static void emit_value(const struct key *key, const struct token *token, struct 
         buffer_append_text(out, scopes);
         break;
     case KEY_TOPICS:
-        buffer_append_slice(out, token->topics);
+    case KEY_SECRET:
+        buffer_append_slice(out, *(const struct slice *)field);
         break;
     case KEY_TIME:
         timestamp_emit(out, *(const int64_t *)field);
@@ -227,18 +256,24 @@ static bool has_key(uint32_t seen, const char *name)
 /* What must be there, by the kind of the line. */
 static bool check_keys(struct token *token, uint32_t seen, const struct place *place)
 {
-    bool has_hash = has_key(seen, "sha256"), has_old = has_key(seen, "old-sha256");
-    const char *missing = !has_key(seen, "scope")                    ? "scope"
-                          : !has_key(seen, "topics")                 ? "topics"
-                          : token->kind == ACCESS_TOKEN && !has_hash ? "sha256"
-                          : has_old && !has_key(seen, "old-until")   ? "old-until"
-                          : !has_old && has_key(seen, "old-until")   ? "old-sha256"
-                                                                     : NULL;
+    bool is_key = token->kind == ACCESS_KEY;
+    const char *name = is_key ? "secret" : "sha256", *old = is_key ? "old-secret" : "old-sha256";
+    bool has_secret = has_key(seen, name), has_old = has_key(seen, old);
+    const char *missing = !has_key(seen, "scope")                            ? "scope"
+                          : !has_key(seen, "topics")                         ? "topics"
+                          : token->kind != ACCESS_CERTIFICATE && !has_secret ? name
+                          : has_old && !has_key(seen, "old-until")           ? "old-until"
+                          : !has_old && has_key(seen, "old-until")           ? old
+                                                                             : NULL;
     if (missing)
         return REFUSE(place, "'%s' is missing", missing);
-    if (token->kind == ACCESS_CERTIFICATE && (has_hash || has_old))
+    if (token->kind == ACCESS_CERTIFICATE && (has_secret || has_old))
         return REFUSE(place, "a certificate has no secret, remove 'sha256'");
-    token->secret_count = (size_t)has_hash + has_old;
+    if (!is_key && (has_key(seen, "secret") || has_key(seen, "old-secret")))
+        return REFUSE(place, "only an access-key has its secret here, remove 'secret'");
+    if (is_key && (has_key(seen, "sha256") || has_key(seen, "old-sha256")))
+        return REFUSE(place, "an access-key has no digest here, remove 'sha256'");
+    token->secret_count = (size_t)has_secret + has_old;
     return true;
 }
 
@@ -249,9 +284,11 @@ static bool read_token(struct slice words, struct token *token, const struct pla
     next_word(&words, &word);
     token->kind = slice_is(word, access_kind_name(ACCESS_TOKEN))         ? ACCESS_TOKEN
                   : slice_is(word, access_kind_name(ACCESS_CERTIFICATE)) ? ACCESS_CERTIFICATE
+                  : slice_is(word, access_kind_name(ACCESS_KEY))         ? ACCESS_KEY
                                                                          : 0;
     if (!token->kind)
-        return REFUSE(place, "unknown word '%.*s', begin a line with token or certificate",
+        return REFUSE(place,
+                      "unknown word '%.*s', begin a line with token, certificate or access-key",
                       ERROR_SHOWN(word, WORD_SHOWN_BYTES));
     if (!next_word(&words, &token->name) || !token_name_is_valid(token->name))
         return REFUSE(place, "bad name '%.*s', give 1 to %d of letters, digits and . _ @ : / -",
@@ -280,7 +317,7 @@ static bool check_unique(const struct token *token, struct named *named, struct 
         return REFUSE(place, "'%.*s' is there twice, remove one",
                       ERROR_SHOWN(token->name, WORD_SHOWN_BYTES));
     names_add(names, named);
-    for (size_t i = 0; i < token->secret_count; i++) {
+    for (size_t i = 0; token->kind == ACCESS_TOKEN && i < token->secret_count; i++) {
         struct slice hash = slice_make(token->secrets[i].hash, TOKEN_HASH_BYTES);
         if (table_find(hashes, hash))
             return REFUSE(place, "the secret of '%.*s' is there twice, remove one",

@@ -4,11 +4,13 @@
  *     # who sends orders; ask Ann
  *     token shop scope=push topics=orders-*,mail rate=1000/s created=2026-11-23T05:00:00.000Z sha256=…
  *     certificate billing.internal scope=consume,read topics=invoices created=…
+ *     access-key legacy scope=push topics=mail created=… secret=…
  *
  * A line each, words with blanks between: what it is, its name, then `key=value` in any order; keys
  * that are unknown or twice there are refused. Names are unique. '#' begins a comment at the start
  * of a line or after a blank. A token that was rotated has `old-sha256` and `old-until` as well, one
- * that was revoked stays, with `revoked`.
+ * that was revoked stays, with `revoked`. An access key has its secret itself, since signatures are made with
+ * it on both sides; its id is its name.
  *
  * What is edited is one line; all others, and comments, stay byte for byte.
  */
@@ -22,18 +24,21 @@
 enum {
     TOKEN_NAME_BYTES_MAX = 128,
     TOKEN_LINE_BYTES_MAX = 4096,
+    TOKEN_SECRET_BYTES_MIN = 16, /* of an access key */
+    TOKEN_SECRET_BYTES_MAX = 128,
     TOKEN_LIST_BYTES_MAX = 8 << 20,
     TOKENS_MAX = 10000
 };
 
 struct token_secret {
-    unsigned char hash[TOKEN_HASH_BYTES];
-    int64_t until_ms; /* INT64_MAX: as long as the token */
+    unsigned char hash[TOKEN_HASH_BYTES]; /* of a token */
+    struct slice text;                    /* of an access key */
+    int64_t until_ms;                     /* INT64_MAX: as long as the token */
 };
 
 /* One line. Slices lie in the text it was read from. */
 struct token {
-    enum access_kind kind; /* ACCESS_TOKEN or ACCESS_CERTIFICATE */
+    enum access_kind kind; /* ACCESS_TOKEN, ACCESS_CERTIFICATE or ACCESS_KEY */
     unsigned scopes;
     struct slice name, topics;
     struct access_limits limits;

@@ -162,6 +162,13 @@ static bool read_words(enum shape shape, struct slice *rest, struct beanstalk_co
     return false;
 }
 
+size_t beanstalk_line_bytes(struct slice input)
+{
+    size_t most = input.len < BEANSTALK_LINE_BYTES_MAX ? input.len : BEANSTALK_LINE_BYTES_MAX;
+    const char *end = memmem(input.at, most, "\r\n", 2);
+    return end ? (size_t)(end - input.at) + 2 : 0;
+}
+
 bool beanstalk_command_parse(struct slice line, struct beanstalk_command *out)
 {
     const struct verb_row *row = find_row(line);

@@ -54,6 +54,10 @@ struct beanstalk_command {
     bool has_rest; /* put: something follows, which is wrong, but its body is sent all the same */
 };
 
+/* How long the line at the front of the input is, with its CR and LF; 0: its end is not among the bytes that a
+ * line may have. */
+size_t beanstalk_line_bytes(struct slice input);
+
 /* The line without its end. False: its words are not what the verb wants (`verb` is known all the
  * same). An unknown verb is BEANSTALK_UNKNOWN, and true. */
 bool beanstalk_command_parse(struct slice line, struct beanstalk_command *out);

@@ -1,5 +1,7 @@
 /* The front: connections come in, and the end. */
-#include "beanstalk/state.h"
+#include "beanstalk/alias.h"
+#include "beanstalk/dispatch.h"
+#include "beanstalk/session.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -28,7 +30,7 @@ static void on_connections(uv_poll_t *poll, int status, int events)
         if (front->connection_count >= front->options.connections_max)
             (void)close(fd);
         else
-            beanstalk_session_open(front, fd, listener->kind == LISTENER_UNIX);
+            beanstalk_session_open(front, fd, listener->kind == LISTENER_UNIX, &beanstalk_dispatch);
     }
 }
 
@@ -63,9 +65,10 @@ struct beanstalk_front *beanstalk_front_new(const struct beanstalk_options *opti
     list_init(&front->sessions);
     front->started_ms = clock_inner_ms();
     front->numbers = beanstalk_numbers_new(options->queue);
-    front->aliases = calloc(ALIASES_MAX, sizeof *front->aliases);
+    front->read_at = malloc(BEANSTALK_READ_BYTES);
     snprintf(front->instance, sizeof front->instance, "%016" PRIx64, random_u64());
-    if (!beanstalk_tubes_init(&front->tubes) || !front->numbers || !front->aliases) {
+    if (!beanstalk_tubes_init(&front->tubes) || !beanstalk_aliases_init(front) || !front->numbers ||
+        !front->read_at) {
         (void)error_text(error, BEANSTALK_ERROR_BYTES, "out of memory");
         beanstalk_front_free(front);
         return NULL;
@@ -113,6 +116,7 @@ void beanstalk_front_free(struct beanstalk_front *front)
         (void)close(front->fd);
     beanstalk_numbers_free(front->numbers);
     beanstalk_tubes_fini(&front->tubes);
-    free(front->aliases);
+    beanstalk_aliases_fini(front);
+    free(front->read_at);
     free(front);
 }

@@ -1,5 +1,4 @@
-/* What the protocol tells about jobs, tubes and the server, as YAML. */
-#include "beanstalk/state.h"
+#include "beanstalk/stats.h"
 
 #include "base/clock.h"
 

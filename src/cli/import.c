@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/dump.h"
+#include "cli/import_beanstalk.h"
 #include "cli/import_state.h"
 #include "cli/interrupt.h"
 #include "cli/lines.h"
@@ -147,14 +148,8 @@ static void count_result(struct import_batches *batches, struct import_batch *ba
 /* Worth another try: nothing is wrong with the job. */
 static bool is_passing(const json_t *result)
 {
-    static const char *const codes[] = {"no_space",          "no_memory",       "stopping",
-                                        "unavailable",       "directory_moved", "topic_full",
-                                        "too_many_requests", "caller_full",     "memory"};
     const char *code = json_string_value(json_object_get(result, "result"));
-    for (size_t i = 0; code && i < sizeof codes / sizeof codes[0]; i++)
-        if (strcmp(code, codes[i]) == 0)
-            return true;
-    return false;
+    return code && patience_is_passing_code(code);
 }
 
 static const json_t *passing_fault(const json_t *results)
@@ -700,18 +695,86 @@ static int import_run(struct import *import, const char *rejects, bool has_json)
     return exit_code != CLI_OK ? exit_code : lost;
 }
 
+/* What stands on the command line. */
+struct import_options {
+    const char *on_conflict, *rejects, *state; /* NULL: not given */
+    uint64_t skip;
+    struct cli_list tubes;
+    bool is_dry;
+};
+
+static bool is_beanstalk(const char *path)
+{
+    return strncmp(path, "beanstalk://", strlen("beanstalk://")) == 0;
+}
+
+/* Options that go together, and with where the jobs come from. */
+static int check_options(const struct import_options *options, const char *path)
+{
+    const char *what = options->on_conflict;
+    bool is_of_file = what || options->rejects || options->state || options->skip;
+    if (is_beanstalk(path) && is_of_file)
+        return cli_usage("'--on-conflict', '--rejects', '--state' and '--skip' are for files, "
+                         "from beanstalkd what is left is imported as it is");
+    if (!is_beanstalk(path) && (options->tubes.count || options->is_dry))
+        return cli_usage("'--tube' and '--dry-run' are for beanstalkd, give a place such as "
+                         "beanstalk://127.0.0.1:11300");
+    if (what && strcmp(what, "keep") != 0 && strcmp(what, "replace") != 0)
+        return cli_usage("bad value '%s' for '--on-conflict', give keep or replace", what);
+    if (options->state && options->skip)
+        return cli_usage("both '--state' and '--skip' are given, the state says where to go on");
+    return CLI_OK;
+}
+
+static int import_file(struct import *import, const struct import_options *options,
+                       const struct cli_args *args)
+{
+    import->skip = options->skip;
+    import->batches.on_conflict = options->on_conflict ? options->on_conflict : "keep";
+    import->batches.patience = import->patience;
+    int exit_code = import_state_open(&import->state, options->state, args->url);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (options->state)
+        import->skip = import->state.line;
+    exit_code = import_run(import, options->rejects, args->json);
+    lines_fini(&import->in);
+    if (import->in.fd > STDIN_FILENO)
+        close(import->in.fd);
+    return exit_code;
+}
+
+static int import_from_beanstalk(struct import *import, const struct import_options *options,
+                                 const struct cli_args *args)
+{
+    int exit_code = options->is_dry ? CLI_OK : learn_limits(import);
+    const struct import_beanstalk_wish wish = {.from = import->path,
+                                               .tubes = options->tubes,
+                                               .is_dry = options->is_dry,
+                                               .has_json = args->json,
+                                               .client = &import->client,
+                                               .batch_bytes = import->batches.bytes_max,
+                                               .patience = import->patience};
+    return exit_code == CLI_OK ? import_beanstalk(&wish) : exit_code;
+}
+
 static int import_command(int argc, char **argv)
 {
-    static struct import import; /* large */
-    const char *on_conflict = "keep", *rejects = NULL, *state = NULL, *patience = PATIENCE_TEXT;
-    uint64_t skip = 0;
+    static struct import import;          /* large */
+    static struct import_options options; /* likewise */
+    const char *patience = PATIENCE_TEXT;
     bool wants_progress = false;
     const struct cli_flag flags[] = {
-        {"on-conflict", CLI_TEXT, &on_conflict, "WHAT",
+        {"on-conflict", CLI_TEXT, &options.on_conflict, "WHAT",
          "where the id exists: keep (else) or replace"},
-        {"rejects", CLI_TEXT, &rejects, "FILE", "adds the lines that were refused to FILE"},
-        {"state", CLI_TEXT, &state, "FILE", "keeps in FILE how far it came, and goes on there"},
-        {"skip", CLI_COUNT, &skip, "N", "the first N lines are in already"},
+        {"rejects", CLI_TEXT, &options.rejects, "FILE", "adds the lines that were refused to FILE"},
+        {"state", CLI_TEXT, &options.state, "FILE",
+         "keeps in FILE how far it came, and goes on there"},
+        {"skip", CLI_COUNT, &options.skip, "N", "the first N lines are in already"},
+        {"tube", CLI_LIST, &options.tubes, "NAME",
+         "of beanstalkd only this tube; may be given several times"},
+        {"dry-run", CLI_SWITCH, &options.is_dry, NULL,
+         "shows what is pending in beanstalkd, and changes nothing"},
         {"patience", CLI_DURATION, &patience, "TIME",
          "how long to wait for a server that is away; else " PATIENCE_TEXT},
         {"progress", CLI_SWITCH, &wants_progress, NULL,
@@ -719,39 +782,33 @@ static int import_command(int argc, char **argv)
         {0},
     };
     const struct cli_syntax syntax = {
-        .usage = "import [FILE] [--on-conflict keep|replace] [--state FILE] [--rejects FILE]",
+        .usage = "import [FILE|beanstalk://HOST[:PORT]] [--state FILE] [--rejects FILE]",
         .about =
             "Reads what 'tarry export' wrote, from FILE or standard input: sets topics and\n"
             "pushes jobs, with their attempts. Importing the same again changes nothing as long\n"
-            "as no job was finished meanwhile: keep the topics paused until all is in.",
+            "as no job was finished meanwhile: keep the topics paused until all is in.\n"
+            "From a beanstalkd it moves what is ready, delayed and buried, each tube into the\n"
+            "topic of its name: a job is deleted there once it is safe here. Meanwhile the tubes\n"
+            "are paused. What is reserved stays. Whatever stopped it, import again.",
         .flags = flags,
         .most = 1,
     };
     struct cli_args args;
+    options = (struct import_options){0};
     int exit_code = cli_parse(argc, argv, &syntax, &args);
     if (exit_code >= 0)
         return exit_code;
-    if (strcmp(on_conflict, "keep") != 0 && strcmp(on_conflict, "replace") != 0)
-        return cli_usage("bad value '%s' for '--on-conflict', give keep or replace", on_conflict);
-    if (state && skip)
-        return cli_usage("both '--state' and '--skip' are given, the state says where to go on");
-    import = (struct import){.path = args.list.count ? args.list.at[0] : "-", .skip = skip};
-    import.batches.on_conflict = on_conflict;
-    if (!patience_parse(patience, &import.patience))
-        return CLI_USAGE;
-    import.batches.patience = import.patience;
-    exit_code = import_state_open(&import.state, state, args.url);
+    import = (struct import){.path = args.list.count ? args.list.at[0] : "-"};
+    exit_code = check_options(&options, import.path);
     if (exit_code != CLI_OK)
         return exit_code;
-    if (state)
-        import.skip = import.state.line;
+    if (!patience_parse(patience, &import.patience))
+        return CLI_USAGE;
     progress_begin("imported", wants_progress);
     if (!client_open(&import.client, args.url))
         return CLI_REFUSED;
-    exit_code = import_run(&import, rejects, args.json);
-    lines_fini(&import.in);
-    if (import.in.fd > STDIN_FILENO)
-        close(import.in.fd);
+    exit_code = is_beanstalk(import.path) ? import_from_beanstalk(&import, &options, &args)
+                                          : import_file(&import, &options, &args);
     client_close(&import.client);
     return exit_code;
 }

@@ -435,7 +435,7 @@ static int history_command(int argc, char **argv)
                  "when, and\n"
                  "who had it. Of topics whose setting 'history' says how long that is kept, in "
                  "stores that\n"
-                 "keep one: PostgreSQL.",
+                 "keep one: PostgreSQL, MariaDB, MySQL.",
         .least = 2,
         .most = 2,
     };

@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 
 #include <poll.h>
+#include <string.h>
 
 enum { PAUSE_MS = 100, PAUSE_MS_MAX = 2000, LIMIT_MS_MAX = 24 * 3600 * 1000 };
 
@@ -66,6 +67,17 @@ bool patience_is_passing(const struct client *client, CURLcode code)
         return false;
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
     return code != CURLE_OK || status >= 500 || status == 429;
+}
+
+bool patience_is_passing_code(const char *code)
+{
+    static const char *const codes[] = {"no_space",          "no_memory",       "stopping",
+                                        "unavailable",       "directory_moved", "topic_full",
+                                        "too_many_requests", "caller_full",     "memory"};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (strcmp(code, codes[i]) == 0)
+            return true;
+    return false;
 }
 
 /* What the server asks for; 0: nothing. */

@@ -31,6 +31,9 @@ void patience_renew(struct patience *patience);
 /* Nothing is wrong with the call itself, and the same may succeed later. */
 bool patience_is_passing(const struct client *client, CURLcode code);
 
+/* The same of the result of one job in a batch, by its code. */
+bool patience_is_passing_code(const char *code);
+
 /* As client_call, of a call that may be repeated. Also ends when the user interrupts it. */
 int patience_call(struct patience *patience, struct client *client, const char *method,
                   const struct slice *body);

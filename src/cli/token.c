@@ -21,7 +21,7 @@ enum { LIST_BYTES_MAX = 16 << 20 };
 struct wishes { /* what the command line says; NULL: nothing */
     const char *scope, *topics, *expires, *overlap, *output;
     const char *rate, *requests, *max_jobs, *max_waiting, *max_connections;
-    bool is_certificate;
+    bool is_certificate, is_access_key;
 };
 
 struct change {
@@ -92,6 +92,7 @@ static void draw_secret(struct change *change)
     struct token *token = &change->token;
     token_make(change->secret);
     token_hash(slice_of(change->secret), token->secrets[0].hash);
+    token->secrets[0].text = slice_of(change->secret);
     token->secrets[0].until_ms = INT64_MAX;
     token->secret_count = 1;
 }
@@ -100,11 +101,15 @@ static int make_new(struct change *change, const struct token *old)
 {
     const struct wishes *wishes = change->wishes;
     struct token *token = &change->token;
-    *token = (struct token){.kind = wishes->is_certificate ? ACCESS_CERTIFICATE : ACCESS_TOKEN,
+    *token = (struct token){.kind = wishes->is_certificate  ? ACCESS_CERTIFICATE
+                                    : wishes->is_access_key ? ACCESS_KEY
+                                                            : ACCESS_TOKEN,
                             .name = change->name,
                             .created_ms = change->now_ms,
                             .expires_ms = INT64_MAX,
                             .revoked_ms = INT64_MAX};
+    if (wishes->is_certificate && wishes->is_access_key)
+        return cli_usage("'--certificate' and '--access-key' exclude each other");
     if (old && old->revoked_ms == INT64_MAX)
         return cli_error("there is '%.*s' already in '%s', rotate or revoke it",
                          (int)change->name.len, change->name.at, change->store->place);
@@ -243,7 +248,8 @@ static void write_change(const struct change *change)
     write_token(out, &change->token, change->now_ms);
     if (change->secret[0] && !change->wishes->output) {
         out->len--; /* the brace comes behind it */
-        json_write_member_text(out, "token", slice_of(change->secret));
+        json_write_member_text(out, change->token.kind == ACCESS_KEY ? "secret" : "token",
+                               slice_of(change->secret));
         buffer_append_byte(out, '}');
     }
     buffer_append_byte(out, '\n');
@@ -374,6 +380,7 @@ static void say_new(const struct change *change)
             token->expires_ms == INT64_MAX ? "" : " until ",
             token->expires_ms == INT64_MAX ? "" : until,
             token->kind == ACCESS_CERTIFICATE ? ", by its certificate"
+            : token->kind == ACCESS_KEY       ? "; its name is the key id, this is the secret"
                                               : "; the token is shown this once");
 }
 
@@ -382,8 +389,8 @@ static void say_rotated(const struct change *change)
     const struct token *token = &change->token;
     char until[TIMESTAMP_BYTES + 1] = "";
     timestamp_write(until, token->secrets[1].until_ms);
-    fprintf(stderr, "tarry: %.*s has a new token, shown this once; the old one %s%s\n",
-            (int)token->name.len, token->name.at,
+    fprintf(stderr, "tarry: %.*s has a new %s; the old one %s%s\n", (int)token->name.len,
+            token->name.at, token->kind == ACCESS_KEY ? "secret" : "token, shown this once",
             token->secret_count > 1 ? "is good until " : "is refused from now on",
             token->secret_count > 1 ? until : "");
 }
@@ -472,6 +479,9 @@ static int token_command(int argc, char **argv)
         {"max-connections", CLI_TEXT, &wishes.max_connections, "100", "new: connections at a time"},
         {"certificate", CLI_SWITCH, &wishes.is_certificate, NULL,
          "new: no secret; NAME is the one in the client's certificate"},
+        {"access-key", CLI_SWITCH, &wishes.is_access_key, NULL,
+         "new: for SDKs of AWS; NAME is the key id, and the secret stays readable where it is "
+         "kept"},
         {"overlap", CLI_DURATION, &wishes.overlap, OVERLAP,
          "rotate: how long the old one stays good (" OVERLAP "); 0ms is not at all"},
         {"output", CLI_TEXT, &wishes.output, "FILE",
@@ -495,10 +505,11 @@ static int token_command(int argc, char **argv)
             "gives\n"
             "one another secret while the old one stays good for a while. Servers see a change\n"
             "within two seconds. A token is printed once, on standard output; what is kept is its\n"
-            "SHA-256.\n\n"
+            "SHA-256. Of an access key the secret itself is kept.\n\n"
             "  tarry token new shop --scope push --topics 'orders-*,mail' --expires 90d\n"
             "  tarry token new worker --scope consume --topics '*' --output worker.token\n"
             "  tarry token new billing.internal --certificate --scope read --topics invoices\n"
+            "  tarry token new legacy --access-key --scope push --topics mail > legacy.secret\n"
             "  tarry token rotate shop --overlap 1h\n\n"
             "Scopes: push (push, cancel, reschedule), consume (take, ack), read (look at jobs,\n"
             "topics and figures), admin (settings, purge, delete, redrive, backup).",

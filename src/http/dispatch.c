@@ -313,7 +313,7 @@ static enum http_dispatched carry_out(struct http_connection *connection, struct
     if (connection->cors_origin && http_cors_is_preflight(&front->request))
         return answer_preflight(connection);
     bool has_route = match->route || find_route(front, match, &fault);
-    if (!http_gate_ask(connection, match->route, match->topic, &denied, &is_known))
+    if (!http_gate_ask(connection, match->route, match->topic, true, &denied, &is_known))
         return refuse_at_gate(connection, match, is_known, &denied);
     bool is_good = has_route && read_call(connection, match, &call, &fault);
     if (is_good && !may_begin(connection, match->route, &weight))
@@ -410,7 +410,7 @@ static bool is_refused_unread(struct http_connection *connection, const struct h
 {
     struct http_fault denied;
     bool is_known;
-    if (http_gate_ask(connection, match->route, match->topic, &denied, &is_known))
+    if (http_gate_ask(connection, match->route, match->topic, false, &denied, &is_known))
         return false;
     connection->is_closing = connection->lingers = true;
     *done = refuse_at_gate(connection, match, is_known, &denied);

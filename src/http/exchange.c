@@ -544,9 +544,13 @@ static void end_problem(struct http_exchange *exchange, uint16_t status, uint32_
 
 void http_answer_fault(struct http_exchange *exchange, const struct http_fault *fault)
 {
-    struct buffer *body = http_answer_start(exchange);
     exchange->outcome = http_problem_code(fault->problem);
     http_quota_note_problem(exchange->front, fault->problem);
+    if (exchange->route && exchange->route->refuse) {
+        exchange->route->refuse(exchange, fault);
+        return;
+    }
+    struct buffer *body = http_answer_start(exchange);
     if (fault->challenge)
         http_answer_field(exchange, "WWW-Authenticate", slice_of(fault->challenge));
     end_problem(exchange, http_problem_write(body, fault), fault->retry_s);

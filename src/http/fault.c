@@ -13,6 +13,7 @@ bool http_fault_set(struct http_fault *fault, enum http_problem problem, uint64_
     fault->challenge = NULL;
     fault->limit_name = NULL;
     fault->retry_s = 0;
+    fault->refusal = 0;
     va_start(args, format);
     (void)vsnprintf(fault->detail, sizeof fault->detail, format, args);
     va_end(args);

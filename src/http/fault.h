@@ -68,6 +68,7 @@ struct http_fault {
     const char *challenge;  /* for WWW-Authenticate; NULL: none */
     const char *limit_name; /* of the one met, where it has a name; else NULL */
     uint32_t retry_s;       /* for Retry-After; 0: none */
+    int refusal;            /* enum access_refusal of who was not let in, else 0 */
     char detail[512];
 };
 

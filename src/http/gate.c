@@ -5,6 +5,7 @@
 #include "http/channel.h"
 #include "http/connection.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define BASIC_CHALLENGE "Bearer realm=\"tarry\", Basic realm=\"tarry\", charset=\"UTF-8\""
@@ -43,6 +44,7 @@ static bool refuse_caller(struct slice header, enum access_refusal refusal,
                              : "this is no token that the server knows, or none any more: ask for "
                                "another one");
     fault->challenge = http_begins(header, "basic ") ? BASIC_CHALLENGE : access_challenge(refusal);
+    fault->refusal = (int)refusal;
     return false;
 }
 
@@ -96,13 +98,16 @@ static inline bool is_remembered(const struct http_gate *gate, const struct acce
            !caller_has_ended(gate->caller);
 }
 
-/* A line that there is no memory for, or that cannot be known again, is looked up again next time. */
+/* A line that there is no memory for, or that cannot be known again, is looked up again next time; so is one that
+ * is for its request `alone`. */
 static void remember(struct http_connection *connection, struct access_caller *caller,
-                     uint64_t generation)
+                     uint64_t generation, bool alone)
 {
     struct http_gate *gate = &connection->gate;
     const struct http_request *request = &connection->front->request;
     struct slice line = http_request_authorization_line(request);
+    if (alone)
+        line.len = 0;
     if (line.len > gate->line_cap) {
         http_gate_fini(connection);
         gate->line = malloc(line.len);
@@ -121,8 +126,31 @@ static void remember(struct http_connection *connection, struct access_caller *c
         memcpy(gate->line, line.at, line.len);
 }
 
-/* The connection's gate has the caller of the front's request then. */
-static bool admit(struct http_connection *connection, struct http_fault *fault)
+/* By the route's own rule. Nobody is remembered before all of his request has been looked at. */
+static bool admit_foreign(struct http_connection *connection, const struct http_route *route,
+                          bool is_whole, struct http_fault *fault)
+{
+    struct http_front *front = connection->front;
+    uint64_t generation = access_generation(front->shared->access);
+    const char *why = NULL;
+    struct access_caller *caller;
+    int refusal = route->admit(connection, route, is_whole, &caller, &why);
+    if (refusal != ACCESS_OK) {
+        (void)refuse_caller(front->request.authorization, (enum access_refusal)refusal, fault);
+        if (why)
+            (void)snprintf(fault->detail, sizeof fault->detail, "%s", why);
+        return false;
+    }
+    if (is_whole)
+        remember(connection, caller, generation, true);
+    else
+        access_caller_release(caller);
+    return true;
+}
+
+/* The connection's gate has the caller of the front's request then, once that is whole. */
+static bool admit(struct http_connection *connection, const struct http_route *route, bool is_whole,
+                  struct http_fault *fault)
 {
     struct http_front *front = connection->front;
     struct access *access = front->shared->access;
@@ -135,6 +163,8 @@ static bool admit(struct http_connection *connection, struct http_fault *fault)
     }
     if (is_remembered(gate, access, &front->request))
         return true;
+    if (route && route->admit)
+        return admit_foreign(connection, route, is_whole, fault);
     uint64_t generation = access_generation(access);
     struct access_asked asked = {.authorization = header,
                                  .certificate = http_channel_certificate(connection->channel),
@@ -144,7 +174,7 @@ static bool admit(struct http_connection *connection, struct http_fault *fault)
     enum access_refusal refusal = access_admit(access, &asked, &caller);
     if (refusal != ACCESS_OK)
         return refuse_caller(header, refusal, fault);
-    remember(connection, caller, generation);
+    remember(connection, caller, generation, false);
     return true;
 }
 
@@ -168,13 +198,13 @@ static bool allows_path(struct http_front *front, const struct access_caller *ca
 }
 
 bool http_gate_ask(struct http_connection *connection, const struct http_route *route,
-                   struct slice topic, struct http_fault *fault, bool *is_known)
+                   struct slice topic, bool is_whole, struct http_fault *fault, bool *is_known)
 {
     struct http_front *front = connection->front;
     *is_known = false;
     if (route && route->scope == HTTP_FOR_EVERYBODY)
         return true;
-    if (!admit(connection, fault))
+    if (!admit(connection, route, is_whole, fault))
         return false;
     *is_known = true;
     const struct access_caller *caller = connection->gate.caller;

@@ -42,12 +42,12 @@ static inline struct slice http_gate_known_line(const struct http_gate *gate)
 enum http_denial { HTTP_DENIED_SCOPE, HTTP_DENIED_TOPIC, HTTP_DENIALS };
 
 /*
- * May the front's request be carried out? `route` NULL: there is nothing at its path, which only
+ * May the front's request be carried out? `is_whole`: its body is here too. `route` NULL: there is nothing at its path, which only
  * those may know who may call. `topic`: as in the path. Good: the connection's gate has the caller,
  * until its next request. False: *fault says why not, and *is_known whether we know who it was.
  */
 bool http_gate_ask(struct http_connection *connection, const struct http_route *route,
-                   struct slice topic, struct http_fault *fault, bool *is_known);
+                   struct slice topic, bool is_whole, struct http_fault *fault, bool *is_known);
 
 /* The same question for a topic that the call names besides, or in place of one in its path. */
 bool http_gate_allows(struct http_front *front, const struct access_caller *caller,

@@ -13,6 +13,17 @@
 enum { HTTP_ROUTES_MAX = 80 };
 
 struct http_call;
+struct http_connection;
+struct http_exchange;
+struct http_fault;
+struct http_route;
+struct access_caller;
+
+/* Who makes the front's request: as access_admit, *caller is held. `is_whole`: else its body is not here yet, and
+ * it is asked again. *why: a sentence for a client that is refused, or NULL. */
+typedef int http_route_admit(struct http_connection *connection, const struct http_route *route,
+                             bool is_whole, struct access_caller **caller, const char **why);
+typedef void http_route_refuse(struct http_exchange *exchange, const struct http_fault *fault);
 
 enum http_body_kind {
     HTTP_BODY_NONE = 0, /* the call takes none */
@@ -61,7 +72,10 @@ struct http_route {
     const char *name;    /* in metrics */
     const char *audit;   /* what the audit calls it; NULL: nothing that it is told of */
     void (*handle)(struct http_call *call);
-    const void *about; /* of a call that is not this API's: what its handler is told */
+    /* Of a call that is not this API's. */
+    const void *about;         /* what its handler is told */
+    http_route_admit *admit;   /* who makes it; NULL: as this API's calls say it */
+    http_route_refuse *refuse; /* answers what its handler did not get to see; NULL: a problem */
 };
 
 #define HTTP_TOPIC_PATH "/v1/topics/{topic}"

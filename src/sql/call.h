@@ -22,7 +22,7 @@ enum sql_call_kind {
     SQL_CALL_GOODBYE
 };
 
-enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024 };
+enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024, SQL_HISTORY_ENTRIES_MAX = 1000 };
 
 struct sql_sight {      /* what a look saw of a topic */
     struct slice topic; /* points into `results` */
@@ -49,6 +49,7 @@ struct sql_call {
     uint64_t affected; /* by the steps that are committed */
     uint64_t step_affected;
     bool drained;
+    unsigned empty_takes; /* TAKE: how often it came away with nothing where something was due */
 
     struct sql_leases ends;      /* END */
     struct buffer names, bounds; /* TAKE, LOOK: arrays as SQL writes them */

@@ -608,6 +608,7 @@ static void turn_is_committed(struct sql_session *session)
         struct sql_call *call = first_of(&done);
         list_remove(&call->list);
         call->since_ms = elapsed_ms(); /* of its next step */
+        call->retry_ms = call->has_more && call->empty_takes ? elapsed_ms() + RETRY_MS : 0;
         if (call->has_more)
             list_add_last(&session->waiting, &call->list);
         else
@@ -821,6 +822,10 @@ static void doubt_everything(struct sql_session *session)
  * calls were refused meanwhile. */
 static void settle(struct sql_session *session)
 {
+    if (session->greeting.ticket < session->ticket)
+        log_event(
+            LOG_WARN, "the database went back: takes, or more where it does not sync, are lost",
+            LOG_NUMBER("ticket", session->ticket), LOG_NUMBER("found", session->greeting.ticket));
     if (!session->commit_sent || !session->has_ticket) {
         session->ticket = session->greeting.ticket;
         return;
@@ -831,10 +836,6 @@ static void settle(struct sql_session *session)
         turn_is_committed(session);
         return;
     }
-    if (session->greeting.ticket < session->ticket)
-        log_event(
-            LOG_WARN, "the database went back: takes, or more where it does not sync, are lost",
-            LOG_NUMBER("ticket", session->ticket), LOG_NUMBER("found", session->greeting.ticket));
     session->ticket = session->greeting.ticket;
     requeue(session, false);
 }

@@ -44,6 +44,11 @@ static const struct fault_row {
     [SQS_DENIED] = {CORAL "AccessDeniedException", "AccessDeniedException", 403},
     [SQS_UNSIGNED] = {CORAL "MissingAuthenticationTokenException", "MissingAuthenticationToken",
                       403},
+    [SQS_INCOMPLETE_SIGNATURE] = {CORAL "IncompleteSignatureException", "IncompleteSignature", 400},
+    [SQS_BAD_SIGNATURE] = {CORAL "InvalidSignatureException", "SignatureDoesNotMatch", 403},
+    [SQS_UNKNOWN_KEY] = {CORAL "UnrecognizedClientException", "InvalidClientTokenId", 403},
+    [SQS_THROTTLED] = {SQS "RequestThrottled", "RequestThrottled", 400},
+    [SQS_NO_RESOURCE] = {SQS "ResourceNotFoundException", "ResourceNotFoundException", 400},
     [SQS_BUSY] = {CORAL "ServiceUnavailableException", "ServiceUnavailable", 503},
     [SQS_BROKEN] = {CORAL "InternalFailure", "InternalFailure", 500},
 };

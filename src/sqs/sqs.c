@@ -1,6 +1,7 @@
 #include "sqs/sqs.h"
 
 #include "sqs/operation.h"
+#include "sqs/signer.h"
 
 #include <stdio.h>
 
@@ -150,7 +151,8 @@ static void handle(struct http_call *call)
     {                                                                                              \
         .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "sqs", .handle = handle,         \
         .scope = HTTP_FOR_CALLERS, .topics = HTTP_TOPICS_EACH, .body = HTTP_BODY_BATCH,            \
-        .answer = HTTP_ANSWER_JOB, .options = OPTION_BIT(OPTION_FOREIGN)                           \
+        .answer = HTTP_ANSWER_JOB, .options = OPTION_BIT(OPTION_FOREIGN), .admit = sqs_admit,      \
+        .refuse = sqs_refuse                                                                       \
     }
 
 /* SDKs post to the endpoint, some to the QueueUrl. */

@@ -1,5 +1,6 @@
 /*
- * The queue on a real PostgreSQL, or a real MariaDB.
+ * The queue on a real PostgreSQL, a real MariaDB, or a real MySQL: that of the directory that TARRY_TEST_MYSQL_SERVER
+ * names, which tests/e2e/mysql.py prints.
  *
  * All time of that store is tarry.now_ms(), so the suite's clock is told to the database by putting
  * another function in its place, which reads a table. Where the suite steps the wall clock of the
@@ -100,11 +101,11 @@ static const char *postgres_begin(void)
     return postgres_server->url;
 }
 
-static const char *mariadb_begin(void)
+static const char *begin_with(const char *mysql)
 {
     char error[512];
 
-    mariadb_server = mariadb_server_new();
+    mariadb_server = mariadb_server_new(mysql);
     mariadb = maria_connect(mariadb_server->url, error, sizeof error);
     if (!mariadb) {
         fprintf(stderr, "%s\n", error);
@@ -114,6 +115,29 @@ static const char *mariadb_begin(void)
                "ENGINE=InnoDB; INSERT INTO tarry_test.clock VALUES (0)");
     return mariadb_server->url;
 }
+
+static const char *mariadb_begin(void)
+{
+    return begin_with(NULL);
+}
+
+static const char *mysql_begin(void)
+{
+    enum { SKIPPED = 77 };
+    const char *mysql = getenv("TARRY_TEST_MYSQL_SERVER");
+
+    if (mysql)
+        return begin_with(mysql);
+    fprintf(stderr, "no MySQL: set TARRY_TEST_MYSQL_SERVER to what tests/e2e/mysql.py prints\n");
+    exit(SKIPPED);
+}
+
+static const char *const mariadb_world[] = {
+    "DROP FUNCTION tarry.now_ms; CREATE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA "
+    "RETURN (SELECT ms FROM tarry_test.clock)",
+    "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
+    "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
+    "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.news"};
 
 static struct database databases[] = {
     {
@@ -132,13 +156,13 @@ static struct database databases[] = {
         .name = "mariadb",
         .begin = mariadb_begin,
         .do_text = mariadb_do,
-        .world =
-            (const char *const[]){
-                "CREATE OR REPLACE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA "
-                "RETURN (SELECT ms FROM tarry_test.clock)",
-                "DELETE FROM tarry.topic; DELETE FROM tarry.job; DELETE FROM tarry.lane;"
-                "DELETE FROM tarry.finished; DELETE FROM tarry.tally; DELETE FROM tarry.tally_add;"
-                "DELETE FROM tarry.server; DELETE FROM tarry.ticket; DELETE FROM tarry.news"},
+        .world = mariadb_world,
+    },
+    {
+        .name = "mysql",
+        .begin = mysql_begin,
+        .do_text = mariadb_do,
+        .world = mariadb_world,
     },
 };
 
@@ -229,6 +253,11 @@ static void *open_mariadb(const struct driver_options *options)
     return open_sql(options, &databases[1]);
 }
 
+static void *open_mysql(const struct driver_options *options)
+{
+    return open_sql(options, &databases[2]);
+}
+
 static struct queue *queue_of(void *ctx)
 {
     struct sql_driver *self = ctx;
@@ -285,7 +314,7 @@ static void close_sql(void *ctx)
     free(self);
 }
 
-extern const struct driver driver_postgres, driver_mariadb;
+extern const struct driver driver_postgres, driver_mariadb, driver_mysql;
 
 const struct driver driver_postgres = {
     .name = "postgres",
@@ -308,6 +337,20 @@ const struct driver driver_mariadb = {
     .forecasts_exactly = true,
     .clock_is_elsewhere = true,
     .open = open_mariadb,
+    .queue = queue_of,
+    .pump = pump,
+    .moved = moved,
+    .close = close_sql,
+};
+
+const struct driver driver_mysql = {
+    .name = "mysql",
+    .lacks = DRIVER_LACKS_CHOICE,
+    .shards = 1,
+    .runs = 8, /* each command is some twenty statements of a real database */
+    .forecasts_exactly = true,
+    .clock_is_elsewhere = true,
+    .open = open_mysql,
     .queue = queue_of,
     .pump = pump,
     .moved = moved,

@@ -157,7 +157,7 @@ int main(int argc, char **argv)
     if (!driver) {
         fprintf(stderr, "usage: contract "
                         "naive|local_1|local_3|memory|lib|lib_clock|redis_1|redis_3|redis_cluster|"
-                        "postgres|mariadb|self\n");
+                        "postgres|mariadb|mysql|self\n");
         return 2;
     }
     return run_driver() ? 1 : 0;

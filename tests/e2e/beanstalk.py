@@ -66,11 +66,11 @@ def yaml(text):
 class Beanstalkd:
     """Debian's."""
 
-    def __init__(self):
+    def __init__(self, *flags):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = free.getsockname()
-        self.process = subprocess.Popen([PROGRAM, "-l", "127.0.0.1", "-p", str(self.address[1])])
+        self.process = subprocess.Popen([PROGRAM, "-l", "127.0.0.1", "-p", str(self.address[1]), *map(str, flags)])
         for _ in range(200):
             try:
                 Connection(self.address).close()
@@ -78,6 +78,10 @@ class Beanstalkd:
             except ConnectionRefusedError:
                 time.sleep(0.05)
         raise TimeoutError("beanstalkd does not start")
+
+    @property
+    def url(self):
+        return "beanstalk://{}:{}".format(*self.address)
 
     def __enter__(self):
         return self

@@ -19,9 +19,14 @@ class MariadbServer:
 
     template = None
 
-    def __init__(self, *settings):
+    def __init__(self, *settings, env=None):
+        """`env`: of the program, such as another clock."""
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
-        self.settings = settings
+        self.settings, self.env = settings, {**os.environ, **(env or {})}
+        self._make_data()
+        self.start()
+
+    def _make_data(self):
         if MariadbServer.template is None:
             MariadbServer.template = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
             atexit.register(shutil.rmtree, MariadbServer.template, True)
@@ -29,7 +34,12 @@ class MariadbServer:
                             "--auth-root-authentication-method=normal", "--skip-test-db"],
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=120)
         shutil.copytree(MariadbServer.template / "data", self.directory / "data")
-        self.start()
+
+    def _words(self):
+        """The program, with what only it knows."""
+        program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
+        assert program, "no mariadbd: install mariadb-server"
+        return [program, "--no-defaults", "--skip-networking"]
 
     user = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -38,14 +48,12 @@ class MariadbServer:
         return f"{self.directory}/sock"
 
     def start(self):
-        program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
-        assert program, "no mariadbd: install mariadb-server"
         with open(self.directory / "log", "ab") as log:
             self.process = subprocess.Popen(  # pylint: disable=consider-using-with
-                [program, "--no-defaults", f"--user={self.user}", f"--datadir={self.directory}/data", f"--socket={self.socket}",
-                 f"--pid-file={self.directory}/pid", "--skip-networking", f"--log-bin={self.directory}/bin", "--binlog-format=ROW",
+                [*self._words(), f"--user={self.user}", f"--datadir={self.directory}/data", f"--socket={self.socket}",
+                 f"--pid-file={self.directory}/pid", f"--log-bin={self.directory}/bin", "--loose-binlog-format=ROW",
                  "--sync-binlog=1", "--innodb-buffer-pool-size=64M", *(f"--{setting}" for setting in self.settings)],
-                cwd=self.directory, stdout=log, stderr=log)
+                cwd=self.directory, stdout=log, stderr=log, env=self.env)
         until = time.monotonic() + 60
         while True:
             with contextlib.suppress(pymysql.err.OperationalError):
@@ -53,6 +61,19 @@ class MariadbServer:
                 return
             assert self.process.poll() is None and time.monotonic() < until, (self.directory / "log").read_text()
             time.sleep(0.05)
+
+    def follow(self, primary, port):
+        """As its replica, from the beginning; both have a server-id of their own."""
+        self.do(f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos")
+        self.do("START SLAVE")
+        self.catch_up(primary)
+
+    def catch_up(self, primary):
+        assert self.do("SELECT MASTER_GTID_WAIT(%s, 30)", primary.do("SELECT @@global.gtid_binlog_pos")) == 0
+
+    def promote(self):
+        self.do("STOP SLAVE")
+        self.do("SET GLOBAL read_only = 0")
 
     def kill(self):
         self.process.send_signal(signal.SIGCONT)
@@ -96,9 +117,9 @@ class MariadbServer:
         cursor.execute("SELECT @result")
         return cursor.fetchone()[0]
 
-    def cut_servers(self):
+    def cut_servers(self, account="root"):
         """Every connection of tarry's."""
-        for number in self.rows("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'"):
+        for number in self.rows("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = %s", account):
             with contextlib.suppress(pymysql.err.Error):
                 self.do(f"KILL {number[0]}")
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Many batches of several servers at once on one MariaDB: no deadlock is ever shown, and the counts agree at the end.
+"""Many batches of several servers at once on one MariaDB or MySQL: no deadlock is ever shown, and the counts agree at the end.
 
-    tests/e2e/sql_batches.py [--batches 100000] [--servers 3] [--threads 8]
+    tests/e2e/sql_batches.py [--batches 100000] [--servers 3] [--threads 8] [--users 2] [--mysql]
 
 Pushes (new ids and such that are there), takes, acks, returns, cancels and reschedules of up to 20 jobs a call, through all servers, and
 transactions of users that push and cancel beside them. It prints how often InnoDB found a deadlock, how often servers repeated a
@@ -18,6 +18,7 @@ import time
 
 import pymysql
 from mariadb import MariadbServer
+from mysql import MysqlServer
 from server import Server
 
 
@@ -90,10 +91,10 @@ def user_of(database, number, story):
         time.sleep(0.02)
 
 
-def run(batches, servers=3, threads=8):
+def run(batches, servers=3, threads=8, users=2, database_class=MariadbServer, settings=()):
     """The story after so many batches. Raises where something is wrong."""
     story = Story(batches)
-    with MariadbServer() as database, tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+    with database_class(*settings) as database, tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         running = []
         for number in range(servers):
             running.append(Server(f"{directory}/{number}", ["--store", database.url, "--migrate"]).start())
@@ -101,13 +102,13 @@ def run(batches, servers=3, threads=8):
         for number in range(3):
             running[0].client().push(f"t{number}", "first")
         work = [threading.Thread(target=client_of, args=(running[number % servers], number, story)) for number in range(threads)]
-        work += [threading.Thread(target=user_of, args=(database, number, story)) for number in range(2)]
+        work += [threading.Thread(target=user_of, args=(database, number, story)) for number in range(users)]
         for thread in work:
             thread.start()
         for thread in work:
             thread.join()
         assert not story.faults, story.faults[:3]
-        story.deadlocks = int(database.rows("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")[0][1])
+        story.deadlocks = _deadlocks(database)
         story.repeated = sum(_metric(server, "tarry_sql_repeated_total") for server in running)
         time.sleep(2)  # the last users' counts are folded
         for number in range(3):
@@ -119,6 +120,12 @@ def run(batches, servers=3, threads=8):
     return story
 
 
+def _deadlocks(database):
+    """As MariaDB counts them; as MySQL does among what its InnoDB watches."""
+    found = database.rows("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'")
+    return int(found[0][1] if found else database.do("SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'"))
+
+
 def _metric(server, name):
     text = server.client().call("GET", "/metrics").body.decode()
     return sum(int(float(line.split()[-1])) for line in text.splitlines() if line.startswith(name))
@@ -126,11 +133,12 @@ def _metric(server, name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("batches", 100000), ("servers", 3), ("threads", 8)):
+    for name, default in (("batches", 100000), ("servers", 3), ("threads", 8), ("users", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--mysql", action="store_true", help="on the MySQL of mysql.py")
     given = parser.parse_args()
     begun = time.monotonic()
-    story = run(given.batches, given.servers, given.threads)
+    story = run(given.batches, given.servers, given.threads, given.users, MysqlServer if given.mysql else MariadbServer)
     print(", ".join(f"{word}: {count}" for word, count in sorted(story.answers.items())))
     print(f"{given.batches} batches in {time.monotonic() - begun:.0f} s, no deadlock shown; InnoDB found {story.deadlocks}, "
           f"{story.users_deadlocks} of users' transactions met one or a lock, servers repeated {story.repeated} transactions")

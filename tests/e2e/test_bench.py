@@ -40,3 +40,14 @@ def test_run_measures_a_piece_on_redis():
 def test_instructions_counts_a_push_a_take_an_ack(store):
     out = run("instructions", "--store", store, "--calls", 64, BINARY)
     assert re.search(r": push [\d,]+, take [\d,]+, ack [\d,]+ instructions$", out.strip()), out
+
+
+@pytest.mark.skipif(IS_SANITIZED, reason="what it measures is of no interest beside a sanitizer")
+@pytest.mark.skipif(not shutil.which("cargo"), reason="no cargo, by which pgmq is fetched")
+def test_peers_on_postgres_are_measured_in_turn(tmp_path):
+    out = run("sql/peers", "--quick", "--binary", BINARY, "--build", tmp_path, "--only", "pgmq", "drain")
+    if "cannot be fetched" in out:
+        pytest.skip("pgmq cannot be fetched")
+    for name in ("tarry", "tarry, tuned", "pgmq", "pgmq, tuned"):
+        assert re.search(rf"^\| {name} \| [\d,]+ \| [\d,]+–[\d,]+ \| \d+ µs \|", out, re.M), out
+    assert re.search(rf"^drain, tarry against pgmq: {FIGURE} ×, to reach 1.2 ×$", out, re.M), out

@@ -1,7 +1,10 @@
-"""tarry serve on MariaDB: two servers on one database, and jobs pushed in users' own transactions."""
+"""tarry serve on MariaDB: two servers on one database, and jobs pushed in users' own transactions.
+
+TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL; test_sql_mysql.py has those that always run there.
+"""
 
 import contextlib
-import pathlib
+import os
 import random
 import signal
 import subprocess
@@ -12,14 +15,17 @@ import pymysql
 import pytest
 import sql_batches
 from mariadb import MariadbServer
+from mysql import MysqlServer
 from redis_serving import info, metric, refused, works
 from server import eventually
 from sql_serving import drain, tarry, transaction
 
+DatabaseServer = MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer
+
 
 @pytest.fixture(scope="module")
 def mariadb():
-    with MariadbServer() as server:
+    with DatabaseServer() as server:
         assert tarry("sql", "migrate", server.url).returncode == 0
         yield server
 
@@ -32,7 +38,7 @@ def pair(mariadb, start_server):
 # ---- the schema ----
 
 def test_the_schema_is_made_once_and_asked_for(start_server):
-    with MariadbServer("innodb-flush-log-at-trx-commit=2") as empty:
+    with DatabaseServer("innodb-flush-log-at-trx-commit=2") as empty:
         assert "tarry sql migrate" in refused("--store", empty.url)
         works(start_server("--store", empty.url, "--migrate"))
         empty.do("INSERT INTO tarry.topic (name) VALUES ('stays')")
@@ -47,7 +53,7 @@ def test_the_schema_is_made_once_and_asked_for(start_server):
 
 def test_the_schema_can_be_made_by_hand(start_server):
     text = tarry("sql", "schema", "mysql").stdout
-    with MariadbServer() as by_hand:
+    with DatabaseServer() as by_hand:
         subprocess.run(["mariadb", "--no-defaults", "-S", by_hand.socket, "-u", "root"], input=text, text=True, check=True, timeout=60)
         works(start_server("--store", by_hand.url))
 
@@ -130,6 +136,43 @@ def test_a_commit_behind_the_bound_is_delivered(pair, mariadb):
     assert [job["id"] for job in taken] == ["late"]
 
 
+def test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound(pair, mariadb):
+    """The take before the commit saw nothing up to its own moment, which is after the job's due."""
+    client = pair[1].client()
+    for i in range(3):
+        with transaction(mariadb, True) as cursor:
+            mariadb.call("push", "late", f"job-{i}", 0, b"x", cursor=cursor)
+            time.sleep(0.02)
+            assert client.take("late") == []
+        assert [job["id"] for job in client.take("late")] == [f"job-{i}"]
+
+
+def test_no_take_passes_over_a_job_while_leases_are_adopted(pair, mariadb):
+    """What a server does once for another one's leases is done all the time here: it holds no row that waits."""
+    first, second = (server.client() for server in pair)
+    first.push("adopted", "warm-up")
+    assert drain(second, "adopted") == ["warm-up"]
+    ended = threading.Event()
+
+    def adopt():
+        with contextlib.closing(mariadb.connect()) as connection, connection.cursor() as cursor:
+            connection.autocommit(True)
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            while not ended.is_set():
+                cursor.execute("CALL tarry.server_adopt(1000000)")
+                cursor.fetchall()
+
+    adopting = threading.Thread(target=adopt)
+    adopting.start()
+    try:
+        for i in range(40):
+            first.push("adopted", f"job-{i}")
+            assert [job["id"] for job in second.take("adopted")] == [f"job-{i}"]
+    finally:
+        ended.set()
+        adopting.join()
+
+
 def test_a_job_that_another_server_gives_back_behind_the_bound_comes(pair):
     first, second = pair
     first.client().push("back", "a")
@@ -142,7 +185,7 @@ def test_a_job_that_another_server_gives_back_behind_the_bound_comes(pair):
 def test_leases_of_a_killed_server_end_all_the_same(mariadb, start_server):
     first, second = (start_server("--store", mariadb.url) for _ in range(2))
     first.client().push("orphan", "a")
-    assert first.client().take("orphan", wait="5s", lease_for="1s")
+    assert first.client().take("orphan", lease_for="1s")
     first.kill()
     mariadb.do("UPDATE tarry.server s JOIN tarry.job j ON j.server = s.server SET s.beat = 1 WHERE j.id = 'a' AND j.state = 3")  # ten seconds are over
     assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
@@ -151,7 +194,7 @@ def test_leases_of_a_killed_server_end_all_the_same(mariadb, start_server):
 def test_leases_that_no_living_server_knows_of_end_all_the_same(mariadb, start_server):
     first = start_server("--store", mariadb.url)
     first.client().push("unknown", "a")
-    assert first.client().take("unknown", wait="5s", lease_for="1s")
+    assert first.client().take("unknown", lease_for="1s")
     number = mariadb.do("SELECT server FROM tarry.job WHERE id = 'a' AND state = 3")
     first.kill()
     mariadb.do("DELETE FROM tarry.server WHERE server = %s", number)
@@ -160,7 +203,7 @@ def test_leases_that_no_living_server_knows_of_end_all_the_same(mariadb, start_s
 
 
 def test_calls_that_an_open_transaction_blocks_are_done_once_it_is_over(start_server):
-    with MariadbServer() as own:
+    with DatabaseServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client()
         client.push("free", "warm-up")
@@ -181,7 +224,7 @@ def test_calls_that_an_open_transaction_blocks_are_done_once_it_is_over(start_se
 
 def test_a_database_that_answers_nothing_is_answered_for_in_time(start_server):
     """As where its disk is full and it waits for room: calls are answered 503, and once it goes on nothing was done twice."""
-    with MariadbServer() as own:
+    with DatabaseServer() as own:
         server = start_server("--store", own.url, "--migrate")
         client = server.client(60)
         client.push("hangs", "before")
@@ -196,7 +239,7 @@ def test_a_database_that_answers_nothing_is_answered_for_in_time(start_server):
 
 
 def test_a_database_that_crashes_loses_nothing_that_was_answered(start_server):
-    with MariadbServer() as own:
+    with DatabaseServer() as own:
         server = start_server("--store", own.url, "--migrate")
         pushed, ended = [], threading.Event()
 
@@ -223,7 +266,7 @@ def test_a_database_that_crashes_loses_nothing_that_was_answered(start_server):
 
 
 def test_cut_connections_are_settled_and_nothing_is_done_twice(start_server):
-    with MariadbServer() as own:
+    with DatabaseServer() as own:
         server = start_server("--store", own.url, "--migrate")
         ended = threading.Event()
 
@@ -254,19 +297,6 @@ def test_nothing_is_left_of_a_deleted_topic(pair, mariadb):
         eventually(lambda t=table: mariadb.do(f"SELECT count(*) FROM tarry.{t} WHERE topic = %s", number) == 0, 20)
     mariadb.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # a day is over
     eventually(lambda: mariadb.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
-
-
-def test_tls_is_used_where_it_is_asked_for(start_server, tmp_path):
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", cert,
-                    "-subj", "/CN=localhost", "-days", "2"], check=True, capture_output=True, timeout=60)
-    with MariadbServer(f"ssl-cert={cert}", f"ssl-key={key}", "require-secure-transport=OFF") as own:
-        own.do("CREATE USER safe IDENTIFIED BY 'a b&c' REQUIRE SSL")
-        own.do("GRANT ALL ON *.* TO safe")
-        (tmp_path / "password").write_text("a b&c\n")
-        url = f"mysql://safe@localhost/?socket={own.socket}&password_file={tmp_path}/password"
-        assert "cannot reach" in refused("--store", url)
-        works(start_server("--store", url + "&tls=on", "--migrate"))
 
 
 # ---- in the user's own transaction ----
@@ -361,24 +391,6 @@ def test_who_finds_a_job_leased_does_not_hold_up_its_ack(pair, mariadb):
         assert client.ack(lease)[0]["result"] == "ok"
 
 
-def test_an_account_may_push_to_its_topics_and_no_more(mariadb):
-    mariadb.do("CREATE USER shop")
-    page = (pathlib.Path(__file__).parents[2] / "docs/sql.md").read_text()
-    grants = [line for line in page.splitlines() if line.startswith("GRANT ") and line.endswith("TO shop@'%';")]
-    assert len(grants) >= 2
-    for grant in grants:
-        mariadb.do(grant.replace("@'%'", "").replace("%", "%%"))
-    mariadb.do("INSERT INTO tarry.rights VALUES ('shop', 'mail-*')")
-    with contextlib.closing(mariadb.connect("shop")) as connection, connection.cursor() as cursor:
-        connection.autocommit(True)
-        assert mariadb.call("push", "mail-out", "a", 0, b"x", cursor=cursor) == "created"
-        cursor.execute("INSERT INTO tarry.outbox (topic, id, body) VALUES ('mail-out', 'b', 'x')")
-        for refused_ in ("CALL tarry.push('other', 'a', 0, 'x', @r)", "CALL tarry.cancel('other', 'a', @r)", "SELECT * FROM tarry.job",
-                         "INSERT INTO tarry.outbox (topic, id, body) VALUES ('other', 'b', 'x')", "CALL tarry.server_delete('mail-out')"):
-            with pytest.raises(pymysql.err.Error):
-                cursor.execute(refused_)
-
-
 def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
     """Users' transactions push, replace, cancel; half are rolled back, some are cut off, some meet a deadlock. The queue agrees with their table."""
     seed = random.randrange(2 ** 32)
@@ -427,12 +439,4 @@ def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
 
 def test_no_deadlock_is_shown_and_the_counts_agree():
     """The short form of sql_batches.py."""
-    assert sql_batches.run(200, servers=2, threads=4).answers["push created"] > 100
-
-
-def test_a_server_needs_only_the_rights_that_are_documented(mariadb, start_server):
-    page = (pathlib.Path(__file__).parents[2] / "docs/sql.md").read_text()
-    rights = next(line.strip("`. ,;") for line in page.split("wants\n")[1].splitlines() if "tarry.*" in line).split("`")[0]
-    mariadb.do("CREATE USER tarry_server")
-    mariadb.do(f"GRANT {rights} TO tarry_server")
-    works(start_server("--store", mariadb.url.replace("root@", "tarry_server@")))
+    assert sql_batches.run(200, servers=2, threads=4, database_class=DatabaseServer).answers["push created"] > 100

@@ -51,13 +51,13 @@ def start(start_server):
     return start
 
 
-def client_of(port):
+def client_of(port, **options):
     boto3, why = sdk()
     if boto3 is None:
         pytest.skip(why)
     from botocore.config import Config
-    return boto3.client("sqs", endpoint_url=f"http://127.0.0.1:{port}", region_name=REGION, aws_access_key_id="a", aws_secret_access_key="b",
-                        config=Config(retries={"max_attempts": 0}, read_timeout=30))
+    options = {"region_name": REGION, "aws_access_key_id": "a", "aws_secret_access_key": "b", **options}
+    return boto3.client("sqs", endpoint_url=f"http://127.0.0.1:{port}", config=Config(retries={"max_attempts": 0}, read_timeout=30), **options)
 
 
 def refused(call, **fields):
@@ -322,11 +322,18 @@ def test_a_server_without_it_has_no_such_calls(start_server):
 
 def test_the_pages_program_does_what_it_says(start):
     server, _ = start()
-    program = re.search(r"```python\n(.*?)```", (REPO / "docs" / "moving" / "sqs.md").read_text(encoding="utf-8"), re.S).group(1)
+    program = re.search(r"```python\n(import boto3.*?)```", (REPO / "docs" / "moving" / "sqs.md").read_text(encoding="utf-8"), re.S).group(1)
     done = subprocess.run([sys.executable, "-c", program.replace("127.0.0.1:8279", f"127.0.0.1:{server.port}")], capture_output=True, text=True, timeout=60, check=False,
                           env={**os.environ, "PYTHONPATH": str(pathlib.Path(sdk()[0].__file__).parents[1])})
     assert (done.stdout, done.returncode) == ("now\n", 0), done.stderr
     assert counts(server.client(), "reminders") == {**counts(server.client(), "reminders"), "delayed": 1, "leased": 0}
+
+
+def test_what_the_page_shows_for_celery_is_what_was_tried():
+    (snippet,) = re.findall(r"```python\n(import math.*?)```", (REPO / "docs/moving/sqs.md").read_text(encoding="utf-8"), re.S)
+    tried = (REPO / "tests/sqs/celery/shop.py").read_text(encoding="utf-8")
+    shown = snippet[snippet.index("from celery"):snippet.index("app = Celery")]
+    assert shown in tried
 
 
 def test_a_bad_option_is_told(tmp_path):

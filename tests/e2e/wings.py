@@ -6,7 +6,7 @@ import subprocess
 
 NEEDS = {
     "redis": re.compile(r"start_redis|redis_servers|redis_serving|RedisServer"),
-    "sql": re.compile(r"from postgres import|start_postgres"),
+    "sql": re.compile(r"from postgres import|start_postgres|from mariadb import"),
     "beanstalk": re.compile(r"from beanstalk"),
     "kafka": re.compile(r"import kafka|from kafka"),
     "amqp": re.compile(r"from rabbitmq|import rabbitmq"),

@@ -17,19 +17,20 @@ static int run(const char *command)
     return system(command); /* NOLINT: the texts are this file's own */
 }
 
-static pid_t start(const struct mariadb_server *server)
+static pid_t start(const struct mariadb_server *server, const char *mysql)
 {
     pid_t process = fork();
 
     if (process == 0) {
-        char command[1024];
-        (void)snprintf(
-            command, sizeof command,
-            "cd %s && PATH=\"$PATH:/usr/sbin\" exec mariadbd --no-defaults --user=$(id -un) "
-            "--datadir=%s/data --socket=%s/sock --pid-file=%s/pid --skip-networking "
-            "--innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M "
-            "--innodb-doublewrite=0 --skip-log-bin >log 2>&1",
-            server->dir, server->dir, server->dir, server->dir);
+        char command[2048], program[1024] = "mariadbd --no-defaults";
+        if (mysql)
+            (void)snprintf(program, sizeof program, "%s/mysqld --mysqlx=OFF --port=0", mysql);
+        (void)snprintf(command, sizeof command,
+                       "cd %s && PATH=\"$PATH:/usr/sbin\" exec %s --user=$(id -un) "
+                       "--datadir=%s/data --socket=%s/sock --pid-file=%s/pid --skip-networking "
+                       "--innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M "
+                       "--innodb-doublewrite=0 --skip-log-bin >log 2>&1",
+                       server->dir, program, server->dir, server->dir, server->dir);
         execl("/bin/sh", "sh", "-c", command, NULL);
         _exit(127);
     }
@@ -52,24 +53,27 @@ static void await(const struct mariadb_server *server)
     }
 }
 
-struct mariadb_server *mariadb_server_new(void)
+struct mariadb_server *mariadb_server_new(const char *mysql)
 {
     struct mariadb_server *server = calloc(1, sizeof *server);
-    char command[512];
+    char command[2048];
 
     assert(server);
     (void)snprintf(server->dir, sizeof server->dir, "/tmp/tarry-mariadb-XXXXXX");
     if (!mkdtemp(server->dir))
         abort();
-    (void)snprintf(command, sizeof command,
-                   "mariadb-install-db --no-defaults --user=$(id -un) --datadir=%s/data "
-                   "--auth-root-authentication-method=normal --skip-test-db >%s/made 2>&1",
-                   server->dir, server->dir);
+    if (mysql)
+        (void)snprintf(command, sizeof command, "cp -r %s/data %s/data", mysql, server->dir);
+    else
+        (void)snprintf(command, sizeof command,
+                       "mariadb-install-db --no-defaults --user=$(id -un) --datadir=%s/data "
+                       "--auth-root-authentication-method=normal --skip-test-db >%s/made 2>&1",
+                       server->dir, server->dir);
     if (run(command) != 0) {
         fprintf(stderr, "mariadb cannot be set up: %s/made says why\n", server->dir);
         abort();
     }
-    server->process = start(server);
+    server->process = start(server, mysql);
     await(server);
     (void)snprintf(server->url, sizeof server->url, "mysql://root@localhost/?socket=%s/sock",
                    server->dir);

@@ -1,5 +1,5 @@
 /*
- * mariadb_server: a real MariaDB of a test's own, on a Unix socket in a directory of its own.
+ * mariadb_server: a real MariaDB or MySQL of a test's own, on a Unix socket in a directory of its own.
  */
 #ifndef TARRY_TESTS_SUPPORT_MARIADB_SERVER_H
 #define TARRY_TESTS_SUPPORT_MARIADB_SERVER_H
@@ -12,8 +12,9 @@ struct mariadb_server {
     pid_t process;
 };
 
-/* Starts it; aborts the test where that fails. */
-struct mariadb_server *mariadb_server_new(void);
+/* Starts it; aborts the test where that fails. `mysql`: the directory of a MySQL, as tests/e2e/mysql.py
+ * prints it; NULL: Debian's MariaDB. */
+struct mariadb_server *mariadb_server_new(const char *mysql);
 /* Stops it and removes its directory. */
 void mariadb_server_free(struct mariadb_server *server);
 

@@ -89,6 +89,7 @@ static struct buffer *say(struct maria_link *link, struct sql_call *call, uint64
 
 enum { /* what a step of a call is */
        ASK_GET = 1,
+       ASK_HISTORY,
        ASK_LIST,
        ASK_FIGURES,
        ASK_DELETED,
@@ -106,8 +107,25 @@ static struct maria_topic *topic_of(const struct maria_link *link, const struct 
     return maria_names_find(&link->names, name);
 }
 
+static void say_history_of(struct maria_link *link, struct sql_call *call)
+{
+    struct buffer *out = say(link, call, ASK_HISTORY);
+    buffer_append_text(out, "SELECT at,event,attempt,started,consumer,error FROM (SELECT h.* FROM "
+                            "tarry.topic t STRAIGHT_JOIN tarry.history h ON h.topic=t.topic AND "
+                            "h.at>=@tarry_now-t.history WHERE t.name=");
+    maria_quote(out, call->command->get.topic);
+    buffer_append_text(out, " AND h.id=");
+    maria_quote(out, call->command->get.id);
+    buffer_append_format(out, " ORDER BY h.at DESC,h.n DESC LIMIT %d) x ORDER BY at,n",
+                         SQL_HISTORY_ENTRIES_MAX);
+}
+
 static void say_get(struct maria_link *link, struct sql_call *call)
 {
+    if (call->command->get.history) {
+        say_history_of(link, call);
+        return;
+    }
     struct buffer *out = say(link, call, ASK_GET);
     buffer_append_format(out,
                          "SELECT t.name,j.body,%s FROM tarry.topic t STRAIGHT_JOIN tarry.job j ON "
@@ -206,12 +224,13 @@ static void say_put(struct maria_link *link, struct sql_call *call, struct maria
         buffer_append_text(out, "NULL");
     buffer_append_format(out,
                          ",dead_letter_expired=%d,dedup_window=%lld,max_jobs=%llu,"
-                         "push_rate_count=%u,push_rate_unit=%d,extension=",
+                         "push_rate_count=%u,push_rate_unit=%d,history=%lld,extension=",
                          settings->dead_letter_expired, (long long)settings->dedup_window_ms,
                          (unsigned long long)settings->max_jobs, settings->push_rate.count,
-                         (int)settings->push_rate.unit);
+                         (int)settings->push_rate.unit, (long long)settings->history_ms);
     maria_quote_bytes(out, settings->extension);
     buffer_append_format(out, " WHERE topic=%u", topic->number);
+    link->wants_days = link->wants_days || settings->history_ms > topic->settings.history_ms;
     if (settings->policy.ttl_ms == topic->settings.policy.ttl_ms)
         return;
     out = say_plain(link);
@@ -462,6 +481,30 @@ static bool read_jobs(struct maria_link *link, struct sql_call *call, MYSQL_RES 
     return call->jobs != NULL;
 }
 
+static bool read_history(struct sql_call *call, MYSQL_RES *result)
+{
+    enum { AT, EVENT, ATTEMPT, STARTED, CONSUMER, ERROR };
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    MYSQL_ROW row;
+    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
+    call->job_count = 0;
+    while (call->jobs && (row = libmariadb.mysql_fetch_row(result))) {
+        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
+        call->jobs[call->job_count++].job =
+            (struct job){.topic = call->command->get.topic,
+                         .id = call->command->get.id,
+                         .state = JOB_FINISHED,
+                         .due_ms = maria_number(row[AT]),
+                         .content_type = text_of(row, lengths, EVENT),
+                         .attempt = (uint32_t)maria_number(row[ATTEMPT]),
+                         .taken_ms = maria_number(row[STARTED]),
+                         .consumer = text_of(row, lengths, CONSUMER),
+                         .error = text_of(row, lengths, ERROR)};
+    }
+    call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
+    return call->jobs != NULL;
+}
+
 static bool read_list(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
 {
     size_t limit = call->command->list.limit;
@@ -497,7 +540,8 @@ enum {
     FIGURE_COUNTS,
     FIGURE_READY_FRESH = FIGURE_COUNTS + SQL_COUNTS,
     FIGURE_READY_RETRY,
-    FIGURE_OLDEST
+    FIGURE_OLDEST,
+    FIGURE_HISTORY
 };
 
 static void read_settings(struct topic_settings *settings, MYSQL_ROW row,
@@ -517,6 +561,7 @@ static void read_settings(struct topic_settings *settings, MYSQL_ROW row,
     settings->max_jobs = (uint64_t)maria_number(row[FIGURE_JOBS_MAX]);
     settings->push_rate.count = (uint32_t)maria_number(row[FIGURE_RATE_COUNT]);
     settings->push_rate.unit = (enum frequency_unit)maria_number(row[FIGURE_RATE_UNIT]);
+    settings->history_ms = maria_number(row[FIGURE_HISTORY]);
     settings->extension = text_of(row, lengths, FIGURE_EXTENSION);
 }
 
@@ -662,6 +707,8 @@ bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYS
     case ASK_GET:
         call->status = libmariadb.mysql_num_rows(result) ? QUEUE_OK : QUEUE_NOT_FOUND;
         return read_jobs(link, call, result, true);
+    case ASK_HISTORY:
+        return read_history(call, result);
     case ASK_LIST:
         return read_list(link, call, result);
     case ASK_FIGURES:
@@ -689,8 +736,8 @@ bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYS
 
 bool maria_step_is_procedure(const struct maria_step *step)
 {
-    return step->number != ASK_GET && step->number != ASK_LIST && step->number != ASK_FORECAST &&
-           step->number < ASK_EXPIRE_NEXT;
+    return step->number != ASK_GET && step->number != ASK_HISTORY && step->number != ASK_LIST &&
+           step->number != ASK_FORECAST && step->number < ASK_EXPIRE_NEXT;
 }
 
 /* Purge, redrive: whether another step is to follow. */

@@ -1,9 +1,11 @@
 #include "sql/mysql/greeting.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "sql/mysql/schema.h"
+#include "sql/mysql/turn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +121,7 @@ static MYSQL *dial(const struct place *place, size_t host, char *error, size_t e
     MYSQL *mysql = libmariadb.mysql_init(NULL);
     const struct url_host *at = host < place->url.host_count ? &place->url.hosts[host] : NULL;
     char name[URL_HOST_BYTES_MAX + 1] = "localhost";
-    unsigned connect_s = CONNECT_S, answer_s = ANSWER_S;
+    unsigned connect_s = CONNECT_S, answer_s = ANSWER_S, tcp = MYSQL_PROTOCOL_TCP;
     my_bool yes = 1, no = 0;
     if (!mysql) {
         error_write(error, error_bytes, "out of memory");
@@ -127,6 +129,8 @@ static MYSQL *dial(const struct place *place, size_t host, char *error, size_t e
     }
     if (at)
         (void)snprintf(name, sizeof name, "%.*s", (int)at->name.len, at->name.at);
+    if (at && !place->socket[0]) /* the library takes localhost for a socket */
+        libmariadb.mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
     libmariadb.mysql_options(mysql, MYSQL_OPT_NONBLOCK, NULL);
     libmariadb.mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
     libmariadb.mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &answer_s);
@@ -191,6 +195,28 @@ static bool is_writable(MYSQL *mysql, char *error, size_t error_bytes)
     return writable || error_text(error, error_bytes, "the database can only be read there");
 }
 
+/* ---- versions ---- */
+
+/* SKIP LOCKED is what both have from these versions on. TiDB names itself a MySQL 8 and has
+ * it in its grammar only. */
+bool maria_version_check(const char *version, char *error, size_t error_bytes)
+{
+    unsigned major = 0, minor = 0;
+    bool is_maria = strstr(version, "MariaDB") != NULL;
+    if (strstr(version, "TiDB"))
+        return error_text(
+            error, error_bytes,
+            "the server is TiDB ('%s'), which cannot pass over rows that others hold, "
+            "give MariaDB 10.6 or MySQL 8.0 or above",
+            version);
+    (void)sscanf(version, "%u.%u", &major, &minor);
+    bool is_good = is_maria ? major > 10 || (major == 10 && minor >= 6) : major >= 8;
+    return is_good || error_text(error, error_bytes,
+                                 "the server is of version '%s', which is too old, give MariaDB "
+                                 "10.6 or MySQL 8.0 or above",
+                                 version);
+}
+
 MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
 {
     struct place place;
@@ -207,35 +233,25 @@ MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
         mysql = NULL;
     }
     explicit_bzero(&place, sizeof place);
-    return mysql;
+    if (!mysql || maria_version_check(libmariadb.mysql_get_server_info(mysql), error, error_bytes))
+        return mysql;
+    libmariadb.mysql_close(mysql);
+    return NULL;
 }
 
 /* ---- the greeting ---- */
-
-static bool is_new_enough(MYSQL *mysql, char *error, size_t error_bytes)
-{
-    const char *version = libmariadb.mysql_get_server_info(mysql);
-    unsigned major = 0, minor = 0;
-    (void)sscanf(version, "%u.%u", &major, &minor);
-    bool is_maria = strstr(version, "MariaDB") != NULL;
-    bool is_good = is_maria ? major > 10 || (major == 10 && minor >= 6) : major >= 8;
-    return is_good || error_text(error, error_bytes,
-                                 "the server is of version %s, which is too old, give MariaDB 10.6 "
-                                 "or MySQL 8.0 or above",
-                                 version);
-}
 
 /* Lists of keys are short and exact: nothing is to be estimated for them. */
 static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
 {
     static const char *const texts[] = {
-        "USE tarry",
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "USE tarry", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
         "innodb_lock_wait_timeout = 1, group_concat_max_len = 1000000, "
         "eq_range_index_dive_limit = 1"
         "/*M!100600 , idle_transaction_timeout = 5, max_statement_time = 10, "
-        "in_predicate_conversion_threshold = 0 */",
+        "in_predicate_conversion_threshold = 0 */"
+        "/*!80000 , wait_timeout = 10 */", /* MySQL has no time for idle transactions alone */
     };
     /* A row that changes need not be written to the binary log with its body. Who may not say so pays. */
     static const char images[] = "SET SESSION binlog_row_image = 'MINIMAL'";
@@ -271,23 +287,70 @@ static bool read_durability(MYSQL *mysql, struct sql_greeting *out)
     return is_good;
 }
 
-static bool introduce(MYSQL *mysql, int64_t server, struct sql_greeting *out)
+/* What a new connection is told, beside what the greeting is about. */
+enum { HELLO_SERVER, HELLO_NOW, HELLO_NAME, HELLO_KEY, HELLO_MACHINE, HELLO_KNOWN, HELLO_ADJUST };
+
+/* By what this server knows of how the clock went, asked for before the new one was: so it is rather
+ * behind than ahead, and nothing comes early. */
+static bool keep_time(MYSQL *mysql, MYSQL_ROW hello, int64_t expected_ms, struct sql_greeting *out)
 {
+    bool is_first = hello[HELLO_KNOWN][0] == '\0'; /* of all servers */
+    int64_t moved_ms = expected_ms && !is_first ? expected_ms - out->now_ms : 0;
+    struct buffer text;
+    MYSQL_ROW row = NULL;
+    MYSQL_RES *result = NULL;
+    if (strcmp(hello[HELLO_MACHINE], hello[HELLO_KNOWN]) == 0)
+        return true;
+    buffer_init(&text, 4 * PART_BYTES);
+    buffer_append_text(&text, "CALL tarry.server_keep_time(");
+    maria_quote(&text, slice_of(hello[HELLO_MACHINE]));
+    buffer_append_byte(&text, ',');
+    maria_quote(&text, slice_of(hello[HELLO_KNOWN]));
+    buffer_append_format(&text, ",%lld)",
+                         (long long)(strtoll(hello[HELLO_ADJUST], NULL, 10) + moved_ms));
+    buffer_append_byte(&text, '\0');
+    if (text.failed)
+        error_write(out->error, sizeof out->error, "out of memory");
+    else
+        result = ask(mysql, text.at, &row, out->error, sizeof out->error);
+    buffer_fini(&text);
+    if (!result)
+        return false;
+    out->now_ms = strtoll(row[0], NULL, 10);
+    out->moved_ms = strcmp(row[1], "1") == 0 ? moved_ms : 0;
+    libmariadb.mysql_free_result(result);
+    drain(mysql);
+    return true;
+}
+
+/* What was not synced may be gone with a crash: the numbers of its deliveries are not given again. */
+static bool leap(MYSQL *mysql, struct sql_greeting *out)
+{
+    static const char text[] = "CALL tarry.server_leap()";
+    return out->is_durable || libmariadb.mysql_real_query(mysql, text, sizeof text - 1) == 0 ||
+           error_text(out->error, sizeof out->error, "cannot use MariaDB or MySQL: %s",
+                      libmariadb.mysql_error(mysql));
+}
+
+static bool introduce(MYSQL *mysql, const struct sql_wish *wish, struct sql_greeting *out)
+{
+    int64_t expected_ms = wish->knows_time ? (clock_inner_us() + wish->offset_us) / 1000 : 0;
     char text[80];
     MYSQL_ROW row;
-    (void)snprintf(text, sizeof text, "CALL tarry.server_hello(%lld)", (long long)server);
+    (void)snprintf(text, sizeof text, "CALL tarry.server_hello(%lld)", (long long)wish->server);
     MYSQL_RES *result = ask(mysql, text, &row, out->error, sizeof out->error);
     if (!result)
         return false;
     unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-    out->server = strtoll(row[0], NULL, 10);
-    out->now_ms = strtoll(row[1], NULL, 10);
-    (void)snprintf(out->name, sizeof out->name, "%s", row[2]);
-    if (lengths[3] == sizeof out->key)
-        memcpy(&out->key, row[3], sizeof out->key);
-    libmariadb.mysql_free_result(result);
+    out->server = strtoll(row[HELLO_SERVER], NULL, 10);
+    out->now_ms = strtoll(row[HELLO_NOW], NULL, 10);
+    (void)snprintf(out->name, sizeof out->name, "%s", row[HELLO_NAME]);
+    if (lengths[HELLO_KEY] == sizeof out->key)
+        memcpy(&out->key, row[HELLO_KEY], sizeof out->key);
     drain(mysql);
-    return true;
+    bool is_kept = leap(mysql, out) && keep_time(mysql, row, expected_ms, out);
+    libmariadb.mysql_free_result(result);
+    return is_kept;
 }
 
 /* A thread of the database that still carries out this server's last transaction holds the row: then
@@ -314,10 +377,10 @@ bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **
     *mysql = maria_connect(wish->url, error, sizeof out->error);
     if (!*mysql)
         return false;
-    if (is_new_enough(*mysql, error, sizeof out->error) &&
+    if (is_writable(*mysql, error, sizeof out->error) &&
         maria_schema_check(*mysql, wish->migrate, error, sizeof out->error) &&
         set_up(*mysql, error, sizeof out->error) && read_durability(*mysql, out) &&
-        introduce(*mysql, wish->server, out) && read_ticket(*mysql, out))
+        introduce(*mysql, wish, out) && read_ticket(*mysql, out))
         return true;
     libmariadb.mysql_close(*mysql);
     *mysql = NULL;

@@ -18,6 +18,10 @@ bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **
 /* Only a connection, for commands. NULL: `error` says why. */
 MYSQL *maria_connect(const char *url, char *error, size_t error_bytes);
 
+/* Whether the dialect's statements are carried out by a server that names itself so: MariaDB 10.6 or
+ * MySQL 8.0 and above. False: `error` says what is missing. */
+bool maria_version_check(const char *version, char *error, size_t error_bytes);
+
 /* The URL without its password and parameters, for people. */
 void maria_url_emit(const char *url, char *out, size_t out_bytes);
 

@@ -1,5 +1,6 @@
 /* The dialect's table: the stages of a turn, and its flights over libmariadb. */
 #include "base/clock.h"
+#include "sql/mysql/fsck.h"
 #include "sql/mysql/greeting.h"
 #include "sql/mysql/mysql.h"
 #include "sql/mysql/schema.h"
@@ -296,7 +297,7 @@ static void say_ids(struct maria_link *link, const struct maria_topic *topic, co
         }
         if (count++)
             buffer_append_byte(out, ',');
-        maria_quote(out, slice_make(row->key + sizeof(uint32_t), row->id_bytes));
+        maria_quote(out, maria_row_id(row));
     }
     if (out)
         buffer_append_text(out, end);
@@ -522,6 +523,7 @@ static void turn_clear(struct maria_link *link)
     link->made_tries = 0;
     link->number = link->delivery = link->numbers_used = 0;
     link->topic_count = 0;
+    link->wants_days = false;
 }
 
 static bool on_send_calls(struct sql_link *base, struct sql_context *context,
@@ -624,6 +626,7 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
     if (!turn->is_alone)
         say_news(link);
     buffer_append_text(say_plain(link, MARIA_NOTHING), "COMMIT");
+    maria_say_history_days(link);
     return flight_send(link);
 }
 
@@ -719,6 +722,7 @@ static bool take_answer(struct maria_link *link, const struct maria_step *step, 
     bool is_good = true;
     switch (step->kind) {
     case MARIA_NOTHING:
+    case MARIA_AFTER:
         break;
     case MARIA_TICKET:
         if (libmariadb.mysql_affected_rows(link->mysql) != 1)
@@ -793,6 +797,7 @@ static const struct {
     {3572, SQL_FAULT_PASSING}, /* NOWAIT in MySQL */
     {1062, SQL_FAULT_PASSING}, /* somebody else was first */
     {1020, SQL_FAULT_PASSING}, /* a row has changed since it was read */
+    {1412, SQL_FAULT_PASSING}, /* a table has, as by a new day of the history */
     {1969, SQL_FAULT_PASSING}, /* max_statement_time */
     {3024, SQL_FAULT_PASSING},   {1021, SQL_FAULT_NO_SPACE},
     {1114, SQL_FAULT_NO_SPACE}, /* the table is full */
@@ -809,11 +814,14 @@ static const struct {
 static bool note_error(struct maria_link *link)
 {
     unsigned number = libmariadb.mysql_errno(link->mysql);
+    const bool is_of_the_client = number >= 2000 && number < 3000;
     enum sql_fault_kind kind = SQL_FAULT_OTHER;
+    if (!is_of_the_client && link->step < link->steps.count &&
+        link->steps.at[link->step].kind == MARIA_AFTER)
+        return false; /* all that counts is committed */
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         if (faults[i].number == number)
             kind = faults[i].kind;
-    bool is_of_the_client = number >= 2000 && number < 3000;
     note_fault(link, is_of_the_client ? SQL_FAULT_GONE : kind,
                libmariadb.mysql_sqlstate(link->mysql), libmariadb.mysql_error(link->mysql));
     return is_of_the_client;
@@ -1058,6 +1066,7 @@ static void on_close(struct sql_link *base)
     libmariadb.mysql_close(link->mysql);
     maria_results_fini(&link->results);
     maria_row_list_fini(&link->rows);
+    maria_events_fini(&link->events);
     maria_taken_list_fini(&link->taken);
     maria_steps_fini(&link->steps);
     maria_ends_fini(&link->ends);
@@ -1093,6 +1102,7 @@ const struct sql_dialect sql_mysql = {
              "innodb_flush_log_at_trx_commit or sync_binlog is not 1, or innodb_doublewrite is off",
     .durable_settings = "set innodb_flush_log_at_trx_commit and sync_binlog to 1 and "
                         "innodb_doublewrite to on",
+    .keeps_history = true,
     .tells_news = true,
     .look_ms = 100,
     .look_soon_ms = 10,
@@ -1100,6 +1110,7 @@ const struct sql_dialect sql_mysql = {
     .tokens = &sql_mysql_tokens,
     .greet = on_greet,
     .migrate = on_migrate,
+    .fsck = maria_fsck,
     .schema = maria_schema_text,
     .place = maria_url_emit,
     .close = on_close,

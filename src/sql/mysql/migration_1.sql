@@ -16,10 +16,11 @@ CREATE TABLE IF NOT EXISTS tarry.store (
   one TINYINT PRIMARY KEY DEFAULT 1, CHECK (one = 1),
   name VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- the store's own random name
   lease_key VARBINARY(16) NOT NULL,                                -- signs leases
-  adjust_ms BIGINT NOT NULL DEFAULT 0                              -- what its clock is put ahead of the database's
+  adjust_ms BIGINT NOT NULL DEFAULT 0,                             -- what its clock is put ahead of the database's
+  machine VARCHAR(255) NOT NULL DEFAULT ''                         -- where that was right: another one has another clock
 ) ENGINE=InnoDB;
 INSERT IGNORE INTO tarry.store (one, name, lease_key)
-  VALUES (1, MD5(CONCAT(UUID(), RAND(), RAND())), UNHEX(MD5(CONCAT(UUID(), RAND(), RAND()))));
+  VALUES (1, LEFT(SHA2(CONCAT(UUID(), RAND(), RAND()), 256), 32), UNHEX(LEFT(SHA2(CONCAT(UUID(), RAND(), RAND()), 256), 32)));
 
 -- Of the servers' own callers, hashed: --tokens store.
 CREATE TABLE IF NOT EXISTS tarry.tokens (
@@ -44,6 +45,7 @@ CREATE TABLE IF NOT EXISTS tarry.topic (
   on_conflict INT NOT NULL DEFAULT 0, priority INT, dead_letter_expired TINYINT NOT NULL DEFAULT 0,
   dedup_window BIGINT NOT NULL DEFAULT 0, max_jobs BIGINT NOT NULL DEFAULT 0,
   push_rate_count BIGINT NOT NULL DEFAULT 0, push_rate_unit INT NOT NULL DEFAULT 0,
+  history BIGINT NOT NULL DEFAULT 0, -- how long its history is kept
   extension MEDIUMBLOB
 ) ENGINE=InnoDB;
 
@@ -108,6 +110,18 @@ CREATE TABLE IF NOT EXISTS tarry.news (
   name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, due BIGINT NOT NULL, KEY news_at (at)
 ) ENGINE=InnoDB;
 
+-- What became of attempts and jobs, of topics that want it kept: a partition a day, dropped whole. What comes when no server has made the
+-- day's yet is kept in history_rest, and goes where it belongs with the next day that is made.
+CREATE TABLE IF NOT EXISTS tarry.history (
+  n BIGINT NOT NULL AUTO_INCREMENT, at BIGINT NOT NULL,
+  topic INT NOT NULL, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  event VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, -- acked, nacked, lease_ended, returned; died, cancelled, expired, replaced, purged, redriven
+  attempt INT NOT NULL, started BIGINT, -- of an attempt: when it was taken
+  consumer VARBINARY(128),              -- who held the job; of a change in SQL: the account
+  error VARBINARY(256),
+  PRIMARY KEY (n, at), KEY history_job (topic, id, at)
+) ENGINE=InnoDB PARTITION BY RANGE (at) (PARTITION history_rest VALUES LESS THAN MAXVALUE);
+
 -- Who may call tarry.push and so on: an account's name without its host; 'orders-*'.
 CREATE TABLE IF NOT EXISTS tarry.rights (
   account VARCHAR(128) NOT NULL, pattern VARCHAR(201) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, PRIMARY KEY (account, pattern)
@@ -116,9 +130,10 @@ CREATE TABLE IF NOT EXISTS tarry.rights (
 DELIMITER //
 
 DROP FUNCTION IF EXISTS tarry.now_ms//
--- SYSDATE, not NOW: in a statement, procedure or trigger that has run for long NOW is too early by as much.
+-- SYSDATE, not NOW: in a statement, procedure or trigger that has run for long NOW is too early by as much. Of both only the difference
+-- counts: the hour that a session's time zone has twice when summer ends says nothing about which of the two it is.
 CREATE FUNCTION tarry.now_ms() RETURNS BIGINT READS SQL DATA SQL SECURITY DEFINER
-RETURN FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) + (SELECT adjust_ms FROM tarry.store WHERE one = 1)//
+RETURN UNIX_TIMESTAMP() * 1000 + TIMESTAMPDIFF(MICROSECOND, NOW(), SYSDATE(3)) DIV 1000 + (SELECT adjust_ms FROM tarry.store WHERE one = 1)//
 
 -- ---- calls about topics ----
 
@@ -133,7 +148,7 @@ BEGIN
       t.lease, t.ttl, t.backoff_kind, t.backoff_first, t.backoff_max, t.max_attempts, t.on_conflict, t.priority, t.dead_letter_expired,
       t.dedup_window, t.max_jobs, t.push_rate_count, t.push_rate_unit, t.extension,
       s.fresh, s.retry, s.leased, s.dead, s.dead_bytes, s.pushed, s.acked, s.cancelled, s.expired, s.replaced, s.delivered, s.nacked,
-      s.lease_ended, s.died, s.redriven, r.fresh, r.retry, r.oldest
+      s.lease_ended, s.died, s.redriven, r.fresh, r.retry, r.oldest, t.history
     FROM tarry.topic t
     LEFT JOIN (SELECT topic, SUM(fresh) fresh, SUM(retry) retry, SUM(leased) leased, SUM(dead) dead, SUM(dead_bytes) dead_bytes,
         SUM(pushed) pushed, SUM(acked) acked, SUM(cancelled) cancelled, SUM(expired) expired, SUM(replaced) replaced,
@@ -146,7 +161,7 @@ BEGIN
           redriven FROM tarry.tally_add WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) u
       GROUP BY topic) s ON s.topic = t.topic
     LEFT JOIN (SELECT l.topic, SUM(j.attempt = 0) fresh, SUM(j.attempt > 0) retry, MIN(j.due) oldest
-      FROM tarry.lane l STRAIGHT_JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 1
+      FROM tarry.lane l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 1
       WHERE p_name IS NULL OR l.topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)
       GROUP BY l.topic) r ON r.topic = t.topic
     WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
@@ -172,7 +187,32 @@ END//
 
 -- ---- what servers do beside calls ----
 
--- A new connection: its server's number, now, the store's name and key.
+-- The first server that finds another machine says how time went; another one is late, and nothing happens. Numbers leap: the machine may
+-- know less than the one before, and no number of a delivery is to be given twice.
+DROP PROCEDURE IF EXISTS tarry.server_keep_time//
+CREATE PROCEDURE tarry.server_keep_time(IN p_machine VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  IN p_known VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_adjust BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_is_first TINYINT;
+  UPDATE tarry.store SET machine = p_machine, adjust_ms = p_adjust WHERE one = 1 AND machine = p_known;
+  SET v_is_first = ROW_COUNT() = 1;
+  IF v_is_first THEN
+    CALL tarry.server_leap();
+  END IF;
+  SELECT tarry.now_ms(), v_is_first;
+END//
+
+DROP PROCEDURE IF EXISTS tarry.server_leap//
+CREATE PROCEDURE tarry.server_leap()
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_number BIGINT;
+  SELECT COALESCE(MAX(n), 0) + 1000000 INTO v_number FROM tarry.number;
+  INSERT IGNORE INTO tarry.number VALUES (v_number);
+END//
+
+-- A new connection: its server's number, now, the store's name and key, this machine, the one that time was kept by, the adjustment.
 DROP PROCEDURE IF EXISTS tarry.server_hello//
 CREATE PROCEDURE tarry.server_hello(IN p_server BIGINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -185,7 +225,8 @@ BEGIN
     INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now;
   END IF;
   INSERT IGNORE INTO tarry.ticket VALUES (p_server, 0, v_now);
-  SELECT p_server, v_now, name, lease_key FROM tarry.store WHERE one = 1;
+  SELECT p_server, v_now, name, lease_key, CONCAT_WS('/', @@global.server_id, @@hostname, @@port), machine, adjust_ms
+    FROM tarry.store WHERE one = 1;
 END//
 
 -- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
@@ -219,14 +260,16 @@ BEGIN
     END IF;
   END LOOP;
   CLOSE v_silent;
-  UPDATE tarry.job j JOIN (
-      SELECT x.topic, x.lane, x.due, x.seq FROM tarry.lane l STRAIGHT_JOIN tarry.job x ON x.topic = l.topic AND x.lane = l.lane
-          AND x.due <= v_now AND x.state = 3 AND x.server <> p_server
+  -- In this order, and by the primary key: else rows of others are locked on the way, and their takes pass over them.
+  UPDATE (SELECT x.topic, x.lane, x.due, x.seq
+        FROM tarry.lane l STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY) ON x.topic = l.topic AND x.lane = l.lane AND x.due <= v_now
+          AND x.state = 3 AND x.server <> p_server
         WHERE NOT EXISTS (SELECT 1 FROM tarry.server s WHERE s.server = x.server)) a
-    ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
+    STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
     SET j.server = p_server WHERE j.state = 3;
   SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
-    FROM tarry.lane l STRAIGHT_JOIN tarry.job j ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 3 AND j.server = p_server;
+    FROM tarry.lane l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
+      ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 3 AND j.server = p_server;
 END//
 
 -- Once a second from each server: it lives; what is left over goes. Columns: how many servers live beside it, how many do not, when the
@@ -286,6 +329,53 @@ BEGIN
     FROM tarry.server WHERE server <> p_server;
 END//
 
+-- The partitions of today and the next days are there; those that no topic wants any more are not. Makes none while nobody keeps a history.
+-- Called between transactions: it ends one. It waits for nobody who reads or writes the history, but now and then for a second, and what
+-- cannot be done is left for the next time. As the owner: it changes the table.
+DROP PROCEDURE IF EXISTS tarry.server_history_days//
+CREATE PROCEDURE tarry.server_history_days()
+MODIFIES SQL DATA SQL SECURITY DEFINER
+BEGIN
+  DECLARE v_today BIGINT DEFAULT tarry.now_ms() DIV 86400000;
+  DECLARE v_kept, v_last, v_day, v_saved_wait BIGINT;
+  DECLARE v_text TEXT CHARACTER SET utf8mb4;
+  DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+  SET v_saved_wait = @@session.lock_wait_timeout;
+  SELECT MAX(history) INTO v_kept FROM tarry.topic;
+  SELECT MAX(SUBSTR(partition_name, 9)) INTO v_last FROM information_schema.partitions
+    WHERE table_schema = 'tarry' AND table_name = 'history' AND partition_name REGEXP '^history_[0-9]+$';
+  SET v_last = IF(v_last IS NULL, v_today - 1, DATEDIFF(STR_TO_DATE(v_last, '%Y%m%d'), '1970-01-01'));
+  SET SESSION lock_wait_timeout = 1;
+  IF RAND() >= 0.1 THEN
+    SET SESSION lock_wait_timeout = 0; -- MySQL knows no less than 1
+  END IF;
+  SET v_day = GREATEST(v_last + 1, v_today);
+  IF v_kept > 0 AND v_day <= v_today + 2 THEN
+    SET v_text = 'ALTER TABLE tarry.history REORGANIZE PARTITION history_rest INTO (';
+    WHILE v_day <= v_today + 2 DO
+      SET v_text = CONCAT(v_text, 'PARTITION history_', DATE_FORMAT(DATE_ADD('1970-01-01', INTERVAL v_day DAY), '%Y%m%d'), ' VALUES LESS THAN (',
+        (v_day + 1) * 86400000, '), ');
+      SET v_day = v_day + 1;
+    END WHILE;
+    SET @tarry_days = CONCAT(v_text, 'PARTITION history_rest VALUES LESS THAN MAXVALUE)');
+    PREPARE tarry_days FROM @tarry_days;
+    EXECUTE tarry_days;
+    DEALLOCATE PREPARE tarry_days;
+  END IF;
+  SET v_text = NULL;
+  SELECT GROUP_CONCAT(partition_name SEPARATOR ', ') INTO v_text FROM information_schema.partitions
+    WHERE table_schema = 'tarry' AND table_name = 'history' AND partition_description REGEXP '^[0-9]+$'
+      AND CAST(partition_description AS UNSIGNED) < v_today * 86400000 - COALESCE(v_kept, 0);
+  IF v_text IS NOT NULL THEN
+    SET @tarry_days = CONCAT('ALTER TABLE tarry.history DROP PARTITION ', v_text);
+    PREPARE tarry_days FROM @tarry_days;
+    EXECUTE tarry_days;
+    DEALLOCATE PREPARE tarry_days;
+  END IF;
+  SET @tarry_days = NULL;
+  SET SESSION lock_wait_timeout = v_saved_wait;
+END//
+
 -- ---- for users, in their own transactions ----
 
 -- These run with the rights of who made the schema. Parameters have the columns' character set: else no index is used.
@@ -328,7 +418,7 @@ CREATE PROCEDURE tarry.push_with(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_priority, v_topic_priority, v_how, v_state, v_attempt INT;
-  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire BIGINT;
+  DECLARE v_now, v_due, v_ttl, v_max_jobs, v_jobs, v_seq, v_saved, v_bytes, v_expire, v_history BIGINT;
   DECLARE v_exists TINYINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
@@ -353,11 +443,12 @@ BEGIN
   CALL tarry.may(p_topic);
   SET v_now = tarry.now_ms();
   CALL tarry.due_of(v_now, p_delay_ms, p_at_ms, v_due);
-  SELECT topic, priority, on_conflict, ttl, max_jobs INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs FROM tarry.topic WHERE name = p_topic;
+  SELECT topic, priority, on_conflict, ttl, max_jobs, history INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs, v_history
+    FROM tarry.topic WHERE name = p_topic;
   IF v_topic IS NULL THEN
     INSERT IGNORE INTO tarry.topic (name) VALUES (p_topic);
-    SELECT topic, priority, on_conflict, ttl, max_jobs INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs FROM tarry.topic
-      WHERE name = p_topic FOR UPDATE; -- a snapshot of the caller's may be older than it
+    SELECT topic, priority, on_conflict, ttl, max_jobs, history INTO v_topic, v_topic_priority, v_how, v_ttl, v_max_jobs, v_history
+      FROM tarry.topic WHERE name = p_topic FOR UPDATE; -- a snapshot of the caller's may be older than it
   END IF;
   SET v_how = COALESCE(NULLIF(FIELD(p_on_conflict, 'replace', 'keep', 'reject'), 0), NULLIF(v_how, 0), 1);
   SET v_priority = COALESCE(p_priority, v_topic_priority, 100);
@@ -400,6 +491,10 @@ BEGIN
             body_bytes = LENGTH(p_body), body = p_body
           WHERE topic = v_topic AND id = p_id;
         SET p_result = 'replaced';
+        IF v_history > 0 THEN
+          INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
+            VALUES (v_now, v_topic, p_id, 'replaced', v_attempt, SUBSTRING_INDEX(USER(), '@', 1));
+        END IF;
         INSERT INTO tarry.tally_add (topic, fresh, retry, dead, dead_bytes, replaced)
           VALUES (v_topic, 1 - (v_state = 1 AND v_attempt = 0), -(v_state = 1 AND v_attempt > 0), -(v_state = 4), IF(v_state = 4, -v_bytes, 0), 1);
       END IF;
@@ -415,31 +510,39 @@ CREATE PROCEDURE tarry.push(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 CALL tarry.push_with(p_topic, p_id, p_delay_ms, NULL, p_body, NULL, NULL, NULL, p_result)//
 
--- What finds a job leased leaves no lock on it but at REPEATABLE READ, where the database keeps it.
-DROP PROCEDURE IF EXISTS tarry.cancel//
-CREATE PROCEDURE tarry.cancel(
+-- What finds a job leased leaves no lock on it but at REPEATABLE READ, where the database keeps it. A request to its holder does: it
+-- belongs at the end of a transaction.
+DROP PROCEDURE IF EXISTS tarry.cancel_with//
+CREATE PROCEDURE tarry.cancel_with(
   IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
-  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+  IN p_request BOOLEAN, OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
   DECLARE v_topic, v_lane, v_state, v_attempt INT;
-  DECLARE v_due, v_seq, v_bytes, v_window, v_saved BIGINT;
+  DECLARE v_due, v_seq, v_bytes, v_window, v_saved, v_history BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   SET v_saved = LAST_INSERT_ID();
   CALL tarry.may(p_topic);
   SET p_result = 'not_found';
-  SELECT topic, dedup_window INTO v_topic, v_window FROM tarry.topic WHERE name = p_topic;
+  SELECT topic, dedup_window, history INTO v_topic, v_window, v_history FROM tarry.topic WHERE name = p_topic;
   SELECT state INTO v_state FROM tarry.job WHERE topic = v_topic AND id = p_id;
-  IF v_state = 3 THEN
+  IF v_state = 3 AND p_request IS NOT TRUE THEN
     SET p_result = 'leased';
   ELSEIF v_topic IS NOT NULL THEN
     SET v_state = NULL;
     SELECT lane, due, seq, state, attempt, body_bytes + COALESCE(LENGTH(meta), 0) + LENGTH(id) + 64
       INTO v_lane, v_due, v_seq, v_state, v_attempt, v_bytes FROM tarry.job WHERE topic = v_topic AND id = p_id FOR UPDATE;
-    IF v_state = 3 THEN SET p_result = 'leased';
+    IF v_state = 3 AND p_request THEN
+      UPDATE tarry.job SET cancel_requested = 1 WHERE topic = v_topic AND lane = v_lane AND due = v_due AND seq = v_seq;
+      SET p_result = 'requested';
+    ELSEIF v_state = 3 THEN SET p_result = 'leased';
     ELSEIF v_state IS NOT NULL THEN
       DELETE FROM tarry.job WHERE topic = v_topic AND lane = v_lane AND due = v_due AND seq = v_seq;
       SET p_result = 'cancelled';
+      IF v_history > 0 THEN
+        INSERT INTO tarry.history (at, topic, id, event, attempt, consumer)
+          VALUES (tarry.now_ms(), v_topic, p_id, 'cancelled', v_attempt, SUBSTRING_INDEX(USER(), '@', 1));
+      END IF;
       INSERT INTO tarry.tally_add (topic, fresh, retry, dead, dead_bytes, cancelled)
         VALUES (v_topic, -(v_state = 1 AND v_attempt = 0), -(v_state = 1 AND v_attempt > 0), -(v_state = 4), IF(v_state = 4, -v_bytes, 0), 1);
       IF v_window > 0 THEN
@@ -449,6 +552,13 @@ BEGIN
   END IF;
   DO LAST_INSERT_ID(v_saved);
 END//
+
+DROP PROCEDURE IF EXISTS tarry.cancel//
+CREATE PROCEDURE tarry.cancel(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin,
+  OUT p_result VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin)
+MODIFIES SQL DATA SQL SECURITY DEFINER
+CALL tarry.cancel_with(p_topic, p_id, FALSE, p_result)//
 
 DROP PROCEDURE IF EXISTS tarry.reschedule//
 CREATE PROCEDURE tarry.reschedule(
@@ -504,6 +614,18 @@ BEGIN
   END IF;
 END//
 
+-- A row: state, due, attempt, priority, body; NULLs where there is no such job.
+DROP PROCEDURE IF EXISTS tarry.get//
+CREATE PROCEDURE tarry.get(
+  IN p_topic VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin, IN p_id VARCHAR(255) CHARACTER SET ascii COLLATE ascii_bin)
+READS SQL DATA SQL SECURITY DEFINER
+BEGIN
+  CALL tarry.may(p_topic);
+  SELECT CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased'
+      WHEN j.state = 4 THEN 'dead' END AS state, FROM_UNIXTIME(j.due / 1000) AS due, j.attempt, j.priority, j.body
+    FROM (SELECT 1) one LEFT JOIN (tarry.job j JOIN tarry.topic t ON t.topic = j.topic) ON t.name = p_topic AND j.id = p_id;
+END//
+
 DELIMITER ;
 
 -- For those who can only INSERT: each row is a push; the upkeep empties it. What is wrong with a row ends the statement.
@@ -532,5 +654,41 @@ CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.jobs AS
     CASE WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 'delayed' WHEN j.state = 1 THEN 'ready' WHEN j.state = 3 THEN 'leased' ELSE 'dead' END AS state,
     FROM_UNIXTIME(j.due / 1000) AS due, j.priority, j.attempt, j.body_bytes, CONVERT(j.error USING utf8mb4) AS error
   FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL;
+
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.topics AS
+  SELECT t.name AS topic, t.paused AND (t.paused_until = 0 OR t.paused_until > tarry.now_ms()) AS paused,
+    COALESCE(c.waiting, 0) AS waiting, COALESCE(c.leased, 0) AS leased, COALESCE(c.dead, 0) AS dead,
+    COALESCE(c.pushed, 0) AS pushed, COALESCE(c.acked, 0) AS acked, COALESCE(c.cancelled, 0) AS cancelled,
+    COALESCE(c.expired, 0) AS expired, COALESCE(c.died, 0) AS died
+  FROM tarry.topic t LEFT JOIN (
+    SELECT topic, SUM(fresh + retry) AS waiting, SUM(leased) AS leased, SUM(dead) AS dead, SUM(pushed) AS pushed, SUM(acked) AS acked,
+        SUM(cancelled) AS cancelled, SUM(expired) AS expired, SUM(died) AS died
+      FROM (SELECT topic, fresh, retry, leased, dead, pushed, acked, cancelled, expired, died FROM tarry.tally UNION ALL
+        SELECT topic, fresh, retry, leased, dead, pushed, acked, cancelled, expired, died FROM tarry.tally_add) y GROUP BY topic) c ON c.topic = t.topic
+  WHERE t.name IS NOT NULL;
+
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.job_history AS
+  SELECT t.name AS topic, h.id, FROM_UNIXTIME(h.at / 1000) AS at, h.event, h.attempt, FROM_UNIXTIME(h.started / 1000) AS started,
+    CONVERT(h.consumer USING utf8mb4) AS consumer, CONVERT(h.error USING utf8mb4) AS error, h.n AS number
+  FROM tarry.history h JOIN tarry.topic t ON t.topic = h.topic
+  WHERE t.name IS NOT NULL AND h.at >= tarry.now_ms() - t.history;
+
+-- What mykit-delay's reports read: status 1 waits, 2 is due or handed out, 3 done, 4 gone without being done, 6 gave up. Of a job that is
+-- gone its history tells, which has no body; when a job was pushed is not kept.
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.mykit_delay_queue_job AS
+  SELECT j.id, NULL AS bizkey, t.name AS topic, NULL AS subtopic, NULL AS delay, NULL AS create_time, j.body,
+    CASE WHEN j.state = 4 THEN 6 WHEN j.state = 1 AND j.due > tarry.now_ms() THEN 1 ELSE 2 END AS status,
+    COALESCE(j.ttl, NULLIF(t.ttl, 0)) DIV 1000 AS ttl, FROM_UNIXTIME(GREATEST(j.taken, j.due) / 1000) AS update_time
+  FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name IS NOT NULL
+  UNION ALL
+  SELECT h.id, NULL, h.topic, NULL, NULL, NULL, NULL, IF(h.event = 'acked', 3, 4), NULL, h.at
+  FROM (SELECT id, topic, event, at, ROW_NUMBER() OVER (PARTITION BY topic, id ORDER BY number DESC) AS newest FROM tarry.job_history
+    WHERE event IN ('acked', 'cancelled', 'expired', 'purged')) h
+  WHERE h.newest = 1 AND NOT EXISTS (SELECT 1 FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name = h.topic AND j.id = h.id);
+
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW tarry.mykit_delay_queue_job_log AS
+  SELECT id, CASE event WHEN 'acked' THEN 3 WHEN 'died' THEN 6 WHEN 'nacked' THEN 6 WHEN 'lease_ended' THEN 6 WHEN 'redriven' THEN 5
+      WHEN 'returned' THEN 5 ELSE 4 END AS status, consumer AS thread, at AS update_time
+  FROM tarry.job_history;
 
 INSERT IGNORE INTO tarry.schema_version (version, oldest_reader) VALUES (1, 1);

@@ -32,17 +32,18 @@ enum {
     ROW_BODY_BYTES,
     ROW_META_BYTES,
     ROW_CANCEL_REQUESTED,
+    ROW_CONSUMER,
     ROW_HISTORY
 };
 
 const char maria_row_columns[] =
     "topic,lane,due,seq,id,state,attempt,priority,first_due,lease_until,taken,lease_span,delivery,"
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
-    "COALESCE(LENGTH(meta),0),cancel_requested,history";
+    "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history";
 
 /* Of those that are only acked. */
 const char maria_ack_columns[] =
-    "topic,lane,due,seq,id,state,lease_until,taken,delivery,cancel_requested";
+    "topic,lane,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer";
 
 void maria_rows_clear(struct maria_link *link)
 {
@@ -53,6 +54,7 @@ void maria_rows_clear(struct maria_link *link)
     for (size_t i = 0; i < link->rows.count; i++)
         free(link->rows.at[i]);
     link->rows.count = 0;
+    link->events.count = 0; /* they are of those */
 }
 
 static size_t key_write(char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX], uint32_t topic,
@@ -121,16 +123,27 @@ static struct maria_row *read_place(struct maria_link *link, MYSQL_ROW row,
     return out;
 }
 
+static void read_consumer(struct maria_row *out, MYSQL_ROW row, const unsigned long *lengths,
+                          int column)
+{
+    if (!row[column] || lengths[column] > sizeof out->consumer)
+        return;
+    out->consumer_bytes = lengths[column];
+    memcpy(out->consumer, row[column], out->consumer_bytes);
+}
+
 bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long *lengths)
 {
-    enum { UNTIL = ROW_STATE + 1, TAKEN, DELIVERY, CANCEL_REQUESTED };
+    enum { ATTEMPT = ROW_STATE + 1, UNTIL, TAKEN, DELIVERY, CANCEL_REQUESTED, CONSUMER };
     struct maria_row *out = read_place(link, row, lengths);
     if (!out || out->is_whole)
         return out != NULL;
+    out->attempt = (uint32_t)maria_number(row[ATTEMPT]);
     out->lease_until_ms = maria_number(row[UNTIL]);
     out->taken_ms = maria_number(row[TAKEN]);
     out->delivery = (uint64_t)maria_number(row[DELIVERY]);
     out->cancel_requested = maria_number(row[CANCEL_REQUESTED]) != 0;
+    read_consumer(out, row, lengths, CONSUMER);
     return true;
 }
 
@@ -159,6 +172,7 @@ struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
     out->body_bytes = (uint64_t)maria_number(row[ROW_BODY_BYTES]);
     out->meta_bytes = (uint64_t)maria_number(row[ROW_META_BYTES]);
     out->cancel_requested = maria_number(row[ROW_CANCEL_REQUESTED]) != 0;
+    read_consumer(out, row, lengths, ROW_CONSUMER);
     if (lengths[ROW_HISTORY] <= sizeof out->history && row[ROW_HISTORY]) {
         out->history_bytes = lengths[ROW_HISTORY];
         memcpy(out->history, row[ROW_HISTORY], out->history_bytes);
@@ -167,11 +181,6 @@ struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
 }
 
 /* ---- writing ---- */
-
-static struct slice id_of(const struct maria_row *row)
-{
-    return slice_make(row->key + sizeof(uint32_t), row->id_bytes);
-}
 
 static uint32_t topic_number_of(const struct maria_row *row)
 {
@@ -258,7 +267,7 @@ static void say_fresh(struct buffer *out, const struct maria_row *row)
     const struct queue_push *push = row->push;
     buffer_append_format(out, "(%u,%d,%lld,%llu,", topic_number_of(row), row->lane,
                          (long long)row->due_ms, (unsigned long long)row->sequence);
-    maria_quote(out, id_of(row));
+    maria_quote(out, maria_row_id(row));
     buffer_append_format(out, ",%d,%u,%d,%lld", (int)row->state, row->attempt, row->priority,
                          (long long)row->first_due_ms);
     say_number_or_null(out, row->expire_ms);
@@ -346,7 +355,7 @@ static void say_finished(struct maria_link *link)
             buffer_append_text(out, "INSERT INTO tarry.finished VALUES ");
         }
         buffer_append_format(out, "(%u,", topic_number_of(row));
-        maria_quote(out, id_of(row));
+        maria_quote(out, maria_row_id(row));
         buffer_append_format(out, ",%lld)", (long long)row->finished_until_ms);
     }
     if (out)
@@ -386,5 +395,6 @@ void maria_say_rows(struct maria_link *link)
     }
     say_inserts(link);
     say_finished(link);
+    maria_say_history(link);
     link->is_written = true;
 }

@@ -90,6 +90,14 @@ static void note(struct maria_link *link, const struct maria_row *row,
     }
 }
 
+/* Whose doing an entry of the history was. */
+static const struct slice nobody = {0};
+
+static struct slice holder(const struct maria_row *row)
+{
+    return slice_make(row->consumer, row->consumer_bytes);
+}
+
 static void show(const struct maria_row *row, int64_t now_ms, struct queue_result *out)
 {
     out->state = state_of(row, now_ms);
@@ -155,6 +163,7 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
     }
     if (row->exists) {
         count_row(row, counts, -1);
+        maria_history_note(link, row, "replaced", nobody, (struct slice){0});
         counts[SQL_COUNT_REPLACED] = 1;
         status = QUEUE_REPLACED;
     } else {
@@ -177,6 +186,7 @@ static enum queue_status cancel_one(struct maria_link *link, struct maria_row *r
     if (row->state != JOB_LEASED &&
         (!change->only_dead || (row->state == JOB_DEAD && row->delivery == change->delivery))) {
         count_row(row, counts, -1);
+        maria_history_note(link, row, "cancelled", nobody, (struct slice){0});
         row_end(link, row);
         note(link, row, counts, false, false);
         return QUEUE_CANCELLED;
@@ -288,6 +298,7 @@ static void fail(struct maria_link *link, struct maria_row *row, const struct qu
         row->state = JOB_DEAD;
         row->lane = MARIA_LANE_DEAD;
         counts[SQL_COUNT_DIED] = 1;
+        maria_history_note(link, row, "died", holder(row), row->error);
     } else {
         wait_again(link, row,
                    answer->delay_ms < 0
@@ -304,12 +315,28 @@ static void unlease(struct maria_row *row)
     row_changed(row);
 }
 
+/* How the attempt ended, and what else that means for the job. */
+static void note_end(struct maria_link *link, const struct maria_row *row,
+                     const struct queue_answer *answer, bool by_itself)
+{
+    const char *event = by_itself                      ? "lease_ended"
+                        : answer->verb == QUEUE_ACK    ? "acked"
+                        : answer->verb == QUEUE_RETURN ? "returned"
+                                                       : "nacked";
+    bool is_acked = !by_itself && answer->verb == QUEUE_ACK;
+    maria_history_note(link, row, event, holder(row),
+                       is_acked ? (struct slice){0} : cut(answer->error, JOB_ERROR_BYTES_MAX));
+    if (!is_acked && row->cancel_requested)
+        maria_history_note(link, row, "cancelled", nobody, (struct slice){0});
+}
+
 /* The lease is good and ends: with `answer`, or by itself (`outcome` says so). */
 static enum queue_status end_lease(struct maria_link *link, struct maria_row *row,
                                    const struct queue_answer *answer, bool by_itself)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = -1};
     enum queue_verb verb = by_itself ? QUEUE_NACK : answer->verb;
+    note_end(link, row, answer, by_itself);
     if (verb == QUEUE_ACK || row->cancel_requested) {
         counts[verb == QUEUE_ACK ? SQL_COUNT_ACKED : SQL_COUNT_CANCELLED] = 1;
         row_end(link, row);
@@ -341,7 +368,7 @@ static enum queue_status answer_one(struct maria_link *link, const struct queue_
     if (!row || row->lease_until_ms <= link->now_ms)
         return QUEUE_LEASE_ENDED;
     out->topic = slice_of(row->topic->name);
-    out->id = slice_make(row->key + sizeof(uint32_t), row->id_bytes);
+    out->id = maria_row_id(row);
     if (answer->verb == QUEUE_EXTEND) {
         row->lease_until_ms =
             link->now_ms + (answer->lease_ms > 0 ? answer->lease_ms : row->lease_span_ms) + 1;
@@ -441,7 +468,9 @@ static void expire_one(struct maria_link *link, struct maria_row *row)
         return;
     }
     count_row(row, counts, -1);
+    maria_history_note(link, row, "expired", nobody, (struct slice){0});
     if (row->topic->settings.dead_letter_expired) {
+        maria_history_note(link, row, "died", nobody, (struct slice){0});
         row->state = JOB_DEAD;
         row->lane = MARIA_LANE_DEAD;
         row->expire_ms = 0;
@@ -462,6 +491,7 @@ static void purge_one(struct maria_link *link, struct maria_row *row)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
     count_row(row, counts, -1);
+    maria_history_note(link, row, "purged", nobody, (struct slice){0});
     row->exists = row->fresh = false;
     note(link, row, counts, false, false);
 }
@@ -470,6 +500,7 @@ static void redrive_one(struct maria_link *link, struct maria_row *row)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_REDRIVEN] = 1};
     count_row(row, counts, -1);
+    maria_history_note(link, row, "redriven", nobody, (struct slice){0});
     row->state = JOB_DELAYED;
     row->attempt = 0;
     row->due_ms = row->first_due_ms = link->now_ms;

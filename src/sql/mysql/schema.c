@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NO_SUCH_DATABASE = 1049, NO_SUCH_TABLE = 1146, DELIMITER_BYTES = 8 };
+enum {
+    NO_SUCH_DATABASE = 1049,
+    NO_SUCH_TABLE = 1146,
+    NOT_TRUSTED = 1419, /* with functions, beside a binary log */
+    DELIMITER_BYTES = 8
+};
 
 struct slice maria_schema_text(void)
 {
@@ -38,8 +43,14 @@ static bool read_version(MYSQL *mysql, int *version, int *oldest, char *error, s
 
 static bool do_text(MYSQL *mysql, struct slice text, char *error, size_t error_bytes)
 {
-    if (libmariadb.mysql_real_query(mysql, text.at, text.len) != 0)
-        return error_text(error, error_bytes, "%s", libmariadb.mysql_error(mysql));
+    if (libmariadb.mysql_real_query(mysql, text.at, text.len) != 0) {
+        bool is_not_trusted = libmariadb.mysql_errno(mysql) == NOT_TRUSTED;
+        return error_text(error, error_bytes, "cannot make the schema: %s%s",
+                          libmariadb.mysql_error(mysql),
+                          is_not_trusted ? "; set log_bin_trust_function_creators to 1 while the "
+                                           "schema is made, or make it as an account with SUPER"
+                                         : "");
+    }
     do {
         MYSQL_RES *result = libmariadb.mysql_store_result(mysql);
         if (result)

@@ -9,7 +9,9 @@ enum {
     TAKEN_MAX = MARIA_NUMBERS,
     BODY_BYTES_INLINE = 16 * 1024, /* bigger bodies are read by themselves */
     TAKE_BYTES_MAX = 16 << 20,     /* of bodies, in one take */
-    LEASED_MAX = 100               /* in one statement, which looks for each row's number in turn */
+    LEASED_MAX = 100,              /* in one statement, which looks for each row's number in turn */
+    LOOK_BACK_MS = 2000, /* what was under way for so long may be committed behind a bound */
+    EMPTY_TAKES_MAX = 3  /* of one call, where something is due */
 };
 
 static void say_now(struct maria_link *link, struct buffer *out)
@@ -408,6 +410,8 @@ static void say_look(struct maria_link *link, struct maria_topic *topic, unsigne
                              topic->number, topic->lanes[i],
                              from_start ? 0LL : (long long)bound_of(link, topic));
         say_now(link, out);
+        if (topic->looks_back)
+            buffer_append_format(out, "-%d", LOOK_BACK_MS);
         buffer_append_text(out, ") AND state=1 AND (expire IS NULL OR expire>");
         say_now(link, out);
         buffer_append_text(out, ") ORDER BY due,seq LIMIT 1");
@@ -433,9 +437,30 @@ static bool is_asked(const struct maria_link *link, const struct sql_call *call,
     return call->kind == SQL_CALL_LOOK && known && known->watched && known->asked;
 }
 
+/* Of a call whose look begins before the bound: nobody tells that a job was committed there, and takes that
+ * found something go on without it. */
+static bool is_look_back(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_LOOK || (is_take(call) && !call->job_count);
+}
+
+static void mark_look_backs(struct maria_link *link)
+{
+    struct list *calls = link->turn.calls;
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (!is_look_back(call))
+            continue;
+        for (size_t i = 0; i < link->wanted.count; i++)
+            if (is_asked(link, call, link->wanted.at[i]))
+                link->wanted.at[i]->looks_back = true;
+    }
+}
+
 void maria_say_looks(struct maria_link *link)
 {
     struct list *calls = link->turn.calls;
+    mark_look_backs(link);
     for (struct list *at = calls->next; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         if (!is_take(call) && call->kind != SQL_CALL_LOOK)
@@ -444,6 +469,15 @@ void maria_say_looks(struct maria_link *link)
             if (is_asked(link, call, link->wanted.at[i]))
                 say_look(link, link->wanted.at[i], call->from_the_start);
     }
+}
+
+/* Something is due, and the take did not get it: others held its row for a moment, or it was committed
+ * behind the bound, which the look has put right. */
+static void take_again(struct sql_call *call)
+{
+    call->has_more =
+        is_take(call) && !call->job_count && !call->drained && call->empty_takes < EMPTY_TAKES_MAX;
+    call->empty_takes += call->has_more;
 }
 
 bool maria_share_looks(struct maria_link *link)
@@ -472,6 +506,7 @@ bool maria_share_looks(struct maria_link *link)
             if (!sight.is_paused && sight.next_ms <= sight.seen_ms)
                 call->drained = false;
         }
+        take_again(call);
     }
     return true;
 }

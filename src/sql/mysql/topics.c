@@ -23,13 +23,14 @@ enum {
     COLUMN_DEAD_LETTER,
     COLUMN_DEDUP,
     COLUMN_JOBS_MAX,
+    COLUMN_HISTORY,
     COLUMN_HAS_EXTENSION,
     COLUMN_LANES
 };
 
 static const char columns[] =
     "SELECT topic,name,paused,paused_until,lease,ttl,backoff_kind,backoff_first,backoff_max,"
-    "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,"
+    "max_attempts,on_conflict,priority,dead_letter_expired,dedup_window,max_jobs,history,"
     "COALESCE(LENGTH(extension),0),(SELECT GROUP_CONCAT(l.lane) FROM tarry.lane l WHERE "
     "l.topic=t.topic) FROM tarry.topic t WHERE ";
 
@@ -60,7 +61,7 @@ static bool want(struct maria_link *link, struct maria_topic *topic)
     topic->is_wanted = maria_topic_list_add(&link->wanted, topic);
     topic->is_read = topic->is_to_be_made = topic->is_made = topic->is_pushed_to = false;
     topic->take_max = 0;
-    topic->is_looked[0] = topic->is_looked[1] = false;
+    topic->is_looked[0] = topic->is_looked[1] = topic->looks_back = false;
     topic->next_ms[0] = topic->next_ms[1] = INT64_MAX;
     return topic->is_wanted;
 }
@@ -209,6 +210,7 @@ static void read_settings(struct maria_topic *topic, MYSQL_ROW row)
     settings->dead_letter_expired = maria_number(row[COLUMN_DEAD_LETTER]) != 0;
     settings->dedup_window_ms = maria_number(row[COLUMN_DEDUP]);
     settings->max_jobs = (uint64_t)maria_number(row[COLUMN_JOBS_MAX]);
+    settings->history_ms = maria_number(row[COLUMN_HISTORY]);
     topic->has_extension = maria_number(row[COLUMN_HAS_EXTENSION]) > 0;
 }
 

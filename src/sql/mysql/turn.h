@@ -34,7 +34,8 @@ enum maria_step_kind {
     MARIA_CHANGED, /* so many rows as expected */
     MARIA_LOOK,
     MARIA_NEWS,
-    MARIA_CALL /* of one call, which reads it by itself */
+    MARIA_CALL, /* of one call, which reads it by itself */
+    MARIA_AFTER /* behind the commit: where it fails, nothing else does */
 };
 
 struct maria_topic { /* as of this turn, or an earlier one */
@@ -54,6 +55,7 @@ struct maria_topic { /* as of this turn, or an earlier one */
     uint32_t take_max;  /* of all takes of the turn */
     int64_t next_ms[2]; /* seen by looks: at or above the bound, and from 0 */
     bool is_looked[2];
+    bool looks_back; /* its look begins some time before the bound */
 };
 TABLE_DECLARE(maria_names, struct maria_topic, by_name)
 TABLE_DECLARE(maria_numbers, struct maria_topic, by_number)
@@ -96,10 +98,27 @@ struct maria_row { /* a job that the turn is about, or an id without one */
     bool has_error;                /* it is a new one, with its history */
     char history[JOB_HISTORY_BYTES_MAX];
     size_t history_bytes;
+    char consumer[JOB_CONSUMER_BYTES_MAX]; /* who holds it */
+    size_t consumer_bytes;
 };
+static inline struct slice maria_row_id(const struct maria_row *row)
+{
+    return slice_make(row->key + sizeof(uint32_t), row->id_bytes);
+}
 TABLE_DECLARE(maria_ids, struct maria_row, by_id)
 TABLE_DECLARE(maria_places, struct maria_row, by_place)
 VECTOR_DECLARE(maria_row_list, struct maria_row *)
+
+struct maria_event { /* of the history */
+    const struct maria_row *row;
+    const char *event;
+    uint32_t attempt;
+    int64_t started_ms;
+    char consumer[JOB_CONSUMER_BYTES_MAX];
+    size_t consumer_bytes;
+    struct slice error; /* the caller's */
+};
+VECTOR_DECLARE(maria_events, struct maria_event)
 
 struct maria_result { /* of several calls */
     MYSQL_RES *result;
@@ -168,9 +187,12 @@ struct maria_link {
     struct maria_ids ids;
     struct maria_places places;
     struct maria_row_list rows;
+    struct maria_events events;
+    bool wants_days; /* of the history: another one may have to be made */
     struct maria_taken_list taken;
     struct maria_results results;
 
+    unsigned upkeeps;                 /* of this connection */
     int64_t beat_us;                  /* by the boot clock: when its last beat was committed */
     struct sql_news_list news;        /* heard and not told yet */
     struct maria_sequence_list heard; /* of the last seconds, as a ring */
@@ -223,6 +245,15 @@ struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths);
 /* All that the turn has changed. */
 void maria_say_rows(struct maria_link *link);
+
+/* ---- history (history.c) ---- */
+
+/* What became of a job, as it is before it changes. Its text `event` stays. */
+void maria_history_note(struct maria_link *link, const struct maria_row *row, const char *event,
+                        struct slice consumer, struct slice error);
+void maria_say_history(struct maria_link *link); /* all that was noted */
+/* Behind the commit: days that are to come, and those that nobody wants any more. */
+void maria_say_history_days(struct maria_link *link);
 
 /* ---- rules (rules.c): what becomes of a job ---- */
 

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum { HISTORY_ENTRIES = 1000, STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
+enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500 };
 
 /* The columns of tarry._did. */
 enum {
@@ -346,7 +346,7 @@ static bool send_get(struct sql_call *call, struct postgres_link *link)
     sql_params_bytes(&params, call->command->get.topic);
     sql_params_bytes(&params, call->command->get.id);
     if (call->command->get.history) {
-        sql_params_number(&params, HISTORY_ENTRIES);
+        sql_params_number(&params, SQL_HISTORY_ENTRIES_MAX);
         return send(call, link, SQL_HISTORY, &params);
     }
     return send(call, link, SQL_GET, &params);

@@ -87,8 +87,13 @@ CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), ver
 INSERT INTO tarry.tokens (version, text) VALUES ('', '');
 CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
 
-CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store $$;
+-- What each turn calls is written in plpgsql, also where one query is all of it: its plans are kept, while a function in SQL is parsed and
+-- planned anew by each statement that calls it.
+
+CREATE FUNCTION tarry.now_ms() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  RETURN (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + adjust_ms FROM tarry.store);
+END $$;
 
 -- ---- counting ----
 
@@ -106,12 +111,17 @@ BEGIN
   RETURN counts;
 END $$;
 
-CREATE FUNCTION tarry._sum(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS
-$$ SELECT array_agg(x + y ORDER BY o) FROM unnest(a, b) WITH ORDINALITY u(x, y, o) $$;
+CREATE FUNCTION tarry._sum(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  FOR i IN 1 .. cardinality(a) LOOP a[i] := a[i] + b[i]; END LOOP;
+  RETURN a;
+END $$;
 
-CREATE FUNCTION tarry._tally(p_topic int, p_slot bigint, p_counts bigint[]) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION tarry._tally(p_topic int, p_slot bigint, p_counts bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES (p_topic, p_slot, p_counts)
-    ON CONFLICT (topic, slot) DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts) $$;
+    ON CONFLICT (topic, slot) DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts);
+END $$;
 
 CREATE FUNCTION tarry._jobs(p_topic int) RETURNS bigint LANGUAGE sql AS $$
   SELECT coalesce(sum(c[1] + c[2] + c[3] + c[4]), 0)::bigint
@@ -647,9 +657,11 @@ CREATE FUNCTION tarry._push_items(p_topics text[], p_ids text[], p_kinds int[], 
   p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[])
 RETURNS TABLE (topic text, id text, kind int, ms bigint, priority int, conflict int, lease bigint, ttl bigint, backoff_kind int,
   backoff_first bigint, backoff_max bigint, attempts bigint, type bytea, meta bytea, body bytea, past int, dead boolean, error bytea, n bigint)
-LANGUAGE sql VOLATILE ROWS 1000 AS $$
-  SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
-    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY $$;
+LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
+    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY;
+END $$;
 
 CREATE FUNCTION tarry._pushes(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
   p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
@@ -662,8 +674,9 @@ BEGIN
   PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT u.name
     FROM unnest(p_topics, p_kinds, p_ms) u(name, kind, ms) WHERE NOT tarry._is_far(now, u.kind, u.ms) ORDER BY 1) w;
   PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
-    FROM unnest(p_topics, p_priorities) u(name, priority), LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
-  FOR x IN
+    FROM (SELECT DISTINCT v.name, v.priority FROM unnest(p_topics, p_priorities) v(name, priority)) u,
+      LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
+  FOR x IN -- bodies go into the table and no further: what is left over is found in the arrays again
     WITH u AS MATERIALIZED (
       SELECT i.*, t.topic AS number, t.ttl AS topic_ttl, tarry._due(now, i.kind, i.ms) AS due, coalesce(nullif(i.priority, -1), t.priority, 100) AS lane,
           t.topic IS NOT NULL AND t.max_jobs = 0 AND NOT i.dead AND NOT tarry._is_far(now, i.kind, i.ms) AND coalesce((SELECT f.until
@@ -671,23 +684,22 @@ BEGIN
         FROM tarry._push_items(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
           p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) i
         LEFT JOIN LATERAL (SELECT * FROM tarry.topic k WHERE k.name = i.topic LIMIT 1) t ON true
-    ), a AS MATERIALIZED (
-      SELECT u.*, seqs[u.n] AS seq FROM u WHERE u.plain
     ), c AS (
       INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
           backoff_max, content_type, meta, error, body, expire)
-        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, a.seq, a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
+        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, seqs[a.n], a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
             nullif(a.backoff_kind, 0), a.backoff_first, a.backoff_max, nullif(a.type, ''), nullif(a.meta, ''), nullif(a.error, ''), a.body,
             CASE WHEN coalesce(nullif(a.ttl, 0), a.topic_ttl) > 0 THEN a.due + coalesce(nullif(a.ttl, 0), a.topic_ttl) END
-          FROM a ORDER BY a.number, a.id
+          FROM u a WHERE a.plain ORDER BY a.number, a.id
         ON CONFLICT (topic, id) DO NOTHING RETURNING topic, id, due, expire
-    ) SELECT u.*, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
+    ) SELECT u.n, u.number, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
   LOOP
     IF x.created IS NOT NULL THEN
-      r := ROW('created', CASE WHEN x.due <= now THEN 2 ELSE 1 END, x.due, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, x.n);
+      r := ROW('created', CASE WHEN x.created <= now THEN 2 ELSE 1 END, x.created, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, x.n);
     ELSE
-      r := tarry._push(x.topic, x.id, x.kind, x.ms, x.priority, x.conflict, x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max,
-        x.attempts, x.type, x.meta, x.body, x.past, x.dead, x.error, p_topics_max, false, seqs[x.n]);
+      r := tarry._push(p_topics[x.n], p_ids[x.n], p_kinds[x.n], p_ms[x.n], p_priorities[x.n], p_conflicts[x.n], p_leases[x.n], p_ttls[x.n],
+        p_backoff_kinds[x.n], p_backoff_firsts[x.n], p_backoff_maxes[x.n], p_attempts[x.n], p_types[x.n], p_metas[x.n], p_bodies[x.n],
+        p_pasts[x.n], p_dead[x.n], p_errors[x.n], p_topics_max, false, seqs[x.n]);
       r.n := x.n;
     END IF;
     RETURN NEXT r;
@@ -727,9 +739,11 @@ END $$;
 CREATE FUNCTION tarry._answer_items(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[])
 RETURNS TABLE (verb int, topic int, lane int, due bigint, seq bigint, delivery bigint, taken bigint, delay bigint, final boolean, error bytea,
-  short bytea, lease bigint, priority int, n bigint) LANGUAGE sql VOLATILE ROWS 1000 AS $$
-  SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts, p_leases, p_priorities)
-    WITH ORDINALITY $$;
+  short bytea, lease bigint, priority int, n bigint) LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM unnest(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors, p_shorts,
+    p_leases, p_priorities) WITH ORDINALITY;
+END $$;
 
 CREATE FUNCTION tarry._waits_until(p_verb int, p_delay bigint, p_due bigint, p_now bigint, p_backoff bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
 $$ SELECT CASE WHEN p_delay > 0 THEN p_now + p_delay + 1 WHEN p_verb = 4 THEN p_due WHEN p_delay = 0 THEN p_now ELSE p_now + p_backoff END $$;

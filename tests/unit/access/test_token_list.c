@@ -64,6 +64,15 @@ static void line_that_is_wrong_is_refused_by_its_place(void **state)
         {"token a scope=push topics=* sha256=" HASH_A " old-until=2030-01-01T00:00:00Z",
          "f:1: 'old-sha256' is missing"},
         {"certificate a scope=push topics=* sha256=" HASH_A, "f:1: a certificate has no secret"},
+        {"access-key a scope=push topics=*", "f:1: 'secret' is missing"},
+        {"access-key a scope=push topics=* secret=short", "f:1: bad value for 'secret'"},
+        {"access-key a scope=push topics=* sha256=" HASH_A, "f:1: 'secret' is missing"},
+        {"access-key a scope=push topics=* secret=0123456789abcdef sha256=" HASH_A,
+         "f:1: an access-key has no digest"},
+        {"access-key a scope=push topics=* secret=0123456789abcdef old-secret=0123456789abcdeg",
+         "f:1: 'old-until' is missing"},
+        {"token a scope=push topics=* secret=0123456789abcdef sha256=" HASH_A,
+         "f:1: only an access-key has its secret here"},
         {"certificate a scope=push topics=*\ncertificate a scope=read topics=*",
          "f:2: 'a' is there twice"},
         {"token a scope=push topics=* sha256=" HASH_A
@@ -108,6 +117,13 @@ static void one_line_is_edited_and_no_other(void **state)
     token_list_put(slice_of(before), &list.tokens[0], &out);
     assert_true(slice_is(buffer_slice(&out),
                          "# one\ntoken b scope=read topics=x sha256=" HASH_A " # kept\nend\n"));
+    token_list_fini(&list);
+    const char *key = "access-key k scope=push topics=* secret=0123456789abcdef "
+                      "old-secret=abcdefghijklmnop/+ old-until=2026-11-24T05:00:00.000Z\n";
+    assert_int_equal(read_list(key, &list, error), 0);
+    buffer_clear(&out);
+    token_list_put(slice_of(""), &list.tokens[0], &out);
+    assert_true(slice_is(buffer_slice(&out), key));
     token_list_fini(&list);
     buffer_fini(&out);
 }

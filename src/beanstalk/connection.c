@@ -1,0 +1,204 @@
+#include "beanstalk/connection.h"
+
+#include <stdlib.h>
+
+enum { KEPT_BYTES = 16 * 1024 }; /* of an empty buffer, so that idle connections cost little */
+
+/* ---- life ---- */
+
+static void connection_check_gone(struct beanstalk_connection *connection)
+{
+    if (connection->handles || connection->holds || !connection->is_closing)
+        return;
+    buffer_fini(&connection->in);
+    buffer_fini(&connection->out);
+    buffer_fini(&connection->writing);
+    connection->events->gone(connection);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct beanstalk_connection *connection = handle->data;
+    connection->handles--;
+    connection_check_gone(connection);
+}
+
+void beanstalk_connection_end(struct beanstalk_connection *connection)
+{
+    if (connection->is_closing)
+        return;
+    connection->is_closing = true;
+    connection->events->ended(connection);
+    uv_close(&connection->handle, on_closed);
+    uv_close((uv_handle_t *)&connection->timer, on_closed);
+}
+
+void beanstalk_connection_hold(struct beanstalk_connection *connection)
+{
+    connection->holds++;
+}
+
+void beanstalk_connection_release(struct beanstalk_connection *connection)
+{
+    connection->holds--;
+    connection_check_gone(connection);
+}
+
+/* ---- input ---- */
+
+struct slice beanstalk_connection_input(const struct beanstalk_connection *connection)
+{
+    const struct buffer *in = &connection->in;
+    return in->len ? slice_make(in->at + connection->in_at, in->len - connection->in_at)
+                   : (struct slice){.at = "", .len = 0};
+}
+
+void beanstalk_connection_consume(struct beanstalk_connection *connection, size_t bytes)
+{
+    connection->in_at += bytes;
+    if (connection->in_at < connection->in.len)
+        return;
+    connection->in_at = 0;
+    buffer_shrink(&connection->in, KEPT_BYTES);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t wanted, uv_buf_t *out)
+{
+    struct beanstalk_connection *connection = handle->data;
+    (void)wanted;
+    *out = uv_buf_init(connection->read_at, BEANSTALK_READ_BYTES);
+}
+
+/* What is consumed makes room first. */
+static void input_append(struct beanstalk_connection *connection, const char *bytes, size_t count)
+{
+    struct buffer *in = &connection->in;
+    if (connection->in_at) {
+        memmove(in->at, in->at + connection->in_at, in->len - connection->in_at);
+        in->len -= connection->in_at;
+        connection->in_at = 0;
+    }
+    buffer_append(in, bytes, count);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+{
+    struct beanstalk_connection *connection = stream->data;
+    if (count == 0)
+        return;
+    if (count > 0)
+        input_append(connection, buffer->base, (size_t)count);
+    if (connection->in.failed || (count < 0 && count != UV_EOF)) {
+        beanstalk_connection_end(connection);
+        return;
+    }
+    if (count < 0) {
+        connection->has_ended = true;
+        connection->is_reading = false;
+        uv_read_stop(&connection->stream);
+    }
+    connection->events->ready(connection);
+}
+
+static void read_where_room(struct beanstalk_connection *connection)
+{
+    size_t unread = connection->in.len - connection->in_at;
+    bool reads = !connection->has_ended && unread < connection->input_bytes_max;
+    if (reads == connection->is_reading || connection->is_closing)
+        return;
+    connection->is_reading = reads;
+    if (!reads)
+        uv_read_stop(&connection->stream);
+    else if (uv_read_start(&connection->stream, on_alloc, on_read) != 0)
+        beanstalk_connection_end(connection);
+}
+
+/* ---- output ---- */
+
+static void on_written(uv_write_t *write, int status)
+{
+    struct beanstalk_connection *connection = write->data;
+    connection->is_writing = false;
+    buffer_shrink(&connection->writing, KEPT_BYTES);
+    if (status < 0)
+        beanstalk_connection_end(connection);
+    if (!connection->is_closing)
+        connection->events->ready(connection);
+    beanstalk_connection_release(connection);
+}
+
+static void write_out(struct beanstalk_connection *connection)
+{
+    if (connection->is_closing || connection->is_writing || !connection->out.len)
+        return;
+    if (connection->out.failed) {
+        beanstalk_connection_end(connection);
+        return;
+    }
+    struct buffer full = connection->out;
+    connection->out = connection->writing;
+    connection->writing = full;
+    buffer_clear(&connection->out);
+    uv_buf_t text = uv_buf_init(full.at, (unsigned)full.len);
+    connection->write.data = connection;
+    if (uv_write(&connection->write, &connection->stream, &text, 1, on_written) != 0) {
+        beanstalk_connection_end(connection);
+        return;
+    }
+    connection->is_writing = true;
+    beanstalk_connection_hold(connection);
+}
+
+void beanstalk_connection_go_on(struct beanstalk_connection *connection)
+{
+    write_out(connection);
+    read_where_room(connection);
+}
+
+/* ---- time ---- */
+
+static void on_time(uv_timer_t *timer)
+{
+    struct beanstalk_connection *connection = timer->data;
+    if (!connection->is_closing)
+        connection->events->woken(connection);
+}
+
+void beanstalk_connection_wake(struct beanstalk_connection *connection, int64_t in_ms)
+{
+    if (in_ms < 0) {
+        uv_timer_stop(&connection->timer);
+        return;
+    }
+    uv_update_time(connection->timer.loop);
+    uv_timer_start(&connection->timer, on_time, (uint64_t)in_ms, 0);
+}
+
+/* ---- open ---- */
+
+void beanstalk_connection_open(struct beanstalk_connection *connection, uv_loop_t *loop, int fd,
+                               bool is_unix, size_t input_bytes_max, char *read_at,
+                               const struct beanstalk_connection_events *events)
+{
+    connection->events = events;
+    connection->input_bytes_max = input_bytes_max;
+    connection->read_at = read_at;
+    buffer_init(&connection->in, input_bytes_max + 2 * (size_t)BEANSTALK_READ_BYTES);
+    buffer_init(&connection->out, SIZE_MAX / 2);
+    buffer_init(&connection->writing, SIZE_MAX / 2);
+    /* Neither of the two fails in libuv, beyond arguments that are wrong. */
+    if (is_unix)
+        (void)uv_pipe_init(loop, &connection->pipe, 0);
+    else
+        (void)uv_tcp_init(loop, &connection->tcp);
+    (void)uv_timer_init(loop, &connection->timer);
+    connection->handles = 2;
+    connection->handle.data = connection->timer.data = connection;
+    int failed = is_unix ? uv_pipe_open(&connection->pipe, fd) : uv_tcp_open(&connection->tcp, fd);
+    if (!failed && !is_unix)
+        failed = uv_tcp_nodelay(&connection->tcp, 1);
+    if (failed)
+        beanstalk_connection_end(connection);
+    else
+        read_where_room(connection);
+}

@@ -1,0 +1,168 @@
+#include "beanstalk/dispatch.h"
+
+#include "beanstalk/commands.h"
+
+/* ---- what is no command ---- */
+
+/* A web page, or a client of another port, is told nothing. */
+static bool is_foreign(struct slice line)
+{
+    static const char *const words[] = {"GET ",     "POST ", "PUT ", "HEAD ",
+                                        "OPTIONS ", "Host:", "\x16"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (line.len >= strlen(words[i]) && memcmp(line.at, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
+/* Throws away what nobody wants. False: more of it is to come. */
+static bool skip_input(struct beanstalk_session *session)
+{
+    struct beanstalk_connection *connection = &session->connection;
+    struct slice input = beanstalk_connection_input(connection);
+    if (session->skip.line) {
+        const char *end = memmem(input.at, input.len, "\r\n", 2);
+        if (!end) {
+            bool keeps_cr = input.len && input.at[input.len - 1] == '\r';
+            beanstalk_connection_consume(connection, input.len - keeps_cr);
+            return false;
+        }
+        beanstalk_connection_consume(connection, (size_t)(end - input.at) + 2);
+        session->skip.line = false;
+        beanstalk_answer(session, "BAD_FORMAT\r\n");
+        return true;
+    }
+    size_t bytes = session->skip.bytes < input.len ? (size_t)session->skip.bytes : input.len;
+    beanstalk_connection_consume(connection, bytes);
+    session->skip.bytes -= bytes;
+    if (session->skip.bytes)
+        return false;
+    beanstalk_answer(session, session->skip.answer);
+    return true;
+}
+
+/* ---- commands ---- */
+
+static void become_worker(struct beanstalk_session *session)
+{
+    if (session->is_worker)
+        return;
+    session->is_worker = true;
+    session->front->workers++;
+}
+
+static void reserve(struct beanstalk_session *session)
+{
+    become_worker(session);
+    beanstalk_reserve(session);
+}
+
+static void reserve_job(struct beanstalk_session *session)
+{
+    become_worker(session);
+    beanstalk_find_named(session);
+}
+
+/* What it has asked is still answered. */
+static void quit(struct beanstalk_session *session)
+{
+    session->connection.has_ended = true;
+    beanstalk_connection_consume(&session->connection,
+                                 beanstalk_connection_input(&session->connection).len);
+}
+
+/* All but put, which has a body. */
+static void (*const begin[BEANSTALK_VERBS])(struct beanstalk_session *session) = {
+    [BEANSTALK_PEEK] = beanstalk_find_named,
+    [BEANSTALK_PEEK_READY] = beanstalk_peek_ready,
+    [BEANSTALK_PEEK_DELAYED] = beanstalk_peek_delayed,
+    [BEANSTALK_PEEK_BURIED] = beanstalk_peek_buried,
+    [BEANSTALK_RESERVE] = reserve,
+    [BEANSTALK_RESERVE_WITH_TIMEOUT] = reserve,
+    [BEANSTALK_RESERVE_JOB] = reserve_job,
+    [BEANSTALK_DELETE] = beanstalk_delete,
+    [BEANSTALK_RELEASE] = beanstalk_lease_answer,
+    [BEANSTALK_USE] = beanstalk_use,
+    [BEANSTALK_WATCH] = beanstalk_watch,
+    [BEANSTALK_IGNORE] = beanstalk_ignore,
+    [BEANSTALK_BURY] = beanstalk_lease_answer,
+    [BEANSTALK_KICK] = beanstalk_kick,
+    [BEANSTALK_KICK_JOB] = beanstalk_find_named,
+    [BEANSTALK_TOUCH] = beanstalk_lease_answer,
+    [BEANSTALK_STATS] = beanstalk_tell_all,
+    [BEANSTALK_STATS_JOB] = beanstalk_find_named,
+    [BEANSTALK_STATS_TUBE] = beanstalk_tell_tube,
+    [BEANSTALK_LIST_TUBES] = beanstalk_tell_all,
+    [BEANSTALK_LIST_TUBE_USED] = beanstalk_list_used,
+    [BEANSTALK_LIST_TUBES_WATCHED] = beanstalk_list_watched,
+    [BEANSTALK_PAUSE_TUBE] = beanstalk_pause_tube,
+    [BEANSTALK_QUIT] = quit,
+};
+
+/* A line was read. The names in it are kept: the input goes on. */
+static void begin_command(struct beanstalk_session *session,
+                          const struct beanstalk_command *command, size_t line_bytes)
+{
+    session->command = *command;
+    if (command->tube.len)
+        memcpy(session->tube_name, command->tube.at, command->tube.len);
+    session->command.tube = slice_make(session->tube_name, command->tube.len);
+    beanstalk_connection_consume(&session->connection, line_bytes);
+    session->front->verbs[command->verb]++;
+    begin[command->verb](session);
+}
+
+/* Carries out the command at the front of the input. False: it is not all there. */
+static bool next_command(struct beanstalk_session *session)
+{
+    struct slice input = beanstalk_connection_input(&session->connection);
+    size_t line_bytes = beanstalk_line_bytes(input);
+    struct beanstalk_command command;
+    if (!line_bytes) {
+        session->skip.line = input.len >= BEANSTALK_LINE_BYTES_MAX;
+        return session->skip.line;
+    }
+    struct slice line = slice_make(input.at, line_bytes - 2);
+    bool is_good = beanstalk_command_parse(line, &command);
+    if (is_good && command.verb == BEANSTALK_PUT)
+        return beanstalk_put(session, &command, line_bytes);
+    if (is_good && command.verb != BEANSTALK_UNKNOWN) {
+        begin_command(session, &command, line_bytes);
+        return true;
+    }
+    if (is_good && is_foreign(line)) {
+        beanstalk_session_end(session);
+        return false;
+    }
+    beanstalk_connection_consume(&session->connection, line_bytes);
+    beanstalk_answer(session, is_good ? "UNKNOWN_COMMAND\r\n" : "BAD_FORMAT\r\n");
+    return true;
+}
+
+/* As many commands as can be, then all their answers in one write. */
+static void go_on(struct beanstalk_session *session)
+{
+    struct beanstalk_connection *connection = &session->connection;
+    if (session->is_going_on || connection->is_closing)
+        return;
+    /* Who sends no more is answered what he has asked, and no waiting any longer. */
+    if (connection->has_ended && session->wait == SESSION_WAIT_JOB) {
+        beanstalk_reserve_give_up(session, "TIMED_OUT\r\n");
+        return;
+    }
+    beanstalk_connection_hold(connection);
+    session->is_going_on = true;
+    bool goes_on = true;
+    while (goes_on && !connection->is_closing && !session->wait &&
+           connection->out.len < BEANSTALK_UNSENT_BYTES_MAX)
+        goes_on =
+            session->skip.bytes || session->skip.line ? skip_input(session) : next_command(session);
+    session->is_going_on = false;
+    beanstalk_connection_go_on(connection);
+    if (connection->has_ended && !connection->is_writing && !session->wait)
+        beanstalk_session_end(session);
+    beanstalk_connection_release(connection);
+}
+
+const struct beanstalk_session_driver beanstalk_dispatch = {.go_on = go_on,
+                                                            .woken = beanstalk_reserve_woken};

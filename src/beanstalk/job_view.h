@@ -1,0 +1,51 @@
+/*
+ * job_view: what a client is told of a job, and what a put keeps with it so that it can be told.
+ *
+ * The queue keeps 16 bits of a priority, and no delay once it is over. So a put leaves its four numbers in
+ * the job's meta. One thread.
+ */
+#ifndef TARRY_BEANSTALK_JOB_VIEW_H
+#define TARRY_BEANSTALK_JOB_VIEW_H
+
+#include "beanstalk/state.h"
+
+struct beanstalk_job_view {
+    uint64_t number;
+    struct slice tube;
+    const char *state;
+    uint32_t priority, delay_s, ttr_s, reserves;
+    int64_t age_s, left_s;
+};
+
+/* Good as long as the job's texts. */
+struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
+                                                const struct job *job);
+
+/* A job that a command goes on with, by its topic and id. */
+struct beanstalk_named {
+    bool is_there;
+    enum job_state state;
+    char topic[JOB_TOPIC_BYTES_MAX], id[JOB_ID_BYTES_MAX];
+    uint8_t topic_bytes, id_bytes;
+    struct beanstalk_job_view view;
+};
+
+/* `number`: what the client calls it by; 0: by its own. */
+void beanstalk_named_set(struct beanstalk_named *named, struct beanstalk_front *front,
+                         const struct job *job, uint64_t number);
+
+static inline struct slice beanstalk_named_topic(const struct beanstalk_named *named)
+{
+    return slice_make(named->topic, named->topic_bytes);
+}
+
+static inline struct slice beanstalk_named_id(const struct beanstalk_named *named)
+{
+    return slice_make(named->id, named->id_bytes);
+}
+
+/* Appends to a job's meta with which numbers it was put, at `now_ms` by the wall clock of the queue. */
+void beanstalk_put_meta(struct buffer *meta, uint32_t priority, uint32_t delay_s, uint32_t ttr_s,
+                        int64_t now_ms);
+
+#endif

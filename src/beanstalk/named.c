@@ -1,0 +1,205 @@
+/* Jobs by their number: they are located first, over all tubes, and then the command goes on. */
+#include "beanstalk/commands.h"
+
+#include "beanstalk/alias.h"
+#include "beanstalk/stats.h"
+
+#include "queue/locate.h"
+
+#include <assert.h>
+
+/* ---- what is done with a job that is there ---- */
+
+static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct beanstalk_session *session = owner;
+    (void)tag;
+    if (!beanstalk_session_called(session))
+        return;
+    enum queue_status status = beanstalk_reply_status(reply);
+    beanstalk_finish(session,
+                     status == QUEUE_CANCELLED ? "DELETED\r\n" : beanstalk_answer_of(status));
+}
+
+static void on_kicked(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct beanstalk_session *session = owner;
+    (void)tag;
+    if (!beanstalk_session_called(session))
+        return;
+    enum queue_status status = beanstalk_reply_status(reply);
+    beanstalk_finish(session, status == QUEUE_OK ? "KICKED\r\n" : beanstalk_answer_of(status));
+}
+
+static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct beanstalk_session *session = owner;
+    (void)tag;
+    if (beanstalk_session_has_ended(session)) /* nobody is there to have it */
+        for (size_t i = 0; i < reply->job_count; i++)
+            beanstalk_give_back(session->front, reply->jobs[i].lease);
+    if (!beanstalk_session_called(session))
+        return;
+    if (reply->job_count && beanstalk_reserve_hold(session, &reply->jobs[0]))
+        session->driver->go_on(session);
+    else
+        beanstalk_finish(session,
+                         beanstalk_answer_of(reply->job_count ? QUEUE_NO_MEMORY : reply->status));
+}
+
+static void change(struct beanstalk_session *session, enum queue_change_verb verb, queue_done *done)
+{
+    const struct queue_change change = {.verb = verb,
+                                        .topic = beanstalk_named_topic(&session->named),
+                                        .id = beanstalk_named_id(&session->named),
+                                        .when = {.due = QUEUE_DUE_UNCHANGED},
+                                        .priority = QUEUE_PRIORITY_UNSET};
+    queue_change(beanstalk_session_queue(session), &change, 1,
+                 beanstalk_session_call(session, done));
+}
+
+static void redrive(struct beanstalk_session *session)
+{
+    const struct queue_topic_call redrive = {.verb = QUEUE_TOPIC_REDRIVE,
+                                             .topic = beanstalk_named_topic(&session->named),
+                                             .id = beanstalk_named_id(&session->named)};
+    queue_topic(beanstalk_session_queue(session), &redrive,
+                beanstalk_session_call(session, on_kicked));
+}
+
+static void take(struct beanstalk_session *session)
+{
+    const struct slice topic = beanstalk_named_topic(&session->named);
+    const struct queue_take take = {.topics = &topic,
+                                    .topic_count = 1,
+                                    .id = beanstalk_named_id(&session->named),
+                                    .max = 1,
+                                    .way = JOB_WAY_TAKE};
+    queue_take(beanstalk_session_queue(session), &take, beanstalk_session_call(session, on_taken));
+}
+
+static void tell(struct beanstalk_session *session)
+{
+    struct buffer yaml;
+    buffer_init(&yaml, SESSION_YAML_BYTES_MAX);
+    beanstalk_stats_job(&yaml, &session->named.view);
+    beanstalk_answer_yaml(session, &yaml);
+    session->driver->go_on(session);
+}
+
+static void kick(struct beanstalk_session *session)
+{
+    if (session->named.state == JOB_DEAD)
+        redrive(session);
+    else if (session->named.state == JOB_DELAYED)
+        change(session, QUEUE_RUN, on_kicked);
+    else
+        beanstalk_finish(session, "NOT_FOUND\r\n");
+}
+
+static void go_on_with_job(struct beanstalk_session *session)
+{
+    switch (session->command.verb) {
+    case BEANSTALK_PEEK: /* answered when it was found */
+        session->driver->go_on(session);
+        break;
+    case BEANSTALK_STATS_JOB:
+        tell(session);
+        break;
+    case BEANSTALK_DELETE:
+        change(session, QUEUE_CANCEL, on_cancelled);
+        break;
+    case BEANSTALK_RESERVE_JOB:
+        take(session);
+        break;
+    default:
+        assert(session->command.verb == BEANSTALK_KICK_JOB);
+        kick(session);
+    }
+}
+
+/* ---- where it is ---- */
+
+static void note_found(struct beanstalk_session *session, const struct job *job)
+{
+    beanstalk_named_set(&session->named, session->front, job, session->command.id);
+    if (session->command.verb == BEANSTALK_PEEK)
+        beanstalk_answer_job(session, "FOUND", session->command.id, job->body);
+}
+
+static bool looks_at(void *owner, uint64_t tag, struct slice topic)
+{
+    (void)owner;
+    (void)tag;
+    return !beanstalk_topic_is_own(topic);
+}
+
+static bool is_wanted(void *owner, uint64_t tag)
+{
+    (void)tag;
+    return !beanstalk_session_has_ended(owner);
+}
+
+static void on_found(void *owner, uint64_t tag, const struct queue_job *job)
+{
+    struct beanstalk_session *session = owner;
+    (void)tag;
+    if (!beanstalk_session_has_ended(session))
+        note_found(session, &job->job);
+}
+
+static void on_located(void *owner, uint64_t tag, const struct locate_result *result)
+{
+    struct beanstalk_session *session = owner;
+    (void)tag;
+    if (!beanstalk_session_called(session))
+        return;
+    if (session->named.is_there)
+        go_on_with_job(session);
+    else
+        beanstalk_finish(session,
+                         beanstalk_answer_of(result->status ? result->status : QUEUE_NOT_FOUND));
+}
+
+/* The job of an alias, whose topic is known. */
+static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct beanstalk_session *session = owner;
+    (void)tag;
+    if (!beanstalk_session_called(session))
+        return;
+    if (!reply->job_count) {
+        beanstalk_finish(session,
+                         beanstalk_answer_of(reply->status ? reply->status : QUEUE_NOT_FOUND));
+        return;
+    }
+    note_found(session, &reply->jobs[0].job);
+    go_on_with_job(session);
+}
+
+void beanstalk_find_named(struct beanstalk_session *session)
+{
+    char room[JOB_ID_BYTES_MAX];
+    struct slice topic = {0};
+    struct slice id = beanstalk_id_of(session->front, session->command.id, room, &topic);
+    session->named.is_there = false;
+    if (!id.len) {
+        beanstalk_answer(session, "NOT_FOUND\r\n");
+        return;
+    }
+    if (topic.len) {
+        queue_get(beanstalk_session_queue(session), topic, id,
+                  beanstalk_session_call(session, on_got));
+        return;
+    }
+    const struct locate_listener listener = {.looks_at = looks_at,
+                                             .found = on_found,
+                                             .wanted = is_wanted,
+                                             .done = on_located,
+                                             .owner = session};
+    (void)beanstalk_session_call(session, NULL);
+    if (locate_start(beanstalk_session_queue(session), id, 1, &listener))
+        return;
+    (void)beanstalk_session_called(session);
+    beanstalk_answer(session, "OUT_OF_MEMORY\r\n");
+}

@@ -1,0 +1,103 @@
+/*
+ * reservations: the jobs that a client holds, by number, and whose time is over next. Pure: time comes
+ * in, by the inner clock.
+ *
+ * A reservation ends at `until_ms`, its TTR after it was made or touched. The queue's lease behind it
+ * may end before that, since a TTR may be longer than any lease: then it is to be renewed in time.
+ * A zeroed list is a valid empty one. Each call takes logarithmic time, however many a client holds.
+ */
+#ifndef TARRY_BEANSTALK_RESERVATIONS_H
+#define TARRY_BEANSTALK_RESERVATIONS_H
+
+#include "base/heap.h"
+#include "base/table.h"
+#include "job/policy.h"
+
+struct beanstalk_reservation {
+    struct table_entry entry;
+    uint64_t number;
+    size_t end_index, renewal_index; /* SIZE_MAX: it needs no renewal */
+    int64_t until_ms, lease_until_ms;
+    uint32_t ttr_s;
+    uint8_t lease_bytes;
+    char lease[];
+};
+
+static inline bool beanstalk_reservation_ends_before(struct beanstalk_reservation *const *a,
+                                                     struct beanstalk_reservation *const *b)
+{
+    return (*a)->until_ms < (*b)->until_ms;
+}
+
+static inline void beanstalk_reservation_end_placed(struct beanstalk_reservation **at, size_t index)
+{
+    (*at)->end_index = index;
+}
+
+static inline bool beanstalk_reservation_renews_before(struct beanstalk_reservation *const *a,
+                                                       struct beanstalk_reservation *const *b)
+{
+    return (*a)->lease_until_ms < (*b)->lease_until_ms;
+}
+
+static inline void beanstalk_reservation_renewal_placed(struct beanstalk_reservation **at,
+                                                        size_t index)
+{
+    (*at)->renewal_index = index;
+}
+
+TABLE_DECLARE(beanstalk_reservation_table, struct beanstalk_reservation, entry)
+HEAP_DECLARE(beanstalk_reservation_ends, struct beanstalk_reservation *,
+             beanstalk_reservation_ends_before, beanstalk_reservation_end_placed)
+HEAP_DECLARE(beanstalk_reservation_renewals, struct beanstalk_reservation *,
+             beanstalk_reservation_renews_before, beanstalk_reservation_renewal_placed)
+
+struct beanstalk_reservations {
+    struct beanstalk_reservation_table table;
+    struct beanstalk_reservation_ends ends;
+    struct beanstalk_reservation_renewals renewals;
+};
+
+void beanstalk_reservations_fini(struct beanstalk_reservations *held);
+
+/* In place of an earlier one of that number. False: out of memory. */
+bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
+                                struct slice lease, uint32_t ttr_s, int64_t now_ms,
+                                int64_t lease_until_ms);
+/* NULL: the client does not hold it. */
+struct beanstalk_reservation *beanstalk_reservations_find(const struct beanstalk_reservations *held,
+                                                          uint64_t number);
+void beanstalk_reservations_remove(struct beanstalk_reservations *held,
+                                   struct beanstalk_reservation *reservation);
+/* Those whose time is over are the client's no more. How many there were. */
+uint64_t beanstalk_reservations_expire(struct beanstalk_reservations *held, int64_t now_ms);
+/* When the next one's time is over; INT64_MAX: none. */
+int64_t beanstalk_reservations_end_ms(const struct beanstalk_reservations *held);
+
+/* Its time begins anew, and its lease now ends then. */
+void beanstalk_reservations_touch(struct beanstalk_reservations *held,
+                                  struct beanstalk_reservation *reservation, int64_t now_ms,
+                                  int64_t lease_until_ms);
+
+/* When the next lease is to be renewed, and whose; INT64_MAX and NULL: none is. */
+int64_t beanstalk_reservations_renewal_ms(const struct beanstalk_reservations *held);
+struct beanstalk_reservation *beanstalk_reservations_renewal(
+    const struct beanstalk_reservations *held);
+/* Its lease was renewed until then. */
+void beanstalk_reservations_renewed(struct beanstalk_reservations *held,
+                                    struct beanstalk_reservation *reservation,
+                                    int64_t lease_until_ms);
+
+/* Of the queue, for a TTR. */
+static inline int64_t beanstalk_lease_ms(uint32_t ttr_s)
+{
+    int64_t ttr_ms = (int64_t)ttr_s * 1000;
+    return ttr_ms < POLICY_LEASE_MS_MAX ? ttr_ms : POLICY_LEASE_MS_MAX;
+}
+
+static inline struct slice beanstalk_reservation_lease(const struct beanstalk_reservation *at)
+{
+    return slice_make(at->lease, at->lease_bytes);
+}
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * session: a client: what it uses, watches and holds, and the command that it waits for.
+ *
+ * One command is under way at a time; while it waits for the queue those behind it stay in the input. How
+ * a command is carried out is for those who stand above (dispatch.h): they are called by `go_on` when
+ * the session may take the next one. This room only; one thread.
+ */
+#ifndef TARRY_BEANSTALK_SESSION_H
+#define TARRY_BEANSTALK_SESSION_H
+
+#include "beanstalk/connection.h"
+#include "beanstalk/job_view.h"
+#include "beanstalk/reservations.h"
+#include "beanstalk/state.h"
+
+enum {
+    SESSION_PUTS_MAX = 64,             /* of one call */
+    SESSION_YAML_BYTES_MAX = 64 << 20, /* of one answer */
+    SESSION_WATCHED_MAX = QUEUE_TAKE_TOPICS_MAX
+};
+
+/* What the command under way waits for. */
+enum session_wait {
+    SESSION_WAIT_NONE = 0,
+    SESSION_WAIT_JOB, /* for as long as it takes, or until `give_up_ms` */
+    SESSION_WAIT_CALL /* a reply of the queue */
+};
+
+struct beanstalk_session;
+
+/* What stands above a session and is called by it. */
+struct beanstalk_session_driver {
+    void (*go_on)(
+        struct beanstalk_session *session); /* no command is under way, or more has come */
+    void (*woken)(struct beanstalk_session *session); /* the time that was set has come */
+};
+
+struct beanstalk_session {
+    struct list list; /* front->sessions */
+    struct beanstalk_front *front;
+    const struct beanstalk_session_driver *driver;
+    struct beanstalk_connection connection;
+    bool is_producer, is_worker, is_going_on;
+    /* Of the input, what is thrown away. */
+    struct {
+        uint64_t bytes; /* so many, then `answer` is given */
+        const char *answer;
+        bool line; /* up to the end of a line that is too long */
+    } skip;
+    /* The command under way. */
+    enum session_wait wait;
+    struct beanstalk_command command; /* its tube lies in `tube_name` */
+    char tube_name[JOB_TOPIC_BYTES_MAX];
+    struct beanstalk_named named; /* the job that it is about */
+    uint64_t put_numbers[SESSION_PUTS_MAX];
+    size_t put_count, put_skip_bytes; /* under way; of one that gets no number */
+    uint64_t waiter;
+    bool is_deadline_near; /* a reserve that found nothing says so */
+    int64_t give_up_ms;    /* of a reserve; INT64_MAX: never */
+    /* The client's. */
+    struct beanstalk_tube *used, *watched[SESSION_WATCHED_MAX];
+    uint32_t watched_count;
+    struct beanstalk_reservations reservations;
+};
+
+/* ---- life ---- */
+
+void beanstalk_session_open(struct beanstalk_front *front, int fd, bool is_unix,
+                            const struct beanstalk_session_driver *driver);
+/* Its reservations go back to the queue. It may be gone after that. */
+void beanstalk_session_end(struct beanstalk_session *session);
+/* NULL: there is none that has not ended. */
+struct beanstalk_session *beanstalk_session_first(struct beanstalk_front *front);
+
+static inline struct queue *beanstalk_session_queue(const struct beanstalk_session *session)
+{
+    return session->front->options.queue;
+}
+
+static inline bool beanstalk_session_has_ended(const struct beanstalk_session *session)
+{
+    return session->connection.is_closing;
+}
+
+/* ---- answers ---- */
+
+void beanstalk_answer(struct beanstalk_session *session, const char *text);
+/* A word, a number and a body. */
+void beanstalk_answer_job(struct beanstalk_session *session, const char *word, uint64_t number,
+                          struct slice body);
+/* Frees it. */
+void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yaml);
+/* What the queue refused, where no other answer says it. */
+const char *beanstalk_answer_of(enum queue_status status);
+/* The answer of the command that was under way; the next one begins. */
+void beanstalk_finish(struct beanstalk_session *session, const char *text);
+
+/* ---- calls of the queue, one at a time ---- */
+
+/* To be given with a call. Its `done` begins with beanstalk_session_called. */
+struct queue_reply_to beanstalk_session_call(struct beanstalk_session *session, queue_done *done);
+/* False: the session has ended meanwhile, and may be gone now. */
+bool beanstalk_session_called(struct beanstalk_session *session);
+/* What the reply says of the one item that was asked for. */
+static inline enum queue_status beanstalk_reply_status(const struct queue_reply *reply)
+{
+    return reply->result_count ? reply->results[0].status : reply->status;
+}
+/* The end of a lease that nobody has any more: a failed attempt. */
+void beanstalk_give_back(struct beanstalk_front *front, struct slice lease);
+
+/* ---- waiting for a job ---- */
+
+/* The waiter is the session's, and counted by the tubes that it watches. */
+void beanstalk_session_wait(struct beanstalk_session *session);
+void beanstalk_session_stop_waiting(struct beanstalk_session *session);
+
+#endif

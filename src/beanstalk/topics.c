@@ -1,0 +1,115 @@
+/* What the queue knows of tubes, which are its topics: pause-tube, stats-tube, stats, list-tubes. */
+#include "beanstalk/commands.h"
+
+#include "beanstalk/stats.h"
+
+static void call_topic(struct beanstalk_session *session, struct queue_topic_call call,
+                       queue_done *done)
+{
+    call.topic = session->command.tube;
+    queue_topic(beanstalk_session_queue(session), &call, beanstalk_session_call(session, done));
+}
+
+/* ---- pause-tube ---- */
+
+static void on_paused(void *owner, uint64_t tag, const struct queue_reply *reply);
+
+void beanstalk_pause_tube(struct beanstalk_session *session)
+{
+    int64_t pause_ms = (int64_t)session->command.number * 1000;
+    /* Beyond what the queue knows as a time: until it is resumed. */
+    call_topic(session,
+               (struct queue_topic_call){
+                   .verb = session->command.number ? QUEUE_TOPIC_PAUSE : QUEUE_TOPIC_RESUME,
+                   .pause_ms = pause_ms <= POLICY_DELAY_MS_MAX ? pause_ms : 0},
+               on_paused);
+}
+
+static void on_made(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct beanstalk_session *session = owner;
+    (void)tag;
+    if (!beanstalk_session_called(session))
+        return;
+    if (reply->status == QUEUE_CREATED || reply->status == QUEUE_OK)
+        beanstalk_pause_tube(session);
+    else
+        beanstalk_finish(session, beanstalk_answer_of(reply->status));
+}
+
+/* A tube that somebody uses or watches is there, though the queue has no topic of it yet. */
+static void on_paused(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct beanstalk_session *session = owner;
+    (void)tag;
+    if (!beanstalk_session_called(session))
+        return;
+    struct beanstalk_tube *tube =
+        beanstalk_tubes_find(&session->front->tubes, session->command.tube);
+    if (reply->status == QUEUE_NOT_FOUND && tube) {
+        call_topic(session, (struct queue_topic_call){.verb = QUEUE_TOPIC_PUT}, on_made);
+        return;
+    }
+    if (tube && reply->status == QUEUE_OK) {
+        tube->pauses++;
+        tube->pause_s = session->command.number;
+    }
+    beanstalk_finish(session,
+                     reply->status == QUEUE_OK ? "PAUSED\r\n" : beanstalk_answer_of(reply->status));
+}
+
+/* ---- stats-tube ---- */
+
+static void on_tube(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct beanstalk_session *session = owner;
+    struct buffer yaml;
+    (void)tag;
+    if (!beanstalk_session_called(session))
+        return;
+    const struct beanstalk_tube *tube =
+        beanstalk_tubes_find(&session->front->tubes, session->command.tube);
+    if (!reply->topic_count && (!tube || reply->status != QUEUE_NOT_FOUND)) {
+        beanstalk_finish(session,
+                         beanstalk_answer_of(reply->status ? reply->status : QUEUE_NOT_FOUND));
+        return;
+    }
+    buffer_init(&yaml, SESSION_YAML_BYTES_MAX);
+    beanstalk_stats_tube(&yaml, tube, session->command.tube,
+                         reply->topic_count ? &reply->topics[0] : NULL,
+                         queue_wall_ms(beanstalk_session_queue(session)));
+    beanstalk_answer_yaml(session, &yaml);
+    session->driver->go_on(session);
+}
+
+void beanstalk_tell_tube(struct beanstalk_session *session)
+{
+    call_topic(session, (struct queue_topic_call){.verb = QUEUE_TOPIC_GET}, on_tube);
+}
+
+/* ---- stats, list-tubes ---- */
+
+static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct beanstalk_session *session = owner;
+    struct buffer yaml;
+    (void)tag;
+    if (!beanstalk_session_called(session))
+        return;
+    if (reply->status != QUEUE_OK) {
+        beanstalk_finish(session, beanstalk_answer_of(reply->status));
+        return;
+    }
+    buffer_init(&yaml, SESSION_YAML_BYTES_MAX);
+    if (session->command.verb == BEANSTALK_STATS)
+        beanstalk_stats(&yaml, session->front, reply);
+    else
+        beanstalk_list_tubes(&yaml, session->front, reply);
+    beanstalk_answer_yaml(session, &yaml);
+    session->driver->go_on(session);
+}
+
+void beanstalk_tell_all(struct beanstalk_session *session)
+{
+    queue_topics(beanstalk_session_queue(session), beanstalk_session_call(session, on_topics));
+}

@@ -1,0 +1,13 @@
+/* In a build without the beanstalk protocol: nothing is imported from a beanstalkd. */
+#include "base/feature.h"
+#include "cli/import_beanstalk.h"
+
+enum { ERROR_BYTES = 256 };
+
+int import_beanstalk(const struct import_beanstalk_wish *wish)
+{
+    char error[ERROR_BYTES];
+    (void)wish;
+    (void)feature_refuse("beanstalk", error, sizeof error);
+    return cli_usage("%s", error);
+}

@@ -1,0 +1,69 @@
+/* What becomes of attempts and jobs, of topics that want it kept: noted while rules decide, written with the rows. */
+#include "sql/mysql/turn.h"
+
+#include <string.h>
+
+void maria_history_note(struct maria_link *link, const struct maria_row *row, const char *event,
+                        struct slice consumer, struct slice error)
+{
+    struct maria_event noted = {.row = row,
+                                .event = event,
+                                .attempt = row->attempt,
+                                .started_ms = row->taken_ms,
+                                .consumer_bytes = consumer.len,
+                                .error = error};
+    if (!row->topic || row->topic->settings.history_ms <= 0)
+        return;
+    if (consumer.len)
+        memcpy(noted.consumer, consumer.at, consumer.len);
+    if (!maria_events_add(&link->events, noted))
+        link->context->effects.failed = true;
+}
+
+static void say_event(struct buffer *out, const struct maria_link *link,
+                      const struct maria_event *event)
+{
+    buffer_append_format(out, "(%lld,%u,", (long long)link->now_ms, event->row->topic->number);
+    maria_quote(out, maria_row_id(event->row));
+    buffer_append_format(out, ",'%s',%u,", event->event, event->attempt);
+    if (event->started_ms)
+        buffer_append_i64(out, event->started_ms);
+    else
+        buffer_append_text(out, "NULL");
+    buffer_append_byte(out, ',');
+    maria_quote_bytes(out, slice_make(event->consumer, event->consumer_bytes));
+    buffer_append_byte(out, ',');
+    maria_quote_bytes(out, event->error);
+    buffer_append_byte(out, ')');
+}
+
+void maria_say_history(struct maria_link *link)
+{
+    enum { STATEMENT_BYTES = 256 * 1024 };
+    struct buffer *out = NULL;
+    size_t begun = 0;
+    for (size_t i = 0; i < link->events.count; i++) {
+        if (!out || out->len - begun > STATEMENT_BYTES) {
+            out = maria_say(link, (struct maria_step){.kind = MARIA_NOTHING});
+            begun = out->len;
+            buffer_append_text(out, "INSERT INTO tarry.history "
+                                    "(at,topic,id,event,attempt,started,consumer,error) VALUES ");
+        } else {
+            buffer_append_byte(out, ',');
+        }
+        say_event(out, link, &link->events.at[i]);
+    }
+}
+
+void maria_say_history_days(struct maria_link *link)
+{
+    enum { UPKEEPS = 60 }; /* one comes each second */
+    for (struct list *at = link->turn.calls->next; at != link->turn.calls; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (call->kind == SQL_CALL_UPKEEP && link->upkeeps++ % UPKEEPS == 0)
+            link->wants_days = true;
+    }
+    if (link->wants_days)
+        buffer_append_text(maria_say(link, (struct maria_step){.kind = MARIA_AFTER}),
+                           "CALL tarry.server_history_days()");
+}

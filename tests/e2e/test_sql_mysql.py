@@ -1,0 +1,51 @@
+"""tarry serve on a real MySQL: the short form. mysql.py says where it comes from; without it these are skipped.
+
+All claims of MariaDB run on it by `TARRY_TEST_MYSQL=8.0 pytest tests/e2e/test_sql_mariadb.py`, and the contract of all stores by
+`TARRY_TEST_MYSQL_SERVER=$(tests/e2e/mysql.py) build-dev/tests/contract/contract mysql`.
+"""
+
+import pytest
+import sql_batches
+from mysql import MysqlServer, find_server
+from redis_serving import refused, works
+from server import free_port
+from sql_serving import tarry
+from test_sql_mariadb import (  # pylint: disable=unused-import
+    pair, test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound, test_answers_are_the_api_s_words_and_the_caller_s_last_id_stays, test_bad_input_is_refused_and_changes_nothing,
+    test_no_take_passes_over_a_job_while_leases_are_adopted, test_two_servers_are_one_queue, test_what_is_rolled_back_was_never_there_and_what_is_committed_comes)
+
+pytestmark = pytest.mark.skipif(not find_server()[0], reason=find_server()[1])
+
+
+@pytest.fixture(scope="module")
+def mariadb():
+    """Its name is the one that the claims of MariaDB ask for."""
+    MysqlServer.port = free_port()
+    with MysqlServer(listens=True) as server:
+        assert tarry("sql", "migrate", server.url).returncode == 0
+        yield server
+
+
+def test_no_deadlock_is_shown_and_the_counts_agree():
+    assert sql_batches.run(100, servers=2, threads=4, database_class=MysqlServer).answers["push created"] > 50
+
+
+@pytest.mark.parametrize("way", ["socket", "plain", "tls"])
+def test_a_password_is_proven_over_each_way_to_the_server(mariadb, start_server, way):
+    """caching_sha2_password, which no server forgets within a run: so each way has a user of its own, whose password it never saw."""
+    mariadb.do(f"CREATE USER by_{way} IDENTIFIED BY 'a b&c'")
+    mariadb.do(f"GRANT ALL ON tarry.* TO by_{way}")
+    places = {"socket": f"localhost/?socket={mariadb.socket}", "plain": f"127.0.0.1:{mariadb.port}/", "tls": f"127.0.0.1:{mariadb.port}/?tls=on"}
+    assert "Access denied" in refused("--store", f"mysql://by_{way}:wrong@{places[way]}")
+    works(start_server("--store", f"mysql://by_{way}:a%20b%26c@{places[way]}"))
+
+
+def test_who_may_not_make_functions_is_told_what_to_do():
+    """MySQL has a binary log where nothing is said, and with one only SUPER may make functions."""
+    with MysqlServer() as empty:
+        empty.do("CREATE USER maker")
+        empty.do("GRANT ALL ON tarry.* TO maker")
+        made = tarry("sql", "migrate", empty.url.replace("root@", "maker@"))
+        assert made.returncode == 1 and "log_bin_trust_function_creators" in made.stderr
+        empty.do("SET GLOBAL log_bin_trust_function_creators = 1")
+        assert tarry("sql", "migrate", empty.url.replace("root@", "maker@")).returncode == 0

@@ -1,0 +1,52 @@
+/* Which MariaDB and MySQL are taken, by how they name themselves. */
+#include "sql/mysql/greeting.h"
+
+#include "unit/cases.h"
+
+#include <string.h>
+
+static const char *refusal_of(const char *version)
+{
+    static char error[200];
+    error[0] = '\0';
+    if (maria_version_check(version, error, sizeof error))
+        return NULL;
+    return error;
+}
+
+static void servers_that_pass_over_locked_rows_are_taken(void **state)
+{
+    static const char *const versions[] = {
+        "8.0.15",         "8.0.44-0ubuntu0.24.04.1",        "8.4.7",         "9.7.4-2",
+        "10.6.0-MariaDB", "10.11.19-MariaDB-0+deb12u1-log", "11.4.2-MariaDB"};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(versions); i++)
+        assert_null(refusal_of(versions[i]));
+}
+
+static void older_ones_are_refused_with_what_to_give(void **state)
+{
+    static const char *const versions[] = {"5.7.44-log", "10.5.29-MariaDB", "5.5.68-MariaDB"};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(versions); i++) {
+        assert_non_null(refusal_of(versions[i]));
+        assert_non_null(strstr(refusal_of(versions[i]), versions[i]));
+        assert_non_null(strstr(refusal_of(versions[i]), "give MariaDB 10.6 or MySQL 8.0"));
+    }
+}
+
+static void one_that_only_names_a_new_mysql_is_refused(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(refusal_of("8.0.11-TiDB-v7.5.1"), "TiDB"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(servers_that_pass_over_locked_rows_are_taken),
+        cmocka_unit_test(older_ones_are_refused_with_what_to_give),
+        cmocka_unit_test(one_that_only_names_a_new_mysql_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
