@@ -168,12 +168,6 @@ static struct sql_call *call_of(const struct command *command, struct queue_repl
     return call;
 }
 
-static bool is_supported(const struct sql_session *session, const struct command *command)
-{
-    return session->dialect->can_choose || command->kind != COMMAND_TAKE ||
-           (!command->take.id.len && !command->take.by_priority);
-}
-
 void sql_session_submit(struct sql_session *session, const struct command *command,
                         struct queue_reply_to reply_to)
 {
@@ -187,8 +181,6 @@ void sql_session_submit(struct sql_session *session, const struct command *comma
         refuse_call(session, call, command->status);
     else if (session->stopping)
         refuse_call(session, call, QUEUE_STOPPING);
-    else if (!is_supported(session, command))
-        refuse_call(session, call, QUEUE_UNSUPPORTED);
     reactor_turn_again(session->reactor);
 }
 

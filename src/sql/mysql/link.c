@@ -125,11 +125,8 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
     case COMMAND_ANSWER:
         return want_item_topics(link, call);
     case COMMAND_TAKE:
-        if (command->take.id.len || command->take.by_priority) {
-            call->status = QUEUE_UNSUPPORTED;
-            return true;
-        }
         link->has_takes = true;
+        link->has_rows = link->has_rows || command->take.id.len;
         for (size_t i = 0; i < command->take.topic_count; i++)
             if (!maria_topic_want(link, command->take.topics[i]))
                 return false;
@@ -303,8 +300,21 @@ static void say_ids(struct maria_link *link, const struct maria_topic *topic, co
         buffer_append_text(out, end);
 }
 
+/* Of a job that a take names. */
+static bool need_named_row(struct maria_link *link, const struct sql_call *call)
+{
+    if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE ||
+        !call->command->take.id.len)
+        return true;
+    struct maria_topic *topic = maria_names_find(&link->names, call->command->take.topics[0]);
+    return !topic || !topic->number || maria_row_need(link, topic, call->command->take.id);
+}
+
 static bool need_item_rows(struct maria_link *link)
 {
+    EACH_CALL(link, call)
+    if (!need_named_row(link, call))
+        return false;
     EACH_CALL(link, call)
     for (size_t i = 0; has_items(call) && i < call->command->count; i++) {
         const struct command *command = call->command;
@@ -765,7 +775,7 @@ static bool take_answer(struct maria_link *link, const struct maria_step *step, 
         step->topic->jobs = row ? maria_number(row[0]) : 0;
         break;
     case MARIA_TAKE:
-        return maria_read_take(link, step->topic, result);
+        return maria_read_take(link, step, result);
     case MARIA_BODIES:
         return maria_read_bodies(link, step->number, result);
     case MARIA_CHANGED:
@@ -1107,6 +1117,7 @@ const struct sql_dialect sql_mysql = {
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,
+    .can_choose = true,
     .tokens = &sql_mysql_tokens,
     .greet = on_greet,
     .migrate = on_migrate,
