@@ -1117,7 +1117,6 @@ const struct sql_dialect sql_mysql = {
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,
-    .can_choose = true,
     .tokens = &sql_mysql_tokens,
     .greet = on_greet,
     .migrate = on_migrate,
