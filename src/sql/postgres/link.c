@@ -1,5 +1,6 @@
 /* The dialect's table: turns of a session in libpq's pipeline. */
 #include "base/buffer.h"
+#include "sql/postgres/answers.h"
 #include "sql/postgres/calls.h"
 #include "sql/postgres/greeting.h"
 #include "sql/postgres/postgres.h"
