@@ -24,8 +24,7 @@ bool sql_connector_open(struct sql_connector *connector, struct reactor *reactor
                         const struct sql_dialect *dialect, const char *url,
                         sql_connected *connected, void *ctx)
 {
-    *connector =
-        (struct sql_connector){.dialect = dialect, .connected = connected, .ctx = ctx};
+    *connector = (struct sql_connector){.dialect = dialect, .connected = connected, .ctx = ctx};
     connector->url = strdup(url);
     connector->worker = worker_new(reactor, dialect->name);
     sql_connector_reset(connector);
