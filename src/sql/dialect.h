@@ -123,7 +123,6 @@ struct sql_dialect {
     bool
         has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
     bool keeps_history;
-    bool can_choose;   /* takes by priority over several topics, and of one job by its id */
     bool tells_news;   /* next_news is there */
     bool tells_events; /* what happens is told, here and to other servers */
     /* Where others' pushes are not told: how often sessions look for them while somebody waits, and

@@ -1,5 +1,6 @@
 /* The dialect's table: turns of a session in libpq's pipeline. */
 #include "base/buffer.h"
+#include "sql/postgres/answers.h"
 #include "sql/postgres/calls.h"
 #include "sql/postgres/greeting.h"
 #include "sql/postgres/postgres.h"
@@ -417,7 +418,6 @@ const struct sql_dialect sql_postgres = {
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_turns = true,
     .keeps_history = true,
-    .can_choose = true,
     .tells_news = true,
     .tells_events = true,
     .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */

@@ -369,33 +369,44 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE FUNCTION tarry._varint(p bigint) RETURNS bytea LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE out bytea := '';
-BEGIN
-  LOOP
-    IF p < 128 THEN RETURN out || set_byte('\x00'::bytea, 0, p::int); END IF;
-    out := out || set_byte('\x00'::bytea, 0, (p & 127)::int | 128);
-    p := p >> 7;
-  END LOOP;
-END $$;
+-- Seven bits a byte, the lowest first, as in a job's record: up to 49 bits. One expression each, so that a statement has them in itself.
+CREATE FUNCTION tarry._varint(p bigint) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE
+    WHEN p < 128 THEN set_byte('\x00'::bytea, 0, p::int)
+    WHEN p < 16384 THEN set_byte(set_byte('\x0000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7)::int)
+    WHEN p < 2097152 THEN set_byte(set_byte(set_byte('\x000000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7 & 127)::int | 128), 2, (p >> 14)::int)
+    WHEN p < 268435456 THEN set_byte(set_byte(set_byte(set_byte('\x00000000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7 & 127)::int | 128),
+      2, (p >> 14 & 127)::int | 128), 3, (p >> 21)::int)
+    WHEN p < 34359738368 THEN set_byte(set_byte(set_byte(set_byte(set_byte('\x0000000000'::bytea, 0, (p & 127)::int | 128),
+      1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28)::int)
+    WHEN p < 4398046511104 THEN set_byte(set_byte(set_byte(set_byte(set_byte(set_byte('\x000000000000'::bytea, 0, (p & 127)::int | 128),
+      1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28 & 127)::int | 128), 5, (p >> 35)::int)
+    ELSE set_byte(set_byte(set_byte(set_byte(set_byte(set_byte(set_byte('\x00000000000000'::bytea, 0, (p & 127)::int | 128),
+      1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28 & 127)::int | 128),
+      5, (p >> 35 & 127)::int | 128), 6, (p >> 42)::int)
+  END $$;
 
-CREATE FUNCTION tarry._backoff(t tarry.topic, j tarry.job) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-DECLARE kind int := 2; wait bigint := 1000; most bigint := 600000; spread bigint;
-BEGIN
-  IF j.backoff_kind IS NOT NULL THEN kind := j.backoff_kind; wait := j.backoff_first; most := j.backoff_max;
-  ELSIF t.backoff_kind > 0 THEN kind := t.backoff_kind; wait := t.backoff_first; most := t.backoff_max;
-  END IF;
-  IF kind = 3 THEN RETURN 0; END IF;
-  IF kind = 2 THEN
-    FOR i IN 2 .. j.attempt LOOP
-      EXIT WHEN wait >= most;
-      wait := wait * 2;
-    END LOOP;
-  END IF;
-  wait := least(wait, most);
-  spread := wait * 20 / 100;
-  RETURN greatest(1, wait - spread + floor(random() * (2 * spread + 1))::bigint) + 1;
-END $$;
+-- What is kept of an attempt that failed; outcome 1 nacked, 2 the lease ended, 3 refused. The last eight are kept.
+CREATE FUNCTION tarry._attempts_with(p_history bytea[], p_attempt int, p_taken bigint, p_ended bigint, p_outcome int, p_short bytea)
+RETURNS bytea[] LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN cardinality(p_history) > 7 THEN p_history[cardinality(p_history) - 6 :] ELSE coalesce(p_history, '{}') END
+    || (tarry._varint(p_attempt) || tarry._varint(p_taken) || tarry._varint(greatest(0, p_ended - p_taken)) || tarry._varint(p_outcome)
+      || tarry._varint(octet_length(p_short)) || p_short) $$;
+
+CREATE FUNCTION tarry._wait(p_kind int, p_first bigint, p_most bigint, p_attempt int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE p_kind WHEN 2 THEN least(p_first * power(2::float8, least(greatest(p_attempt - 1, 0), 60)), p_most)::bigint ELSE least(p_first, p_most) END $$;
+
+-- A wait and 20 % of it more or less; 3: none.
+CREATE FUNCTION tarry._scattered(p_kind int, p_wait bigint, p_luck float8) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_kind = 3 THEN 0
+    ELSE greatest(1, p_wait - p_wait * 20 / 100 + floor(p_luck * (2 * (p_wait * 20 / 100) + 1))::bigint) + 1 END $$;
+
+-- How long a job that failed waits, by its own backoff or its topic's; p_luck: from 0 to 1.
+CREATE FUNCTION tarry._backoff(p_kind int, p_first bigint, p_most bigint, t_kind int, t_first bigint, t_most bigint, p_attempt int, p_luck float8)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_kind IS NOT NULL THEN tarry._scattered(p_kind, tarry._wait(p_kind, p_first, p_most, p_attempt), p_luck)
+    WHEN t_kind > 0 THEN tarry._scattered(t_kind, tarry._wait(t_kind, t_first, t_most, p_attempt), p_luck)
+    ELSE tarry._scattered(2, tarry._wait(2, 1000, 600000, p_attempt), p_luck) END $$;
 
 -- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it.
 CREATE FUNCTION tarry._answer(p_verb int, p_topic int, p_lane int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint,
@@ -444,9 +455,7 @@ BEGIN
   ELSE
     outcome := CASE WHEN p_verb = 5 THEN 2 WHEN p_final THEN 3 ELSE 1 END;
     ended := CASE WHEN p_verb = 5 THEN j.lease_until ELSE now END;
-    j.history := coalesce(j.history, '{}') || (tarry._varint(j.attempt) || tarry._varint(j.taken) || tarry._varint(greatest(0, ended - j.taken))
-      || tarry._varint(outcome) || tarry._varint(octet_length(p_short)) || p_short);
-    IF cardinality(j.history) > 8 THEN j.history := j.history[cardinality(j.history) - 7 :]; END IF;
+    j.history := tarry._attempts_with(j.history, j.attempt, j.taken, ended, outcome, p_short);
     j.error := nullif(p_error, '');
     IF p_verb = 2 THEN r.counts[12] := 1; ELSE r.counts[13] := 1; END IF;
     IF p_verb = 2 AND p_priority >= 0 THEN
@@ -458,7 +467,8 @@ BEGIN
       PERFORM tarry._note(t, j, 'died', now, j.error, j.consumer);
     ELSE
       j.state := 1;
-      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
+      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, t.backoff_kind, t.backoff_first,
+        t.backoff_max, j.attempt, random()) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
     END IF;
   END IF;
   j.expire := tarry._expire_at(t, j);
@@ -735,14 +745,20 @@ BEGIN
     p_leases, p_priorities) WITH ORDINALITY;
 END $$;
 
+CREATE FUNCTION tarry._waits_until(p_verb int, p_delay bigint, p_due bigint, p_now bigint, p_backoff bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN p_delay > 0 THEN p_now + p_delay + 1 WHEN p_verb = 4 THEN p_due WHEN p_delay = 0 THEN p_now ELSE p_now + p_backoff END $$;
+
+-- Plain is an ack, an extension, what is returned, and what fails or whose lease ends by itself without dying, in topics that keep no
+-- history and have no limit of jobs (acks: also with a history).
 CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_server bigint)
 RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
 BEGIN
+  IF p_verbs && '{2,4,5}' THEN PERFORM tarry._number(); END IF;
   FOR x IN
     WITH u AS MATERIALIZED (
-      SELECT i.* FROM tarry._answer_items(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
+      SELECT i.*, random() AS luck FROM tarry._answer_items(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
         p_shorts, p_leases, p_priorities) i
     ), a AS (
       DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
@@ -757,22 +773,50 @@ BEGIN
         WHERE u.verb = 3 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
         RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested, j.attempt
+    ), b AS (
+      UPDATE tarry.job j SET state = 1, lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL,
+          attempt = CASE u.verb WHEN 4 THEN j.attempt - 1 ELSE j.attempt END,
+          error = CASE u.verb WHEN 4 THEN j.error ELSE nullif(u.error, '') END,
+          history = CASE u.verb WHEN 4 THEN j.history ELSE tarry._attempts_with(j.history, j.attempt, j.taken,
+            CASE u.verb WHEN 5 THEN j.lease_until ELSE now END, CASE u.verb WHEN 5 THEN 2 ELSE 1 END, u.short) END,
+          due = tarry._waits_until(u.verb, u.delay, j.due, now, tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max,
+            t.backoff_kind, t.backoff_first, t.backoff_max, j.attempt, u.luck)),
+          expire = CASE WHEN coalesce(j.ttl, t.ttl) > 0 THEN greatest(j.first_due + coalesce(j.ttl, t.ttl), tarry._waits_until(u.verb, u.delay,
+            j.due, now, tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, t.backoff_kind, t.backoff_first, t.backoff_max, j.attempt, u.luck))) END
+        FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0
+        WHERE u.verb IN (2, 4, 5) AND NOT u.final AND u.priority < 0
+          AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+          AND j.delivery = u.delivery AND j.taken = u.taken AND NOT j.cancel_requested
+          AND CASE u.verb WHEN 5 THEN j.lease_until <= now AND j.server = p_server ELSE j.lease_until > now END
+          AND (u.verb = 4 OR j.attempt < coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16)
+            OR coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16) >= 4294967295)
+        RETURNING u.n, u.verb, j.topic, j.id, t.name, j.attempt, j.due, j.expire
     ), f AS (
       INSERT INTO tarry.finished SELECT a.topic, a.id, now + a.dedup_window + 1 FROM a WHERE a.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
-    ) SELECT a.n, a.topic, a.id, a.name, NULL::bigint AS lease_until, false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due,
-          NULL::bigint AS seq, NULL::bigint AS delivery, NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error,
-          NULL::bytea AS short, NULL::bigint AS lease, NULL::int AS priority, a.attempt FROM a
-      UNION ALL SELECT e.n, e.topic, e.id, e.name, e.lease_until, e.cancel_requested, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, e.attempt FROM e
-      UNION ALL SELECT u.n, u.topic, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final, u.error, u.short, u.lease, u.priority, NULL
-        FROM u WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e)
+    ) SELECT 1 AS done, a.n, a.topic, a.name, a.id, a.attempt, NULL::bigint AS new_due, NULL::bigint AS expire, NULL::bigint AS lease_until,
+          false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due, NULL::bigint AS seq, NULL::bigint AS delivery,
+          NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error, NULL::bytea AS short, NULL::bigint AS lease,
+          NULL::int AS priority FROM a
+      UNION ALL SELECT 3, e.n, e.topic, e.name, e.id, e.attempt, NULL, NULL, e.lease_until, e.cancel_requested,
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
+      UNION ALL SELECT b.verb, b.n, b.topic, b.name, b.id, b.attempt, b.due, b.expire, NULL, false,
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM b
+      UNION ALL SELECT NULL, u.n, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final,
+          u.error, u.short, u.lease, u.priority FROM u
+        WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e) AND u.n NOT IN (SELECT n FROM b)
   LOOP
-    IF x.verb IS NULL THEN
-      r := ROW('ok', CASE WHEN x.lease_until IS NOT NULL THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, x.n);
-    ELSE
+    IF x.done IS NULL THEN
       r := tarry._answer(x.verb, x.topic, x.lane, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority);
-      r.n := x.n;
+    ELSIF x.done IN (1, 3) THEN
+      r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL);
+    ELSE
+      r := ROW('ok', CASE WHEN x.new_due <= now THEN 2 ELSE 1 END, x.new_due, x.topic, x.expire, false,
+        CASE x.done WHEN 2 THEN '{0,1,-1,0,0,0,0,0,0,0,0,1,0,0,0}'::bigint[] WHEN 5 THEN '{0,1,-1,0,0,0,0,0,0,0,0,0,1,0,0}'::bigint[]
+          ELSE CASE WHEN x.attempt = 0 THEN '{1,0,-1,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] ELSE '{0,1,-1,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] END END,
+        x.id, x.name, NULL, false, x.attempt + CASE x.done WHEN 4 THEN 1 ELSE 0 END, NULL, NULL);
     END IF;
+    r.n := x.n;
     RETURN NEXT r;
   END LOOP;
 END $$;
