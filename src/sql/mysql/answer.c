@@ -51,7 +51,7 @@ bool maria_take_answer(struct maria_link *link, const struct maria_step *step, M
         step->topic->jobs = row ? maria_number(row[0]) : 0;
         break;
     case MARIA_TAKE:
-        return maria_read_take(link, step->topic, result);
+        return maria_read_take(link, step, result);
     case MARIA_BODIES:
         return maria_read_bodies(link, step->number, result);
     case MARIA_CHANGED:

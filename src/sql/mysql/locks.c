@@ -35,8 +35,21 @@ static void say_ids(struct maria_link *link, const struct maria_topic *topic, co
         buffer_append_text(out, end);
 }
 
+/* Of a job that a take names. */
+static bool need_named_row(struct maria_link *link, const struct sql_call *call)
+{
+    if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE ||
+        !call->command->take.id.len)
+        return true;
+    struct maria_topic *topic = maria_names_find(&link->names, call->command->take.topics[0]);
+    return !topic || !topic->number || maria_row_need(link, topic, call->command->take.id);
+}
+
 static bool need_item_rows(struct maria_link *link)
 {
+    EACH_CALL(link, call)
+    if (!need_named_row(link, call))
+        return false;
     EACH_CALL(link, call)
     for (size_t i = 0; maria_has_items(call) && i < call->command->count; i++) {
         const struct command *command = call->command;
@@ -180,7 +193,7 @@ bool maria_read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_call
         is_good = read != NULL;
         if (read && owner)
             read->owner = owner;
-        if (read && owner && !read->topic)
+        if (read && owner) /* what is known of its topic may be of an earlier turn, or nothing */
             is_good = maria_topic_want_number(link, read->stored_at.topic) != NULL;
     }
     return is_good;

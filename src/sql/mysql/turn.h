@@ -78,6 +78,7 @@ struct maria_row { /* a job that the turn is about, or an id without one */
     bool exists;              /* by now */
     bool fresh;               /* to be inserted */
     bool changed;             /* to be updated */
+    bool picked;              /* a take of the turn has named it */
     bool extended, requested; /* only that is changed */
     struct maria_topic *topic;
     const struct sql_call *owner; /* that found it by itself: purge, redrive, expire */
@@ -130,8 +131,9 @@ struct maria_taken { /* a job that a take found */
     struct queue_job job;
     struct maria_topic *topic;
     uint32_t lane;
-    struct sql_call *call; /* NULL: nobody's */
-    size_t order;          /* among those of its call */
+    struct sql_call *call;        /* NULL: nobody's */
+    const struct sql_call *named; /* that names this job; NULL: none does */
+    size_t order;                 /* among those of its call */
     int64_t lease_ms;
     struct maria_result *result, *body; /* body: of one that was read by itself */
     uint64_t body_bytes;
@@ -343,7 +345,7 @@ void maria_decide_own(struct maria_link *link, struct sql_call *call, struct mar
 /* ---- takes (takes.c) ---- */
 
 void maria_say_takes(struct maria_link *link);
-bool maria_read_take(struct maria_link *link, struct maria_topic *topic, MYSQL_RES *result);
+bool maria_read_take(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result);
 bool maria_share_takes(struct maria_link *link);
 void maria_say_bodies(struct maria_link *link);
 bool maria_read_bodies(struct maria_link *link, size_t index, MYSQL_RES *result);

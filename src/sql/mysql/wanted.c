@@ -67,11 +67,8 @@ static bool want_command_topics(struct maria_link *link, struct sql_call *call)
     case COMMAND_ANSWER:
         return want_item_topics(link, call);
     case COMMAND_TAKE:
-        if (command->take.id.len || command->take.by_priority) {
-            call->status = QUEUE_UNSUPPORTED;
-            return true;
-        }
         link->has_takes = true;
+        link->has_rows = link->has_rows || command->take.id.len;
         for (size_t i = 0; i < command->take.topic_count; i++)
             if (!maria_topic_want(link, command->take.topics[i]))
                 return false;
