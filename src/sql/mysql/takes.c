@@ -477,8 +477,13 @@ static void say_lease(struct maria_link *link, const struct maria_taken *first, 
     buffer_append_text(out, ",consumer=");
     maria_quote_bytes(out, first->call->command->take.consumer);
     buffer_append_text(out, ",cancel_requested=0 WHERE ");
+    struct maria_place place = place_of(first);
+    if (count == 1) {
+        maria_say_single_place(out, &place);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
-        struct maria_place place = place_of(&first[i]);
+        place = place_of(&first[i]);
         maria_say_place(out, &place, i == 0);
     }
     buffer_append_byte(out, ')');
