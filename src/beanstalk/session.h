@@ -15,6 +15,8 @@
 
 enum {
     SESSION_PUTS_MAX = 64,             /* of one call */
+    SESSION_DELETES_MAX = 64,          /* of one call */
+    SESSION_RESERVES_MAX = 16,         /* of one call, which brings as many bodies */
     SESSION_YAML_BYTES_MAX = 64 << 20, /* of one answer */
     SESSION_WATCHED_MAX = QUEUE_TAKE_TOPICS_MAX
 };
@@ -53,7 +55,11 @@ struct beanstalk_session {
     char tube_name[JOB_TOPIC_BYTES_MAX];
     struct beanstalk_named named; /* the job that it is about */
     uint64_t put_numbers[SESSION_PUTS_MAX];
-    size_t put_count, put_skip_bytes; /* under way; of one that gets no number */
+    size_t put_count, put_skip_bytes;      /* under way; of one that gets no number */
+    uint64_t deletes[SESSION_DELETES_MAX]; /* under way: numbers of jobs that are held */
+    size_t delete_count;
+    uint32_t reserve_count; /* under way, without an answer */
+    uint32_t kicked;        /* jobs, by the kick under way */
     uint64_t waiter;
     bool is_deadline_near; /* a reserve that found nothing says so */
     int64_t give_up_ms;    /* of a reserve; INT64_MAX: never */
@@ -75,6 +81,18 @@ struct beanstalk_session *beanstalk_session_first(struct beanstalk_front *front)
 static inline struct queue *beanstalk_session_queue(const struct beanstalk_session *session)
 {
     return session->front->options.queue;
+}
+
+/* Jobs, and so TTRs, go by the clock of their queue; waits go by the process's. */
+static inline struct clock *beanstalk_session_clock(const struct beanstalk_session *session)
+{
+    struct clock *clock = beanstalk_session_queue(session)->clock;
+    return clock ? clock : &clock_process;
+}
+
+static inline int64_t beanstalk_session_now_ms(const struct beanstalk_session *session)
+{
+    return clock_inner_ms_of(beanstalk_session_clock(session));
 }
 
 static inline bool beanstalk_session_has_ended(const struct beanstalk_session *session)

@@ -6,6 +6,7 @@
 #include "base/timestamp.h"
 #include "http/front.h"
 #include "net/thread.h"
+#include "queue/door.h"
 #include "server/backend.h"
 #include "server/callers.h"
 #include "server/certificates.h"
@@ -661,8 +662,11 @@ static bool open_fronts(struct server *server)
         return false;
     server->drain_hooks = (struct http_drain_hooks){.ctx = server, .drain = on_drain};
     http_shared_set_drain_hooks(server->http, &server->drain_hooks);
-    for (uint32_t i = 0; i < server->reactor_count; i++)
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
         drain_add(&server->drained, server->per_reactor[i].reactor, server->per_reactor[i].queue);
+        if (server->config->drain) /* no reactor runs yet */
+            queue_drain(server->per_reactor[i].queue, true);
+    }
     for (uint32_t i = 0; i < server->reactor_count; i++)
         if (!open_front(server, &server->per_reactor[i]))
             return false;
@@ -778,6 +782,8 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
         log_event(LOG_WARN, "test clock: nothing here falls due by itself",
                   LOG_TEXT("shows", shown));
     }
+    if (info.draining)
+        log_event(LOG_INFO, "new jobs refused");
     log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
               LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
               LOG_TEXT("durability", info.durability_class),
