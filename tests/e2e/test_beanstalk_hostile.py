@@ -120,10 +120,12 @@ def test_who_reserves_and_never_reads(server):
     with Connection(address(server)) as one:
         for _ in range(300):
             one.put(body)
-        with Good(server), raw(server) as deaf:
+        with Good(server) as good, raw(server) as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.sendall(b"reserve\r\n" * 5000)
             eventually(lambda: int(one.stats("stats-tube default")["current-jobs-reserved"]) > 3, 20)
+            before = good.rounds
+            eventually(lambda: good.rounds > before + 400 or good.fault, 60)  # long enough for another 300 reserves
             assert int(one.stats("stats-tube default")["current-jobs-reserved"]) < 200, "unsent answers are bounded, so are jobs behind them"
         eventually(lambda: one.stats("stats-tube default")["current-jobs-ready"] == "300", 20)
 
@@ -146,7 +148,12 @@ def test_many_connections_that_do_nothing(server):
                 for each in idle[:2000]:
                     each.settimeout(30)
                     assert each.recv(100) == b"USING default\r\n"
-            assert IS_SANITIZED or server.resident_bytes() < before + count * 12 * 1024
+                assert IS_SANITIZED or server.resident_bytes() < before + count * 12 * 1024
+                before = server.resident_bytes()
+                for each in idle[:2000]:
+                    each.sendall(b"put 0 0 60 60000\r\n" + b"x" * 60_010 + b"\r\n")
+                    assert each.recv(100).startswith(b"EXPECTED_CRLF\r\n")
+                assert IS_SANITIZED or server.resident_bytes() < before + 2000 * 16 * 1024 + 32 * MIB, "what an idle connection had is given back"
         with Connection(address(server)) as one:
             eventually(lambda: one.stats("stats")["current-connections"] == "1", 30)
     finally:
