@@ -21,8 +21,8 @@ class Bench:
         self.rounds, self.seconds, self.quick, self.only, self.say = rounds, seconds, quick, only, say
         self.jobs, self.cold, self.pin = jobs, cold, pin
 
-    def server(self, name, core=servers.SERVER_CORE):
-        return servers.Server(servers.KINDS[name], self.tarry, self.base_dir, core)
+    def server(self, name, core=servers.SERVER_CORE, **words):
+        return servers.Server(servers.KINDS[name], self.tarry, self.base_dir, core, **words)
 
     def wanted(self, names):
         return [name for name in names if not self.only or name in self.only]

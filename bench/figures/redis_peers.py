@@ -1,4 +1,4 @@
-"""The other queues on Redis: how BullMQ and Redisson are fetched and driven."""
+"""The other queues on Redis: how BullMQ and Redisson are fetched and driven. ElasticMQ is fetched here, too."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BULLMQ, REDISSON = os.path.join(BENCH, "bullmq"), os.path.join(BENCH, "redisson")
+BULLMQ, REDISSON, ELASTICMQ = (os.path.join(BENCH, name) for name in ("bullmq", "redisson", "elasticmq"))
 TAKERS = "32"  # of Redisson's consumer: with 8 a whole life is a tenth slower, with 1 by half
 
 
@@ -36,11 +36,13 @@ def driven(bench, name, core, command, **environment):
 def fetched(bench, name):
     """Where its packages are: beside the build. Fetched once, and again when what is wanted changed."""
     here = os.path.join(os.path.dirname(bench.generator), name)
+    jars = ["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", f"-DoutputDirectory={here}"]
     source, present, fetch = {
         "bullmq": (os.path.join(BULLMQ, "package.json"), os.path.join(here, "package.json"),
                    ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel", "error"]),
         "redisson": (os.path.join(REDISSON, "pom.xml"), os.path.join(here, "pom.xml"),
-                     ["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", f"-DoutputDirectory={here}"]),
+                     jars),
+        "elasticmq": (os.path.join(ELASTICMQ, "pom.xml"), os.path.join(here, "pom.xml"), jars),
     }[name]
     if os.path.exists(present) and open(present).read() == open(source).read():
         return here

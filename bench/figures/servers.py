@@ -38,6 +38,12 @@ KINDS = {
              "log, fsync every 50 ms: the last ones may be lost"),
         Kind("beanstalkd-sync", "beanstalk", "beanstalkd -l 127.0.0.1 -p {port} -b {dir} -f 0",
              "log, fsync for every job"),
+        Kind("tarry-beanstalk", "beanstalk", "{tarry} serve --data {dir}/data --listen 127.0.0.1:0 --beanstalk 127.0.0.1:{port} --sync always",
+             "durable: every answer after fdatasync"),
+        Kind("tarry-sqs", "sqs", "{tarry} serve --data {dir}/data --listen 127.0.0.1:{port} --sqs us-east-1/000000000000 --sync always",
+             "durable: every answer after fdatasync"),
+        Kind("elasticmq", "sqs", "java -Xmx2g -cp {elasticmq}/* -Drest-sqs.bind-port={port} -Drest-sqs.bind-hostname=127.0.0.1 -Drest-stats.enabled=false "
+             "-Dnode-address.port={port} -Dnode-address.host=127.0.0.1 org.elasticmq.server.Main", "in memory: nothing survives"),
         Kind("redis", "redis", "redis-server --port {port} --bind 127.0.0.1 --dir {dir} --save '' --appendonly no",
              "no log: nothing survives"),
         Kind("redis-always", "redis",
@@ -58,9 +64,9 @@ def free_port():
 
 def answers(port, protocol):
     """True if the server there does what it is asked; Redis says LOADING while it reads its log."""
-    question = {"redis": b"PING\r\n", "beanstalk": b"list-tube-used\r\n",
+    question = {"redis": b"PING\r\n", "beanstalk": b"list-tube-used\r\n", "sqs": b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
                 "http": b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"}[protocol]
-    good = {"redis": b"+PONG", "beanstalk": b"USING", "http": b"HTTP/1.1 2"}[protocol]
+    good = {"redis": b"+PONG", "beanstalk": b"USING", "sqs": b"HTTP/1.1", "http": b"HTTP/1.1 2"}[protocol]
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=START_SECONDS_MAX) as connection:
             connection.sendall(question)

@@ -88,23 +88,45 @@ void beanstalk_reserve_woken(struct beanstalk_session *session)
 
 /* ---- jobs ---- */
 
-bool beanstalk_reserve_hold(struct beanstalk_session *session, const struct queue_job *taken)
+/* The client has the job from now on, and is told so. False: out of memory, it went back. */
+static bool hold(struct beanstalk_session *session, const struct queue_job *taken)
 {
     const struct job *job = &taken->job;
     struct beanstalk_job_view view = beanstalk_job_view_of(session->front, job);
     int64_t now_ms = beanstalk_session_now_ms(session);
     int64_t lease_until_ms =
         now_ms + job->lease_until_ms - queue_wall_ms(beanstalk_session_queue(session));
+    int64_t until_ms = now_ms + (int64_t)view.ttr_s * 1000;
+    if (!job->policy.lease_ms) { /* its topic's, which the take has given it */
+        until_ms = lease_until_ms;
+        view.ttr_s = (uint32_t)((until_ms - now_ms + 999) / 1000);
+    }
     if (!beanstalk_reservations_add(&session->reservations, view.number, taken->lease, view.ttr_s,
-                                    now_ms, lease_until_ms)) {
+                                    until_ms, lease_until_ms)) {
         beanstalk_give_back(session->front, taken->lease);
         return false;
     }
     beanstalk_answer_job(session, "RESERVED", view.number, job->body);
-    beanstalk_reserve_set_timer(session);
     return true;
 }
 
+bool beanstalk_reserve_hold(struct beanstalk_session *session, const struct queue_job *taken)
+{
+    bool is_held = hold(session, taken);
+    beanstalk_reserve_set_timer(session);
+    return is_held;
+}
+
+/* All reserves under way. */
+static void answer_reserves(struct beanstalk_session *session, const char *text)
+{
+    for (; session->reserve_count; session->reserve_count--)
+        beanstalk_answer(session, text);
+}
+
+static bool take(struct beanstalk_session *session, bool waits);
+
+/* As many reserves as there are jobs are answered; the others when a take finds nothing. */
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
     struct beanstalk_session *session = owner;
@@ -113,16 +135,21 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     session->waiter = 0;
     if (!beanstalk_session_called(session))
         return;
-    if (reply->job_count)
-        beanstalk_finish(session, beanstalk_reserve_hold(session, &reply->jobs[0])
-                                      ? ""
-                                      : beanstalk_answer_of(QUEUE_NO_MEMORY));
-    else if (reply->status != QUEUE_OK || refused)
-        beanstalk_finish(session,
-                         beanstalk_answer_of(reply->status ? reply->status : QUEUE_NO_MEMORY));
+    for (size_t i = 0; i < reply->job_count; i++, session->reserve_count--)
+        if (!hold(session, &reply->jobs[i]))
+            beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
+    if (reply->job_count) {
+        session->is_deadline_near = deadline_is_near(session, beanstalk_session_now_ms(session));
+        if (session->reserve_count && take(session, false))
+            return;
+    }
+    if (reply->status != QUEUE_OK || refused)
+        answer_reserves(session,
+                        beanstalk_answer_of(reply->status ? reply->status : QUEUE_NO_MEMORY));
     else
-        beanstalk_finish(session,
-                         session->is_deadline_near ? "DEADLINE_SOON\r\n" : "TIMED_OUT\r\n");
+        answer_reserves(session, session->is_deadline_near ? "DEADLINE_SOON\r\n" : "TIMED_OUT\r\n");
+    beanstalk_reserve_set_timer(session);
+    session->driver->go_on(session);
 }
 
 void beanstalk_reserve_give_up(struct beanstalk_session *session, const char *text)
@@ -130,40 +157,65 @@ void beanstalk_reserve_give_up(struct beanstalk_session *session, const char *te
     waiter_cancel(session->front->options.waiters, session->waiter);
     session->waiter = 0;
     beanstalk_session_stop_waiting(session);
+    answer_reserves(session, text);
     beanstalk_reserve_set_timer(session);
-    beanstalk_finish(session, text);
+    session->driver->go_on(session);
     beanstalk_connection_release(&session->connection);
 }
 
-void beanstalk_reserve(struct beanstalk_session *session)
+/* Takes a job for each reserve under way. False: out of memory, and all are answered. */
+static bool take(struct beanstalk_session *session, bool waits)
 {
     struct slice topics[SESSION_WATCHED_MAX];
-    int64_t now_ms = clock_inner_ms();
-    bool is_timed = session->command.verb == BEANSTALK_RESERVE_WITH_TIMEOUT;
-    expire(session, beanstalk_session_now_ms(session));
-    session->is_deadline_near = deadline_is_near(session, beanstalk_session_now_ms(session));
-    session->give_up_ms = is_timed ? now_ms + (int64_t)session->command.number * 1000 : INT64_MAX;
-    bool waits = !session->is_deadline_near && session->give_up_ms > now_ms;
     for (uint32_t i = 0; i < session->watched_count; i++)
         topics[i] = beanstalk_tube_name(session->watched[i]);
-    const struct queue_take take = {.topics = topics,
-                                    .topic_count = session->watched_count,
-                                    .by_priority = true,
-                                    .max = 1,
-                                    .way = JOB_WAY_TAKE};
+    const struct queue_take wanted = {.topics = topics,
+                                      .topic_count = session->watched_count,
+                                      .by_priority = true,
+                                      .max = session->reserve_count,
+                                      .way = JOB_WAY_TAKE};
     if (waits)
         beanstalk_session_wait(session);
     else
         session->wait = SESSION_WAIT_CALL;
     beanstalk_connection_hold(&session->connection);
-    session->waiter = waiter_take(session->front->options.waiters, &take, waits ? INT64_MAX / 4 : 0,
-                                  now_ms, on_taken, session, 0);
+    session->waiter =
+        waiter_take(session->front->options.waiters, &wanted, waits ? INT64_MAX / 4 : 0,
+                    clock_inner_ms(), on_taken, session, 0);
     if (session->waiter) {
         beanstalk_reserve_set_timer(session);
-        return;
+        return true;
     }
     beanstalk_session_stop_waiting(session);
     session->wait = SESSION_WAIT_NONE;
-    beanstalk_answer(session, "OUT_OF_MEMORY\r\n");
+    answer_reserves(session, "OUT_OF_MEMORY\r\n");
     beanstalk_connection_release(&session->connection);
+    return false;
+}
+
+/* Is the command at the front of the input a reserve that waits for nothing? Then it is consumed. */
+static bool take_next_reserve(struct beanstalk_session *session)
+{
+    struct beanstalk_command next;
+    struct slice input = beanstalk_connection_input(&session->connection);
+    size_t line_bytes = beanstalk_line_bytes(input);
+    if (!line_bytes || !beanstalk_command_parse(slice_make(input.at, line_bytes - 2), &next) ||
+        next.verb != BEANSTALK_RESERVE_WITH_TIMEOUT || next.number)
+        return false;
+    beanstalk_connection_consume(&session->connection, line_bytes);
+    session->front->verbs[BEANSTALK_RESERVE_WITH_TIMEOUT]++;
+    return true;
+}
+
+void beanstalk_reserve(struct beanstalk_session *session)
+{
+    int64_t now_ms = clock_inner_ms();
+    bool is_timed = session->command.verb == BEANSTALK_RESERVE_WITH_TIMEOUT;
+    expire(session, beanstalk_session_now_ms(session));
+    session->is_deadline_near = deadline_is_near(session, beanstalk_session_now_ms(session));
+    session->give_up_ms = is_timed ? now_ms + (int64_t)session->command.number * 1000 : INT64_MAX;
+    session->reserve_count = 1;
+    while (session->reserve_count < SESSION_RESERVES_MAX && take_next_reserve(session))
+        session->reserve_count++;
+    (void)take(session, !session->is_deadline_near && session->give_up_ms > now_ms);
 }

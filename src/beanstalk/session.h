@@ -15,6 +15,8 @@
 
 enum {
     SESSION_PUTS_MAX = 64,             /* of one call */
+    SESSION_DELETES_MAX = 64,          /* of one call */
+    SESSION_RESERVES_MAX = 16,         /* of one call, which brings as many bodies */
     SESSION_YAML_BYTES_MAX = 64 << 20, /* of one answer */
     SESSION_WATCHED_MAX = QUEUE_TAKE_TOPICS_MAX
 };
@@ -53,8 +55,11 @@ struct beanstalk_session {
     char tube_name[JOB_TOPIC_BYTES_MAX];
     struct beanstalk_named named; /* the job that it is about */
     uint64_t put_numbers[SESSION_PUTS_MAX];
-    size_t put_count, put_skip_bytes; /* under way; of one that gets no number */
-    uint32_t kicked;                  /* jobs, by the kick under way */
+    size_t put_count, put_skip_bytes;      /* under way; of one that gets no number */
+    uint64_t deletes[SESSION_DELETES_MAX]; /* under way: numbers of jobs that are held */
+    size_t delete_count;
+    uint32_t reserve_count; /* under way, without an answer */
+    uint32_t kicked;        /* jobs, by the kick under way */
     uint64_t waiter;
     bool is_deadline_near; /* a reserve that found nothing says so */
     int64_t give_up_ms;    /* of a reserve; INT64_MAX: never */

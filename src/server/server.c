@@ -96,7 +96,7 @@ struct server {
     void *side_front;                /* of side_front_beanstalk; NULL: none was asked for */
     struct feed *feed;
     struct per_reactor *per_reactor;
-    uint32_t reactor_count, draining; /* draining: fronts, the delivery, the intake */
+    uint32_t reactor_count, draining; /* draining: fronts, the delivery, the intake, SQS */
     uv_signal_t signals[4];
     size_t signals_open;
     struct deadline *stop_timer; /* ends a stop that takes too long */
@@ -199,8 +199,10 @@ static void drain(struct server *server, const char *why)
     listeners_close(&server->side_listeners);
     if (server->test_clock)
         test_clock_keeper_stop(server->test_clock);
-    server->draining =
-        server->reactor_count + 1 + (server->intake != NULL) + (server->side_front != NULL);
+    server->draining = server->reactor_count + 1 + (server->intake != NULL) +
+                       (server->side_front != NULL) + (server->sqs != NULL);
+    if (server->sqs)
+        protocol_sqs.stop(server->sqs, one_is_drained, server);
     if (server->side_front)
         side_front_beanstalk.stop(server->side_front, one_is_drained, server);
     if (server->intake)
@@ -624,6 +626,15 @@ static bool open_protocols(struct server *server)
     return !error[0] || start_failed(error);
 }
 
+/* What they do in the background; the fronts stand. */
+static bool attach_protocols(struct server *server)
+{
+    const struct per_reactor *per = &server->per_reactor[0];
+    return !server->sqs ||
+           protocol_sqs.attach(server->sqs, per->reactor, per->queue, per->waiters) ||
+           start_failed("out of memory");
+}
+
 static bool open_fronts(struct server *server)
 {
     char error[TLS_ERROR_BYTES] = "";
@@ -815,8 +826,8 @@ static bool start(struct server *server)
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     return open_listeners(server) && open_queue(server) && open_callers(server) &&
            open_traces(server) && recover(server) && open_fronts(server) && open_delivery(server) &&
-           attach_limits(server) && open_intake(server) && open_side_front(server) &&
-           watch_signals(server) && open_watchdog(server);
+           attach_limits(server) && attach_protocols(server) && open_intake(server) &&
+           open_side_front(server) && watch_signals(server) && open_watchdog(server);
 }
 
 static void run(struct server *server)
@@ -838,6 +849,8 @@ static void run(struct server *server)
         intake_amqp.start(server->intake);
     if (server->side_front)
         side_front_beanstalk.start(server->side_front);
+    if (server->sqs)
+        protocol_sqs.start(server->sqs);
     reactor_run(server->per_reactor[0].reactor);
     for (uint32_t i = 1; i < server->reactor_count; i++)
         reactor_join(server->per_reactor[i].reactor);

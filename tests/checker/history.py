@@ -9,8 +9,9 @@ is sent) and `end` (taken after the last byte of the reply came, or when the con
         outcome  created replaced existed conflict leased refused unknown.   body: a fingerprint of content type and bytes
     {"kind":"nameless","begin","end","topic","item":{…}}      a push without an id whose reply was lost: the job may be there under a name nobody knows
     {"kind":"take","begin","end","wall_end","topics":[…],"outcome":"ok"|"unknown","jobs":[{"topic","id","lease","attempt","delivery","body","lease_ms"}]}
+        id  null where the protocol does not tell it: the job is the one with that body.   "unnumbered":true where it tells no delivery numbers
     {"kind":"answer","verb":"ack"|"nack"|"extend","begin","end","items":[{"lease","outcome","delay_ms","lease_ms"}]}
-        outcome  ok lease_ended refused unknown
+        outcome  ok lease_ended refused unknown.   "may_cancel":true: an unknown ack of a protocol whose ack of an ended lease is a cancel
     {"kind":"change","verb":"cancel"|"reschedule"|"run","begin","end","topic","id","outcome","delay_ms"|"at_ms"}
         outcome  ok not_found leased dead refused unknown
     {"kind":"topic","verb":"purge"|"redrive"|"delete","begin","end","topic","outcome","affected"}
@@ -78,14 +79,14 @@ class Push(Span):
 
 
 class Delivery(Span):
-    __slots__ = ("key", "body", "lease", "attempt", "number", "lease_ms", "wall_end", "answers", "earliest", "waited")
+    __slots__ = ("key", "body", "lease", "attempt", "number", "lease_ms", "wall_end", "answers", "earliest", "waited", "is_unnumbered")
 
     def name(self):
         return f"{self.key.name()} attempt {self.attempt}"
 
 
 class Answer(Span):
-    __slots__ = ("verb", "delay_ms", "lease_ms")
+    __slots__ = ("verb", "delay_ms", "lease_ms", "may_cancel")
 
 
 class Change(Span):
@@ -133,6 +134,7 @@ class History:
         self.phantom_leases = []  # answers OK to leases nobody was given
         self.repeated_leases = []
         self.pending_answers = []
+        self.unnamed = []  # (topic, delivery) that did not tell the id
         self.in_flight = []  # (begin, end) of calls whose reply was lost
         self.settings = {}
         self.begin, self.end = FOREVER, None
@@ -221,12 +223,15 @@ class History:
             return
         for item in record["jobs"]:
             delivery = Delivery(record["begin"], record["end"], "ok")
-            delivery.key = self.key(item["topic"], item["id"])
+            delivery.key = self.key(item["topic"], item["id"]) if item["id"] is not None else None
             delivery.body, delivery.lease, delivery.attempt = item["body"], item["lease"], item["attempt"]
             delivery.number, delivery.lease_ms = item.get("delivery"), item.get("lease_ms")
             delivery.wall_end, delivery.answers = record["wall_end"], []
-            delivery.waited = len(record["jobs"]) == 1
-            delivery.key.deliveries.append(delivery)
+            delivery.waited, delivery.is_unnumbered = len(record["jobs"]) == 1, record.get("unnumbered", False)
+            if delivery.key:
+                delivery.key.deliveries.append(delivery)
+            else:
+                self.unnamed.append((item["topic"], delivery))
             if delivery.lease in self.leases:
                 self.repeated_leases.append(delivery)
             self.leases[delivery.lease] = delivery
@@ -238,6 +243,7 @@ class History:
                 raise Malformed(f"no such outcome of an answer: {item['outcome']}")
             answer = Answer(record["begin"], record["end"], item["outcome"])
             answer.verb, answer.delay_ms, answer.lease_ms = record["verb"], item.get("delay_ms"), item.get("lease_ms")
+            answer.may_cancel = item.get("may_cancel", False)
             self.pending_answers.append((item["lease"], answer))
 
     def _read_change(self, record):
@@ -310,6 +316,8 @@ class History:
         self._broken = [(begin, at) for begin, at, _ in self.disturbances] + self.failovers
         for key in self.keys.values():
             self._name(key)
+        self._name_by_body()
+        for key in self.keys.values():
             self._doubt(key)
             for delivery in key.deliveries:
                 delivery.answers.sort(key=lambda answer: answer.begin)
@@ -321,6 +329,8 @@ class History:
             numbers = [delivery.number for delivery in key.deliveries]
             if None not in numbers and not out_of_order(key.deliveries):
                 key.deliveries.sort(key=lambda delivery: delivery.number)
+            elif None in numbers:
+                sort_by_attempts(key.deliveries)
 
     def _doubt(self, key):
         """Answers that a failover may have undone count as unknown."""
@@ -339,6 +349,18 @@ class History:
             if seen.body in key.topic.nameless:
                 self._add_push(key, key.topic.nameless.pop(seen.body))
 
+    def _name_by_body(self):
+        """Deliveries without an id are of the job that was pushed with their body; of one that nobody has seen the id of, where its push was lost."""
+        named = {(key.topic.name, body): key for key in self.keys.values() for body in key.by_body}
+        for topic, delivery in self.unnamed:
+            key = named.get((topic, delivery.body))
+            if key is None:
+                key = named[topic, delivery.body] = self.key(topic, f"of body {delivery.body}")
+            delivery.key = key
+            key.deliveries.append(delivery)
+            self._name(key)
+        self.unnamed = []
+
 
 def make_push(record, item):
     push = Push(record["begin"], record["end"], item["outcome"])
@@ -352,6 +374,14 @@ def due_of(setter, delivery):
     if setter.at_ms is not None:
         return setter.at_ms * MS - (delivery.wall_end - delivery.end)
     return setter.begin + setter.delay_ms * MS
+
+
+def sort_by_attempts(deliveries):
+    """Of two in the order of their ends the one with the lower attempt came first where it can have."""
+    for at in range(1, len(deliveries)):
+        while at and deliveries[at].attempt < deliveries[at - 1].attempt and deliveries[at].earliest < deliveries[at - 1].end:
+            deliveries[at - 1], deliveries[at] = deliveries[at], deliveries[at - 1]
+            at -= 1
 
 
 def out_of_order(deliveries):

@@ -64,6 +64,7 @@ def _bounds(history):
             if acks:
                 sure = [answer for answer in acks if answer.outcome == "ok"]
                 _mark(fields["acked"], (sure or acks)[0])
+            fields["cancelled"][1].extend((answer.begin, 1) for answer in acks if answer.may_cancel)
     for topic in history.topics.values():
         out[topic.name]["pushed"][1].extend((push.begin, 1) for push in topic.nameless.values())
         for verb, span, affected in topic.calls:

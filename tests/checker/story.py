@@ -33,6 +33,11 @@ class Story:
                "body": body or f"body of {ident}", "lease_ms": lease_ms}
         return self.add("take", at, took, wall_end=(WALL + at + took) * MS, topics=[topic], outcome="ok", jobs=[job])
 
+    def unnamed(self, at, body="body of a", attempt=1, lease=None, took=1, lease_ms=1000):
+        """A take by a protocol that tells neither id nor number."""
+        job = {"topic": "t", "id": None, "lease": lease or f"{body}-{attempt}", "attempt": attempt, "body": body, "lease_ms": lease_ms}
+        return self.add("take", at, took, wall_end=(WALL + at + took) * MS, topics=["t"], outcome="ok", unnumbered=True, jobs=[job])
+
     def answer(self, verb, at, lease="a-1", outcome="ok", took=1, **own):
         return self.add("answer", at, took, verb=verb, items=[{"lease": lease, "outcome": outcome, **own}])
 

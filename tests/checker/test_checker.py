@@ -52,6 +52,10 @@ bad("an answer to a lease nobody was given", "P", Story().push(0).take(10).ack(2
 bad("a nameless push makes two jobs", "P", Story().nameless(0, "n").take(10, "x", body="n", lease="x").ack(20, "x")
     .take(30, "y", body="n", lease="y").ack(40, "y"))
 
+bad("other bytes, by a protocol that tells no id", "P", Story().push(0).take(10).ack(20).unnamed(30, "garbage").ack(40, "garbage-1"))
+bad("delivered after its ack, by a protocol that tells no id", "AD", Story().push(0).take(10).ack(20).kill(25).unnamed(50, attempt=1).ack(60, "body of a-1"))
+bad("a delay, by a protocol that tells no id", "E", Story().push(0, delay_ms=1000).unnamed(900).ack(910, "body of a-1"))
+
 # ---- E: never early ----
 bad("relative delay", "E", Story().push(0, delay_ms=1000).take(900).ack(910))
 bad("by less than a millisecond", "E", Story().push(0, delay_ms=1000).take(998).ack(1005))
@@ -147,6 +151,7 @@ bad("a lease is handed out twice", "FP", Story().push(0).push(0, "b").take(10, "
     .ack(60, "other").listing(70, ("b", "ready", 0)))
 
 # ---- good ----
+bad("a lost ack that cancelled", "C", Story().push(0).take(10).ack(20, outcome="unknown").counts(3000, pushed=1, cancelled=1))
 good("push, take, ack", Story().push(0).take(10).ack(20).counts(30, pushed=1, acked=1))
 good("exactly due", Story().push(0, delay_ms=1000).take(999).ack(1005))
 good("exactly due on the wall clock", Story().push(0, at_ms=WALL + 500).take(499).ack(505))
@@ -156,6 +161,12 @@ good("a lost push that never happened", Story().push(0, outcome="unknown").listi
 good("a lost push that happened", Story().push(0, outcome="unknown").take(10).ack(20).counts(30, pushed=1, acked=1))
 good("a lost push without a name", Story().nameless(0, "n").take(10, "x", body="n", lease="x").ack(20, "x").counts(30, pushed=1, acked=1))
 good("a lost push without a name that nobody saw yet", Story().nameless(0, "n").counts(30, pushed=1, ready=1))
+good("taken by a protocol that tells no id", Story().push(0).unnamed(10).ack(20, "body of a-1").counts(30, pushed=1, acked=1))
+good("a lost push without a name, taken by a protocol that tells no id", Story(backoff_ms=[0, 0]).nameless(0, "n").unnamed(10, "n").nack(20, "n-1")
+     .unnamed(30, "n", attempt=2).ack(40, "n-2").counts(50, pushed=1, acked=1))
+good("a reply that came late, by a protocol that tells no number", Story(backoff_ms=[0, 0]).push(0).unnamed(10, took=2000).unnamed(1500, attempt=2).ack(1600, "body of a-2"))
+good("an ack of an ended lease that cancelled", Story(backoff_ms=[0, 0]).push(0).take(10).ack(2000, outcome="unknown", may_cancel=True)
+     .counts(3000, pushed=1, cancelled=1))
 good("a lost push, repeated, existed", Story().push(0, outcome="unknown", took=5).kill(4).push(20, outcome="existed").take(30).ack(40))
 good("a lost push, repeated, created", Story().push(0, outcome="unknown", took=5).kill(4).push(20).take(30).ack(40))
 good("a lost push, done, and repeated: a second job", Story().push(0, outcome="unknown", took=5).take(6).ack(8).push(20).take(30, number=2)

@@ -25,6 +25,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 from checker.report import EXIT, judge, render  # noqa: E402
 from client import Lost, job_path, request_bytes  # noqa: E402
+import front_workers  # noqa: E402
 from kill_workers import KNOWN, TOPICS, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
 from server import LibraryServer, Server, StartFailed, free_port  # noqa: E402
 
@@ -32,17 +33,17 @@ PEACE_EVERY = 5  # kills between two looks in peace
 GRACE_SECONDS = 60  # faults take as long as they take: it goes on until all have happened, within this and four times the time of the traffic
 START_KILLS = 0.2  # share of kills that hit the server while it starts
 ROLES = ((Pusher, 2), (Consumer, 2), (Punctual, 1))
+ROLES_WITH_FRONTS = (*front_workers.ROLES, (Punctual, 1))
 FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
 
 
 class Loop:
     """Traffic, faults, a drain, and the history of it all. What is served and what is broken, those who inherit say."""
 
-    topics = TOPICS
-
     def __init__(self, chosen, directory):
         self.chosen, self.directory = chosen, pathlib.Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
+        self.topics = {**TOPICS, **front_workers.MIXED} if chosen.fronts else TOPICS
         self.random = random.Random(chosen.seed)
         self.lines = []
         self.faults = 0
@@ -60,6 +61,9 @@ class Loop:
         raise NotImplementedError
 
     def ports(self):
+        raise NotImplementedError
+
+    def beanstalk_ports(self):
         raise NotImplementedError
 
     def client(self, timeout=30):
@@ -96,12 +100,23 @@ class Loop:
     def history(self):
         path = self.directory / "history.ndjson"
         with open(path, "w", encoding="utf-8") as out:
-            out.write(json.dumps({"kind": "run", "seed": self.chosen.seed, "topics": KNOWN}) + "\n")
+            out.write(json.dumps({"kind": "run", "seed": self.chosen.seed, "topics": {**KNOWN, **front_workers.MIXED_KNOWN}}) + "\n")
             for part in sorted(self.directory.glob("*.ndjson")):
                 if part != path:
                     out.write(part.read_text(encoding="utf-8"))
             out.write("\n".join(self.lines) + "\n")
         return path
+
+    def fronts_lack(self):
+        """What the clients of each front did too little of to be believed: a sentence each."""
+        roles = [role.__name__.lower() for role, _ in front_workers.ROLES] if self.chosen.fronts else []
+        least = self.chosen.pushes // 50
+        for name in roles:
+            text = (self.directory / f"{name}0.ndjson").read_text(encoding="utf-8")
+            mark = '"outcome":"created"' if name.endswith("pusher") else '"verb":"ack"'
+            did = sum(line.count('"outcome":"ok"') if mark == '"verb":"ack"' else line.count(mark) for line in text.splitlines() if mark in line)
+            if did < least:
+                yield f"{name} had only {did} calls answered ok, {least} wanted"
 
     def say(self, text):
         if not self.chosen.quiet:
@@ -132,11 +147,14 @@ class Loop:
 
     def hire(self):
         stop, workers = multiprocessing.Event(), []
-        rate = 1.4 * self.chosen.pushes / self.chosen.seconds / 2
-        for role, count in ROLES:
+        roles = ROLES_WITH_FRONTS if self.chosen.fronts else ROLES
+        pushers = sum(count for role, count in roles if role.__name__.endswith("Pusher"))
+        rate = 1.4 * self.chosen.pushes / self.chosen.seconds / pushers
+        for role, count in roles:
+            ports = self.beanstalk_ports() if role in front_workers.OVER_BEANSTALK else self.ports()
             for number in range(count):
                 name = f"{role.__name__.lower()}{number}"
-                worker = role(name, self.chosen.seed, self.ports(), self.directory / f"{name}.ndjson", stop, rate)
+                worker = role(name, self.chosen.seed, ports, self.directory / f"{name}.ndjson", stop, rate)
                 workers.append(multiprocessing.Process(target=worker.main, name=name))
         for worker in workers:
             worker.start()
@@ -193,14 +211,18 @@ class KillLoop(Loop):
 
     def __init__(self, chosen, directory):
         super().__init__(chosen, directory)
-        self.port = free_port()
-        self.server = (LibraryServer if chosen.library else Server)(self.directory, ("--sync", "always", "--shards", str(chosen.shards), *chosen.flag))
+        self.port, self.beanstalk_port = free_port(), free_port()
+        self.flags = ["--sync", "always", "--shards", str(chosen.shards), *chosen.flag]
+        self.server = (LibraryServer if chosen.library else Server)(self.directory)
 
     def wanted_faults(self):
         return self.chosen.kills
 
     def ports(self):
         return [self.server.port]
+
+    def beanstalk_ports(self):
+        return [self.beanstalk_port]
 
     def client(self, timeout=30):
         return self.server.client(timeout)
@@ -212,7 +234,13 @@ class KillLoop(Loop):
         if self.server.proc and self.server.alive:
             self.server.kill()
 
+    def launch_flags(self, port):
+        """The fronts are where the clients look for them only when HTTP is, too."""
+        is_open = self.chosen.fronts and port == self.port
+        return self.flags + (front_flags(self.beanstalk_port) if is_open else [])
+
     def start_on(self, port):
+        self.server.flags = self.launch_flags(port)
         try:
             self.server.start(port)
         except StartFailed as fault:
@@ -267,6 +295,10 @@ class KillLoop(Loop):
         self.fsck()
 
 
+def front_flags(beanstalk_port):
+    return ["--sqs", f"{front_workers.REGION}/{front_workers.ACCOUNT}", "--beanstalk", f"127.0.0.1:{beanstalk_port}"]
+
+
 class NeverStop:
     @staticmethod
     def is_set():
@@ -303,6 +335,7 @@ def arguments_of_all(description):
     parser.add_argument("--directory", help="default: a temporary one, removed after a PASS")
     parser.add_argument("--flag", action="append", default=[], help="one more argument for the server")
     parser.add_argument("--doors", action="store_true", help="TLS, and a token for each client")
+    parser.add_argument("--fronts", action="store_true", help="clients of SQS and of the beanstalk protocol as well, on one topic with those of HTTP")
     parser.add_argument("--quiet", action="store_true")
     return parser
 
@@ -325,6 +358,10 @@ def run_and_judge(make, chosen, least):
         report = judge(lines, least)
     print(render(report))
     print(f"judged in {time.monotonic() - began:.1f} s")
+    lacks = list(loop.fronts_lack())
+    if lacks and report["verdict"] == "PASS":
+        print("INVALID:", *lacks, sep="\n  ")
+        return EXIT["INVALID"], report
     if report["verdict"] == "PASS" and not chosen.directory:
         shutil.rmtree(directory)
     return EXIT[report["verdict"]], report

@@ -39,14 +39,17 @@ KNOWN = {
     "punctual": {"lease_ms": 6000},
 }
 CLASH_IDS = 150
+# Topics to which protocols push that know no content type: there a body is its bytes alone.
+BYTES_ALONE = {"mixed"}
 
 
 def now():
     return time.clock_gettime_ns(CLOCK)
 
 
-def fingerprint(content_type, body):
-    return hashlib.blake2b(content_type.encode() + b"\0" + body, digest_size=9).hexdigest()
+def fingerprint(content_type, body, topic):
+    kind = b"" if topic in BYTES_ALONE else content_type.encode()
+    return hashlib.blake2b(kind + b"\0" + body, digest_size=9).hexdigest()
 
 
 def fingerprint_of_job(job):
@@ -57,7 +60,7 @@ def fingerprint_of_job(job):
         body = json.dumps(job["body"], separators=(",", ":"), ensure_ascii=False).encode()
     else:
         body = job["body"].encode()
-    return fingerprint(job["content_type"], body)
+    return fingerprint(job["content_type"], body, job["topic"])
 
 
 def delivery_number(job):
@@ -79,7 +82,7 @@ class Worker:
             while not self.stop.is_set():
                 self.step()
             if self.connection:
-                self.connection.close()
+                self.drop()
 
     def write(self, kind, **fields):
         self.file.write(json.dumps({"kind": kind, **fields}, separators=(",", ":")) + "\n")
@@ -200,7 +203,7 @@ class Pusher(Worker):
         return job
 
     def note(self, job, outcome):
-        item = {"topic": job["topic"], "id": job["id"], "body": fingerprint(job["content_type"], job["bytes"]), "outcome": outcome}
+        item = {"topic": job["topic"], "id": job["id"], "body": fingerprint(job["content_type"], job["bytes"], job["topic"]), "outcome": outcome}
         item.update({name: job[name] for name in ("delay_ms", "at_ms", "max_attempts", "on_conflict") if name in job})
         if outcome == "unknown" and self.random.random() < 0.8:
             self.again.append(job)

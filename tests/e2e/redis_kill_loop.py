@@ -27,7 +27,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 from invariants import scan  # noqa: E402
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library  # noqa: E402
-from kill_loop import START_KILLS, Loop, arguments_of_all, run_and_judge  # noqa: E402
+from kill_loop import START_KILLS, Loop, arguments_of_all, front_flags, run_and_judge  # noqa: E402
 from certificates import Authority  # noqa: E402
 from checker.history import MS  # noqa: E402
 from kill_workers import now  # noqa: E402
@@ -91,8 +91,10 @@ class RedisLoop(Loop):
             server.flags = ["--store", self.store.url, "--redis-patience", PATIENCE, *self.chosen.flag]
             if self.chosen.shards > 1:
                 server.flags += ["--shards", str(self.chosen.shards)]
-            server.own_port = free_port()
+            server.own_port, server.beanstalk_port = free_port(), free_port()
         for server in self.servers:
+            if self.chosen.fronts:
+                server.flags += front_flags(server.beanstalk_port)
             self.start_server(server)
         for server in [*self.servers, self.probe]:
             server.flags = [flag for flag in server.flags if flag not in ("--shards", str(self.chosen.shards))]
@@ -114,6 +116,9 @@ class RedisLoop(Loop):
 
     def ports(self):
         return [server.port for server in self.servers]
+
+    def beanstalk_ports(self):
+        return [server.beanstalk_port for server in self.servers]
 
     def client(self, timeout=30):
         return self.servers[0].client(timeout)

@@ -94,6 +94,19 @@ def test_whoever_closes_gives_back_and_that_counts(connect, server):
     assert two.stats(f"stats-job {number}")["reserves"] == "2"
 
 
+@STORES
+def test_a_job_without_a_ttr_of_its_own_is_held_as_its_topic_says(connect, server):
+    client = server.client()
+    client.put_topic("mail", lease_for="1500ms", backoff="none")
+    client.push("mail", "by-http", b"x")
+    one = connect()
+    one("watch mail")
+    assert one("reserve")[0] == "RESERVED"
+    began = time.monotonic()
+    assert client.take("mail", wait="30s", max=1)[0]["attempt"] == 2, "nobody answered"
+    assert time.monotonic() - began < 20
+
+
 @SQL_TOO
 def test_a_waiting_client_is_told_at_once(connect):
     one, two = connect(), connect()

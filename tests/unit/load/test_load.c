@@ -4,6 +4,7 @@
 #include "load/tally.h"
 #include "peers/beanstalk.h"
 #include "peers/redis.h"
+#include "peers/sqs.h"
 #include "unit/cases.h"
 
 #include <stdio.h>
@@ -87,6 +88,22 @@ static const struct answer_row rows[] = {
      0, 0, 0, 0, 0, 0},
     {"a bare line feed", &load_beanstalk, LOAD_PUSH, 1, "INSERTED 1\n", LOAD_BROKEN, 0, 0, 0, 0, 0,
      0},
+
+    {"a batch of messages is sent", &load_sqs, LOAD_PUSH, 2,
+     HEAD "50\r\n\r\n{\"Successful\":[{\"Id\":\"0\"},{\"Id\":\"1\"}],\"Failed\":[]}", LOAD_ANSWER,
+     0, 0, 0, 0, 0, 0},
+    {"one message of two is refused", &load_sqs, LOAD_PUSH, 2,
+     HEAD
+     "66\r\n\r\n{\"Successful\":[{\"Id\":\"0\"}],\"Failed\":[{\"Id\":\"1\",\"Code\":\"Invalid\"}]}",
+     LOAD_ANSWER, 1, 0, 0, 0, 0, 0},
+    {"a batch of messages is refused", &load_sqs, LOAD_PUSH, 2,
+     "HTTP/1.1 400 X\r\nContent-Length: 2\r\n\r\n{}", LOAD_ANSWER, 2, 0, 0, 0, 0, 0},
+    {"two messages are received", &load_sqs, LOAD_TAKE, 0,
+     HEAD "86\r\n\r\n{\"Messages\":[{\"Body\":\"one\",\"ReceiptHandle\":\"L1\"},{\"ReceiptHandle\":"
+          "\"L2\",\"Body\":\"two\"}]}",
+     LOAD_ANSWER, 0, 2, "L1", "one", "L2", "two"},
+    {"no message is received", &load_sqs, LOAD_TAKE, 0, HEAD "2\r\n\r\n{}", LOAD_ANSWER, 0, 0, 0, 0,
+     0, 0},
 
     {"a script pushed one", &load_redis, LOAD_PUSH, 1, ":1\r\n", LOAD_ANSWER, 0, 0, 0, 0, 0, 0},
     {"a script acked 2 of 3", &load_redis, LOAD_ACK, 3, ":2\r\n", LOAD_ANSWER, 1, 0, 0, 0, 0, 0},
