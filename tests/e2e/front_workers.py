@@ -155,7 +155,7 @@ class BeanstalkPusher(BeanstalkWorker):
         if self.is_enough():
             return
         self.move()
-        jobs = [(self.body()[1], self.random.choice((0, 0, 1, 2)), self.random.randrange(4, 7)) for _ in range(self.random.choice((1, 8, 40)))]
+        jobs = [(self.body()[1], self.random.choice((0, 0, 1, 2)), self.random.randrange(4, 6)) for _ in range(self.random.choice((1, 8, 40)))]
         priority = self.random.choice((0, 1024, 1 << 31))
         requests = [f"put {priority} {delay} {ttr} {len(body)}\r\n".encode() + body + b"\r\n" for body, delay, ttr in jobs]
         for (body, delay, ttr), (words, begin, end, _) in zip(jobs, self.talk(requests)):

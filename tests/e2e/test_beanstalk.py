@@ -226,6 +226,27 @@ def test_many_at_once_in_one_packet(connect):
     assert all(one.answer() == ["DELETED"] for _ in range(3000))
 
 
+def in_one_packet(address):
+    """What is answered to commands that come together, where they meet each other."""
+    with Connection(address) as one:
+        one.send("use q\r\nwatch q\r\n" + "put 5 0 60 1\r\na\r\n" * 20)
+        answers = [one.answer() for _ in range(22)]
+        for lines in (["reserve"] + ["reserve-with-timeout 0"] * 22, [f"delete {n}" for n in (1, 2, 2, 99, 3)] + ["touch 4", "delete 4", "delete 4", "bury 5 1", "delete 5", "delete 6"],
+                      ["put 1 0 1 1\r\nb", "reserve-with-timeout 0", "reserve-with-timeout 0", "reserve-with-timeout 9"]):
+            one.send("".join(f"{line}\r\n" for line in lines))
+            answers += [one.answer() for _ in lines]
+        return answers
+
+
+@pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd to compare with")
+@pytest.mark.parametrize("server", ["embedded", "redis"], indirect=True)
+def test_commands_in_one_packet_are_answered_as_by_beanstalkd(server):
+    with Beanstalkd() as original:
+        ours, theirs = in_one_packet(address(server)), in_one_packet(original.address)
+    assert ours == theirs, [pair for pair in zip(ours, theirs) if pair[0] != pair[1]]
+    assert ["DEADLINE_SOON"] in ours and ours.count(["DELETED"]) == 6
+
+
 @STORES
 def test_every_client_gets_another_job(connect):
     one, seen, lock = connect(), [], threading.Lock()
