@@ -1,7 +1,6 @@
 """The other queues on PostgreSQL: how River, db-scheduler, Quartz, graphile-worker and pgmq are fetched and driven."""
 
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -11,11 +10,13 @@ import zipfile
 SQL = pathlib.Path(__file__).resolve().parents[1] / "sql"
 PGMQ = "0.34.0-alpha.7"  # of the crate that brings the extension's SQL, 1.13.0
 NEEDED = {"river": ("go",), "db-scheduler": ("javac", "mvn"), "quartz": ("javac", "mvn"), "graphile": ("node", "npm"), "pgmq": ("cargo",)}
+LEFT = {"river": "river_job WHERE scheduled_at", "db-scheduler": "scheduled_tasks WHERE execution_time", "graphile": "graphile_worker._private_jobs WHERE run_at",
+        "pgmq": "pgmq.q_orders WHERE vt"}
 TITLES = {"river": "River", "db-scheduler": "db-scheduler", "quartz": "Quartz", "graphile": "graphile-worker", "pgmq": "pgmq"}
 
 
 def run(*command, **more):
-    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL, timeout=900, **more)
+    subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=900, **more)
 
 
 def fetched(build, name, wanted, fetch):
@@ -33,6 +34,7 @@ def fetched(build, name, wanted, fetch):
 def river(build):
     def fetch(here):
         run("go", "build", "-o", here / "drive", ".", cwd=SQL / "river")
+
     here = fetched(build, "river", "".join((SQL / "river" / name).read_text() for name in ("go.mod", "main.go")), fetch)
     return [here / "drive"]
 
@@ -40,6 +42,7 @@ def river(build):
 def jars(build):
     def fetch(here):
         run("mvn", "-q", "-B", "-Dstyle.color=never", "-f", SQL / "java/pom.xml", "dependency:copy-dependencies", f"-DoutputDirectory={here}")
+
     return fetched(build, "jars", (SQL / "java/pom.xml").read_text(), fetch)
 
 
@@ -48,6 +51,7 @@ def java(build, program):
 
     def fetch(here):
         run("javac", "-cp", f"{libraries}/*", "-d", here, *sources)
+
     sources = sorted((SQL / "java").glob("*.java"))
     classes = fetched(build, "classes", "".join(source.read_text() for source in sources), fetch)
     return ["java", "-cp", f"{classes}:{libraries}/*", program]
@@ -57,6 +61,7 @@ def graphile(build):
     def fetch(here):
         shutil.copy(SQL / "graphile/package.json", here)
         run("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel", "error", cwd=here)
+
     here = fetched(build, "graphile", (SQL / "graphile/package.json").read_text(), fetch)
     return ["env", f"NODE_PATH={here}/node_modules", "NODE_ENV=production", "node", SQL / "graphile/drive.js"]
 
@@ -71,6 +76,7 @@ def pgmq_sql(build):
         found = subprocess.run(["cargo", "metadata", "--format-version", "1", "--offline"], cwd=here, check=True, capture_output=True, text=True).stdout
         manifest = next(package["manifest_path"] for package in json.loads(found)["packages"] if package["name"] == "pgmq")
         shutil.copy(pathlib.Path(manifest).parent / "src/install/embedded/sql/pgmq.sql", here)
+
     return fetched(build, "pgmq", PGMQ, fetch) / "pgmq.sql"
 
 
@@ -82,6 +88,11 @@ def schema(build, name):
         with zipfile.ZipFile(next(jars(build).glob("quartz-*.jar"))) as jar:
             return jar.read("org/quartz/impl/jdbcjobstore/tables_postgres.sql").decode()
     return ""
+
+
+def left_over(name):
+    """SQL that removes what a run before has not done: what is due within the hour."""
+    return f"DELETE FROM {LEFT[name]} < now() + interval '1 hour'"
 
 
 def command(build, name):
@@ -104,8 +115,9 @@ def present(build, wanted, say):
             continue
         try:
             here[name] = list(map(str, command(build, name)))
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-            say(f"{TITLES[name]} cannot be fetched, it is left out")
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as problem:
+            why = (problem.stderr or b"").decode(errors="replace").strip().splitlines()
+            say(f"{TITLES[name]} cannot be fetched, it is left out: {why[-1] if why else problem}")
     return here
 
 
@@ -123,7 +135,7 @@ class Drive:
         self.words = words
 
     def measured(self, begin, end):
-        with subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "GOGC": "400"}) as program:
+        with subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
             try:
                 line = program.stdout.readline()
                 if line.strip() != "ready":

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { KICK_DELAYED_MAX = QUEUE_LIST_MAX };
+enum { KICK_PAGE = QUEUE_LIST_MAX };
 
 /* ---- peek ---- */
 
@@ -68,22 +68,33 @@ void beanstalk_peek_buried(struct beanstalk_session *session)
 
 /* ---- kick ---- */
 
-static void finish_kick(struct beanstalk_session *session, uint64_t jobs)
+/* Of the command, so many jobs are left to kick. */
+static uint32_t kick_left(const struct beanstalk_session *session)
 {
-    buffer_append_format(&session->connection.out, "KICKED %" PRIu64 "\r\n", jobs);
+    return session->command.number - session->kicked;
+}
+
+static void finish_kick(struct beanstalk_session *session)
+{
+    buffer_append_format(&session->connection.out, "KICKED %" PRIu32 "\r\n", session->kicked);
     session->driver->go_on(session);
 }
+
+static void run_delayed(struct beanstalk_session *session);
 
 static void on_run(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;
-    uint64_t jobs = 0;
+    uint32_t before = session->kicked;
     (void)tag;
     if (!beanstalk_session_called(session))
         return;
     for (size_t i = 0; i < reply->result_count; i++)
-        jobs += reply->results[i].status == QUEUE_OK;
-    finish_kick(session, jobs);
+        session->kicked += reply->results[i].status == QUEUE_OK;
+    if (kick_left(session) && reply->result_count == KICK_PAGE && session->kicked > before)
+        run_delayed(session);
+    else
+        finish_kick(session);
 }
 
 static void on_delayed(void *owner, uint64_t tag, const struct queue_reply *reply)
@@ -94,7 +105,7 @@ static void on_delayed(void *owner, uint64_t tag, const struct queue_reply *repl
         return;
     struct queue_change *runs = reply->job_count ? calloc(reply->job_count, sizeof *runs) : NULL;
     if (!runs) {
-        finish_kick(session, 0);
+        finish_kick(session);
         return;
     }
     for (size_t i = 0; i < reply->job_count; i++)
@@ -108,11 +119,21 @@ static void on_delayed(void *owner, uint64_t tag, const struct queue_reply *repl
     free(runs);
 }
 
+/* The next ones that fall due. */
+static void run_delayed(struct beanstalk_session *session)
+{
+    uint32_t left = kick_left(session);
+    const struct queue_list list = {.topic = beanstalk_tube_name(session->used),
+                                    .state = JOB_DELAYED,
+                                    .limit = left < KICK_PAGE ? left : KICK_PAGE};
+    queue_list(beanstalk_session_queue(session), &list,
+               beanstalk_session_call(session, on_delayed));
+}
+
 /* Where none is buried, delayed ones run. */
 static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;
-    uint32_t most = session->command.number;
     (void)tag;
     if (!beanstalk_session_called(session))
         return;
@@ -120,15 +141,11 @@ static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *rep
         beanstalk_finish(session, beanstalk_answer_of(reply->status));
         return;
     }
-    if (reply->affected) {
-        finish_kick(session, reply->affected);
-        return;
-    }
-    const struct queue_list list = {.topic = beanstalk_tube_name(session->used),
-                                    .state = JOB_DELAYED,
-                                    .limit = most < KICK_DELAYED_MAX ? most : KICK_DELAYED_MAX};
-    queue_list(beanstalk_session_queue(session), &list,
-               beanstalk_session_call(session, on_delayed));
+    session->kicked = (uint32_t)reply->affected;
+    if (session->kicked)
+        finish_kick(session);
+    else
+        run_delayed(session);
 }
 
 void beanstalk_kick(struct beanstalk_session *session)

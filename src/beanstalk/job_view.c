@@ -18,7 +18,7 @@ void beanstalk_put_meta(struct buffer *meta, uint32_t priority, uint32_t delay_s
     (void)job_meta_add(meta, slice_of(META_NAME), slice_make(text, (size_t)len));
 }
 
-/* False: it was not put by this protocol. */
+/* As it was put; false: not by this protocol. */
 static bool read_meta(struct slice meta, struct beanstalk_job_view *out, int64_t *put_ms)
 {
     struct slice name, value;
@@ -34,9 +34,68 @@ static bool read_meta(struct slice meta, struct beanstalk_job_view *out, int64_t
     return false;
 }
 
-static uint32_t seconds_of(int64_t ms)
+/* ---- what the attempts tell ---- */
+
+static const char release_format[] = "released, priority %" SCNu32 ", delay %" SCNu32 " s";
+static const char bury_format[] = "buried, priority %" SCNu32;
+
+struct slice beanstalk_release_reason(uint32_t priority, uint32_t delay_s,
+                                      char out[BEANSTALK_REASON_BYTES])
 {
-    return ms > 0 ? (uint32_t)(ms / 1000) : 0;
+    int len = snprintf(out, BEANSTALK_REASON_BYTES, release_format, priority, delay_s);
+    return slice_make(out, (size_t)len);
+}
+
+struct slice beanstalk_bury_reason(uint32_t priority, char out[BEANSTALK_REASON_BYTES])
+{
+    int len = snprintf(out, BEANSTALK_REASON_BYTES, bury_format, priority);
+    return slice_make(out, (size_t)len);
+}
+
+/* One attempt more: what it ended with counts, and says which numbers the job had from then on. */
+static void note_attempt(struct beanstalk_job_view *view, const struct job_attempt *attempt)
+{
+    char text[BEANSTALK_REASON_BYTES];
+    size_t len = attempt->error.len < sizeof text ? attempt->error.len : sizeof text - 1;
+    if (len)
+        memcpy(text, attempt->error.at, len);
+    text[len] = '\0';
+    if (attempt->outcome == JOB_OUTCOME_LEASE_ENDED)
+        view->timeouts++;
+    else if (sscanf(text, release_format, &view->priority, &view->delay_s) == 2)
+        view->releases++;
+    else if (sscanf(text, bury_format, &view->priority) == 1)
+        view->buries++;
+}
+
+static void note_attempts(struct beanstalk_job_view *view, const struct job *job)
+{
+    bool is_reserved = job->state == JOB_LEASED;
+    struct job_attempt attempt;
+    uint32_t count = 0, before = 0;
+    size_t at = 0;
+    while (job_history_next(job->history, &at, &attempt)) {
+        view->kicks += attempt.attempt <= before; /* attempts are counted anew after a kick */
+        before = attempt.attempt;
+        note_attempt(view, &attempt);
+        count++;
+    }
+    view->kicks += is_reserved ? job->attempt <= before : job->attempt < before;
+    view->reserves = count < JOB_HISTORY_MAX ? count + is_reserved : job->attempt;
+}
+
+/* ---- the job ---- */
+
+enum { CLOCKS_APART_MS = 50 };
+
+/* Of a time that was `whole_s` when it began, as a rule: what is left of a second that has begun is none. Two
+ * clocks may show a little more than the whole. */
+static int64_t seconds_left(int64_t until_ms, int64_t now_ms, uint32_t whole_s)
+{
+    int64_t left_ms = until_ms - now_ms, whole_ms = (int64_t)whole_s * 1000;
+    if (left_ms > whole_ms && left_ms <= whole_ms + CLOCKS_APART_MS)
+        left_ms = whole_ms;
+    return left_ms > 0 ? (left_ms - 1) / 1000 : 0;
 }
 
 struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
@@ -48,24 +107,19 @@ struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
                                          [JOB_DEAD] = "buried",
                                          [JOB_FINISHED] = "ready"};
     int64_t now_ms = queue_wall_ms(front->options.queue), put_ms = now_ms;
-    struct beanstalk_job_view view = {
-        .number = beanstalk_number_of(front, job->topic, job->id),
-        .tube = job->topic,
-        .state = states[job->state],
-        .priority = beanstalk_priority_unpack(job->priority),
-        .ttr_s = seconds_of(job->policy.lease_ms ? job->policy.lease_ms : POLICY_LEASE_MS),
-        .reserves = job->attempt};
-    struct beanstalk_job_view put = view;
-    if (read_meta(job->meta, &put, &put_ms)) {
-        /* A later priority is known by its 16 bits alone. */
-        if (beanstalk_priority_pack(put.priority) == job->priority)
-            view.priority = put.priority;
-        view.delay_s = put.delay_s;
-        view.ttr_s = put.ttr_s;
-    }
+    int64_t lease_ms = job->policy.lease_ms ? job->policy.lease_ms : POLICY_LEASE_MS;
+    struct beanstalk_job_view view = {.number = beanstalk_number_of(front, job->topic, job->id),
+                                      .tube = job->topic,
+                                      .state = states[job->state],
+                                      .ttr_s = (uint32_t)(lease_ms / 1000)};
+    (void)read_meta(job->meta, &view, &put_ms);
+    note_attempts(&view, job);
+    /* One that was given otherwise is known by its 16 bits alone. */
+    if (beanstalk_priority_pack(view.priority) != job->priority)
+        view.priority = beanstalk_priority_unpack(job->priority);
     view.age_s = (now_ms - put_ms) / 1000;
-    view.left_s = job->state == JOB_DELAYED  ? seconds_of(job->due_ms - now_ms)
-                  : job->state == JOB_LEASED ? seconds_of(job->lease_until_ms - now_ms)
+    view.left_s = job->state == JOB_DELAYED  ? seconds_left(job->due_ms, now_ms, view.delay_s)
+                  : job->state == JOB_LEASED ? seconds_left(job->lease_until_ms, now_ms, view.ttr_s)
                                              : 0;
     return view;
 }

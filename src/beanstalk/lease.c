@@ -6,8 +6,6 @@
 
 #include "beanstalk/priority.h"
 
-#include "base/clock.h"
-
 static void on_answered(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;
@@ -21,7 +19,7 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
         beanstalk_reservations_find(held, session->command.id);
     bool is_good = status == QUEUE_OK;
     if (is_good && verb == BEANSTALK_TOUCH) {
-        int64_t now_ms = clock_inner_ms();
+        int64_t now_ms = beanstalk_session_now_ms(session);
         if (reservation)
             beanstalk_reservations_touch(held, reservation, now_ms,
                                          now_ms + beanstalk_lease_ms(reservation->ttr_s));
@@ -40,13 +38,15 @@ void beanstalk_lease_answer(struct beanstalk_session *session)
 {
     const struct beanstalk_command *command = &session->command;
     struct beanstalk_reservations *held = &session->reservations;
-    session->front->timeouts += beanstalk_reservations_expire(held, clock_inner_ms());
+    session->front->timeouts +=
+        beanstalk_reservations_expire(held, beanstalk_session_now_ms(session));
     const struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, command->id);
     if (!reservation) {
         beanstalk_answer(session, "NOT_FOUND\r\n");
         return;
     }
+    char reason[BEANSTALK_REASON_BYTES];
     const struct queue_answer answer = {
         .verb = command->verb == BEANSTALK_TOUCH ? QUEUE_EXTEND : QUEUE_NACK,
         .lease = beanstalk_reservation_lease(reservation),
@@ -54,7 +54,9 @@ void beanstalk_lease_answer(struct beanstalk_session *session)
         .final = command->verb == BEANSTALK_BURY,
         .has_priority = true,
         .priority = beanstalk_priority_pack(command->priority),
-        .error = slice_of(command->verb == BEANSTALK_BURY ? "buried" : "released"),
+        .error = command->verb == BEANSTALK_BURY
+                     ? beanstalk_bury_reason(command->priority, reason)
+                     : beanstalk_release_reason(command->priority, command->delay_s, reason),
         .lease_ms = command->verb == BEANSTALK_TOUCH ? beanstalk_lease_ms(reservation->ttr_s) : 0};
     queue_answer(beanstalk_session_queue(session), &answer, 1,
                  beanstalk_session_call(session, on_answered));
@@ -114,7 +116,8 @@ void beanstalk_delete(struct beanstalk_session *session)
 {
     struct queue_answer acks[SESSION_DELETES_MAX];
     struct beanstalk_reservations *held = &session->reservations;
-    session->front->timeouts += beanstalk_reservations_expire(held, clock_inner_ms());
+    session->front->timeouts +=
+        beanstalk_reservations_expire(held, beanstalk_session_now_ms(session));
     const struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, session->command.id);
     if (!reservation) {

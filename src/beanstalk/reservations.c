@@ -51,7 +51,7 @@ void beanstalk_reservations_fini(struct beanstalk_reservations *held)
 }
 
 bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
-                                struct slice lease, uint32_t ttr_s, int64_t now_ms,
+                                struct slice lease, uint32_t ttr_s, int64_t until_ms,
                                 int64_t lease_until_ms)
 {
     size_t count = held->ends.count + 1;
@@ -68,7 +68,7 @@ bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t nu
     added->entry.key = key_of(&added->number);
     added->renewal_index = SIZE_MAX;
     added->ttr_s = ttr_s;
-    added->until_ms = now_ms + (int64_t)ttr_s * 1000;
+    added->until_ms = until_ms;
     added->lease_until_ms = lease_until_ms;
     added->lease_bytes = (uint8_t)lease.len;
     memcpy(added->lease, lease.at, lease.len);

@@ -60,9 +60,9 @@ struct beanstalk_reservations {
 
 void beanstalk_reservations_fini(struct beanstalk_reservations *held);
 
-/* In place of an earlier one of that number. False: out of memory. */
+/* In place of an earlier one of that number, the client's until then. False: out of memory. */
 bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
-                                struct slice lease, uint32_t ttr_s, int64_t now_ms,
+                                struct slice lease, uint32_t ttr_s, int64_t until_ms,
                                 int64_t lease_until_ms);
 /* NULL: the client does not hold it. */
 struct beanstalk_reservation *beanstalk_reservations_find(const struct beanstalk_reservations *held,

@@ -6,7 +6,10 @@
 
 #include "base/clock.h"
 
-enum { MARGIN_MS = 1000 }; /* before the end of a ttr: DEADLINE_SOON */
+enum {
+    MARGIN_MS = 1000, /* before the end of a ttr: DEADLINE_SOON */
+    LOOK_MS = 20      /* a test clock tells nobody that it was moved */
+};
 
 /* ---- time ---- */
 
@@ -38,18 +41,26 @@ static void renew_leases(struct beanstalk_session *session, int64_t now_ms)
     }
 }
 
+/* When the session's reservations are to be looked at next, by the process's clock. */
+static int64_t reservations_next_ms(const struct beanstalk_session *session, int64_t process_ms)
+{
+    struct clock *clock = beanstalk_session_clock(session);
+    int64_t next_ms = beanstalk_reservations_end_ms(&session->reservations);
+    int64_t renewal_ms = beanstalk_reservations_renewal_ms(&session->reservations);
+    if (next_ms == INT64_MAX)
+        return INT64_MAX;
+    if (session->wait == SESSION_WAIT_JOB)
+        next_ms -= MARGIN_MS;
+    next_ms = clock_process_ms(clock, renewal_ms < next_ms ? renewal_ms : next_ms);
+    return next_ms == INT64_MAX ? process_ms + LOOK_MS : next_ms;
+}
+
 void beanstalk_reserve_set_timer(struct beanstalk_session *session)
 {
     int64_t now_ms = clock_inner_ms();
-    int64_t next_ms = beanstalk_reservations_end_ms(&session->reservations);
-    int64_t renewal_ms = beanstalk_reservations_renewal_ms(&session->reservations);
-    bool waits = session->wait == SESSION_WAIT_JOB;
-    if (waits && next_ms != INT64_MAX)
-        next_ms -= MARGIN_MS;
-    if (waits && session->give_up_ms < next_ms)
+    int64_t next_ms = reservations_next_ms(session, now_ms);
+    if (session->wait == SESSION_WAIT_JOB && session->give_up_ms < next_ms)
         next_ms = session->give_up_ms;
-    if (renewal_ms < next_ms)
-        next_ms = renewal_ms;
     beanstalk_connection_wake(&session->connection, next_ms == INT64_MAX ? -1
                                                     : next_ms > now_ms   ? next_ms - now_ms
                                                                          : 0);
@@ -63,13 +74,13 @@ static void expire(struct beanstalk_session *session, int64_t now_ms)
 
 void beanstalk_reserve_woken(struct beanstalk_session *session)
 {
-    int64_t now_ms = clock_inner_ms();
+    int64_t now_ms = beanstalk_session_now_ms(session);
     expire(session, now_ms);
     renew_leases(session, now_ms);
     bool waits = session->wait == SESSION_WAIT_JOB;
     if (waits && deadline_is_near(session, now_ms))
         beanstalk_reserve_give_up(session, "DEADLINE_SOON\r\n");
-    else if (waits && now_ms >= session->give_up_ms)
+    else if (waits && clock_inner_ms() >= session->give_up_ms)
         beanstalk_reserve_give_up(session, "TIMED_OUT\r\n");
     else
         beanstalk_reserve_set_timer(session);
@@ -82,13 +93,16 @@ static bool hold(struct beanstalk_session *session, const struct queue_job *take
 {
     const struct job *job = &taken->job;
     struct beanstalk_job_view view = beanstalk_job_view_of(session->front, job);
-    int64_t now_ms = clock_inner_ms();
-    int64_t lease_ms = job->lease_until_ms - queue_wall_ms(beanstalk_session_queue(session));
-    /* Without a TTR of its own it is held for as long as its topic says, in whole seconds. */
-    uint32_t ttr_s =
-        job->policy.lease_ms || lease_ms < 1 ? view.ttr_s : (uint32_t)((lease_ms + 999) / 1000);
-    if (!beanstalk_reservations_add(&session->reservations, view.number, taken->lease, ttr_s,
-                                    now_ms, now_ms + lease_ms)) {
+    int64_t now_ms = beanstalk_session_now_ms(session);
+    int64_t lease_until_ms =
+        now_ms + job->lease_until_ms - queue_wall_ms(beanstalk_session_queue(session));
+    int64_t until_ms = now_ms + (int64_t)view.ttr_s * 1000;
+    if (!job->policy.lease_ms) { /* its topic's, which the take has given it */
+        until_ms = lease_until_ms;
+        view.ttr_s = (uint32_t)((until_ms - now_ms + 999) / 1000);
+    }
+    if (!beanstalk_reservations_add(&session->reservations, view.number, taken->lease, view.ttr_s,
+                                    until_ms, lease_until_ms)) {
         beanstalk_give_back(session->front, taken->lease);
         return false;
     }
@@ -125,7 +139,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         if (!hold(session, &reply->jobs[i]))
             beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
     if (reply->job_count) {
-        session->is_deadline_near = deadline_is_near(session, clock_inner_ms());
+        session->is_deadline_near = deadline_is_near(session, beanstalk_session_now_ms(session));
         if (session->reserve_count && take(session, false))
             return;
     }
@@ -197,8 +211,8 @@ void beanstalk_reserve(struct beanstalk_session *session)
 {
     int64_t now_ms = clock_inner_ms();
     bool is_timed = session->command.verb == BEANSTALK_RESERVE_WITH_TIMEOUT;
-    expire(session, now_ms);
-    session->is_deadline_near = deadline_is_near(session, now_ms);
+    expire(session, beanstalk_session_now_ms(session));
+    session->is_deadline_near = deadline_is_near(session, beanstalk_session_now_ms(session));
     session->give_up_ms = is_timed ? now_ms + (int64_t)session->command.number * 1000 : INT64_MAX;
     session->reserve_count = 1;
     while (session->reserve_count < SESSION_RESERVES_MAX && take_next_reserve(session))

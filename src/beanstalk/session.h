@@ -59,6 +59,7 @@ struct beanstalk_session {
     uint64_t deletes[SESSION_DELETES_MAX]; /* under way: numbers of jobs that are held */
     size_t delete_count;
     uint32_t reserve_count; /* under way, without an answer */
+    uint32_t kicked;        /* jobs, by the kick under way */
     uint64_t waiter;
     bool is_deadline_near; /* a reserve that found nothing says so */
     int64_t give_up_ms;    /* of a reserve; INT64_MAX: never */
@@ -80,6 +81,18 @@ struct beanstalk_session *beanstalk_session_first(struct beanstalk_front *front)
 static inline struct queue *beanstalk_session_queue(const struct beanstalk_session *session)
 {
     return session->front->options.queue;
+}
+
+/* Jobs, and so TTRs, go by the clock of their queue; waits go by the process's. */
+static inline struct clock *beanstalk_session_clock(const struct beanstalk_session *session)
+{
+    struct clock *clock = beanstalk_session_queue(session)->clock;
+    return clock ? clock : &clock_process;
+}
+
+static inline int64_t beanstalk_session_now_ms(const struct beanstalk_session *session)
+{
+    return clock_inner_ms_of(beanstalk_session_clock(session));
 }
 
 static inline bool beanstalk_session_has_ended(const struct beanstalk_session *session)

@@ -40,11 +40,10 @@ void beanstalk_stats_job(struct buffer *out, const struct beanstalk_job_view *jo
     write_number(out, "time-left", (uint64_t)job->left_s);
     write_number(out, "file", 0);
     write_number(out, "reserves", job->reserves);
-    /* The queue counts attempts, not how each of them ended. */
-    write_number(out, "timeouts", 0);
-    write_number(out, "releases", 0);
-    write_number(out, "buries", 0);
-    write_number(out, "kicks", 0);
+    write_number(out, "timeouts", job->timeouts);
+    write_number(out, "releases", job->releases);
+    write_number(out, "buries", job->buries);
+    write_number(out, "kicks", job->kicks);
 }
 
 static int64_t seconds_until(int64_t ms, int64_t now_ms)

@@ -293,7 +293,7 @@ static void write_job(struct drain *drain, const struct moved_job *job)
     if (job->kind == KIND_BURIED)
         buffer_append_text(out, ",\"state\":\"dead\",\"error\":\"buried in beanstalkd\"");
     buffer_append_text(out, ",\"content_type\":\"application/octet-stream\",\"body_base64\":");
-    json_write_base64(out, slice_make(drain->bodies.at + job->at, job->bytes));
+    json_write_base64(out, slice_make(job->bytes ? drain->bodies.at + job->at : "", job->bytes));
     buffer_append_text(out, "}\n");
 }
 
@@ -323,10 +323,9 @@ static const char *code_of(const json_t *result)
 
 static bool is_any_passing(const json_t *results)
 {
-    size_t i;
-    const json_t *result;
-    json_array_foreach(results, i,
-                       result) if (patience_is_passing_code(code_of(result))) return true;
+    for (size_t i = 0; i < json_array_size(results); i++)
+        if (patience_is_passing_code(code_of(json_array_get(results, i))))
+            return true;
     return false;
 }
 

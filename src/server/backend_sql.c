@@ -48,11 +48,9 @@ static int on_attach(struct backend *backend, uint32_t index, struct reactor *re
     return sql_attach(backend->self, reactor, out, error, BACKEND_ERROR_BYTES);
 }
 
-/* What happens to jobs is not told by this store yet. */
 static void on_set_feed(struct backend *backend, struct feed *feed)
 {
-    (void)backend;
-    (void)feed;
+    sql_set_feed(backend->self, feed);
 }
 
 static void on_stop(struct backend *backend, void (*stopped)(void *ctx), void *ctx)

@@ -57,6 +57,8 @@ static const struct option options[] = {
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
      "take messages with a delay from a queue of RabbitMQ and publish them there when they are "
      "due: amqp://host:5672/vhost?queue=NAME; needs --deliver"},
+    {"drain", OPTION_SWITCH, "", FIELD(drain), "false", 0, 0,
+     "begin with new jobs refused, as 'tarry drain' does it, so that what is there is worked off"},
     {"mykit", OPTION_TEXT, "ADDRESS[,WORD...]", FIELD(mykit), "", 0, 0,
      "where to answer calls of mykit-delay, such as 127.0.0.1:6355, with words as --listen has "
      "them "

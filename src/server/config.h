@@ -129,7 +129,7 @@ struct config {
     uint32_t address_connections, address_waiting; /* 0: half of all, but for loopback */
     int64_t idle_timeout_ms;
     int64_t grace_ms;
-    bool insecure, core_dumps, migrate, mykit_clear;
+    bool insecure, core_dumps, migrate, mykit_clear, drain;
     uint64_t given; /* a bit for each row of the table that was said somewhere */
 };
 

@@ -1,10 +1,16 @@
 /* Calls of SQS: --sqs. */
 #include "base/error.h"
 #include "server/protocol.h"
+#include "sqs/mover.h"
 #include "sqs/sqs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+struct protocol {
+    struct sqs_options options;
+    struct sqs_mover *mover; /* NULL: not attached */
+};
 
 static bool is_word(const char *text, size_t len, size_t bytes)
 {
@@ -27,7 +33,8 @@ static void *on_open(const struct config *config, struct http_shared *shared, ch
                          text);
         return NULL;
     }
-    struct sqs_options *options = calloc(1, sizeof *options);
+    struct protocol *protocol = calloc(1, sizeof *protocol);
+    struct sqs_options *options = protocol ? &protocol->options : NULL;
     if (!options) {
         (void)error_text(error, PROTOCOL_ERROR_BYTES, "out of memory");
         return NULL;
@@ -35,7 +42,36 @@ static void *on_open(const struct config *config, struct http_shared *shared, ch
     (void)snprintf(options->region, sizeof options->region, "%.*s", (int)region, text);
     (void)snprintf(options->account, sizeof options->account, "%s", slash + 1);
     sqs_add(shared, options);
-    return options;
+    return protocol;
 }
 
-const struct protocol_ops protocol_sqs = {.open = on_open, .free = free};
+static bool on_attach(void *self, struct reactor *reactor, struct queue *queue,
+                      struct waiters *waiters)
+{
+    struct protocol *protocol = self;
+    protocol->mover = sqs_mover_new(reactor, queue, waiters);
+    return protocol->mover != NULL;
+}
+
+static void on_start(void *self)
+{
+    struct protocol *protocol = self;
+    sqs_mover_start(protocol->mover);
+}
+
+static void on_stop(void *self, void (*stopped)(void *ctx), void *ctx)
+{
+    struct protocol *protocol = self;
+    sqs_mover_stop(protocol->mover, stopped, ctx);
+}
+
+static void on_free(void *self)
+{
+    struct protocol *protocol = self;
+    if (protocol)
+        sqs_mover_free(protocol->mover);
+    free(protocol);
+}
+
+const struct protocol_ops protocol_sqs = {
+    .open = on_open, .attach = on_attach, .start = on_start, .stop = on_stop, .free = on_free};

@@ -6,6 +6,7 @@
 #include "base/timestamp.h"
 #include "http/front.h"
 #include "net/thread.h"
+#include "queue/door.h"
 #include "server/backend.h"
 #include "server/callers.h"
 #include "server/certificates.h"
@@ -95,7 +96,7 @@ struct server {
     void *side_front;                /* of side_front_beanstalk; NULL: none was asked for */
     struct feed *feed;
     struct per_reactor *per_reactor;
-    uint32_t reactor_count, draining; /* draining: fronts, the delivery, the intake */
+    uint32_t reactor_count, draining; /* draining: fronts, the delivery, the intake, SQS */
     uv_signal_t signals[4];
     size_t signals_open;
     struct deadline *stop_timer; /* ends a stop that takes too long */
@@ -198,8 +199,10 @@ static void drain(struct server *server, const char *why)
     listeners_close(&server->side_listeners);
     if (server->test_clock)
         test_clock_keeper_stop(server->test_clock);
-    server->draining =
-        server->reactor_count + 1 + (server->intake != NULL) + (server->side_front != NULL);
+    server->draining = server->reactor_count + 1 + (server->intake != NULL) +
+                       (server->side_front != NULL) + (server->sqs != NULL);
+    if (server->sqs)
+        protocol_sqs.stop(server->sqs, one_is_drained, server);
     if (server->side_front)
         side_front_beanstalk.stop(server->side_front, one_is_drained, server);
     if (server->intake)
@@ -623,6 +626,15 @@ static bool open_protocols(struct server *server)
     return !error[0] || start_failed(error);
 }
 
+/* What they do in the background; the fronts stand. */
+static bool attach_protocols(struct server *server)
+{
+    const struct per_reactor *per = &server->per_reactor[0];
+    return !server->sqs ||
+           protocol_sqs.attach(server->sqs, per->reactor, per->queue, per->waiters) ||
+           start_failed("out of memory");
+}
+
 static bool open_fronts(struct server *server)
 {
     char error[TLS_ERROR_BYTES] = "";
@@ -650,8 +662,11 @@ static bool open_fronts(struct server *server)
         return false;
     server->drain_hooks = (struct http_drain_hooks){.ctx = server, .drain = on_drain};
     http_shared_set_drain_hooks(server->http, &server->drain_hooks);
-    for (uint32_t i = 0; i < server->reactor_count; i++)
+    for (uint32_t i = 0; i < server->reactor_count; i++) {
         drain_add(&server->drained, server->per_reactor[i].reactor, server->per_reactor[i].queue);
+        if (server->config->drain) /* no reactor runs yet */
+            queue_drain(server->per_reactor[i].queue, true);
+    }
     for (uint32_t i = 0; i < server->reactor_count; i++)
         if (!open_front(server, &server->per_reactor[i]))
             return false;
@@ -767,6 +782,8 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
         log_event(LOG_WARN, "test clock: nothing here falls due by itself",
                   LOG_TEXT("shows", shown));
     }
+    if (info.draining)
+        log_event(LOG_INFO, "new jobs refused");
     log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
               LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
               LOG_TEXT("durability", info.durability_class),
@@ -809,8 +826,8 @@ static bool start(struct server *server)
                   LOG_NUMBER("max_connections", config->max_connections), LOG_TEXT("advice", few));
     return open_listeners(server) && open_queue(server) && open_callers(server) &&
            open_traces(server) && recover(server) && open_fronts(server) && open_delivery(server) &&
-           attach_limits(server) && open_intake(server) && open_side_front(server) &&
-           watch_signals(server) && open_watchdog(server);
+           attach_limits(server) && attach_protocols(server) && open_intake(server) &&
+           open_side_front(server) && watch_signals(server) && open_watchdog(server);
 }
 
 static void run(struct server *server)
@@ -832,6 +849,8 @@ static void run(struct server *server)
         intake_amqp.start(server->intake);
     if (server->side_front)
         side_front_beanstalk.start(server->side_front);
+    if (server->sqs)
+        protocol_sqs.start(server->sqs);
     reactor_run(server->per_reactor[0].reactor);
     for (uint32_t i = 1; i < server->reactor_count; i++)
         reactor_join(server->per_reactor[i].reactor);

@@ -67,6 +67,8 @@ struct sql_call {
     struct sql_results results; /* a dialect's own, kept until the reply */
     void (*result_free)(void *result);
     struct sql_sights sights;               /* TAKE, LOOK: to be believed after the commit */
+    bool listens;                           /* UPKEEP: somebody does here, to events */
+    bool is_heard;                          /* UPKEEP: somebody does elsewhere */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
     int64_t
         mark; /* UPKEEP: how many changes made jobs wait so far, where all of them can be seen by

@@ -72,6 +72,7 @@ struct sql_turn {
     bool is_durable; /* the commit waits for the disk */
     bool is_brief;   /* a lock is waited for a moment only */
     bool is_alone;   /* no other server is to be told what happened */
+    bool is_heard;   /* somebody listens to events at another one */
     bool is_single;  /* it changes nothing that matters twice: the first part is all of it */
 };
 
@@ -122,8 +123,8 @@ struct sql_dialect {
     bool
         has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
     bool keeps_history;
-    bool can_choose; /* takes by priority over several topics, and of one job by its id */
-    bool tells_news; /* next_news is there */
+    bool tells_news;   /* next_news is there */
+    bool tells_events; /* what happens is told, here and to other servers */
     /* Where others' pushes are not told: how often sessions look for them while somebody waits, and
      * how often for a second after one by SQL was seen. 0: they are told. */
     int64_t look_ms, look_soon_ms;

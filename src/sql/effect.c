@@ -1,10 +1,20 @@
 #include "sql/effect.h"
 
+enum { EVENTS_BYTES_MAX = 1 << 20 }; /* of one turn */
+
+void sql_effects_init(struct sql_effects *effects)
+{
+    buffer_init(&effects->events, EVENTS_BYTES_MAX);
+    sql_effects_clear(effects);
+}
+
 void sql_effects_clear(struct sql_effects *effects)
 {
     effects->tallies.count = effects->news.count = effects->holds.count = 0;
     effects->expire_ms = INT64_MAX;
     effects->failed = false;
+    buffer_clear(&effects->events);
+    effects->events_lost = 0;
 }
 
 void sql_effects_fini(struct sql_effects *effects)
@@ -12,6 +22,7 @@ void sql_effects_fini(struct sql_effects *effects)
     sql_tallies_fini(&effects->tallies);
     sql_news_list_fini(&effects->news);
     sql_holds_fini(&effects->holds);
+    buffer_fini(&effects->events);
 }
 
 void sql_effects_count(struct sql_effects *effects, int64_t topic, const int64_t counts[SQL_COUNTS])
@@ -71,4 +82,149 @@ void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms)
 {
     if (expire_ms && expire_ms < effects->expire_ms)
         effects->expire_ms = expire_ms;
+}
+
+/* ---- what is told ---- */
+
+void sql_effects_tell(struct sql_effects *effects, const struct job_event *event)
+{
+    if (!effects->tells)
+        return;
+    if (effects->events.failed || effects->events.len + SQL_EVENT_BYTES_MAX > EVENTS_BYTES_MAX) {
+        effects->events_lost++;
+        return;
+    }
+    sql_event_emit(&effects->events, event);
+}
+
+static void tell_push(struct sql_effects *effects, const struct queue_push *push,
+                      const struct queue_result *result)
+{
+    bool is_new = result->status == QUEUE_CREATED;
+    if (!is_new && result->status != QUEUE_REPLACED)
+        return;
+    sql_effects_tell(effects,
+                     &(struct job_event){.kind = is_new ? JOB_EVENT_PUSHED : JOB_EVENT_REPLACED,
+                                         .topic = push->topic,
+                                         .id = push->id,
+                                         .attempt = push->past.attempt,
+                                         .due_ms = result->due_ms});
+}
+
+static void tell_change(struct sql_effects *effects, const struct queue_change *change,
+                        const struct queue_result *result, uint32_t attempt, int64_t was_due_ms)
+{
+    struct job_event event = {
+        .topic = change->topic, .id = change->id, .attempt = attempt, .due_ms = result->due_ms};
+    if (result->status == QUEUE_CANCELLED) {
+        event.kind = JOB_EVENT_CANCELLED;
+        event.due_ms = was_due_ms;
+    } else if (result->status == QUEUE_OK) {
+        event.kind = change->verb == QUEUE_RUN ? JOB_EVENT_RUN : JOB_EVENT_RESCHEDULED;
+    } else {
+        return;
+    }
+    sql_effects_tell(effects, &event);
+}
+
+/* An attempt failed, and maybe it was the last one. */
+static void tell_failure(struct sql_effects *effects, struct job_event event,
+                         const struct queue_result *result, struct slice error)
+{
+    event.error = event.kind == JOB_EVENT_NACKED ? error : (struct slice){0};
+    event.due_ms = result->state == JOB_DEAD ? 0 : result->due_ms;
+    sql_effects_tell(effects, &event);
+    if (result->state != JOB_DEAD)
+        return;
+    event.kind = JOB_EVENT_DEAD;
+    event.error = error;
+    sql_effects_tell(effects, &event);
+}
+
+static void tell_answer(struct sql_effects *effects, const struct queue_answer *answer,
+                        const struct queue_result *result, uint32_t attempt)
+{
+    static const enum job_event_kind kinds[] = {[QUEUE_ACK] = JOB_EVENT_ACKED,
+                                                [QUEUE_NACK] = JOB_EVENT_NACKED,
+                                                [QUEUE_EXTEND] = JOB_EVENT_EXTENDED,
+                                                [QUEUE_RETURN] = JOB_EVENT_RETURNED};
+    struct job_event event = {.topic = result->topic, .id = result->id, .attempt = attempt};
+    if (result->status == QUEUE_CANCELLED)
+        event.kind = JOB_EVENT_CANCELLED;
+    else if (result->status == QUEUE_OK && answer->verb <= QUEUE_RETURN)
+        event.kind = kinds[answer->verb];
+    else
+        return;
+    if (event.kind == JOB_EVENT_NACKED) {
+        tell_failure(effects, event, result, answer->error);
+        return;
+    }
+    if (event.kind == JOB_EVENT_EXTENDED)
+        event.lease_until_ms = result->lease_until_ms;
+    if (event.kind == JOB_EVENT_RETURNED)
+        event.due_ms = result->due_ms;
+    sql_effects_tell(effects, &event);
+}
+
+void sql_effects_tell_item(struct sql_effects *effects, const struct command *command, size_t item,
+                           const struct queue_result *result, uint32_t attempt, int64_t was_due_ms)
+{
+    if (!effects->tells)
+        return;
+    if (command->kind == COMMAND_PUSH)
+        tell_push(effects, &command->pushes[item], result);
+    else if (command->kind == COMMAND_CHANGE)
+        tell_change(effects, &command->changes[item], result, attempt, was_due_ms);
+    else
+        tell_answer(effects, &command->answers[item], result, attempt);
+}
+
+void sql_effects_tell_end(struct sql_effects *effects, const struct queue_result *result,
+                          uint32_t attempt)
+{
+    struct job_event event = {.topic = result->topic, .id = result->id, .attempt = attempt};
+    if (!effects->tells)
+        return;
+    if (result->status == QUEUE_CANCELLED) {
+        event.kind = JOB_EVENT_CANCELLED;
+        sql_effects_tell(effects, &event);
+    } else if (result->status == QUEUE_OK) {
+        event.kind = JOB_EVENT_LEASE_ENDED;
+        tell_failure(effects, event, result, slice_of("lease ended"));
+    }
+}
+
+void sql_effects_tell_topic(struct sql_effects *effects, const struct queue_topic_call *call,
+                            uint64_t jobs)
+{
+    static const enum job_event_kind kinds[] = {
+        [QUEUE_TOPIC_PUT] = JOB_EVENT_SETTINGS,   [QUEUE_TOPIC_PAUSE] = JOB_EVENT_PAUSED,
+        [QUEUE_TOPIC_RESUME] = JOB_EVENT_RESUMED, [QUEUE_TOPIC_DELETE] = JOB_EVENT_DELETED,
+        [QUEUE_TOPIC_PURGE] = JOB_EVENT_PURGED,   [QUEUE_TOPIC_REDRIVE] = JOB_EVENT_REDRIVEN};
+    struct job_event event = {.topic = call->topic, .id = call->id};
+    bool is_of_jobs = call->verb == QUEUE_TOPIC_PURGE || call->verb == QUEUE_TOPIC_REDRIVE;
+    if (call->verb < QUEUE_TOPIC_PUT || call->verb > QUEUE_TOPIC_REDRIVE || (is_of_jobs && !jobs))
+        return;
+    event.kind = kinds[call->verb];
+    event.count = call->id.len ? 0 : jobs;
+    sql_effects_tell(effects, &event);
+}
+
+void sql_effects_tell_taken(struct sql_effects *effects, const struct job *job, enum job_way way)
+{
+    sql_effects_tell(effects, &(struct job_event){.kind = JOB_EVENT_DELIVERED,
+                                                  .way = way,
+                                                  .topic = job->topic,
+                                                  .id = job->id,
+                                                  .attempt = job->attempt,
+                                                  .due_ms = job->due_ms,
+                                                  .lease_until_ms = job->lease_until_ms});
+}
+
+void sql_effects_tell_lines(struct sql_effects *effects, struct slice lines)
+{
+    if (effects->events.len + lines.len > EVENTS_BYTES_MAX)
+        effects->events_lost += sql_event_count(lines);
+    else if (effects->tells)
+        buffer_append_slice(&effects->events, lines);
 }

@@ -2,8 +2,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "net/worker.h"
+#include "sql/audience.h"
 #include "sql/call.h"
+#include "sql/connector.h"
+#include "sql/database_clock.h"
 #include "sql/hold.h"
 
 #include <assert.h>
@@ -20,8 +22,6 @@ enum {
     RETRY_MS_MAX = 500,
     RETRY_SHARE =
         4, /* retries of calls whose rows others hold leave so many parts of the time to the rest */
-    RECONNECT_MS = 100,
-    RECONNECT_MS_MAX = 2000,
     STOP_MS = 3000,
     BY_SQL_MS = 1000, /* so long after a push by SQL the next one is expected */
 };
@@ -34,27 +34,17 @@ enum phase {
     PHASE_ROLLBACK
 };
 
-struct connecting { /* on the helper thread */
-    struct work work;
-    struct sql_session *session;
-    struct sql_wish wish;
-    struct sql_greeting greeting;
-    bool is_done;
-};
-
 struct sql_session {
     const struct sql_dialect *dialect;
     struct sql_context context;
     struct reactor *reactor;
     struct queue *queue;
-    char *url;
     struct sql_greeting greeting;
     int64_t patience_ms;
     uv_poll_t *poll;
     int poll_events;
     struct deadline *deadline;
-    struct worker *worker;
-    struct connecting *connecting;
+    struct sql_connector connector;
 
     enum phase phase;
     struct list waiting;  /* calls that are not in a turn, in their order */
@@ -65,10 +55,10 @@ struct sql_session {
     int64_t ticket;
     struct sql_fault fault; /* of the turn */
 
+    struct sql_audience audience;
     struct sql_watched leases;
-    int64_t noted_ms;  /* the database's time, when it was told last */
-    int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
-    int64_t expire_ms, upkeep_ms, reconnect_ms, reconnect_wait_ms;
+    struct sql_clock clock; /* the database's */
+    int64_t expire_ms, upkeep_ms;
     bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
     int64_t mark;        /* of the last upkeep, after which all watched topics were looked at */
     int64_t look_all_ms; /* elapsed: no look without a bound before */
@@ -94,11 +84,10 @@ static int64_t elapsed_ms(void)
 
 static int64_t database_ms(const struct sql_session *session)
 {
-    return (clock_inner_us() + session->offset_us) / 1000;
+    return sql_clock_ms(&session->clock);
 }
 
 static bool turn_hook(void *ctx);
-static void connection_begin(struct sql_session *session);
 static void on_poll(uv_poll_t *poll, int status, int events);
 
 /* ---- calls ---- */
@@ -166,12 +155,6 @@ static struct sql_call *call_of(const struct command *command, struct queue_repl
     return call;
 }
 
-static bool is_supported(const struct sql_session *session, const struct command *command)
-{
-    return session->dialect->can_choose || command->kind != COMMAND_TAKE ||
-           (!command->take.id.len && !command->take.by_priority);
-}
-
 void sql_session_submit(struct sql_session *session, const struct command *command,
                         struct queue_reply_to reply_to)
 {
@@ -185,8 +168,6 @@ void sql_session_submit(struct sql_session *session, const struct command *comma
         refuse_call(session, call, command->status);
     else if (session->stopping)
         refuse_call(session, call, QUEUE_STOPPING);
-    else if (!is_supported(session, command))
-        refuse_call(session, call, QUEUE_UNSUPPORTED);
     reactor_turn_again(session->reactor);
 }
 
@@ -267,8 +248,10 @@ static void keep_up(struct sql_session *session)
     if (!session->upkeep_under_way) {
         struct sql_call *call = add_own(session, SQL_CALL_UPKEEP);
         session->upkeep_under_way = call != NULL;
-        if (call)
+        if (call) {
             call->alone = true; /* what it says of other transactions is said from its beginning */
+            call->listens = session->audience.kinds != 0;
+        }
     }
     sql_topics_forget(&session->context.topics);
 }
@@ -285,6 +268,7 @@ static void look_at_all(struct sql_session *session)
 
 static void upkeep_is_done(struct sql_session *session, const struct sql_call *call)
 {
+    sql_audience_known(&session->audience, call->listens, call->is_heard);
     session->is_alone = call->others == 0;
     session->adopt_wanted = call->silent > 0;
     if (call->next_expire_ms < session->expire_ms)
@@ -310,8 +294,11 @@ static void look_for_others(struct sql_session *session)
 static void do_what_is_due(struct sql_session *session)
 {
     int64_t now_ms = database_ms(session);
+    bool is_news = sql_audience_look(&session->audience);
     if (session->phase == PHASE_DOWN || session->stopping)
         return;
+    if (is_news && session->dialect->tells_events && !session->upkeep_under_way)
+        session->upkeep_ms = 0;
     keep_up(session);
     end_leases(session, now_ms);
     if (!session->expire_under_way && session->expire_ms <= now_ms)
@@ -386,6 +373,7 @@ static struct sql_turn turn_of(struct sql_session *session)
     struct sql_turn turn = {.calls = &session->turn,
                             .is_brief = session->turn_is_retry,
                             .is_alone = session->is_alone,
+                            .is_heard = sql_audience_is_elsewhere(&session->audience),
                             .is_single = session->dialect->has_single_turns};
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
@@ -423,6 +411,7 @@ static void turn_begin(struct sql_session *session)
         return;
     session->turn_is_retry = first_of(&session->turn)->retry_ms > 0;
     sql_effects_clear(&session->context.effects);
+    session->context.effects.tells = sql_audience_is_there(&session->audience);
     session->fault = (struct sql_fault){0};
     session->commit_sent = session->turn_looks_all = false;
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
@@ -483,6 +472,12 @@ static void tell_event(struct sql_session *session, enum queue_event event, stru
 
 static void hear(struct sql_session *session, const struct sql_news *news)
 {
+    if (news->listens)
+        sql_audience_elsewhere(&session->audience);
+    if (news->events.len)
+        sql_audience_hear(&session->audience, news->events);
+    if (!news->name[0])
+        return;
     struct slice name = slice_of(news->name);
     struct sql_topic *topic = sql_topics_find(&session->context.topics, name);
     if (topic && news->due_ms != INT64_MAX) {
@@ -507,6 +502,8 @@ static void believe_effects(struct sql_session *session)
         session->expire_ms = effects->expire_ms;
     for (size_t i = 0; i < effects->news.count; i++)
         hear(session, &effects->news.at[i]);
+    sql_audience_tell(&session->audience, buffer_slice(&effects->events), session->context.now_ms,
+                      effects->events_lost);
 }
 
 static void own_is_done(struct sql_session *session, const struct sql_call *call, bool is_good)
@@ -539,22 +536,6 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
         session->ended = true;
         break;
     }
-}
-
-static void note_time(struct sql_session *session)
-{
-    enum { STEP_US = 50000 };
-    int64_t seen_us =
-        session->context.now_seen_us ? session->context.now_seen_us : clock_inner_us();
-    int64_t offset = session->context.now_ms * 1000 - seen_us;
-    if (session->context.now_ms == session->noted_ms) /* nothing told the time */
-        return;
-    session->noted_ms = session->context.now_ms;
-    /* The answer was some time on its way: the least of that is the truest. A step is believed. */
-    if (offset > session->offset_us || offset < session->offset_us - STEP_US)
-        session->offset_us = offset;
-    else
-        session->offset_us -= (session->offset_us - offset) / 64;
 }
 
 static void turn_is_committed(struct sql_session *session)
@@ -676,7 +657,7 @@ static void part_is_over(struct sql_session *session)
             part_begin(session, PHASE_ROLLBACK);
             break;
         }
-        note_time(session);
+        sql_clock_note(&session->clock, session->context.now_ms, session->context.now_seen_us);
         if (session->turn_is_single)
             turn_is_committed(session);
         else
@@ -749,12 +730,13 @@ static void connection_is_lost(struct sql_session *session)
               LOG_TEXT("store", session->dialect->name), LOG_TEXT("state", fault->state),
               LOG_TEXT("message", fault->message));
     disconnect(session);
+    sql_audience_cut(&session->audience);
     session->is_lost = false;
     session->phase = PHASE_DOWN;
     session->figures.is_up = false;
     if (!(session->commit_sent && session->has_ticket))
         requeue(session, false);
-    session->reconnect_ms = elapsed_ms();
+    sql_connector_reset(&session->connector);
     reactor_turn_again(session->reactor);
 }
 
@@ -775,13 +757,12 @@ static bool connection_set(struct sql_session *session, const struct sql_greetin
     session->context.key = greeting->key;
     session->context.server = greeting->server;
     session->context.now_ms = greeting->now_ms;
-    session->offset_us = greeting->now_ms * 1000 - clock_inner_us();
+    sql_clock_set(&session->clock, greeting->now_ms);
     session->phase = PHASE_IDLE;
     session->figures.is_up = true;
     session->adopt_wanted = true;
     session->upkeep_ms = 0;
     session->expire_ms = 0;
-    session->reconnect_wait_ms = RECONNECT_MS;
     poll_link(session);
     return true;
 }
@@ -821,58 +802,26 @@ static void settle(struct sql_session *session)
     requeue(session, false);
 }
 
-static void connect_perform(struct work *work)
+static bool on_connected(void *ctx, const struct sql_greeting *greeting, const char *error)
 {
-    struct connecting *connecting = (struct connecting *)(void *)work;
-    connecting->is_done =
-        connecting->session->dialect->greet(&connecting->wish, &connecting->greeting);
-}
-
-static void connect_done(struct work *work)
-{
-    struct connecting *connecting = (struct connecting *)(void *)work;
-    struct sql_session *session = connecting->session;
-    session->connecting = NULL;
-    if (connecting->is_done && session->ended) {
-        session->dialect->close(connecting->greeting.link);
-    } else if (connecting->is_done && connection_set(session, &connecting->greeting)) {
-        log_event(LOG_INFO, "connected to the database", LOG_TEXT("store", session->dialect->name),
-                  LOG_NUMBER("server", session->context.server));
-        if (session->greeting.moved_ms)
-            log_event(LOG_WARN, "the database is on another machine, whose clock is put right",
-                      LOG_NUMBER("by_ms", session->greeting.moved_ms));
-        session->figures.reconnects++;
-        settle(session);
-        doubt_everything(session);
-    } else {
-        if (connecting->is_done)
-            session->dialect->close(connecting->greeting.link);
-        log_event(LOG_WARN, "the database is out of reach",
-                  LOG_TEXT("store", session->dialect->name),
-                  LOG_TEXT("error", connecting->greeting.error));
-        session->reconnect_ms = elapsed_ms() + session->reconnect_wait_ms;
-        session->reconnect_wait_ms = session->reconnect_wait_ms * 2 < RECONNECT_MS_MAX
-                                         ? session->reconnect_wait_ms * 2
-                                         : RECONNECT_MS_MAX;
-    }
-    free(connecting);
+    struct sql_session *session = ctx;
     reactor_turn_again(session->reactor);
-}
-
-static void connection_begin(struct sql_session *session)
-{
-    struct connecting *connecting = calloc(1, sizeof *connecting);
-    if (!connecting)
-        return;
-    connecting->session = session;
-    connecting->wish = (struct sql_wish){.url = session->url,
-                                         .server = session->context.server,
-                                         .knows_time = true,
-                                         .offset_us = session->offset_us};
-    connecting->work.perform = connect_perform;
-    connecting->work.done = connect_done;
-    session->connecting = connecting;
-    worker_give(session->worker, &connecting->work);
+    if (!greeting) {
+        log_event(LOG_WARN, "the database is out of reach",
+                  LOG_TEXT("store", session->dialect->name), LOG_TEXT("error", error));
+        return false;
+    }
+    if (session->ended || !connection_set(session, greeting))
+        return false;
+    log_event(LOG_INFO, "connected to the database", LOG_TEXT("store", session->dialect->name),
+              LOG_NUMBER("server", session->context.server));
+    if (session->greeting.moved_ms)
+        log_event(LOG_WARN, "the database is on another machine, whose clock is put right",
+                  LOG_NUMBER("by_ms", session->greeting.moved_ms));
+    session->figures.reconnects++;
+    settle(session);
+    doubt_everything(session);
+    return true;
 }
 
 /* Calls whose patience is over are answered; an own one has time. */
@@ -903,8 +852,11 @@ static void lose_if_silent(struct sql_session *session)
 static void while_down(struct sql_session *session)
 {
     refuse_late(session, &session->turn);
-    if (!session->connecting && elapsed_ms() >= session->reconnect_ms && !session->ended)
-        connection_begin(session);
+    if (!session->ended)
+        sql_connector_try(&session->connector,
+                          &(struct sql_wish){.server = session->context.server,
+                                             .knows_time = true,
+                                             .offset_us = session->clock.offset_us});
 }
 
 /* ---- the end of each turn of the loop ---- */
@@ -949,7 +901,7 @@ static void set_deadline(struct sql_session *session)
     int64_t next = INT64_MAX, inner_us = clock_inner_us();
     if (session->phase != PHASE_DOWN && !session->stopping) {
         next = next_ms(session);
-        next = next > INT64_MAX / 1000 ? INT64_MAX : next * 1000 - session->offset_us;
+        next = sql_clock_inner_us(&session->clock, next);
         next = session->upkeep_ms * 1000 < next ? session->upkeep_ms * 1000 : next;
         int64_t look_us = inner_us + (session->look_ms - elapsed_ms()) * 1000;
         if (session->dialect->look_ms && !session->look_under_way && look_us < next &&
@@ -1010,16 +962,16 @@ struct sql_session *sql_session_new(struct reactor *reactor,
     session->queue = queue;
     session->patience_ms = options->patience_ms;
     session->context.topics_max = options->topics_max;
-    session->url = strdup(options->url);
     session->deadline = deadline_new(reactor, on_deadline, session);
-    session->worker = worker_new(reactor, session->dialect->name);
     list_init(&session->waiting);
     list_init(&session->turn);
     list_init(&session->answered);
-    sql_effects_clear(&session->context.effects);
+    sql_effects_init(&session->context.effects);
+    sql_audience_init(&session->audience, options->desk);
     sql_topic_plan_init(&session->context.plan);
-    if (!session->url || !session->deadline || !session->worker ||
-        !connection_set(session, greeting)) {
+    if (!sql_connector_open(&session->connector, reactor, session->dialect, options->url,
+                            on_connected, session) ||
+        !session->deadline || !connection_set(session, greeting)) {
         sql_session_free(session);
         return NULL;
     }
@@ -1044,18 +996,14 @@ void sql_session_free(struct sql_session *session)
         return;
     if (session->hooked)
         reactor_remove_at_turn_end(session->reactor, turn_hook, session);
-    if (session->worker)
-        worker_free(session->worker);
-    if (session->connecting && session->connecting->is_done)
-        session->dialect->close(session->connecting->greeting.link);
-    free(session->connecting);
+    sql_connector_close(&session->connector);
     if (session->deadline)
         deadline_free(session->deadline);
     sql_topics_free(&session->context.topics);
     sql_topic_plan_fini(&session->context.plan);
     sql_effects_fini(&session->context.effects);
+    sql_audience_fini(&session->audience);
     sql_watched_fini(&session->leases);
-    free(session->url);
     free(session);
 }
 

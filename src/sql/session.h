@@ -12,6 +12,7 @@
 #ifndef TARRY_SQL_SESSION_H
 #define TARRY_SQL_SESSION_H
 
+#include "feed/feed.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
 #include "sql/dialect.h"
@@ -21,7 +22,8 @@ struct sql_session;
 struct sql_session_options {
     const char *url; /* copied */
     uint32_t topics_max;
-    int64_t patience_ms; /* how long a call waits for a database out of reach */
+    int64_t patience_ms;    /* how long a call waits for a database out of reach */
+    struct feed_desk *desk; /* where what happens is told; NULL: nowhere */
 };
 
 struct sql_session_figures {

@@ -21,6 +21,7 @@ struct sql {
     char *url;
     struct sql_greeting greeting; /* of sql_open, until the session has it */
     struct sql_session *session;
+    struct feed_desk *desk;
 };
 
 static struct sql *sql_of(struct queue *queue)
@@ -88,12 +89,18 @@ int sql_open(const struct sql_options *options, struct sql **out, char *error, s
     return 0;
 }
 
+void sql_set_feed(struct sql *sql, struct feed *feed)
+{
+    sql->desk = feed_desk_at(feed, 0);
+}
+
 int sql_attach(struct sql *sql, struct reactor *reactor, struct queue **out, char *error,
                size_t error_bytes)
 {
     const struct sql_session_options options = {.url = sql->url,
                                                 .topics_max = sql->options.topics_max,
-                                                .patience_ms = sql->options.patience_ms};
+                                                .patience_ms = sql->options.patience_ms,
+                                                .desk = sql->desk};
     sql->queue.ops = &sql_ops;
     sql->queue.door = queue_door_new(sql->options.body_bytes_max, random_u64(), clock_wall_ms);
     if (sql->queue.door)

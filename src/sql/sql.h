@@ -18,6 +18,7 @@
 #ifndef TARRY_SQL_SQL_H
 #define TARRY_SQL_SQL_H
 
+#include "feed/feed.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
 
@@ -45,6 +46,8 @@ struct sql_figures {
 
 /* 0 or negative errno with `error`: what, where, what to do. */
 int sql_open(const struct sql_options *options, struct sql **out, char *error, size_t error_bytes);
+/* Where what happens is told; before sql_attach. */
+void sql_set_feed(struct sql *sql, struct feed *feed);
 int sql_attach(struct sql *sql, struct reactor *reactor, struct queue **out, char *error,
                size_t error_bytes);
 void sql_stop(struct sql *sql, void (*stopped)(void *ctx), void *ctx);

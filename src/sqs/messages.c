@@ -1,8 +1,7 @@
 /* Operations on messages: send, receive, delete, change visibility, one or a batch. */
-#include "base/clock.h"
 #include "base/hex.h"
 #include "base/json_write.h"
-#include "base/timestamp.h"
+#include "base/text.h"
 #include "sqs/attribute.h"
 #include "sqs/message_id.h"
 #include "sqs/operation.h"
@@ -15,8 +14,11 @@
 enum {
     ID_BYTES_MAX = 80, /* of an entry of a batch */
     WAIT_BYTES = 1024,
-    HANDLE_BYTES_MIN = 30
+    HANDLE_BYTES_MIN = 30,
+    HANDLE_BYTES_MAX = 1024
 };
+
+#define HANDLE_SIGN '~' /* between the parts of a handle: nobody escapes it */
 
 #define META_SENT JOB_META_OWN "sqs-sent"
 #define META_TRACE JOB_META_OWN "sqs-trace"
@@ -24,6 +26,12 @@ enum {
 static void fail(const struct sqs_request *request, const struct sqs_error *error)
 {
     sqs_answer_error(request->exchange, error);
+}
+
+/* By the clock of the jobs, which may be a test's. */
+static int64_t now_ms(const struct sqs_request *request)
+{
+    return queue_wall_ms(request->exchange->front->queue);
 }
 
 /* ---- batches ---- */
@@ -201,17 +209,19 @@ static bool read_body(struct json_value entry, int64_t bytes_max, struct sending
                          bytes_max);
 }
 
-static bool read_message(struct json_value entry, const struct sqs_queue *queue,
-                         struct sending *sending, struct slice topic, struct sqs_error *error)
+static bool read_message(const struct sqs_request *request, struct json_value entry,
+                         const struct sqs_queue *queue, struct sending *sending,
+                         struct sqs_error *error)
 {
     struct queue_push *push = &sending->pushes[sending->count];
     struct buffer *meta = &sending->metas[sending->count];
     struct json_value attributes = sqs_member(entry, "MessageAttributes");
     char sent[24];
     int64_t delay_s;
-    int len = snprintf(sent, sizeof sent, "%" PRId64, clock_wall_ms());
-    *push = (struct queue_push){
-        .topic = topic, .content_type = slice_of("text/plain"), .priority = QUEUE_PRIORITY_UNSET};
+    int len = snprintf(sent, sizeof sent, "%" PRId64, now_ms(request));
+    *push = (struct queue_push){.topic = request->queue,
+                                .content_type = slice_of("text/plain"),
+                                .priority = QUEUE_PRIORITY_UNSET};
     if (!read_body(entry, queue->message_bytes, sending, &push->body, error) ||
         !sqs_number(sqs_member(entry, "DelaySeconds"), "DelaySeconds", 0,
                     POLICY_DELAY_MS_MAX / 1000, queue->delay_s, &delay_s, error) ||
@@ -252,7 +262,7 @@ static bool read_messages(const struct sqs_request *request, const struct sqs_qu
     if (!read_entries(request, is_batch, entries, error))
         return false;
     for (size_t i = 0; i < entries->count; i++)
-        (void)read_message(entries->at[i], queue, sending, request->queue, &entries->errors[i]);
+        (void)read_message(request, entries->at[i], queue, sending, &entries->errors[i]);
     return true;
 }
 
@@ -381,7 +391,7 @@ static void write_system_attributes(const struct sqs_request *request, const str
     struct slice sent = meta_of(job, META_SENT);
     size_t before = out->len;
     (void)snprintf(count, sizeof count, "%u", (unsigned)job->attempt);
-    (void)snprintf(now, sizeof now, "%" PRId64, clock_wall_ms());
+    (void)snprintf(now, sizeof now, "%" PRId64, now_ms(request));
     (void)snprintf(due, sizeof due, "%" PRId64, job->due_ms);
     buffer_append_text(out, ",\"Attributes\":{");
     size_t empty = out->len;
@@ -440,6 +450,18 @@ static void write_body(const struct job *job, bool is_encoded, struct buffer *ou
     buffer_fini(&encoded);
 }
 
+/* The lease, and what it was a lease of: see late_delete. */
+static void write_handle(const struct queue_job *taken, struct buffer *out)
+{
+    struct buffer text;
+    buffer_init(&text, QUEUE_LEASE_TEXT_BYTES_MAX + JOB_ID_BYTES_MAX + 32);
+    buffer_append_slice(&text, taken->lease);
+    buffer_append_format(&text, "%c%" PRIx64 "%c", HANDLE_SIGN, taken->job.delivery, HANDLE_SIGN);
+    buffer_append_slice(&text, taken->job.id);
+    json_write_string(out, buffer_slice(&text));
+    buffer_fini(&text);
+}
+
 static void write_message(const struct sqs_request *request, const struct wanted *wanted,
                           const struct queue_job *taken, struct buffer *out)
 {
@@ -449,17 +471,19 @@ static void write_message(const struct sqs_request *request, const struct wanted
     sqs_message_id(job->topic, job->id, id);
     buffer_append_format(out, "{\"MessageId\":\"%.*s\",\"ReceiptHandle\":", SQS_MESSAGE_ID_BYTES,
                          id);
-    json_write_string(out, taken->lease);
+    write_handle(taken, out);
     write_body(job, is_encoded, out);
     write_system_attributes(request, wanted, job, out);
     write_message_attributes(request, job, is_encoded, out);
     buffer_append_byte(out, '}');
 }
 
-/* Returns how many the answer has. */
-static size_t answer_messages(const struct sqs_request *request, const struct queue_reply *reply)
+/* Returns how many the answer has; *is_seen: they are shown, and no more. */
+static size_t answer_messages(const struct sqs_request *request, const struct queue_reply *reply,
+                              bool *is_seen)
 {
     struct http_exchange *exchange = request->exchange;
+    *is_seen = exchange->count != 0;
     struct sqs_error error;
     size_t bytes = 0, used = 0;
     for (size_t i = 0; i < reply->job_count; i++)
@@ -477,7 +501,8 @@ static size_t answer_messages(const struct sqs_request *request, const struct qu
         write_message(request, &wanted, &reply->jobs[used], body);
     }
     buffer_append_text(body, used ? "]}" : "}");
-    if (used && (body->failed || !http_lease_note(exchange, reply->jobs, used))) {
+    if (used &&
+        (body->failed || (!exchange->count && !http_lease_note(exchange, reply->jobs, used)))) {
         (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
         fail(request, &error);
         return 0;
@@ -486,24 +511,46 @@ static size_t answer_messages(const struct sqs_request *request, const struct qu
     return used;
 }
 
+static void on_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)owner;
+    (void)tag;
+    (void)reply;
+}
+
+/* With no time to work on them messages are there again as soon as they were shown. */
+static void show_again(struct http_front *front, const struct queue_reply *reply)
+{
+    struct queue_answer answers[SQS_BATCH_MAX];
+    size_t count = reply->job_count < SQS_BATCH_MAX ? reply->job_count : SQS_BATCH_MAX;
+    for (size_t i = 0; i < count; i++)
+        answers[i] = (struct queue_answer){.verb = QUEUE_NACK, .lease = reply->jobs[i].lease};
+    if (count)
+        queue_answer(front->queue, answers, count, (struct queue_reply_to){.done = on_shown});
+}
+
 static void on_received(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
     struct http_front *front = owner;
     struct sqs_request request;
     struct sqs_error error;
     size_t used = 0;
+    bool is_seen = false;
     (void)refused;
     if (sqs_request_find(front, tag, &request)) {
         request.exchange->waiter = 0;
         if (request.exchange->caller && !http_gate_holds(request.exchange))
             http_gate_refuse_ended(request.exchange);
         else if (sqs_error_of(&error, reply->status))
-            used = answer_messages(&request, reply);
+            used = answer_messages(&request, reply, &is_seen);
         else
             fail(&request, &error);
     }
+    if (is_seen)
+        show_again(front, reply);
     if (used && front->shared->lateness)
-        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used, clock_wall_ms());
+        lateness_add(front->shared->lateness, JOB_WAY_TAKE, reply->jobs, used,
+                     queue_wall_ms(front->queue));
     for (size_t i = used; i < reply->job_count; i++)
         http_lease_return(front, &reply->jobs[i].lease, 1);
 }
@@ -568,18 +615,42 @@ static void receive_messages(struct sqs_request *request, const struct queue_top
     int64_t lease_ms = visibility_s * 1000;
     if (visibility.kind && lease_ms < POLICY_LEASE_MS_MIN)
         lease_ms = POLICY_LEASE_MS_MIN;
+    request->exchange->count = !(visibility.kind ? visibility_s : queue.visibility_s);
     receive(request, max, wait_s * 1000, lease_ms);
 }
 
 /* ---- delete and change visibility ---- */
 
-/* Leases of all stores are hex digits with signs between. */
-static bool is_handle(struct slice text)
+/* A receipt handle, "LEASE~DELIVERY~ID", in raw JSON; the id with quotes where there is one. */
+struct handle {
+    struct slice lease, id;
+    uint64_t delivery;
+};
+
+/* Leases of all stores are letters and digits with signs between. */
+static bool is_lease(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)
-        if (hex_value(text.at[i]) < 0 && !strchr("-._:", text.at[i]))
+        if ((!text_is_unreserved(text.at[i]) && text.at[i] != ':') || text.at[i] == HANDLE_SIGN)
             return false;
     return text.len >= HANDLE_BYTES_MIN && text.len <= QUEUE_LEASE_TEXT_BYTES_MAX;
+}
+
+static bool read_handle(struct slice text, struct handle *out)
+{
+    const char *sign = memchr(text.at, HANDLE_SIGN, text.len), *end = text.at + text.len;
+    *out = (struct handle){.lease = text};
+    if (text.len > HANDLE_BYTES_MAX)
+        return false;
+    if (!sign)
+        return is_lease(text);
+    out->lease.len = (size_t)(sign - text.at);
+    const char *digits = sign + 1, *next = memchr(digits, HANDLE_SIGN, (size_t)(end - digits));
+    if (!next || !is_lease(out->lease) || next - digits > 16 ||
+        !hex_parse_u64(digits, (size_t)(next - digits), &out->delivery) || next + 1 == end)
+        return false;
+    out->id = slice_make(next + 1, (size_t)(end - next - 1));
+    return true;
 }
 
 static bool is_change(const struct sqs_operation *operation)
@@ -606,9 +677,11 @@ static bool read_answer(struct json_value entry, const struct sqs_operation *ope
     if (handle.kind != JSON_STRING)
         return sqs_error_set(error, SQS_MISSING,
                              "The request must contain the parameter ReceiptHandle.");
-    out->lease = slice_make(handle.raw.at + 1, handle.raw.len - 2);
-    if (!is_handle(out->lease))
-        return refuse_handle(out->lease, operation->why != NULL, error);
+    struct slice text = slice_make(handle.raw.at + 1, handle.raw.len - 2);
+    struct handle parts;
+    if (!read_handle(text, &parts))
+        return refuse_handle(text, operation->why != NULL, error);
+    out->lease = parts.lease;
     if (!is_change(operation))
         return true;
     if (timeout.kind == JSON_NONE)
@@ -639,7 +712,127 @@ static void write_nothing(struct buffer *out, size_t i, void *ctx)
     (void)ctx;
 }
 
-/* An old handle deletes nothing, and that is well; it cannot be given more time. */
+/* ---- delete by a handle whose lease has ended ---- */
+
+/*
+ * SQS deletes a message by its newest handle also after its time is over, where nobody else has it by then. So each
+ * such job is looked up, and cancelled where it was not delivered since. Whatever comes of it, the call went well.
+ */
+struct late_delete {
+    struct http_front *front;
+    uint64_t tag;
+    struct sqs_error errors[SQS_BATCH_MAX]; /* of the entries */
+    size_t count, at;
+    struct late_job {
+        char id[JOB_ID_BYTES_MAX];
+        size_t id_bytes;
+        uint64_t delivery;
+    } jobs[SQS_BATCH_MAX];
+};
+
+static void late_delete_next(struct late_delete *late, const struct sqs_request *request);
+
+static void write_nothing(struct buffer *out, size_t i, void *ctx);
+
+static void late_delete_end(struct late_delete *late)
+{
+    struct sqs_request request;
+    struct entries entries;
+    struct sqs_error error;
+    if (sqs_request_find(late->front, late->tag, &request) &&
+        read_entries(&request, request.operation->why != NULL, &entries, &error)) {
+        memcpy(entries.errors, late->errors, sizeof entries.errors);
+        answer_entries(&request, &entries, write_nothing, NULL);
+    }
+    free(late);
+}
+
+static void on_late_cancelled(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct late_delete *late = owner;
+    struct sqs_request request;
+    (void)tag;
+    (void)reply;
+    late->at++;
+    if (sqs_request_find(late->front, late->tag, &request))
+        late_delete_next(late, &request);
+    else
+        late_delete_end(late);
+}
+
+static void on_late_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct late_delete *late = owner;
+    const struct late_job *wanted = &late->jobs[late->at];
+    const struct job *job = reply->job_count == 1 ? &reply->jobs[0].job : NULL;
+    struct sqs_request request;
+    (void)tag;
+    if (!sqs_request_find(late->front, late->tag, &request)) {
+        late_delete_end(late);
+        return;
+    }
+    if (!job || job->delivery != wanted->delivery ||
+        (job->state != JOB_READY && job->state != JOB_DELAYED)) {
+        late->at++;
+        late_delete_next(late, &request);
+        return;
+    }
+    const struct queue_change cancel = {.verb = QUEUE_CANCEL,
+                                        .topic = request.queue,
+                                        .id = slice_make(wanted->id, wanted->id_bytes),
+                                        .priority = QUEUE_PRIORITY_UNSET};
+    queue_change(late->front->queue, &cancel, 1,
+                 (struct queue_reply_to){.done = on_late_cancelled, .owner = late});
+}
+
+static void late_delete_next(struct late_delete *late, const struct sqs_request *request)
+{
+    const struct late_job *job = &late->jobs[late->at];
+    if (late->at == late->count)
+        late_delete_end(late);
+    else
+        queue_get(late->front->queue, request->queue, slice_make(job->id, job->id_bytes),
+                  (struct queue_reply_to){.done = on_late_seen, .owner = late});
+}
+
+/* Notes the job of an entry's handle; one that names none is left alone. */
+static void late_delete_add(struct late_delete *late, const struct sqs_request *request,
+                            struct json_value entry)
+{
+    struct slice text = sqs_text(request, sqs_member(entry, "ReceiptHandle"));
+    struct late_job *job = &late->jobs[late->count];
+    struct handle handle;
+    if (!text.len || !read_handle(text, &handle) || handle.id.len == 0 ||
+        handle.id.len > JOB_ID_BYTES_MAX)
+        return;
+    memcpy(job->id, handle.id.at, handle.id.len);
+    job->id_bytes = handle.id.len;
+    job->delivery = handle.delivery;
+    late->count++;
+}
+
+/* The entries whose lease had ended. False: there is nothing more to do. */
+static bool late_delete_begin(const struct sqs_request *request, const struct entries *entries,
+                              const bool has_ended[SQS_BATCH_MAX])
+{
+    struct late_delete *late = calloc(1, sizeof *late);
+    if (!late)
+        return false;
+    late->front = request->exchange->front;
+    late->tag = http_exchange_tag(request->exchange);
+    memcpy(late->errors, entries->errors, sizeof late->errors);
+    for (size_t i = 0; i < entries->count; i++)
+        if (has_ended[i])
+            late_delete_add(late, request, entries->at[i]);
+    bool has_jobs = late->count != 0;
+    if (has_jobs)
+        late_delete_next(late, request);
+    else
+        free(late);
+    return has_jobs;
+}
+
+/* By an old handle nothing need be left to delete, and that is well; it cannot be given more time. */
 static void on_answered(void *front, uint64_t tag, const struct queue_reply *reply)
 {
     struct queue_answer answers[SQS_BATCH_MAX];
@@ -647,6 +840,7 @@ static void on_answered(void *front, uint64_t tag, const struct queue_reply *rep
     struct sqs_error error = {0};
     struct entries entries;
     size_t next = 0;
+    bool has_ended[SQS_BATCH_MAX] = {false};
     if (!sqs_request_find(front, tag, &request))
         return;
     if (!sqs_error_of(&error, reply->status) ||
@@ -664,7 +858,11 @@ static void on_answered(void *front, uint64_t tag, const struct queue_reply *rep
                                 "The message referred to isn't in flight.");
         else if (status != QUEUE_LEASE_ENDED)
             (void)sqs_error_of(&entries.errors[i], status);
+        else
+            has_ended[i] = true;
     }
+    if (late_delete_begin(&request, &entries, has_ended))
+        return;
     answer_entries(&request, &entries, write_nothing, NULL);
 }
 

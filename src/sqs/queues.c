@@ -1,5 +1,4 @@
 /* Operations on queues: create, get, list, delete, purge, attributes, tags, dead-letter sources. */
-#include "base/clock.h"
 #include "base/json_write.h"
 #include "sqs/operation.h"
 #include "sqs/settings.h"
@@ -53,7 +52,7 @@ static void put_settings(const struct sqs_request *request, struct sqs_queue *qu
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = request->queue};
     struct sqs_error error;
     struct buffer text;
-    queue->modified_s = clock_wall_ms() / 1000;
+    queue->modified_s = queue_wall_ms(request->exchange->front->queue) / 1000;
     if (!queue->created_s)
         queue->created_s = queue->modified_s;
     buffer_init(&text, 2 * TOPIC_EXTENSION_BYTES_MAX);
@@ -96,6 +95,9 @@ static void change_queue(const struct sqs_request *request, const struct queue_t
         (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
     else if (sqs_queue_change(&queue, attributes, &scratch, &error))
         (void)may_forward(request, &queue, &error);
+    if (error.fault && creates && sqs_wants_fifo(attributes))
+        (void)sqs_error_set(&error, SQS_BAD_VALUE,
+                            "The name of a FIFO queue must end with '.fifo'; there are none here.");
     if (!error.fault && creates && topic && !sqs_queue_equals(&before, &queue))
         (void)sqs_error_set(&error, SQS_QUEUE_EXISTS,
                             "A queue already exists with the same name and a different value for "
@@ -375,8 +377,6 @@ static void list_queues(struct sqs_request *request, const struct queue_topic *t
 
 static const char no_permissions[] =
     "There are no permissions of queues here: who may do what is said by tokens";
-static const char no_moves[] =
-    "There are no message move tasks here: forward what is in a dead-letter queue with a consumer";
 
 const struct sqs_operation sqs_queue_operations[] = {
     {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL},
@@ -392,8 +392,5 @@ const struct sqs_operation sqs_queue_operations[] = {
     {"ListDeadLetterSourceQueues", SQS_NAMES_URL, ACCESS_READ, list_queues, NULL},
     {"AddPermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions},
     {"RemovePermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions},
-    {"StartMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
-    {"ListMessageMoveTasks", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
-    {"CancelMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_ADMIN, NULL, no_moves},
     {0},
 };

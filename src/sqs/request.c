@@ -91,7 +91,7 @@ bool sqs_error_of(struct sqs_error *error, enum queue_status status)
 
 struct note_head {
     const struct sqs_operation *operation;
-    size_t queue_bytes, host_bytes;
+    size_t queue_bytes, host_bytes, body_bytes;
 };
 
 bool sqs_request_keep(struct http_call *call, const struct sqs_operation *operation,
@@ -100,7 +100,7 @@ bool sqs_request_keep(struct http_call *call, const struct sqs_operation *operat
     struct buffer *note = &call->exchange->note;
     struct slice host =
         call->request->authority.len ? call->request->authority : call->request->host;
-    const struct note_head head = {operation, queue.len, host.len};
+    const struct note_head head = {operation, queue.len, host.len, body.len};
     http_front_lend(call->front, note);
     buffer_append(note, &head, sizeof head);
     buffer_append_slice(note, queue);
@@ -119,9 +119,20 @@ struct sqs_request sqs_request_of(struct http_exchange *exchange)
     out.operation = head.operation;
     out.queue = slice_make(exchange->note.at + sizeof head, head.queue_bytes);
     out.host = slice_make(out.queue.at + head.queue_bytes, head.host_bytes);
-    (void)json_check(slice_make(exchange->note.at + before, exchange->note.len - before),
-                     &out.fields, NULL); /* it was checked before it was kept */
+    (void)json_check(slice_make(exchange->note.at + before, head.body_bytes), &out.fields,
+                     NULL); /* it was checked before it was kept */
+    before += head.body_bytes;
+    out.learned = slice_make(exchange->note.at + before, exchange->note.len - before);
     return out;
+}
+
+bool sqs_request_learn(struct sqs_request *request, struct slice learned)
+{
+    struct http_exchange *exchange = request->exchange;
+    buffer_append_slice(&exchange->note, learned);
+    bool is_kept = !exchange->note.failed;
+    *request = sqs_request_of(exchange);
+    return is_kept;
 }
 
 bool sqs_request_find(void *front, uint64_t tag, struct sqs_request *out)

@@ -68,11 +68,14 @@ struct sqs_request {
     struct slice queue;       /* its name; empty: the call names none */
     struct slice host;        /* by which the client called the server */
     struct json_value fields; /* the object that was sent */
+    struct slice learned;     /* by an operation of several steps; empty: nothing yet */
 };
 
 /* Keeps the call. False: out of memory. */
 bool sqs_request_keep(struct http_call *call, const struct sqs_operation *operation,
                       struct slice queue, struct slice body);
+/* Keeps what the next step needs to know; once. False: out of memory. *request is another one then. */
+bool sqs_request_learn(struct sqs_request *request, struct slice learned);
 /* Of an exchange that was kept; slices point into its note. */
 struct sqs_request sqs_request_of(struct http_exchange *exchange);
 /* The same by the tag of a reply; false: there is nobody to answer. */

@@ -184,6 +184,12 @@ static bool change_one(struct sqs_queue *queue, struct slice key, struct json_va
                          (int)(key.len < 80 ? key.len - 2 : 78), key.at + 1);
 }
 
+bool sqs_wants_fifo(struct json_value attributes)
+{
+    struct json_value value = sqs_member(attributes, "FifoQueue");
+    return value.kind == JSON_STRING && json_string_is(value.raw, "true");
+}
+
 bool sqs_queue_change(struct sqs_queue *queue, struct json_value attributes, struct buffer *scratch,
                       struct sqs_error *error)
 {

@@ -47,6 +47,8 @@ void sqs_write_arn(const struct sqs_options *options, struct slice name, struct 
 /* The members that `names` asks for, as an object's text. */
 void sqs_queue_show(const struct sqs_request *request, const struct queue_topic *topic,
                     struct json_value names, struct buffer *out);
+/* Do they ask for a FIFO queue? */
+bool sqs_wants_fifo(struct json_value attributes);
 /* Is there such an attribute, or "All"? */
 bool sqs_attribute_name_is_known(struct slice name);
 

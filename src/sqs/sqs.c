@@ -12,7 +12,7 @@ static const char target_prefix[] = "AmazonSQS.";
 static const struct sqs_operation *find_operation(struct slice target)
 {
     static const struct sqs_operation *const tables[] = {sqs_message_operations,
-                                                         sqs_queue_operations};
+                                                         sqs_queue_operations, sqs_move_operations};
     size_t prefix = sizeof target_prefix - 1;
     if (target.len <= prefix || memcmp(target.at, target_prefix, prefix) != 0)
         return NULL;
@@ -35,6 +35,9 @@ static struct slice last_part(struct slice url)
 
 static bool is_new_name(struct slice name, struct sqs_error *error)
 {
+    static const char fifo[] = ".fifo";
+    size_t end = sizeof fifo - 1;
+    bool is_fifo = name.len > end && memcmp(name.at + name.len - end, fifo, end) == 0;
     for (size_t i = 0; i < name.len; i++) {
         char c = name.at[i];
         if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
@@ -44,7 +47,8 @@ static bool is_new_name(struct slice name, struct sqs_error *error)
     return (name.len > 0 && name.len <= SQS_NAME_BYTES_MAX) ||
            sqs_error_set(error, SQS_BAD_VALUE,
                          "Can only include alphanumeric characters, hyphens, or underscores. 1 to "
-                         "80 in length; there are no FIFO queues here");
+                         "80 in length%s",
+                         is_fifo ? "; there are no FIFO queues here" : "");
 }
 
 /* The name goes to the front's arena. */
@@ -57,7 +61,8 @@ static bool find_queue(const struct sqs_request *request, const struct sqs_opera
     if (operation->names == SQS_NAMES_NOTHING)
         return true;
     struct slice text = sqs_text(request, sqs_member(request->fields, member));
-    if (text.len == 0)
+    if (text.len == 0 &&
+        (operation->names != SQS_NAMES_NEW || !sqs_member(request->fields, member).kind))
         return sqs_error_set(error, SQS_MISSING, "The request must contain the parameter %s.",
                              member);
     *queue = by_url ? last_part(text) : text;

@@ -331,7 +331,6 @@ const struct driver driver_postgres = {
 
 const struct driver driver_mariadb = {
     .name = "mariadb",
-    .lacks = DRIVER_LACKS_CHOICE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,

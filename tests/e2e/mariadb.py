@@ -19,11 +19,14 @@ class MariadbServer:
 
     template = None
 
-    def __init__(self, *settings, env=None):
-        """`env`: of the program, such as another clock."""
+    def __init__(self, *settings, env=None, copy_of=None):
+        """`env`: of the program, such as another clock. `copy_of`: with the data of that one, as a snapshot of its disk has them."""
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-my-", dir="/tmp"))
         self.settings, self.env = settings, {**os.environ, **(env or {})}
-        self._make_data()
+        if copy_of:
+            copy_of.copy_disk(self.directory)
+        else:
+            self._make_data()
         self.start()
 
     def _make_data(self):
@@ -40,6 +43,17 @@ class MariadbServer:
         program = shutil.which("mariadbd", path=os.environ["PATH"] + ":/usr/sbin")
         assert program, "no mariadbd: install mariadb-server"
         return [program, "--no-defaults", "--skip-networking"]
+
+    def copy_disk(self, directory):
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            shutil.copytree(self.directory / "data", directory / "data")
+            for path in self.directory.glob("bin.*"):
+                shutil.copy(path, directory)
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+        index = directory / "bin.index"
+        index.write_text(index.read_text().replace(str(self.directory), str(directory)))
 
     user = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -63,17 +77,28 @@ class MariadbServer:
             time.sleep(0.05)
 
     def follow(self, primary, port):
-        """As its replica, from the beginning; both have a server-id of their own."""
-        self.do(f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos")
+        """As its replica, from the beginning, or from where a copy was made; both have a server-id of their own."""
+        self.do("SET GLOBAL gtid_slave_pos = @@global.gtid_binlog_pos")
+        self.do(f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1")
         self.do("START SLAVE")
         self.catch_up(primary)
 
     def catch_up(self, primary):
         assert self.do("SELECT MASTER_GTID_WAIT(%s, 30)", primary.do("SELECT @@global.gtid_binlog_pos")) == 0
 
-    def promote(self):
+    def promote(self, before_it_is_written_to=lambda: None):
+        """What has come to it is carried out first."""
+        self.do("STOP SLAVE IO_THREAD")
+        assert self.do("SELECT MASTER_GTID_WAIT(%s, 60)", self.io_position()) >= 0
         self.do("STOP SLAVE")
+        self.do("RESET SLAVE ALL")
+        before_it_is_written_to()
         self.do("SET GLOBAL read_only = 0")
+
+    def io_position(self):
+        with contextlib.closing(self.connect()) as connection, connection.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute("SHOW SLAVE STATUS")
+            return cursor.fetchone()["Gtid_IO_Pos"]
 
     def kill(self):
         self.process.send_signal(signal.SIGCONT)

@@ -1,16 +1,17 @@
 #!/usr/bin/python3
 """Many batches of several servers at once on one MariaDB or MySQL: no deadlock is ever shown, and the counts agree at the end.
 
-    tests/e2e/sql_batches.py [--batches 100000] [--servers 3] [--threads 8] [--users 2] [--mysql]
+    tests/e2e/sql_batches.py [--batches 100000] [--servers 3] [--threads 8] [--users 2] [--fresh] [--mysql]
 
-Pushes (new ids and such that are there), takes, acks, returns, cancels and reschedules of up to 20 jobs a call, through all servers, and
-transactions of users that push and cancel beside them. It prints how often InnoDB found a deadlock, how often servers repeated a
+Pushes (new ids and such that are there), takes, acks, returns and cancels of up to 20 jobs a call, through all servers, and
+transactions of users that push and cancel beside them. With --fresh each id is pushed once and each job acked: what most queues see. It prints how often InnoDB found a deadlock, how often servers repeated a
 transaction, and fails where a call is answered anything but what it may be, or where jobs are missing or too many.
 """
 
 import argparse
 import collections
 import contextlib
+import itertools
 import random
 import tempfile
 import threading
@@ -25,13 +26,17 @@ from server import Server
 class Story:
     """What all threads have in common."""
 
-    def __init__(self, batches):
+    def __init__(self, batches, is_fresh):
+        self.is_fresh, self.ids = is_fresh, itertools.count()
         self.left, self.lock, self.answers, self.faults, self.users_deadlocks = batches, threading.Lock(), collections.Counter(), [], 0
 
     def next(self):
         with self.lock:
             self.left -= 1
             return self.left >= 0 and not self.faults
+
+    def id(self, draw):
+        return f"job-{next(self.ids) if self.is_fresh else draw.randrange(2000)}"
 
     def note(self, words):
         with self.lock:
@@ -57,13 +62,13 @@ def client_of(server, number, story):
     while story.next():
         what = draw.random()
         if what < 0.45:
-            items = [{"topic": f"t{draw.randrange(3)}", "id": f"job-{draw.randrange(2000)}", "body": "x", "delay": f"{draw.randrange(500)}ms"} for _ in range(draw.randrange(1, 20))]
+            items = [{"topic": f"t{draw.randrange(3)}", "id": story.id(draw), "body": "x", "delay": f"{draw.randrange(500)}ms"} for _ in range(draw.randrange(1, 20))]
             words_of(client.call("POST", "/v1/jobs", json.dumps(items).encode(), {"Content-Type": "application/json"}), story, "push")
         elif what < 0.9:
             jobs = client.take(f"t{draw.randrange(3)}", max=draw.randrange(1, 20))
             story.note({"take": len(jobs)})
             if jobs:
-                verb = "ack" if draw.random() < 0.8 else "nack"
+                verb = "ack" if story.is_fresh or draw.random() < 0.8 else "nack"
                 words_of(client.call("POST", f"/v1/{verb}", json.dumps({"leases": [job["lease"] for job in jobs]}).encode(), {"Content-Type": "application/json"}), story, verb)
         else:
             reply = client.call("DELETE", f"/v1/topics/t{draw.randrange(3)}/jobs/job-{draw.randrange(2000)}")
@@ -91,9 +96,9 @@ def user_of(database, number, story):
         time.sleep(0.02)
 
 
-def run(batches, servers=3, threads=8, users=2, database_class=MariadbServer, settings=()):
+def run(batches, servers=3, threads=8, users=2, database_class=MariadbServer, settings=(), is_fresh=False):
     """The story after so many batches. Raises where something is wrong."""
-    story = Story(batches)
+    story = Story(batches, is_fresh)
     with database_class(*settings) as database, tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         running = []
         for number in range(servers):
@@ -135,10 +140,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name, default in (("batches", 100000), ("servers", 3), ("threads", 8), ("users", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--fresh", action="store_true", help="each id once, nothing is returned")
     parser.add_argument("--mysql", action="store_true", help="on the MySQL of mysql.py")
     given = parser.parse_args()
     begun = time.monotonic()
-    story = run(given.batches, given.servers, given.threads, given.users, MysqlServer if given.mysql else MariadbServer)
+    story = run(given.batches, given.servers, given.threads, given.users, MysqlServer if given.mysql else MariadbServer, is_fresh=given.fresh)
     print(", ".join(f"{word}: {count}" for word, count in sorted(story.answers.items())))
     print(f"{given.batches} batches in {time.monotonic() - begun:.0f} s, no deadlock shown; InnoDB found {story.deadlocks}, "
           f"{story.users_deadlocks} of users' transactions met one or a lock, servers repeated {story.repeated} transactions")

@@ -165,6 +165,22 @@ def test_killed_again_and_again_it_doubles_nothing_and_loses_nothing(old, said, 
     assert server.client().topic("mail")["counts"]["dead"] == 20
 
 
+def test_a_job_that_was_done_here_before_the_next_run_is_not_done_again_where_the_topic_remembers(old, said, server):
+    client = server.client()
+    client.put_topic("default", dedup_window="1h")
+    put_many(said, "default", 60, lambda n: 0)
+    with Gate(server, down=len(client.call("GET", "/v1/info").body) + 2000) as gate:  # in the answer to their push
+        running = begin(gate, "import", old.url)
+        gate.wait(running)
+        running.kill()
+        running.communicate()
+    done = client.take("default", max=100, wait="5s")
+    client.ack(*[job["lease"] for job in done])
+    assert left_at(said) == {"default": {"ready": 60}} and len(done) == 60
+    _, err = tarry(server, "import", old.url)
+    assert "60 existed" in err and left_at(said) == {"default": {}} and client.take("default") == []
+
+
 def test_jobs_that_the_server_refuses_stay_and_are_named(old, said, start_server):
     server = start_server("--sync", "always", "--shards", "1", "--max-body", "10KiB")
     said("use mail")
@@ -238,6 +254,7 @@ def test_where_the_server_goes_away_the_tubes_stay_paused_and_the_next_run_ends_
     assert len(jobs_of(server, "mail")) == 100 and left_at(said)["mail"] == {}
 
 
+@pytest.mark.plain("what answers as no beanstalkd does is a server without TLS here")
 def test_what_cannot_be_is_told(old, server, tmp_path):
     for arguments, part in ((("beanstalk://",), "give one such as"), (("beanstalk://u:secret@127.0.0.1",), "give one such as"), (("beanstalk://127.0.0.1:1/path",), "give one such as"),
                             ((old.url, "--state", "x"), "are for files"), ((old.url, "--on-conflict", "replace"), "are for files"), (("--tube", "x"), "are for beanstalkd"),

@@ -18,6 +18,7 @@ from postgres import PostgresServer
 from redis_serving import info, metric, refused, works
 from server import BINARY, REPO, eventually
 from sql_serving import drain, tarry, transaction
+from streams import Stream
 
 
 @pytest.fixture(scope="module")
@@ -618,9 +619,9 @@ def test_a_reader_needs_the_view_alone(postgres):
 def test_a_server_needs_only_the_rights_that_are_documented(start_server):
     with PostgresServer() as own:
         assert tarry("sql", "migrate", own.url).returncode == 0
-        page = (pathlib.Path(__file__).parents[2] / "docs/sql.md").read_text()
-        grants = [line for line in page.splitlines() if line.endswith("TO tarry_server;")]
-        assert len(grants) == 4
+        page = (pathlib.Path(__file__).parents[2] / "docs/sql.md").read_text().split("## MariaDB and MySQL")[0]
+        grants = [line for line in page.splitlines() if line.endswith(" tarry_server;")]
+        assert len(grants) == 5
         own.do("CREATE ROLE tarry_server LOGIN; " + " ".join(grants))
         works(start_server("--store", own.url.replace("user=tarry", "user=tarry_server")))
 
@@ -727,6 +728,56 @@ def test_stores_without_a_history_refuse_to_keep_one(start_server):
     answer = client.call("PUT", "/v1/topics/t?history=1d")
     assert answer.status == 400 and b"keeps no history" in answer.body
     assert client.call("GET", "/v1/topics/t/jobs/1/history").status == 400
+
+
+# ---- events ----
+
+def _wait_until_all_know_who_listens(postgres):
+    """Each server looks once a second; what it does afterwards it tells."""
+    eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.server WHERE heard > tarry.now_ms()") == 1)
+    known = postgres.do("SELECT max(heard) - 2900 FROM tarry.server")
+    eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
+
+
+def test_events_come_from_all_servers_and_from_transactions_that_ask_for_it(pair, postgres):
+    first, client = pair[0], pair[1].client()
+    with Stream(first.port, "/v1/events?topic=told") as stream:
+        _wait_until_all_know_who_listens(postgres)
+        client.push("told", "a", delay="10ms")
+        job = client.take("told", wait="10s", lease_for="1m")[0]
+        error = "bad\taddress: 100 % \u00fcber\nall"
+        client.nack(job["lease"], error=error, delay="1h")
+        client.cancel("told", "a")
+        events = [stream.next() for _ in range(4)]
+        assert [event for event, _ in events] == ["pushed", "delivered", "nacked", "cancelled"]
+        assert events[1][1]["way"] == "take" and events[2][1]["error"] == error and events[2][1]["attempt"] == 1
+        assert all(data["topic"] == "told" and data["id"] == "a" for _, data in events)
+
+        with transaction(postgres, commit=True) as cursor:
+            cursor.execute("SELECT tarry.push('told', 'untold', interval '1 hour')")
+        with transaction(postgres, commit=False) as cursor:
+            cursor.execute("SET LOCAL tarry.events = on; SELECT tarry.push('told', 'never', interval '1 hour')")
+        with transaction(postgres, commit=True) as cursor:
+            cursor.execute("SET LOCAL tarry.events = on; SELECT tarry.push('told', 'b', interval '1 hour'); SELECT tarry.push('told', 'b', interval '2 hours')")
+            cursor.execute("SELECT tarry.reschedule('told', 'b', interval '3 hours'); SELECT tarry.run('told', 'b'); SELECT tarry.cancel('told', 'b')")
+        events = [stream.next() for _ in range(5)]
+        assert [event for event, _ in events] == ["pushed", "replaced", "rescheduled", "run", "cancelled"]
+        assert all(data["id"] == "b" and data["due_at"] for _, data in events)
+
+        cut = postgres.do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tarry'")
+        assert cut >= 2 and stream.until(lambda event, _: event == "gap")
+        _wait_until_all_know_who_listens(postgres)
+        client.push("told", "c", delay="1h")
+        assert stream.until(lambda event, data: data.get("id") == "c")
+    eventually(lambda: postgres.do("SELECT max(heard) FROM tarry.server") == 0)
+
+
+def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, postgres):
+    with Stream(pair[0].port, "/v1/events?topic=many-told&event=pushed,cancelled") as stream:
+        _wait_until_all_know_who_listens(postgres)
+        ids = [f"{'x' * 100}{i}" for i in range(900)]
+        pair[1].client().push_batch([{"topic": "many-told", "id": ident, "body": 1, "delay": "1h"} for ident in ids])
+        assert sorted(stream.next()[1]["id"] for _ in ids) == sorted(ids)
 
 
 # ---- a failover ----

@@ -299,6 +299,28 @@ def test_nothing_is_left_of_a_deleted_topic(pair, mariadb):
     eventually(lambda: mariadb.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
 
 
+def test_a_call_about_one_job_reads_no_others(mariadb, start_server):
+    """Whatever waits in the topic: MariaDB has to find the row by its key in each statement."""
+    client = start_server("--store", mariadb.url).client()
+    for _ in range(3):
+        client.push_batch([{"topic": "many", "delay": "1h", "body": "x"} for _ in range(1000)])
+    client.push("many", "one")
+
+    def rows_read():
+        return sum(int(row[1]) for row in mariadb.rows("SHOW GLOBAL STATUS LIKE 'Handler_read_%'"))
+
+    before = rows_read()
+    lease = client.take("many")[0]["lease"]
+    client.answer("nack", [lease], delay="0s")
+    lease = client.take("many", wait="5s")[0]["lease"]
+    client.answer("extend", [lease], lease_for="1m")
+    assert client.ack(lease)[0]["result"] == "ok"
+    client.push("many", "two", delay="1h")
+    client.reschedule("many", "two", delay="2h")
+    assert client.cancel("many", "two")["result"] == "cancelled"
+    assert rows_read() - before < 2500
+
+
 # ---- in the user's own transaction ----
 
 def test_what_is_rolled_back_was_never_there_and_what_is_committed_comes(pair, mariadb):

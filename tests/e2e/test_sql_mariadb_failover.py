@@ -11,7 +11,7 @@ import pytest
 from fake_clock import FakeClock, fake_time_library
 from mariadb import MariadbServer
 from server import eventually
-from sql_serving import tarry
+from sql_serving import tarry, transaction
 
 
 def free_port():
@@ -83,6 +83,29 @@ def test_a_database_that_lets_nobody_write_for_a_while_is_waited_for(start_serve
         pushing.join()
         assert answers == ["created"] and client.topic("waits")["counts"]["ready"] == 2
         server.terminate()
+
+
+def test_a_turn_that_came_to_nothing_makes_no_job_expire_unheard(start_server):
+    """The first one of a server reads of which topic such a job is, not yet which that is, and fails: the next one must not take the topic for gone."""
+    with MariadbServer() as own:
+        first = start_server("--store", own.url, "--migrate")
+        client = first.client()
+        client.put_topic("ttl", dead_letter_expired="true")
+        client.push("other", "held")
+        assert client.take("other", wait="5s", lease_for="1h")
+        client.push("ttl", "a", ttl="1h")
+        client.push("ttl", "b", delay="1h")  # stands between: a unique key is looked for up to the next one, whoever holds that
+        first.kill()
+        own.do("UPDATE tarry.job SET expire = 1 WHERE id = 'a'")
+        own.do("UPDATE tarry.job SET server = 999 WHERE id = 'held'")  # nobody's: who comes wants to have it
+        with transaction(own, commit=False) as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("SELECT state FROM tarry.job WHERE topic = %s AND id = 'held' FOR UPDATE", (own.do("SELECT topic FROM tarry.topic WHERE name = 'other'"),))
+            second = start_server("--store", own.url)
+            eventually(lambda: own.do("SELECT state FROM tarry.job WHERE id = 'a'") != 1, seconds=20)
+        assert own.do("SELECT state FROM tarry.job WHERE id = 'a'") == 4
+        second.terminate()
+        assert tarry("fsck", "--store", own.url).stdout == "nothing is wrong\n"
 
 
 def test_the_hour_that_comes_twice_when_summer_ends_is_counted_right(directory):

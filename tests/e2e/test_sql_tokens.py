@@ -88,7 +88,7 @@ def test_a_row_that_is_gone_opens_no_door(database):
 
 
 def test_the_servers_user_may_read_and_not_write(database, start_server):
-    page = (REPO / "docs/sql.md").read_text()
+    page = (REPO / "docs/sql.md").read_text().split("## MariaDB and MySQL")[0]
     if database.kind == "postgres":
         database.do("CREATE ROLE tarry_server LOGIN")
         for line in page.splitlines():

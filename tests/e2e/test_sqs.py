@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import uuid
 
 import pytest
@@ -162,6 +163,31 @@ def test_visibility_is_a_lease_and_without_a_redrive_policy_nothing_ever_dies(st
     assert refused(sqs.change_message_visibility, QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=43201)[0] == "InvalidParameterValue"
 
 
+def test_a_handle_deletes_also_when_its_time_is_over_unless_somebody_else_has_the_message(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    client = server.client()
+    for id in ("a", 'b"~\\', "c~d"):
+        client.push("q", urllib.parse.quote(id, safe=""), b"x")
+    messages = sqs.receive_message(QueueUrl=url, VisibilityTimeout=1, MaxNumberOfMessages=10)["Messages"]
+    eventually(lambda: counts(client, "q")["ready"] == 3)
+    entries = [{"Id": str(at), "ReceiptHandle": message["ReceiptHandle"]} for at, message in enumerate(messages)]
+    assert len(sqs.delete_message_batch(QueueUrl=url, Entries=[*entries, {"Id": "bad", "ReceiptHandle": "?~?"}])["Successful"]) == 3
+    assert counts(client, "q")["ready"] == 0 and totals(client, "q")["cancelled"] == 3
+    sqs.send_message(QueueUrl=url, MessageBody="y")
+    (old,) = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
+    (new,) = sqs.receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"]  # at once: no time was asked for
+    assert (new["MessageId"], new["Attributes"]["ApproximateReceiveCount"]) == (old["MessageId"], "2") and old["ReceiptHandle"] != new["ReceiptHandle"]
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=old["ReceiptHandle"])
+    assert counts(client, "q")["leased"] == 1  # somebody else works on it
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=new["ReceiptHandle"], VisibilityTimeout=0)
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=old["ReceiptHandle"])
+    assert counts(client, "q")["ready"] == 1  # it was received since
+    for _ in range(2):
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=new["ReceiptHandle"])
+    assert counts(client, "q")["ready"] == 0
+
+
 def test_a_redrive_policy_sends_what_was_received_too_often_to_its_dead_letter_queue(start):
     server, sqs = start()
     dead = sqs.create_queue(QueueName="q-dead")["QueueUrl"]
@@ -261,7 +287,6 @@ def test_what_is_not_here_is_refused_by_its_own_error(start):
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     assert refused(sqs.create_queue, QueueName="q.fifo", Attributes={"FifoQueue": "true"})[0] == "InvalidParameterValue"
     assert refused(sqs.add_permission, QueueUrl=url, Label="x", AWSAccountIds=["1"], Actions=["*"])[0] == "AWS.SimpleQueueService.UnsupportedOperation"
-    assert refused(sqs.start_message_move_task, SourceArn="arn:aws:sqs:x:y:z")[0] == "AWS.SimpleQueueService.UnsupportedOperation"
     assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageAttributes={"a b": {"DataType": "String", "StringValue": "x"}})[0] == "InvalidParameterValue"
     assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageAttributes={"a": {"DataType": "String", "StringValue": "x" * 4000}})[0] == "InvalidParameterValue"
 
@@ -340,3 +365,26 @@ def test_a_bad_option_is_told(tmp_path):
     for value in ("us-east-1", "/1", "us east/1", "x/" + "1" * 40):
         ended = subprocess.run([BINARY, "serve", "--data", tmp_path / "d", "--listen", "127.0.0.1:0", "--sqs", value], capture_output=True, text=True, timeout=20, check=False)
         assert ended.returncode != 0 and "us-east-1/000000000000" in ended.stdout + ended.stderr, ended
+
+
+def test_by_a_test_clock_a_month_passes_at_once(start):
+    """Delays, visibility, retention and the times that are shown go by it; the 20 s of a receive are the client's own."""
+    server, sqs = start("--test-clock=2030-01-01T00:00:00.000Z")
+    client = server.client()
+    begin = 1_893_456_000
+    url = sqs.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "3600", "MessageRetentionPeriod": "86400"})["QueueUrl"]
+    assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]["CreatedTimestamp"] == str(begin)
+    sqs.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=30 * 86400)
+    taken = []
+    waiting = threading.Thread(target=lambda: taken.extend(sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20, AttributeNames=["All"])["Messages"]))
+    waiting.start()
+    eventually(lambda: re.search(r"tarry_waiting_takes [1-9]", client.call("GET", "/metrics").body.decode()))
+    client.good("POST", "/v1/clock/advance?by=30d")
+    waiting.join(20)
+    shown = taken[0]["Attributes"]
+    assert (shown["SentTimestamp"], int(shown["ApproximateFirstReceiveTimestamp"]) // 1000) == (f"{begin}000", begin + 30 * 86400)
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+    client.good("POST", "/v1/clock/advance?by=1h")
+    assert sqs.receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"][0]["Attributes"]["ApproximateReceiveCount"] == "2"
+    client.good("POST", "/v1/clock/advance?by=2d")
+    assert "Messages" not in sqs.receive_message(QueueUrl=url) and counts(client, "q")["leased"] == 0

@@ -18,10 +18,10 @@ sys.path[:0] = [str(REPO / "tests" / "e2e"), str(REPO / "tests")]
 import server as serving  # noqa: E402
 
 BUILD = REPO / "build-slim"
-WINGS = ("redis", "sql", "delivery", "amqp", "kafka", "stomp", "rocketmq", "mykit", "sqs", "jwt", "console", "traces")
+WINGS = ("redis", "sql", "delivery", "amqp", "kafka", "stomp", "rocketmq", "beanstalk", "mykit", "sqs", "jwt", "console", "traces")
 # What a build with only these wings is linked with beside the rest, and what it must not be.
 LIBRARIES = {"redis": "libhiredis", "amqp": "librabbitmq", "kafka": "librdkafka"}
-BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "sql", "delivery", "amqp", "stomp", "rocketmq", "mykit", "sqs", "jwt", "console", "traces")}
+BUILDS = {"slimmest": (), "redis": ("redis",), "callbacks": ("delivery",), "all but Kafka": ("redis", "sql", "delivery", "amqp", "stomp", "rocketmq", "beanstalk", "mykit", "sqs", "jwt", "console", "traces")}
 # Unit tests of rooms that have wings, or stand where one was.
 TESTS = ("test_exposure", "test_http_delivery", "test_http_front", "test_secret", "test_target_setting", "test_text")
 
@@ -85,6 +85,9 @@ def test_refuses_what_it_is_without(build, tmp_path):
         code, out = tarry("serve", "--store", "postgres://127.0.0.1:1/x", "--listen", "127.0.0.1:0")
         assert code == 1 and without.format("SQL databases", "SQL") in out
         assert without.format("SQL databases", "SQL") in tarry("sql", "schema")[1] and tarry("sql", "--help")[0] == 0
+    if "beanstalk" not in wings:
+        code, out = tarry("import", "beanstalk://127.0.0.1:1", "--dry-run")
+        assert code == 2 and without.format("beanstalk protocol", "BEANSTALK") in out
     if "delivery" not in wings:
         code, out = tarry("serve", *data, "--deliver", str(policy))
         assert code == 1 and without.format("push delivery", "DELIVERY") in out

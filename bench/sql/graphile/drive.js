@@ -25,6 +25,7 @@ const now = () => performance.timeOrigin + performance.now();
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 const pgPool = new Pool({ connectionString: url, max: 12 });
+pgPool.on('error', () => {}); // of a connection that is idle; a query tells its own
 const logger = new Logger(() => () => {});
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const tuned = setting === 'tuned';

@@ -1,6 +1,7 @@
 /* Calls that read or write by themselves: what is shown, topics, what servers do beside calls. */
 #include "queue/cursor.h"
 #include "sql/mysql/turn.h"
+#include "sql/topic_figures.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -519,84 +520,18 @@ static bool read_list(struct maria_link *link, struct sql_call *call, MYSQL_RES 
     return true;
 }
 
-enum {
-    FIGURE_NAME,
-    FIGURE_PAUSED,
-    FIGURE_PAUSED_UNTIL,
-    FIGURE_LEASE,
-    FIGURE_TTL,
-    FIGURE_BACKOFF_KIND,
-    FIGURE_BACKOFF_FIRST,
-    FIGURE_BACKOFF_MAX,
-    FIGURE_ATTEMPTS_MAX,
-    FIGURE_CONFLICT,
-    FIGURE_PRIORITY,
-    FIGURE_DEAD_LETTER,
-    FIGURE_DEDUP,
-    FIGURE_JOBS_MAX,
-    FIGURE_RATE_COUNT,
-    FIGURE_RATE_UNIT,
-    FIGURE_EXTENSION,
-    FIGURE_COUNTS,
-    FIGURE_READY_FRESH = FIGURE_COUNTS + SQL_COUNTS,
-    FIGURE_READY_RETRY,
-    FIGURE_OLDEST,
-    FIGURE_HISTORY
-};
-
-static void read_settings(struct topic_settings *settings, MYSQL_ROW row,
-                          const unsigned long *lengths)
+/* The counts are columns of their own here. */
+static struct sql_topic_figures figures_of(MYSQL_ROW row, const unsigned long *lengths)
 {
-    settings->policy.lease_ms = maria_number(row[FIGURE_LEASE]);
-    settings->policy.ttl_ms = maria_number(row[FIGURE_TTL]);
-    settings->policy.backoff.kind = (enum backoff_kind)maria_number(row[FIGURE_BACKOFF_KIND]);
-    settings->policy.backoff.first_ms = maria_number(row[FIGURE_BACKOFF_FIRST]);
-    settings->policy.backoff.max_ms = maria_number(row[FIGURE_BACKOFF_MAX]);
-    settings->policy.max_attempts = (uint32_t)maria_number(row[FIGURE_ATTEMPTS_MAX]);
-    settings->on_conflict = (enum record_conflict)maria_number(row[FIGURE_CONFLICT]);
-    settings->has_priority = row[FIGURE_PRIORITY] != NULL;
-    settings->priority = (int32_t)maria_number(row[FIGURE_PRIORITY]);
-    settings->dead_letter_expired = maria_number(row[FIGURE_DEAD_LETTER]) != 0;
-    settings->dedup_window_ms = maria_number(row[FIGURE_DEDUP]);
-    settings->max_jobs = (uint64_t)maria_number(row[FIGURE_JOBS_MAX]);
-    settings->push_rate.count = (uint32_t)maria_number(row[FIGURE_RATE_COUNT]);
-    settings->push_rate.unit = (enum frequency_unit)maria_number(row[FIGURE_RATE_UNIT]);
-    settings->history_ms = maria_number(row[FIGURE_HISTORY]);
-    settings->extension = text_of(row, lengths, FIGURE_EXTENSION);
-}
-
-static uint64_t difference(int64_t all, int64_t part)
-{
-    return all > part ? (uint64_t)(all - part) : 0;
-}
-
-static void read_counts(struct queue_topic *topic, MYSQL_ROW row)
-{
-    int64_t counts[SQL_COUNTS];
-    int64_t fresh = maria_number(row[FIGURE_READY_FRESH]);
-    int64_t retry = maria_number(row[FIGURE_READY_RETRY]);
+    struct sql_topic_figures figures = {.has_priority = row[SQL_FIGURE_PRIORITY] != NULL,
+                                        .name = text_of(row, lengths, SQL_FIGURE_NAME),
+                                        .extension = text_of(row, lengths, SQL_FIGURE_EXTENSION)};
+    for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
+        if (sql_topic_figure_is_number(i))
+            figures.numbers[i] = maria_number(row[i < SQL_FIGURE_COUNTS ? i : i + SQL_COUNTS - 1]);
     for (int i = 0; i < SQL_COUNTS; i++)
-        counts[i] = maria_number(row[FIGURE_COUNTS + i]);
-    topic->counts = (struct queue_counts){
-        .delayed = difference(counts[SQL_COUNT_FRESH], fresh),
-        .retrying = difference(counts[SQL_COUNT_RETRY], retry),
-        .ready = (uint64_t)(fresh + retry),
-        .leased = difference(counts[SQL_COUNT_LEASED], 0),
-        .dead = difference(counts[SQL_COUNT_DEAD], 0),
-        .dead_bytes = difference(counts[SQL_COUNT_DEAD_BYTES], 0),
-    };
-    topic->totals = (struct topic_totals){
-        .pushed = (uint64_t)counts[SQL_COUNT_PUSHED],
-        .acked = (uint64_t)counts[SQL_COUNT_ACKED],
-        .cancelled = (uint64_t)counts[SQL_COUNT_CANCELLED],
-        .expired = (uint64_t)counts[SQL_COUNT_EXPIRED],
-        .replaced = (uint64_t)counts[SQL_COUNT_REPLACED],
-        .delivered = (uint64_t)counts[SQL_COUNT_DELIVERED],
-        .nacked = (uint64_t)counts[SQL_COUNT_NACKED],
-        .lease_ended = (uint64_t)counts[SQL_COUNT_LEASE_ENDED],
-        .died = (uint64_t)counts[SQL_COUNT_DIED],
-        .redriven = (uint64_t)counts[SQL_COUNT_REDRIVEN],
-    };
+        figures.counts[i] = maria_number(row[SQL_FIGURE_COUNTS + i]);
+    return figures;
 }
 
 static bool read_figures(struct sql_call *call, MYSQL_RES *result)
@@ -606,14 +541,8 @@ static bool read_figures(struct sql_call *call, MYSQL_RES *result)
     call->topics = calloc(count ? count : 1, sizeof *call->topics);
     call->topic_count = 0;
     while (call->topics && (row = libmariadb.mysql_fetch_row(result))) {
-        const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-        struct queue_topic *topic = &call->topics[call->topic_count++];
-        topic->name = text_of(row, lengths, FIGURE_NAME);
-        topic->paused = maria_number(row[FIGURE_PAUSED]) != 0;
-        topic->paused_until_ms = maria_number(row[FIGURE_PAUSED_UNTIL]);
-        topic->oldest_ready_due_ms = maria_number(row[FIGURE_OLDEST]);
-        read_settings(&topic->settings, row, lengths);
-        read_counts(topic, row);
+        struct sql_topic_figures figures = figures_of(row, libmariadb.mysql_fetch_lengths(result));
+        sql_topic_figures_fill(&figures, &call->topics[call->topic_count++]);
     }
     if (call->command->kind == COMMAND_TOPIC && !count && call->status == QUEUE_OK)
         call->status = QUEUE_NOT_FOUND;

@@ -28,6 +28,11 @@ struct buffer *maria_say(struct maria_link *link, struct maria_step step)
     return &link->text;
 }
 
+struct buffer *maria_say_plain(struct maria_link *link, enum maria_step_kind kind)
+{
+    return maria_say(link, (struct maria_step){.kind = kind});
+}
+
 /* Also right where a byte is part of a longer character: no byte of such a one is below 0x80. */
 static void append_escaped(struct buffer *out, struct slice text)
 {
@@ -77,6 +82,13 @@ struct maria_result *maria_result_keep(struct maria_link *link, MYSQL_RES *resul
     free(kept);
     libmariadb.mysql_free_result(result);
     return NULL;
+}
+
+void maria_results_drop(struct maria_link *link)
+{
+    for (size_t i = 0; i < link->results.count; i++)
+        maria_result_free(link->results.at[i]);
+    link->results.count = 0;
 }
 
 void maria_result_free(void *result)

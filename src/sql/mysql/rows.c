@@ -220,6 +220,13 @@ void maria_say_place(struct buffer *out, const struct maria_place *place, bool i
                          (unsigned long long)place->sequence);
 }
 
+void maria_say_single_place(struct buffer *out, const struct maria_place *place)
+{
+    buffer_append_format(out, "topic=%u AND lane=%u AND due=%lld AND seq=%llu", place->topic,
+                         place->lane, (long long)place->due_ms,
+                         (unsigned long long)place->sequence);
+}
+
 static void say_deletes(struct maria_link *link)
 {
     struct maria_step *step = NULL;
@@ -337,8 +344,7 @@ static void say_update(struct maria_link *link, const struct maria_row *row)
         }
     }
     buffer_append_text(out, " WHERE ");
-    maria_say_place(out, &row->stored_at, true);
-    buffer_append_byte(out, ')');
+    maria_say_single_place(out, &row->stored_at);
 }
 
 static void say_finished(struct maria_link *link)

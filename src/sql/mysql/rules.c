@@ -449,8 +449,37 @@ static void decide_ends(struct maria_link *link, struct sql_call *call)
     }
 }
 
+/* A take that names its job: what is not ready is made so, due now, and then found by that take. */
+static enum queue_status pick_one(struct maria_link *link, const struct queue_take *take)
+{
+    int64_t counts[SQL_COUNTS] = {0};
+    struct maria_topic *topic = maria_names_find(&link->names, take->topics[0]);
+    struct maria_row *row = topic && topic->number ? maria_row_need(link, topic, take->id) : NULL;
+    if (!row || !row->exists)
+        return QUEUE_NOT_FOUND;
+    if (row->state == JOB_LEASED || row->picked)
+        return QUEUE_LEASED;
+    if (row->state != JOB_DEAD && row->expire_ms && row->expire_ms <= link->now_ms)
+        return QUEUE_NOT_FOUND;
+    row->picked = true;
+    if (state_of(row, link->now_ms) == JOB_READY)
+        return QUEUE_OK;
+    count_row(row, counts, -1);
+    row->state = JOB_DELAYED;
+    row->due_ms = row->first_due_ms = link->now_ms;
+    row->lane = row->priority;
+    row->expire_ms = expire_of(row);
+    row_changed(row);
+    count_row(row, counts, 1);
+    note(link, row, counts, false, false);
+    return QUEUE_OK;
+}
+
 void maria_decide(struct maria_link *link, struct sql_call *call)
 {
+    if (call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
+        call->command->take.id.len)
+        call->status = pick_one(link, &call->command->take);
     if (call->kind == SQL_CALL_END)
         decide_ends(link, call);
     else if (call->kind == SQL_CALL_COMMAND &&

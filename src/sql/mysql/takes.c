@@ -45,7 +45,7 @@ static void want_takes(struct maria_link *link)
 {
     for (struct list *at = link->turn.calls->next; at != link->turn.calls; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        if (!is_take(call))
+        if (!is_take(call) || call->command->take.id.len)
             continue;
         const struct queue_take *take = &call->command->take;
         for (size_t i = 0; i < take->topic_count; i++) {
@@ -58,14 +58,34 @@ static void want_takes(struct maria_link *link)
     }
 }
 
+static struct buffer *say_found(struct maria_link *link, struct maria_topic *topic,
+                                struct sql_call *call, const char *index)
+{
+    struct buffer *out =
+        maria_say(link, (struct maria_step){.kind = MARIA_TAKE, .topic = topic, .call = call});
+    buffer_append_text(out, "SELECT j.by_sql,IF(j.body_bytes<=");
+    buffer_append_format(
+        out, "%d,j.body,NULL),%s FROM tarry.job j FORCE INDEX (%s) WHERE j.topic=%u AND ",
+        BODY_BYTES_INLINE, maria_job_columns, index, topic->number);
+    return out;
+}
+
+/* The turn has locked it, and made it ready. */
+static void say_named(struct maria_link *link, struct sql_call *call)
+{
+    struct maria_topic *topic = maria_names_find(&link->names, call->command->take.topics[0]);
+    if (!topic || !topic->number)
+        return;
+    struct buffer *out = say_found(link, topic, call, "job_id");
+    buffer_append_text(out, "j.id=");
+    maria_quote(out, call->command->take.id);
+    buffer_append_text(out, " AND j.state=1 FOR UPDATE");
+}
+
 static void say_take(struct maria_link *link, struct maria_topic *topic)
 {
-    struct buffer *out = maria_say(link, (struct maria_step){.kind = MARIA_TAKE, .topic = topic});
-    buffer_append_text(out, "SELECT j.by_sql,IF(j.body_bytes<=");
-    buffer_append_format(out,
-                         "%d,j.body,NULL),%s FROM tarry.job j FORCE INDEX (PRIMARY) WHERE "
-                         "j.topic=%u AND j.lane IN (",
-                         BODY_BYTES_INLINE, maria_job_columns, topic->number);
+    struct buffer *out = say_found(link, topic, NULL, "PRIMARY");
+    buffer_append_text(out, "j.lane IN (");
     bool has_lane = false;
     for (size_t i = 0; i < topic->lane_count; i++) {
         buffer_append_format(out, "%s%d", has_lane ? "," : "", topic->lanes[i]);
@@ -94,24 +114,30 @@ void maria_say_takes(struct maria_link *link)
             !(topic->is_read && is_paused(link, topic)))
             say_take(link, topic);
     }
+    for (struct list *at = link->turn.calls->next; at != link->turn.calls; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (is_take(call) && call->command->take.id.len)
+            say_named(link, call);
+    }
     if (link->steps.count > before) /* once the rows are locked: so a job's numbers rise */
         buffer_append_text(maria_say(link, (struct maria_step){.kind = MARIA_DELIVERY}),
                            "INSERT INTO tarry.number () VALUES ()");
     link->is_taken = true;
 }
 
-bool maria_read_take(struct maria_link *link, struct maria_topic *topic, MYSQL_RES *result)
+bool maria_read_take(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result)
 {
     enum { BY_SQL, BODY, COLUMNS };
+    struct maria_topic *topic = step->topic;
     struct maria_result *kept = maria_result_keep(link, result);
     MYSQL_ROW row;
     if (!kept)
         return false;
-    if (is_paused(link, topic))
+    if (is_paused(link, topic) && !step->call)
         return true;
     while ((row = libmariadb.mysql_fetch_row(result))) {
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
-        struct maria_taken taken = {.topic = topic, .result = kept};
+        struct maria_taken taken = {.topic = topic, .named = step->call, .result = kept};
         maria_job_read(&taken.job.job, row + COLUMNS, lengths + COLUMNS, link->now_ms);
         taken.lane = taken.job.job.priority;
         taken.has_body = row[BODY] != NULL;
@@ -128,26 +154,110 @@ bool maria_read_take(struct maria_link *link, struct maria_topic *topic, MYSQL_R
 
 /* ---- sharing ---- */
 
-static void give(struct maria_link *link, struct sql_call *call, struct slice name, size_t *left,
-                 uint64_t *bytes_left)
+/* A job's topic is a text of the link, which the call shall not need: it is the name in the command. */
+static struct slice name_in(const struct queue_take *take, struct slice name)
+{
+    for (size_t i = 0; i < take->topic_count; i++)
+        if (slice_equals(take->topics[i], name))
+            return take->topics[i];
+    return (struct slice){0};
+}
+
+struct share { /* what a take may still get */
+    struct sql_call *call;
+    size_t left;
+    uint64_t bytes_left;
+};
+
+/* False: it is nobody's for now, as there is no room, or there are no more numbers: with the next take. */
+static bool give_one(struct maria_link *link, struct maria_taken *taken, struct share *share)
+{
+    const struct queue_take *take = &share->call->command->take;
+    if (!share->left || !share->bytes_left || link->given == MARIA_NUMBERS)
+        return false;
+    link->given++;
+    struct policy policy = policy_resolve(&taken->job.job.policy, &taken->topic->settings.policy);
+    taken->call = share->call;
+    taken->order = share->call->job_count++;
+    taken->lease_ms = take->lease_ms ? take->lease_ms : policy.lease_ms;
+    share->left--;
+    share->bytes_left -=
+        taken->body_bytes < share->bytes_left ? taken->body_bytes : share->bytes_left;
+    link->has_bodies = link->has_bodies || !taken->has_body;
+    return true;
+}
+
+static void give(struct maria_link *link, struct share *share, struct slice name)
 {
     struct maria_topic *topic = maria_names_find(&link->names, name);
-    const struct queue_take *take = &call->command->take;
-    for (size_t i = 0; i<link->taken.count && * left> 0 && *bytes_left > 0; i++) {
+    for (size_t i = 0; i < link->taken.count; i++) {
         struct maria_taken *taken = &link->taken.at[i];
-        if (taken->topic != topic || taken->call)
-            continue;
-        if (link->given == MARIA_NUMBERS) /* there are no more numbers: with the next take */
+        if (taken->topic == topic && !taken->call && !taken->named && !give_one(link, taken, share))
             return;
-        link->given++;
-        struct policy policy = policy_resolve(&taken->job.job.policy, &topic->settings.policy);
-        taken->call = call;
-        taken->order = call->job_count++;
-        taken->lease_ms = take->lease_ms ? take->lease_ms : policy.lease_ms;
-        *left -= 1;
-        *bytes_left -= taken->body_bytes < *bytes_left ? taken->body_bytes : *bytes_left;
-        link->has_bodies = link->has_bodies || !taken->has_body;
     }
+}
+
+/* The order of tarry's own priorities, whichever topic has it. */
+static int rank_compare(const void *a, const void *b)
+{
+    const struct job *x = &(*(struct maria_taken *const *)a)->job.job;
+    const struct job *y = &(*(struct maria_taken *const *)b)->job.job;
+    const struct queue_rank ranks[] = {{x->priority, x->due_ms, x->sequence},
+                                       {y->priority, y->due_ms, y->sequence}};
+    return queue_rank_before(&ranks[0], &ranks[1]) ? -1 : 1;
+}
+
+static bool give_best(struct maria_link *link, struct share *share)
+{
+    struct maria_taken **best = malloc((link->taken.count + 1) * sizeof *best);
+    size_t count = 0;
+    if (!best)
+        return false;
+    for (size_t i = 0; i < link->taken.count; i++) {
+        struct maria_taken *taken = &link->taken.at[i];
+        if (!taken->call && !taken->named &&
+            name_in(&share->call->command->take, slice_of(taken->topic->name)).len)
+            best[count++] = taken;
+    }
+    qsort(best, count, sizeof *best, rank_compare);
+    for (size_t i = 0; i < count && give_one(link, best[i], share); i++)
+        continue;
+    free(best);
+    return true;
+}
+
+/* What a take names is its own, also where another take of the turn found it. */
+static void give_named(struct maria_link *link, struct share *share)
+{
+    for (size_t i = 0; i < link->taken.count; i++)
+        if (link->taken.at[i].named == share->call)
+            (void)give_one(link, &link->taken.at[i], share);
+    if (!share->call->job_count && link->given < MARIA_NUMBERS)
+        share->call->status = QUEUE_NOT_FOUND; /* the same turn has ended it */
+}
+
+static bool has_named(const struct maria_link *link)
+{
+    for (size_t i = 0; i < link->taken.count; i++)
+        if (link->taken.at[i].named)
+            return true;
+    return false;
+}
+
+/* Rows that were found twice, by name and otherwise, count once. */
+static void drop_named_twice(struct maria_link *link)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < link->taken.count; i++) {
+        bool is_twice = false;
+        for (size_t k = 0; k < link->taken.count && !link->taken.at[i].named; k++)
+            is_twice = is_twice ||
+                       (link->taken.at[k].named &&
+                        link->taken.at[k].job.job.sequence == link->taken.at[i].job.job.sequence);
+        if (!is_twice)
+            link->taken.at[kept++] = link->taken.at[i];
+    }
+    link->taken.count = kept;
 }
 
 static int text_compare(struct slice a, struct slice b)
@@ -211,15 +321,6 @@ static void lease_one(struct maria_link *link, struct maria_taken *taken, uint64
     sql_effects_hold(&link->context->effects, &lease, job->lease_until_ms);
 }
 
-/* A job's topic is a text of the link, which the call shall not need: it is the name in the command. */
-static struct slice name_in(const struct queue_take *take, struct slice name)
-{
-    for (size_t i = 0; i < take->topic_count; i++)
-        if (slice_equals(take->topics[i], name))
-            return take->topics[i];
-    return (struct slice){0};
-}
-
 static bool keep_for(struct sql_call *call, struct maria_result *result)
 {
     if (call->results.count && call->results.at[call->results.count - 1] == result)
@@ -255,16 +356,21 @@ bool maria_share_takes(struct maria_link *link)
 {
     uint64_t delivery = link->delivery;
     link->given = 0;
+    if (has_named(link))
+        drop_named_twice(link);
     struct list *calls = link->turn.calls;
     for (struct list *at = calls->next; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         if (!is_take(call))
             continue;
         const struct queue_take *take = &call->command->take;
-        size_t left = take->max;
-        uint64_t bytes_left = TAKE_BYTES_MAX;
-        for (size_t i = 0; i < take->topic_count; i++)
-            give(link, call, take->topics[i], &left, &bytes_left);
+        struct share share = {.call = call, .left = take->max, .bytes_left = TAKE_BYTES_MAX};
+        if (take->id.len)
+            give_named(link, &share);
+        else if (take->by_priority && !give_best(link, &share))
+            return false;
+        for (size_t i = 0; i < take->topic_count && !take->id.len && !take->by_priority; i++)
+            give(link, &share, take->topics[i]);
     }
     if (link->taken.count)
         qsort(link->taken.at, link->taken.count, sizeof *link->taken.at, taken_compare);
@@ -371,8 +477,13 @@ static void say_lease(struct maria_link *link, const struct maria_taken *first, 
     buffer_append_text(out, ",consumer=");
     maria_quote_bytes(out, first->call->command->take.consumer);
     buffer_append_text(out, ",cancel_requested=0 WHERE ");
+    struct maria_place place = place_of(first);
+    if (count == 1) {
+        maria_say_single_place(out, &place);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
-        struct maria_place place = place_of(&first[i]);
+        place = place_of(&first[i]);
         maria_say_place(out, &place, i == 0);
     }
     buffer_append_byte(out, ')');

@@ -78,6 +78,7 @@ struct maria_row { /* a job that the turn is about, or an id without one */
     bool exists;              /* by now */
     bool fresh;               /* to be inserted */
     bool changed;             /* to be updated */
+    bool picked;              /* a take of the turn has named it */
     bool extended, requested; /* only that is changed */
     struct maria_topic *topic;
     const struct sql_call *owner; /* that found it by itself: purge, redrive, expire */
@@ -130,8 +131,9 @@ struct maria_taken { /* a job that a take found */
     struct queue_job job;
     struct maria_topic *topic;
     uint32_t lane;
-    struct sql_call *call; /* NULL: nobody's */
-    size_t order;          /* among those of its call */
+    struct sql_call *call;        /* NULL: nobody's */
+    const struct sql_call *named; /* that names this job; NULL: none does */
+    size_t order;                 /* among those of its call */
     int64_t lease_ms;
     struct maria_result *result, *body; /* body: of one that was read by itself */
     uint64_t body_bytes;
@@ -150,6 +152,8 @@ VECTOR_DECLARE(maria_ends, size_t)
 VECTOR_DECLARE(maria_sequence_list, uint64_t)
 
 enum maria_part { MARIA_CALLS = 1, MARIA_COMMIT, MARIA_ROLLBACK };
+
+enum maria_flight_state { MARIA_FLIGHT_WAITS = 1, MARIA_FLIGHT_LOST, MARIA_FLIGHT_OVER };
 
 enum maria_op { MARIA_OP_NONE = 0, MARIA_OP_QUERY, MARIA_OP_STORE, MARIA_OP_NEXT };
 
@@ -200,12 +204,42 @@ struct maria_link {
     size_t news_at;
 };
 
+/* The calls of a turn, in their order. */
+#define EACH_CALL(LINK, CALL)                                                                      \
+    for (struct sql_call *CALL = list_entry((LINK)->turn.calls->next, struct sql_call, list);      \
+         &CALL->list != (LINK)->turn.calls;                                                        \
+         CALL = list_entry(CALL->list.next, struct sql_call, list))
+
+static inline bool maria_has_items(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND &&
+           (call->command->kind == COMMAND_PUSH || call->command->kind == COMMAND_CHANGE ||
+            call->command->kind == COMMAND_ANSWER);
+}
+
+/* Purge and redrive, which go in steps. */
+static inline bool maria_is_step(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TOPIC &&
+           (call->command->topic.verb == QUEUE_TOPIC_PURGE ||
+            call->command->topic.verb == QUEUE_TOPIC_REDRIVE);
+}
+
+/* ---- faults (fault.c): the first one of a turn counts ---- */
+
+void maria_note_fault(struct maria_link *link, enum sql_fault_kind kind, const char *state,
+                      const char *message);
+void maria_note_no_memory(struct maria_link *link);
+/* What the library says. True: the connection is lost. */
+bool maria_note_error(struct maria_link *link);
+
 /* ---- flights (flight.c): statements into the text, with what their answers are ---- */
 
 void maria_flight_begin(struct maria_link *link);
 /* A statement begins: what is appended to the text from now on, up to the next one. NULL: out of
  * memory. */
 struct buffer *maria_say(struct maria_link *link, struct maria_step step);
+struct buffer *maria_say_plain(struct maria_link *link, enum maria_step_kind kind);
 void maria_quote(struct buffer *out, struct slice text); /* 'text' */
 void maria_quote_bytes(struct buffer *out,
                        struct slice text); /* _binary'text', or NULL where empty */
@@ -213,6 +247,34 @@ int64_t maria_number(const char *text);    /* NULL: 0 */
 /* The link keeps what it is given until the turn is over; users beside it count in `users`. */
 struct maria_result *maria_result_keep(struct maria_link *link, MYSQL_RES *result);
 void maria_result_free(void *result);
+void maria_results_drop(struct maria_link *link); /* the link's part in all of them */
+
+/* ---- a flight on its way (wire.c) ---- */
+
+/* The text is ready: its first packet goes. False: out of memory, or the connection is gone. */
+bool maria_flight_send(struct maria_link *link);
+/* `ready`: MYSQL_WAIT_… of its socket. */
+enum maria_flight_state maria_flight_advance(struct maria_link *link, int ready);
+/* A call of the library's that still waits is let see the end of its connection first. */
+void maria_flight_abandon(struct maria_link *link);
+/* The answer of one step (answer.c). `result`: NULL where the statement has no rows. It is freed, or kept.
+ * False: out of memory. */
+bool maria_take_answer(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result);
+
+/* ---- stages (stages.c): the text of the next flight ---- */
+
+bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn); /* false: no memory */
+bool maria_turn_next(struct maria_link *link); /* false: the first part has no other one */
+void maria_turn_commit(struct maria_link *link);
+void maria_turn_rollback(struct maria_link *link);
+
+/* ---- the topics that calls name (wanted.c) ---- */
+
+bool maria_want_topics(struct maria_link *link); /* false: out of memory */
+/* Whether new ones are to be made; under a lock on how many there are. */
+bool maria_must_make(struct maria_link *link);
+void maria_say_topic_count(struct maria_link *link);
+void maria_say_make(struct maria_link *link);
 
 /* ---- topics (topics.c) ---- */
 
@@ -227,6 +289,21 @@ bool maria_topic_has_lane(const struct maria_topic *topic, int32_t lane);
 void maria_topics_begin(struct maria_link *link); /* of a turn: none is wanted */
 void maria_topics_free(struct maria_link *link);
 
+/* ---- the rows that calls name (locks.c) ---- */
+
+void maria_say_locks(struct maria_link *link);
+/* False: out of memory. `owner`: the call that found them by itself. */
+bool maria_read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_call *owner);
+bool maria_read_acks(struct maria_link *link, MYSQL_RES *result);
+bool maria_read_finished(struct maria_link *link, MYSQL_RES *result);
+
+/* ---- counts and news (news.c) ---- */
+
+void maria_say_tallies(struct maria_link *link);
+void maria_say_news(struct maria_link *link);
+void maria_say_hear(struct maria_link *link);
+bool maria_read_news(struct maria_link *link, MYSQL_RES *result); /* false: out of memory */
+
 /* ---- rows (rows.c) ---- */
 
 void maria_rows_clear(struct maria_link *link);
@@ -240,6 +317,9 @@ bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long 
 /* The condition that names rows of one topic and lane, up to its last bracket; by rows of values, since
  * those are looked for by halves, where many conditions would be gone through one by one. */
 void maria_say_place(struct buffer *out, const struct maria_place *place, bool is_first);
+/* The whole condition for one row. An UPDATE wants it: MariaDB does not take a list of one for a key there, and
+ * goes through all jobs of the topic. */
+void maria_say_single_place(struct buffer *out, const struct maria_place *place);
 /* Fills in what a statement of those columns brought. NULL: out of memory. */
 struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths);
@@ -265,7 +345,7 @@ void maria_decide_own(struct maria_link *link, struct sql_call *call, struct mar
 /* ---- takes (takes.c) ---- */
 
 void maria_say_takes(struct maria_link *link);
-bool maria_read_take(struct maria_link *link, struct maria_topic *topic, MYSQL_RES *result);
+bool maria_read_take(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result);
 bool maria_share_takes(struct maria_link *link);
 void maria_say_bodies(struct maria_link *link);
 bool maria_read_bodies(struct maria_link *link, size_t index, MYSQL_RES *result);

@@ -1,5 +1,5 @@
 /*
- * calls: the calls of a turn as statements of PostgreSQL, and what those answered.
+ * calls: the calls of a turn as statements of PostgreSQL.
  */
 #ifndef TARRY_SQL_POSTGRES_CALLS_H
 #define TARRY_SQL_POSTGRES_CALLS_H
@@ -7,6 +7,8 @@
 #include "sql/call.h"
 #include "sql/dialect.h"
 #include "sql/postgres/batch.h"
+
+enum { POSTGRES_STEP_JOBS = 1000 }; /* of a purge or redrive, in one turn */
 
 struct postgres_step {     /* one statement of a turn */
     struct sql_call *call; /* NULL: it is none of a call's, or a batch */
@@ -27,6 +29,7 @@ struct postgres_link {
     struct postgres_steps steps;
     size_t step; /* which statement is being answered */
     bool is_in_flight, wants_write;
+    PGnotify *message;                         /* the last news, whose text is in use; NULL: none */
     struct sql_batch pushes, changes, answers; /* open, while the turn's statements are sent */
     struct sql_batch_keys keys;                /* of what is in them */
     struct sql_items sent;                     /* in batches of this turn */
@@ -39,8 +42,4 @@ void postgres_batches_fini(struct postgres_link *link);
  * reads or takes; a call about topics comes after all before it. False: out of memory, or the
  * connection is gone. */
 bool postgres_calls_send(struct list *calls, struct postgres_link *link);
-/* One of them was answered with `rows`, which are taken over. False: out of memory. */
-bool postgres_step_read(const struct postgres_step *step, struct postgres_link *link,
-                        PGresult *rows);
-
 #endif

@@ -1,5 +1,6 @@
 /* The dialect's table: turns of a session in libpq's pipeline. */
 #include "base/buffer.h"
+#include "sql/postgres/answers.h"
 #include "sql/postgres/calls.h"
 #include "sql/postgres/greeting.h"
 #include "sql/postgres/postgres.h"
@@ -129,13 +130,41 @@ static bool send_news(struct postgres_link *link)
     return sent;
 }
 
+/* Lines of events in messages that PostgreSQL takes; beyond MESSAGES_MAX they are lost. */
+static bool send_events(struct postgres_link *link)
+{
+    enum { MESSAGE_BYTES_MAX = 7900, MESSAGES_MAX = 64 };
+    const struct sql_effects *effects = &link->context->effects;
+    struct slice lines = buffer_slice(&effects->events);
+    uint64_t lost = effects->events_lost;
+    bool sent = true;
+    for (int i = 0; i < MESSAGES_MAX && sent && (lines.len || lost); i++) {
+        struct sql_params params = {0};
+        char text[MESSAGE_BYTES_MAX + 1];
+        if (i == MESSAGES_MAX - 1)
+            lost += sql_event_count(lines);
+        int head = snprintf(text, sizeof text, "%lld %llu\n", (long long)link->context->now_ms,
+                            (unsigned long long)lost);
+        struct slice part = i == MESSAGES_MAX - 1
+                                ? (struct slice){0}
+                                : sql_event_take_lines(&lines, sizeof text - 1 - (size_t)head);
+        memcpy(text + head, part.at ? part.at : "", part.len);
+        text[(size_t)head + part.len] = '\0';
+        lost = 0;
+        sql_params_text(&params, text);
+        sent = send_plain(link, SQL_TELL, &params);
+    }
+    return sent;
+}
+
 static bool on_send_commit(struct sql_link *base, struct sql_context *context,
                            const struct sql_turn *turn)
 {
     struct postgres_link *link = link_of(base);
     flight_begin(link, context);
     return send_tallies(link) && (turn->is_alone || send_news(link)) &&
-           send_plain(link, SQL_COMMIT, NULL) && flight_send(link);
+           (!turn->is_heard || send_events(link)) && send_plain(link, SQL_COMMIT, NULL) &&
+           flight_send(link);
 }
 
 static bool on_send_rollback(struct sql_link *base)
@@ -256,27 +285,49 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
     return read_results(link);
 }
 
-/* "what topic due": r: a job waits that is due then; t: other settings; d: jobs died; l: look. */
+/* "what topic due": r: a job waits that is due then; t: other settings; d: jobs died; l: look; h: somebody
+ * listens. */
+static bool parse_news(const char *text, struct sql_news *out)
+{
+    long long due = 0;
+    char what = 0;
+    if (sscanf(text, "%c %200s %lld", &what, out->name, &due) != 3)
+        return false;
+    if (what == 'r')
+        out->due_ms = due;
+    out->changed = what == 't';
+    out->died = what == 'd';
+    out->look = what == 'l';
+    out->listens = what == 'h';
+    if (out->listens)
+        out->name[0] = '\0';
+    return true;
+}
+
+static void forget_message(struct postgres_link *link)
+{
+    if (link->message)
+        libpq.PQfreemem(link->message);
+    link->message = NULL;
+}
+
 static bool on_next_news(struct sql_link *base, struct sql_news *out)
 {
     struct postgres_link *link = link_of(base);
     PGnotify *notify;
     bool is_news = false;
     while (!is_news && (notify = libpq.PQnotifies(link->connection))) {
-        long long due = 0;
-        char what = 0;
         *out = (struct sql_news){.due_ms = INT64_MAX};
-        if (notify->be_pid != libpq.PQbackendPID(link->connection) &&
-            sscanf(notify->extra, "%c %200s %lld", &what, out->name, &due) == 3) {
-            if (what == 'r')
-                out->due_ms = due;
-            out->changed = what == 't';
-            out->died = what == 'd';
-            out->look = what == 'l';
-            is_news = true;
-        }
-        libpq.PQfreemem(notify);
+        forget_message(link);
+        link->message = notify;
+        if (notify->be_pid == libpq.PQbackendPID(link->connection))
+            continue;
+        if (strcmp(notify->relname, "tarry_events") == 0)
+            out->events = slice_of(notify->extra);
+        is_news = out->events.len || parse_news(notify->extra, out);
     }
+    if (!is_news)
+        forget_message(link);
     return is_news;
 }
 
@@ -340,6 +391,7 @@ static void on_close(struct sql_link *base)
     libpq.PQfinish(link->connection);
     postgres_steps_fini(&link->steps);
     postgres_batches_fini(link);
+    forget_message(link);
     free(link);
 }
 
@@ -366,8 +418,8 @@ const struct sql_dialect sql_postgres = {
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_turns = true,
     .keeps_history = true,
-    .can_choose = true,
     .tells_news = true,
+    .tells_events = true,
     .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */
     .tokens = &sql_postgres_tokens,
     .greet = on_greet,

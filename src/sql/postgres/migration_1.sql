@@ -81,7 +81,7 @@ CREATE INDEX finished_until ON tarry.finished (until);
 CREATE TABLE tarry.tally (topic int, slot bigint, counts bigint[] NOT NULL, PRIMARY KEY (topic, slot)) WITH (fillfactor = 20);
 CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- of who must share no row; folded into slot 0
 
-CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL, heard bigint NOT NULL DEFAULT 0 /* so long somebody listens to events there */) WITH (fillfactor = 20);
 CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
 CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), version text NOT NULL, text bytea NOT NULL); -- of the servers' own callers, hashed: --tokens store
 INSERT INTO tarry.tokens (version, text) VALUES ('', '');
@@ -197,6 +197,12 @@ BEGIN
   END LOOP;
 END $$;
 
+-- ---- events ----
+
+-- A line of what happened, as the servers write it (sql/event.h): the kind's number is that of job/event.h.
+CREATE FUNCTION tarry._event(p_kind int, p_topic text, p_id text, p_attempt int, p_due bigint, p_error text DEFAULT '') RETURNS text LANGUAGE sql IMMUTABLE AS
+$$ SELECT format(E'%s %s %s 0 0 0 %s %s %s\n', p_kind, p_attempt, p_due, p_topic, p_id, p_error) $$;
+
 -- ---- history ----
 
 -- Whom a call in SQL comes from: the role of SET ROLE, else the one that logged in.
@@ -256,6 +262,7 @@ END $$;
 CREATE TYPE tarry._did AS (
   status text, state int, due bigint, topic int, expire bigint, died boolean, counts bigint[], id text, name text, lease_until bigint,
   cancel_requested boolean,
+  attempt int, was_due bigint, -- of the job before; of one that is gone: when it was due
   n bigint); -- of a batch: which item
 
 CREATE FUNCTION tarry._push(p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int, p_conflict int, p_lease bigint, p_ttl bigint,
@@ -327,7 +334,7 @@ BEGIN
       PERFORM tarry._remember(t, p_id, now);
       PERFORM tarry._note(t, j, 'cancelled', now, NULL, CASE WHEN p_sql THEN tarry._caller() END);
       r.counts := tarry._counted(r.counts, j, -1); r.counts[8] := 1;
-      r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; RETURN r;
+      r.counts := tarry._settle(t, p_sql, r.counts); r.status := 'cancelled'; r.attempt := j.attempt; r.was_due := j.due; RETURN r;
     END IF;
     IF p_request AND NOT p_only_dead THEN
       UPDATE tarry.job SET cancel_requested = true WHERE topic = t.topic AND id = p_id AND state = 3;
@@ -349,7 +356,7 @@ BEGIN
       PERFORM tarry._number();
       UPDATE tarry.job SET due = j.due, first_due = j.first_due, priority = j.priority, lane = j.lane, expire = r.expire, by_sql = p_sql
         WHERE topic = t.topic AND id = p_id;
-      r.status := 'ok'; r.state := tarry._state(1, j.due, now); r.due := j.due; RETURN r;
+      r.status := 'ok'; r.state := tarry._state(1, j.due, now); r.due := j.due; r.attempt := j.attempt; RETURN r;
     END IF;
   END IF;
   SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id;
@@ -362,33 +369,44 @@ BEGIN
   RETURN r;
 END $$;
 
-CREATE FUNCTION tarry._varint(p bigint) RETURNS bytea LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE out bytea := '';
-BEGIN
-  LOOP
-    IF p < 128 THEN RETURN out || set_byte('\x00'::bytea, 0, p::int); END IF;
-    out := out || set_byte('\x00'::bytea, 0, (p & 127)::int | 128);
-    p := p >> 7;
-  END LOOP;
-END $$;
+-- Seven bits a byte, the lowest first, as in a job's record: up to 49 bits. One expression each, so that a statement has them in itself.
+CREATE FUNCTION tarry._varint(p bigint) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE
+    WHEN p < 128 THEN set_byte('\x00'::bytea, 0, p::int)
+    WHEN p < 16384 THEN set_byte(set_byte('\x0000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7)::int)
+    WHEN p < 2097152 THEN set_byte(set_byte(set_byte('\x000000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7 & 127)::int | 128), 2, (p >> 14)::int)
+    WHEN p < 268435456 THEN set_byte(set_byte(set_byte(set_byte('\x00000000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7 & 127)::int | 128),
+      2, (p >> 14 & 127)::int | 128), 3, (p >> 21)::int)
+    WHEN p < 34359738368 THEN set_byte(set_byte(set_byte(set_byte(set_byte('\x0000000000'::bytea, 0, (p & 127)::int | 128),
+      1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28)::int)
+    WHEN p < 4398046511104 THEN set_byte(set_byte(set_byte(set_byte(set_byte(set_byte('\x000000000000'::bytea, 0, (p & 127)::int | 128),
+      1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28 & 127)::int | 128), 5, (p >> 35)::int)
+    ELSE set_byte(set_byte(set_byte(set_byte(set_byte(set_byte(set_byte('\x00000000000000'::bytea, 0, (p & 127)::int | 128),
+      1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28 & 127)::int | 128),
+      5, (p >> 35 & 127)::int | 128), 6, (p >> 42)::int)
+  END $$;
 
-CREATE FUNCTION tarry._backoff(t tarry.topic, j tarry.job) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-DECLARE kind int := 2; wait bigint := 1000; most bigint := 600000; spread bigint;
-BEGIN
-  IF j.backoff_kind IS NOT NULL THEN kind := j.backoff_kind; wait := j.backoff_first; most := j.backoff_max;
-  ELSIF t.backoff_kind > 0 THEN kind := t.backoff_kind; wait := t.backoff_first; most := t.backoff_max;
-  END IF;
-  IF kind = 3 THEN RETURN 0; END IF;
-  IF kind = 2 THEN
-    FOR i IN 2 .. j.attempt LOOP
-      EXIT WHEN wait >= most;
-      wait := wait * 2;
-    END LOOP;
-  END IF;
-  wait := least(wait, most);
-  spread := wait * 20 / 100;
-  RETURN greatest(1, wait - spread + floor(random() * (2 * spread + 1))::bigint) + 1;
-END $$;
+-- What is kept of an attempt that failed; outcome 1 nacked, 2 the lease ended, 3 refused. The last eight are kept.
+CREATE FUNCTION tarry._attempts_with(p_history bytea[], p_attempt int, p_taken bigint, p_ended bigint, p_outcome int, p_short bytea)
+RETURNS bytea[] LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN cardinality(p_history) > 7 THEN p_history[cardinality(p_history) - 6 :] ELSE coalesce(p_history, '{}') END
+    || (tarry._varint(p_attempt) || tarry._varint(p_taken) || tarry._varint(greatest(0, p_ended - p_taken)) || tarry._varint(p_outcome)
+      || tarry._varint(octet_length(p_short)) || p_short) $$;
+
+CREATE FUNCTION tarry._wait(p_kind int, p_first bigint, p_most bigint, p_attempt int) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE p_kind WHEN 2 THEN least(p_first * power(2::float8, least(greatest(p_attempt - 1, 0), 60)), p_most)::bigint ELSE least(p_first, p_most) END $$;
+
+-- A wait and 20 % of it more or less; 3: none.
+CREATE FUNCTION tarry._scattered(p_kind int, p_wait bigint, p_luck float8) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_kind = 3 THEN 0
+    ELSE greatest(1, p_wait - p_wait * 20 / 100 + floor(p_luck * (2 * (p_wait * 20 / 100) + 1))::bigint) + 1 END $$;
+
+-- How long a job that failed waits, by its own backoff or its topic's; p_luck: from 0 to 1.
+CREATE FUNCTION tarry._backoff(p_kind int, p_first bigint, p_most bigint, t_kind int, t_first bigint, t_most bigint, p_attempt int, p_luck float8)
+RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN p_kind IS NOT NULL THEN tarry._scattered(p_kind, tarry._wait(p_kind, p_first, p_most, p_attempt), p_luck)
+    WHEN t_kind > 0 THEN tarry._scattered(t_kind, tarry._wait(t_kind, t_first, t_most, p_attempt), p_luck)
+    ELSE tarry._scattered(2, tarry._wait(2, 1000, 600000, p_attempt), p_luck) END $$;
 
 -- ack 1, nack 2, extend 3, return 4; 5: the lease ends by itself. p_short: the error as the history keeps it.
 CREATE FUNCTION tarry._answer(p_verb int, p_topic int, p_lane int, p_due bigint, p_seq bigint, p_delivery bigint, p_taken bigint,
@@ -407,7 +425,7 @@ BEGIN
     RETURN r;
   END IF;
   IF p_verb <> 5 AND j.lease_until <= now THEN RETURN r; END IF;
-  r.id := j.id; r.status := 'ok'; r.cancel_requested := j.cancel_requested;
+  r.id := j.id; r.status := 'ok'; r.cancel_requested := j.cancel_requested; r.attempt := j.attempt;
   IF j.cancel_requested AND p_verb IN (2, 4, 5) THEN
     DELETE FROM tarry.job WHERE topic = j.topic AND id = j.id;
     PERFORM tarry._remember(t, j.id, now);
@@ -437,9 +455,7 @@ BEGIN
   ELSE
     outcome := CASE WHEN p_verb = 5 THEN 2 WHEN p_final THEN 3 ELSE 1 END;
     ended := CASE WHEN p_verb = 5 THEN j.lease_until ELSE now END;
-    j.history := coalesce(j.history, '{}') || (tarry._varint(j.attempt) || tarry._varint(j.taken) || tarry._varint(greatest(0, ended - j.taken))
-      || tarry._varint(outcome) || tarry._varint(octet_length(p_short)) || p_short);
-    IF cardinality(j.history) > 8 THEN j.history := j.history[cardinality(j.history) - 7 :]; END IF;
+    j.history := tarry._attempts_with(j.history, j.attempt, j.taken, ended, outcome, p_short);
     j.error := nullif(p_error, '');
     IF p_verb = 2 THEN r.counts[12] := 1; ELSE r.counts[13] := 1; END IF;
     IF p_verb = 2 AND p_priority >= 0 THEN
@@ -451,7 +467,8 @@ BEGIN
       PERFORM tarry._note(t, j, 'died', now, j.error, j.consumer);
     ELSE
       j.state := 1;
-      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(t, j) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
+      j.due := CASE WHEN p_delay < 0 THEN now + tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, t.backoff_kind, t.backoff_first,
+        t.backoff_max, j.attempt, random()) WHEN p_delay = 0 THEN now ELSE now + p_delay + 1 END;
     END IF;
   END IF;
   j.expire := tarry._expire_at(t, j);
@@ -678,7 +695,7 @@ BEGIN
     ) SELECT u.n, u.number, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
   LOOP
     IF x.created IS NOT NULL THEN
-      r := ROW('created', CASE WHEN x.created <= now THEN 2 ELSE 1 END, x.created, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, x.n);
+      r := ROW('created', CASE WHEN x.created <= now THEN 2 ELSE 1 END, x.created, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, x.n);
     ELSE
       r := tarry._push(p_topics[x.n], p_ids[x.n], p_kinds[x.n], p_ms[x.n], p_priorities[x.n], p_conflicts[x.n], p_leases[x.n], p_ttls[x.n],
         p_backoff_kinds[x.n], p_backoff_firsts[x.n], p_backoff_maxes[x.n], p_attempts[x.n], p_types[x.n], p_metas[x.n], p_bodies[x.n],
@@ -699,21 +716,21 @@ BEGIN
           FROM unnest(p_verbs, p_topics, p_ids, p_only_dead) WITH ORDINALITY u(verb, name, id, only_dead, n) JOIN tarry.topic t ON t.name = u.name
           WHERE u.verb = 1 AND NOT u.only_dead AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
         WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1
-        RETURNING a.n, j.topic, j.id, j.attempt, a.dedup_window, a.history, j.taken
+        RETURNING a.n, j.topic, j.id, j.attempt, j.due, a.dedup_window, a.history, j.taken
     ), h AS (
       INSERT INTO tarry.history SELECT now, d.topic, d.id, 'cancelled', d.attempt, nullif(d.taken, 0) FROM d WHERE d.history > 0
     ), f AS (
       INSERT INTO tarry.finished SELECT d.topic, d.id, now + d.dedup_window + 1 FROM d WHERE d.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
     ) SELECT 'cancelled', NULL, NULL, d.topic, NULL, NULL, CASE WHEN d.attempt = 0 THEN '{-1,0,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[]
-        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.n FROM d
+        ELSE '{0,-1,0,0,0,0,0,1,0,0,0,0,0,0,0}'::bigint[] END, NULL, NULL, NULL, NULL, d.attempt, d.due, d.n FROM d
   LOOP
     done := done || r.n;
     RETURN NEXT r;
   END LOOP;
   FOR r IN SELECT c.* FROM (SELECT * FROM unnest(p_verbs, p_topics, p_ids, p_kinds, p_ms, p_priorities, p_only_dead, p_deliveries, p_requests)
         WITH ORDINALITY u(verb, topic, id, kind, ms, priority, only_dead, delivery, request, n) WHERE u.n NOT IN (SELECT unnest(done)) ORDER BY u.topic, u.id) u,
-      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, u.n
+      LATERAL (SELECT v.status, v.state, v.due, v.topic, v.expire, v.died, v.counts, v.id, v.name, v.lease_until, v.cancel_requested, v.attempt, v.was_due, u.n
         FROM tarry._change(u.verb, u.topic, u.id, u.kind, u.ms, u.priority, u.only_dead, u.delivery, u.request, false) v) c LOOP
     RETURN NEXT r;
   END LOOP;
@@ -728,14 +745,20 @@ BEGIN
     p_leases, p_priorities) WITH ORDINALITY;
 END $$;
 
+CREATE FUNCTION tarry._waits_until(p_verb int, p_delay bigint, p_due bigint, p_now bigint, p_backoff bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN p_delay > 0 THEN p_now + p_delay + 1 WHEN p_verb = 4 THEN p_due WHEN p_delay = 0 THEN p_now ELSE p_now + p_backoff END $$;
+
+-- Plain is an ack, an extension, what is returned, and what fails or whose lease ends by itself without dying, in topics that keep no
+-- history and have no limit of jobs (acks: also with a history).
 CREATE FUNCTION tarry._answers(p_verbs int[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[],
   p_takens bigint[], p_delays bigint[], p_finals boolean[], p_errors bytea[], p_shorts bytea[], p_leases bigint[], p_priorities int[], p_server bigint)
 RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms();
 BEGIN
+  IF p_verbs && '{2,4,5}' THEN PERFORM tarry._number(); END IF;
   FOR x IN
     WITH u AS MATERIALIZED (
-      SELECT i.* FROM tarry._answer_items(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
+      SELECT i.*, random() AS luck FROM tarry._answer_items(p_verbs, p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens, p_delays, p_finals, p_errors,
         p_shorts, p_leases, p_priorities) i
     ), a AS (
       DELETE FROM tarry.job j USING u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0
@@ -749,23 +772,51 @@ BEGIN
         FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL
         WHERE u.verb = 3 AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
           AND j.delivery = u.delivery AND j.taken = u.taken AND j.lease_until > now
-        RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested
+        RETURNING u.n, j.topic, j.id, t.name, j.lease_until, j.cancel_requested, j.attempt
+    ), b AS (
+      UPDATE tarry.job j SET state = 1, lease_until = 0, taken = 0, server = 0, by_sql = false, consumer = NULL,
+          attempt = CASE u.verb WHEN 4 THEN j.attempt - 1 ELSE j.attempt END,
+          error = CASE u.verb WHEN 4 THEN j.error ELSE nullif(u.error, '') END,
+          history = CASE u.verb WHEN 4 THEN j.history ELSE tarry._attempts_with(j.history, j.attempt, j.taken,
+            CASE u.verb WHEN 5 THEN j.lease_until ELSE now END, CASE u.verb WHEN 5 THEN 2 ELSE 1 END, u.short) END,
+          due = tarry._waits_until(u.verb, u.delay, j.due, now, tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max,
+            t.backoff_kind, t.backoff_first, t.backoff_max, j.attempt, u.luck)),
+          expire = CASE WHEN coalesce(j.ttl, t.ttl) > 0 THEN greatest(j.first_due + coalesce(j.ttl, t.ttl), tarry._waits_until(u.verb, u.delay,
+            j.due, now, tarry._backoff(j.backoff_kind, j.backoff_first, j.backoff_max, t.backoff_kind, t.backoff_first, t.backoff_max, j.attempt, u.luck))) END
+        FROM u JOIN tarry.topic t ON t.topic = u.topic AND t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0
+        WHERE u.verb IN (2, 4, 5) AND NOT u.final AND u.priority < 0
+          AND j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq AND j.state = 3
+          AND j.delivery = u.delivery AND j.taken = u.taken AND NOT j.cancel_requested
+          AND CASE u.verb WHEN 5 THEN j.lease_until <= now AND j.server = p_server ELSE j.lease_until > now END
+          AND (u.verb = 4 OR j.attempt < coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16)
+            OR coalesce(j.max_attempts, nullif(t.max_attempts, 0), 16) >= 4294967295)
+        RETURNING u.n, u.verb, j.topic, j.id, t.name, j.attempt, j.due, j.expire
     ), f AS (
       INSERT INTO tarry.finished SELECT a.topic, a.id, now + a.dedup_window + 1 FROM a WHERE a.dedup_window > 0
         ON CONFLICT (topic, id) DO UPDATE SET until = excluded.until
-    ) SELECT a.n, a.topic, a.id, a.name, NULL::bigint AS lease_until, false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due,
-          NULL::bigint AS seq, NULL::bigint AS delivery, NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error,
-          NULL::bytea AS short, NULL::bigint AS lease, NULL::int AS priority FROM a
-      UNION ALL SELECT e.n, e.topic, e.id, e.name, e.lease_until, e.cancel_requested, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
-      UNION ALL SELECT u.n, u.topic, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final, u.error, u.short, u.lease, u.priority
-        FROM u WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e)
+    ) SELECT 1 AS done, a.n, a.topic, a.name, a.id, a.attempt, NULL::bigint AS new_due, NULL::bigint AS expire, NULL::bigint AS lease_until,
+          false AS cancel_requested, NULL::int AS verb, NULL::int AS lane, NULL::bigint AS due, NULL::bigint AS seq, NULL::bigint AS delivery,
+          NULL::bigint AS taken, NULL::bigint AS delay, NULL::boolean AS final, NULL::bytea AS error, NULL::bytea AS short, NULL::bigint AS lease,
+          NULL::int AS priority FROM a
+      UNION ALL SELECT 3, e.n, e.topic, e.name, e.id, e.attempt, NULL, NULL, e.lease_until, e.cancel_requested,
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM e
+      UNION ALL SELECT b.verb, b.n, b.topic, b.name, b.id, b.attempt, b.due, b.expire, NULL, false,
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM b
+      UNION ALL SELECT NULL, u.n, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, u.verb, u.lane, u.due, u.seq, u.delivery, u.taken, u.delay, u.final,
+          u.error, u.short, u.lease, u.priority FROM u
+        WHERE u.n NOT IN (SELECT n FROM a) AND u.n NOT IN (SELECT n FROM e) AND u.n NOT IN (SELECT n FROM b)
   LOOP
-    IF x.verb IS NULL THEN
-      r := ROW('ok', CASE WHEN x.lease_until IS NOT NULL THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.n);
-    ELSE
+    IF x.done IS NULL THEN
       r := tarry._answer(x.verb, x.topic, x.lane, x.due, x.seq, x.delivery, x.taken, x.delay, x.final, x.error, x.short, x.lease, p_server, x.priority);
-      r.n := x.n;
+    ELSIF x.done IN (1, 3) THEN
+      r := ROW('ok', CASE x.done WHEN 3 THEN 3 END, NULL, x.topic, NULL, false, NULL, x.id, x.name, x.lease_until, x.cancel_requested, x.attempt, NULL, NULL);
+    ELSE
+      r := ROW('ok', CASE WHEN x.new_due <= now THEN 2 ELSE 1 END, x.new_due, x.topic, x.expire, false,
+        CASE x.done WHEN 2 THEN '{0,1,-1,0,0,0,0,0,0,0,0,1,0,0,0}'::bigint[] WHEN 5 THEN '{0,1,-1,0,0,0,0,0,0,0,0,0,1,0,0}'::bigint[]
+          ELSE CASE WHEN x.attempt = 0 THEN '{1,0,-1,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] ELSE '{0,1,-1,0,0,0,0,0,0,0,0,0,0,0,0}'::bigint[] END END,
+        x.id, x.name, NULL, false, x.attempt + CASE x.done WHEN 4 THEN 1 ELSE 0 END, NULL, NULL);
     END IF;
+    r.n := x.n;
     RETURN NEXT r;
   END LOOP;
 END $$;
@@ -894,8 +945,8 @@ END $$;
 -- ---- what servers do beside calls ----
 
 -- Jobs whose ttl is over go, or die. next: when to ask again (NULL: nothing has a ttl), not at once where a transaction of others
--- holds all that is left; died: topics with an extension in which jobs died.
-CREATE FUNCTION tarry._expire(p_limit int, OUT next bigint, OUT died text) LANGUAGE plpgsql AS $$
+-- holds all that is left; died: topics with an extension in which jobs died; told: events.
+CREATE FUNCTION tarry._expire(p_limit int, p_told boolean, OUT next bigint, OUT died text, OUT told text) LANGUAGE plpgsql AS $$
 DECLARE t tarry.topic; j tarry.job; counts bigint[]; done int := 0; now bigint := tarry.now_ms();
 BEGIN
   FOR j IN SELECT * FROM tarry.job WHERE expire <= now AND state = 1 ORDER BY expire LIMIT p_limit FOR UPDATE SKIP LOCKED LOOP
@@ -915,6 +966,9 @@ BEGIN
       counts[9] := 1;
     END IF;
     IF t.topic IS NOT NULL THEN INSERT INTO tarry.tally_add VALUES (t.topic, counts); END IF; -- else its topic is gone
+    IF p_told AND t.name IS NOT NULL THEN
+      told := concat(told, tarry._event(10, t.name, j.id, j.attempt, j.due), CASE WHEN j.state = 4 THEN tarry._event(14, t.name, j.id, j.attempt, 0, 'expired') END);
+    END IF;
     done := done + 1;
   END LOOP;
   IF done = p_limit THEN next := now; RETURN; END IF;
@@ -945,13 +999,13 @@ BEGIN
   PERFORM setval('tarry.delivery', (SELECT last_value + 1000000 FROM tarry.delivery));
   PERFORM pg_advisory_unlock(7827201, 3);
   server := CASE WHEN p_server > 0 THEN p_server ELSE nextval('tarry.server_number') END;
-  INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now;
+  INSERT INTO tarry.server AS s VALUES (_hello.server, _hello.now) ON CONFLICT ON CONSTRAINT server_pkey DO UPDATE SET beat = _hello.now, heard = 0;
   INSERT INTO tarry.ticket VALUES (_hello.server, 0, _hello.now) ON CONFLICT DO NOTHING;
   SELECT s.name, s.lease_key, s.timeline, s.adjust_ms INTO _hello.name, _hello.lease_key, known_timeline, adjust FROM tarry.store s;
 END $$;
 
 CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
-$$ UPDATE tarry.server SET beat = 0 WHERE server = p_server $$;
+$$ UPDATE tarry.server SET beat = 0, heard = 0 WHERE server = p_server $$;
 
 -- The first statement of each transaction that changes something: so whether it was committed can be asked.
 CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -1011,9 +1065,10 @@ END $$;
 -- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
 -- mark: the last number of what made jobs wait, where no transaction is under way that may have taken one; else 0. Whoever took one has had
 -- a number as a transaction before; this one gets its own afterwards, so they are below it.
-CREATE FUNCTION tarry._upkeep(p_server bigint, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint)
+CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint,
+  OUT is_heard boolean)
 LANGUAGE plpgsql AS $$
-DECLARE gone int; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean;
+DECLARE gone int; fresh boolean := pg_current_xact_id_if_assigned() IS NULL; own bigint; locked boolean; listened bigint;
   oldest xid := pg_snapshot_xmin(pg_current_snapshot())::xid;
 BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -1022,9 +1077,17 @@ BEGIN
   own := pg_current_xact_id()::text::bigint;
   IF NOT fresh OR pg_snapshot_xmin(pg_current_snapshot())::text::bigint < own THEN mark := 0; END IF;
   now := tarry.now_ms();
-  INSERT INTO tarry.server AS s VALUES (p_server, now) ON CONFLICT (server) DO UPDATE SET beat = excluded.beat;
-  SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000) INTO others, silent
-    FROM tarry.server WHERE server <> p_server;
+  SELECT s.heard INTO listened FROM tarry.server s WHERE s.server = p_server;
+  INSERT INTO tarry.server AS s VALUES (p_server, now, CASE WHEN p_listens THEN now + 3000 ELSE 0 END)
+    ON CONFLICT (server) DO UPDATE SET beat = excluded.beat, heard = excluded.heard;
+  IF p_listens AND coalesce(listened, 0) = 0 THEN
+    LISTEN tarry_events;
+    PERFORM pg_notify('tarry', 'h * 0');
+  ELSIF NOT p_listens AND listened > 0 THEN
+    UNLISTEN tarry_events;
+  END IF;
+  SELECT count(*) FILTER (WHERE beat >= now - 10000), count(*) FILTER (WHERE beat < now - 10000), coalesce(bool_or(heard > now), false)
+    INTO others, silent, is_heard FROM tarry.server WHERE server <> p_server;
   SELECT expire INTO next_expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1;
   IF NOT locked THEN RETURN; END IF;
   DELETE FROM tarry.finished f USING (SELECT topic, id FROM tarry.finished WHERE until <= now LIMIT 1000 FOR UPDATE SKIP LOCKED) o
@@ -1147,6 +1210,15 @@ BEGIN
   RETURN r.status;
 END $$;
 
+-- What a user's transaction did is told with its commit where he asked for that, and somebody listens.
+CREATE FUNCTION tarry._tell_event(p_kind int, p_topic text, p_id text, r tarry._did) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('tarry.events', true) = 'on' AND EXISTS (SELECT FROM tarry.server WHERE heard > tarry.now_ms()) THEN
+    PERFORM pg_notify('tarry_events', format(E'%s 0\n', tarry.now_ms())
+      || tarry._event(p_kind, p_topic, p_id, coalesce(r.attempt, 0), coalesce(r.due, r.was_due, 0)));
+  END IF;
+END $$;
+
 -- A change by a user's transaction that had to wait for another one, as for a take, and then found that there is nothing to change,
 -- would keep the lock that it waited for, and hold up the job's consumer, until that transaction ends: its block gives the lock back.
 -- A job that nobody holds is changed without one: a transaction with many blocks that write is slow for all of PostgreSQL.
@@ -1167,7 +1239,7 @@ END $$;
 CREATE FUNCTION tarry.push(topic text, id text, delay interval DEFAULT NULL, body bytea DEFAULT '', at timestamptz DEFAULT NULL,
   content_type text DEFAULT NULL, priority int DEFAULT NULL, on_conflict text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict);
+DECLARE kind int; ms bigint; how int := array_position(ARRAY['replace', 'keep', 'reject'], on_conflict); r tarry._did;
 BEGIN
   IF topic IS NULL OR octet_length(topic) > 200 OR topic !~ '^[A-Za-z0-9_+/;$()-][A-Za-z0-9._+/;$()-]*$' THEN RAISE EXCEPTION 'bad topic ''%''', topic USING ERRCODE = '22023'; END IF;
   IF id IS NULL OR octet_length(id) NOT BETWEEN 1 AND 128 OR id ~ '[^!-~]' OR id IN ('.', '..') THEN RAISE EXCEPTION 'bad id ''%''', id USING ERRCODE = '22023'; END IF;
@@ -1179,8 +1251,10 @@ BEGIN
   IF octet_length(content_type) > 128 OR content_type !~ '^[ -~]*$' THEN RAISE EXCEPTION 'bad content_type' USING ERRCODE = '22023'; END IF;
   PERFORM tarry._may(topic);
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
-  RETURN tarry._word(tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
-    convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true));
+  r := tarry._push(topic, id, kind, ms, coalesce(priority, -1), coalesce(how, 0), 0, 0, 0, 0, 0, 0,
+    convert_to(coalesce(content_type, ''), 'UTF8'), '', body, 0, false, '', 0, true);
+  IF r.status IN ('created', 'replaced') THEN PERFORM tarry._tell_event(CASE r.status WHEN 'created' THEN 1 ELSE 2 END, topic, id, r); END IF;
+  RETURN tarry._word(r);
 END $$;
 
 CREATE FUNCTION tarry.push(topic text, id text, delay interval, body text, at timestamptz DEFAULT NULL,
@@ -1193,14 +1267,17 @@ LANGUAGE sql AS $$ SELECT tarry.push(topic, id, delay, convert_to(body::text, 'U
 
 CREATE FUNCTION tarry.cancel(topic text, id text, request boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE r tarry._did;
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._user_change(1, topic, id, 0, 0, -1, coalesce(request, false)));
+  r := tarry._user_change(1, topic, id, 0, 0, -1, coalesce(request, false));
+  IF r.status = 'cancelled' THEN PERFORM tarry._tell_event(11, topic, id, r); END IF;
+  RETURN tarry._word(r);
 END $$;
 
 CREATE FUNCTION tarry.reschedule(topic text, id text, delay interval DEFAULT NULL, at timestamptz DEFAULT NULL, priority int DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE kind int; ms bigint;
+DECLARE kind int; ms bigint; r tarry._did;
 BEGIN
   PERFORM tarry._may(topic);
   IF priority NOT BETWEEN 0 AND 65535 THEN RAISE EXCEPTION 'priority % is not between 0 and 65535', priority USING ERRCODE = '22023'; END IF;
@@ -1208,14 +1285,19 @@ BEGIN
     RAISE EXCEPTION 'nothing to change' USING ERRCODE = '22023', HINT = 'give delay, at or priority';
   END IF;
   SELECT w.kind, w.ms INTO kind, ms FROM tarry._when(delay, at) w;
-  RETURN tarry._word(tarry._user_change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1)));
+  r := tarry._user_change(2, topic, id, CASE WHEN kind = 1 THEN 4 ELSE kind END, ms, coalesce(priority, -1));
+  IF r.status = 'ok' THEN PERFORM tarry._tell_event(12, topic, id, r); END IF;
+  RETURN tarry._word(r);
 END $$;
 
 CREATE FUNCTION tarry.run(topic text, id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE r tarry._did;
 BEGIN
   PERFORM tarry._may(topic);
-  RETURN tarry._word(tarry._user_change(3, topic, id, 1, 0, -1));
+  r := tarry._user_change(3, topic, id, 1, 0, -1);
+  IF r.status = 'ok' THEN PERFORM tarry._tell_event(13, topic, id, r); END IF;
+  RETURN tarry._word(r);
 END $$;
 
 CREATE FUNCTION tarry.get(topic text, id text, OUT state text, OUT due timestamptz, OUT attempt int, OUT priority int, OUT body bytea)

@@ -17,6 +17,8 @@ int64_t sql_row_number(const PGresult *result, int row, int column)
 {
     const char *at = libpq.PQgetvalue(result, row, column);
     switch (libpq.PQgetlength(result, row, column)) {
+    case 1:
+        return *at != 0;
     case 2:
         return (int16_t)big_endian(at, 2);
     case 4:

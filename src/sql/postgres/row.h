@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 bool sql_row_is_null(const PGresult *result, int row, int column);
-int64_t sql_row_number(const PGresult *result, int row, int column); /* smallint, int, bigint */
+int64_t sql_row_number(const PGresult *result, int row,
+                       int column); /* boolean, smallint, int, bigint */
 bool sql_row_flag(const PGresult *result, int row, int column);
 struct slice sql_row_text(const PGresult *result, int row, int column); /* text, bytea */
 /* bigint[]; what is not there is 0. */

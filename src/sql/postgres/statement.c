@@ -36,12 +36,13 @@ static const char *const texts[SQL_STATEMENTS] = {
     [SQL_PURGE] = CALL "_purge($1, $2, $3)",
     [SQL_REDRIVE] = CALL "_redrive($1, $2, $3)",
     [SQL_FORECAST] = CALL "_forecast($1, $2)",
-    [SQL_EXPIRE] = CALL "_expire($1)",
-    [SQL_UPKEEP] = CALL "_upkeep($1)",
+    [SQL_EXPIRE] = CALL "_expire($1, $2)",
+    [SQL_UPKEEP] = CALL "_upkeep($1, $2)",
     [SQL_ADOPT] = CALL "_adopt($1)",
     [SQL_GOODBYE] = CALL "_goodbye($1)",
     [SQL_TALLY] = CALL "_tally($1, $2, $3)",
     [SQL_NOTIFY] = "SELECT pg_notify('tarry', $1)",
+    [SQL_TELL] = "SELECT pg_notify('tarry_events', $1)",
 };
 
 static int params_next(struct sql_params *params)

@@ -41,6 +41,7 @@ enum sql_statement {
     SQL_GOODBYE,
     SQL_TALLY,
     SQL_NOTIFY,
+    SQL_TELL, /* events */
     SQL_STATEMENTS
 };
 

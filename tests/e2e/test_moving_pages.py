@@ -1,6 +1,5 @@
-"""docs/moving/beanstalkd.md: its commands and its code, against a real beanstalkd."""
+"""docs/moving: the commands and the code of the page on beanstalkd, against a real one; lines of anything else."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,31 +8,23 @@ from pathlib import Path
 import pytest
 from beanstalk import PROGRAM, Beanstalkd, Connection
 from delivery import totals
-from pages import blocks, examples, matches
-from server import BINARY, REPO, eventually
+from moving import follow, script
+from server import REPO, eventually
 
 PAGE = "docs/moving/beanstalkd.md"
 
-pytestmark = pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
 
-
+@pytest.mark.plain("the page's worker knows neither the authority nor a token")
+@pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd on this machine")
 def test_the_page_does_what_it_says(server, tmp_path):
     with Beanstalkd() as old, Connection(old.address) as said:
         said("use mail"), said("watch mail")
         for delay in (0, 0, 0, 600, 1200, 1800):
             said.put(b"welcome 7", delay=delay)
         assert said(f"bury {said('reserve')[1]} 0") == ["BURIED"]
-        (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / "tarry").symlink_to(BINARY)
-        env = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "TARRY_URL": server.url}
-        assert len(examples(PAGE)) == 2
-        for number, command, expected in examples(PAGE):
-            done = subprocess.run(["bash", "-ec", command.replace("127.0.0.1:11300", old.url[len("beanstalk://"):])], env=env, cwd=tmp_path, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, timeout=60, check=True)
-            assert matches(expected, done.stdout), f"{PAGE}:{number}: {done.stdout}"
+        env = follow(PAGE, tmp_path, server, {"127.0.0.1:11300": old.url[len("beanstalk://"):]})
     # The code of afterwards works those off that came over.
-    after = ["\n".join(lines) for _, language, lines in blocks(PAGE) if language == "python"][1]
-    (tmp_path / "after.py").write_text(after.replace("delay=1800", "delay=0"))
+    (tmp_path / "after.py").write_text(script(PAGE, number=1).replace("delay=1800", "delay=0"))
     worker = subprocess.Popen([sys.executable, "-u", tmp_path / "after.py"], env={**env, "PYTHONPATH": str(REPO / "clients" / "python")}, stdout=subprocess.PIPE, text=True)
     try:
         eventually(lambda: totals(server.client(), "mail")["acked"] == 3, 20)
@@ -41,3 +32,10 @@ def test_the_page_does_what_it_says(server, tmp_path):
         worker.send_signal(signal.SIGTERM)
         printed = worker.communicate(timeout=20)[0]
     assert (printed.count("sending"), printed.count("welcome 1001"), printed.count("welcome 7"), worker.returncode) == (3, 1, 2, 0), printed
+
+
+def test_lines_of_anything_else_are_imported_as_the_page_says(server, tmp_path):
+    follow("docs/moving/README.md", tmp_path, server, {})
+    first, second = (server.client().get("orders", ident) for ident in ("1001", "1002"))
+    assert (first["state"], first["body"], first["due_at"]) == ("delayed", {"order": 1001}, "2033-05-18T03:33:20.000Z")
+    assert (second["state"], second["attempt"], second["meta"]) == ("delayed", 2, {"from": "old"})

@@ -1,0 +1,79 @@
+#include "sql/audience.h"
+
+#include "base/clock.h"
+#include "sql/event.h"
+
+static int64_t elapsed_ms(void)
+{
+    return clock_boot_us() / 1000;
+}
+
+void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk)
+{
+    *audience = (struct sql_audience){.desk = desk, .watch = feed_watch_of(desk)};
+    audience->kinds = feed_wants(desk, &audience->watch);
+    buffer_init(&audience->error, SQL_EVENT_BYTES_MAX);
+}
+
+void sql_audience_fini(struct sql_audience *audience)
+{
+    buffer_fini(&audience->error);
+}
+
+bool sql_audience_look(struct sql_audience *audience)
+{
+    if (feed_has_changed(&audience->watch))
+        audience->kinds = feed_wants(audience->desk, &audience->watch);
+    return audience->kinds && !audience->is_known;
+}
+
+void sql_audience_known(struct sql_audience *audience, bool is_here, bool is_elsewhere)
+{
+    audience->is_known = is_here;
+    audience->others_until_ms = is_elsewhere ? elapsed_ms() + SQL_AUDIENCE_MS : 0;
+}
+
+void sql_audience_elsewhere(struct sql_audience *audience)
+{
+    audience->others_until_ms = elapsed_ms() + SQL_AUDIENCE_MS;
+}
+
+bool sql_audience_is_elsewhere(const struct sql_audience *audience)
+{
+    return audience->others_until_ms && elapsed_ms() < audience->others_until_ms;
+}
+
+bool sql_audience_is_there(const struct sql_audience *audience)
+{
+    return audience->kinds || sql_audience_is_elsewhere(audience);
+}
+
+void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_t at_ms,
+                       uint64_t lost)
+{
+    struct job_event event;
+    if (!audience->kinds)
+        return;
+    if (lost)
+        feed_lose(audience->desk, lost);
+    while (lines.len && sql_event_take(&lines, &audience->error, &event)) {
+        event.at_ms = at_ms;
+        if (feed_admit(audience->desk, event.kind, event.topic))
+            feed_tell(audience->desk, &event);
+    }
+}
+
+void sql_audience_hear(struct sql_audience *audience, struct slice message)
+{
+    uint64_t at_ms, lost;
+    if (sql_event_take_number(&message, ' ', &at_ms) &&
+        sql_event_take_number(&message, '\n', &lost))
+        sql_audience_tell(audience, message, (int64_t)at_ms, lost);
+}
+
+void sql_audience_cut(struct sql_audience *audience)
+{
+    if (audience->kinds && audience->is_known)
+        feed_lose(audience->desk, 1);
+    audience->is_known = false;
+}

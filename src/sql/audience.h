@@ -1,0 +1,49 @@
+/*
+ * audience: who listens to what happens: at this server, through its feed, and at others on the
+ * database. While nobody does nothing is told.
+ *
+ * That somebody listens here the others know from the database, which is told with each second's
+ * upkeep, and so long it believes it (SQL_AUDIENCE_MS). What is told goes to the feed here, and as a
+ * message of lines (sql/event.h) behind a line "AT LOST" to the others.
+ *
+ * The reactor's thread.
+ */
+#ifndef TARRY_SQL_AUDIENCE_H
+#define TARRY_SQL_AUDIENCE_H
+
+#include "base/buffer.h"
+#include "feed/feed.h"
+
+enum { SQL_AUDIENCE_MS = 3000, SQL_MESSAGE_LINE_BYTES = 48 };
+
+struct sql_audience {
+    struct feed_desk *desk; /* NULL: nobody listens here, ever */
+    struct feed_watch watch;
+    uint32_t kinds;          /* that somebody here wants */
+    bool is_known;           /* the database knows that somebody listens here */
+    int64_t others_until_ms; /* elapsed time: so long somebody listens elsewhere */
+    struct buffer error;     /* of the event that is being told */
+};
+
+void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk);
+void sql_audience_fini(struct sql_audience *audience);
+
+/* In each turn of the loop. True: the database is to be told, soon. */
+bool sql_audience_look(struct sql_audience *audience);
+/* It was told that somebody listens here, or nobody; and whether somebody does elsewhere. */
+void sql_audience_known(struct sql_audience *audience, bool is_here, bool is_elsewhere);
+/* Another server has just begun to. */
+void sql_audience_elsewhere(struct sql_audience *audience);
+bool sql_audience_is_elsewhere(const struct sql_audience *audience);
+/* Is anything to be told at all? */
+bool sql_audience_is_there(const struct sql_audience *audience);
+
+/* Lines of what this server did, or the database for a user; `lost` more are not among them. */
+void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_t at_ms,
+                       uint64_t lost);
+/* A message of another server. */
+void sql_audience_hear(struct sql_audience *audience, struct slice message);
+/* Messages may have been missed, and the database has forgotten who listens. */
+void sql_audience_cut(struct sql_audience *audience);
+
+#endif

@@ -1,0 +1,59 @@
+/* What goes wrong in a flight: the database's errors, by what is to be done about them. */
+#include "sql/mysql/turn.h"
+
+#include <stdio.h>
+
+void maria_note_fault(struct maria_link *link, enum sql_fault_kind kind, const char *state,
+                      const char *message)
+{
+    struct sql_fault *fault = &link->link.fault;
+    if (fault->kind != SQL_FAULT_NONE)
+        return;
+    fault->kind = kind;
+    (void)snprintf(fault->state, sizeof fault->state, "%s", state);
+    (void)snprintf(fault->message, sizeof fault->message, "%s", message);
+}
+
+void maria_note_no_memory(struct maria_link *link)
+{
+    maria_note_fault(link, SQL_FAULT_NO_MEMORY, "", "out of memory");
+}
+
+static const struct {
+    unsigned number;
+    enum sql_fault_kind kind;
+} faults[] = {
+    {1213, SQL_FAULT_PASSING}, /* deadlock */
+    {1205, SQL_FAULT_PASSING}, /* a lock was waited for too long */
+    {3572, SQL_FAULT_PASSING}, /* NOWAIT in MySQL */
+    {1062, SQL_FAULT_PASSING}, /* somebody else was first */
+    {1020, SQL_FAULT_PASSING}, /* a row has changed since it was read */
+    {1412, SQL_FAULT_PASSING}, /* a table has, as by a new day of the history */
+    {1969, SQL_FAULT_PASSING}, /* max_statement_time */
+    {3024, SQL_FAULT_PASSING},   {1021, SQL_FAULT_NO_SPACE},
+    {1114, SQL_FAULT_NO_SPACE}, /* the table is full */
+    {1026, SQL_FAULT_NO_SPACE}, /* cannot write a file: the binary log */
+    {1290, SQL_FAULT_GONE},     /* read only */
+    {1792, SQL_FAULT_GONE},      {1836, SQL_FAULT_GONE},
+    {1053, SQL_FAULT_GONE},      {1927, SQL_FAULT_GONE}, /* killed */
+    {3169, SQL_FAULT_GONE},      {4031, SQL_FAULT_GONE},
+    {1037, SQL_FAULT_NO_MEMORY}, {1038, SQL_FAULT_NO_MEMORY},
+    {1041, SQL_FAULT_NO_MEMORY},
+};
+
+/* True: the connection is lost. */
+bool maria_note_error(struct maria_link *link)
+{
+    unsigned number = libmariadb.mysql_errno(link->mysql);
+    const bool is_of_the_client = number >= 2000 && number < 3000;
+    enum sql_fault_kind kind = SQL_FAULT_OTHER;
+    if (!is_of_the_client && link->step < link->steps.count &&
+        link->steps.at[link->step].kind == MARIA_AFTER)
+        return false; /* all that counts is committed */
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        if (faults[i].number == number)
+            kind = faults[i].kind;
+    maria_note_fault(link, is_of_the_client ? SQL_FAULT_GONE : kind,
+                     libmariadb.mysql_sqlstate(link->mysql), libmariadb.mysql_error(link->mysql));
+    return is_of_the_client;
+}

@@ -1,0 +1,228 @@
+/* The rows that the calls of a turn name: asked for under a lock, and read. */
+#include "sql/mysql/turn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { KEYS_MAX = 500 }; /* in one statement */
+
+/* A row that somebody else holds is not waited for, since the database waits for whole seconds: the
+ * call goes again by itself, and the others need not wait with it. */
+static const char for_update[] = ") FOR UPDATE NOWAIT";
+
+/* Jobs and remembered ids of a topic, by the ids that rows are there for. */
+static void say_ids(struct maria_link *link, const struct maria_topic *topic, const char *select,
+                    enum maria_step_kind kind, const char *end)
+{
+    struct buffer *out = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < link->rows.count; i++) {
+        const struct maria_row *row = link->rows.at[i];
+        if (row->topic != topic || row->stored)
+            continue;
+        if (!out || count == KEYS_MAX) {
+            if (out)
+                buffer_append_text(out, end);
+            out = maria_say_plain(link, kind);
+            buffer_append_format(out, "%s WHERE topic=%u AND id IN (", select, topic->number);
+            count = 0;
+        }
+        if (count++)
+            buffer_append_byte(out, ',');
+        maria_quote(out, maria_row_id(row));
+    }
+    if (out)
+        buffer_append_text(out, end);
+}
+
+/* Of a job that a take names. */
+static bool need_named_row(struct maria_link *link, const struct sql_call *call)
+{
+    if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE ||
+        !call->command->take.id.len)
+        return true;
+    struct maria_topic *topic = maria_names_find(&link->names, call->command->take.topics[0]);
+    return !topic || !topic->number || maria_row_need(link, topic, call->command->take.id);
+}
+
+static bool need_item_rows(struct maria_link *link)
+{
+    EACH_CALL(link, call)
+    if (!need_named_row(link, call))
+        return false;
+    EACH_CALL(link, call)
+    for (size_t i = 0; maria_has_items(call) && i < call->command->count; i++) {
+        const struct command *command = call->command;
+        struct queue_result unused;
+        if (command->kind == COMMAND_ANSWER || !command_item_is_good(command, i, &unused))
+            continue;
+        struct slice name =
+            command->kind == COMMAND_PUSH ? command->pushes[i].topic : command->changes[i].topic;
+        struct slice id =
+            command->kind == COMMAND_PUSH ? command->pushes[i].id : command->changes[i].id;
+        struct maria_topic *topic = maria_names_find(&link->names, name);
+        if (topic && topic->number && !maria_row_need(link, topic, id))
+            return false;
+    }
+    return true;
+}
+
+struct named_lease { /* by an answer, or one that ends by itself */
+    struct maria_place place;
+    bool is_ack;
+};
+VECTOR_DECLARE(named_leases, struct named_lease)
+
+static int named_compare(const void *a, const void *b)
+{
+    const struct named_lease *x = a, *y = b;
+    if (x->is_ack != y->is_ack)
+        return x->is_ack ? 1 : -1;
+    return maria_place_compare(&x->place, &y->place);
+}
+
+static bool name_lease(struct named_leases *leases, const struct sql_lease *lease, bool is_ack)
+{
+    struct named_lease named = {.place = {.topic = lease->topic,
+                                          .lane = lease->lane,
+                                          .due_ms = lease->due_ms,
+                                          .sequence = lease->sequence},
+                                .is_ack = is_ack};
+    return named_leases_add(leases, named);
+}
+
+static bool gather_leases(struct maria_link *link, struct named_leases *leases)
+{
+    EACH_CALL(link, call)
+    {
+        for (size_t i = 0; i < call->ends.count; i++)
+            if (!name_lease(leases, &call->ends.at[i], false))
+                return false;
+        if (!maria_has_items(call) || call->command->kind != COMMAND_ANSWER)
+            continue;
+        for (size_t i = 0; i < call->command->count; i++) {
+            const struct queue_answer *answer = &call->command->answers[i];
+            struct queue_result unused;
+            struct sql_lease lease;
+            if (command_item_is_good(call->command, i, &unused) &&
+                sql_lease_parse(answer->lease, &link->context->key, &lease) &&
+                !name_lease(leases, &lease, answer->verb == QUEUE_ACK))
+                return false;
+        }
+    }
+    if (leases->count)
+        qsort(leases->at, leases->count, sizeof *leases->at, named_compare);
+    return true;
+}
+
+/* Answers of other kinds first: what they name has to be read whole. */
+static void say_leases(struct maria_link *link, const struct named_leases *leases)
+{
+    struct buffer *out = NULL;
+    const struct named_lease *last = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < leases->count; i++) {
+        const struct named_lease *lease = &leases->at[i];
+        bool is_first = !last || last->is_ack != lease->is_ack ||
+                        last->place.topic != lease->place.topic ||
+                        last->place.lane != lease->place.lane || count == KEYS_MAX;
+        if (is_first) {
+            if (out)
+                buffer_append_text(out, for_update);
+            out = maria_say_plain(link, lease->is_ack ? MARIA_ACKS : MARIA_ROWS);
+            buffer_append_format(out, "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE ",
+                                 lease->is_ack ? maria_ack_columns : maria_row_columns);
+            count = 0;
+        }
+        maria_say_place(out, &lease->place, is_first);
+        count++;
+        last = lease;
+    }
+    if (out)
+        buffer_append_text(out, for_update);
+}
+
+static void say_limit(struct maria_link *link, struct maria_topic *topic)
+{
+    buffer_append_format(maria_say_plain(link, MARIA_NOTHING),
+                         "SELECT topic FROM tarry.topic WHERE topic=%u FOR UPDATE", topic->number);
+    buffer_append_format(
+        maria_say(link, (struct maria_step){.kind = MARIA_JOB_COUNT, .topic = topic}),
+        "SELECT (SELECT COALESCE(SUM(fresh+retry+leased+dead),0) FROM tarry.tally WHERE topic=%u)+"
+        "(SELECT COALESCE(SUM(fresh+retry+leased+dead),0) FROM tarry.tally_add WHERE topic=%u)",
+        topic->number, topic->number);
+}
+
+void maria_say_locks(struct maria_link *link)
+{
+    char select[512];
+    struct named_leases leases = {0};
+    link->is_locked = true;
+    if (!gather_leases(link, &leases) || !need_item_rows(link)) {
+        link->text.failed = true;
+        named_leases_fini(&leases);
+        return;
+    }
+    if (link->has_pushes)
+        buffer_append_text(maria_say_plain(link, MARIA_NUMBER),
+                           "INSERT INTO tarry.number () VALUES ()");
+    (void)snprintf(select, sizeof select, "SELECT %s FROM tarry.job FORCE INDEX (job_id)",
+                   maria_row_columns);
+    say_leases(link, &leases);
+    for (size_t i = 0; i < link->wanted.count; i++) {
+        struct maria_topic *topic = link->wanted.at[i];
+        if (!topic->number)
+            continue;
+        if (topic->is_pushed_to && topic->settings.max_jobs)
+            say_limit(link, topic);
+        say_ids(link, topic, select, MARIA_ROWS, for_update);
+        if (topic->is_pushed_to)
+            say_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", MARIA_FINISHED, ")");
+    }
+    named_leases_fini(&leases);
+}
+
+/* ---- what is answered ---- */
+
+bool maria_read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_call *owner)
+{
+    MYSQL_ROW row;
+    bool is_good = true;
+    while (is_good && (row = libmariadb.mysql_fetch_row(result))) {
+        struct maria_row *read = maria_row_read(link, row, libmariadb.mysql_fetch_lengths(result));
+        is_good = read != NULL;
+        if (read && owner)
+            read->owner = owner;
+        if (read && owner) /* what is known of its topic may be of an earlier turn, or nothing */
+            is_good = maria_topic_want_number(link, read->stored_at.topic) != NULL;
+    }
+    return is_good;
+}
+
+bool maria_read_acks(struct maria_link *link, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    while ((row = libmariadb.mysql_fetch_row(result)))
+        if (!maria_ack_read(link, row, libmariadb.mysql_fetch_lengths(result)))
+            return false;
+    return true;
+}
+
+bool maria_read_finished(struct maria_link *link, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        uint32_t number = (uint32_t)maria_number(row[0]);
+        struct maria_topic *topic =
+            maria_numbers_find(&link->numbers, slice_make(&number, sizeof number));
+        struct maria_row *known =
+            topic ? maria_row_need(link, topic,
+                                   slice_make(row[1], libmariadb.mysql_fetch_lengths(result)[1]))
+                  : NULL;
+        if (topic && !known)
+            return false;
+        if (known)
+            known->finished_until_ms = maria_number(row[2]);
+    }
+    return true;
+}

@@ -1,0 +1,107 @@
+/* What a turn tells with its commit: counts, and news for other servers; what those told. */
+#include "sql/mysql/turn.h"
+
+#include <stdio.h>
+
+enum {
+    NEWS_MS = 5000, /* a transaction that told something is over after so long */
+    HEARD_MAX = 1024
+};
+
+/* What other servers told in the last seconds: what is heard twice is known. */
+void maria_say_hear(struct maria_link *link)
+{
+    buffer_append_format(maria_say_plain(link, MARIA_NEWS),
+                         "SELECT n,what,name,due FROM tarry.news WHERE at>@tarry_now-%d AND "
+                         "server<>%lld",
+                         NEWS_MS, (long long)link->context->server);
+}
+
+void maria_say_tallies(struct maria_link *link)
+{
+    static const char columns[] =
+        "fresh,retry,leased,dead,dead_bytes,pushed,acked,cancelled,expired,replaced,delivered,"
+        "nacked,lease_ended,died,redriven";
+    static const char *const names[SQL_COUNTS] = {
+        "fresh",     "retry",  "leased",      "dead",    "dead_bytes",
+        "pushed",    "acked",  "cancelled",   "expired", "replaced",
+        "delivered", "nacked", "lease_ended", "died",    "redriven"};
+    const struct sql_tallies *tallies = &link->context->effects.tallies;
+    struct buffer *out;
+    if (!tallies->count)
+        return;
+    out = maria_say_plain(link, MARIA_NOTHING);
+    buffer_append_format(out, "INSERT INTO tarry.tally (topic,slot,%s) VALUES ", columns);
+    for (size_t i = 0; i < tallies->count; i++) {
+        buffer_append_format(out, "%s(%lld,%lld", i ? "," : "", (long long)tallies->at[i].topic,
+                             (long long)link->context->server);
+        for (int k = 0; k < SQL_COUNTS; k++)
+            buffer_append_format(out, ",%lld", (long long)tallies->at[i].counts[k]);
+        buffer_append_byte(out, ')');
+    }
+    for (int k = 0; k < SQL_COUNTS; k++)
+        buffer_append_format(out, "%s%s=%s+VALUES(%s)", k ? "," : " ON DUPLICATE KEY UPDATE ",
+                             names[k], names[k], names[k]);
+}
+
+static void say_one_news(struct maria_link *link, struct buffer **out, char what, const char *name,
+                         int64_t due_ms)
+{
+    if (!*out) {
+        *out = maria_say_plain(link, MARIA_NOTHING);
+        buffer_append_text(*out, "INSERT INTO tarry.news (at,server,what,name,due) VALUES ");
+    } else {
+        buffer_append_byte(*out, ',');
+    }
+    buffer_append_format(*out, "(%lld,%lld,'%c','%s',%lld)", (long long)link->now_ms,
+                         (long long)link->context->server, what, name, (long long)due_ms);
+}
+
+/* Others find by their looks what is due from now on, and are told what waits behind their bounds. */
+void maria_say_news(struct maria_link *link)
+{
+    const struct sql_news_list *list = &link->context->effects.news;
+    struct buffer *out = NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct sql_news *news = &list->at[i];
+        if (news->due_ms < link->now_ms)
+            say_one_news(link, &out, 'r', news->name, news->due_ms);
+        if (news->changed)
+            say_one_news(link, &out, 't', news->name, 0);
+        if (news->look)
+            say_one_news(link, &out, 'l', news->name, 0);
+        if (news->died)
+            say_one_news(link, &out, 'd', news->name, 0);
+    }
+}
+
+static bool was_heard(struct maria_link *link, uint64_t number)
+{
+    for (size_t i = 0; i < link->heard.count; i++)
+        if (link->heard.at[i] == number)
+            return true;
+    if (link->heard.count < HEARD_MAX)
+        return !maria_sequence_list_add(&link->heard, number);
+    link->heard.at[link->heard_next++ % HEARD_MAX] = number;
+    return false;
+}
+
+/* What was told before this one listened it finds by itself: each connection doubts all it knows. */
+bool maria_read_news(struct maria_link *link, MYSQL_RES *result)
+{
+    MYSQL_ROW row;
+    while ((row = libmariadb.mysql_fetch_row(result))) {
+        struct sql_news news = {.due_ms = INT64_MAX};
+        if (was_heard(link, (uint64_t)maria_number(row[0])))
+            continue;
+        (void)snprintf(news.name, sizeof news.name, "%s", row[2]);
+        if (row[1][0] == 'r')
+            news.due_ms = maria_number(row[3]);
+        news.changed = row[1][0] == 't';
+        news.look = row[1][0] == 'l';
+        news.died = row[1][0] == 'd';
+        if (!sql_news_list_add(&link->news, news))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,145 @@
+/* A flight on its way: the library's calls, none of which waits. */
+#include "sql/mysql/turn.h"
+
+#include <sys/socket.h>
+
+enum moved { MOVED_ON = 1, MOVED_WAITS, MOVED_LOST, MOVED_OVER };
+
+static enum moved op_wait(struct maria_link *link, int waits)
+{
+    link->is_started = true;
+    link->waits = waits;
+    return MOVED_WAITS;
+}
+
+static enum moved op_next(struct maria_link *link, enum maria_op op)
+{
+    link->op = op;
+    link->is_started = false;
+    return op == MARIA_OP_NONE ? MOVED_OVER : MOVED_ON;
+}
+
+static enum moved op_query(struct maria_link *link, int ready)
+{
+    size_t from = link->packet ? link->ends.at[link->packet - 1] : 0;
+    int failed = 0;
+    int waits = link->is_started
+                    ? libmariadb.mysql_real_query_cont(&failed, link->mysql, ready)
+                    : libmariadb.mysql_real_query_start(&failed, link->mysql, link->text.at + from,
+                                                        link->ends.at[link->packet] - from);
+    if (waits)
+        return op_wait(link, waits);
+    if (failed)
+        return maria_note_error(link) ? MOVED_LOST : op_next(link, MARIA_OP_NONE);
+    return op_next(link, MARIA_OP_STORE);
+}
+
+/* A procedure answers rows, and then that it is over: only the latter ends its step. */
+static void note_answer(struct maria_link *link, MYSQL_RES *result)
+{
+    const struct maria_step *step =
+        link->step < link->steps.count ? &link->steps.at[link->step] : NULL;
+    bool is_end_of_call = step && step->kind == MARIA_CALL && !result;
+    if (!step) {
+        if (result)
+            libmariadb.mysql_free_result(result);
+        return;
+    }
+    if (is_end_of_call) {
+        link->step++;
+        return;
+    }
+    if (!maria_take_answer(link, step, result))
+        maria_note_no_memory(link);
+    if (step->kind != MARIA_CALL || !maria_step_is_procedure(step))
+        link->step++;
+}
+
+static enum moved op_store(struct maria_link *link, int ready)
+{
+    MYSQL_RES *result = NULL;
+    int waits = link->is_started ? libmariadb.mysql_store_result_cont(&result, link->mysql, ready)
+                                 : libmariadb.mysql_store_result_start(&result, link->mysql);
+    if (waits)
+        return op_wait(link, waits);
+    if (!result && libmariadb.mysql_errno(link->mysql) != 0)
+        return maria_note_error(link) ? MOVED_LOST : op_next(link, MARIA_OP_NONE);
+    note_answer(link, result);
+    if (libmariadb.mysql_more_results(link->mysql))
+        return op_next(link, MARIA_OP_NEXT);
+    if (link->link.fault.kind == SQL_FAULT_NONE && ++link->packet < link->ends.count)
+        return op_next(link, MARIA_OP_QUERY);
+    return op_next(link, MARIA_OP_NONE);
+}
+
+static enum moved op_more(struct maria_link *link, int ready)
+{
+    int failed = 0;
+    int waits = link->is_started ? libmariadb.mysql_next_result_cont(&failed, link->mysql, ready)
+                                 : libmariadb.mysql_next_result_start(&failed, link->mysql);
+    if (waits)
+        return op_wait(link, waits);
+    if (failed > 0)
+        return maria_note_error(link) ? MOVED_LOST : op_next(link, MARIA_OP_NONE);
+    return op_next(link, MARIA_OP_STORE);
+}
+
+bool maria_flight_send(struct maria_link *link)
+{
+    if (link->text.failed || !maria_ends_add(&link->ends, link->text.len) ||
+        !maria_ends_add(&link->packet_steps, link->steps.count)) {
+        maria_note_no_memory(link);
+        return false;
+    }
+    link->op = MARIA_OP_QUERY;
+    link->is_started = false;
+    link->is_in_flight = true;
+    switch (op_query(link, 0)) {
+    case MOVED_WAITS:
+        return true;
+    case MOVED_LOST:
+        return false;
+    case MOVED_ON:
+    case MOVED_OVER:
+        break;
+    }
+    link->waits = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE; /* `advance` is to go on, soon */
+    return true;
+}
+
+enum maria_flight_state maria_flight_advance(struct maria_link *link, int ready)
+{
+    for (;;) {
+        enum moved moved = link->op == MARIA_OP_NONE    ? MOVED_OVER
+                           : link->op == MARIA_OP_QUERY ? op_query(link, ready)
+                           : link->op == MARIA_OP_STORE ? op_store(link, ready)
+                                                        : op_more(link, ready);
+        if (moved == MOVED_WAITS)
+            return MARIA_FLIGHT_WAITS;
+        if (moved == MOVED_LOST)
+            return MARIA_FLIGHT_LOST;
+        if (moved == MOVED_OVER)
+            break;
+    }
+    link->is_in_flight = false;
+    return MARIA_FLIGHT_OVER;
+}
+
+void maria_flight_abandon(struct maria_link *link)
+{
+    enum { TRIES = 100 };
+    (void)shutdown(libmariadb.mysql_get_socket(link->mysql), SHUT_RDWR);
+    for (int i = 0; i < TRIES && link->op != MARIA_OP_NONE && link->is_started; i++) {
+        MYSQL_RES *result = NULL;
+        int failed, ready = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE, waits = 0;
+        if (link->op == MARIA_OP_QUERY)
+            waits = libmariadb.mysql_real_query_cont(&failed, link->mysql, ready);
+        else if (link->op == MARIA_OP_STORE)
+            waits = libmariadb.mysql_store_result_cont(&result, link->mysql, ready);
+        else
+            waits = libmariadb.mysql_next_result_cont(&failed, link->mysql, ready);
+        if (result)
+            libmariadb.mysql_free_result(result);
+        link->is_started = waits != 0;
+    }
+}

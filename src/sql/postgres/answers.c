@@ -1,0 +1,591 @@
+#include "sql/postgres/answers.h"
+
+#include "queue/cursor.h"
+#include "sql/postgres/row.h"
+#include "sql/topic_figures.h"
+
+/* The columns of tarry._did. */
+enum {
+    DID_STATUS,
+    DID_STATE,
+    DID_DUE,
+    DID_TOPIC,
+    DID_EXPIRE,
+    DID_DIED,
+    DID_COUNTS,
+    DID_ID,
+    DID_NAME,
+    DID_UNTIL,
+    DID_CANCEL_REQUESTED,
+    DID_ATTEMPT,
+    DID_WAS_DUE,
+    DID_ITEM
+};
+
+/* Those of tarry._shown. */
+enum {
+    SHOWN_NAME,
+    SHOWN_ID,
+    SHOWN_STATE,
+    SHOWN_PRIORITY,
+    SHOWN_ATTEMPT,
+    SHOWN_DUE,
+    SHOWN_FIRST_DUE,
+    SHOWN_UNTIL,
+    SHOWN_TAKEN,
+    SHOWN_SEQUENCE,
+    SHOWN_DELIVERY,
+    SHOWN_LEASE,
+    SHOWN_TTL,
+    SHOWN_BACKOFF_KIND,
+    SHOWN_BACKOFF_FIRST,
+    SHOWN_BACKOFF_MAX,
+    SHOWN_ATTEMPTS_MAX,
+    SHOWN_TYPE,
+    SHOWN_META,
+    SHOWN_ERROR,
+    SHOWN_HISTORY,
+    SHOWN_BODY,
+    SHOWN_TOPIC,
+    SHOWN_LANE,
+    SHOWN_CONSUMER,
+    SHOWN_CANCEL_REQUESTED
+};
+
+static const struct {
+    const char *word;
+    enum queue_status status;
+    const char *detail;
+} words[] = {
+    {"ok", QUEUE_OK, NULL},
+    {"created", QUEUE_CREATED, NULL},
+    {"replaced", QUEUE_REPLACED, NULL},
+    {"existed", QUEUE_EXISTED, NULL},
+    {"cancelled", QUEUE_CANCELLED, NULL},
+    {"requested", QUEUE_REQUESTED, NULL},
+    {"not_found", QUEUE_NOT_FOUND, NULL},
+    {"conflict", QUEUE_CONFLICT, NULL},
+    {"leased", QUEUE_LEASED, NULL},
+    {"dead", QUEUE_DEAD_STATE, NULL},
+    {"lease_ended", QUEUE_LEASE_ENDED, NULL},
+    {"too_many_topics", QUEUE_TOO_MANY_TOPICS, NULL},
+    {"topic_full", QUEUE_TOPIC_FULL, NULL},
+    {"bad_at", QUEUE_BAD_OPTION, "at"},
+};
+
+static enum queue_status status_of(struct slice word, const char **detail)
+{
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (slice_is(word, words[i].word)) {
+            *detail = words[i].detail;
+            return words[i].status;
+        }
+    *detail = NULL;
+    return QUEUE_UNAVAILABLE; /* a newer schema's word */
+}
+
+static void note_did(struct postgres_link *link, struct slice topic, const PGresult *result,
+                     int row)
+{
+    int64_t counts[SQL_COUNTS];
+    enum job_state state = (enum job_state)sql_row_number(result, row, DID_STATE);
+    enum queue_status status;
+    const char *detail;
+    sql_row_counts(result, row, DID_COUNTS, counts);
+    sql_effects_count(&link->context->effects, sql_row_number(result, row, DID_TOPIC), counts);
+    sql_effects_expire(&link->context->effects, sql_row_number(result, row, DID_EXPIRE));
+    status = status_of(sql_row_text(result, row, DID_STATUS), &detail);
+    if ((status == QUEUE_OK || status == QUEUE_CREATED || status == QUEUE_REPLACED) &&
+        (state == JOB_DELAYED || state == JOB_READY))
+        sql_effects_due(&link->context->effects, topic, sql_row_number(result, row, DID_DUE));
+    if (sql_row_flag(result, row, DID_DIED)) {
+        struct sql_news *news = sql_effects_news(&link->context->effects, topic);
+        if (news)
+            news->died = true;
+    }
+}
+
+static void fill_result(struct queue_result *out, const PGresult *result, int row)
+{
+    out->status = status_of(sql_row_text(result, row, DID_STATUS), &out->detail);
+    out->state = (enum job_state)sql_row_number(result, row, DID_STATE);
+    out->due_ms = sql_row_number(result, row, DID_DUE);
+    if (out->state == JOB_LEASED)
+        out->due_ms = 0;
+}
+
+/* What happened to the job of an item. */
+static void tell_item(const struct sql_call *call, struct postgres_link *link, size_t i,
+                      const PGresult *result, int row)
+{
+    sql_effects_tell_item(&link->context->effects, call->command, i, &call->items[i],
+                          (uint32_t)sql_row_number(result, row, DID_ATTEMPT),
+                          sql_row_number(result, row, DID_WAS_DUE));
+}
+
+static void read_push(struct sql_call *call, struct postgres_link *link, size_t i,
+                      const PGresult *result, int row)
+{
+    const struct queue_push *push = &call->command->pushes[i];
+    fill_result(&call->items[i], result, row);
+    call->items[i].topic = push->topic;
+    call->items[i].id = push->id;
+    note_did(link, push->topic, result, row);
+    tell_item(call, link, i, result, row);
+}
+
+static void read_change(struct sql_call *call, struct postgres_link *link, size_t i,
+                        const PGresult *result, int row)
+{
+    const struct queue_change *change = &call->command->changes[i];
+    fill_result(&call->items[i], result, row);
+    call->items[i].topic = change->topic;
+    call->items[i].id = change->id;
+    note_did(link, change->topic, result, row);
+    tell_item(call, link, i, result, row);
+}
+
+static void read_answer(struct sql_call *call, struct postgres_link *link, size_t i,
+                        const PGresult *result, int row)
+{
+    struct queue_result *out = &call->items[i];
+    struct slice topic = sql_row_text(result, row, DID_NAME);
+    struct sql_lease lease;
+    fill_result(out, result, row);
+    note_did(link, topic, result, row);
+    if ((out->status != QUEUE_OK && out->status != QUEUE_CANCELLED) ||
+        !sql_lease_parse(call->command->answers[i].lease, &link->context->key, &lease))
+        return;
+    out->topic = topic;
+    out->id = sql_row_text(result, row, DID_ID);
+    out->lease_until_ms = sql_row_number(result, row, DID_UNTIL);
+    out->cancel_requested = call->command->answers[i].verb == QUEUE_EXTEND &&
+                            sql_row_flag(result, row, DID_CANCEL_REQUESTED);
+    sql_effects_hold(&link->context->effects, &lease, out->lease_until_ms);
+    tell_item(call, link, i, result, row);
+}
+
+static void read_end(struct sql_call *call, struct postgres_link *link, size_t i,
+                     const PGresult *result, int row)
+{
+    int64_t until_ms = sql_row_number(result, row, DID_UNTIL);
+    if (until_ms) /* it was extended meanwhile */
+        sql_effects_hold(&link->context->effects, &call->ends.at[i], until_ms);
+    struct queue_result out = {.topic = sql_row_text(result, row, DID_NAME),
+                               .id = sql_row_text(result, row, DID_ID)};
+    fill_result(&out, result, row);
+    note_did(link, out.topic, result, row);
+    sql_effects_tell_end(&link->context->effects, &out,
+                         (uint32_t)sql_row_number(result, row, DID_ATTEMPT));
+}
+
+static void read_find(struct sql_call *call, size_t i, const PGresult *result)
+{
+    fill_result(&call->items[i], result, 0);
+    call->items[i].topic = call->command->finds[i].topic;
+    call->items[i].id = call->command->finds[i].id;
+}
+
+static void fill_job(struct job *job, const PGresult *result, int row)
+{
+    job->topic = sql_row_text(result, row, SHOWN_NAME);
+    job->id = sql_row_text(result, row, SHOWN_ID);
+    job->state = (enum job_state)sql_row_number(result, row, SHOWN_STATE);
+    job->priority = (uint16_t)sql_row_number(result, row, SHOWN_PRIORITY);
+    job->attempt = (uint32_t)sql_row_number(result, row, SHOWN_ATTEMPT);
+    job->due_ms = sql_row_number(result, row, SHOWN_DUE);
+    job->first_due_ms = sql_row_number(result, row, SHOWN_FIRST_DUE);
+    job->lease_until_ms = sql_row_number(result, row, SHOWN_UNTIL);
+    job->taken_ms = sql_row_number(result, row, SHOWN_TAKEN);
+    job->sequence = (uint64_t)sql_row_number(result, row, SHOWN_SEQUENCE);
+    job->delivery = (uint64_t)sql_row_number(result, row, SHOWN_DELIVERY);
+    job->due_is_wall = true; /* there is no other clock */
+    job->policy.lease_ms = sql_row_number(result, row, SHOWN_LEASE);
+    job->policy.ttl_ms = sql_row_number(result, row, SHOWN_TTL);
+    job->policy.backoff.kind = (enum backoff_kind)sql_row_number(result, row, SHOWN_BACKOFF_KIND);
+    job->policy.backoff.first_ms = sql_row_number(result, row, SHOWN_BACKOFF_FIRST);
+    job->policy.backoff.max_ms = sql_row_number(result, row, SHOWN_BACKOFF_MAX);
+    job->policy.max_attempts = (uint32_t)sql_row_number(result, row, SHOWN_ATTEMPTS_MAX);
+    job->content_type = sql_row_text(result, row, SHOWN_TYPE);
+    job->meta = sql_row_text(result, row, SHOWN_META);
+    job->error = sql_row_text(result, row, SHOWN_ERROR);
+    job->history = sql_row_text(result, row, SHOWN_HISTORY);
+    job->consumer = sql_row_text(result, row, SHOWN_CONSUMER);
+    job->cancel_requested = sql_row_flag(result, row, SHOWN_CANCEL_REQUESTED);
+    job->body = sql_row_text(result, row, SHOWN_BODY);
+}
+
+static bool read_jobs(struct sql_call *call, const PGresult *result, size_t count)
+{
+    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
+    if (!call->jobs)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        fill_job(&call->jobs[i].job, result, (int)i);
+    call->job_count = count;
+    return true;
+}
+
+/* Each was waiting, is leased now, and is counted so. */
+static bool read_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result)
+{
+    size_t count = (size_t)libpq.PQntuples(result);
+    if (!read_jobs(call, result, count))
+        return false;
+    call->tokens = malloc(count * SQL_LEASE_TEXT_BYTES + 1);
+    if (!call->tokens)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        struct queue_job *job = &call->jobs[i];
+        int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
+        struct sql_lease lease = {
+            .topic = (uint32_t)sql_row_number(result, (int)i, SHOWN_TOPIC),
+            .lane = (uint32_t)sql_row_number(result, (int)i, SHOWN_LANE),
+            .due_ms = job->job.due_ms,
+            .taken_ms = job->job.taken_ms,
+            .sequence = job->job.sequence,
+            .delivery = job->job.delivery,
+        };
+        counts[job->job.attempt == 1 ? SQL_COUNT_FRESH : SQL_COUNT_RETRY] = -1;
+        sql_effects_count(&link->context->effects, lease.topic, counts);
+        sql_effects_hold(&link->context->effects, &lease, job->job.lease_until_ms);
+        sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &link->context->key, &lease);
+        job->lease = slice_make(call->tokens + i * SQL_LEASE_TEXT_BYTES, SQL_LEASE_TEXT_BYTES);
+        sql_effects_tell_taken(&link->context->effects, &job->job, call->command->take.way);
+    }
+    return true;
+}
+
+/* Of a job that somebody has there is a row of NULLs. */
+static bool read_taken_one(struct sql_call *call, struct postgres_link *link,
+                           const PGresult *result)
+{
+    bool is_leased = libpq.PQntuples(result) > 0 && sql_row_is_null(result, 0, SHOWN_NAME);
+    if (is_leased || !libpq.PQntuples(result)) {
+        call->status = is_leased ? QUEUE_LEASED : QUEUE_NOT_FOUND;
+        return true;
+    }
+    return read_taken(call, link, result);
+}
+
+static bool read_get(struct sql_call *call, const PGresult *result)
+{
+    size_t count = (size_t)libpq.PQntuples(result);
+    call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
+    return read_jobs(call, result, count);
+}
+
+/* The columns of tarry._history. */
+static bool read_history(struct sql_call *call, const PGresult *result)
+{
+    enum { AT, EVENT, ATTEMPT, STARTED, CONSUMER, ERROR };
+    size_t count = (size_t)libpq.PQntuples(result);
+    call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
+    if (!call->jobs)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        call->jobs[i].job = (struct job){
+            .topic = call->command->get.topic,
+            .id = call->command->get.id,
+            .state = JOB_FINISHED,
+            .due_ms = sql_row_number(result, (int)i, AT),
+            .content_type = sql_row_text(result, (int)i, EVENT),
+            .attempt = (uint32_t)sql_row_number(result, (int)i, ATTEMPT),
+            .taken_ms = sql_row_number(result, (int)i, STARTED),
+            .consumer = sql_row_text(result, (int)i, CONSUMER),
+            .error = sql_row_text(result, (int)i, ERROR),
+        };
+    call->job_count = count;
+    call->status = count ? QUEUE_OK : QUEUE_NOT_FOUND;
+    return true;
+}
+
+static bool read_list(struct sql_call *call, const PGresult *result)
+{
+    size_t count = (size_t)libpq.PQntuples(result), limit = call->command->list.limit;
+    if (count && sql_row_is_null(result, 0, SHOWN_NAME)) {
+        call->status = QUEUE_NOT_FOUND;
+        return true;
+    }
+    if (!read_jobs(call, result, count < limit ? count : limit))
+        return false;
+    if (count > limit) {
+        const struct job *last = &call->jobs[limit - 1].job;
+        struct queue_cursor cursor = {.due_ms = last->due_ms, .sequence = last->sequence};
+        call->cursor_bytes = queue_cursor_write(call->cursor, &cursor);
+    }
+    return true;
+}
+
+static struct sql_topic_figures figures_of(const PGresult *result, int row)
+{
+    struct sql_topic_figures figures = {
+        .has_priority = !sql_row_is_null(result, row, SQL_FIGURE_PRIORITY),
+        .name = sql_row_text(result, row, SQL_FIGURE_NAME),
+        .extension = sql_row_text(result, row, SQL_FIGURE_EXTENSION)};
+    for (enum sql_topic_figure i = 0; i < SQL_TOPIC_FIGURES; i++)
+        if (sql_topic_figure_is_number(i))
+            figures.numbers[i] = sql_row_number(result, row, (int)i);
+    sql_row_counts(result, row, SQL_FIGURE_COUNTS, figures.counts);
+    return figures;
+}
+
+static bool read_figures(struct sql_call *call, const PGresult *result)
+{
+    size_t count = (size_t)libpq.PQntuples(result);
+    call->topics = calloc(count ? count : 1, sizeof *call->topics);
+    if (!call->topics)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        struct sql_topic_figures figures = figures_of(result, (int)i);
+        sql_topic_figures_fill(&figures, &call->topics[i]);
+    }
+    call->topic_count = count;
+    if (call->command->kind == COMMAND_TOPIC && !count && call->status == QUEUE_OK)
+        call->status = QUEUE_NOT_FOUND;
+    return true;
+}
+
+/* What a call about a topic did, beside what its figures say. */
+static void read_topic(struct sql_call *call, struct postgres_link *link,
+                       enum sql_statement statement, const PGresult *result)
+{
+    const struct queue_topic_call *topic = &call->command->topic;
+    const char *detail;
+    struct sql_news *news;
+    call->status = status_of(sql_row_text(result, 0, 0), &detail);
+    if (statement == SQL_DELETE || statement == SQL_PURGE || statement == SQL_REDRIVE) {
+        uint64_t jobs = (uint64_t)sql_row_number(result, 0, 1);
+        call->step_affected = jobs;
+        if (call->affected > 0 && call->status == QUEUE_NOT_FOUND)
+            call->status = QUEUE_OK; /* it was deleted between two steps */
+        call->has_more = statement != SQL_DELETE && jobs >= POSTGRES_STEP_JOBS &&
+                         !(topic->max && call->affected + jobs >= topic->max);
+    }
+    if (call->status != QUEUE_OK && call->status != QUEUE_CREATED)
+        return;
+    sql_effects_tell_topic(&link->context->effects, topic, call->step_affected);
+    news = sql_effects_news(&link->context->effects, topic->topic);
+    if (!news)
+        return;
+    news->look = true;
+    news->changed = news->changed || statement == SQL_PUT || statement == SQL_DELETE;
+    if (statement == SQL_PUT) /* its ttl may be another one */
+        sql_effects_expire(&link->context->effects, 1);
+    if (statement == SQL_REDRIVE)
+        sql_effects_expire(&link->context->effects, 1);
+}
+
+/* The columns of tarry._look. */
+static bool read_look(struct sql_call *call, const PGresult *result)
+{
+    call->drained = true;
+    for (int i = 0; i < libpq.PQntuples(result); i++) {
+        struct sql_sight sight = {
+            .topic = sql_row_text(result, i, 0),
+            .next_ms = sql_row_is_null(result, i, 2) ? INT64_MAX : sql_row_number(result, i, 2),
+            .is_paused = sql_row_flag(result, i, 3),
+            .resume_ms = sql_row_number(result, i, 4),
+            .seen_ms = sql_row_number(result, i, 5),
+        };
+        if (!sql_sights_add(&call->sights, sight))
+            return false;
+        if (!sight.is_paused && sight.next_ms <= sight.seen_ms)
+            call->drained = false;
+    }
+    return true;
+}
+
+static void read_forecast(struct sql_call *call, const PGresult *result)
+{
+    enum { READY, MINUTE, HOUR, LATER };
+    struct queue_forecast *forecast = call->forecast;
+    for (int i = 0; i < libpq.PQntuples(result); i++) {
+        int64_t what = sql_row_number(result, i, 0), index = sql_row_number(result, i, 1);
+        uint64_t jobs = (uint64_t)sql_row_number(result, i, 2);
+        if (what < READY)
+            call->status = QUEUE_NOT_FOUND;
+        else if (what == READY)
+            forecast->overdue += jobs;
+        else if (what == MINUTE && index < FORECAST_MINUTES)
+            forecast->minutes[index] += jobs;
+        else if (what == HOUR && index < FORECAST_HOURS)
+            forecast->hours[index] += jobs;
+        else if (what == LATER)
+            forecast->later += jobs;
+    }
+}
+
+/* Names with commas between. */
+static void read_expire(struct sql_call *call, struct postgres_link *link, const PGresult *result)
+{
+    struct slice died = sql_row_text(result, 0, 1);
+    call->next_expire_ms = sql_row_is_null(result, 0, 0) ? INT64_MAX : sql_row_number(result, 0, 0);
+    while (died.len) {
+        const char *comma = memchr(died.at, ',', died.len);
+        size_t len = comma ? (size_t)(comma - died.at) : died.len;
+        struct sql_news *news = sql_effects_news(&link->context->effects, slice_make(died.at, len));
+        if (news)
+            news->died = true;
+        died = comma ? slice_make(comma + 1, died.len - len - 1) : (struct slice){0};
+    }
+    sql_effects_tell_lines(&link->context->effects, sql_row_text(result, 0, 2));
+}
+
+static void read_adopt(struct postgres_link *link, const PGresult *result)
+{
+    for (int i = 0; i < libpq.PQntuples(result); i++) {
+        struct sql_lease lease = {
+            .topic = (uint32_t)sql_row_number(result, i, 0),
+            .lane = (uint32_t)sql_row_number(result, i, 1),
+            .due_ms = sql_row_number(result, i, 2),
+            .sequence = (uint64_t)sql_row_number(result, i, 3),
+            .delivery = (uint64_t)sql_row_number(result, i, 4),
+            .taken_ms = sql_row_number(result, i, 5),
+        };
+        sql_effects_hold(&link->context->effects, &lease, sql_row_number(result, i, 6));
+    }
+}
+
+/* The plain case: one job more, or one less, or none. */
+static void count_plain(struct postgres_link *link, const struct postgres_step *step,
+                        const struct sql_item *item, const PGresult *rows, int row)
+{
+    int64_t counts[SQL_COUNTS] = {0};
+    const struct command *command = item->call->command;
+    if (!sql_row_is_null(rows, row, DID_COUNTS) || !command)
+        return;
+    if (step->statement == SQL_PUSHES) {
+        counts[command->pushes[item->index].past.attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = 1;
+        counts[SQL_COUNT_PUSHED] = 1;
+    } else if (step->statement == SQL_ANSWERS && command->answers[item->index].verb == QUEUE_ACK) {
+        counts[SQL_COUNT_LEASED] = -1;
+        counts[SQL_COUNT_ACKED] = 1;
+    }
+    sql_effects_count(&link->context->effects, sql_row_number(rows, row, DID_TOPIC), counts);
+}
+
+static void read_item(struct postgres_link *link, const struct postgres_step *step,
+                      const struct sql_item *item, const PGresult *rows, int row)
+{
+    struct sql_call *call = item->call;
+    count_plain(link, step, item, rows, row);
+    if (step->statement == SQL_PUSHES)
+        read_push(call, link, item->index, rows, row);
+    else if (step->statement == SQL_CHANGES)
+        read_change(call, link, item->index, rows, row);
+    else if (call->kind == SQL_CALL_END)
+        read_end(call, link, item->index, rows, row);
+    else
+        read_answer(call, link, item->index, rows, row);
+}
+
+static void result_release(void *held)
+{
+    struct postgres_result *result = held;
+    if (--result->holders > 0)
+        return;
+    libpq.PQclear(result->rows);
+    free(result);
+}
+
+/* The rows are the call's too, once. */
+static bool result_hold(struct postgres_result *result, struct sql_call *call)
+{
+    const struct sql_results *results = &call->results;
+    if (results->count && results->at[results->count - 1] == result)
+        return true;
+    result->holders++;
+    return sql_call_keep(call, result, result_release);
+}
+
+static bool read_batch(const struct postgres_step *step, struct postgres_link *link,
+                       struct postgres_result *result)
+{
+    bool is_good = true;
+    for (int row = 0; row < libpq.PQntuples(result->rows) && is_good; row++) {
+        int64_t n = sql_row_number(result->rows, row, DID_ITEM);
+        if (n < 1 || (size_t)n > step->count)
+            return false;
+        const struct sql_item *item = &link->sent.at[step->first + (size_t)n - 1];
+        is_good = result_hold(result, item->call);
+        if (is_good)
+            read_item(link, step, item, result->rows, row);
+    }
+    return is_good;
+}
+
+static bool read_step(struct sql_call *call, struct postgres_link *link,
+                      const struct postgres_step *step, const PGresult *result);
+
+bool postgres_step_read(const struct postgres_step *step, struct postgres_link *link,
+                        PGresult *rows)
+{
+    struct postgres_result *result = calloc(1, sizeof *result);
+    bool is_good;
+    if (!result) {
+        libpq.PQclear(rows);
+        return false;
+    }
+    result->rows = rows;
+    result->holders = 1;
+    is_good = !step->call && !step->count;
+    if (step->count)
+        is_good = read_batch(step, link, result);
+    else if (step->call)
+        is_good = result_hold(result, step->call) && read_step(step->call, link, step, rows);
+    result_release(result);
+    return is_good;
+}
+
+static bool read_step(struct sql_call *call, struct postgres_link *link,
+                      const struct postgres_step *step, const PGresult *result)
+{
+    switch (step->statement) {
+    case SQL_TAKE:
+    case SQL_TAKE_BEST:
+        return read_taken(call, link, result);
+    case SQL_TAKE_ONE:
+        return read_taken_one(call, link, result);
+    case SQL_LOOK:
+        return read_look(call, result);
+    case SQL_FIND:
+        read_find(call, step->first, result);
+        return true;
+    case SQL_GET:
+        return read_get(call, result);
+    case SQL_HISTORY:
+        return read_history(call, result);
+    case SQL_LIST:
+        return read_list(call, result);
+    case SQL_FIGURES:
+        return read_figures(call, result);
+    case SQL_PUT:
+    case SQL_PAUSE:
+    case SQL_DELETE:
+    case SQL_PURGE:
+    case SQL_REDRIVE:
+        read_topic(call, link, step->statement, result);
+        return true;
+    case SQL_FORECAST:
+        read_forecast(call, result);
+        return true;
+    case SQL_EXPIRE:
+        read_expire(call, link, result);
+        return true;
+    case SQL_UPKEEP:
+        call->others = sql_row_number(result, 0, 0);
+        call->silent = sql_row_number(result, 0, 1);
+        call->next_expire_ms =
+            sql_row_is_null(result, 0, 2) ? INT64_MAX : sql_row_number(result, 0, 2);
+        call->mark = sql_row_number(result, 0, 3);
+        link->context->now_ms = sql_row_number(result, 0, 4);
+        call->is_heard = sql_row_flag(result, 0, 5);
+        return true;
+    case SQL_ADOPT:
+        read_adopt(link, result);
+        return true;
+    default:
+        return true;
+    }
+}

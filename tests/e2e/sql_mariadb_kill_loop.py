@@ -1,0 +1,148 @@
+"""
+Three servers on a MariaDB and its replica, clients spread over them, and everything broken that can break; the judge is tests/checker.
+
+    python3 tests/e2e/sql_mariadb_kill_loop.py --faults 60 --pushes 40000 --seconds 120
+    python3 tests/e2e/sql_mariadb_kill_loop.py --asynchronous --only promote --faults 10 --pushes 5000 --seconds 60
+
+kill -9 of servers (also while they start) and of MariaDB; its connections cut; servers and MariaDB frozen (SIGSTOP); rows of jobs locked by another's
+open transaction; nobody may write for a while; the primary killed and its replica promoted, whose clock is up to an hour off. A commit waits
+for the replica (semi-synchronous, AFTER_SYNC): nothing that was answered may be lost. --asynchronous: it does not wait; what a promotion lost is
+counted, all else is judged. Exit code: the checker's.
+"""
+
+import contextlib
+import pathlib
+import re
+import signal
+import sys
+import time
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
+
+import pymysql  # noqa: E402
+from kill_loop import arguments_of_all, run_and_judge  # noqa: E402
+from mariadb import MariadbServer  # noqa: E402
+from server import eventually, free_port  # noqa: E402
+from sql_kill_loop import SECONDS_LOCKED, SqlLoop  # noqa: E402
+
+HOUR_MS = 3600 * 1000
+WAITED_FOR = ("rpl-semi-sync-master-enabled=1", "rpl-semi-sync-slave-enabled=1", "rpl-semi-sync-master-wait-point=AFTER_SYNC", "rpl-semi-sync-master-timeout=1000000000")
+
+
+class Pair:
+    """A primary and its replica, each at one of two ports; whoever dies comes back as a copy of the other."""
+
+    def __init__(self, draw, is_waited_for):
+        self.random, self.is_waited_for = draw, is_waited_for
+        self.ports = [free_port(), free_port()]
+        self.primary = MariadbServer(*self.settings(self.ports[0]))
+        self.replica = None
+
+    def settings(self, port):
+        waiting = WAITED_FOR if self.is_waited_for else ()
+        return ("skip-networking=0", "bind-address=127.0.0.1", f"port={port}", f"server-id={port}", "innodb-log-file-size=8M", *waiting)
+
+    def add_replica(self):
+        self.replica = MariadbServer(*self.settings(self.ports[1]), "read-only=1", copy_of=self.primary)
+        self.replica.follow(self.primary, self.ports[0])
+
+    def promote(self):
+        self.primary.kill()
+        self.replica.do("SET GLOBAL rpl_semi_sync_master_enabled = 0")  # nobody is there to be waited for: nothing breaks before there is
+        self.replica.promote(before_it_is_written_to=self.set_clock)
+        self.primary.__exit__()
+        self.primary, self.ports = self.replica, self.ports[::-1]
+        self.primary.settings = self.settings(self.ports[0])
+        self.add_replica()
+        self.primary.do(f"SET GLOBAL rpl_semi_sync_master_enabled = {int(self.is_waited_for)}")
+
+    def set_clock(self):
+        """By the one function that tells the time: MariaDB itself waits by its clock, and hangs where that is another one than the machine's."""
+        with contextlib.closing(self.replica.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("USE tarry")
+            cursor.execute("SHOW CREATE FUNCTION now_ms")
+            text = cursor.fetchone()[2]
+            cursor.execute(re.sub(r"RETURN (-?\d+ \+ )?UNIX_TIMESTAMP", f"RETURN {self.random.randrange(-HOUR_MS, HOUR_MS)} + UNIX_TIMESTAMP", text).replace("CREATE", "CREATE OR REPLACE", 1))
+
+    @property
+    def url(self):
+        return f"mysql://root@127.0.0.1:{min(self.ports)},127.0.0.1:{max(self.ports)}/"
+
+    def __exit__(self, *_):
+        for server in filter(None, (self.primary, self.replica)):
+            server.__exit__()
+
+
+class MariadbLoop(SqlLoop):
+    def make_store(self):
+        return Pair(self.random, not self.chosen.asynchronous)
+
+    def store_kinds(self):
+        return {"kill MariaDB": (2, self.kill_mariadb), "promote": (2, self.promote), "cut connections": (3, self.cut_connections), "lock rows": (3, self.lock_rows),
+                "read only": (1, self.read_only), "freeze MariaDB": (1, self.freeze_mariadb)}
+
+    def start(self):
+        self.store.add_replica()
+        super().start()
+
+    # ---- faults ----
+
+    def kill_mariadb(self):
+        self.store.primary.kill()
+        time.sleep(self.random.random() ** 2 * 0.5)
+        self.store.primary.start()
+
+    def promote(self):
+        self.store.promote()
+        for server in self.servers:
+            eventually(lambda at=server: at.client().call("GET", "/readyz").status == 200, 60)
+        return "failover" if self.chosen.asynchronous else "disturb"
+
+    def cut_connections(self):
+        with contextlib.suppress(pymysql.err.Error):
+            self.store.primary.cut_servers()
+
+    def lock_rows(self):
+        """Of jobs that are about to be taken, answered or pushed anew; given up like a user's own transaction that is rolled back."""
+        with contextlib.suppress(pymysql.err.Error), contextlib.closing(self.store.primary.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute("SELECT id FROM tarry.job WHERE due < tarry.now_ms() + 500 ORDER BY seq DESC LIMIT 20 FOR UPDATE SKIP LOCKED")
+            time.sleep(self.random.random() * SECONDS_LOCKED)
+            connection.rollback()
+
+    def read_only(self):
+        """For who connects: root may write all the same."""
+        with contextlib.suppress(pymysql.err.Error):
+            self.store.primary.do("SET GLOBAL read_only = 1")
+            self.store.primary.cut_servers()
+            time.sleep(self.random.random())
+            self.store.primary.do("SET GLOBAL read_only = 0")
+
+    def freeze_mariadb(self):
+        """A database that answers nothing for a while."""
+        self.store.primary.process.send_signal(signal.SIGSTOP)
+        time.sleep(self.random.random() ** 2 * 4)
+        self.store.primary.process.send_signal(signal.SIGCONT)
+
+    def restart_store(self):
+        self.store.primary.crash()
+
+
+def main(arguments=None):
+    parser = arguments_of_all(__doc__)
+    parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--only", help="kinds of faults, with commas between: 'kill server,promote'")
+    parser.add_argument("--asynchronous", action="store_true", help="no commit waits for the replica")
+    chosen = parser.parse_args(arguments)
+    least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": 0, "disturbances": 0 if chosen.asynchronous else chosen.faults}
+    code, report = run_and_judge(MariadbLoop, chosen, least)
+    if report and report["rules"]:
+        notes = report["rules"]["L"]["notes"]
+        if "answered around a failover" in notes:
+            total = report["size"]["pushes"] + notes["answered around a failover"]
+            print(f"lost in {report['size']['failovers']} promotions: {notes['of these lost']} of {total} pushes that were answered")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
