@@ -202,7 +202,7 @@ def test_a_topic_is_deleted_only_by_its_name(browser, client):
     client.push("doomed", "one")
     browser.open("#/topics/doomed", is_new=True)
     browser.press("Delete*")
-    browser.find("#delete-name").send_keys("doome")
+    browser.wait(lambda: browser.find("#delete-name"), "the name").send_keys("doome")
     assert not browser.button("Delete the topic", browser.dialog()).is_enabled()
     browser.find("#delete-name").send_keys("d")
     browser.press("Delete the topic", browser.dialog)
