@@ -5,6 +5,7 @@
 #include "http/json_shape.h"
 
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,11 +36,22 @@ static void hex_of(const unsigned char *bytes, size_t len, char *out)
     }
 }
 
+/* Looked for by name once: OpenSSL would do it for each digest. */
+static pthread_once_t md5_once = PTHREAD_ONCE_INIT;
+static EVP_MD *md5_fetched;
+
+static void md5_fetch(void)
+{
+    md5_fetched = EVP_MD_fetch(NULL, "MD5", NULL);
+}
+
 void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES])
 {
     unsigned char digest[EVP_MAX_MD_SIZE] = {0};
     unsigned len = 0;
-    (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len, EVP_md5(), NULL);
+    (void)pthread_once(&md5_once, md5_fetch);
+    (void)EVP_Digest(bytes.len ? bytes.at : "", bytes.len, digest, &len,
+                     md5_fetched ? md5_fetched : EVP_md5(), NULL);
     hex_of(digest, SQS_MD5_TEXT_BYTES / 2, out);
 }
 

@@ -9,20 +9,17 @@ enum { UUID_BYTES = 16, ULID_TEXT_BYTES = 26, VERSION = 5 };
 static bool ulid_read(struct slice id, unsigned char out[UUID_BYTES])
 {
     static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-    memset(out, 0, UUID_BYTES);
+    unsigned __int128 value = 0;
     if (id.len != ULID_TEXT_BYTES || id.at[0] > '7')
         return false;
     for (size_t i = 0; i < id.len; i++) {
         const char *digit = id.at[i] ? strchr(digits, id.at[i]) : NULL;
         if (!digit)
             return false;
-        unsigned carry = (unsigned)(digit - digits);
-        for (int byte = UUID_BYTES - 1; byte >= 0; byte--) {
-            unsigned value = (unsigned)out[byte] << 5 | carry;
-            out[byte] = (unsigned char)value;
-            carry = value >> 8;
-        }
+        value = value << 5 | (unsigned)(digit - digits);
     }
+    for (size_t i = UUID_BYTES; i-- > 0; value >>= 8)
+        out[i] = (unsigned char)value;
     return true;
 }
 

@@ -359,17 +359,22 @@ static struct slice meta_of(const struct job *job, const char *wanted)
     return (struct slice){0};
 }
 
-static bool asks_for(const struct sqs_request *request, const char *name)
+/* The system attributes that a request asks for, under either of the two names that the list has had. */
+struct wanted {
+    struct json_value names[2];
+};
+
+static struct wanted wanted_of(const struct sqs_request *request)
 {
-    return sqs_names_have(sqs_member(request->fields, "AttributeNames"), slice_of(name)) ||
-           sqs_names_have(sqs_member(request->fields, "MessageSystemAttributeNames"),
-                          slice_of(name));
+    return (struct wanted){{sqs_member(request->fields, "AttributeNames"),
+                            sqs_member(request->fields, "MessageSystemAttributeNames")}};
 }
 
-static void write_system(const struct sqs_request *request, struct buffer *out, const char *name,
+static void write_system(const struct wanted *wanted, struct buffer *out, const char *name,
                          struct slice value)
 {
-    if (!value.len || !asks_for(request, name))
+    if (!value.len || (!sqs_names_have(wanted->names[0], slice_of(name)) &&
+                       !sqs_names_have(wanted->names[1], slice_of(name))))
         return;
     json_write_member(out, name);
     json_write_string(out, value);
@@ -377,9 +382,11 @@ static void write_system(const struct sqs_request *request, struct buffer *out, 
 
 /* When a message was first received is known of its first delivery alone: later on it is when it was
  * sent, at the latest now. */
-static void write_system_attributes(const struct sqs_request *request, const struct job *job,
-                                    struct buffer *out)
+static void write_system_attributes(const struct sqs_request *request, const struct wanted *wanted,
+                                    const struct job *job, struct buffer *out)
 {
+    if (!wanted->names[0].kind && !wanted->names[1].kind)
+        return;
     char count[16], now[24], due[24];
     struct slice sent = meta_of(job, META_SENT);
     size_t before = out->len;
@@ -388,12 +395,12 @@ static void write_system_attributes(const struct sqs_request *request, const str
     (void)snprintf(due, sizeof due, "%" PRId64, job->due_ms);
     buffer_append_text(out, ",\"Attributes\":{");
     size_t empty = out->len;
-    write_system(request, out, "SenderId", slice_of(request->options->account));
-    write_system(request, out, "SentTimestamp", sent.len ? sent : slice_of(due));
-    write_system(request, out, "ApproximateReceiveCount", slice_of(count));
-    write_system(request, out, "ApproximateFirstReceiveTimestamp",
+    write_system(wanted, out, "SenderId", slice_of(request->options->account));
+    write_system(wanted, out, "SentTimestamp", sent.len ? sent : slice_of(due));
+    write_system(wanted, out, "ApproximateReceiveCount", slice_of(count));
+    write_system(wanted, out, "ApproximateFirstReceiveTimestamp",
                  job->attempt > 1 && sent.len ? sent : slice_of(now));
-    write_system(request, out, "AWSTraceHeader", meta_of(job, META_TRACE));
+    write_system(wanted, out, "AWSTraceHeader", meta_of(job, META_TRACE));
     if (out->len == empty)
         out->len = before;
     else
@@ -455,8 +462,8 @@ static void write_handle(const struct queue_job *taken, struct buffer *out)
     buffer_fini(&text);
 }
 
-static void write_message(const struct sqs_request *request, const struct queue_job *taken,
-                          struct buffer *out)
+static void write_message(const struct sqs_request *request, const struct wanted *wanted,
+                          const struct queue_job *taken, struct buffer *out)
 {
     const struct job *job = &taken->job;
     char id[SQS_MESSAGE_ID_BYTES];
@@ -466,7 +473,7 @@ static void write_message(const struct sqs_request *request, const struct queue_
                          id);
     write_handle(taken, out);
     write_body(job, is_encoded, out);
-    write_system_attributes(request, job, out);
+    write_system_attributes(request, wanted, job, out);
     write_message_attributes(request, job, is_encoded, out);
     buffer_append_byte(out, '}');
 }
@@ -486,11 +493,12 @@ static size_t answer_messages(const struct sqs_request *request, const struct qu
         fail(request, &error);
         return 0;
     }
+    const struct wanted wanted = wanted_of(request);
     struct buffer *body = http_answer_start(exchange);
     buffer_append_text(body, reply->job_count ? "{\"Messages\":[" : "{");
     for (; used < reply->job_count; used++) {
         buffer_append_text(body, used ? "," : "");
-        write_message(request, &reply->jobs[used], body);
+        write_message(request, &wanted, &reply->jobs[used], body);
     }
     buffer_append_text(body, used ? "]}" : "}");
     if (used &&

@@ -3,8 +3,8 @@ More clients of the kill loop: of the beanstalk protocol and of SQS, on one topi
 
 What they write down is what kill_workers.py does. Two things differ, since these protocols show less than HTTP:
 - A delivery whose job has an id that they do not show is told by its body, which no other job has ("id": null).
-- An ack counts as answered only where it certainly met its lease: SQS says of an ended one too that it deleted, and beanstalk's `delete` of a job that is
-  ready again is a cancel. So within the lease, over the connection that the job came by; any other is as good as lost.
+- An ack counts as answered only where it certainly met its lease: SQS says of an ended one too that it deleted, and where nobody else has the job then it is
+  cancelled, as beanstalk's `delete` of a job that is ready again does. So within the lease, over the connection that the job came by; any other is as good as lost.
 """
 
 import base64
@@ -155,7 +155,7 @@ class BeanstalkPusher(BeanstalkWorker):
         if self.is_enough():
             return
         self.move()
-        jobs = [(self.body()[1], self.random.choice((0, 0, 1, 2)), self.random.randrange(4, 7)) for _ in range(self.random.choice((1, 8, 40)))]
+        jobs = [(self.body()[1], self.random.choice((0, 0, 1, 2)), self.random.randrange(4, 6)) for _ in range(self.random.choice((1, 8, 40)))]
         priority = self.random.choice((0, 1024, 1 << 31))
         requests = [f"put {priority} {delay} {ttr} {len(body)}\r\n".encode() + body + b"\r\n" for body, delay, ttr in jobs]
         for (body, delay, ttr), (words, begin, end, _) in zip(jobs, self.talk(requests)):
@@ -326,7 +326,7 @@ class SqsConsumer(SqsWorker):
         answer, begin, end = called
         is_certain = self.connections == came_by and end - taken <= CERTAIN_NS
         good = [int(one["Id"]) for one in (answer or {}).get("Successful", [])]
-        options = {"extend": {"lease_ms": (seconds or 0) * 1000}, "nack": {"delay_ms": 0}, "ack": {}}[verb]
+        options = {"extend": {"lease_ms": (seconds or 0) * 1000}, "nack": {"delay_ms": 0}, "ack": {"may_cancel": True}}[verb]
         for at, lease in enumerate(leases):
             if answer is None or (at in good and not is_certain):
                 outcome = "unknown"

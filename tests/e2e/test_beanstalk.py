@@ -83,6 +83,16 @@ def test_a_job_is_one_of_the_queue(connect, server):
     assert one(f"kick-job {number}") == ["KICKED"] and one("reserve")[1:] == [str(number), b"\x00\xff binary"]
 
 
+def test_a_job_that_is_asked_for_by_http_goes_with_its_release(connect, server):
+    one = connect()
+    for command in ("release {} 0 0", "bury {} 0"):
+        number = one.put("a")
+        assert one("reserve")[1] == str(number)
+        server.client().good("DELETE", f"/v1/topics/default/jobs/{number}?request=true")
+        assert one(command.format(number)) == [{"r": "RELEASED", "b": "BURIED"}[command[0]]] and one(f"peek {number}") == ["NOT_FOUND"]
+        assert one(f"touch {number}") == ["NOT_FOUND"], "it is nobody's any more"
+
+
 @STORES
 def test_whoever_closes_gives_back_and_that_counts(connect, server):
     one, two = connect(), connect()
@@ -143,6 +153,7 @@ def test_the_time_of_a_job_is_that_of_a_test_clock(start_server, store):
             client.good("POST", "/v1/clock/advance?by=3000s")
             assert one("touch 1") == ["NOT_FOUND"] and one("reserve")[1] == "1" and one.stats("stats")["job-timeouts"] == "1"
             assert one.stats("stats-job 1")["timeouts"] == "1"
+        assert server.terminate() == 0
 
 
 def test_a_paused_tube_gives_nothing(connect):
@@ -215,6 +226,27 @@ def test_many_at_once_in_one_packet(connect):
     assert all(one.answer() == ["DELETED"] for _ in range(3000))
 
 
+def in_one_packet(address):
+    """What is answered to commands that come together, where they meet each other."""
+    with Connection(address) as one:
+        one.send("use q\r\nwatch q\r\n" + "put 5 0 60 1\r\na\r\n" * 20)
+        answers = [one.answer() for _ in range(22)]
+        for lines in (["reserve"] + ["reserve-with-timeout 0"] * 22, [f"delete {n}" for n in (1, 2, 2, 99, 3)] + ["touch 4", "delete 4", "delete 4", "bury 5 1", "delete 5", "delete 6"],
+                      ["put 1 0 1 1\r\nb", "reserve-with-timeout 0", "reserve-with-timeout 0", "reserve-with-timeout 9"]):
+            one.send("".join(f"{line}\r\n" for line in lines))
+            answers += [one.answer() for _ in lines]
+        return answers
+
+
+@pytest.mark.skipif(not Path(PROGRAM).exists(), reason="no beanstalkd to compare with")
+@pytest.mark.parametrize("server", ["embedded", "redis"], indirect=True)
+def test_commands_in_one_packet_are_answered_as_by_beanstalkd(server):
+    with Beanstalkd() as original:
+        ours, theirs = in_one_packet(address(server)), in_one_packet(original.address)
+    assert ours == theirs, [pair for pair in zip(ours, theirs) if pair[0] != pair[1]]
+    assert ["DEADLINE_SOON"] in ours and ours.count(["DELETED"]) == 6
+
+
 @STORES
 def test_every_client_gets_another_job(connect):
     one, seen, lock = connect(), [], threading.Lock()
@@ -254,6 +286,7 @@ def test_several_servers_on_one_redis_are_one(start_server):
             for server in servers[1:]:
                 assert server.terminate() == 0
             assert one(f"delete {late}") == ["DELETED"]
+        assert servers[0].terminate() == 0
 
 
 def test_a_stop_ends_connections_and_gives_back(start_server, tmp_path):

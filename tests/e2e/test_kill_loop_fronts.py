@@ -8,8 +8,8 @@ import pytest
 from server import BINARY
 
 LOOPS = {
-    "embedded": ("kill_loop.py", "--kills", "8", "--pushes", "3000", "--seconds", "4"),
-    "redis": ("redis_kill_loop.py", "--faults", "8", "--pushes", "1500", "--seconds", "3", "--only", "kill server,kill servers,cut,kill Redis"),
+    "embedded": ("kill_loop.py", "--kills", "6", "--pushes", "2000", "--seconds", "3"),
+    "redis": ("redis_kill_loop.py", "--faults", "6", "--pushes", "1200", "--seconds", "2", "--only", "kill server,kill servers,cut,kill Redis"),
 }
 
 
