@@ -344,7 +344,6 @@ const struct driver driver_mariadb = {
 
 const struct driver driver_mysql = {
     .name = "mysql",
-    .lacks = DRIVER_LACKS_CHOICE,
     .shards = 1,
     .runs = 8, /* each command is some twenty statements of a real database */
     .forecasts_exactly = true,

@@ -83,6 +83,16 @@ def test_a_job_is_one_of_the_queue(connect, server):
     assert one(f"kick-job {number}") == ["KICKED"] and one("reserve")[1:] == [str(number), b"\x00\xff binary"]
 
 
+def test_a_job_that_is_asked_for_by_http_goes_with_its_release(connect, server):
+    one = connect()
+    for command in ("release {} 0 0", "bury {} 0"):
+        number = one.put("a")
+        assert one("reserve")[1] == str(number)
+        server.client().good("DELETE", f"/v1/topics/default/jobs/{number}?request=true")
+        assert one(command.format(number)) == [{"r": "RELEASED", "b": "BURIED"}[command[0]]] and one(f"peek {number}") == ["NOT_FOUND"]
+        assert one(f"touch {number}") == ["NOT_FOUND"], "it is nobody's any more"
+
+
 @STORES
 def test_whoever_closes_gives_back_and_that_counts(connect, server):
     one, two = connect(), connect()
@@ -143,6 +153,7 @@ def test_the_time_of_a_job_is_that_of_a_test_clock(start_server, store):
             client.good("POST", "/v1/clock/advance?by=3000s")
             assert one("touch 1") == ["NOT_FOUND"] and one("reserve")[1] == "1" and one.stats("stats")["job-timeouts"] == "1"
             assert one.stats("stats-job 1")["timeouts"] == "1"
+        assert server.terminate() == 0
 
 
 def test_a_paused_tube_gives_nothing(connect):
@@ -275,6 +286,7 @@ def test_several_servers_on_one_redis_are_one(start_server):
             for server in servers[1:]:
                 assert server.terminate() == 0
             assert one(f"delete {late}") == ["DELETED"]
+        assert servers[0].terminate() == 0
 
 
 def test_a_stop_ends_connections_and_gives_back(start_server, tmp_path):

@@ -5,7 +5,6 @@ import re
 import resource
 import socket
 import threading
-import time
 
 import pytest
 from beanstalk import Connection
@@ -34,10 +33,10 @@ def raw(server):
 
 
 class Good:
-    """Puts, reserves and deletes beside what happens, and counts rounds; `slowest` is its longest one, in seconds."""
+    """Puts, reserves and deletes beside what happens, and counts rounds; no answer takes 20 s, which is Connection's limit."""
 
     def __init__(self, server):
-        self.connection, self.rounds, self.slowest = Connection(address(server)), 0, 0.0
+        self.connection, self.rounds = Connection(address(server)), 0
         self.is_over, self.thread, self.fault = threading.Event(), threading.Thread(target=self.run), None
 
     def run(self):
@@ -45,10 +44,9 @@ class Good:
             one = self.connection
             assert one("use good")[0] == "USING" and one("watch good")[0] == "WATCHING" and one("ignore default")[0] == "WATCHING"
             while not self.is_over.is_set():
-                began = time.monotonic()
                 number = one.put(b"good")
                 assert one("reserve-with-timeout 20") == ["RESERVED", str(number), b"good"] and one(f"delete {number}") == ["DELETED"]
-                self.rounds, self.slowest = self.rounds + 1, max(self.slowest, time.monotonic() - began)
+                self.rounds += 1
         except BaseException as fault:
             self.fault = fault
 
@@ -65,7 +63,6 @@ class Good:
         self.thread.join()
         self.connection.close()
         assert not self.fault, self.fault
-        assert self.slowest < 10, "a round is a few syncs"
 
 
 def test_half_lines_and_half_jobs_wait_for_their_rest(server):
@@ -123,10 +120,12 @@ def test_who_reserves_and_never_reads(server):
     with Connection(address(server)) as one:
         for _ in range(300):
             one.put(body)
-        with Good(server), raw(server) as deaf:
+        with Good(server) as good, raw(server) as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.sendall(b"reserve\r\n" * 5000)
             eventually(lambda: int(one.stats("stats-tube default")["current-jobs-reserved"]) > 3, 20)
+            before = good.rounds
+            eventually(lambda: good.rounds > before + 400 or good.fault, 60)  # long enough for another 300 reserves
             assert int(one.stats("stats-tube default")["current-jobs-reserved"]) < 200, "unsent answers are bounded, so are jobs behind them"
         eventually(lambda: one.stats("stats-tube default")["current-jobs-ready"] == "300", 20)
 
@@ -149,7 +148,12 @@ def test_many_connections_that_do_nothing(server):
                 for each in idle[:2000]:
                     each.settimeout(30)
                     assert each.recv(100) == b"USING default\r\n"
-            assert IS_SANITIZED or server.resident_bytes() < before + count * 12 * 1024
+                assert IS_SANITIZED or server.resident_bytes() < before + count * 12 * 1024
+                before = server.resident_bytes()
+                for each in idle[:2000]:
+                    each.sendall(b"put 0 0 60 60000\r\n" + b"x" * 60_010 + b"\r\n")
+                    assert each.recv(100).startswith(b"EXPECTED_CRLF\r\n")
+                assert IS_SANITIZED or server.resident_bytes() < before + 2000 * 16 * 1024 + 32 * MIB, "what an idle connection had is given back"
         with Connection(address(server)) as one:
             eventually(lambda: one.stats("stats")["current-connections"] == "1", 30)
     finally:

@@ -318,6 +318,7 @@ def test_a_call_about_one_job_reads_no_others(mariadb, start_server):
     client.push("many", "two", delay="1h")
     client.reschedule("many", "two", delay="2h")
     assert client.cancel("many", "two")["result"] == "cancelled"
+    assert client.topic("many")["counts"]["delayed"] == 3000
     assert rows_read() - before < 2500
 
 

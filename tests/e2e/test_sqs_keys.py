@@ -5,13 +5,15 @@ import hashlib
 import hmac
 import http.client
 import json
+import re
+import shlex
 import subprocess
 import threading
 import time
 
 import pytest
 from conftest import FLAGS
-from server import BINARY, eventually, free_port
+from server import BINARY, REPO, eventually, free_port
 from test_sqs import ACCOUNT, REGION, client_of, refused
 from tokens import Token, TokenFile
 
@@ -221,6 +223,18 @@ def test_the_command_makes_lists_rotates_and_revokes_keys(tmp_path):
     assert json.loads(token("new", "b", "--access-key", "--scope", "read", "--topics", "*", "--json").stdout)["secret"] in tokens.read_text()
     assert token("revoke", "legacy").returncode == 0 and json.loads(token("list", "--json").stdout)["tokens"][0]["state"] == "revoked"
     assert token("new", "c", "--access-key", "--certificate", "--scope", "read", "--topics", "*").returncode == 2
+
+
+def test_the_pages_key_lets_its_program_in(start_server, tmp_path):
+    page = (REPO / "docs" / "moving" / "sqs.md").read_text(encoding="utf-8")
+    make, serve = re.search(r"```sh\n(tarry token new .*)\n(tarry serve .*)\n```", page).groups()
+    command, _, file = make.partition(" > ")
+    made = subprocess.run([BINARY, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True)
+    flags = [str(tmp_path / word) if word == "tokens" else word for word in shlex.split(serve)[2:]]
+    server = start_server(*FLAGS, *flags)
+    assert file == "shop.secret" and "AWS_ACCESS_KEY_ID=shop" in page
+    sdk = client_of(server.port, aws_access_key_id="shop", aws_secret_access_key=made.stdout.strip())
+    assert refused(sdk.list_queues)[0] == "AccessDeniedException"  # it may push and consume
 
 
 def test_no_secret_is_in_the_log_or_shown(house):

@@ -12,7 +12,7 @@ NEEDS = {
     "amqp": re.compile(r"from rabbitmq|import rabbitmq"),
     "stomp": re.compile(r"from activemq|import activemq"),
     "rocketmq": re.compile(r"import rocketmq|from rocketmq"),
-    "sqs": re.compile(r"--sqs"),
+    "sqs": re.compile(r"--sqs|from test_sqs"),
     "mykit": re.compile(r"--mykit"),
     "traces": re.compile(r"from collector|import collector"),
     "jwt": re.compile(r"from issuer|import issuer"),

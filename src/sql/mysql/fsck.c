@@ -48,6 +48,10 @@ static const char *const checks[] = {
     "SELECT 'leases are over since a minute and more: no server is at work, or all of them are "
     "behind', COUNT(*), NULL FROM tarry.job WHERE state = 3 AND lease_until < "
     "(SELECT tarry.now_ms() - 60000) HAVING COUNT(*) > 0",
+
+    "SELECT 'the row of the tokens is gone: with a new one there are none', 0, 'INSERT INTO "
+    "tarry.tokens (version, text) VALUES (MD5(CONCAT(UUID(), RAND())), '''')' "
+    "FROM tarry.store WHERE NOT EXISTS (SELECT 1 FROM tarry.tokens)",
 };
 
 static bool run(MYSQL *mysql, const char *text, size_t len, char *error, size_t error_bytes)

@@ -137,6 +137,13 @@ RETURN UNIX_TIMESTAMP() * 1000 + TIMESTAMPDIFF(MICROSECOND, NOW(), SYSDATE(3)) D
 
 -- ---- calls about topics ----
 
+-- What is ready in a lane: fresh, tried before, the oldest due. A function, since a join would go through all that waits: parameters are as
+-- good as constants, and what is due is found by its key.
+DROP FUNCTION IF EXISTS tarry.server_ready//
+CREATE FUNCTION tarry.server_ready(p_topic INT, p_lane INT, p_now BIGINT) RETURNS VARCHAR(80) CHARACTER SET ascii READS SQL DATA SQL SECURITY INVOKER
+RETURN (SELECT CONCAT_WS(' ', COALESCE(SUM(attempt = 0), 0), COALESCE(SUM(attempt > 0), 0), COALESCE(MIN(due), 0)) FROM tarry.job FORCE INDEX (PRIMARY)
+  WHERE topic = p_topic AND lane = p_lane AND due <= p_now AND state = 1)//
+
 DROP PROCEDURE IF EXISTS tarry.server_figures//
 CREATE PROCEDURE tarry.server_figures(IN p_name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin,
   IN p_after VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin, IN p_limit BIGINT)
@@ -160,10 +167,11 @@ BEGIN
         SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
           redriven FROM tarry.tally_add WHERE p_name IS NULL OR topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) u
       GROUP BY topic) s ON s.topic = t.topic
-    LEFT JOIN (SELECT l.topic, SUM(j.attempt = 0) fresh, SUM(j.attempt > 0) retry, MIN(j.due) oldest
-      FROM tarry.lane l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 1
-      WHERE p_name IS NULL OR l.topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)
-      GROUP BY l.topic) r ON r.topic = t.topic
+    LEFT JOIN (SELECT y.topic, SUM(SUBSTRING_INDEX(y.ready, ' ', 1)) fresh, SUM(SUBSTRING_INDEX(SUBSTRING_INDEX(y.ready, ' ', 2), ' ', -1)) retry,
+        MIN(NULLIF(CAST(SUBSTRING_INDEX(y.ready, ' ', -1) AS SIGNED), 0)) oldest
+      FROM (SELECT DISTINCT l.topic, l.lane, tarry.server_ready(l.topic, l.lane, v_now) ready FROM tarry.lane l
+        WHERE p_name IS NULL OR l.topic = (SELECT x.topic FROM tarry.topic x WHERE x.name = p_name)) y
+      GROUP BY y.topic) r ON r.topic = t.topic
     WHERE t.name IS NOT NULL AND (p_name IS NULL OR t.name = p_name) AND (p_after IS NULL OR t.name > p_after)
     ORDER BY t.name LIMIT p_limit;
 END//

@@ -56,7 +56,8 @@ CREATE TABLE tarry.job (
   consumer text, -- who holds it, as he calls himself
   cancel_requested boolean NOT NULL DEFAULT false, -- of one on lease: every end of that but an ack cancels it
   PRIMARY KEY (topic, id)
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, -- room for a second version of each row: a backlog that is taken at once stays in its pages, and out of the indexes
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX job_due ON tarry.job (topic, lane, due, seq);
 CREATE INDEX job_expire ON tarry.job (expire) WHERE expire IS NOT NULL;
 

@@ -19,13 +19,13 @@ const consumer = Consumer.create({
   handleMessage: async (message) => {
     attempts[message.Body] = Number(message.Attributes.ApproximateReceiveCount)
     if (message.Body === 'fails once' && attempts[message.Body] === 1) throw new Error('the first attempt')
-    if (message.Body === 'is slow') await sleep(5500)
+    if (message.Body === 'is slow') await sleep(4600) // its end comes with no heartbeat: a change of what is just deleted is an error
     handled.push(message.Body)
     return message
   },
 })
 consumer.on('processing_error', (error) => assert.match(error.message, /the first attempt/))
-consumer.on('error', (error) => assert.match(error.message, /in flight/)) // a heartbeat on its way when the message was deleted
+consumer.on('error', (error) => { throw error })
 let deleted = 0
 consumer.on('message_processed', () => { if (++deleted === 11) finish() })
 consumer.start()
