@@ -144,7 +144,7 @@ def test_it_says_that_it_is_not_connected_and_comes_back(browser, server):
 def test_a_topic_is_made_and_its_settings_changed(browser, client):
     browser.open("#/topics", is_new=True)
     browser.press("New topic*")
-    browser.find("#new-topic").send_keys("made.here")
+    browser.wait(lambda: browser.find("#new-topic"), "the name").send_keys("made.here")
     browser.keys(Keys.ENTER)
     browser.sees("Settings")
     field = browser.wait(lambda: browser.field("max_attempts"), "the field")
@@ -297,7 +297,7 @@ def test_a_dead_job_tells_its_story_and_goes_round_with_another_body(browser, cl
     for text in ("bank is down", "still down", "amount is negative", "Attempt 1", "Attempt 3", "was refused for good"):
         browser.sees(text)
     browser.press("Edit and redrive*")
-    text = browser.find("#edit-body")
+    text = browser.wait(lambda: browser.find("#edit-body"), "the body")
     text.clear()
     text.send_keys('{"amount":1}')
     browser.press("Push it in place of this one", browser.dialog)
