@@ -143,6 +143,11 @@ bool sqs_request_find(void *front, uint64_t tag, struct sqs_request *out)
     return exchange != NULL;
 }
 
+int64_t sqs_request_now_ms(const struct sqs_request *request)
+{
+    return queue_wall_ms(request->exchange->front->queue);
+}
+
 struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done)
 {
     return (struct queue_reply_to){done, request->exchange->front,

@@ -80,6 +80,8 @@ bool sqs_request_learn(struct sqs_request *request, struct slice learned);
 struct sqs_request sqs_request_of(struct http_exchange *exchange);
 /* The same by the tag of a reply; false: there is nobody to answer. */
 bool sqs_request_find(void *front, uint64_t tag, struct sqs_request *out);
+/* By the clock of the jobs, which may be a test's. */
+int64_t sqs_request_now_ms(const struct sqs_request *request);
 struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done);
 
 /* ---- members ---- */

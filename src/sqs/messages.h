@@ -1,0 +1,15 @@
+/* messages: the operations on messages, and how the front keeps what is the message's own. */
+#ifndef TARRY_SQS_MESSAGES_H
+#define TARRY_SQS_MESSAGES_H
+
+#include "sqs/operation.h"
+
+#define SQS_META_SENT JOB_META_OWN "sqs-sent"
+#define SQS_META_TRACE JOB_META_OWN "sqs-trace"
+
+void sqs_send(struct sqs_request *request, const struct queue_topic *topic);
+void sqs_receive(struct sqs_request *request, const struct queue_topic *topic);
+/* Delete and change visibility, by the operation's name. */
+void sqs_release(struct sqs_request *request, const struct queue_topic *topic);
+
+#endif

@@ -1,0 +1,228 @@
+/* release: what becomes of messages that were received: they are deleted, or their visibility is changed. */
+#include "sqs/entries.h"
+#include "sqs/handle.h"
+#include "sqs/messages.h"
+#include "sqs/settings.h"
+
+#include <stdlib.h>
+
+static bool is_change(const struct sqs_operation *operation)
+{
+    return operation->name[0] == 'C';
+}
+
+static bool refuse_handle(struct slice handle, bool is_batch, struct sqs_error *error)
+{
+    if (!is_batch)
+        return sqs_error_set(error, SQS_BAD_HANDLE, "The input receipt handle is invalid.");
+    return sqs_error_set(error, SQS_BAD_HANDLE,
+                         "The input receipt handle \"%.*s\" is not a valid receipt handle.",
+                         (int)(handle.len < 80 ? handle.len : 80), handle.at);
+}
+
+static bool read_answer(struct json_value entry, const struct sqs_operation *operation,
+                        struct queue_answer *out, struct sqs_error *error)
+{
+    struct json_value handle = sqs_member(entry, "ReceiptHandle"),
+                      timeout = sqs_member(entry, "VisibilityTimeout");
+    int64_t seconds = 0;
+    *out = (struct queue_answer){.verb = QUEUE_ACK, .delay_ms = -1};
+    if (handle.kind != JSON_STRING)
+        return sqs_error_set(error, SQS_MISSING,
+                             "The request must contain the parameter ReceiptHandle.");
+    struct slice text = slice_make(handle.raw.at + 1, handle.raw.len - 2);
+    struct sqs_handle parts;
+    if (!sqs_handle_read(text, &parts))
+        return refuse_handle(text, operation->why != NULL, error);
+    out->lease = parts.lease;
+    if (!is_change(operation))
+        return true;
+    if (timeout.kind == JSON_NONE)
+        return sqs_error_set(error, SQS_MISSING,
+                             "The request must contain the parameter VisibilityTimeout.");
+    if (!sqs_number(timeout, "VisibilityTimeout", 0, SQS_VISIBILITY_S_MAX, 0, &seconds, error))
+        return false;
+    out->verb = seconds ? QUEUE_EXTEND : QUEUE_NACK;
+    out->delay_ms = 0;
+    out->lease_ms = seconds * 1000;
+    return true;
+}
+
+static size_t read_answers(const struct sqs_request *request, struct sqs_entries *entries,
+                           struct queue_answer answers[SQS_BATCH_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < entries->count; i++)
+        count +=
+            read_answer(entries->at[i], request->operation, &answers[count], &entries->errors[i]);
+    return count;
+}
+
+/* ---- delete by a handle whose lease has ended ---- */
+
+/*
+ * SQS deletes a message by its newest handle also after its time is over, where nobody else has it by then. So each
+ * such job is looked up, and cancelled where it was not delivered since. Whatever comes of it, the call went well.
+ */
+struct late_delete {
+    struct http_front *front;
+    uint64_t tag;
+    struct sqs_error errors[SQS_BATCH_MAX]; /* of the entries */
+    size_t count, at;
+    struct late_job {
+        char id[JOB_ID_BYTES_MAX];
+        size_t id_bytes;
+        uint64_t delivery;
+    } jobs[SQS_BATCH_MAX];
+};
+
+static void late_delete_next(struct late_delete *late, const struct sqs_request *request);
+
+static void late_delete_end(struct late_delete *late)
+{
+    struct sqs_request request;
+    struct sqs_entries entries;
+    struct sqs_error error;
+    if (sqs_request_find(late->front, late->tag, &request) &&
+        sqs_entries_read(&request, &entries, &error)) {
+        memcpy(entries.errors, late->errors, sizeof entries.errors);
+        sqs_entries_answer(&request, &entries, NULL, NULL);
+    }
+    free(late);
+}
+
+static void on_late_cancelled(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct late_delete *late = owner;
+    struct sqs_request request;
+    (void)tag;
+    (void)reply;
+    late->at++;
+    if (sqs_request_find(late->front, late->tag, &request))
+        late_delete_next(late, &request);
+    else
+        late_delete_end(late);
+}
+
+static void on_late_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct late_delete *late = owner;
+    const struct late_job *wanted = &late->jobs[late->at];
+    const struct job *job = reply->job_count == 1 ? &reply->jobs[0].job : NULL;
+    struct sqs_request request;
+    (void)tag;
+    if (!sqs_request_find(late->front, late->tag, &request)) {
+        late_delete_end(late);
+        return;
+    }
+    if (!job || job->delivery != wanted->delivery ||
+        (job->state != JOB_READY && job->state != JOB_DELAYED)) {
+        late->at++;
+        late_delete_next(late, &request);
+        return;
+    }
+    const struct queue_change cancel = {.verb = QUEUE_CANCEL,
+                                        .topic = request.queue,
+                                        .id = slice_make(wanted->id, wanted->id_bytes),
+                                        .priority = QUEUE_PRIORITY_UNSET};
+    queue_change(late->front->queue, &cancel, 1,
+                 (struct queue_reply_to){.done = on_late_cancelled, .owner = late});
+}
+
+static void late_delete_next(struct late_delete *late, const struct sqs_request *request)
+{
+    const struct late_job *job = &late->jobs[late->at];
+    if (late->at == late->count)
+        late_delete_end(late);
+    else
+        queue_get(late->front->queue, request->queue, slice_make(job->id, job->id_bytes),
+                  (struct queue_reply_to){.done = on_late_seen, .owner = late});
+}
+
+/* Notes the job of an entry's handle; one that names none is left alone. */
+static void late_delete_add(struct late_delete *late, const struct sqs_request *request,
+                            struct json_value entry)
+{
+    struct slice text = sqs_text(request, sqs_member(entry, "ReceiptHandle"));
+    struct late_job *job = &late->jobs[late->count];
+    struct sqs_handle handle;
+    if (!text.len || !sqs_handle_read(text, &handle) || handle.id.len == 0 ||
+        handle.id.len > JOB_ID_BYTES_MAX)
+        return;
+    memcpy(job->id, handle.id.at, handle.id.len);
+    job->id_bytes = handle.id.len;
+    job->delivery = handle.delivery;
+    late->count++;
+}
+
+/* The entries whose lease had ended. False: there is nothing more to do. */
+static bool late_delete_begin(const struct sqs_request *request, const struct sqs_entries *entries,
+                              const bool has_ended[SQS_BATCH_MAX])
+{
+    struct late_delete *late = calloc(1, sizeof *late);
+    if (!late)
+        return false;
+    late->front = request->exchange->front;
+    late->tag = http_exchange_tag(request->exchange);
+    memcpy(late->errors, entries->errors, sizeof late->errors);
+    for (size_t i = 0; i < entries->count; i++)
+        if (has_ended[i])
+            late_delete_add(late, request, entries->at[i]);
+    bool has_jobs = late->count != 0;
+    if (has_jobs)
+        late_delete_next(late, request);
+    else
+        free(late);
+    return has_jobs;
+}
+
+/* By an old handle nothing need be left to delete, and that is well; it cannot be given more time. */
+static void on_answered(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    struct queue_answer answers[SQS_BATCH_MAX];
+    struct sqs_request request;
+    struct sqs_error error = {0};
+    struct sqs_entries entries;
+    size_t next = 0;
+    bool has_ended[SQS_BATCH_MAX] = {false};
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    if (!sqs_error_of(&error, reply->status) || !sqs_entries_read(&request, &entries, &error)) {
+        sqs_answer_error(request.exchange, &error);
+        return;
+    }
+    (void)read_answers(&request, &entries, answers);
+    for (size_t i = 0; i < entries.count; i++) {
+        if (entries.errors[i].fault || next == reply->result_count)
+            continue;
+        enum queue_status status = reply->results[next++].status;
+        if (status == QUEUE_LEASE_ENDED && is_change(request.operation))
+            (void)sqs_error_set(&entries.errors[i], SQS_NOT_IN_FLIGHT,
+                                "The message referred to isn't in flight.");
+        else if (status != QUEUE_LEASE_ENDED)
+            (void)sqs_error_of(&entries.errors[i], status);
+        else
+            has_ended[i] = true;
+    }
+    if (late_delete_begin(&request, &entries, has_ended))
+        return;
+    sqs_entries_answer(&request, &entries, NULL, NULL);
+}
+
+void sqs_release(struct sqs_request *request, const struct queue_topic *topic)
+{
+    struct queue_answer answers[SQS_BATCH_MAX];
+    struct sqs_error error = {0};
+    struct sqs_entries entries;
+    (void)topic;
+    if (!sqs_entries_read(request, &entries, &error)) {
+        sqs_answer_error(request->exchange, &error);
+        return;
+    }
+    size_t count = read_answers(request, &entries, answers);
+    if (count)
+        queue_answer(request->exchange->front->queue, answers, count,
+                     sqs_reply_to(request, on_answered));
+    else
+        sqs_entries_answer(request, &entries, NULL, NULL);
+}

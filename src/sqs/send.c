@@ -1,0 +1,205 @@
+/* send: messages become jobs, one or a batch. */
+#include "base/json_write.h"
+#include "base/text.h"
+#include "sqs/attribute.h"
+#include "sqs/entries.h"
+#include "sqs/message_id.h"
+#include "sqs/messages.h"
+#include "sqs/settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* What XML may hold, as SQS wants it. */
+static bool is_text(struct slice body)
+{
+    for (size_t i = 0; i < body.len; i++) {
+        unsigned char c = (unsigned char)body.at[i];
+        if (c < ' ' && c != '\t' && c != '\n' && c != '\r')
+            return false;
+        if (c == 0xef && i + 2 < body.len && (unsigned char)body.at[i + 1] == 0xbf &&
+            (unsigned char)body.at[i + 2] >= 0xbe)
+            return false;
+    }
+    return true;
+}
+
+/* Room that outlives the push: bodies and metas of the entries. */
+struct sending {
+    struct queue_push pushes[SQS_BATCH_MAX];
+    struct buffer bodies, metas[SQS_BATCH_MAX];
+    size_t count, bytes; /* bytes: of all bodies, good or not */
+};
+
+static bool add_trace(struct json_value entry, struct buffer *meta, struct sqs_error *error)
+{
+    struct json_value trace = sqs_member(
+        sqs_member(sqs_member(entry, "MessageSystemAttributes"), "AWSTraceHeader"), "StringValue");
+    if (trace.kind != JSON_STRING)
+        return true;
+    return job_meta_add(meta, slice_of(SQS_META_TRACE),
+                        slice_make(trace.raw.at + 1, trace.raw.len - 2)) == JOB_META_OK ||
+           sqs_error_set(error, SQS_BAD_VALUE, "The AWSTraceHeader is too long.");
+}
+
+static bool read_body(struct json_value entry, int64_t bytes_max, struct sending *sending,
+                      struct slice *out, struct sqs_error *error)
+{
+    struct json_value body = sqs_member(entry, "MessageBody");
+    if (body.kind != JSON_STRING)
+        return sqs_error_set(error, SQS_MISSING,
+                             "The request must contain the parameter MessageBody.");
+    if (!json_string_bytes(body.raw, &sending->bodies, out))
+        return sqs_error_set(error, SQS_BUSY, "out of memory");
+    sending->bytes += out->len;
+    if (out->len == 0)
+        return sqs_error_set(error, SQS_MISSING,
+                             "The request must contain the parameter MessageBody.");
+    if (!is_text(*out))
+        return sqs_error_set(error, SQS_BAD_CONTENTS,
+                             "Invalid characters found. Valid unicode characters are #x9 | #xA | "
+                             "#xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF");
+    return (int64_t)out->len <= bytes_max ||
+           sqs_error_set(error, SQS_BAD_VALUE,
+                         "One or more parameters are invalid. Reason: Message must be shorter than "
+                         "%" PRId64 " bytes.",
+                         bytes_max);
+}
+
+static bool read_message(const struct sqs_request *request, struct json_value entry,
+                         const struct sqs_queue *queue, struct sending *sending,
+                         struct sqs_error *error)
+{
+    struct queue_push *push = &sending->pushes[sending->count];
+    struct buffer *meta = &sending->metas[sending->count];
+    struct json_value attributes = sqs_member(entry, "MessageAttributes");
+    char sent[24];
+    int64_t delay_s;
+    int len = snprintf(sent, sizeof sent, "%" PRId64, sqs_request_now_ms(request));
+    *push = (struct queue_push){.topic = request->queue,
+                                .content_type = slice_of("text/plain"),
+                                .priority = QUEUE_PRIORITY_UNSET};
+    if (!read_body(entry, queue->message_bytes, sending, &push->body, error) ||
+        !sqs_number(sqs_member(entry, "DelaySeconds"), "DelaySeconds", 0,
+                    POLICY_DELAY_MS_MAX / 1000, queue->delay_s, &delay_s, error) ||
+        !sqs_attributes_check(attributes, error))
+        return false;
+    if (sqs_member(entry, "MessageGroupId").kind)
+        return sqs_error_set(
+            error, SQS_BAD_VALUE,
+            "The parameter MessageGroupId is for FIFO queues, which are not here.");
+    buffer_init(meta, JOB_META_BYTES_MAX);
+    sending->count++;
+    push->when = (struct queue_when){delay_s ? QUEUE_DUE_DELAY : QUEUE_DUE_NOW, delay_s * 1000};
+    bool good =
+        job_meta_add(meta, slice_of(SQS_META_SENT), slice_make(sent, (size_t)len)) == JOB_META_OK &&
+        sqs_attributes_keep(attributes, meta);
+    if (!good)
+        (void)sqs_error_set(error, SQS_BAD_VALUE,
+                            "Message attributes are too long, or hold what no meta may.");
+    good = good && add_trace(entry, meta, error);
+    push->meta = buffer_slice(meta);
+    if (!good) {
+        buffer_fini(meta);
+        sending->count--;
+    }
+    return good;
+}
+
+/* The same entries come out good each time: the answer is written by a second reading. */
+static bool read_messages(const struct sqs_request *request, const struct sqs_queue *queue,
+                          struct sqs_entries *entries, struct sending *sending,
+                          struct sqs_error *error)
+{
+    sending->count = sending->bytes = 0;
+    buffer_init(&sending->bodies, request->exchange->note.len + 1);
+    if (!buffer_reserve(&sending->bodies, request->exchange->note.len + 1))
+        return sqs_error_set(error, SQS_BUSY, "out of memory");
+    if (!sqs_entries_read(request, entries, error))
+        return false;
+    for (size_t i = 0; i < entries->count; i++)
+        (void)read_message(request, entries->at[i], queue, sending, &entries->errors[i]);
+    return true;
+}
+
+static void sending_fini(struct sending *sending)
+{
+    for (size_t i = 0; i < sending->count; i++)
+        buffer_fini(&sending->metas[i]);
+    buffer_fini(&sending->bodies);
+}
+
+struct sent {
+    const struct sqs_request *request;
+    const struct sqs_entries *entries;
+    const struct queue_result *results;
+    size_t which[SQS_BATCH_MAX]; /* of the results, for each entry */
+};
+
+static void write_sent(struct buffer *out, size_t i, void *ctx)
+{
+    const struct sent *sent = ctx;
+    struct json_value entry = sent->entries->at[i],
+                      attributes = sqs_member(entry, "MessageAttributes");
+    const struct queue_result *result = &sent->results[sent->which[i]];
+    char md5[SQS_MD5_TEXT_BYTES], id[SQS_MESSAGE_ID_BYTES];
+    sqs_message_id(result->topic, result->id, id);
+    sqs_md5(sqs_text(sent->request, sqs_member(entry, "MessageBody")), md5);
+    buffer_append_format(out, ",\"MessageId\":\"%.*s\",\"MD5OfMessageBody\":\"%.*s\"",
+                         SQS_MESSAGE_ID_BYTES, id, SQS_MD5_TEXT_BYTES, md5);
+    if (sqs_attributes_md5(attributes, md5))
+        buffer_append_format(out, ",\"MD5OfMessageAttributes\":\"%.*s\"", SQS_MD5_TEXT_BYTES, md5);
+}
+
+static void on_sent(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    static const struct sqs_queue any = {.message_bytes = INT64_MAX};
+    struct sqs_request request;
+    struct sqs_error error = {0};
+    struct sqs_entries entries;
+    struct sending sending = {0};
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    struct sqs_queue queue = any;
+    queue.message_bytes = request.exchange->count;
+    struct sent sent = {.request = &request, .entries = &entries, .results = reply->results};
+    bool good = sqs_error_of(&error, reply->status) &&
+                read_messages(&request, &queue, &entries, &sending, &error);
+    if (!good) {
+        sqs_answer_error(request.exchange, &error);
+        sending_fini(&sending);
+        return;
+    }
+    for (size_t i = 0, next = 0; i < entries.count; i++) {
+        if (entries.errors[i].fault || next == reply->result_count)
+            continue;
+        sent.which[i] = next;
+        (void)sqs_error_of(&entries.errors[i], reply->results[next++].status);
+    }
+    sqs_entries_answer(&request, &entries, write_sent, &sent);
+    sending_fini(&sending);
+}
+
+void sqs_send(struct sqs_request *request, const struct queue_topic *topic)
+{
+    struct sqs_error error = {0};
+    struct sqs_queue queue;
+    struct sqs_entries entries;
+    struct sending sending = {0};
+    sqs_queue_read(&topic->settings, &queue);
+    request->exchange->count = (uint32_t)queue.message_bytes; /* for the second reading */
+    bool good = read_messages(request, &queue, &entries, &sending, &error);
+    if (good && entries.is_batch && sending.bytes > SQS_MESSAGE_BYTES)
+        good = sqs_error_set(&error, SQS_BATCH_BYTES,
+                             "Batch requests cannot be longer than %d bytes. You have sent %zu "
+                             "bytes.",
+                             SQS_MESSAGE_BYTES, sending.bytes);
+    if (!good)
+        sqs_answer_error(request->exchange, &error);
+    else if (sending.count)
+        queue_push(request->exchange->front->queue, sending.pushes, sending.count,
+                   sqs_reply_to(request, on_sent));
+    else
+        sqs_entries_answer(request, &entries, write_sent, NULL);
+    sending_fini(&sending);
+}
