@@ -30,12 +30,12 @@ void beanstalk_reserve_woken(struct beanstalk_session *session);
 void beanstalk_lease_answer(struct beanstalk_session *session);
 void beanstalk_delete(struct beanstalk_session *session);
 
-/* ---- named.c: jobs by their number ---- */
+/* ---- lookup.c: jobs by their number ---- */
 
 /* peek, stats-job, kick-job, reserve-job, and delete of what the client does not hold. */
-void beanstalk_find_named(struct beanstalk_session *session);
+void beanstalk_look_up(struct beanstalk_session *session);
 
-/* ---- in_tube.c: jobs of the tube that is used ---- */
+/* ---- tube_jobs.c: jobs of the tube that is used ---- */
 
 void beanstalk_peek_ready(struct beanstalk_session *session);
 void beanstalk_peek_delayed(struct beanstalk_session *session);

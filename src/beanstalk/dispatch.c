@@ -60,7 +60,7 @@ static void reserve(struct beanstalk_session *session)
 static void reserve_job(struct beanstalk_session *session)
 {
     become_worker(session);
-    beanstalk_find_named(session);
+    beanstalk_look_up(session);
 }
 
 /* What it has asked is still answered. */
@@ -73,7 +73,7 @@ static void quit(struct beanstalk_session *session)
 
 /* All but put, which has a body. */
 static void (*const begin[BEANSTALK_VERBS])(struct beanstalk_session *session) = {
-    [BEANSTALK_PEEK] = beanstalk_find_named,
+    [BEANSTALK_PEEK] = beanstalk_look_up,
     [BEANSTALK_PEEK_READY] = beanstalk_peek_ready,
     [BEANSTALK_PEEK_DELAYED] = beanstalk_peek_delayed,
     [BEANSTALK_PEEK_BURIED] = beanstalk_peek_buried,
@@ -87,10 +87,10 @@ static void (*const begin[BEANSTALK_VERBS])(struct beanstalk_session *session) =
     [BEANSTALK_IGNORE] = beanstalk_ignore,
     [BEANSTALK_BURY] = beanstalk_lease_answer,
     [BEANSTALK_KICK] = beanstalk_kick,
-    [BEANSTALK_KICK_JOB] = beanstalk_find_named,
+    [BEANSTALK_KICK_JOB] = beanstalk_look_up,
     [BEANSTALK_TOUCH] = beanstalk_lease_answer,
     [BEANSTALK_STATS] = beanstalk_tell_all,
-    [BEANSTALK_STATS_JOB] = beanstalk_find_named,
+    [BEANSTALK_STATS_JOB] = beanstalk_look_up,
     [BEANSTALK_STATS_TUBE] = beanstalk_tell_tube,
     [BEANSTALK_LIST_TUBES] = beanstalk_tell_all,
     [BEANSTALK_LIST_TUBE_USED] = beanstalk_list_used,

@@ -124,17 +124,17 @@ struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
     return view;
 }
 
-void beanstalk_named_set(struct beanstalk_named *named, struct beanstalk_front *front,
-                         const struct job *job, uint64_t number)
+void beanstalk_subject_set(struct beanstalk_subject *subject, struct beanstalk_front *front,
+                           const struct job *job, uint64_t number)
 {
-    named->is_there = true;
-    named->state = job->state;
-    named->topic_bytes = (uint8_t)job->topic.len;
-    memcpy(named->topic, job->topic.at, job->topic.len);
-    named->id_bytes = (uint8_t)job->id.len;
-    memcpy(named->id, job->id.at, job->id.len);
-    named->view = beanstalk_job_view_of(front, job);
-    named->view.tube = beanstalk_named_topic(named);
+    subject->is_there = true;
+    subject->state = job->state;
+    subject->topic_bytes = (uint8_t)job->topic.len;
+    memcpy(subject->topic, job->topic.at, job->topic.len);
+    subject->id_bytes = (uint8_t)job->id.len;
+    memcpy(subject->id, job->id.at, job->id.len);
+    subject->view = beanstalk_job_view_of(front, job);
+    subject->view.tube = beanstalk_subject_topic(subject);
     if (number)
-        named->view.number = number;
+        subject->view.number = number;
 }

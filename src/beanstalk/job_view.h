@@ -24,7 +24,7 @@ struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
                                                 const struct job *job);
 
 /* A job that a command goes on with, by its topic and id. */
-struct beanstalk_named {
+struct beanstalk_subject {
     bool is_there;
     enum job_state state;
     char topic[JOB_TOPIC_BYTES_MAX], id[JOB_ID_BYTES_MAX];
@@ -33,17 +33,17 @@ struct beanstalk_named {
 };
 
 /* `number`: what the client calls it by; 0: by its own. */
-void beanstalk_named_set(struct beanstalk_named *named, struct beanstalk_front *front,
-                         const struct job *job, uint64_t number);
+void beanstalk_subject_set(struct beanstalk_subject *subject, struct beanstalk_front *front,
+                           const struct job *job, uint64_t number);
 
-static inline struct slice beanstalk_named_topic(const struct beanstalk_named *named)
+static inline struct slice beanstalk_subject_topic(const struct beanstalk_subject *subject)
 {
-    return slice_make(named->topic, named->topic_bytes);
+    return slice_make(subject->topic, subject->topic_bytes);
 }
 
-static inline struct slice beanstalk_named_id(const struct beanstalk_named *named)
+static inline struct slice beanstalk_subject_id(const struct beanstalk_subject *subject)
 {
-    return slice_make(named->id, named->id_bytes);
+    return slice_make(subject->id, subject->id_bytes);
 }
 
 /* Appends to a job's meta with which numbers it was put, at `now_ms` by the wall clock of the queue. */

@@ -121,7 +121,7 @@ void beanstalk_delete(struct beanstalk_session *session)
     const struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, session->command.id);
     if (!reservation) {
-        beanstalk_find_named(session);
+        beanstalk_look_up(session);
         return;
     }
     session->delete_count = 0;

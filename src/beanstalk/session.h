@@ -53,7 +53,7 @@ struct beanstalk_session {
     enum session_wait wait;
     struct beanstalk_command command; /* its tube lies in `tube_name` */
     char tube_name[JOB_TOPIC_BYTES_MAX];
-    struct beanstalk_named named; /* the job that it is about */
+    struct beanstalk_subject subject; /* the job that it is about */
     uint64_t put_numbers[SESSION_PUTS_MAX];
     size_t put_count, put_skip_bytes;      /* under way; of one that gets no number */
     uint64_t deletes[SESSION_DELETES_MAX]; /* under way: numbers of jobs that are held */

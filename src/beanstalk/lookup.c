@@ -50,8 +50,8 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
 static void change(struct beanstalk_session *session, enum queue_change_verb verb, queue_done *done)
 {
     const struct queue_change change = {.verb = verb,
-                                        .topic = beanstalk_named_topic(&session->named),
-                                        .id = beanstalk_named_id(&session->named),
+                                        .topic = beanstalk_subject_topic(&session->subject),
+                                        .id = beanstalk_subject_id(&session->subject),
                                         .when = {.due = QUEUE_DUE_UNCHANGED},
                                         .priority = QUEUE_PRIORITY_UNSET};
     queue_change(beanstalk_session_queue(session), &change, 1,
@@ -61,18 +61,18 @@ static void change(struct beanstalk_session *session, enum queue_change_verb ver
 static void redrive(struct beanstalk_session *session)
 {
     const struct queue_topic_call redrive = {.verb = QUEUE_TOPIC_REDRIVE,
-                                             .topic = beanstalk_named_topic(&session->named),
-                                             .id = beanstalk_named_id(&session->named)};
+                                             .topic = beanstalk_subject_topic(&session->subject),
+                                             .id = beanstalk_subject_id(&session->subject)};
     queue_topic(beanstalk_session_queue(session), &redrive,
                 beanstalk_session_call(session, on_kicked));
 }
 
 static void take(struct beanstalk_session *session)
 {
-    const struct slice topic = beanstalk_named_topic(&session->named);
+    const struct slice topic = beanstalk_subject_topic(&session->subject);
     const struct queue_take take = {.topics = &topic,
                                     .topic_count = 1,
-                                    .id = beanstalk_named_id(&session->named),
+                                    .id = beanstalk_subject_id(&session->subject),
                                     .max = 1,
                                     .way = JOB_WAY_TAKE};
     queue_take(beanstalk_session_queue(session), &take, beanstalk_session_call(session, on_taken));
@@ -82,16 +82,16 @@ static void tell(struct beanstalk_session *session)
 {
     struct buffer yaml;
     buffer_init(&yaml, SESSION_YAML_BYTES_MAX);
-    beanstalk_stats_job(&yaml, &session->named.view);
+    beanstalk_stats_job(&yaml, &session->subject.view);
     beanstalk_answer_yaml(session, &yaml);
     session->driver->go_on(session);
 }
 
 static void kick(struct beanstalk_session *session)
 {
-    if (session->named.state == JOB_DEAD)
+    if (session->subject.state == JOB_DEAD)
         redrive(session);
-    else if (session->named.state == JOB_DELAYED)
+    else if (session->subject.state == JOB_DELAYED)
         change(session, QUEUE_RUN, on_kicked);
     else
         beanstalk_finish(session, "NOT_FOUND\r\n");
@@ -122,7 +122,7 @@ static void go_on_with_job(struct beanstalk_session *session)
 
 static void note_found(struct beanstalk_session *session, const struct job *job)
 {
-    beanstalk_named_set(&session->named, session->front, job, session->command.id);
+    beanstalk_subject_set(&session->subject, session->front, job, session->command.id);
     if (session->command.verb == BEANSTALK_PEEK)
         beanstalk_answer_job(session, "FOUND", session->command.id, job->body);
 }
@@ -154,7 +154,7 @@ static void on_located(void *owner, uint64_t tag, const struct locate_result *re
     (void)tag;
     if (!beanstalk_session_called(session))
         return;
-    if (session->named.is_there)
+    if (session->subject.is_there)
         go_on_with_job(session);
     else
         beanstalk_finish(session,
@@ -177,12 +177,12 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
     go_on_with_job(session);
 }
 
-void beanstalk_find_named(struct beanstalk_session *session)
+void beanstalk_look_up(struct beanstalk_session *session)
 {
     char room[JOB_ID_BYTES_MAX];
     struct slice topic = {0};
     struct slice id = beanstalk_id_of(session->front, session->command.id, room, &topic);
-    session->named.is_there = false;
+    session->subject.is_there = false;
     if (!id.len) {
         beanstalk_answer(session, "NOT_FOUND\r\n");
         return;
