@@ -29,7 +29,10 @@ bool sql_audience_look(struct sql_audience *audience)
 
 void sql_audience_known(struct sql_audience *audience, bool is_here, bool is_elsewhere)
 {
+    if (is_here && audience->was_cut)
+        feed_lose(audience->desk, 1);
     audience->is_known = is_here;
+    audience->was_cut = false;
     audience->others_until_ms = is_elsewhere ? elapsed_ms() + SQL_AUDIENCE_MS : 0;
 }
 
@@ -73,7 +76,6 @@ void sql_audience_hear(struct sql_audience *audience, struct slice message)
 
 void sql_audience_cut(struct sql_audience *audience)
 {
-    if (audience->kinds && audience->is_known)
-        feed_lose(audience->desk, 1);
+    audience->was_cut = audience->was_cut || (audience->kinds && audience->is_known);
     audience->is_known = false;
 }

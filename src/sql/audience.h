@@ -21,6 +21,7 @@ struct sql_audience {
     struct feed_watch watch;
     uint32_t kinds;          /* that somebody here wants */
     bool is_known;           /* the database knows that somebody listens here */
+    bool was_cut;            /* and with what is missing since nobody who listens here was told */
     int64_t others_until_ms; /* elapsed time: so long somebody listens elsewhere */
     struct buffer error;     /* of the event that is being told */
 };
@@ -43,7 +44,8 @@ void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_
                        uint64_t lost);
 /* A message of another server. */
 void sql_audience_hear(struct sql_audience *audience, struct slice message);
-/* Messages may have been missed, and the database has forgotten who listens. */
+/* Messages may be missed from now on, and the database has forgotten who listens: once it knows again the gap
+ * is told, so that nothing is lost behind it. */
 void sql_audience_cut(struct sql_audience *audience);
 
 #endif

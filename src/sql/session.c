@@ -819,6 +819,7 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
         log_event(LOG_WARN, "the database is on another machine, whose clock is put right",
                   LOG_NUMBER("by_ms", session->greeting.moved_ms));
     session->figures.reconnects++;
+    sql_audience_elsewhere(&session->audience); /* until it is known that nobody does */
     settle(session);
     doubt_everything(session);
     return true;

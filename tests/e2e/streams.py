@@ -50,9 +50,10 @@ class Stream:
 
     def next(self, timeout=10.0):
         """(event, data)."""
-        self.connection.socket.settimeout(timeout)
+        limit = time.monotonic() + timeout
         while True:
             while (end := self.text.find(b"\n\n")) < 0:
+                self.connection.socket.settimeout(max(limit - time.monotonic(), 0.01))  # comments are no event
                 self._chunk()
             block = bytes(self.text[:end]).decode()
             del self.text[:end + 2]
