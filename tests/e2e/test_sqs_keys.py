@@ -1,5 +1,6 @@
 """Who may call SQS: access keys, by which SDKs sign (AWS Signature Version 4). The signatures of the attacks are made here, by hand."""
 
+import contextlib
 import datetime
 import hashlib
 import hmac
@@ -168,9 +169,10 @@ def test_keys_come_go_and_get_other_secrets_while_it_serves(house):
     shop = house.sdk("shop", SECRET)
     url = house.sdk().create_queue(QueueName="orders-1")["QueueUrl"]
     ended = []
+    eventually(lambda: b"tarry_waiting_takes 1\n" in scrape(house))  # the server's own, for move tasks
     waiting = threading.Thread(target=lambda: ended.append(refused(shop.receive_message, QueueUrl=url, WaitTimeSeconds=20)[0]))
     waiting.start()
-    eventually(lambda: b"tarry_waiting_takes 1" in scrape(house))
+    eventually(lambda: b"tarry_waiting_takes 2\n" in scrape(house))
     later = (datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     house.tokens.write(key("all", ALL), key("shop", "another-secret-of-it", "push,consume", "orders-*", f"old-secret={SECRET} old-until={later}"), key("new", SECRET))
     eventually(lambda: lets_in(house.sdk("shop", "another-secret-of-it"), url))
@@ -192,8 +194,9 @@ def lets_in(sdk, url):
 
 def scrape(house):
     connection = connect(house.server.port)
-    connection.request("GET", "/metrics", headers=Token("bearer").headers)
-    return connection.getresponse().read()
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics", headers=Token("bearer").headers)
+        return connection.getresponse().read()
 
 
 def test_without_access_keys_a_signature_says_nothing(start_server, tmp_path):
