@@ -43,6 +43,8 @@ void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_
                        uint64_t lost);
 /* A message of another server. */
 void sql_audience_hear(struct sql_audience *audience, struct slice message);
+/* Messages were missed: nobody knows of how many events. */
+void sql_audience_miss(struct sql_audience *audience);
 /* Messages may have been missed, and the database has forgotten who listens. */
 void sql_audience_cut(struct sql_audience *audience);
 

@@ -46,6 +46,7 @@ struct sql_news { /* of one topic */
     bool look;           /* a pause began or ended, or many jobs changed */
     bool listens;        /* of no topic: another server wants to be told of events */
     struct slice events; /* of no topic: a message (sql/audience.h), good until the next news */
+    bool misses_events;  /* of no topic: messages before it were missed */
 };
 VECTOR_DECLARE(sql_news_list, struct sql_news)
 
