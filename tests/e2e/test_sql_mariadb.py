@@ -484,7 +484,7 @@ def _turns_about(mariadb, ident):
             if statement == "START TRANSACTION":
                 said[thread] = []
             elif statement == "COMMIT" and any(f"'{ident}'" in one for one in said.get(thread, ())):
-                turns.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in said[thread]])
+                turns.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in said[thread] if one])
             said.setdefault(thread, []).append(statement)
     return turns
 
