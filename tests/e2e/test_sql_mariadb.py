@@ -551,12 +551,13 @@ def test_events_cost_a_turn_one_statement_and_none_while_nobody_listens(pair, ma
         with Stream(pair[0].port, "/v1/events?topic=counted"):
             _wait_until_all_know_who_listens(mariadb)
             client.push("counted", "heard", delay="1h")
-        unheard, heard = (_turns_about(mariadb, ident) for ident in ("unheard", "heard"))
+            pair[0].client().push("counted", "heard-here-only", delay="1h")
+        unheard, heard, here = (_turns_about(mariadb, ident) for ident in ("unheard", "heard", "heard-here-only"))
     finally:
         mariadb.do("SET GLOBAL general_log = OFF")
     told = ("INSERT", ["tarry.message"])
-    assert len(unheard) == len(heard) == 1 and len(unheard[0]) > 5, (unheard, heard)
-    assert told not in unheard[0] and [one for one in heard[0] if one != told] == unheard[0] and len(heard[0]) == len(unheard[0]) + 1, (unheard, heard)
+    assert len(unheard) == len(heard) == len(here) == 1 and len(unheard[0]) > 5, (unheard, heard)
+    assert told not in unheard[0] + here[0] and [one for one in heard[0] if one != told] == unheard[0] and len(heard[0]) == len(unheard[0]) + 1, (unheard, heard)
 
 
 def test_messages_are_deleted_once_they_are_old(pair, mariadb):
