@@ -65,6 +65,7 @@ struct sql_effects {
     bool tells;           /* somebody listens to what happens */
     struct buffer events; /* lines of sql/event.h */
     uint64_t events_lost; /* for which there was no room */
+    bool events_return;   /* they are heard here, too, in their order among those of others */
 };
 
 void sql_effects_init(struct sql_effects *effects);

@@ -293,11 +293,16 @@ static void look_for_others(struct sql_session *session)
         sql_topic_plan_look(&session->context.plan, sql_topics_of(entry));
 }
 
-/* While somebody listens here, events of others that nobody tells of are looked for. */
-static bool is_to_hear(const struct sql_session *session)
+/* Somebody listens here, where events are not told but looked for. */
+static bool looks_for_events(const struct sql_session *session)
 {
     return session->dialect->tells_events && session->dialect->look_ms && session->audience.kinds &&
-           session->audience.is_known && !session->is_alone && !session->hear_under_way;
+           session->audience.is_known;
+}
+
+static bool is_to_hear(const struct sql_session *session)
+{
+    return looks_for_events(session) && !session->hear_under_way;
 }
 
 static void hear_others(struct sql_session *session)
@@ -391,7 +396,8 @@ static struct sql_turn turn_of(struct sql_session *session)
     struct sql_turn turn = {.calls = &session->turn,
                             .is_brief = session->turn_is_retry,
                             .is_alone = session->is_alone,
-                            .is_heard = sql_audience_is_elsewhere(&session->audience),
+                            .is_heard = sql_audience_is_elsewhere(&session->audience) ||
+                                        (looks_for_events(session) && !session->is_alone),
                             .is_single = session->dialect->has_single_turns};
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
@@ -522,8 +528,9 @@ static void believe_effects(struct sql_session *session)
         session->expire_ms = effects->expire_ms;
     for (size_t i = 0; i < effects->news.count; i++)
         hear(session, &effects->news.at[i]);
-    sql_audience_tell(&session->audience, buffer_slice(&effects->events), session->context.now_ms,
-                      effects->events_lost);
+    if (!effects->events_return)
+        sql_audience_tell(&session->audience, buffer_slice(&effects->events),
+                          session->context.now_ms, effects->events_lost);
 }
 
 static void own_is_done(struct sql_session *session, const struct sql_call *call, bool is_good)

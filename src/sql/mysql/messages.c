@@ -1,5 +1,6 @@
 /* Messages of events: what the turns of servers did, in a table that is read while somebody listens. A server's
- * messages are committed one after the other, so for each server a place in their order is kept. */
+ * messages are committed one after the other, so for each server a place in their order is kept. Who listens reads his
+ * own, too: only so are those of one job in their order, whichever servers they were done by. */
 #include "base/clock.h"
 #include "sql/mysql/turn.h"
 
@@ -23,12 +24,19 @@ static size_t bytes_left(struct maria_link *link)
     return link->second_bytes < SECOND_BYTES_MAX ? SECOND_BYTES_MAX - link->second_bytes : 0;
 }
 
+/* By the condition that they are read by. */
+static bool will_be_read(const struct maria_link *link)
+{
+    return link->listens_since_ms && link->now_ms >= link->listens_since_ms;
+}
+
 void maria_say_messages(struct maria_link *link)
 {
     const struct sql_effects *effects = &link->context->effects;
     struct slice lines = buffer_slice(&effects->events);
     uint64_t lost = effects->events_lost;
     struct buffer *out = NULL;
+    link->context->effects.events_return = will_be_read(link);
     while (lines.len || lost) {
         size_t left = bytes_left(link);
         struct slice part =
@@ -63,12 +71,13 @@ static void messages_drop(struct maria_link *link)
     link->messages = NULL;
 }
 
+/* What this server did up to this millisecond it has told here by itself. */
 void maria_messages_listen(struct maria_link *link, bool listens)
 {
     if (!listens)
         link->peers.count = 0;
     if (!listens || !link->listens_since_ms)
-        link->listens_since_ms = listens ? link->now_ms : 0;
+        link->listens_since_ms = listens ? link->now_ms + 1 : 0;
 }
 
 static void forget_peers(struct maria_link *link)
@@ -92,8 +101,8 @@ void maria_say_messages_since(struct maria_link *link, struct sql_call *call)
     buffer_append_format(out,
                          "SELECT m.n,m.server,m.number,CONCAT(m.at,' ',m.lost,CHAR(10),m.text) "
                          "FROM (SELECT n FROM tarry.message FORCE INDEX (message_at) WHERE "
-                         "at>=@tarry_now-%d AND server<>%lld AND (",
-                         UNREAD_MS, (long long)link->context->server);
+                         "at>=@tarry_now-%d AND (",
+                         UNREAD_MS);
     for (size_t i = 0; i < peers->count; i++)
         buffer_append_format(out, "server=%lld AND n>%llu OR ", (long long)peers->at[i].server,
                              (unsigned long long)peers->at[i].n);

@@ -152,7 +152,7 @@ VECTOR_DECLARE(maria_steps, struct maria_step)
 VECTOR_DECLARE(maria_ends, size_t)
 VECTOR_DECLARE(maria_sequence_list, uint64_t)
 
-struct maria_peer { /* another server, whose messages are read */
+struct maria_peer { /* a server whose messages are read */
     int64_t server;
     uint64_t n, number; /* of the last one that was read */
     int64_t read_us;    /* by the boot clock: when that was */
@@ -324,7 +324,7 @@ bool maria_read_news(struct maria_link *link, MYSQL_RES *result); /* false: out 
 /* ---- messages of events (messages.c) ---- */
 
 void maria_say_messages(struct maria_link *link); /* of what the turn did */
-/* That other servers told since the last time. */
+/* That servers told since the last time. */
 void maria_say_messages_since(struct maria_link *link, struct sql_call *call);
 bool maria_read_messages(struct maria_link *link, struct sql_call *call,
                          MYSQL_RES *result);                            /* false: out of memory */
