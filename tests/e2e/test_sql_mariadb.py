@@ -469,9 +469,9 @@ def test_no_deadlock_is_shown_and_the_counts_agree():
 
 # ---- events ----
 
-def _wait_until_all_know_who_listens(mariadb):
-    """Each server looks once a second; what it does afterwards it tells."""
-    eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE heard > tarry.now_ms()") == 1)
+def _wait_until_all_know_who_listens(mariadb, since_ms=0):
+    """Each server looks once a second; what it does afterwards it tells. Whoever listens has said so after `since_ms`."""
+    eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE heard > GREATEST(tarry.now_ms(), %s + 3000)", since_ms) == 1, 20)
     known = mariadb.do("SELECT MAX(heard) - 2900 FROM tarry.server")
     eventually(lambda: mariadb.do("SELECT MIN(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
 
@@ -509,8 +509,9 @@ def test_events_come_from_all_servers_and_after_a_cut(pair, mariadb):
         assert sorted(stream.next()[1]["id"] for _ in range(30)) == sorted(f"in-turns-{n}" for n in range(30))
 
         mariadb.cut_servers()
+        cut_ms = mariadb.do("SELECT tarry.now_ms()")
         assert stream.until(lambda event, _: event == "gap")
-        _wait_until_all_know_who_listens(mariadb)
+        _wait_until_all_know_who_listens(mariadb, cut_ms)
         client.push("told", "c", delay="1h")
         assert stream.until(lambda event, data: data.get("id") == "c")
     eventually(lambda: mariadb.do("SELECT MAX(heard) FROM tarry.server") == 0)
@@ -553,6 +554,7 @@ def test_events_cost_a_turn_one_statement_and_none_while_nobody_listens(pair, ma
             _wait_until_all_know_who_listens(mariadb)
             client.push("counted", "heard", delay="1h")
         assert pair[0].terminate() == 0
+        eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE beat > tarry.now_ms() - 11000") == 1, 20)
         with Stream(pair[1].port, "/v1/events?topic=counted") as stream:  # it is alone: there is nobody to be told
             _wait_until_all_know_who_listens(mariadb)
             client.push("counted", "alone", delay="1h")
