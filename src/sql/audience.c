@@ -74,6 +74,12 @@ void sql_audience_hear(struct sql_audience *audience, struct slice message)
         sql_audience_tell(audience, message, (int64_t)at_ms, lost);
 }
 
+void sql_audience_miss(struct sql_audience *audience)
+{
+    if (audience->kinds && audience->is_known)
+        feed_lose(audience->desk, 1);
+}
+
 void sql_audience_cut(struct sql_audience *audience)
 {
     audience->was_cut = audience->was_cut || (audience->kinds && audience->is_known);

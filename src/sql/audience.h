@@ -44,6 +44,8 @@ void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_
                        uint64_t lost);
 /* A message of another server. */
 void sql_audience_hear(struct sql_audience *audience, struct slice message);
+/* Messages were missed: nobody knows of how many events. */
+void sql_audience_miss(struct sql_audience *audience);
 /* Messages may be missed from now on, and the database has forgotten who listens: once it knows again the gap
  * is told, so that nothing is lost behind it. */
 void sql_audience_cut(struct sql_audience *audience);

@@ -84,7 +84,7 @@ bool sql_call_is_change(const struct sql_call *call)
 {
     if (call->kind == SQL_CALL_COMMAND)
         return sql_call_is_durable(call) || call->command->kind == COMMAND_TAKE;
-    return call->kind != SQL_CALL_LOOK;
+    return call->kind != SQL_CALL_LOOK && call->kind != SQL_CALL_HEAR;
 }
 
 bool sql_call_is_figures(const struct sql_call *call)

@@ -16,6 +16,7 @@ enum sql_call_kind {
     SQL_CALL_COMMAND = 1,
     SQL_CALL_END,    /* leases end by themselves */
     SQL_CALL_LOOK,   /* what waits in watched topics */
+    SQL_CALL_HEAR,   /* events that servers told, where those are looked for */
     SQL_CALL_EXPIRE, /* ttls end */
     SQL_CALL_UPKEEP,
     SQL_CALL_ADOPT,

@@ -72,7 +72,8 @@ struct sql_turn {
     bool is_durable; /* the commit waits for the disk */
     bool is_brief;   /* a lock is waited for a moment only */
     bool is_alone;   /* no other server is to be told what happened */
-    bool is_heard;   /* somebody listens to events at another one */
+    bool is_heard;   /* events go by way of the database: somebody listens at another server, or
+                        here to those of all */
     bool is_single;  /* it changes nothing that matters twice: the first part is all of it */
 };
 

@@ -15,6 +15,7 @@ void sql_effects_clear(struct sql_effects *effects)
     effects->failed = false;
     buffer_clear(&effects->events);
     effects->events_lost = 0;
+    effects->events_return = false;
 }
 
 void sql_effects_fini(struct sql_effects *effects)

@@ -46,6 +46,7 @@ struct sql_news { /* of one topic */
     bool look;           /* a pause began or ended, or many jobs changed */
     bool listens;        /* of no topic: another server wants to be told of events */
     struct slice events; /* of no topic: a message (sql/audience.h), good until the next news */
+    bool misses_events;  /* of no topic: messages before it were missed */
 };
 VECTOR_DECLARE(sql_news_list, struct sql_news)
 
@@ -64,6 +65,7 @@ struct sql_effects {
     bool tells;           /* somebody listens to what happens */
     struct buffer events; /* lines of sql/event.h */
     uint64_t events_lost; /* for which there was no room */
+    bool events_return;   /* they are heard here, too, in their order among those of others */
 };
 
 void sql_effects_init(struct sql_effects *effects);

@@ -59,10 +59,12 @@ struct sql_session {
     struct sql_watched leases;
     struct sql_clock clock; /* the database's */
     int64_t expire_ms, upkeep_ms;
-    bool end_under_way, look_under_way, expire_under_way, upkeep_under_way, adopt_wanted;
+    bool end_under_way, look_under_way, hear_under_way, expire_under_way, upkeep_under_way;
+    bool adopt_wanted;
     int64_t mark;        /* of the last upkeep, after which all watched topics were looked at */
     int64_t look_all_ms; /* elapsed: no look without a bound before */
     int64_t look_ms;     /* elapsed: the next look for what is not told */
+    int64_t hear_ms;     /* elapsed: the next one for events of others */
     int64_t by_sql_ms;   /* elapsed: until then pushes by SQL are expected */
     int64_t turn_begun_ms, flight_begun_ms;
     bool turn_looks_all, turn_is_single;
@@ -291,6 +293,26 @@ static void look_for_others(struct sql_session *session)
         sql_topic_plan_look(&session->context.plan, sql_topics_of(entry));
 }
 
+/* Somebody listens here, where events are not told but looked for. */
+static bool looks_for_events(const struct sql_session *session)
+{
+    return session->dialect->tells_events && session->dialect->look_ms && session->audience.kinds &&
+           session->audience.is_known;
+}
+
+static bool is_to_hear(const struct sql_session *session)
+{
+    return looks_for_events(session) && !session->hear_under_way;
+}
+
+static void hear_others(struct sql_session *session)
+{
+    if (!is_to_hear(session) || elapsed_ms() < session->hear_ms)
+        return;
+    session->hear_ms = elapsed_ms() + session->dialect->look_ms;
+    session->hear_under_way = add_own(session, SQL_CALL_HEAR) != NULL;
+}
+
 static void do_what_is_due(struct sql_session *session)
 {
     int64_t now_ms = database_ms(session);
@@ -307,6 +329,7 @@ static void do_what_is_due(struct sql_session *session)
         session->adopt_wanted = false;
     tell_topics(session, now_ms);
     look_for_others(session);
+    hear_others(session);
     if (!session->look_under_way && sql_topic_plan_wants_look(&session->context.plan))
         look_around(session, false);
 }
@@ -373,7 +396,8 @@ static struct sql_turn turn_of(struct sql_session *session)
     struct sql_turn turn = {.calls = &session->turn,
                             .is_brief = session->turn_is_retry,
                             .is_alone = session->is_alone,
-                            .is_heard = sql_audience_is_elsewhere(&session->audience),
+                            .is_heard = sql_audience_is_elsewhere(&session->audience) ||
+                                        (looks_for_events(session) && !session->is_alone),
                             .is_single = session->dialect->has_single_turns};
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
@@ -474,6 +498,8 @@ static void hear(struct sql_session *session, const struct sql_news *news)
 {
     if (news->listens)
         sql_audience_elsewhere(&session->audience);
+    if (news->misses_events)
+        sql_audience_miss(&session->audience);
     if (news->events.len)
         sql_audience_hear(&session->audience, news->events);
     if (!news->name[0])
@@ -502,8 +528,9 @@ static void believe_effects(struct sql_session *session)
         session->expire_ms = effects->expire_ms;
     for (size_t i = 0; i < effects->news.count; i++)
         hear(session, &effects->news.at[i]);
-    sql_audience_tell(&session->audience, buffer_slice(&effects->events), session->context.now_ms,
-                      effects->events_lost);
+    if (!effects->events_return)
+        sql_audience_tell(&session->audience, buffer_slice(&effects->events),
+                          session->context.now_ms, effects->events_lost);
 }
 
 static void own_is_done(struct sql_session *session, const struct sql_call *call, bool is_good)
@@ -520,6 +547,9 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
         break;
     case SQL_CALL_LOOK:
         looks_are_done(session, is_good);
+        break;
+    case SQL_CALL_HEAR:
+        session->hear_under_way = is_good && call->has_more;
         break;
     case SQL_CALL_EXPIRE:
         session->expire_under_way = false;
@@ -908,6 +938,9 @@ static void set_deadline(struct sql_session *session)
         if (session->dialect->look_ms && !session->look_under_way && look_us < next &&
             session->context.plan.times.count)
             next = look_us;
+        int64_t hear_us = inner_us + (session->hear_ms - elapsed_ms()) * 1000;
+        if (is_to_hear(session) && hear_us < next)
+            next = hear_us;
     }
     if (session->phase == PHASE_DOWN || session->stopping)
         next = inner_us + RETRY_MS * 1000;

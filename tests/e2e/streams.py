@@ -49,11 +49,11 @@ class Stream:
             raise Ended
 
     def next(self, timeout=10.0):
-        """(event, data)."""
+        """(event, data). Comments do not make it wait for longer."""
         limit = time.monotonic() + timeout
         while True:
             while (end := self.text.find(b"\n\n")) < 0:
-                self.connection.socket.settimeout(max(limit - time.monotonic(), 0.01))  # comments are no event
+                self.connection.socket.settimeout(max(limit - time.monotonic(), 0.01))
                 self._chunk()
             block = bytes(self.text[:end]).decode()
             del self.text[:end + 2]

@@ -12,6 +12,7 @@ from client import Refused
 from conftest import FLAGS
 from delivery import settle
 from endpoint import Endpoint, write_policy
+from mariadb import MariadbServer
 from postgres import PostgresServer
 from redis_servers import RedisServer
 from server import Server, eventually
@@ -21,17 +22,18 @@ from tokens import Token, TokenFile
 READER, FOREIGN, ALL = Token("reader", ["read"], ("orders", "orders-*")), Token("pusher", ["push"]), Token("all")
 
 
-@pytest.fixture(scope="module", params=["one shard", "two shards", "redis, two shards", "postgres"])
+@pytest.fixture(scope="module", params=["one shard", "two shards", "redis, two shards", "postgres", "mariadb"])
 def house(request, tmp_path_factory):
     """A server that delivers, for all tests of this file."""
     directory = tmp_path_factory.mktemp("events")
     kind = request.param.split(",")[0]
-    with {"redis": RedisServer, "postgres": lambda: PostgresServer("fsync=off")}.get(kind, contextlib.nullcontext)() as shared:
+    with {"redis": RedisServer, "postgres": lambda: PostgresServer("fsync=off"), "mariadb": MariadbServer}.get(kind, contextlib.nullcontext)() as shared:
         shards = ["--shards", "1" if "one" in kind else "2"]
-        store = {"redis": lambda: ["--store", shared.url, *shards], "postgres": lambda: ["--store", shared.url, "--migrate"]}.get(
+        database = lambda: ["--store", shared.url, "--migrate"]
+        store = {"redis": lambda: ["--store", shared.url, *shards], "postgres": database, "mariadb": database}.get(
             kind, lambda: [*FLAGS[:2], "--wal-file", "16MiB", *shards])()
         server = Server(directory / "server", [*store, "--deliver", write_policy(directory / "policy")])
-        server.tells_due = kind != "postgres"
+        server.tells_due = kind not in ("postgres", "mariadb")
         server.start()
         yield server
         assert server.terminate() == 0 and not server.sanitizer_report(), server.log()[-4000:]

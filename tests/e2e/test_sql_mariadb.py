@@ -6,6 +6,7 @@ TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL; test_sql
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -19,6 +20,7 @@ from mysql import MysqlServer
 from redis_serving import info, metric, refused, works
 from server import eventually
 from sql_serving import drain, tarry, transaction
+from streams import Stream
 
 DatabaseServer = MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer
 
@@ -463,3 +465,109 @@ def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
 def test_no_deadlock_is_shown_and_the_counts_agree():
     """The short form of sql_batches.py."""
     assert sql_batches.run(200, servers=2, threads=4, database_class=DatabaseServer).answers["push created"] > 100
+
+
+# ---- events ----
+
+def _wait_until_all_know_who_listens(mariadb, since_ms=0):
+    """Each server looks once a second; what it does afterwards it tells. Whoever listens has said so after `since_ms`."""
+    eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE heard > GREATEST(tarry.now_ms(), %s + 3000)", since_ms) == 1, 20)
+    known = mariadb.do("SELECT MAX(heard) - 2900 FROM tarry.server")
+    eventually(lambda: mariadb.do("SELECT MIN(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
+
+
+def _turns_about(mariadb, ident):
+    """What the statements of each transaction that names a job are about, by the general log: it has whole packets of them."""
+    turns, said = [], {}
+    for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
+        for statement in text.split(";"):
+            if statement == "START TRANSACTION":
+                said[thread] = []
+            elif statement == "COMMIT" and any(f"'{ident}'" in one for one in said.get(thread, ())):
+                turns.append([(one.split()[0], re.findall(r"tarry\.\w+", one)) for one in said[thread] if one])
+            said.setdefault(thread, []).append(statement)
+    return turns
+
+
+def test_events_come_from_all_servers_and_after_a_cut(pair, mariadb):
+    first, client = pair[0], pair[1].client()
+    with Stream(first.port, "/v1/events?topic=told") as stream:
+        _wait_until_all_know_who_listens(mariadb)
+        client.push("told", "a", delay="10ms")
+        job = client.take("told", wait="10s", lease_for="1m")[0]
+        error = "bad\taddress: 'it\\s' 100 % \u00fcber\nall"
+        client.nack(job["lease"], error=error, delay="1h")
+        client.cancel("told", "a")
+        events = [stream.next() for _ in range(4)]
+        assert [event for event, _ in events] == ["pushed", "delivered", "nacked", "cancelled"]
+        assert events[1][1]["way"] == "take" and events[2][1]["error"] == error and events[2][1]["attempt"] == 1
+        assert all(data["topic"] == "told" and data["id"] == "a" for _, data in events)
+
+        mariadb.call("push", "told", "untold", 3600000, b"x")  # by SQL: it is not told
+        for n in range(30):  # in turns of both, each is told once and in its order
+            pair[n % 2].client().push("told", f"in-turns-{n}", delay="1h")
+        assert sorted(stream.next()[1]["id"] for _ in range(30)) == sorted(f"in-turns-{n}" for n in range(30))
+
+        mariadb.cut_servers()
+        cut_ms = mariadb.do("SELECT tarry.now_ms()")
+        assert stream.until(lambda event, _: event == "gap")
+        _wait_until_all_know_who_listens(mariadb, cut_ms)
+        client.push("told", "c", delay="1h")
+        assert stream.until(lambda event, data: data.get("id") == "c")
+    eventually(lambda: mariadb.do("SELECT MAX(heard) FROM tarry.server") == 0)
+
+
+def test_a_job_that_goes_from_server_to_server_is_told_in_its_order(mariadb, start_server):
+    servers = [start_server("--store", mariadb.url) for _ in range(3)]
+    clients = [server.client() for server in servers]
+    with Stream(servers[0].port, "/v1/events?topic=passed") as stream:  # it passes the job on, too
+        _wait_until_all_know_who_listens(mariadb)
+        for n in range(30):
+            clients[n % 3].push("passed", "a", delay="1h")
+            clients[(n + 1) % 3].run("passed", "a")
+            clients[(n + 2) % 3].cancel("passed", "a")
+        assert [stream.next()[0] for _ in range(90)] == 30 * ["pushed", "run", "cancelled"]
+
+
+def test_more_events_than_a_message_holds_come_all_to_the_other_server(pair, mariadb):
+    with Stream(pair[0].port, "/v1/events?topic=many-told&event=pushed,cancelled") as stream:
+        _wait_until_all_know_who_listens(mariadb)
+        ids = [f"{'x' * 100}{i}" for i in range(900)]
+        pair[1].client().push_batch([{"topic": "many-told", "id": ident, "body": 1, "delay": "1h"} for ident in ids])
+        assert sorted(stream.next()[1]["id"] for _ in ids) == sorted(ids)
+        assert mariadb.do("SELECT COUNT(*) FROM tarry.message WHERE LENGTH(text) > 50000") >= 1
+        mariadb.do("DELETE FROM tarry.message")
+        mariadb.do("INSERT INTO tarry.message (at, server, number, lost, text) "  # as if nine between had been deleted unread
+                   "SELECT tarry.now_ms(), server, 10 + (SELECT number FROM tarry.ticket x WHERE x.server = s.server), 0, '1 0 0 0 0 0 many-told late \n' FROM tarry.server s WHERE heard = 0 AND beat > 0")
+        assert stream.until(lambda event, data: data.get("id") == "late")[0] == ("gap", {"lost": 1})
+
+
+def test_events_cost_a_turn_one_statement_and_none_while_nobody_listens(pair, mariadb):
+    client, before = pair[1].client(), mariadb.do("SELECT COUNT(*) FROM tarry.message")
+    client.push("counted", "first", delay="1h")
+    mariadb.do("SET GLOBAL log_output = 'TABLE'")
+    mariadb.do("SET GLOBAL general_log = ON")
+    try:
+        client.push("counted", "unheard", delay="1h")
+        assert mariadb.do("SELECT COUNT(*) FROM tarry.message") <= before
+        with Stream(pair[0].port, "/v1/events?topic=counted"):
+            _wait_until_all_know_who_listens(mariadb)
+            client.push("counted", "heard", delay="1h")
+        assert pair[0].terminate() == 0
+        eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE beat > tarry.now_ms() - 11000") == 1, 20)
+        with Stream(pair[1].port, "/v1/events?topic=counted") as stream:  # it is alone: there is nobody to be told
+            _wait_until_all_know_who_listens(mariadb)
+            client.push("counted", "alone", delay="1h")
+            assert stream.until(lambda event, data: data.get("id") == "alone")
+        unheard, heard, alone = (_turns_about(mariadb, ident) for ident in ("unheard", "heard", "alone"))
+    finally:
+        mariadb.do("SET GLOBAL general_log = OFF")
+    told = ("INSERT", ["tarry.message"])
+    assert len(unheard) == len(heard) == len(alone) == 1 and len(unheard[0]) > 5, (unheard, heard)
+    assert told not in unheard[0] + alone[0] and [one for one in heard[0] if one != told] == unheard[0] and len(heard[0]) == len(unheard[0]) + 1, (unheard, heard)
+
+
+def test_messages_are_deleted_once_they_are_old(pair, mariadb):
+    eventually(lambda: mariadb.do("SELECT COUNT(*) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") >= 2)
+    mariadb.do("INSERT INTO tarry.message (at, server, number, lost, text) VALUES (tarry.now_ms() - 10001, 1, 1, 0, 'old')")
+    eventually(lambda: not mariadb.do("SELECT COUNT(*) FROM tarry.message WHERE text = 'old'"))

@@ -64,6 +64,8 @@ bool maria_take_answer(struct maria_link *link, const struct maria_step *step, M
     case MARIA_NEWS:
         is_good = maria_read_news(link, result);
         break;
+    case MARIA_MESSAGES:
+        return maria_read_messages(link, step->call, result);
     case MARIA_CALL:
         return maria_read_call(link, step, result);
     }

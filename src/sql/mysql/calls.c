@@ -323,8 +323,10 @@ static void say_topic(struct maria_link *link, struct sql_call *call)
     } else if (command->verb != QUEUE_TOPIC_GET) {
         say_pause(link, call, topic);
     }
-    if (command->verb != QUEUE_TOPIC_GET)
+    if (command->verb != QUEUE_TOPIC_GET) {
         tell(link, call);
+        sql_effects_tell_topic(&link->context->effects, command, 0);
+    }
     say_figures(link, call, command->topic, (struct slice){0}, 0);
 }
 
@@ -430,17 +432,19 @@ void maria_say_call(struct maria_link *link, struct sql_call *call)
             maria_row_columns, (long long)link->now_ms, EXPIRE_JOBS);
         break;
     case SQL_CALL_UPKEEP:
-        buffer_append_format(say(link, call, ASK_UPKEEP), "CALL tarry.server_upkeep(%lld)", server);
+        buffer_append_format(say(link, call, ASK_UPKEEP), "CALL tarry.server_upkeep(%lld,%d)",
+                             server, call->listens);
         break;
     case SQL_CALL_ADOPT:
         buffer_append_format(say(link, call, ASK_ADOPT), "CALL tarry.server_adopt(%lld)", server);
         break;
     case SQL_CALL_GOODBYE:
-        buffer_append_format(say_plain(link), "UPDATE tarry.server SET beat=0 WHERE server=%lld",
-                             server);
+        buffer_append_format(say_plain(link),
+                             "UPDATE tarry.server SET beat=0,heard=0 WHERE server=%lld", server);
         break;
     case SQL_CALL_END:
     case SQL_CALL_LOOK:
+    case SQL_CALL_HEAR:
         break;
     }
 }
@@ -549,11 +553,13 @@ static bool read_figures(struct sql_call *call, MYSQL_RES *result)
     return call->topics != NULL;
 }
 
-static void read_deleted(struct sql_call *call, MYSQL_RES *result)
+static void read_deleted(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
     call->status = row && maria_number(row[0]) ? QUEUE_OK : QUEUE_NOT_FOUND;
     call->step_affected = row ? (uint64_t)maria_number(row[1]) : 0;
+    if (call->status == QUEUE_OK)
+        sql_effects_tell_topic(&link->context->effects, &call->command->topic, call->step_affected);
 }
 
 /* A minute of the first hour is part of one of the hours, too. */
@@ -577,12 +583,14 @@ static void read_forecast(struct sql_call *call, MYSQL_RES *result)
     }
 }
 
-static void read_upkeep(struct sql_call *call, MYSQL_RES *result)
+static void read_upkeep(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
 {
     MYSQL_ROW row = libmariadb.mysql_fetch_row(result);
     call->others = row ? maria_number(row[0]) : 0;
     call->silent = row ? maria_number(row[1]) : 0;
     call->next_expire_ms = row && row[2] ? maria_number(row[2]) : INT64_MAX;
+    call->is_heard = row && maria_number(row[3]) != 0;
+    maria_messages_listen(link, call->listens);
 }
 
 static void read_adopt(struct maria_link *link, MYSQL_RES *result)
@@ -643,13 +651,13 @@ bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYS
     case ASK_FIGURES:
         return read_figures(call, result);
     case ASK_DELETED:
-        read_deleted(call, result);
+        read_deleted(link, call, result);
         return true;
     case ASK_FORECAST:
         read_forecast(call, result);
         return true;
     case ASK_UPKEEP:
-        read_upkeep(call, result);
+        read_upkeep(link, call, result);
         return true;
     case ASK_ADOPT:
         read_adopt(link, result);
@@ -670,7 +678,7 @@ bool maria_step_is_procedure(const struct maria_step *step)
 }
 
 /* Purge, redrive: whether another step is to follow. */
-void maria_call_steps_on(struct sql_call *call)
+void maria_call_steps_on(struct maria_link *link, struct sql_call *call)
 {
     const struct queue_topic_call *command = &call->command->topic;
     call->has_more = call->step_affected >= STEP_JOBS &&
@@ -678,4 +686,5 @@ void maria_call_steps_on(struct sql_call *call)
     if (command->verb == QUEUE_TOPIC_REDRIVE && command->id.len && !call->step_affected &&
         !call->affected)
         call->status = QUEUE_NOT_FOUND;
+    sql_effects_tell_topic(&link->context->effects, command, call->step_affected);
 }

@@ -64,8 +64,10 @@ static enum sql_progress part_is_over(struct maria_link *link)
     if (link->link.fault.kind != SQL_FAULT_NONE)
         return SQL_PART_OVER;
     bool is_good = true;
-    if (link->part == MARIA_COMMIT)
+    if (link->part == MARIA_COMMIT) {
         note_beat(link);
+        link->message_number += link->messages_said;
+    }
     if (link->part == MARIA_CALLS && link->has_takes)
         is_good = maria_fill_takes(link);
     if (link->part == MARIA_COMMIT)
@@ -108,7 +110,7 @@ static bool on_next_news(struct sql_link *base, struct sql_news *out)
         return true;
     }
     link->news_at = link->news.count = 0;
-    return false;
+    return maria_next_message(link, out);
 }
 
 /* ---- life ---- */
@@ -144,6 +146,7 @@ static void on_close(struct sql_link *base)
     maria_results_drop(link);
     maria_rows_clear(link);
     maria_topics_free(link);
+    maria_messages_free(link);
     libmariadb.mysql_close(link->mysql);
     maria_results_fini(&link->results);
     maria_row_list_fini(&link->rows);
@@ -185,6 +188,7 @@ const struct sql_dialect sql_mysql = {
                         "innodb_doublewrite to on",
     .keeps_history = true,
     .tells_news = true,
+    .tells_events = true,
     .look_ms = 100,
     .look_soon_ms = 10,
     .silence_ms = 15000,

@@ -100,7 +100,10 @@ CREATE TABLE IF NOT EXISTS tarry.tally_add (
   KEY tally_add_topic (topic)
 ) ENGINE=InnoDB;
 
-CREATE TABLE IF NOT EXISTS tarry.server (server BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, beat BIGINT NOT NULL) ENGINE=InnoDB;
+CREATE TABLE IF NOT EXISTS tarry.server (
+  server BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, beat BIGINT NOT NULL,
+  heard BIGINT NOT NULL DEFAULT 0 -- so long somebody listens to events there
+) ENGINE=InnoDB;
 CREATE TABLE IF NOT EXISTS tarry.ticket (server BIGINT PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL) ENGINE=InnoDB;
 
 -- What servers tell each other, read with each of their looks: r: a job waits again behind the bounds; t: other settings; d: jobs died;
@@ -108,6 +111,13 @@ CREATE TABLE IF NOT EXISTS tarry.ticket (server BIGINT PRIMARY KEY, number BIGIN
 CREATE TABLE IF NOT EXISTS tarry.news (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, server BIGINT NOT NULL, what CHAR(1) CHARACTER SET ascii NOT NULL,
   name VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL, due BIGINT NOT NULL, KEY news_at (at)
+) ENGINE=InnoDB;
+
+-- What servers' turns did, while somebody listens to events at another server: lines, of seconds. A server's own come in the order of n,
+-- and are numbered from 1 for each of its connections; lost: so many events more there was no room for.
+CREATE TABLE IF NOT EXISTS tarry.message (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, server BIGINT NOT NULL, number BIGINT NOT NULL,
+  lost BIGINT NOT NULL, text BLOB NOT NULL, KEY message_at (at, server)
 ) ENGINE=InnoDB;
 
 -- What became of attempts and jobs, of topics that want it kept: a partition a day, dropped whole. What comes when no server has made the
@@ -230,7 +240,7 @@ BEGIN
     INSERT INTO tarry.server (beat) VALUES (v_now);
     SET p_server = LAST_INSERT_ID();
   ELSE
-    INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now;
+    INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now, heard = 0;
   END IF;
   INSERT IGNORE INTO tarry.ticket VALUES (p_server, 0, v_now);
   SELECT p_server, v_now, name, lease_key, CONCAT_WS('/', @@global.server_id, @@hostname, @@port), machine, adjust_ms
@@ -283,19 +293,21 @@ END//
 -- Once a second from each server: it lives; what is left over goes. Columns: how many servers live beside it, how many do not, when the
 -- next ttl ends.
 DROP PROCEDURE IF EXISTS tarry.server_upkeep//
-CREATE PROCEDURE tarry.server_upkeep(IN p_server BIGINT)
+CREATE PROCEDURE tarry.server_upkeep(IN p_server BIGINT, IN p_listens TINYINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
   DECLARE v_now BIGINT DEFAULT tarry.now_ms();
   DECLARE v_mine VARCHAR(16);
   DECLARE v_topic INT;
-  DECLARE v_last BIGINT;
+  DECLARE v_last, v_heard BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-  INSERT INTO tarry.server (server, beat) VALUES (p_server, v_now) ON DUPLICATE KEY UPDATE beat = v_now;
+  SET v_heard = IF(p_listens, v_now + 3000, 0);
+  INSERT INTO tarry.server (server, beat, heard) VALUES (p_server, v_now, v_heard) ON DUPLICATE KEY UPDATE beat = v_now, heard = v_heard;
   SELECT name INTO v_mine FROM tarry.task WHERE name = 'upkeep' FOR UPDATE SKIP LOCKED;
   IF v_mine IS NOT NULL THEN -- else another server is at it
     DELETE FROM tarry.finished WHERE until <= v_now LIMIT 1000;
     DELETE FROM tarry.news WHERE at < v_now - 60000 LIMIT 1000;
+    DELETE FROM tarry.message WHERE at < v_now - 10000 LIMIT 10000;
     SELECT MAX(n) - 10 INTO v_last FROM tarry.number;
     DELETE FROM tarry.number WHERE n < v_last ORDER BY n LIMIT 10000;
     CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_fold (n BIGINT PRIMARY KEY) ENGINE=InnoDB;
@@ -333,7 +345,7 @@ BEGIN
     DELETE FROM tarry.ticket WHERE at < v_now - 86400000 AND server NOT IN (SELECT server FROM tarry.server);
   END IF;
   SELECT COALESCE(SUM(beat >= v_now - 10000), 0), COALESCE(SUM(beat < v_now - 10000), 0),
-      (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1)
+      (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1), COALESCE(MAX(heard > v_now), 0)
     FROM tarry.server WHERE server <> p_server;
 END//
 

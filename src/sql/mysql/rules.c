@@ -407,6 +407,27 @@ static void own_texts(struct sql_call *call)
     }
 }
 
+/* The row of an item is still there where its job is gone. */
+static void tell_item(struct maria_link *link, const struct sql_call *call, size_t i)
+{
+    const struct command *command = call->command;
+    const struct queue_result *result = &call->items[i];
+    struct sql_effects *effects = &link->context->effects;
+    struct maria_topic *topic;
+    struct maria_row *row = NULL;
+    bool is_return = command->kind == COMMAND_ANSWER && command->answers[i].verb == QUEUE_RETURN;
+    if (!effects->tells || (result->status != QUEUE_OK && result->status != QUEUE_CREATED &&
+                            result->status != QUEUE_REPLACED && result->status != QUEUE_CANCELLED))
+        return;
+    topic = maria_names_find(&link->names, result->topic);
+    if (topic)
+        row = maria_row_need(link, topic, result->id);
+    if (row)
+        sql_effects_tell_item(effects, command, i, result,
+                              row->attempt + (is_return && result->status == QUEUE_OK),
+                              row->due_ms);
+}
+
 static void decide_items(struct maria_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
@@ -429,14 +450,24 @@ static void decide_items(struct maria_link *link, struct sql_call *call)
         } else {
             out->status = QUEUE_LEASE_ENDED;
         }
+        tell_item(link, call, i);
     }
     if (command->kind == COMMAND_ANSWER)
         own_texts(call);
 }
 
-static void decide_ends(struct maria_link *link, struct sql_call *call)
+static void end_by_itself(struct maria_link *link, struct maria_row *row)
 {
     const struct queue_answer answer = {.delay_ms = -1, .error = slice_of("lease ended")};
+    struct queue_result result = {.topic = slice_of(row->topic->name), .id = maria_row_id(row)};
+    result.status = end_lease(link, row, &answer, true);
+    if (row->exists)
+        show(row, link->now_ms, &result);
+    sql_effects_tell_end(&link->context->effects, &result, row->attempt);
+}
+
+static void decide_ends(struct maria_link *link, struct sql_call *call)
+{
     for (size_t i = 0; i < call->ends.count; i++) {
         const struct sql_lease *lease = &call->ends.at[i];
         struct maria_row *row = leased_row(link, lease);
@@ -445,7 +476,7 @@ static void decide_ends(struct maria_link *link, struct sql_call *call)
         if (row->lease_until_ms > link->now_ms) /* it was extended meanwhile */
             sql_effects_hold(&link->context->effects, lease, row->lease_until_ms);
         else
-            (void)end_lease(link, row, &answer, true);
+            end_by_itself(link, row);
     }
 }
 
@@ -488,6 +519,22 @@ void maria_decide(struct maria_link *link, struct sql_call *call)
         decide_items(link, call);
 }
 
+static void tell_expiry(struct maria_link *link, const struct maria_row *row)
+{
+    struct job_event event = {.kind = JOB_EVENT_EXPIRED,
+                              .topic = slice_of(row->topic->name),
+                              .id = maria_row_id(row),
+                              .attempt = row->attempt,
+                              .due_ms = row->due_ms};
+    sql_effects_tell(&link->context->effects, &event);
+    if (!row->topic->settings.dead_letter_expired)
+        return;
+    event.kind = JOB_EVENT_DEAD;
+    event.due_ms = 0;
+    event.error = slice_of("expired");
+    sql_effects_tell(&link->context->effects, &event);
+}
+
 static void expire_one(struct maria_link *link, struct maria_row *row)
 {
     int64_t counts[SQL_COUNTS] = {0};
@@ -498,6 +545,7 @@ static void expire_one(struct maria_link *link, struct maria_row *row)
     }
     count_row(row, counts, -1);
     maria_history_note(link, row, "expired", nobody, (struct slice){0});
+    tell_expiry(link, row);
     if (row->topic->settings.dead_letter_expired) {
         maria_history_note(link, row, "died", nobody, (struct slice){0});
         row->state = JOB_DEAD;

@@ -18,9 +18,10 @@ static void say_begin(struct maria_link *link)
                          (long long)link->turn.ticket - 1);
     /* Where it may have been taken for dead meanwhile, it must be known again before it takes. */
     if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
-        buffer_append_format(maria_say_plain(link, MARIA_NOTHING),
-                             "INSERT IGNORE INTO tarry.server VALUES (%lld,@tarry_now)",
-                             (long long)link->context->server);
+        buffer_append_format(
+            maria_say_plain(link, MARIA_NOTHING),
+            "INSERT IGNORE INTO tarry.server (server,beat) VALUES (%lld,@tarry_now)",
+            (long long)link->context->server);
 }
 
 static bool has_looks(const struct maria_link *link)
@@ -41,7 +42,7 @@ static void decide(struct maria_link *link)
             if (link->rows.at[i]->owner == call)
                 maria_decide_own(link, call, link->rows.at[i]);
         if (maria_is_step(call))
-            maria_call_steps_on(call);
+            maria_call_steps_on(link, call);
     }
     if (link->numbers_used > MARIA_NUMBERS)
         maria_note_no_memory(link);
@@ -114,6 +115,7 @@ static void turn_clear(struct maria_link *link)
     link->number = link->delivery = link->numbers_used = 0;
     link->topic_count = 0;
     link->wants_days = false;
+    link->messages_said = 0;
 }
 
 bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn)
@@ -127,6 +129,9 @@ bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn)
     say_begin(link);
     if (!turn->is_alone && has_looks(link))
         maria_say_hear(link);
+    EACH_CALL(link, call)
+    if (call->kind == SQL_CALL_HEAR)
+        maria_say_messages_since(link, call);
     maria_say_topics(link);
     link->is_early = maria_topics_are_known(link) && link->wanted.count > 0;
     if (link->is_early) { /* as if they were read: what is wrong about that is done again */
@@ -151,6 +156,8 @@ void maria_turn_commit(struct maria_link *link)
     maria_say_tallies(link);
     if (!link->turn.is_alone)
         maria_say_news(link);
+    if (link->turn.is_heard)
+        maria_say_messages(link);
     buffer_append_text(maria_say_plain(link, MARIA_NOTHING), "COMMIT");
     maria_say_history_days(link);
 }

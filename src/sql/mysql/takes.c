@@ -346,6 +346,7 @@ static bool call_fill(struct maria_link *link, struct sql_call *call)
         taken->job.lease = slice_make(token, SQL_LEASE_TEXT_BYTES);
         taken->job.job.topic = name_in(&call->command->take, taken->job.job.topic);
         call->jobs[taken->order] = taken->job;
+        sql_effects_tell_taken(&link->context->effects, &taken->job.job, call->command->take.way);
         if (!keep_for(call, taken->result) || (taken->body && !keep_for(call, taken->body)))
             return false;
     }

@@ -34,6 +34,7 @@ enum maria_step_kind {
     MARIA_CHANGED, /* so many rows as expected */
     MARIA_LOOK,
     MARIA_NEWS,
+    MARIA_MESSAGES,
     MARIA_CALL, /* of one call, which reads it by itself */
     MARIA_AFTER /* behind the commit: where it fails, nothing else does */
 };
@@ -151,6 +152,13 @@ VECTOR_DECLARE(maria_steps, struct maria_step)
 VECTOR_DECLARE(maria_ends, size_t)
 VECTOR_DECLARE(maria_sequence_list, uint64_t)
 
+struct maria_peer { /* a server whose messages are read */
+    int64_t server;
+    uint64_t n, number; /* of the last one that was read */
+    int64_t read_us;    /* by the boot clock: when that was */
+};
+VECTOR_DECLARE(maria_peers, struct maria_peer)
+
 enum maria_part { MARIA_CALLS = 1, MARIA_COMMIT, MARIA_ROLLBACK };
 
 enum maria_flight_state { MARIA_FLIGHT_WAITS = 1, MARIA_FLIGHT_LOST, MARIA_FLIGHT_OVER };
@@ -202,6 +210,15 @@ struct maria_link {
     struct maria_sequence_list heard; /* of the last seconds, as a ring */
     size_t heard_next;
     size_t news_at;
+
+    /* Messages of events. */
+    MYSQL_RES *messages; /* read and not told yet; NULL: none */
+    struct maria_peers peers;
+    int64_t listens_since_ms; /* 0: nobody listens here */
+    uint64_t message_number;  /* of the last one told, as of the last commit */
+    uint64_t messages_said;   /* with the turn's commit */
+    int64_t second_us;        /* by the boot clock: when the second of `second_bytes` began */
+    size_t second_bytes;
 };
 
 /* The calls of a turn, in their order. */
@@ -304,6 +321,17 @@ void maria_say_news(struct maria_link *link);
 void maria_say_hear(struct maria_link *link);
 bool maria_read_news(struct maria_link *link, MYSQL_RES *result); /* false: out of memory */
 
+/* ---- messages of events (messages.c) ---- */
+
+void maria_say_messages(struct maria_link *link); /* of what the turn did */
+/* That servers told since the last time. */
+void maria_say_messages_since(struct maria_link *link, struct sql_call *call);
+bool maria_read_messages(struct maria_link *link, struct sql_call *call,
+                         MYSQL_RES *result);                            /* false: out of memory */
+bool maria_next_message(struct maria_link *link, struct sql_news *out); /* false: no more */
+void maria_messages_listen(struct maria_link *link, bool listens);
+void maria_messages_free(struct maria_link *link);
+
 /* ---- rows (rows.c) ---- */
 
 void maria_rows_clear(struct maria_link *link);
@@ -367,6 +395,6 @@ void maria_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths
 uint64_t maria_body_bytes(MYSQL_ROW row);
 void maria_say_call_end(struct maria_link *link, struct sql_call *call);
 bool maria_step_is_procedure(const struct maria_step *step);
-void maria_call_steps_on(struct sql_call *call);
+void maria_call_steps_on(struct maria_link *link, struct sql_call *call);
 
 #endif

@@ -500,6 +500,8 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
         return send_own(call, link, SQL_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
         return send_own(call, link, SQL_GOODBYE, link->context->server);
+    case SQL_CALL_HEAR: /* here it is told */
+        break;
     }
     return false;
 }

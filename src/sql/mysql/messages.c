@@ -1,0 +1,167 @@
+/* Messages of events: what the turns of servers did, in a table that is read while somebody listens. A server's
+ * messages are committed one after the other, so for each server a place in their order is kept. Who listens reads his
+ * own, too: only so are those of one job in their order, whichever servers they were done by. */
+#include "base/clock.h"
+#include "sql/mysql/turn.h"
+
+enum {
+    MESSAGE_BYTES_MAX = 60000,
+    SECOND_BYTES_MAX = 2 << 20, /* that one server tells in a second; what is more is counted */
+    READ_MAX = 200,             /* messages at a time */
+    UNREAD_MS = 20000,          /* older ones are gone: the upkeep has deleted them */
+    PEER_US_MAX = 60000000      /* a server that was silent for so long is forgotten */
+};
+
+/* ---- telling ---- */
+
+static size_t bytes_left(struct maria_link *link)
+{
+    int64_t now_us = clock_boot_us();
+    if (now_us - link->second_us >= 1000000) {
+        link->second_us = now_us;
+        link->second_bytes = 0;
+    }
+    return link->second_bytes < SECOND_BYTES_MAX ? SECOND_BYTES_MAX - link->second_bytes : 0;
+}
+
+/* By the condition that they are read by. */
+static bool will_be_read(const struct maria_link *link)
+{
+    return link->listens_since_ms && link->now_ms >= link->listens_since_ms;
+}
+
+void maria_say_messages(struct maria_link *link)
+{
+    const struct sql_effects *effects = &link->context->effects;
+    struct slice lines = buffer_slice(&effects->events);
+    uint64_t lost = effects->events_lost;
+    struct buffer *out = NULL;
+    link->context->effects.events_return = will_be_read(link);
+    while (lines.len || lost) {
+        size_t left = bytes_left(link);
+        struct slice part =
+            sql_event_take_lines(&lines, left < MESSAGE_BYTES_MAX ? left : MESSAGE_BYTES_MAX);
+        if (!part.len) {
+            lost += sql_event_count(lines);
+            lines = (struct slice){0};
+        }
+        link->second_bytes += part.len;
+        if (!out) {
+            out = maria_say_plain(link, MARIA_NOTHING);
+            buffer_append_text(out,
+                               "INSERT INTO tarry.message (at,server,number,lost,text) VALUES ");
+        }
+        buffer_append_format(out, "%s(%lld,%lld,%llu,%llu,", link->messages_said ? "," : "",
+                             (long long)link->now_ms, (long long)link->context->server,
+                             (unsigned long long)(link->message_number + link->messages_said + 1),
+                             (unsigned long long)lost);
+        maria_quote(out, part);
+        buffer_append_byte(out, ')');
+        link->messages_said++;
+        lost = 0;
+    }
+}
+
+/* ---- reading ---- */
+
+static void messages_drop(struct maria_link *link)
+{
+    if (link->messages)
+        libmariadb.mysql_free_result(link->messages);
+    link->messages = NULL;
+}
+
+/* What this server did up to this millisecond it has told here by itself. */
+void maria_messages_listen(struct maria_link *link, bool listens)
+{
+    if (!listens)
+        link->peers.count = 0;
+    if (!listens || !link->listens_since_ms)
+        link->listens_since_ms = listens ? link->now_ms + 1 : 0;
+}
+
+static void forget_peers(struct maria_link *link)
+{
+    struct maria_peers *peers = &link->peers;
+    int64_t now_us = clock_boot_us();
+    for (size_t i = peers->count; i > 0; i--)
+        if (now_us - peers->at[i - 1].read_us > PEER_US_MAX)
+            peers->at[i - 1] = peers->at[--peers->count];
+}
+
+/* By the index alone up to those that are new; theirs are the texts that are read. */
+void maria_say_messages_since(struct maria_link *link, struct sql_call *call)
+{
+    const struct maria_peers *peers = &link->peers;
+    struct buffer *out;
+    if (!link->listens_since_ms)
+        return;
+    forget_peers(link);
+    out = maria_say(link, (struct maria_step){.kind = MARIA_MESSAGES, .call = call});
+    buffer_append_format(out,
+                         "SELECT m.n,m.server,m.number,CONCAT(m.at,' ',m.lost,CHAR(10),m.text) "
+                         "FROM (SELECT n FROM tarry.message FORCE INDEX (message_at) WHERE "
+                         "at>=@tarry_now-%d AND (",
+                         UNREAD_MS);
+    for (size_t i = 0; i < peers->count; i++)
+        buffer_append_format(out, "server=%lld AND n>%llu OR ", (long long)peers->at[i].server,
+                             (unsigned long long)peers->at[i].n);
+    buffer_append_format(out, "at>=%lld", (long long)link->listens_since_ms);
+    for (size_t i = 0; i < peers->count; i++)
+        buffer_append_format(out, "%s%lld", i ? "," : " AND server NOT IN (",
+                             (long long)peers->at[i].server);
+    buffer_append_format(out,
+                         "%s) ORDER BY n LIMIT %d) x STRAIGHT_JOIN tarry.message m ON m.n=x.n "
+                         "ORDER BY m.n",
+                         peers->count ? ")" : "", READ_MAX);
+}
+
+bool maria_read_messages(struct maria_link *link, struct sql_call *call, MYSQL_RES *result)
+{
+    size_t count = (size_t)libmariadb.mysql_num_rows(result);
+    messages_drop(link);
+    if (!maria_peers_reserve(&link->peers, link->peers.count + count)) {
+        libmariadb.mysql_free_result(result);
+        return false;
+    }
+    link->messages = result;
+    call->has_more = count == READ_MAX;
+    return true;
+}
+
+/* Of a server that was not met yet it is a new one. */
+static struct maria_peer *peer_of(struct maria_link *link, int64_t server)
+{
+    struct maria_peers *peers = &link->peers;
+    for (size_t i = 0; i < peers->count; i++)
+        if (peers->at[i].server == server)
+            return &peers->at[i];
+    (void)maria_peers_add(peers, (struct maria_peer){.server = server}); /* there is room */
+    return &peers->at[peers->count - 1];
+}
+
+bool maria_next_message(struct maria_link *link, struct sql_news *out)
+{
+    enum { N, SERVER, NUMBER, TEXT };
+    MYSQL_ROW row = link->messages ? libmariadb.mysql_fetch_row(link->messages) : NULL;
+    if (!row) {
+        messages_drop(link);
+        return false;
+    }
+    struct maria_peer *peer = peer_of(link, maria_number(row[SERVER]));
+    uint64_t number = (uint64_t)maria_number(row[NUMBER]);
+    *out = (struct sql_news){
+        .due_ms = INT64_MAX,
+        .misses_events = peer->number && number != 1 && number != peer->number + 1,
+        .events = slice_make(row[TEXT], libmariadb.mysql_fetch_lengths(link->messages)[TEXT])};
+    peer->n = (uint64_t)maria_number(row[N]);
+    peer->number = number;
+    peer->read_us = clock_boot_us();
+    return true;
+}
+
+void maria_messages_free(struct maria_link *link)
+{
+    messages_drop(link);
+    maria_peers_fini(&link->peers);
+}

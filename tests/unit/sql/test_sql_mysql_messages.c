@@ -1,0 +1,144 @@
+/* Messages of events as MariaDB and MySQL have them: bounded in a row and in a second, and each event is in one or counted. */
+#include "base/clock.h"
+#include "sql/mysql/turn.h"
+
+#include "unit/cases.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { EVENTS = 6000, ROW_BYTES = 60000, SECOND_BYTES = 2 << 20, TURNS = 5 };
+
+static struct maria_link maria;
+static struct sql_context context;
+
+static void begin(void)
+{
+    maria = (struct maria_link){.context = &context, .now_ms = 1700000000000};
+    context = (struct sql_context){.server = 7};
+    buffer_init(&maria.text, 16 << 20);
+    sql_effects_init(&context.effects);
+    context.effects.tells = true;
+}
+
+static void end(void)
+{
+    maria_messages_free(&maria);
+    maria_steps_fini(&maria.steps);
+    maria_ends_fini(&maria.ends);
+    maria_ends_fini(&maria.packet_steps);
+    buffer_fini(&maria.text);
+    sql_effects_fini(&context.effects);
+}
+
+static void tell(size_t count)
+{
+    char id[128];
+    sql_effects_clear(&context.effects);
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(id, sizeof id, "%0100zu", i);
+        sql_effects_tell(&context.effects, &(struct job_event){.kind = JOB_EVENT_PUSHED,
+                                                               .topic = slice_of("a'\\b"),
+                                                               .id = slice_of(id)});
+    }
+}
+
+struct told {
+    size_t rows, lines, row_bytes_max, bytes;
+    uint64_t lost, first_number, last_number;
+};
+
+/* What the statement in the text says. */
+static struct told read_text(void)
+{
+    static const char head[] = "INSERT INTO tarry.message (at,server,number,lost,text) VALUES ";
+    struct told told = {0};
+    if (!maria.text.len)
+        return told;
+    buffer_append_byte(&maria.text, '\0');
+    assert_false(maria.text.failed);
+    assert_memory_equal(maria.text.at, head, sizeof head - 1);
+    for (const char *at = maria.text.at + sizeof head - 1; *at;) {
+        unsigned long long number, lost;
+        int len = 0;
+        assert_int_equal(sscanf(at, "(1700000000000,7,%llu,%llu,'%n", &number, &lost, &len), 2);
+        const char *close = strstr(at, "')");
+        assert_non_null(close);
+        size_t bytes = (size_t)(close - at) - (size_t)len;
+        told.rows++;
+        told.lost += lost;
+        told.bytes += bytes;
+        told.row_bytes_max = bytes > told.row_bytes_max ? bytes : told.row_bytes_max;
+        told.first_number = told.first_number ? told.first_number : number;
+        told.last_number = number;
+        for (const char *line = at; line < close; line++)
+            told.lines += *line == '\n';
+        at = close + 2;
+        at += *at == ',';
+    }
+    return told;
+}
+
+static struct told say_turn(size_t events)
+{
+    maria_flight_begin(&maria);
+    maria.messages_said = 0;
+    tell(events);
+    maria_say_messages(&maria);
+    return read_text();
+}
+
+static void a_turn_without_events_says_nothing(void **state)
+{
+    (void)state;
+    begin();
+    assert_int_equal(say_turn(0).rows, 0);
+    assert_int_equal(maria.steps.count, 0);
+    end();
+}
+
+static void a_long_turn_is_several_rows_of_one_statement_numbered_on(void **state)
+{
+    (void)state;
+    begin();
+    maria.message_number = 41;
+    struct told told = say_turn(EVENTS);
+    assert_int_equal(maria.steps.count, 1);
+    assert_true(told.rows > 2);
+    assert_int_equal(told.rows, maria.messages_said);
+    assert_int_equal(told.first_number, 42);
+    assert_int_equal(told.last_number, 41 + told.rows);
+    assert_int_equal(told.lines, EVENTS);
+    assert_true(told.row_bytes_max < 2 * ROW_BYTES); /* a quote and a backslash are two each here */
+    end();
+}
+
+static void what_is_too_much_for_a_second_is_counted_as_lost(void **state)
+{
+    int64_t begun_us = clock_boot_us();
+    size_t bytes = 0, lines = 0;
+    uint64_t lost = 0;
+    (void)state;
+    begin();
+    for (int i = 0; i < TURNS; i++) {
+        struct told told = say_turn(EVENTS);
+        bytes += told.bytes;
+        lines += told.lines;
+        lost += told.lost;
+    }
+    size_t seconds = (size_t)((clock_boot_us() - begun_us) / 1000000) + 1;
+    assert_int_equal(lines + lost, TURNS * EVENTS);
+    assert_true(bytes < seconds * SECOND_BYTES * 11 / 10);
+    assert_true(lost > 0 || seconds > 1);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_turn_without_events_says_nothing),
+        cmocka_unit_test(a_long_turn_is_several_rows_of_one_statement_numbered_on),
+        cmocka_unit_test(what_is_too_much_for_a_second_is_counted_as_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
