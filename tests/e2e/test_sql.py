@@ -496,7 +496,7 @@ def test_a_crash_takes_nothing_back_that_was_answered_while_takes_pass_by(start_
         threads = [threading.Thread(target=push, args=(name,)) for name in "ab"] + [threading.Thread(target=work) for _ in range(3)]
         for thread in threads:
             thread.start()
-        for number in range(3):
+        for number in range(2):
             flushed, done = metric(server, "tarry_sql_flushed_total"), len(acked)
             eventually(lambda flushed=flushed, done=done: metric(server, "tarry_sql_flushed_total") > flushed + 5 and len(acked) > done + 5)
             own.crash()
@@ -711,9 +711,6 @@ def test_a_server_that_may_not_flush_beside_its_turns_does_without(start_server)
         server = start_server("--store", own.url.replace("user=tarry", "user=single"))
         works(server)
         assert own.do("SELECT count(*)::int FROM pg_stat_activity WHERE query ~ 'pg_logical_emit_message' AND usename = 'single'") == 0
-        own.crash()
-        eventually(lambda: metric(server, "tarry_sql_reconnects_total") > 0, 60)
-        works(server)
 
 
 def test_random_transactions_leave_exactly_what_was_committed(pair, postgres):
@@ -822,9 +819,9 @@ def test_stores_without_a_history_refuse_to_keep_one(start_server):
 
 # ---- events ----
 
-def _wait_until_all_know_who_listens(postgres):
-    """Each server looks once a second; what it does afterwards it tells."""
-    eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.server WHERE heard > tarry.now_ms()") == 1)
+def _wait_until_all_know_who_listens(postgres, since=0):
+    """Each server looks once a second; what it does afterwards it tells. Who listens has said so after `since`."""
+    eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.server WHERE heard > greatest(tarry.now_ms(), %s + 3000)", since) == 1)
     known = postgres.do("SELECT max(heard) - 2900 FROM tarry.server")
     eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
 
@@ -856,7 +853,7 @@ def test_events_come_from_all_servers_and_from_transactions_that_ask_for_it(pair
 
         cut = postgres.do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tarry'")
         assert cut >= 2 and stream.until(lambda event, _: event == "gap")
-        _wait_until_all_know_who_listens(postgres)
+        _wait_until_all_know_who_listens(postgres, postgres.do("SELECT tarry.now_ms()"))
         client.push("told", "c", delay="1h")
         assert stream.until(lambda event, data: data.get("id") == "c")
     eventually(lambda: postgres.do("SELECT max(heard) FROM tarry.server") == 0)
