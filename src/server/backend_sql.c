@@ -68,7 +68,7 @@ static void on_free(struct backend *backend)
     sql_free(backend->self);
 }
 
-enum { TURNS, CALLS, REPEATED, RECONNECTS, SETTLED, UP };
+enum { TURNS, CALLS, REPEATED, RECONNECTS, SETTLED, FLUSHED, UP };
 
 #define ON_SQL .when = "with `--store postgres://…` or `mysql://…`"
 
@@ -102,6 +102,12 @@ static const struct metric sql_metrics[] = {
                  .meaning =
                      "A connection was cut in the midst of a commit. Nothing was done twice.",
                  ON_SQL},
+    [FLUSHED] = {.name = "tarry_sql_flushed_total",
+                 .type = PROMETHEUS_COUNTER,
+                 .help = "Transactions whose commit was not waited for, but made durable beside "
+                         "the next ones.",
+                 .meaning = "PostgreSQL's disk is slow, and takes pass by what waits for it.",
+                 ON_SQL},
     [UP] = {.name = "tarry_sql_up",
             .type = PROMETHEUS_GAUGE,
             .help = "Whether the database is reached.",
@@ -118,6 +124,7 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     metric_write(page, &sql_metrics[REPEATED], figures.repeated);
     metric_write(page, &sql_metrics[RECONNECTS], figures.reconnects);
     metric_write(page, &sql_metrics[SETTLED], figures.settled);
+    metric_write(page, &sql_metrics[FLUSHED], figures.flushed);
     metric_write(page, &sql_metrics[UP], figures.is_up);
 }
 

@@ -44,6 +44,7 @@ struct sql_call {
     struct command *command; /* a copy */
     struct queue_reply_to reply_to;
     int64_t since_ms, retry_ms; /* elapsed time: when it came; not to be sent before */
+    int64_t ticket;             /* the one it was committed under */
     bool alone;                 /* it goes in a turn of its own */
     bool has_more;              /* another step is to follow */
     enum queue_status status;

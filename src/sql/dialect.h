@@ -155,6 +155,11 @@ struct sql_dialect {
     bool (*send_rollback)(struct sql_link *link);
     /* The socket is ready for `events`. */
     enum sql_progress (*advance)(struct sql_link *link, struct sql_context *context, int events);
+    /* Where a commit need not wait for the disk: on a connection beside, all is made durable that was
+     * committed before. An error is the connection's end. NULL, all three, or a socket of -1: each commit waits. */
+    int (*flush_socket)(const struct sql_link *link);
+    bool (*send_flush)(struct sql_link *link);
+    enum sql_progress (*advance_flush)(struct sql_link *link);
     /* Between turns: what other servers told. False: no more. */
     bool (*next_news)(struct sql_link *link, struct sql_news *out);
 };

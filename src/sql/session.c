@@ -6,6 +6,7 @@
 #include "sql/call.h"
 #include "sql/connector.h"
 #include "sql/database_clock.h"
+#include "sql/flush.h"
 #include "sql/hold.h"
 
 #include <assert.h>
@@ -23,6 +24,9 @@ enum {
     RETRY_SHARE =
         4, /* retries of calls whose rows others hold leave so many parts of the time to the rest */
     STOP_MS = 3000,
+    DISK_SLOW_US = 2000,
+    DISK_SAMPLES = 8,
+    OVERLAPS = 16,    /* so many durable turns after a take that came during one */
     BY_SQL_MS = 1000, /* so long after a push by SQL the next one is expected */
 };
 
@@ -45,12 +49,18 @@ struct sql_session {
     int poll_events;
     struct deadline *deadline;
     struct sql_connector connector;
+    struct sql_flush flush;
 
     enum phase phase;
     struct list waiting;  /* calls that are not in a turn, in their order */
     struct list turn;     /* calls of the turn under way */
     struct list answered; /* calls whose replies are to be given */
     bool has_ticket;      /* the turn has one */
+    bool turn_is_durable; /* it has what must be */
+    bool turn_is_flushed; /* that is made so after its commit */
+    int overlaps;         /* so many more durable turns may be flushed */
+    int64_t disk_us;      /* how long it is waited for */
+    int64_t commit_begun_us;
     bool commit_sent, is_lost;
     int64_t ticket;
     struct sql_fault fault; /* of the turn */
@@ -133,6 +143,32 @@ static void give_answers(struct sql_session *session)
     }
 }
 
+/* ---- the disk ---- */
+
+/* A flush costs one more round trip than a commit that waits by itself: it is for where takes come
+ * while a slow disk is waited for. */
+static void choose_flush(struct sql_session *session)
+{
+    bool is_wanted = session->overlaps > 0 && session->disk_us >= DISK_SLOW_US;
+    session->turn_is_flushed = session->turn_is_durable && is_wanted && session->flush.link;
+    session->overlaps -= session->turn_is_durable && session->overlaps > 0;
+    session->figures.flushed += session->turn_is_flushed;
+}
+
+/* A take, which needs no disk, comes while one is waited for. */
+static void note_overlap(struct sql_session *session)
+{
+    bool in_turn = session->phase == PHASE_CALLS || session->phase == PHASE_COMMIT;
+    if (session->flush.is_under_way || (in_turn && session->turn_is_durable))
+        session->overlaps = OVERLAPS;
+}
+
+/* A moving average. */
+static void note_disk(struct sql_session *session, int64_t begun_us)
+{
+    session->disk_us += (clock_boot_us() - begun_us - session->disk_us) / DISK_SAMPLES;
+}
+
 static struct sql_call *add_own(struct sql_session *session, enum sql_call_kind kind)
 {
     struct sql_call *call = sql_call_new(kind, NULL, (struct queue_reply_to){0});
@@ -164,6 +200,8 @@ void sql_session_submit(struct sql_session *session, const struct command *comma
     session->figures.waiting++;
     session->figures.calls++;
     list_add_last(&session->waiting, &call->list);
+    if (command->kind == COMMAND_TAKE)
+        note_overlap(session);
     if (!call->command)
         refuse_call(session, call, QUEUE_NO_MEMORY);
     else if (command->status != QUEUE_OK)
@@ -357,6 +395,13 @@ static int64_t retry_at(const struct sql_session *session, const struct sql_call
     return call->retry_ms;
 }
 
+/* What is to be durable collects while the disk is busy with the turn before. */
+static bool waits_for_flush(const struct sql_session *session, const struct sql_call *call)
+{
+    bool is_busy = session->flush.is_under_way || !list_is_empty(&session->flush.calls);
+    return is_busy && sql_call_is_durable(call);
+}
+
 /* Those that may go now, in their order. */
 static void gather(struct sql_session *session)
 {
@@ -366,7 +411,7 @@ static void gather(struct sql_session *session)
     while (at != &session->waiting) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         at = at->next;
-        if (retry_at(session, call) > elapsed_ms())
+        if (retry_at(session, call) > elapsed_ms() || waits_for_flush(session, call))
             continue;
         if (!fits(session, call, items, bytes, has_changes))
             break;
@@ -394,6 +439,7 @@ static void poll_link(struct sql_session *session)
 static struct sql_turn turn_of(struct sql_session *session)
 {
     struct sql_turn turn = {.calls = &session->turn,
+                            .is_durable = session->turn_is_durable && !session->turn_is_flushed,
                             .is_brief = session->turn_is_retry,
                             .is_alone = session->is_alone,
                             .is_heard = sql_audience_is_elsewhere(&session->audience) ||
@@ -401,7 +447,6 @@ static struct sql_turn turn_of(struct sql_session *session)
                             .is_single = session->dialect->has_single_turns};
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        turn.is_durable = turn.is_durable || sql_call_is_durable(call);
         turn.is_single = turn.is_single && sql_call_is_single(call);
         if (sql_call_is_change(call))
             turn.ticket = session->ticket + 1;
@@ -437,12 +482,14 @@ static void turn_begin(struct sql_session *session)
     sql_effects_clear(&session->context.effects);
     session->context.effects.tells = sql_audience_is_there(&session->audience);
     session->fault = (struct sql_fault){0};
-    session->commit_sent = session->turn_looks_all = false;
+    session->commit_sent = session->turn_looks_all = session->turn_is_durable = false;
     for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         session->turn_looks_all = session->turn_looks_all || call->from_the_start;
+        session->turn_is_durable = session->turn_is_durable || sql_call_is_durable(call);
         sql_call_again(call);
     }
+    choose_flush(session);
     session->has_ticket = turn_of(session).ticket != 0;
     session->turn_is_single = turn_of(session).is_single;
     session->turn_begun_ms = elapsed_ms();
@@ -453,6 +500,7 @@ static void turn_begin(struct sql_session *session)
 static void commit_begin(struct sql_session *session)
 {
     session->commit_sent = true;
+    session->commit_begun_us = clock_boot_us();
     part_begin(session, PHASE_COMMIT);
 }
 
@@ -568,6 +616,28 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
     }
 }
 
+/* Its next step goes, or it is answered. */
+static void call_is_done(struct sql_session *session, struct sql_call *call)
+{
+    call->since_ms = elapsed_ms(); /* of its next step */
+    call->retry_ms = call->has_more && call->empty_takes ? elapsed_ms() + RETRY_MS : 0;
+    list_add_last(call->has_more ? &session->waiting : &session->answered, &call->list);
+}
+
+static void flush_is_over(struct sql_session *session)
+{
+    struct list done;
+    if (!session->flush.is_over)
+        return;
+    note_disk(session, session->flush.begun_us);
+    sql_flush_take(&session->flush, &done);
+    while (!list_is_empty(&done)) {
+        struct sql_call *call = first_of(&done);
+        list_remove(&call->list);
+        call_is_done(session, call);
+    }
+}
+
 static void turn_is_committed(struct sql_session *session)
 {
     struct list done;
@@ -600,13 +670,13 @@ static void turn_is_committed(struct sql_session *session)
     while (!list_is_empty(&done)) {
         struct sql_call *call = first_of(&done);
         list_remove(&call->list);
-        call->since_ms = elapsed_ms(); /* of its next step */
-        call->retry_ms = call->has_more && call->empty_takes ? elapsed_ms() + RETRY_MS : 0;
-        if (call->has_more)
-            list_add_last(&session->waiting, &call->list);
+        call->ticket = session->ticket;
+        if (session->turn_is_flushed && sql_call_is_durable(call))
+            sql_flush_add(&session->flush, call);
         else
-            list_add_last(&session->answered, &call->list);
+            call_is_done(session, call);
     }
+    sql_flush_begin(&session->flush);
     reactor_turn_again(session->reactor);
 }
 
@@ -619,24 +689,42 @@ static enum queue_status status_of_fault(enum sql_fault_kind kind)
     return kind == SQL_FAULT_NO_MEMORY ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
 }
 
-/* The calls of the turn go back to the head of the line, in their order. */
-static void requeue(struct sql_session *session, bool alone)
+/* To the head of the line, in their order. */
+static void requeue_list(struct sql_session *session, struct list *calls)
 {
     struct list later;
-    session->figures.repeated++;
     list_init(&later);
     list_take_all(&later, &session->waiting);
-    for (struct list *from = &session->turn;;) {
-        while (!list_is_empty(from)) {
-            struct sql_call *call = first_of(from);
-            list_remove(&call->list);
-            call->alone = call->alone || (alone && from == &session->turn);
-            list_add_last(&session->waiting, &call->list);
-        }
-        if (from == &later)
-            break;
-        from = &later;
+    list_take_all(&session->waiting, calls);
+    while (!list_is_empty(&later)) {
+        struct sql_call *call = first_of(&later);
+        list_remove(&call->list);
+        list_add_last(&session->waiting, &call->list);
     }
+}
+
+/* The calls of the turn. */
+static void requeue(struct sql_session *session, bool alone)
+{
+    session->figures.repeated++;
+    for (struct list *at = session->turn.next; at != &session->turn; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        call->alone = call->alone || alone;
+    }
+    requeue_list(session, &session->turn);
+}
+
+/* Commits that the database has lost. */
+static void requeue_lost(struct sql_session *session)
+{
+    struct list lost;
+    sql_flush_take_lost(&session->flush, session->greeting.ticket, &lost);
+    session->figures.repeated += !list_is_empty(&lost);
+    for (struct list *at = lost.next; at != &lost; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        call->affected -= call->step_affected;
+    }
+    requeue_list(session, &lost);
 }
 
 static void give_up(struct sql_session *session, struct sql_call *call)
@@ -695,6 +783,8 @@ static void part_is_over(struct sql_session *session)
         break;
     case PHASE_COMMIT:
         if (is_good) {
+            if (session->turn_is_durable && !session->turn_is_flushed)
+                note_disk(session, session->commit_begun_us);
             turn_is_committed(session);
             break;
         }
@@ -739,6 +829,7 @@ static void on_closed(uv_handle_t *handle)
 
 static void disconnect(struct sql_session *session)
 {
+    sql_flush_disconnect(&session->flush);
     if (session->poll) {
         (void)uv_poll_stop(session->poll);
         uv_close((uv_handle_t *)session->poll, on_closed);
@@ -770,14 +861,36 @@ static void connection_is_lost(struct sql_session *session)
     reactor_turn_again(session->reactor);
 }
 
+static bool has_durable(const struct list *calls)
+{
+    for (const struct list *at = calls->next; at != calls; at = at->next)
+        if (sql_call_is_durable(list_entry(at, struct sql_call, list)))
+            return true;
+    return false;
+}
+
+/* Are there commits that only a flush makes certain? */
+static bool needs_flush(const struct sql_session *session)
+{
+    bool is_open = session->commit_sent && session->turn_is_flushed;
+    return has_durable(&session->flush.calls) || (is_open && has_durable(&session->turn));
+}
+
 static bool connection_set(struct sql_session *session, const struct sql_greeting *greeting)
 {
     uv_poll_t *poll = malloc(sizeof *poll);
-    if (!poll)
+    if (!poll || !sql_flush_connect(&session->flush, greeting->link)) {
+        free(poll);
         return false;
+    }
     if (uv_poll_init(reactor_loop(session->reactor), poll,
                      greeting->link->dialect->socket(greeting->link)) != 0) {
+        sql_flush_disconnect(&session->flush);
         free(poll);
+        return false;
+    }
+    if (!session->flush.link && needs_flush(session)) { /* until they were given up */
+        uv_close((uv_handle_t *)poll, on_closed);
         return false;
     }
     poll->data = session;
@@ -812,7 +925,7 @@ static void doubt_everything(struct sql_session *session)
 
 /* Was the last commit carried out? Then its leases are to be ended in time, also where all of its
  * calls were refused meanwhile. */
-static void settle(struct sql_session *session)
+static void settle_turn(struct sql_session *session)
 {
     if (session->greeting.ticket < session->ticket)
         log_event(
@@ -830,6 +943,16 @@ static void settle(struct sql_session *session)
     }
     session->ticket = session->greeting.ticket;
     requeue(session, false);
+}
+
+/* What was committed and is still there is answered once the disk is known to have it. */
+static void settle(struct sql_session *session)
+{
+    settle_turn(session);
+    session->figures.settled += session->flush.is_cut;
+    session->flush.is_cut = false;
+    requeue_lost(session);
+    sql_flush_begin(&session->flush);
 }
 
 static bool on_connected(void *ctx, const struct sql_greeting *greeting, const char *error)
@@ -870,8 +993,11 @@ static void refuse_late(struct sql_session *session, struct list *list)
 /* A database that answers no more but keeps the connection. */
 static void lose_if_silent(struct sql_session *session)
 {
-    if (session->phase == PHASE_DOWN || session->phase == PHASE_IDLE ||
-        elapsed_ms() - session->flight_begun_ms < session->dialect->silence_ms)
+    bool in_flight = session->phase != PHASE_DOWN && session->phase != PHASE_IDLE;
+    int64_t since_ms = in_flight ? session->flight_begun_ms : elapsed_ms();
+    if (session->flush.is_under_way && session->flush.begun_us / 1000 < since_ms)
+        since_ms = session->flush.begun_us / 1000;
+    if (session->phase == PHASE_DOWN || elapsed_ms() - since_ms < session->dialect->silence_ms)
         return;
     if (!session->fault.message[0])
         (void)snprintf(session->fault.message, sizeof session->fault.message,
@@ -883,6 +1009,7 @@ static void lose_if_silent(struct sql_session *session)
 static void while_down(struct sql_session *session)
 {
     refuse_late(session, &session->turn);
+    refuse_late(session, &session->flush.calls);
     if (!session->ended)
         sql_connector_try(&session->connector,
                           &(struct sql_wish){.server = session->context.server,
@@ -907,9 +1034,9 @@ static void stop_if_done(struct sql_session *session)
 static void end(struct sql_session *session)
 {
     void (*stopped)(void *ctx) = session->stopped;
-    struct list *lists[] = {&session->waiting, &session->turn};
+    struct list *lists[] = {&session->waiting, &session->turn, &session->flush.calls};
     session->stopped = NULL;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         while (!list_is_empty(lists[i])) {
             struct sql_call *call = first_of(lists[i]);
             if (call->kind == SQL_CALL_COMMAND) {
@@ -958,10 +1085,12 @@ static bool turn_hook(void *ctx)
     struct sql_session *session = ctx;
     if (session->ended && !session->stopped)
         return false;
+    flush_is_over(session);
     lose_if_silent(session);
+    session->is_lost = session->is_lost || session->flush.is_lost;
     if (session->is_lost && session->phase != PHASE_DOWN)
         connection_is_lost(session);
-    if (session->phase != PHASE_IDLE)
+    if (session->phase != PHASE_IDLE || session->flush.is_under_way)
         refuse_late(session, &session->waiting);
     if (session->phase == PHASE_DOWN)
         while_down(session);
@@ -1000,6 +1129,7 @@ struct sql_session *sql_session_new(struct reactor *reactor,
     list_init(&session->waiting);
     list_init(&session->turn);
     list_init(&session->answered);
+    sql_flush_init(&session->flush, reactor);
     sql_effects_init(&session->context.effects);
     sql_audience_init(&session->audience, options->desk);
     sql_topic_plan_init(&session->context.plan);
@@ -1054,7 +1184,8 @@ const struct sql_greeting *sql_session_greeting(const struct sql_session *sessio
 bool sql_session_is_quiet(struct sql_session *session)
 {
     return session->phase == PHASE_IDLE && list_is_empty(&session->waiting) &&
-           list_is_empty(&session->answered) && !session->is_lost && !session->adopt_wanted &&
+           list_is_empty(&session->answered) && list_is_empty(&session->flush.calls) &&
+           !session->is_lost && !session->adopt_wanted &&
            !sql_topic_plan_wants_look(&session->context.plan) &&
            next_ms(session) > database_ms(session) && session->upkeep_ms > clock_inner_ms();
 }

@@ -1,11 +1,15 @@
 /*
- * session: one server's way to the database: one connection, on which turns go.
+ * session: one server's way to the database: a connection on which turns go, and one for the disk.
  *
  * What came while a turn was under way goes as the next one: one transaction, in two flights. The
  * first has a ticket and all statements; once all are answered the second has the counts, the news
  * and the commit. So every answer is in hand before the commit is sent, and where its fate is not
  * known, the ticket tells: committed, then the answers in hand are given; or not, then the calls go
  * again. Deadlocks and the like are repeated; calls that failed together go again one by one.
+ *
+ * Where commits do not wait for the disk (flush.h), answers to what must be durable do, and no turn
+ * with more of that begins meanwhile; takes go on. What the database lost in a crash, as the ticket
+ * tells, goes again.
  *
  * Everything on the reactor's thread.
  */
@@ -27,7 +31,7 @@ struct sql_session_options {
 };
 
 struct sql_session_figures {
-    uint64_t turns, calls, repeated, reconnects, settled;
+    uint64_t turns, calls, repeated, reconnects, settled, flushed;
     int64_t waiting; /* calls without a reply */
     bool is_up, is_full;
 };

@@ -151,6 +151,7 @@ void sql_figures(const struct sql *sql, struct sql_figures *out)
                                 .repeated = figures.repeated,
                                 .reconnects = figures.reconnects,
                                 .settled = figures.settled,
+                                .flushed = figures.flushed,
                                 .waiting = figures.waiting,
                                 .is_up = figures.is_up};
 }

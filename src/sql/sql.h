@@ -40,6 +40,7 @@ struct sql_figures {
     uint64_t repeated; /* turns that came to nothing and went again */
     uint64_t reconnects;
     uint64_t settled; /* commits whose fate was asked for */
+    uint64_t flushed; /* turns that were made durable while others went on */
     int64_t waiting;  /* calls without a reply */
     bool is_up;
 };

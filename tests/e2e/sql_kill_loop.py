@@ -1,7 +1,7 @@
 """
 Three servers on one PostgreSQL, clients spread over them, and everything broken that can break; the judge is tests/checker.
 
-    python3 tests/e2e/sql_kill_loop.py --faults 300 --pushes 200000 --seconds 300
+    python3 tests/e2e/sql_kill_loop.py --faults 300 --pushes 200000 --seconds 300 [--slow-disk]
 
 kill -9 of servers (also while they start), of one backend of PostgreSQL and of all its processes at once; its connections terminated; servers frozen
 (SIGSTOP); rows of jobs locked by another's open transaction, for longer than servers wait; a transaction with an old snapshot held open; commits that
@@ -40,7 +40,8 @@ def processes_in(directory):
 
 class SqlLoop(RedisLoop):
     def make_store(self):
-        return PostgresServer("max_connections=40")
+        slow = ("commit_delay=5000", "commit_siblings=0", "wal_writer_delay=10s") if self.chosen.slow_disk else ()
+        return PostgresServer("max_connections=40", *slow)
 
     def store_kinds(self):
         return {"kill PostgreSQL": (2, self.kill_postgres), "kill backend": (2, self.kill_backend), "terminate": (3, self.cut),
@@ -167,6 +168,7 @@ def main(arguments=None):
     parser = arguments_of_all(__doc__)
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--only", help="kinds of faults, with commas between: 'kill server,terminate'")
+    parser.add_argument("--slow-disk", action="store_true", help="each sync takes 5 ms more, and takes pass by; what is not synced is written late")
     chosen = parser.parse_args(arguments)
     least = {"pushes": chosen.pushes // 2, "kills": 0, "redeliveries": chosen.faults, "disturbances": chosen.faults}
     return run_and_judge(SqlLoop, chosen, least)[0]

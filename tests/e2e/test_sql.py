@@ -436,6 +436,82 @@ def test_a_take_that_a_crash_may_lose_is_fenced(start_server):
         assert client.ack(after["lease"])[0]["result"] == "ok"
 
 
+SLOW_DISK = ("commit_siblings=0", "wal_writer_delay=10s")
+
+
+def test_takes_pass_by_pushes_that_wait_for_a_slow_disk(start_server):
+    """While one push waits for its commit, another client takes and takes again."""
+    with PostgresServer("commit_delay=100000", *SLOW_DISK) as own:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client()
+        client.push_batch([{"topic": "passes", "body": "x"}] * 1000)
+        taken, ended = [], threading.Event()
+
+        def take():
+            taker = server.client()
+            while not ended.is_set():
+                taken.extend(taker.take("passes"))
+
+        taking = threading.Thread(target=take)
+        taking.start()
+
+        def takes_beside_a_push():
+            before = len(taken)
+            client.push("elsewhere", delay="1h")
+            return len(taken) - before
+
+        try:
+            eventually(lambda: takes_beside_a_push() > 5)
+        finally:
+            ended.set()
+            taking.join()
+        assert metric(server, "tarry_sql_flushed_total") > 0
+
+
+def test_a_crash_takes_nothing_back_that_was_answered_while_takes_pass_by(start_server):
+    """Neither pushes nor acks; and no delivery number is given twice."""
+    with PostgresServer("commit_delay=20000", *SLOW_DISK) as own:
+        server = start_server("--store", own.url, "--migrate")
+        pushed, acked, takes, ended = [], {}, [], threading.Event()
+
+        def push(name):
+            client = server.client()
+            for i in range(100000):
+                if ended.is_set():
+                    return
+                with contextlib.suppress(Exception):
+                    client.push("beside", f"{name}-{i}")
+                    pushed.append(f"{name}-{i}")
+
+        def work():
+            client = server.client()
+            while not ended.is_set():
+                with contextlib.suppress(Exception):
+                    begun = time.monotonic()
+                    for job in client.take("beside", lease_for="5s"):
+                        takes.append((begun, job["id"], job["delivery"]))
+                        if client.ack(job["lease"])[0]["result"] == "ok":
+                            acked[job["id"]] = time.monotonic()
+
+        threads = [threading.Thread(target=push, args=(name,)) for name in "ab"] + [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(2):
+            flushed, done = metric(server, "tarry_sql_flushed_total"), len(acked)
+            eventually(lambda flushed=flushed, done=done: metric(server, "tarry_sql_flushed_total") > flushed + 5 and len(acked) > done + 5)
+            own.crash()
+            eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
+        ended.set()
+        for thread in threads:
+            thread.join()
+        deliveries = [delivery for _, _, delivery in takes]
+        assert len(deliveries) == len(set(deliveries))
+        assert not [name for begun, name, _ in takes if begun > acked.get(name, begun)]
+        left = drain(server.client(), "beside", 6)
+        assert len(left) == len(set(left)) and not set(left) & set(acked)
+        assert set(pushed) <= set(left) | {name for _, name, _ in takes}
+
+
 def test_terminated_backends_are_settled_and_nothing_is_done_twice(pair, postgres):
     first, _ = pair
     ended, cuts, pushed = threading.Event(), 0, 0
@@ -626,6 +702,17 @@ def test_a_server_needs_only_the_rights_that_are_documented(start_server):
         works(start_server("--store", own.url.replace("user=tarry", "user=tarry_server")))
 
 
+def test_a_server_that_may_not_flush_beside_its_turns_does_without(start_server):
+    with PostgresServer() as own:
+        assert tarry("sql", "migrate", own.url).returncode == 0
+        own.do("REVOKE EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) FROM PUBLIC")
+        own.do("CREATE ROLE single LOGIN; GRANT ALL ON SCHEMA tarry TO single; GRANT ALL ON ALL TABLES IN SCHEMA tarry TO single; "
+               "GRANT ALL ON ALL SEQUENCES IN SCHEMA tarry TO single; GRANT ALL ON ALL FUNCTIONS IN SCHEMA tarry TO single")
+        server = start_server("--store", own.url.replace("user=tarry", "user=single"))
+        works(server)
+        assert own.do("SELECT count(*)::int FROM pg_stat_activity WHERE query ~ 'pg_logical_emit_message' AND usename = 'single'") == 0
+
+
 def test_random_transactions_leave_exactly_what_was_committed(pair, postgres):
     """Users' transactions push, replace, cancel and reschedule; half are rolled back, some are cut off. The queue agrees with their table."""
     seed = random.randrange(2 ** 32)
@@ -732,9 +819,9 @@ def test_stores_without_a_history_refuse_to_keep_one(start_server):
 
 # ---- events ----
 
-def _wait_until_all_know_who_listens(postgres):
-    """Each server looks once a second; what it does afterwards it tells."""
-    eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.server WHERE heard > tarry.now_ms()") == 1)
+def _wait_until_all_know_who_listens(postgres, since=0):
+    """Each server looks once a second; what it does afterwards it tells. Who listens has said so after `since`."""
+    eventually(lambda: postgres.do("SELECT count(*)::int FROM tarry.server WHERE heard > greatest(tarry.now_ms(), %s + 3000)", since) == 1)
     known = postgres.do("SELECT max(heard) - 2900 FROM tarry.server")
     eventually(lambda: postgres.do("SELECT min(beat) FROM tarry.server WHERE beat > tarry.now_ms() - 5000") > known)
 
@@ -766,7 +853,7 @@ def test_events_come_from_all_servers_and_from_transactions_that_ask_for_it(pair
 
         cut = postgres.do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tarry'")
         assert cut >= 2 and stream.until(lambda event, _: event == "gap")
-        _wait_until_all_know_who_listens(postgres)
+        _wait_until_all_know_who_listens(postgres, postgres.do("SELECT tarry.now_ms()"))
         client.push("told", "c", delay="1h")
         assert stream.until(lambda event, data: data.get("id") == "c")
     eventually(lambda: postgres.do("SELECT max(heard) FROM tarry.server") == 0)

@@ -25,6 +25,7 @@ struct postgres_result { /* as long as a call has texts in it */
 struct postgres_link {
     struct sql_link link; /* first: the handle is the struct */
     PGconn *connection;   /* non-blocking, in pipeline mode, all statements prepared */
+    PGconn *flusher;      /* of flusher.h; NULL: there is none */
     struct sql_context *context;
     struct postgres_steps steps;
     size_t step; /* which statement is being answered */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "sql/postgres/flusher.h"
 #include "sql/postgres/row.h"
 #include "sql/postgres/schema.h"
 #include "sql/postgres/statement.h"
@@ -182,19 +183,23 @@ static bool is_new_enough(struct meeting *meeting)
                       version / 10000);
 }
 
-bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGconn **connection)
+bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGconn **connection,
+                    PGconn **flusher)
 {
     struct meeting meeting = {.out = out};
     *out = (struct sql_greeting){0};
     meeting.connection = sql_connect(wish->url, out->error, sizeof out->error);
     if (!meeting.connection)
         return false;
-    if (is_new_enough(&meeting) &&
+    bool is_ready =
+        is_new_enough(&meeting) &&
         sql_schema_check(meeting.connection, wish->migrate, out->error, sizeof out->error) &&
         read_durability(&meeting) && set_up(&meeting) && listen_to_news(&meeting) &&
         introduce(&meeting, wish) && read_ticket(&meeting) &&
-        sql_statements_prepare(meeting.connection, out->error, sizeof out->error) &&
-        libpq.PQsetnonblocking(meeting.connection, 1) == 0 &&
+        sql_statements_prepare(meeting.connection, out->error, sizeof out->error);
+    *flusher =
+        is_ready ? postgres_flusher_of(sql_connect(wish->url, NULL, 0), meeting.connection) : NULL;
+    if (is_ready && libpq.PQsetnonblocking(meeting.connection, 1) == 0 &&
         libpq.PQenterPipelineMode(meeting.connection) == 1) {
         *connection = meeting.connection;
         return true;
@@ -202,6 +207,7 @@ bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGcon
     if (!out->error[0])
         error_line(out->error, sizeof out->error, "lost PostgreSQL",
                    libpq.PQerrorMessage(meeting.connection));
+    libpq.PQfinish(*flusher);
     libpq.PQfinish(meeting.connection);
     return false;
 }

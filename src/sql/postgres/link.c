@@ -2,6 +2,7 @@
 #include "base/buffer.h"
 #include "sql/postgres/answers.h"
 #include "sql/postgres/calls.h"
+#include "sql/postgres/flusher.h"
 #include "sql/postgres/greeting.h"
 #include "sql/postgres/postgres.h"
 #include "sql/postgres/row.h"
@@ -336,7 +337,7 @@ static bool on_next_news(struct sql_link *base, struct sql_news *out)
 static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
 {
     struct postgres_link *link = calloc(1, sizeof *link);
-    if (!link || !postgres_greet(wish, out, &link->connection)) {
+    if (!link || !postgres_greet(wish, out, &link->connection, &link->flusher)) {
         free(link);
         return false;
     }
@@ -389,6 +390,7 @@ static void on_close(struct sql_link *base)
 {
     struct postgres_link *link = link_of(base);
     libpq.PQfinish(link->connection);
+    libpq.PQfinish(link->flusher);
     postgres_steps_fini(&link->steps);
     postgres_batches_fini(link);
     forget_message(link);
@@ -404,6 +406,23 @@ static int on_wants(const struct sql_link *base)
 {
     const struct postgres_link *link = (const struct postgres_link *)(const void *)base;
     return link->wants_write ? SQL_READABLE | SQL_WRITABLE : SQL_READABLE;
+}
+
+static int on_flush_socket(const struct sql_link *base)
+{
+    const struct postgres_link *link = (const struct postgres_link *)(const void *)base;
+    return link->flusher ? libpq.PQsocket(link->flusher) : -1;
+}
+
+static bool on_send_flush(struct sql_link *base)
+{
+    return postgres_flusher_send(link_of(base)->flusher);
+}
+
+static enum sql_progress on_advance_flush(struct sql_link *base)
+{
+    struct postgres_link *link = link_of(base);
+    return postgres_flusher_advance(link->flusher, &link->link.fault);
 }
 
 static const char *const schemes[] = {"postgres", "postgresql", NULL};
@@ -434,5 +453,8 @@ const struct sql_dialect sql_postgres = {
     .send_commit = on_send_commit,
     .send_rollback = on_send_rollback,
     .advance = on_advance,
+    .flush_socket = on_flush_socket,
+    .send_flush = on_send_flush,
+    .advance_flush = on_advance_flush,
     .next_news = on_next_news,
 };
