@@ -91,7 +91,7 @@ static int fsck_command(int argc, char **argv)
     bool json = false;
     const struct cli_flag flags[] = {
         {"store", CLI_TEXT, &store, "URL",
-         "check the queue in this Redis or PostgreSQL, as 'tarry serve' has it"},
+         "check the queue in this Redis or SQL database, as 'tarry serve' has it"},
         {"repair", CLI_SWITCH, &mending.repair, NULL, "mend what can be mended without any loss"},
         {"salvage", CLI_TEXT, &mending.salvage, "NEWDIR",
          "write all that can be read into a new data directory"},
@@ -114,11 +114,12 @@ static int fsck_command(int argc, char **argv)
             "all jobs that can be read into NEWDIR, which must not be there yet or be empty, says "
             "how\n"
             "many of which topics, and only reads DIR.\n\n"
-            "With --store, checks a queue in Redis or PostgreSQL, servers may be at work: every "
+            "With --store, checks a queue in Redis or a SQL database, servers may be at work: "
+            "every "
             "shard, "
             "topic and\n"
             "job, whether each hangs where it belongs, counts and leases. --repair mends what it\n"
-            "finds, also what a lost shard left behind, and drops no job; in PostgreSQL it mends\n"
+            "finds, also what a lost shard left behind, and drops no job; in SQL it mends\n"
             "counts and the list of priorities.\n\n"
             "Exit code 1 where something is wrong and was not mended; with --salvage NEWDIR is\n"
             "complete then all the same, unless an error is said.",

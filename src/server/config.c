@@ -171,14 +171,14 @@ static const struct option options[] = {
      "size of one file of the embedded store's log"},
     {"require-durability", OPTION_CHOICE, "any|memory|no|everysec|always",
      FIELD(require_durability), "any", 0, 0,
-     "refuse to start on a Redis or PostgreSQL that promises less (see docs/redis.md, "
+     "refuse to start on a Redis or SQL database that promises less (see docs/redis.md, "
      "docs/sql.md)"},
     {"wait-replicas", OPTION_COUNT, "N", FIELD(wait_replicas), "0", 0, 16,
      "answer a change once it has reached so many replicas of Redis"},
     {"redis-patience", OPTION_DURATION, "TIME", FIELD(redis_patience_ms), "10s", 1000, 60 * 1000,
      "how long a call waits for a Redis out of reach before it is answered 503"},
     {"migrate", OPTION_SWITCH, "", FIELD(migrate), "false", 0, 0,
-     "make the schema tarry in PostgreSQL, or bring it to this version, before serving"},
+     "make the schema tarry in the SQL database, or bring it to this version, before serving"},
     {"redis-password-file", OPTION_TEXT, "FILE", FIELD(redis_password_file), "", 0, 0,
      "the password of Redis, one line; so that it need not stand in --store"},
 };
@@ -690,7 +690,7 @@ static bool check_sql(const struct config *config, char *error)
     if (config->test_clock_ms)
         return error_text(
             error, CONFIG_ERROR_BYTES,
-            "'--test-clock' is for the embedded store and for Redis, PostgreSQL's own "
+            "'--test-clock' is for the embedded store and for Redis, the database's own "
             "clock goes on; leave it or --store out");
     static const char *const foreign[] = {
         "sync", "wal-file", "shards", "wait-replicas", "redis-patience", "redis-password-file",
