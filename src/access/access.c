@@ -475,6 +475,8 @@ static bool signing_key(struct access *access, struct signing_secret *secret,
     pthread_mutex_lock(&access->signing_lock);
     bool is_there =
         secret->scope_len && slice_equals(slice_make(secret->scope, secret->scope_len), scope);
+    if (!is_there)
+        secret->scope_len = 0; /* of whatever becomes of the key */
     if (!is_there && signature_key(slice_make(secret->text, secret->len), signature, secret->key)) {
         is_there = true;
         secret->scope_len = scope.len <= sizeof secret->scope ? scope.len : 0;

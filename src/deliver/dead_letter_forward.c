@@ -27,8 +27,7 @@ enum {
 };
 
 #define META_ORIGIN "dead-delivery" /* topic and delivery: which dead job a copy is of */
-/* For whoever gets the copy: targets hand on what does not begin with tarry-. */
-#define META_TOPIC "dead-topic"
+/* For whoever gets the copy, beside JOB_META_DEAD_TOPIC: targets hand on what does not begin with tarry-. */
 #define META_ATTEMPT "dead-attempt"
 #define META_ERROR "dead-error"
 #define META_HOPS "dead-hops" /* how often it was forwarded */
@@ -71,13 +70,9 @@ static struct slice target_topic(const struct dead_letter_pass *pass)
 
 static uint64_t hops_of(struct slice meta)
 {
-    struct slice name, value;
-    uint64_t hops = 0;
-    size_t at = 0;
-    while (job_meta_next(meta, &at, &name, &value))
-        if (slice_is(name, META_HOPS) && text_parse_u64(value, UINT32_MAX, &hops))
-            return hops;
-    return 0;
+    uint64_t hops;
+    struct slice value = job_meta_find(meta, slice_of(META_HOPS));
+    return value.len && text_parse_u64(value, UINT32_MAX, &hops) ? hops : 0;
 }
 
 static struct slice origin_of(const struct dead_letter_pass *pass, uint64_t delivery, char *out,
@@ -93,7 +88,7 @@ static bool add_own_meta(struct buffer *meta, struct slice own)
     struct slice name, value;
     size_t at = 0;
     while (job_meta_next(own, &at, &name, &value)) {
-        if (slice_is(name, META_ORIGIN) || slice_is(name, META_TOPIC) ||
+        if (slice_is(name, META_ORIGIN) || slice_is(name, JOB_META_DEAD_TOPIC) ||
             slice_is(name, META_ATTEMPT) || slice_is(name, META_ERROR) ||
             slice_is(name, META_HOPS) || slice_is(name, DELIVER_CALLBACK_META))
             continue;
@@ -117,7 +112,7 @@ static void write_meta(struct buffer *meta, const struct dead_letter_pass *pass,
         log_event(LOG_WARN, "dead letter without all of its meta",
                   LOG_TEXT("reason", "there is no room beside tarry's own"));
     /* What is good to know, as far as there is room. */
-    (void)job_meta_add(meta, slice_of(META_TOPIC), dead_letter_pass_topic(pass));
+    (void)job_meta_add(meta, slice_of(JOB_META_DEAD_TOPIC), dead_letter_pass_topic(pass));
     len = snprintf(text, sizeof text, "%" PRIu32, job->attempt);
     (void)job_meta_add(meta, slice_of(META_ATTEMPT), slice_make(text, (size_t)len));
     if (job->error.len)
@@ -269,12 +264,8 @@ static bool is_copy_of(const struct dead_letter_pass *pass, const struct item *i
                        struct slice meta)
 {
     char text[JOB_TOPIC_BYTES_MAX + 32];
-    struct slice origin = origin_of(pass, item->delivery, text, sizeof text), name, value;
-    size_t at = 0;
-    while (job_meta_next(meta, &at, &name, &value))
-        if (slice_is(name, META_ORIGIN))
-            return slice_equals(value, origin);
-    return false;
+    return slice_equals(job_meta_find(meta, slice_of(META_ORIGIN)),
+                        origin_of(pass, item->delivery, text, sizeof text));
 }
 
 static void on_holder(void *owner, uint64_t tag, const struct queue_reply *reply)

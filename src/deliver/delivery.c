@@ -288,16 +288,6 @@ static void on_reported(struct endpoint_request *request, const struct target_re
 
 /* ---- a delivery is sent ---- */
 
-static struct slice find_callback(const struct job *job)
-{
-    struct slice name, value;
-    size_t at = 0;
-    while (job_meta_next(job->meta, &at, &name, &value))
-        if (slice_is(name, DELIVER_CALLBACK_META))
-            return value;
-    return slice_make(NULL, 0);
-}
-
 static enum job_way way_of(struct slice endpoint)
 {
     return target_find(endpoint) == &target_http ? JOB_WAY_CALLBACK : JOB_WAY_BROKER;
@@ -384,8 +374,10 @@ static void delivery_send_to_callback(struct delivery *delivery,
 static void delivery_send(struct delivery *delivery, const struct job *job)
 {
     const struct dispatcher *dispatcher = delivery->dispatcher;
-    struct target_message message = {
-        .job = job, .setting = &dispatcher->setting, .to = find_callback(job)};
+    struct target_message message = {.job = job,
+                                     .setting = &dispatcher->setting,
+                                     .to =
+                                         job_meta_find(job->meta, slice_of(DELIVER_CALLBACK_META))};
     if (message.to.len > 0) {
         delivery_send_to_callback(delivery, &message);
     } else if (!dispatcher->setting.to) {

@@ -183,3 +183,12 @@ bool job_meta_next(struct slice meta, size_t *at, struct slice *name, struct sli
     *at = next;
     return true;
 }
+
+struct slice job_meta_find(struct slice meta, struct slice wanted)
+{
+    struct slice name, value;
+    for (size_t at = 0; job_meta_next(meta, &at, &name, &value);)
+        if (slice_equals(name, wanted))
+            return value;
+    return (struct slice){0};
+}

@@ -117,7 +117,11 @@ enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct 
 /* The context of the trace that the job belongs to: anybody's to give. See trace/carry.h. */
 #define JOB_META_TRACEPARENT "traceparent"
 #define JOB_META_TRACESTATE "tracestate"
+/* Of a dead letter: the topic in which it died. */
+#define JOB_META_DEAD_TOPIC "dead-topic"
 /* Start with *at = 0. False at the end; *at is then meta.len unless the last pair was cut short. */
 bool job_meta_next(struct slice meta, size_t *at, struct slice *name, struct slice *value);
+/* The value of a name; `at` NULL: there is none of it. */
+struct slice job_meta_find(struct slice meta, struct slice name);
 
 #endif

@@ -543,15 +543,6 @@ static void clear_all(struct http_call *call)
 
 /* ---- get/topic ---- */
 
-static struct slice meta_of(const struct job *job, const char *wanted)
-{
-    struct slice name, value;
-    for (size_t at = 0; job_meta_next(job->meta, &at, &name, &value);)
-        if (slice_is(name, wanted))
-            return value;
-    return (struct slice){0};
-}
-
 static void write_text(struct buffer *out, const char *key, struct slice text)
 {
     json_write_member(out, key);
@@ -566,9 +557,9 @@ static void write_job(struct buffer *out, const struct job *job)
 {
     buffer_append_byte(out, '{');
     write_text(out, "id", job->id);
-    write_text(out, "bizKey", meta_of(job, "bizkey"));
+    write_text(out, "bizKey", job_meta_find(job->meta, slice_of("bizkey")));
     write_text(out, "topic", job->topic);
-    write_text(out, "subtopic", meta_of(job, "subtopic"));
+    write_text(out, "subtopic", job_meta_find(job->meta, slice_of("subtopic")));
     buffer_append_format(out, ",\"delay\":0,\"createTime\":%" PRId64 ",\"status\":%d,\"ttl\":0",
                          job->due_ms, STATUS_READY);
     json_write_member(out, "body");

@@ -16,6 +16,15 @@ static const char *const status_names[] = {[SQS_MOVE_RUNNING] = "RUNNING",
                                            [SQS_MOVE_CANCELLED] = "CANCELLED",
                                            [SQS_MOVE_FAILED] = "FAILED"};
 
+static const char own_meta[] = JOB_META_OWN "sqs-move\0"
+                                            "1";
+const struct slice sqs_move_meta = {own_meta, sizeof own_meta};
+
+bool sqs_move_is_own(struct slice meta)
+{
+    return job_meta_find(meta, slice_of(JOB_META_OWN "sqs-move")).len != 0;
+}
+
 const char *sqs_move_status_name(enum sqs_move_status status)
 {
     return status_names[status];
@@ -64,7 +73,7 @@ void sqs_move_write(const struct sqs_move *move, struct buffer *out)
 
 /* ---- reading: texts have no escapes, as names of topics need none ---- */
 
-static struct json_value member(struct json_value object, const char *name)
+struct json_value sqs_move_member(struct json_value object, const char *name)
 {
     struct json_cursor cursor = {0};
     struct json_value value;
@@ -77,7 +86,7 @@ static struct json_value member(struct json_value object, const char *name)
 
 static bool read_text(struct json_value object, const char *name, char *out, size_t bytes)
 {
-    struct json_value value = member(object, name);
+    struct json_value value = sqs_move_member(object, name);
     if (value.kind != JSON_STRING || value.raw.len - 2 >= bytes)
         return false;
     (void)snprintf(out, bytes, "%.*s", (int)(value.raw.len - 2), value.raw.at + 1);
@@ -86,7 +95,7 @@ static bool read_text(struct json_value object, const char *name, char *out, siz
 
 static bool read_number(struct json_value object, const char *name, int64_t *out)
 {
-    struct json_value value = member(object, name);
+    struct json_value value = sqs_move_member(object, name);
     return value.kind == JSON_NUMBER && json_number_i64(value.raw, out) && *out >= 0;
 }
 

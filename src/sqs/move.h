@@ -6,6 +6,8 @@
  *   log:SOURCE   the tasks that there were, newest first, and the batch under way; due in years
  *   stop:SOURCE  the handle of a task that is to end; due in years
  *
+ * They have a meta of tarry's own, which no caller can give: others' jobs in that topic are none of these.
+ *
  * Pure.
  */
 #ifndef TARRY_SQS_MOVE_H
@@ -53,8 +55,13 @@ struct slice sqs_move_handle_source(struct slice handle);
 /* The id of a source's job. */
 struct slice sqs_move_id(const char *kind, struct slice source, char out[JOB_ID_BYTES_MAX + 1]);
 
+extern const struct slice sqs_move_meta;
+bool sqs_move_is_own(struct slice meta);
+
 /* Its members, as an object without the brace that ends it. */
 void sqs_move_write(const struct sqs_move *move, struct buffer *out);
+/* JSON_NONE: there is none. */
+struct json_value sqs_move_member(struct json_value object, const char *name);
 /* False: it is none. */
 bool sqs_move_read(struct json_value object, struct sqs_move *out);
 

@@ -24,8 +24,6 @@ enum {
 
 /* Of a hidden copy: "SOURCE/DELIVERY". */
 #define META_MOVED JOB_META_OWN "sqs-moved"
-/* As deliver writes it on dead letters. */
-#define META_DEAD_TOPIC "dead-topic"
 
 enum item_state {
     ITEM_TAKEN = 1, /* of the source, under a lease */
@@ -83,6 +81,32 @@ static void settle_next(struct moving *moving);
 static struct slice source_of(const struct moving *moving)
 {
     return slice_of(moving->move.source);
+}
+
+/* Was it done, or is known never to be? Else the store could not say, or will do it once it can again. */
+static bool is_decided(enum queue_status status)
+{
+    switch (status) {
+    case QUEUE_NO_SPACE:
+    case QUEUE_NO_MEMORY:
+    case QUEUE_STOPPING:
+    case QUEUE_DIRECTORY_MOVED:
+    case QUEUE_UNAVAILABLE:
+    case QUEUE_ELSEWHERE:
+    case QUEUE_MOVING:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* All changes of a reply. */
+static bool are_decided(const struct queue_reply *reply)
+{
+    bool are = reply->status == QUEUE_OK;
+    for (size_t i = 0; i < reply->result_count; i++)
+        are = are && is_decided(reply->results[i].status);
+    return are;
 }
 
 static struct queue_reply_to reply_to(struct moving *moving, queue_done *done)
@@ -180,6 +204,7 @@ static void log_push(struct moving *moving, queue_done *done)
                                     .is_own = true,
                                     .id = sqs_move_id(SQS_MOVE_LOG, source_of(moving), id),
                                     .content_type = slice_of("application/json"),
+                                    .meta = sqs_move_meta,
                                     .body = buffer_slice(&body),
                                     .when = {QUEUE_DUE_DELAY, POLICY_DELAY_MS_MAX},
                                     .priority = QUEUE_PRIORITY_UNSET,
@@ -259,11 +284,7 @@ static void on_let_out(void *owner, uint64_t tag, const struct queue_reply *repl
 {
     struct moving *moving = owner;
     (void)tag;
-    for (size_t i = 0; i < reply->result_count; i++)
-        if (reply->results[i].status == QUEUE_UNAVAILABLE ||
-            reply->results[i].status == QUEUE_DIRECTORY_MOVED)
-            moving->is_lost = true;
-    if (reply->status != QUEUE_OK || moving->is_lost)
+    if (!are_decided(reply))
         moving_give_back(moving, "the queue did not let copies out");
     else if (moving->move.reason[0])
         moving_close(moving, SQS_MOVE_FAILED);
@@ -358,7 +379,7 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
             item->state = ITEM_COPIED;
         else if (is_taken && state == ITEM_TAKEN)
             item->state = ITEM_CLASH;
-        else if (status == QUEUE_UNAVAILABLE || status == QUEUE_DIRECTORY_MOVED)
+        else if (!is_decided(status))
             moving->is_lost = true;
         else
             (void)snprintf(moving->move.reason, sizeof moving->move.reason, "%s",
@@ -440,29 +461,15 @@ static struct slice text_keep(struct buffer *text, struct slice from)
     return slice_make(at, from.len);
 }
 
-static struct json_value member_of(struct json_value object, const char *name)
-{
-    struct json_cursor cursor = {0};
-    struct json_value value;
-    struct slice key;
-    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
-        if (json_string_is(key, name))
-            return value;
-    return (struct json_value){0};
-}
-
 /* The queue that the message died in, if that still sends its dead letters here; the only one there is. */
 static struct slice home_of(const struct moving *moving, struct slice meta)
 {
     struct json_value task = {0}, item;
     struct json_cursor cursor = {0};
-    struct slice name, value, topic = {0}, only = {0};
+    struct slice topic = job_meta_find(meta, slice_of(JOB_META_DEAD_TOPIC)), only = {0};
     size_t count = 0;
-    for (size_t at = 0; job_meta_next(meta, &at, &name, &value);)
-        if (slice_is(name, META_DEAD_TOPIC))
-            topic = value;
     (void)json_check(buffer_slice(&moving->task), &task, NULL);
-    struct json_value sources = member_of(task, "sources");
+    struct json_value sources = sqs_move_member(task, "sources");
     while (sources.kind == JSON_ARRAY && json_next_item(sources, &cursor, &item)) {
         only = slice_make(item.raw.at + 1, item.raw.len - 2);
         count++;
@@ -556,6 +563,7 @@ static void on_stop_seen(void *owner, uint64_t tag, const struct queue_reply *re
     struct moving *moving = owner;
     (void)tag;
     if (reply->status == QUEUE_OK && reply->job_count == 1 &&
+        sqs_move_is_own(reply->jobs[0].job.meta) &&
         slice_is(reply->jobs[0].job.body, moving->move.handle))
         moving_close(moving, SQS_MOVE_CANCELLED);
     else if (reply->status == QUEUE_OK || reply->status == QUEUE_NOT_FOUND)
@@ -606,7 +614,7 @@ static void on_settled(void *owner, uint64_t tag, const struct queue_reply *repl
 {
     struct moving *moving = owner;
     (void)tag;
-    if (reply->status != QUEUE_OK) {
+    if (!are_decided(reply)) {
         moving_give_back(moving, "the queue did not settle a batch");
         return;
     }
@@ -618,14 +626,10 @@ static bool is_hidden_copy(const struct moving *moving, const struct item *item,
                            const struct job *job)
 {
     char text[JOB_TOPIC_BYTES_MAX + 32];
-    struct slice origin = origin_of(moving, item, text, sizeof text), name, value;
     int64_t ahead_ms = job->due_ms - queue_wall_ms(moving->mover->queue);
-    if (job->state != JOB_DELAYED || ahead_ms < POLICY_DELAY_MS_MAX / 2)
-        return false;
-    for (size_t at = 0; job_meta_next(job->meta, &at, &name, &value);)
-        if (slice_is(name, META_MOVED))
-            return slice_equals(value, origin);
-    return false;
+    return job->state == JOB_DELAYED && ahead_ms >= POLICY_DELAY_MS_MAX / 2 &&
+           slice_equals(job_meta_find(job->meta, slice_of(META_MOVED)),
+                        origin_of(moving, item, text, sizeof text));
 }
 
 static void on_copy_seen(void *owner, uint64_t tag, const struct queue_reply *reply);
@@ -705,8 +709,8 @@ static bool read_batch(struct moving *moving, struct json_value batch, size_t by
     while (batch.kind == JSON_ARRAY && moving->count < BATCH_MAX &&
            json_next_item(batch, &cursor, &entry)) {
         struct item *item = &moving->items[moving->count];
-        struct json_value id = member_of(entry, "id"), to = member_of(entry, "to"),
-                          delivery = member_of(entry, "delivery");
+        struct json_value id = sqs_move_member(entry, "id"), to = sqs_move_member(entry, "to"),
+                          delivery = sqs_move_member(entry, "delivery");
         int64_t number;
         *item = (struct item){0};
         if (id.kind != JSON_STRING || to.kind != JSON_STRING || delivery.kind != JSON_NUMBER ||
@@ -750,10 +754,11 @@ static void on_log_seen(void *owner, uint64_t tag, const struct queue_reply *rep
         moving_give_back(moving, "the queue did not show the log");
         return;
     }
-    if (reply->job_count == 1)
+    if (reply->job_count == 1 && sqs_move_is_own(reply->jobs[0].job.meta))
         (void)json_check(reply->jobs[0].job.body, &log, NULL);
-    read_tasks(moving, member_of(log, "tasks"));
-    if (!read_batch(moving, member_of(log, "batch"), 2 * log.raw.len) || moving->history.failed) {
+    read_tasks(moving, sqs_move_member(log, "tasks"));
+    if (!read_batch(moving, sqs_move_member(log, "batch"), 2 * log.raw.len) ||
+        moving->history.failed) {
         moving_give_back(moving, "out of memory");
         return;
     }
@@ -791,7 +796,8 @@ static void moving_begin(struct sqs_mover *mover, const struct queue_job *taken)
     list_add_last(&mover->moving, &moving->node);
     mover->count++;
     buffer_append_slice(&moving->task, taken->job.body);
-    if (!json_check(buffer_slice(&moving->task), &task, NULL) ||
+    if (!sqs_move_is_own(taken->job.meta) ||
+        !json_check(buffer_slice(&moving->task), &task, NULL) ||
         !sqs_move_read(task, &moving->move)) {
         moving_ack(moving); /* nobody's task: it was pushed by hand */
         return;

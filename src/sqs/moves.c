@@ -173,6 +173,7 @@ static void on_start_topics(void *front, uint64_t tag, const struct queue_reply 
         .topic = slice_of(SQS_MOVES_TOPIC),
         .id = sqs_move_id(SQS_MOVE_RUN, slice_of(move.source), id),
         .content_type = slice_of("application/json"),
+        .meta = sqs_move_meta,
         .body = buffer_slice(&body),
         .when = {.due = QUEUE_DUE_NOW},
         .priority = QUEUE_PRIORITY_UNSET,
@@ -227,7 +228,7 @@ static void write_tasks(const struct sqs_request *request, const struct queue_re
     struct json_cursor cursor = {0};
     struct sqs_move move, newest = {0};
     int64_t count = 0;
-    if (reply->job_count == 1)
+    if (reply->job_count == 1 && sqs_move_is_own(reply->jobs[0].job.meta))
         (void)json_check(reply->jobs[0].job.body, &log, NULL);
     bool is_new = request->learned.len && json_check(request->learned, &started, NULL) &&
                   sqs_move_read(started, &newest);
@@ -360,7 +361,7 @@ static uint64_t moved_of(const struct queue_reply *reply, const char *handle, bo
     struct json_value log = {0}, entry;
     struct json_cursor cursor = {0};
     struct sqs_move move;
-    if (reply->job_count == 1)
+    if (reply->job_count == 1 && sqs_move_is_own(reply->jobs[0].job.meta))
         (void)json_check(reply->jobs[0].job.body, &log, NULL);
     struct json_value tasks = sqs_member(log, "tasks");
     while (tasks.kind == JSON_ARRAY && json_next_item(tasks, &cursor, &entry))
@@ -402,6 +403,7 @@ static void on_cancel_log(void *front, uint64_t tag, const struct queue_reply *r
                                     .is_own = true,
                                     .id = sqs_move_id(SQS_MOVE_STOP, slice_of(source), id),
                                     .content_type = slice_of("text/plain"),
+                                    .meta = sqs_move_meta,
                                     .body = slice_of(handle),
                                     .when = {QUEUE_DUE_DELAY, POLICY_DELAY_MS_MAX},
                                     .priority = QUEUE_PRIORITY_UNSET,

@@ -12,15 +12,6 @@
 
 enum { WAIT_BYTES = 1024 };
 
-static struct slice meta_of(const struct job *job, const char *wanted)
-{
-    struct slice name, value;
-    for (size_t at = 0; job_meta_next(job->meta, &at, &name, &value);)
-        if (slice_is(name, wanted))
-            return value;
-    return (struct slice){0};
-}
-
 /* The system attributes that a request asks for, under either of the two names that the list has had. */
 struct wanted {
     struct json_value names[2];
@@ -50,7 +41,7 @@ static void write_system_attributes(const struct sqs_request *request, const str
     if (!wanted->names[0].kind && !wanted->names[1].kind)
         return;
     char count[16], now[24], due[24];
-    struct slice sent = meta_of(job, SQS_META_SENT);
+    struct slice sent = job_meta_find(job->meta, slice_of(SQS_META_SENT));
     size_t before = out->len;
     (void)snprintf(count, sizeof count, "%u", (unsigned)job->attempt);
     (void)snprintf(now, sizeof now, "%" PRId64, sqs_request_now_ms(request));
@@ -62,7 +53,7 @@ static void write_system_attributes(const struct sqs_request *request, const str
     write_system(wanted, out, "ApproximateReceiveCount", slice_of(count));
     write_system(wanted, out, "ApproximateFirstReceiveTimestamp",
                  job->attempt > 1 && sent.len ? sent : slice_of(now));
-    write_system(wanted, out, "AWSTraceHeader", meta_of(job, SQS_META_TRACE));
+    write_system(wanted, out, "AWSTraceHeader", job_meta_find(job->meta, slice_of(SQS_META_TRACE)));
     if (out->len == empty)
         out->len = before;
     else

@@ -184,7 +184,7 @@ static void on_answered(void *front, uint64_t tag, const struct queue_reply *rep
     struct sqs_error error = {0};
     struct sqs_entries entries;
     size_t next = 0;
-    bool has_ended[SQS_BATCH_MAX] = {false};
+    bool has_ended[SQS_BATCH_MAX] = {false}, has_late = false;
     if (!sqs_request_find(front, tag, &request))
         return;
     if (!sqs_error_of(&error, reply->status) || !sqs_entries_read(&request, &entries, &error)) {
@@ -202,9 +202,9 @@ static void on_answered(void *front, uint64_t tag, const struct queue_reply *rep
         else if (status != QUEUE_LEASE_ENDED)
             (void)sqs_error_of(&entries.errors[i], status);
         else
-            has_ended[i] = true;
+            has_late = has_ended[i] = true;
     }
-    if (late_delete_begin(&request, &entries, has_ended))
+    if (has_late && late_delete_begin(&request, &entries, has_ended))
         return;
     sqs_entries_answer(&request, &entries, NULL, NULL);
 }

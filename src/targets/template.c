@@ -100,15 +100,6 @@ bool template_has_fields(struct slice text)
 
 /* ---- filling in ---- */
 
-static struct slice find_meta(struct slice meta, struct slice wanted)
-{
-    struct slice name, value;
-    for (size_t at = 0; job_meta_next(meta, &at, &name, &value);)
-        if (slice_equals(name, wanted))
-            return value;
-    return (struct slice){0};
-}
-
 /* Appends a piece as it stands or filled in; in a URL all that was filled in is percent-encoded. */
 static void append_piece(const struct piece *piece, const struct job *job,
                          enum template_escape escape, struct buffer *out)
@@ -116,7 +107,7 @@ static void append_piece(const struct piece *piece, const struct job *job,
     bool is_brace = piece->kind == PIECE_TEXT && (*piece->text.at == '{' || *piece->text.at == '}');
     struct slice text = piece->kind == PIECE_TOPIC  ? job->topic
                         : piece->kind == PIECE_ID   ? job->id
-                        : piece->kind == PIECE_META ? find_meta(job->meta, piece->text)
+                        : piece->kind == PIECE_META ? job_meta_find(job->meta, piece->text)
                                                     : piece->text;
     if (escape == TEMPLATE_URL && (piece->kind != PIECE_TEXT || is_brace))
         text_percent_encode(text, "", out);

@@ -20,33 +20,24 @@ bool trace_carry_set(struct trace_carry *carry, struct slice parent, struct slic
     return true;
 }
 
-/* The value of a meta; `at` NULL: there is none of that name. */
-static struct slice find_meta(struct slice meta, const char *wanted)
-{
-    struct slice name, value;
-    for (size_t at = 0; job_meta_next(meta, &at, &name, &value);)
-        if (slice_is(name, wanted))
-            return value;
-    return (struct slice){0};
-}
-
 bool trace_meta_names(struct slice meta)
 {
-    return meta.len &&
-           (find_meta(meta, JOB_META_TRACEPARENT).at || find_meta(meta, JOB_META_TRACESTATE).at);
+    return meta.len && (job_meta_find(meta, slice_of(JOB_META_TRACEPARENT)).at ||
+                        job_meta_find(meta, slice_of(JOB_META_TRACESTATE)).at);
 }
 
 struct slice trace_meta_parent(struct slice meta)
 {
-    return find_meta(meta, JOB_META_TRACEPARENT);
+    return job_meta_find(meta, slice_of(JOB_META_TRACEPARENT));
 }
 
 bool trace_meta_find(struct slice meta, struct trace_context *context, struct slice *state)
 {
-    struct slice parent = meta.len ? find_meta(meta, JOB_META_TRACEPARENT) : (struct slice){0};
+    struct slice parent =
+        meta.len ? job_meta_find(meta, slice_of(JOB_META_TRACEPARENT)) : (struct slice){0};
     if (!parent.at || !trace_parent_parse(parent, context))
         return false;
-    *state = find_meta(meta, JOB_META_TRACESTATE);
+    *state = job_meta_find(meta, slice_of(JOB_META_TRACESTATE));
     return true;
 }
 
@@ -60,7 +51,7 @@ bool trace_meta_is_sampled(struct slice meta)
 int64_t trace_meta_pushed_us(struct slice meta)
 {
     uint64_t pushed_us = 0;
-    struct slice value = find_meta(meta, JOB_META_PUSHED);
+    struct slice value = job_meta_find(meta, slice_of(JOB_META_PUSHED));
     return value.at && text_parse_u64(value, INT64_MAX, &pushed_us) ? (int64_t)pushed_us : 0;
 }
 

@@ -158,3 +158,17 @@ def test_a_server_that_dies_while_it_moves_goes_on_and_loses_and_doubles_nothing
     assert task["Status"] == "COMPLETED" and counts(client, "a")["delayed"] == 0, "no copy is hidden"
     there, left = drain(sqs, urls["a"]), drain(sqs, urls["dead"])
     assert sorted(there + left) == sorted(str(n) for n in range(300)) and len(left) <= 10
+
+
+def test_a_job_in_the_topic_of_tasks_that_is_no_task_moves_nothing(start):
+    """Whoever may push there must not move others' messages."""
+    server, sqs = start()
+    urls = make(sqs, "a")
+    fill(sqs, urls["dead"], 3)
+    client = server.client()
+    client.push("tarry.moves", "run:dead", json.dumps({"handle": "move/0123456789abcdef/dead", "status": "RUNNING", "source": "dead", "to": "a", "rate": 0, "started": 1,
+                                                       "total": 3, "moved": 0, "reason": "", "sources": ["a"]}).encode())
+    eventually(lambda: client.call("GET", "/v1/topics/tarry.moves/jobs/run:dead").status == 404)
+    assert ready(server, "dead") == 3 and ready(server, "a") == 0
+    sqs.start_message_move_task(SourceArn=arn("dead"))
+    assert ended(sqs)["ApproximateNumberOfMessagesMoved"] == 3
