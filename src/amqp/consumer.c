@@ -49,11 +49,6 @@ struct amqp_in_consumer { /* the thread's own, but what is under the lock */
     bool is_stopping;
 };
 
-static int64_t now_ms(void)
-{
-    return clock_boot_us() / 1000;
-}
-
 static void batch_free(struct amqp_in_batch *batch)
 {
     for (size_t i = 0; batch && i < batch->count; i++)
@@ -67,7 +62,7 @@ static void batch_free(struct amqp_in_batch *batch)
 static void log_rejected(struct amqp_in_consumer *consumer, enum amqp_in_refusal refusal,
                          const char *why)
 {
-    int64_t log_second = now_ms() / 1000;
+    int64_t log_second = clock_boot_ms() / 1000;
     if (log_second != consumer->log_second) {
         consumer->log_second = log_second;
         consumer->lines_this_second = 0;
@@ -181,7 +176,7 @@ static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
         set_refused(consumer, true, queue_status_sentence(status));
         atomic_fetch_add(&consumer->counts->again, 1);
         list_add_last(&consumer->again, &job->list);
-        consumer->again_at_ms = now_ms() + AGAIN_MS;
+        consumer->again_at_ms = clock_boot_ms() + AGAIN_MS;
         return true;
     }
     free(job);
@@ -234,7 +229,7 @@ static bool batch_settle(struct amqp_in_consumer *consumer, struct amqp_in_batch
 
 static bool jobs_offer_again(struct amqp_in_consumer *consumer, char *error)
 {
-    if (list_is_empty(&consumer->again) || now_ms() < consumer->again_at_ms)
+    if (list_is_empty(&consumer->again) || clock_boot_ms() < consumer->again_at_ms)
         return true;
     while (!list_is_empty(&consumer->again)) {
         struct amqp_in_job *job = list_entry(consumer->again.next, struct amqp_in_job, list);
@@ -292,7 +287,7 @@ static void connection_lose(struct amqp_in_consumer *consumer, const char *error
     target_amqp_connection_close(&consumer->link, false);
     connection_forget(consumer);
     atomic_store(&consumer->counts->is_connected, false);
-    consumer->next_open_ms = now_ms() + consumer->pause_ms;
+    consumer->next_open_ms = clock_boot_ms() + consumer->pause_ms;
     consumer->pause_ms =
         consumer->pause_ms * 2 < PAUSE_MS_MAX ? consumer->pause_ms * 2 : PAUSE_MS_MAX;
     if (!consumer->has_logged_loss && !atomic_load(&consumer->link.is_cut))
@@ -320,7 +315,7 @@ static bool connection_consume(struct amqp_in_consumer *consumer, char *error)
 static void connection_try(struct amqp_in_consumer *consumer)
 {
     char error[TARGET_ERROR_BYTES];
-    int64_t left_ms = consumer->next_open_ms - now_ms();
+    int64_t left_ms = consumer->next_open_ms - clock_boot_ms();
     if (left_ms > 0) {
         target_amqp_connection_wait(&consumer->link, left_ms);
         (void)batches_settle(consumer, error);
@@ -395,7 +390,7 @@ static bool messages_read(struct amqp_in_consumer *consumer, char *error)
 
 static int64_t wait_ms(const struct amqp_in_consumer *consumer)
 {
-    int64_t left_ms = consumer->again_at_ms - now_ms();
+    int64_t left_ms = consumer->again_at_ms - clock_boot_ms();
     if (list_is_empty(&consumer->again) || left_ms > LOOK_MS)
         return LOOK_MS;
     return left_ms > 0 ? left_ms : 0;
@@ -413,9 +408,9 @@ static bool is_stopping(struct amqp_in_consumer *consumer)
 static void consumer_finish(struct amqp_in_consumer *consumer)
 {
     char error[TARGET_ERROR_BYTES];
-    int64_t until_ms = now_ms() + STOP_MS, left_ms;
+    int64_t until_ms = clock_boot_ms() + STOP_MS, left_ms;
     batch_flush(consumer);
-    while (consumer->batches_out > 0 && (left_ms = until_ms - now_ms()) > 0) {
+    while (consumer->batches_out > 0 && (left_ms = until_ms - clock_boot_ms()) > 0) {
         if (!batches_settle(consumer, error))
             target_amqp_connection_close(&consumer->link, false);
         /* Not for what the broker sends: that it delivers again to somebody else. */

@@ -70,6 +70,11 @@ int64_t clock_wall_us(void); /* the same in microseconds, for what other machine
 /* Elapsed microseconds since boot, for measuring durations. Real even while the clocks are faked.
  */
 int64_t clock_boot_us(void);
+/* The same in milliseconds. */
+static inline int64_t clock_boot_ms(void)
+{
+    return clock_boot_us() / 1000;
+}
 
 /* Elapsed microseconds while the machine was awake: the clock that event loops sleep by. As real. */
 int64_t clock_awake_us(void);

@@ -3,11 +3,6 @@
 #include "base/clock.h"
 #include "sql/event.h"
 
-static int64_t elapsed_ms(void)
-{
-    return clock_boot_us() / 1000;
-}
-
 void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk)
 {
     *audience = (struct sql_audience){.desk = desk, .watch = feed_watch_of(desk)};
@@ -33,17 +28,17 @@ void sql_audience_known(struct sql_audience *audience, bool is_here, bool is_els
         feed_lose(audience->desk, 1);
     audience->is_known = is_here;
     audience->was_cut = false;
-    audience->others_until_ms = is_elsewhere ? elapsed_ms() + SQL_AUDIENCE_MS : 0;
+    audience->others_until_ms = is_elsewhere ? clock_boot_ms() + SQL_AUDIENCE_MS : 0;
 }
 
 void sql_audience_elsewhere(struct sql_audience *audience)
 {
-    audience->others_until_ms = elapsed_ms() + SQL_AUDIENCE_MS;
+    audience->others_until_ms = clock_boot_ms() + SQL_AUDIENCE_MS;
 }
 
 bool sql_audience_is_elsewhere(const struct sql_audience *audience)
 {
-    return audience->others_until_ms && elapsed_ms() < audience->others_until_ms;
+    return audience->others_until_ms && clock_boot_ms() < audience->others_until_ms;
 }
 
 bool sql_audience_is_there(const struct sql_audience *audience)

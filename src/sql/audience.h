@@ -14,7 +14,7 @@
 #include "base/buffer.h"
 #include "feed/feed.h"
 
-enum { SQL_AUDIENCE_MS = 3000, SQL_MESSAGE_LINE_BYTES = 48 };
+enum { SQL_AUDIENCE_MS = 3000 };
 
 struct sql_audience {
     struct feed_desk *desk; /* NULL: nobody listens here, ever */

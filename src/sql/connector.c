@@ -15,11 +15,6 @@ struct sql_attempt {
     bool is_done;
 };
 
-static int64_t elapsed_ms(void)
-{
-    return clock_boot_us() / 1000;
-}
-
 bool sql_connector_open(struct sql_connector *connector, struct reactor *reactor,
                         const struct sql_dialect *dialect, const char *url,
                         sql_connected *connected, void *ctx)
@@ -44,7 +39,7 @@ void sql_connector_close(struct sql_connector *connector)
 
 void sql_connector_reset(struct sql_connector *connector)
 {
-    connector->next_ms = elapsed_ms();
+    connector->next_ms = clock_boot_ms();
     connector->wait_ms = WAIT_MS;
 }
 
@@ -56,7 +51,7 @@ static void attempt_perform(struct work *work)
 
 static void attempt_failed(struct sql_connector *connector)
 {
-    connector->next_ms = elapsed_ms() + connector->wait_ms;
+    connector->next_ms = clock_boot_ms() + connector->wait_ms;
     connector->wait_ms =
         connector->wait_ms * 2 < WAIT_MS_MAX ? connector->wait_ms * 2 : WAIT_MS_MAX;
 }
@@ -78,7 +73,7 @@ static void attempt_done(struct work *work)
 
 void sql_connector_try(struct sql_connector *connector, const struct sql_wish *wish)
 {
-    if (connector->attempt || elapsed_ms() < connector->next_ms)
+    if (connector->attempt || clock_boot_ms() < connector->next_ms)
         return;
     struct sql_attempt *attempt = calloc(1, sizeof *attempt);
     if (!attempt)

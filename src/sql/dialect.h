@@ -123,9 +123,6 @@ struct sql_dialect {
     const char *durable_settings; /* what to do for the first */
     bool
         has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
-    bool keeps_history;
-    bool tells_news;   /* next_news is there */
-    bool tells_events; /* what happens is told, here and to other servers */
     /* Where others' pushes are not told: how often sessions look for them while somebody waits, and
      * how often for a second after one by SQL was seen. 0: they are told. */
     int64_t look_ms, look_soon_ms;
@@ -135,7 +132,7 @@ struct sql_dialect {
     /* Blocking. False: `error` says why, and there is no link. */
     bool (*greet)(const struct sql_wish *wish, struct sql_greeting *out);
     bool (*migrate)(const char *url, char *error, size_t error_bytes);
-    /* What is wrong in it. `mend`: what can be mended without any loss is. NULL: it cannot tell. */
+    /* What is wrong in it. `mend`: what can be mended without any loss is. */
     bool (*fsck)(const char *url, bool mend, struct sql_findings *out, char *error,
                  size_t error_bytes);
     /* All of the schema, as SQL, for who runs it by hand. */

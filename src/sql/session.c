@@ -69,7 +69,8 @@ struct sql_session {
     struct sql_watched leases;
     struct sql_clock clock; /* the database's */
     int64_t expire_ms, upkeep_ms;
-    bool end_under_way, look_under_way, hear_under_way, expire_under_way, upkeep_under_way;
+    bool end_under_way, look_under_way, hear_under_way, expire_under_way, upkeep_under_way,
+        upkeep_failed;
     bool adopt_wanted;
     int64_t mark;        /* of the last upkeep, after which all watched topics were looked at */
     int64_t look_all_ms; /* elapsed: no look without a bound before */
@@ -88,11 +89,6 @@ struct sql_session {
     void *stopped_ctx;
     struct sql_session_figures figures;
 };
-
-static int64_t elapsed_ms(void)
-{
-    return clock_boot_us() / 1000;
-}
 
 static int64_t database_ms(const struct sql_session *session)
 {
@@ -173,7 +169,7 @@ static struct sql_call *add_own(struct sql_session *session, enum sql_call_kind 
 {
     struct sql_call *call = sql_call_new(kind, NULL, (struct queue_reply_to){0});
     if (call) {
-        call->since_ms = elapsed_ms();
+        call->since_ms = clock_boot_ms();
         list_add_last(&session->waiting, &call->list);
     }
     return call;
@@ -189,7 +185,7 @@ static struct sql_call *call_of(const struct command *command, struct queue_repl
         log_event(LOG_ERROR, "out of memory");
         abort();
     }
-    call->since_ms = elapsed_ms();
+    call->since_ms = clock_boot_ms();
     return call;
 }
 
@@ -303,7 +299,7 @@ static void look_at_all(struct sql_session *session)
          entry = table_next(&session->context.topics.table, entry))
         sql_topic_plan_look(&session->context.plan, sql_topics_of(entry));
     if (sql_topic_plan_wants_look(&session->context.plan))
-        look_around(session, elapsed_ms() >= session->look_all_ms);
+        look_around(session, clock_boot_ms() >= session->look_all_ms);
 }
 
 static void upkeep_is_done(struct sql_session *session, const struct sql_call *call)
@@ -321,11 +317,11 @@ static void upkeep_is_done(struct sql_session *session, const struct sql_call *c
 /* Pushes that nobody tells of are looked for: often while somebody waits, more often while they come. */
 static void look_for_others(struct sql_session *session)
 {
-    bool is_expected = elapsed_ms() < session->by_sql_ms;
-    if (!session->dialect->look_ms || elapsed_ms() < session->look_ms || session->look_under_way)
+    bool is_expected = clock_boot_ms() < session->by_sql_ms;
+    if (!session->dialect->look_ms || clock_boot_ms() < session->look_ms || session->look_under_way)
         return;
-    session->look_ms =
-        elapsed_ms() + (is_expected ? session->dialect->look_soon_ms : session->dialect->look_ms);
+    session->look_ms = clock_boot_ms() +
+                       (is_expected ? session->dialect->look_soon_ms : session->dialect->look_ms);
     for (struct table_entry *entry = table_first(&session->context.topics.table); entry;
          entry = table_next(&session->context.topics.table, entry))
         sql_topic_plan_look(&session->context.plan, sql_topics_of(entry));
@@ -334,8 +330,7 @@ static void look_for_others(struct sql_session *session)
 /* Somebody listens here, where events are not told but looked for. */
 static bool looks_for_events(const struct sql_session *session)
 {
-    return session->dialect->tells_events && session->dialect->look_ms && session->audience.kinds &&
-           session->audience.is_known;
+    return session->dialect->look_ms && session->audience.kinds && session->audience.is_known;
 }
 
 static bool is_to_hear(const struct sql_session *session)
@@ -345,9 +340,9 @@ static bool is_to_hear(const struct sql_session *session)
 
 static void hear_others(struct sql_session *session)
 {
-    if (!is_to_hear(session) || elapsed_ms() < session->hear_ms)
+    if (!is_to_hear(session) || clock_boot_ms() < session->hear_ms)
         return;
-    session->hear_ms = elapsed_ms() + session->dialect->look_ms;
+    session->hear_ms = clock_boot_ms() + session->dialect->look_ms;
     session->hear_under_way = add_own(session, SQL_CALL_HEAR) != NULL;
 }
 
@@ -357,7 +352,7 @@ static void do_what_is_due(struct sql_session *session)
     bool is_news = sql_audience_look(&session->audience);
     if (session->phase == PHASE_DOWN || session->stopping)
         return;
-    if (is_news && session->dialect->tells_events && !session->upkeep_under_way)
+    if (is_news && !session->upkeep_under_way && !session->upkeep_failed)
         session->upkeep_ms = 0;
     keep_up(session);
     end_leases(session, now_ms);
@@ -411,7 +406,7 @@ static void gather(struct sql_session *session)
     while (at != &session->waiting) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         at = at->next;
-        if (retry_at(session, call) > elapsed_ms() || waits_for_flush(session, call))
+        if (retry_at(session, call) > clock_boot_ms() || waits_for_flush(session, call))
             continue;
         if (!fits(session, call, items, bytes, has_changes))
             break;
@@ -462,7 +457,7 @@ static void part_begin(struct sql_session *session, enum phase phase)
     struct sql_link *link = session->context.link;
     bool sent = false;
     session->phase = phase;
-    session->flight_begun_ms = elapsed_ms();
+    session->flight_begun_ms = clock_boot_ms();
     if (phase == PHASE_CALLS)
         sent = session->dialect->send_calls(link, &session->context, &turn);
     else if (phase == PHASE_COMMIT)
@@ -492,7 +487,7 @@ static void turn_begin(struct sql_session *session)
     choose_flush(session);
     session->has_ticket = turn_of(session).ticket != 0;
     session->turn_is_single = turn_of(session).is_single;
-    session->turn_begun_ms = elapsed_ms();
+    session->turn_begun_ms = clock_boot_ms();
     session->figures.turns++;
     part_begin(session, PHASE_CALLS);
 }
@@ -605,6 +600,7 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
         break;
     case SQL_CALL_UPKEEP:
         session->upkeep_under_way = false;
+        session->upkeep_failed = !is_good; /* the next one in its second, whatever is to be told */
         if (is_good)
             upkeep_is_done(session, call);
         break;
@@ -619,8 +615,8 @@ static void own_is_done(struct sql_session *session, const struct sql_call *call
 /* Its next step goes, or it is answered. */
 static void call_is_done(struct sql_session *session, struct sql_call *call)
 {
-    call->since_ms = elapsed_ms(); /* of its next step */
-    call->retry_ms = call->has_more && call->empty_takes ? elapsed_ms() + RETRY_MS : 0;
+    call->since_ms = clock_boot_ms(); /* of its next step */
+    call->retry_ms = call->has_more && call->empty_takes ? clock_boot_ms() + RETRY_MS : 0;
     list_add_last(call->has_more ? &session->waiting : &session->answered, &call->list);
 }
 
@@ -659,11 +655,11 @@ static void turn_is_committed(struct sql_session *session)
     }
     believe_effects(session);
     if (session->context.by_sql)
-        session->by_sql_ms = elapsed_ms() + BY_SQL_MS;
+        session->by_sql_ms = clock_boot_ms() + BY_SQL_MS;
     session->context.by_sql = false;
     if (session->turn_looks_all) {
-        int64_t wait_ms = LOOK_SHARE * (elapsed_ms() - session->turn_begun_ms);
-        session->look_all_ms = elapsed_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
+        int64_t wait_ms = LOOK_SHARE * (clock_boot_ms() - session->turn_begun_ms);
+        session->look_all_ms = clock_boot_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
     }
     list_init(&done);
     list_take_all(&done, &session->turn);
@@ -743,7 +739,8 @@ static void turn_is_rolled_back(struct sql_session *session)
     struct sql_call *call = first_of(&session->turn);
     session->phase = PHASE_IDLE;
     if (session->turn_is_retry)
-        session->retry_at_ms = elapsed_ms() + RETRY_SHARE * (elapsed_ms() - session->turn_begun_ms);
+        session->retry_at_ms =
+            clock_boot_ms() + RETRY_SHARE * (clock_boot_ms() - session->turn_begun_ms);
     reactor_turn_again(session->reactor);
     if (session->fault.kind == SQL_FAULT_GONE) {
         requeue(session, false);
@@ -751,9 +748,9 @@ static void turn_is_rolled_back(struct sql_session *session)
     } else if (call->list.next != &session->turn) {
         requeue(session, true);
     } else if (session->fault.kind == SQL_FAULT_PASSING &&
-               elapsed_ms() - call->since_ms < session->patience_ms) {
+               clock_boot_ms() - call->since_ms < session->patience_ms) {
         int64_t wait = call->retry_ms ? RETRY_MS_MAX : RETRY_MS;
-        call->retry_ms = elapsed_ms() + wait;
+        call->retry_ms = clock_boot_ms() + wait;
         requeue(session, true);
     } else {
         give_up(session, call);
@@ -814,7 +811,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         part_is_over(session);
     /* With an error libuv stops to poll: what could be read has been. */
     session->is_lost = session->is_lost || progress == SQL_LOST || status < 0;
-    while (session->phase == PHASE_IDLE && !session->is_lost && session->dialect->tells_news &&
+    while (session->phase == PHASE_IDLE && !session->is_lost &&
            session->dialect->next_news(session->context.link, &news))
         hear(session, &news);
     poll_link(session);
@@ -964,8 +961,18 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
                   LOG_TEXT("store", session->dialect->name), LOG_TEXT("error", error));
         return false;
     }
-    if (session->ended || !connection_set(session, greeting))
+    if (session->ended)
         return false;
+    if (!connection_set(session, greeting)) {
+        log_event(LOG_WARN, "a connection to the database was given up",
+                  LOG_TEXT("store", session->dialect->name),
+                  LOG_TEXT("error", needs_flush(session)
+                                        ? "there is no second connection, by which what was "
+                                          "committed is known to be on the disk: let this account "
+                                          "have two"
+                                        : "out of memory"));
+        return false;
+    }
     log_event(LOG_INFO, "connected to the database", LOG_TEXT("store", session->dialect->name),
               LOG_NUMBER("server", session->context.server));
     if (session->greeting.moved_ms)
@@ -985,7 +992,8 @@ static void refuse_late(struct sql_session *session, struct list *list)
     while (at != list) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         at = at->next;
-        if (call->kind == SQL_CALL_COMMAND && elapsed_ms() - call->since_ms >= session->patience_ms)
+        if (call->kind == SQL_CALL_COMMAND &&
+            clock_boot_ms() - call->since_ms >= session->patience_ms)
             refuse_call(session, call, QUEUE_UNAVAILABLE);
     }
 }
@@ -994,10 +1002,10 @@ static void refuse_late(struct sql_session *session, struct list *list)
 static void lose_if_silent(struct sql_session *session)
 {
     bool in_flight = session->phase != PHASE_DOWN && session->phase != PHASE_IDLE;
-    int64_t since_ms = in_flight ? session->flight_begun_ms : elapsed_ms();
+    int64_t since_ms = in_flight ? session->flight_begun_ms : clock_boot_ms();
     if (session->flush.is_under_way && session->flush.begun_us / 1000 < since_ms)
         since_ms = session->flush.begun_us / 1000;
-    if (session->phase == PHASE_DOWN || elapsed_ms() - since_ms < session->dialect->silence_ms)
+    if (session->phase == PHASE_DOWN || clock_boot_ms() - since_ms < session->dialect->silence_ms)
         return;
     if (!session->fault.message[0])
         (void)snprintf(session->fault.message, sizeof session->fault.message,
@@ -1021,7 +1029,7 @@ static void while_down(struct sql_session *session)
 
 static void stop_if_done(struct sql_session *session)
 {
-    bool is_over = elapsed_ms() >= session->stop_until_ms;
+    bool is_over = clock_boot_ms() >= session->stop_until_ms;
     bool is_empty = session->figures.waiting == 0;
     if (!session->stopping || session->ended)
         return;
@@ -1061,11 +1069,11 @@ static void set_deadline(struct sql_session *session)
         next = next_ms(session);
         next = sql_clock_inner_us(&session->clock, next);
         next = session->upkeep_ms * 1000 < next ? session->upkeep_ms * 1000 : next;
-        int64_t look_us = inner_us + (session->look_ms - elapsed_ms()) * 1000;
+        int64_t look_us = inner_us + (session->look_ms - clock_boot_ms()) * 1000;
         if (session->dialect->look_ms && !session->look_under_way && look_us < next &&
             session->context.plan.times.count)
             next = look_us;
-        int64_t hear_us = inner_us + (session->hear_ms - elapsed_ms()) * 1000;
+        int64_t hear_us = inner_us + (session->hear_ms - clock_boot_ms()) * 1000;
         if (is_to_hear(session) && hear_us < next)
             next = hear_us;
     }
@@ -1073,7 +1081,7 @@ static void set_deadline(struct sql_session *session)
         next = inner_us + RETRY_MS * 1000;
     for (struct list *at = session->waiting.next; at != &session->waiting; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        int64_t retry = inner_us + (retry_at(session, call) - elapsed_ms()) * 1000;
+        int64_t retry = inner_us + (retry_at(session, call) - clock_boot_ms()) * 1000;
         if (session->phase == PHASE_IDLE && call->retry_ms > 0 && retry < next)
             next = retry;
     }
@@ -1150,7 +1158,7 @@ void sql_session_stop(struct sql_session *session, void (*stopped)(void *ctx), v
     session->stopping = true;
     session->stopped = stopped;
     session->stopped_ctx = ctx;
-    session->stop_until_ms = elapsed_ms() + STOP_MS;
+    session->stop_until_ms = clock_boot_ms() + STOP_MS;
     reactor_turn_again(session->reactor);
 }
 

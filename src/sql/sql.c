@@ -53,7 +53,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
         .sync = greeting->sync,
         .shards = 1,
         .body_bytes_max = sql->options.body_bytes_max,
-        .keeps_history = sql->dialect->keeps_history,
+        .keeps_history = true,
         .healthy = figures.is_up,
         .accepting = !figures.is_full,
     };

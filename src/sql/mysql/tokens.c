@@ -27,9 +27,13 @@ static int tokens_failed(MYSQL *mysql, const char *doing, char *error)
     enum { TABLE_DENIED = 1142, COLUMN_DENIED = 1143 };
     unsigned number = libmariadb.mysql_errno(mysql);
     if (number == TABLE_DENIED || number == COLUMN_DENIED)
-        return error_result(-EACCES, error, SQL_TOKENS_ERROR_BYTES,
-                            "the database does not let this account %s the tokens", doing);
-    return error_result(-EIO, error, SQL_TOKENS_ERROR_BYTES,
+        return error_result(
+            -EACCES, error, SQL_TOKENS_ERROR_BYTES,
+            "the database does not let this account %s the tokens: grant it SELECT, and "
+            "to change them UPDATE, on tarry.tokens",
+            doing);
+    const bool is_of_the_client = number >= 2000 && number < 3000; /* the connection is lost */
+    return error_result(is_of_the_client ? -EHOSTUNREACH : -EIO, error, SQL_TOKENS_ERROR_BYTES,
                         "cannot %s the tokens in the database: %s", doing,
                         libmariadb.mysql_error(mysql));
 }

@@ -436,9 +436,6 @@ const struct sql_dialect sql_postgres = {
              "synchronous_commit is off",
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_turns = true,
-    .keeps_history = true,
-    .tells_news = true,
-    .tells_events = true,
     .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */
     .tokens = &sql_postgres_tokens,
     .greet = on_greet,

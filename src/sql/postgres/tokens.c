@@ -31,8 +31,11 @@ static int tokens_failed(const PGresult *result, const char *doing, char *error)
 {
     const char *state = libpq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
     if (state && strcmp(state, "42501") == 0)
-        return error_result(-EACCES, error, SQL_TOKENS_ERROR_BYTES,
-                            "the database does not let this role %s the tokens", doing);
+        return error_result(
+            -EACCES, error, SQL_TOKENS_ERROR_BYTES,
+            "the database does not let this role %s the tokens: grant it SELECT, and to "
+            "change them UPDATE, on tarry.tokens",
+            doing);
     const char *message = libpq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     return error_result(state ? -EIO : -EHOSTUNREACH, error, SQL_TOKENS_ERROR_BYTES,
                         "cannot %s the tokens in PostgreSQL: %s", doing,
