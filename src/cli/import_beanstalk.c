@@ -4,6 +4,7 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "base/vector.h"
+#include "beanstalk/command.h"
 #include "beanstalk/priority.h"
 #include "cli/beanstalk_peer.h"
 #include "cli/interrupt.h"
@@ -36,6 +37,7 @@ static const char *const kinds[KINDS] = {"ready", "delayed", "buried"};
 struct tube {
     char name[TUBE_BYTES];
     uint64_t counts[KINDS], reserved; /* as last asked for */
+    int64_t own_pause_until_ms;       /* as somebody over there had paused it; on boot time */
     bool is_stuck[KINDS]; /* its head could not be moved: what is behind it is not seen */
 };
 VECTOR_DECLARE(tubes, struct tube)
@@ -67,27 +69,24 @@ struct drain {
     int64_t paused_ms;      /* when the tubes were, last; 0: they were not */
     struct numbers refused; /* are not tried again */
     uint64_t total, moved, created, existed;
-    bool is_in_doubt; /* some jobs may be in the server, and are not deleted over there yet */
+    bool is_in_doubt;    /* some jobs may be in the server, and are not deleted over there yet */
+    bool is_out_of_step; /* answers of beanstalkd may be unread: nothing more is asked */
 };
-
-static int64_t now_ms(void)
-{
-    return clock_boot_us() / 1000;
-}
 
 /* ---- what beanstalkd answers ---- */
 
 static bool send_commands(struct drain *drain)
 {
-    bool is_sent = !drain->commands.failed &&
+    bool is_sent = !drain->commands.failed && !drain->is_out_of_step &&
                    beanstalk_peer_send(&drain->peer, buffer_slice(&drain->commands));
     buffer_clear(&drain->commands);
     return is_sent;
 }
 
-static bool answer_fail(const struct drain *drain, const char *line)
+static bool answer_fail(struct drain *drain, const char *line)
 {
     char shown[BEANSTALK_LINE_MAX];
+    drain->is_out_of_step = true;
     snprintf(shown, sizeof shown, "%s", line);
     show_disarm(shown);
     progress_clear();
@@ -168,8 +167,8 @@ static uint64_t yaml_number(const struct drain *drain, const char *name)
 static bool add_tube(struct drain *drain, struct slice name)
 {
     struct tube tube = {.name = ""};
-    if (!name.len || name.len >= sizeof tube.name)
-        return answer_fail(drain, "a tube without a name");
+    if (name.len >= sizeof tube.name || !beanstalk_tube_is_valid(name))
+        return answer_fail(drain, "a tube whose name is none");
     memcpy(tube.name, name.at, name.len);
     return tubes_add(&drain->tubes, tube) || (cli_error("out of memory"), false);
 }
@@ -199,6 +198,10 @@ static bool count_tube(struct drain *drain, struct tube *tube, bool *is_found)
     tube->counts[KIND_DELAYED] = yaml_number(drain, "current-jobs-delayed");
     tube->counts[KIND_BURIED] = yaml_number(drain, "current-jobs-buried");
     tube->reserved = yaml_number(drain, "current-jobs-reserved");
+    /* One that lasts as long as ours is of an import that was cut off. */
+    if (!drain->paused_ms && yaml_number(drain, "pause") != PAUSE_S)
+        tube->own_pause_until_ms =
+            clock_boot_ms() + (int64_t)(yaml_number(drain, "pause-time-left") % UINT32_MAX) * 1000;
     return true;
 }
 
@@ -227,6 +230,14 @@ static uint64_t reserved(const struct drain *drain)
     return sum;
 }
 
+static const struct tube *find_tube(const struct drain *drain, struct slice name)
+{
+    for (size_t i = 0; i < drain->tubes.count; i++)
+        if (slice_is(name, drain->tubes.at[i].name))
+            return &drain->tubes.at[i];
+    return NULL;
+}
+
 /* An exit code, explained. */
 static int find_tubes(struct drain *drain)
 {
@@ -236,10 +247,12 @@ static int find_tubes(struct drain *drain)
         (!ask(drain, &is_found, "list-tubes") || !add_tubes(drain) || !count_tubes(drain)))
         return CLI_REFUSED;
     for (size_t i = 0; i < names->count; i++) {
-        if (strlen(names->at[i]) >= TUBE_BYTES || names->at[i][strcspn(names->at[i], " \r\n")])
+        if (find_tube(drain, slice_of(names->at[i])))
+            continue;
+        if (!beanstalk_tube_is_valid(slice_of(names->at[i])))
             return cli_usage("bad value '%s' for '--tube', give the name of a tube", names->at[i]);
         if (!add_tube(drain, slice_of(names->at[i])) ||
-            !count_tube(drain, &drain->tubes.at[i], &is_found))
+            !count_tube(drain, &drain->tubes.at[drain->tubes.count - 1], &is_found))
             return CLI_REFUSED;
         if (!is_found) {
             cli_error("there is no tube '%s' at '%s'", names->at[i], drain->peer.shown);
@@ -249,28 +262,34 @@ static int find_tubes(struct drain *drain)
     return CLI_OK;
 }
 
-static bool pause_tubes(struct drain *drain, unsigned seconds)
+static bool pause_tubes(struct drain *drain)
 {
     bool is_found;
+    drain->paused_ms = clock_boot_ms();
     for (size_t i = 0; i < drain->tubes.count; i++)
-        if (!ask(drain, &is_found, "pause-tube %s %u", drain->tubes.at[i].name, seconds))
+        if (!ask(drain, &is_found, "pause-tube %s %u", drain->tubes.at[i].name, (unsigned)PAUSE_S))
             return false;
-    drain->paused_ms = seconds ? now_ms() : 0;
+    return true;
+}
+
+/* Whoever had paused one before has it so again, for what is left of it. */
+static bool resume_tubes(struct drain *drain)
+{
+    bool is_found;
+    for (size_t i = 0; i < drain->tubes.count; i++) {
+        int64_t left_ms = drain->tubes.at[i].own_pause_until_ms - clock_boot_ms();
+        if (!ask(drain, &is_found, "pause-tube %s %" PRId64, drain->tubes.at[i].name,
+                 left_ms > 0 ? left_ms / 1000 : 0))
+            return false;
+    }
+    drain->paused_ms = 0;
     return true;
 }
 
 static bool keep_paused(struct drain *drain)
 {
-    bool is_soon_over = !drain->paused_ms || now_ms() - drain->paused_ms > PAUSE_AGAIN_MS;
-    return !is_soon_over || pause_tubes(drain, PAUSE_S);
-}
-
-static const struct tube *find_tube(const struct drain *drain, struct slice name)
-{
-    for (size_t i = 0; i < drain->tubes.count; i++)
-        if (slice_is(name, drain->tubes.at[i].name))
-            return &drain->tubes.at[i];
-    return NULL;
+    bool is_soon_over = !drain->paused_ms || clock_boot_ms() - drain->paused_ms > PAUSE_AGAIN_MS;
+    return !is_soon_over || pause_tubes(drain);
 }
 
 /* ---- a batch, into the server ---- */
@@ -281,7 +300,7 @@ static void write_job(struct drain *drain, const struct moved_job *job)
     struct buffer *out = &drain->lines;
     uint64_t lease_ms =
         job->ttr_s < POLICY_LEASE_MS_MAX / 1000 ? job->ttr_s * 1000 : POLICY_LEASE_MS_MAX;
-    int64_t left_ms = job->kind == KIND_DELAYED ? job->due_ms - now_ms() : 0;
+    int64_t left_ms = job->kind == KIND_DELAYED ? job->due_ms - clock_boot_ms() : 0;
     buffer_append_text(out, "{\"on_conflict\":\"keep\",\"topic\":");
     json_write_string(out, slice_of(job->tube->name));
     buffer_append_format(out, ",\"id\":\"%s-%" PRIu64 "\",\"delay\":%" PRId64, drain->server_id,
@@ -343,6 +362,7 @@ static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, 
     client_add_header(client, "Content-Type: application/x-ndjson");
     if (drain->lines.failed || !client_prepare(client, "POST", &body, 60 * 1000))
         return cli_error("out of memory");
+    const bool was_in_doubt = drain->is_in_doubt; /* after a try whose end is not known */
     drain->is_in_doubt = true;
     CURLcode code = curl_easy_perform(client->curl);
     if (patience_is_passing(client, code)) {
@@ -351,7 +371,7 @@ static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, 
     }
     int exit_code = client_finish(client, code);
     if (exit_code != CLI_OK && client->status >= 400)
-        drain->is_in_doubt = false; /* refused as a whole */
+        drain->is_in_doubt = was_in_doubt; /* refused as a whole, this time */
     if (exit_code == CLI_OK && is_any_passing(json_object_get(client->json, "results")))
         *again = patience_wait(&drain->patience, "the server", 0);
     else
@@ -527,7 +547,7 @@ static void add_job(struct drain *drain)
         return;
     /* What is left is told in whole seconds, rounded down. */
     uint64_t left_s = yaml_number(drain, "time-left") + 1;
-    job->due_ms = now_ms() + (int64_t)(left_s < UINT32_MAX ? left_s : UINT32_MAX) * 1000;
+    job->due_ms = clock_boot_ms() + (int64_t)(left_s < UINT32_MAX ? left_s : UINT32_MAX) * 1000;
     drain->job_count++;
 }
 
@@ -693,8 +713,12 @@ static int drain_conclude(struct drain *drain, int exit_code)
         cli_error("some jobs may be in both places: the tubes at '%s' stay paused for up to an "
                   "hour, import again before",
                   drain->peer.shown);
-    else if ((!pause_tubes(drain, 0) || !count_tubes(drain)) && exit_code == CLI_OK)
-        exit_code = CLI_REFUSED;
+    else if (!drain->paused_ms || resume_tubes(drain))
+        exit_code = count_tubes(drain) || exit_code != CLI_OK ? exit_code : CLI_REFUSED;
+    else
+        exit_code = cli_error("the tubes at '%s' stay paused for up to an hour, import again, or "
+                              "send 'pause-tube NAME 0' for each",
+                              drain->peer.shown);
     say_counts(drain);
     if (exit_code == CLI_OK && interrupt_came())
         return cli_error("interrupted, import again to go on");
@@ -709,7 +733,8 @@ static bool greet(struct drain *drain)
         return false;
     struct slice id = yaml_value(drain, "id");
     drain->job_bytes_max = yaml_number(drain, "max-job-size");
-    if (!id.len || id.len >= SERVER_ID_BYTES || !drain->job_bytes_max)
+    if (!id.len || id.len >= SERVER_ID_BYTES || !beanstalk_tube_is_valid(id) ||
+        !drain->job_bytes_max)
         return answer_fail(drain, "stats without id or max-job-size");
     memcpy(drain->server_id, id.at, id.len);
     return true;

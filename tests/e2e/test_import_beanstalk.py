@@ -131,6 +131,16 @@ def test_consumers_over_there_get_nothing_meanwhile_and_go_on_afterwards(old, sa
     assert said("reserve-with-timeout 5")[0] == "RESERVED"
 
 
+def test_a_tube_that_was_paused_over_there_is_paused_again_afterwards(old, said, server):
+    put_many(said, "mail", 3, lambda n: 0)
+    put_many(said, "other", 1, lambda n: 0)
+    said("watch mail")
+    said("watch other")
+    assert said("pause-tube mail 600") == ["PAUSED"]
+    tarry(server, "import", old.url)
+    assert 500 < int(said.stats("stats-tube mail")["pause-time-left"]) <= 600 and said.stats("stats-tube other")["pause-time-left"] == "0"
+
+
 @pytest.mark.parametrize("seed", [int(time.time())])
 def test_killed_again_and_again_it_doubles_nothing_and_loses_nothing(old, said, server, seed):
     """Now before the server has a batch, now before its answer is heard; each time the next run goes on."""
