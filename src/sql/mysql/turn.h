@@ -274,9 +274,6 @@ bool maria_flight_send(struct maria_link *link);
 enum maria_flight_state maria_flight_advance(struct maria_link *link, int ready);
 /* A call of the library's that still waits is let see the end of its connection first. */
 void maria_flight_abandon(struct maria_link *link);
-/* The answer of one step (answer.c). `result`: NULL where the statement has no rows. It is freed, or kept.
- * False: out of memory. */
-bool maria_take_answer(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result);
 
 /* ---- stages (stages.c): the text of the next flight ---- */
 
