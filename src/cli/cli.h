@@ -24,6 +24,8 @@ int cli_main(int argc, char **argv);
 int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for a wrong command line: CLI_USAGE. */
 int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What a store that is opened here says: the exit code for its negative errno. */
+int cli_store_error(int result, const char *error);
 /* Does a duration, or one within 1s..2s or exp:1s..10m, lack its unit? Who wrote it is asked. */
 bool cli_lacks_unit(const char *text);
 

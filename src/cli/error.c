@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/url.h"
 
+#include <errno.h>
 #include <stdarg.h>
 
 enum { SENTENCE_BYTES = 8192 };
@@ -31,4 +32,10 @@ int cli_usage(const char *format, ...)
     print_error(true, format, args);
     va_end(args);
     return CLI_USAGE;
+}
+
+int cli_store_error(int result, const char *error)
+{
+    cli_error("%s", error);
+    return result == -EDOM ? CLI_USAGE : result == -EHOSTUNREACH ? CLI_UNREACHABLE : CLI_REFUSED;
 }

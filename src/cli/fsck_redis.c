@@ -45,7 +45,7 @@ int fsck_redis(const char *store, const char *password_file, bool repair, bool j
     if (json || report.shards)
         print(&report, json);
     if (result != 0)
-        exit_code = redis_store_error(result, report.error);
+        exit_code = cli_store_error(result, report.error);
     else if (report.finding_count > report.mended)
         exit_code = CLI_REFUSED;
     redis_fsck_report_fini(&report);

@@ -21,9 +21,3 @@ int redis_store_url(const char *store, const char *password_file, char url[REDIS
     }
     return result == 0 ? CLI_OK : cli_usage("%s", error);
 }
-
-int redis_store_error(int result, const char *error)
-{
-    cli_error("%s", error);
-    return result == -EDOM ? CLI_USAGE : result == -EHOSTUNREACH ? CLI_UNREACHABLE : CLI_REFUSED;
-}

@@ -60,7 +60,7 @@ static int reshard(const char *store, const char *password_file, uint32_t shards
     explicit_bzero(url, sizeof url);
     progress_clear();
     if (result != 0)
-        return redis_store_error(result, report.error);
+        return cli_store_error(result, report.error);
     if (json)
         print_json(&report);
     else

@@ -40,12 +40,6 @@ int token_store_find(struct token_store *store, const struct token_store_flags *
 
 /* ---- those in a store ---- */
 
-static int stored_failed(int result, const char *error)
-{
-    cli_error("%s", error);
-    return result == -EDOM ? CLI_USAGE : result == -EHOSTUNREACH ? CLI_UNREACHABLE : CLI_REFUSED;
-}
-
 static int read_stored(const struct token_store *store, struct buffer *out)
 {
     char error[STORED_TOKENS_ERROR_BYTES] = "";
@@ -55,7 +49,7 @@ static int read_stored(const struct token_store *store, struct buffer *out)
     if (result == 0)
         result = store->ops->read(tokens, out, &is_changed, error);
     store->ops->close(tokens);
-    return result == 0 ? CLI_OK : stored_failed(result, error);
+    return result == 0 ? CLI_OK : cli_store_error(result, error);
 }
 
 /* Once, from what is there now. Negative errno, said but for -EAGAIN, or an exit code. */
@@ -76,7 +70,7 @@ static int edit_once(const struct stored_tokens_ops *ops, void *tokens, struct b
     buffer_fini(&after);
     if (result == 0 || result == -EAGAIN)
         return result == 0 ? exit_code : result;
-    return stored_failed(result, error);
+    return cli_store_error(result, error);
 }
 
 static int edit_stored(const struct token_store *store, token_file_editor *edit, void *ctx)
@@ -86,7 +80,7 @@ static int edit_stored(const struct token_store *store, token_file_editor *edit,
     struct buffer before;
     int result = store->ops->open(&store->config, &tokens, error);
     if (result != 0)
-        return stored_failed(result, error);
+        return cli_store_error(result, error);
     buffer_init(&before, TOKEN_LIST_BYTES_MAX + 1);
     int exit_code = -EAGAIN;
     for (int i = 0; exit_code == -EAGAIN && i < TRIES_MAX; i++) {

@@ -63,7 +63,8 @@ struct mariadb_server *mariadb_server_new(const char *mysql)
     if (!mkdtemp(server->dir))
         abort();
     if (mysql)
-        (void)snprintf(command, sizeof command, "cp -r %s/data %s/data", mysql, server->dir);
+        (void)snprintf(command, sizeof command, "cp -r %s/data %s/data >%s/made 2>&1", mysql,
+                       server->dir, server->dir);
     else
         (void)snprintf(command, sizeof command,
                        "mariadb-install-db --no-defaults --user=$(id -un) --datadir=%s/data "
