@@ -494,6 +494,36 @@ def test_no_deadlock_is_shown_and_the_counts_agree():
     assert sql_batches.run(200, servers=2, threads=4, database_class=DatabaseServer).answers["push created"] > 100
 
 
+# ---- a full disk ----
+
+@pytest.fixture(name="small_disk")
+def small_disk_fixture(tmp_path):
+    """24 MB. Only root can make one."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tarry-test", str(tmp_path)], capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+@pytest.mark.skipif(DatabaseServer is MysqlServer, reason="to MySQL a directory is no database")
+def test_a_full_disk_of_the_tables_refuses_loudly_and_loses_nothing(start_server, small_disk):
+    with DatabaseServer() as database:
+        (small_disk / "tarry").mkdir()
+        (database.directory / "data/tarry").symlink_to(small_disk / "tarry")  # a directory is a database
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        client = start_server("--store", database.url).client()
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(8 << 20))
+        answered, refusal = 0, None
+        while answered < 1000 and refusal is None:
+            answer = client.call("PUT", f"/v1/topics/full/jobs/{answered}?delay=1h", os.urandom(64 << 10))
+            refusal, answered = (None, answered + 1) if answer.status == 201 else (answer, answered)
+        assert answered and refusal.status == 507 and b"no_space" in refusal.body, (answered, refusal and (refusal.status, refusal.body))
+        assert database.do("SELECT count(*) FROM tarry.job") == answered
+        ballast.unlink()
+        eventually(lambda: client.call("PUT", "/v1/topics/full/jobs/again?delay=1h", b"x").status == 201)
+
+
 # ---- events ----
 
 def _wait_until_all_know_who_listens(mariadb, since_ms=0):
