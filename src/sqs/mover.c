@@ -38,6 +38,7 @@ struct item {
     bool is_apart; /* its copy has an id of its own */
     struct slice id, to, content_type, meta, body, lease;
     uint64_t delivery;
+    uint64_t content; /* of what the source has under its id, after a crash */
     uint16_t priority;
 };
 
@@ -632,6 +633,22 @@ static bool is_hidden_copy(const struct moving *moving, const struct item *item,
                         origin_of(moving, item, text, sizeof text));
 }
 
+/* The same for a message and for its copy. */
+static uint64_t content_of(const struct job *job)
+{
+    uint64_t parts[] = {hash_64(job->content_type.at, job->content_type.len),
+                        hash_64(job->body.at, job->body.len), 0};
+    struct slice name, value;
+    for (size_t at = 0; job_meta_next(job->meta, &at, &name, &value);) {
+        if (slice_is(name, META_MOVED))
+            continue;
+        const uint64_t pair[] = {parts[2], hash_64(name.at, name.len),
+                                 hash_64(value.at, value.len)};
+        parts[2] = hash_64(pair, sizeof pair);
+    }
+    return hash_64(parts, sizeof parts);
+}
+
 static void on_copy_seen(void *owner, uint64_t tag, const struct queue_reply *reply);
 
 static void copy_look(struct moving *moving)
@@ -646,16 +663,20 @@ static void on_copy_seen(void *owner, uint64_t tag, const struct queue_reply *re
 {
     struct moving *moving = owner;
     struct item *item = &moving->items[moving->at];
+    const struct job *job = reply->job_count == 1 ? &reply->jobs[0].job : NULL;
     char id[JOB_ID_BYTES_MAX + 1];
     (void)tag;
-    const struct queue_change change = {.verb = item->state == ITEM_KEPT ? QUEUE_CANCEL : QUEUE_RUN,
-                                        .topic = item->to,
-                                        .id = copy_id(moving, item, id),
-                                        .priority = QUEUE_PRIORITY_UNSET};
     if (reply->status != QUEUE_OK && reply->status != QUEUE_NOT_FOUND) {
         moving_give_back(moving, "the queue did not settle a batch");
-    } else if (reply->job_count == 1 && is_hidden_copy(moving, item, &reply->jobs[0].job)) {
+    } else if (job && is_hidden_copy(moving, item, job)) {
+        if (content_of(job) != item->content)
+            item->state = ITEM_ACKED; /* what the source has is another message of its id */
         moving->move.moved += item->state == ITEM_ACKED;
+        const struct queue_change change = {.verb =
+                                                item->state == ITEM_KEPT ? QUEUE_CANCEL : QUEUE_RUN,
+                                            .topic = item->to,
+                                            .id = copy_id(moving, item, id),
+                                            .priority = QUEUE_PRIORITY_UNSET};
         queue_change(moving->mover->queue, &change, 1, reply_to(moving, on_settled));
     } else if (!item->is_apart) {
         item->is_apart = true;
@@ -667,7 +688,8 @@ static void on_copy_seen(void *owner, uint64_t tag, const struct queue_reply *re
 }
 
 /* While the lease lasts that it was moved under, its ack may still come from who had the task before: then
- * nothing is decided yet. One that was never delivered so often is another message of the same id. */
+ * nothing is decided yet. One that was never delivered so often is another message of the same id; one that was may
+ * be another as well: the copy shows that. */
 static void on_source_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct moving *moving = owner;
@@ -680,6 +702,7 @@ static void on_source_seen(void *owner, uint64_t tag, const struct queue_reply *
         moving_rest(moving, job->lease_until_ms - queue_wall_ms(moving->mover->queue) + 1);
     } else {
         item->state = job && job->delivery >= item->delivery ? ITEM_KEPT : ITEM_ACKED;
+        item->content = job ? content_of(job) : 0;
         copy_look(moving);
     }
 }

@@ -12,7 +12,10 @@
  *
  * Whoever takes the task up again looks at the batch that was written down, once the leases of step 1 are over, so
  * that nobody can ack any more: of each message either the source still has it, then a hidden copy goes, or it
- * has not, then the copy is let out.
+ * has not, then the copy is let out. What the source has under its id is the message where it was delivered since
+ * and has what the copy has: content type, body and metas. So where somebody pushes another one under the id of
+ * one that was just moved, neither is lost; one that is the same to the byte counts as the one that was moved. And
+ * a message that somebody cancels or replaces in the source meanwhile may be moved all the same.
  *
  * One thread: the reactor's.
  */
