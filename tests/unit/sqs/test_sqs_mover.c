@@ -34,7 +34,7 @@ struct mortal_queue {
     int calls, last_call; /* 0: it lives on */
     enum death death;
     bool is_dead;
-    int runs_refused; /* so many calls that let copies out find the disk full */
+    int runs_refused; /* so many calls that release copies find the disk full */
 };
 
 struct forward {
@@ -362,7 +362,7 @@ static void a_message_of_the_same_id_and_content_is_there_at_least_once(void **s
 }
 
 /* Copies whose message was acked are the only ones there are: they stay until the disk has room. */
-static void copies_that_cannot_be_let_out_for_want_of_space_are_let_out_later(void **state)
+static void copies_that_find_no_space_to_be_released_are_released_later(void **state)
 {
     struct rig rig;
     (void)state;
@@ -382,7 +382,7 @@ int main(void)
         cmocka_unit_test(loses_and_doubles_nothing_wherever_it_dies),
         cmocka_unit_test(another_message_of_the_id_does_not_stand_for_the_one_that_was_moved),
         cmocka_unit_test(a_message_of_the_same_id_and_content_is_there_at_least_once),
-        cmocka_unit_test(copies_that_cannot_be_let_out_for_want_of_space_are_let_out_later),
+        cmocka_unit_test(copies_that_find_no_space_to_be_released_are_released_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
