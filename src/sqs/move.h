@@ -60,8 +60,6 @@ bool sqs_move_is_own(struct slice meta);
 
 /* Its members, as an object without the brace that ends it. */
 void sqs_move_write(const struct sqs_move *move, struct buffer *out);
-/* JSON_NONE: there is none. */
-struct json_value sqs_move_member(struct json_value object, const char *name);
 /* False: it is none. */
 bool sqs_move_read(struct json_value object, struct sqs_move *out);
 

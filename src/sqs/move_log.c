@@ -23,7 +23,7 @@ void sqs_move_log_write(const struct sqs_move *move, struct slice history,
 static struct json_value log_member(struct slice log, const char *name)
 {
     struct json_value object = {0};
-    return json_check(log, &object, NULL) ? sqs_move_member(object, name) : (struct json_value){0};
+    return json_check(log, &object, NULL) ? json_member(object, name) : (struct json_value){0};
 }
 
 void sqs_move_log_read_tasks(struct slice log, struct sqs_move *move, struct buffer *history)
@@ -47,8 +47,8 @@ void sqs_move_log_read_tasks(struct slice log, struct sqs_move *move, struct buf
 /* Topics have no escapes. */
 static bool read_entry(struct json_value value, struct buffer *text, struct sqs_move_entry *out)
 {
-    struct json_value id = sqs_move_member(value, "id"), to = sqs_move_member(value, "to"),
-                      delivery = sqs_move_member(value, "delivery");
+    struct json_value id = json_member(value, "id"), to = json_member(value, "to"),
+                      delivery = json_member(value, "delivery");
     struct slice plain;
     int64_t number;
     if (id.kind != JSON_STRING || to.kind != JSON_STRING || to.raw.len <= 2 ||

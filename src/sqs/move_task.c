@@ -420,7 +420,7 @@ static struct slice dead_letter_source(const struct sqs_move_task *task, struct 
     struct slice topic = job_meta_find(meta, slice_of(JOB_META_DEAD_TOPIC)), only = {0};
     size_t count = 0;
     (void)json_check(buffer_slice(&task->body), &body, NULL);
-    struct json_value sources = sqs_move_member(body, "sources");
+    struct json_value sources = json_member(body, "sources");
     while (sources.kind == JSON_ARRAY && json_next_item(sources, &cursor, &name)) {
         only = slice_make(name.raw.at + 1, name.raw.len - 2);
         count++;
