@@ -72,7 +72,8 @@ static void tell(struct world *world, const struct model_job *job)
             continue;
         assert_true(server->message_count < COUNT_OF(server->messages));
         server->messages[server->message_count++] =
-            (struct message){.at_ms = world->now_ms + below(world, MESSAGE_MS_MAX), .due_ms = job->due_ms / 1000 * 1000};
+            (struct message){.at_ms = world->now_ms + below(world, MESSAGE_MS_MAX),
+                             .due_ms = job->due_ms / 1000 * 1000};
     }
 }
 
@@ -84,7 +85,8 @@ static void push(struct world *world)
     const int64_t delays_ms[] = {0, below(world, 50), below(world, 1000), below(world, 8000)};
     *job = (struct model_job){.phase = OPEN,
                               .due_ms = world->now_ms + delays_ms[below(world, 4)],
-                              .commit_ms = world->now_ms + (below(world, 2) ? 0 : below(world, OPEN_MS_MAX))};
+                              .commit_ms = world->now_ms +
+                                           (below(world, 2) ? 0 : below(world, OPEN_MS_MAX))};
 }
 
 /* A cancel that is not committed, and rolled back in the end. */
@@ -177,7 +179,8 @@ static void end_turn(struct world *world, struct model_server *server)
 {
     if (server->end_ms != world->now_ms)
         return;
-    sql_topic_seen(&server->topic, server->next_ms, server->begun_ms, server->is_take, server->brought);
+    sql_topic_seen(&server->topic, server->next_ms, server->begun_ms, server->is_take,
+                   server->brought);
     server->is_busy = false;
 }
 
@@ -204,7 +207,8 @@ static void step_server(struct world *world, struct model_server *server)
         be_in_the_database(world, server);
         end_turn(world, server);
     }
-    assert_true(server->topic.bound_ms <= world->now_ms); /* what is pushed later is not behind it untold */
+    assert_true(server->topic.bound_ms <=
+                world->now_ms); /* what is pushed later is not behind it untold */
 }
 
 /* ---- runs ---- */
@@ -233,7 +237,8 @@ static int64_t latest_of_runs(struct random *random, unsigned lost_of_100)
     int64_t latest_ms = 0;
     size_t taken = 0;
     for (int run = 0; run < RUNS; run++) {
-        world = (struct world){.random = {.state = random_next(random)}, .lost_of_100 = lost_of_100};
+        world =
+            (struct world){.random = {.state = random_next(random)}, .lost_of_100 = lost_of_100};
         live(&world);
         latest_ms = latest_ms > world.latest_ms ? latest_ms : world.latest_ms;
         taken += world.taken;
