@@ -7,7 +7,7 @@ enum { EXPIRE_JOBS = 500 };
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    sql_batch_init(&link->pushes, "ttiliillilllxxxibx");
+    sql_batch_init(&link->pushes, "tiiILLILLLXIBX itlXx");
     sql_batch_init(&link->changes, "ittiliblb");
     sql_batch_init(&link->answers, "iiilllllbxxli");
 }
@@ -68,18 +68,30 @@ static bool begin_item(struct postgres_link *link, uint64_t hash)
            (send_batches(link) && sql_batch_keys_add(&link->keys, hash));
 }
 
-static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
+static bool policies_are_equal(const struct policy *a, const struct policy *b)
 {
-    const struct queue_push *push = &call->command->pushes[i];
-    struct sql_batch *batch = &link->pushes;
-    struct sql_array *array = batch->arrays;
-    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
-        !sql_batch_add(batch, call, i))
-        return false;
+    return a->lease_ms == b->lease_ms && a->ttl_ms == b->ttl_ms &&
+           a->max_attempts == b->max_attempts && a->backoff.kind == b->backoff.kind &&
+           a->backoff.first_ms == b->backoff.first_ms && a->backoff.max_ms == b->backoff.max_ms;
+}
+
+/* Do they differ in what is theirs alone and in nothing else? */
+static bool pushes_are_alike(const struct queue_push *a, const struct queue_push *b)
+{
+    return a->when.due == b->when.due && a->priority == b->priority &&
+           a->on_conflict == b->on_conflict && a->past.attempt == b->past.attempt &&
+           a->past.dead == b->past.dead && policies_are_equal(&a->policy, &b->policy) &&
+           slice_equals(a->topic, b->topic) && slice_equals(a->content_type, b->content_type) &&
+           slice_equals(a->past.error, b->past.error);
+}
+
+static size_t add_push_group(struct postgres_link *link, const struct queue_push *push)
+{
+    struct sql_array *array = link->pushes.arrays;
+    size_t group = sql_batch_add_group(&link->pushes);
+    link->groups[group % POSTGRES_GROUPS_COMPARED] = push;
     sql_array_bytes(array++, push->topic);
-    sql_array_bytes(array++, push->id);
     sql_array_number(array++, push->when.due);
-    sql_array_number(array++, push->when.ms);
     sql_array_number(array++, push->priority);
     sql_array_number(array++, push->on_conflict);
     sql_array_number(array++, push->policy.lease_ms);
@@ -89,11 +101,36 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
     sql_array_number(array++, push->policy.backoff.max_ms);
     sql_array_number(array++, push->policy.max_attempts);
     sql_array_bytes(array++, push->content_type);
-    sql_array_bytes(array++, push->meta);
-    sql_array_bytes(array++, push->body);
     sql_array_number(array++, push->past.attempt);
     sql_array_number(array++, push->past.dead);
     sql_array_bytes(array++, push->past.error);
+    return group;
+}
+
+/* One of the last ones, or a new one: two groups may be alike. */
+static size_t push_group(struct postgres_link *link, const struct queue_push *push)
+{
+    size_t group = link->pushes.group_count;
+    for (size_t i = 0; i < POSTGRES_GROUPS_COMPARED && group > 0; i++, group--)
+        if (pushes_are_alike(link->groups[group % POSTGRES_GROUPS_COMPARED], push))
+            return group;
+    return add_push_group(link, push);
+}
+
+static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
+{
+    const struct queue_push *push = &call->command->pushes[i];
+    struct sql_batch *batch = &link->pushes;
+    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    size_t group = push_group(link, push);
+    struct sql_array *array = batch->arrays + batch->group_array_count;
+    sql_array_number(array++, (int64_t)group);
+    sql_array_bytes(array++, push->id);
+    sql_array_number(array++, push->when.ms);
+    sql_array_bytes(array++, push->meta);
+    sql_array_bytes(array++, push->body);
     return true;
 }
 

@@ -8,7 +8,10 @@
 #include "sql/dialect.h"
 #include "sql/postgres/batch.h"
 
-enum { POSTGRES_STEP_JOBS = 1000 }; /* of a purge or redrive, in one turn */
+enum {
+    POSTGRES_STEP_JOBS = 1000,   /* of a purge or redrive, in one turn */
+    POSTGRES_GROUPS_COMPARED = 8 /* the last ones: most pushes are like one of those */
+};
 
 struct postgres_step {     /* one statement of a turn */
     struct sql_call *call; /* NULL: it is none of a call's, or a batch */
@@ -32,8 +35,9 @@ struct postgres_link {
     bool is_in_flight, wants_write;
     PGnotify *message;                         /* the last news, whose text is in use; NULL: none */
     struct sql_batch pushes, changes, answers; /* open, while the turn's statements are sent */
-    struct sql_batch_keys keys;                /* of what is in them */
-    struct sql_items sent;                     /* in batches of this turn */
+    const struct queue_push *groups[POSTGRES_GROUPS_COMPARED]; /* one of each, of `pushes` */
+    struct sql_batch_keys keys;                                /* of what is in them */
+    struct sql_items sent;                                     /* in batches of this turn */
 };
 
 void postgres_batches_init(struct postgres_link *link);
