@@ -122,6 +122,13 @@ size_t sql_call_bytes(const struct sql_call *call)
     return bytes;
 }
 
+int64_t sql_call_due_ms(int64_t now_ms, const struct queue_when *when)
+{
+    if (when->due == QUEUE_DUE_AT)
+        return when->ms > now_ms ? when->ms : now_ms;
+    return when->due == QUEUE_DUE_DELAY && when->ms > 0 ? now_ms + when->ms + 1 : now_ms;
+}
+
 /* ---- the reply ---- */
 
 void sql_call_reply(struct sql_call *call)

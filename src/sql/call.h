@@ -94,6 +94,8 @@ bool sql_call_is_change(const struct sql_call *call);
 bool sql_call_is_figures(const struct sql_call *call);
 /* Does it only read, or what may be done twice: it needs no transaction of more than one statement. */
 bool sql_call_is_single(const struct sql_call *call);
+/* When a job pushed or moved at that moment is due; what the schema's tarry._due says. */
+int64_t sql_call_due_ms(int64_t now_ms, const struct queue_when *when);
 size_t sql_call_weight(const struct sql_call *call); /* how many items */
 size_t sql_call_bytes(const struct sql_call *call);
 

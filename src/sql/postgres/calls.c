@@ -35,31 +35,57 @@ static bool send(struct sql_call *call, struct postgres_link *link, enum sql_sta
 }
 
 static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
-                       enum sql_statement statement, int64_t last)
+                       enum sql_statement statement, struct sql_params *params)
 {
     struct postgres_step step = {
         .statement = statement, .first = link->sent.count, .count = batch->items.count};
-    struct sql_params params = {0};
     bool sent = true;
-    if (!batch->items.count)
-        return true;
     for (size_t i = 0; i < batch->items.count && sent; i++)
         sent = sql_items_add(&link->sent, batch->items.at[i]);
-    sent = sent && sql_batch_params(batch, &params);
-    if (last)
-        sql_params_number(&params, last);
-    sent = sent && send_step(link, step, &params);
+    sent = sent && send_step(link, step, params);
     sql_batch_clear(batch);
     return sent;
+}
+
+static bool send_answers(struct postgres_link *link)
+{
+    struct sql_params params = {0};
+    if (!link->answers.items.count)
+        return true;
+    if (!sql_batch_params(&link->answers, &params))
+        return false;
+    sql_params_number(&params, link->context->server);
+    return send_batch(link, &link->answers, SQL_ANSWERS, &params);
+}
+
+static bool send_changes(struct postgres_link *link)
+{
+    struct sql_params params = {0};
+    if (!link->changes.items.count)
+        return true;
+    return sql_batch_params(&link->changes, &params) &&
+           send_batch(link, &link->changes, SQL_CHANGES, &params);
+}
+
+static bool send_pushes(struct postgres_link *link)
+{
+    struct sql_params params = {0};
+    bool looks = link->old_ids > 0;
+    if (!link->pushes.items.count)
+        return true;
+    if (!sql_batch_params(&link->pushes, &params))
+        return false;
+    link->old_ids -= looks;
+    sql_params_number(&params, link->context->topics_max);
+    sql_params_flag(&params, looks);
+    return send_batch(link, &link->pushes, SQL_PUSHES, &params);
 }
 
 /* Answers come first: what they end may be pushed anew. */
 static bool send_batches(struct postgres_link *link)
 {
     sql_batch_keys_clear(&link->keys);
-    return send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
-           send_batch(link, &link->changes, SQL_CHANGES, 0) &&
-           send_batch(link, &link->pushes, SQL_PUSHES, link->context->topics_max);
+    return send_answers(link) && send_changes(link) && send_pushes(link);
 }
 
 static bool begin_item(struct postgres_link *link, uint64_t hash)
@@ -121,10 +147,11 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
 {
     const struct queue_push *push = &call->command->pushes[i];
     struct sql_batch *batch = &link->pushes;
-    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
-        !sql_batch_add(batch, call, i))
+    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low))
         return false;
     size_t group = push_group(link, push);
+    if (!sql_batch_add(batch, (struct sql_item){.call = call, .index = i, .group = group}))
+        return false;
     struct sql_array *array = batch->arrays + batch->group_array_count;
     sql_array_number(array++, (int64_t)group);
     sql_array_bytes(array++, push->id);
@@ -140,7 +167,7 @@ static bool add_change(struct sql_call *call, struct postgres_link *link, size_t
     struct sql_batch *batch = &link->changes;
     struct sql_array *array = batch->arrays;
     if (!begin_item(link, hash_pair(change->topic, change->id, 0).low) ||
-        !sql_batch_add(batch, call, i))
+        !sql_batch_add(batch, (struct sql_item){.call = call, .index = i}))
         return false;
     sql_array_number(array++, change->verb);
     sql_array_bytes(array++, change->topic);
@@ -171,7 +198,7 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     struct sql_batch *batch = &link->answers;
     struct sql_array *array = batch->arrays;
     if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
-        !sql_batch_add(batch, call, i))
+        !sql_batch_add(batch, (struct sql_item){.call = call, .index = i}))
         return false;
     sql_array_number(array++, verb);
     sql_array_number(array++, lease->topic);

@@ -9,8 +9,9 @@
 #include "sql/postgres/batch.h"
 
 enum {
-    POSTGRES_STEP_JOBS = 1000,   /* of a purge or redrive, in one turn */
-    POSTGRES_GROUPS_COMPARED = 8 /* the last ones: most pushes are like one of those */
+    POSTGRES_STEP_JOBS = 1000,    /* of a purge or redrive, in one turn */
+    POSTGRES_GROUPS_COMPARED = 8, /* the last ones: most pushes are like one of those */
+    POSTGRES_OLD_IDS = 16         /* batches of pushes after one that named a job that was there */
 };
 
 struct postgres_step {     /* one statement of a turn */
@@ -36,8 +37,9 @@ struct postgres_link {
     PGnotify *message;                         /* the last news, whose text is in use; NULL: none */
     struct sql_batch pushes, changes, answers; /* open, while the turn's statements are sent */
     const struct queue_push *groups[POSTGRES_GROUPS_COMPARED]; /* one of each, of `pushes` */
-    struct sql_batch_keys keys;                                /* of what is in them */
-    struct sql_items sent;                                     /* in batches of this turn */
+    int old_ids;                /* so many more batches of pushes look for such jobs first */
+    struct sql_batch_keys keys; /* of what is in them */
+    struct sql_items sent;      /* in batches of this turn */
 };
 
 void postgres_batches_init(struct postgres_link *link);

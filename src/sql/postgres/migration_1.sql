@@ -653,18 +653,20 @@ END $$;
 --
 -- These wrap unnest() so that planners expect many rows.
 
--- What pushes have in common, but for what is theirs alone, is said once for a group of them: topic, options, policy, content type, past. NULL in
--- place of an array: none of the groups has any of it, or no push any meta.
+-- What pushes have in common is said once for a group of them: topic, options, policy, content type, past. NULL in place of an array: no
+-- group has any of it, or no push any meta. A row for each group (n is its number, below 0; due the time; expire the topic's ttl), then
+-- one for each push that is not plain: all others are created.
+-- An insert that lets conflicts pass looks for each key by itself before it inserts. Most jobs are new, so it is done without: where one is not, all
+-- is undone, and done again without those that are there. p_looks: jobs are that are not new, it looks for them at once.
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
-  p_dead boolean[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int)
-RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
-DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; is_dense boolean; done bigint; topics int[]; lanes int[]; ttls bigint[];
-  plain boolean[]; remembers boolean[];
+  p_dead boolean[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
+  p_looks boolean) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; lanes int[]; ttls bigint[]; plain boolean[];
+  remembers boolean[]; present boolean[]; done bigint := 0;
 BEGIN
   own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
   seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_ids)));
-  is_dense := seqs[cardinality(seqs)] - seqs[1] = cardinality(seqs) - 1;
   FOR again IN 0 .. 1 LOOP
     SELECT array_agg(w.topic), array_agg(w.lane), array_agg(w.ttl), array_agg(w.plain), array_agg(w.remembers)
       INTO topics, lanes, ttls, plain, remembers FROM (
@@ -679,23 +681,35 @@ BEGIN
     PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
       FROM unnest(p_topics, p_priorities) u(name, priority) JOIN tarry.topic t ON t.name = u.name ORDER BY 1, 2) w;
   END LOOP;
-  RETURN QUERY INSERT INTO tarry.job AS j (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind,
-      backoff_first, backoff_max, content_type, meta, error, body, expire)
-    SELECT topics[i.g], i.id, lanes[i.g], lanes[i.g], i.due, i.due, seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
-        nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
-        nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
-        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(ttls[i.g], 0))
-      FROM (SELECT u.g, u.id, u.n, tarry._due(now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
-        WHERE plain[u.g] AND NOT tarry._is_far(now, p_kinds[u.g], u.ms) AND (NOT remembers[u.g]
-          OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = topics[u.g] AND f.id = u.id AND f.until > now))
-        ORDER BY topics[u.g], u.id) i
-    ON CONFLICT (topic, id) DO NOTHING
-    RETURNING 'created', CASE WHEN j.due <= now THEN 2 ELSE 1 END, j.due, j.topic, j.expire, false, NULL::bigint[], NULL, NULL, NULL::bigint,
-      NULL::boolean, NULL::int, NULL::bigint, CASE WHEN is_dense THEN j.seq - seqs[1] + 1 ELSE array_position(seqs, j.seq) END;
-  GET DIAGNOSTICS done = ROW_COUNT;
+  FOR again IN 0 .. 2 LOOP -- then one by one
+    IF p_looks OR again > 0 THEN
+      present := ARRAY(SELECT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id)
+        FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) ORDER BY u.n);
+    END IF;
+    BEGIN
+      INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
+          backoff_max, content_type, meta, error, body, expire)
+        SELECT topics[i.g], i.id, lanes[i.g], lanes[i.g], i.due, i.due, seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
+            nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
+            nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
+            i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(ttls[i.g], 0))
+          FROM (SELECT u.g, u.id, u.n, tarry._due(now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
+            WHERE plain[u.g] AND NOT coalesce(present[u.n], false) AND NOT tarry._is_far(now, p_kinds[u.g], u.ms) AND (NOT remembers[u.g]
+              OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = topics[u.g] AND f.id = u.id AND f.until > now))
+            ORDER BY topics[u.g], u.id) i;
+      GET DIAGNOSTICS done = ROW_COUNT;
+      EXIT;
+    EXCEPTION WHEN unique_violation THEN NULL;
+    END;
+  END LOOP;
+  r.due := now;
+  FOR g IN 1 .. cardinality(p_topics) LOOP
+    r.topic := topics[g]; r.expire := ttls[g]; r.n := -g; RETURN NEXT r;
+  END LOOP;
   IF done = cardinality(p_ids) THEN RETURN; END IF;
-  FOR x IN SELECT u.* FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n)
-      WHERE NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id AND j.seq = seqs[u.n]) ORDER BY p_topics[u.g], u.id LOOP
+  FOR x IN SELECT u.* FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) LEFT JOIN tarry.topic t ON t.topic = topics[u.g]
+      WHERE NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id AND j.seq = seqs[u.n])
+      ORDER BY p_topics[u.g], CASE WHEN t.max_jobs > 0 THEN '' ELSE u.id END, u.n LOOP -- of a limited topic the first ones have room
     r := tarry._push(p_topics[x.g], x.id, p_kinds[x.g], p_ms[x.n], p_priorities[x.g], coalesce(p_conflicts[x.g], 0), coalesce(p_leases[x.g], 0),
       coalesce(p_ttls[x.g], 0), coalesce(p_backoff_kinds[x.g], 0), coalesce(p_backoff_firsts[x.g], 0), coalesce(p_backoff_maxes[x.g], 0),
       coalesce(p_attempts[x.g], 0), p_types[x.g], p_metas[x.n], p_bodies[x.n], coalesce(p_pasts[x.g], 0), coalesce(p_dead[x.g], false),

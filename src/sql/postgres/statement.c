@@ -17,7 +17,7 @@ static const char *const texts[SQL_STATEMENTS] = {
     [SQL_TICKET] = CALL "_ticket($1, $2)",
     [SQL_NOW] = CALL "now_ms()",
     [SQL_PUSHES] = CALL "_pushes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-                        "$16, $17, $18, $19, $20)",
+                        "$16, $17, $18, $19, $20, $21)",
     [SQL_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     [SQL_ANSWERS] = CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
     [SQL_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
