@@ -503,18 +503,14 @@ static void read_created(struct postgres_link *link, const struct sql_item *item
                          const PGresult *rows, int row)
 {
     const struct queue_push *push = &item->call->command->pushes[item->index];
-    struct queue_result *out = &item->call->items[item->index];
+    const struct queue_result *out = &item->call->items[item->index];
     struct sql_effects *effects = &link->context->effects;
     int64_t now_ms = sql_row_number(rows, row, DID_DUE);
     int64_t topic_ttl_ms = sql_row_number(rows, row, DID_EXPIRE);
     int64_t ttl_ms = push->policy.ttl_ms ? push->policy.ttl_ms : topic_ttl_ms;
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_PUSHED] = 1};
     counts[push->past.attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = 1;
-    *out = (struct queue_result){.status = QUEUE_CREATED,
-                                 .due_ms = sql_call_due_ms(now_ms, &push->when),
-                                 .topic = push->topic,
-                                 .id = push->id};
-    out->state = out->due_ms <= now_ms ? JOB_READY : JOB_DELAYED;
+    sql_call_created(item->call, item->index, now_ms);
     sql_effects_count(effects, sql_row_number(rows, row, DID_TOPIC), counts);
     sql_effects_expire(effects, ttl_ms > 0 ? out->due_ms + ttl_ms : 0);
     sql_effects_due(effects, push->topic, out->due_ms);

@@ -67,7 +67,8 @@ static bool send_changes(struct postgres_link *link)
            send_batch(link, &link->changes, SQL_CHANGES, &params);
 }
 
-static bool send_pushes(struct postgres_link *link)
+/* `ticket`: as a transaction of its own; 0: as part of the turn's. */
+static bool send_pushes(struct postgres_link *link, int64_t ticket)
 {
     struct sql_params params = {0};
     bool looks = link->old_ids > 0;
@@ -78,6 +79,12 @@ static bool send_pushes(struct postgres_link *link)
     link->old_ids -= looks;
     sql_params_number(&params, link->context->topics_max);
     sql_params_flag(&params, looks);
+    sql_params_number(&params, link->context->server);
+    if (ticket)
+        sql_params_number(&params, ticket);
+    else
+        sql_params_null(&params);
+    sql_params_number(&params, link->number);
     return send_batch(link, &link->pushes, SQL_PUSHES, &params);
 }
 
@@ -85,13 +92,13 @@ static bool send_pushes(struct postgres_link *link)
 static bool send_batches(struct postgres_link *link)
 {
     sql_batch_keys_clear(&link->keys);
-    return send_answers(link) && send_changes(link) && send_pushes(link);
+    return send_answers(link) && send_changes(link) && send_pushes(link, 0);
 }
 
 static bool begin_item(struct postgres_link *link, uint64_t hash)
 {
     return sql_batch_keys_add(&link->keys, hash) ||
-           (send_batches(link) && sql_batch_keys_add(&link->keys, hash));
+           (!link->is_whole && send_batches(link) && sql_batch_keys_add(&link->keys, hash));
 }
 
 static bool policies_are_equal(const struct policy *a, const struct policy *b)
@@ -608,14 +615,29 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
     return sent;
 }
 
-bool postgres_calls_send(struct list *calls, struct postgres_link *link)
+/* What is left is of a turn that could not be sent. */
+static void clear_batches(struct postgres_link *link)
 {
-    struct list *begin = calls->next;
     link->sent.count = 0;
-    sql_batch_clear(&link->pushes); /* of a turn that could not be sent */
+    sql_batch_clear(&link->pushes);
     sql_batch_clear(&link->changes);
     sql_batch_clear(&link->answers);
     sql_batch_keys_clear(&link->keys);
+}
+
+bool postgres_pushes_send(struct list *calls, struct postgres_link *link, int64_t ticket)
+{
+    bool are_added = link->old_ids == 0;
+    clear_batches(link);
+    for (struct list *at = calls->next; at != calls && are_added; at = at->next)
+        are_added = add_items(list_entry(at, struct sql_call, list), link);
+    return are_added && link->pushes.items.count && send_pushes(link, ticket);
+}
+
+bool postgres_calls_send(struct list *calls, struct postgres_link *link)
+{
+    struct list *begin = calls->next;
+    clear_batches(link);
     for (struct list *at = begin; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         if (is_gathered(call) || is_look(call))

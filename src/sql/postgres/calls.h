@@ -29,12 +29,15 @@ struct postgres_result { /* as long as a call has texts in it */
 struct postgres_link {
     struct sql_link link; /* first: the handle is the struct */
     PGconn *connection;   /* non-blocking, in pipeline mode, all statements prepared */
+    int64_t number;       /* of the connection: a ticket is taken by the last one only */
     PGconn *flusher;      /* of flusher.h; NULL: there is none */
     struct sql_context *context;
     struct postgres_steps steps;
     size_t step; /* which statement is being answered */
     bool is_in_flight, wants_write;
-    PGnotify *message;                         /* the last news, whose text is in use; NULL: none */
+    bool is_whole;        /* what is in flight is a turn that commits by itself */
+    struct sql_turn turn; /* it */
+    PGnotify *message;    /* the last news, whose text is in use; NULL: none */
     struct sql_batch pushes, changes, answers; /* open, while the turn's statements are sent */
     const struct queue_push *groups[POSTGRES_GROUPS_COMPARED]; /* one of each, of `pushes` */
     int old_ids;                /* so many more batches of pushes look for such jobs first */
@@ -49,4 +52,7 @@ void postgres_batches_fini(struct postgres_link *link);
  * reads or takes; a call about topics comes after all before it. False: out of memory, or the
  * connection is gone. */
 bool postgres_calls_send(struct list *calls, struct postgres_link *link);
+/* Pushes alone, as one statement that commits by itself under the ticket. False: that cannot be, and nothing
+ * is sent. */
+bool postgres_pushes_send(struct list *calls, struct postgres_link *link, int64_t ticket);
 #endif

@@ -83,7 +83,8 @@ CREATE TABLE tarry.tally (topic int, slot bigint, counts bigint[] NOT NULL, PRIM
 CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- of who must share no row; folded into slot 0
 
 CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL, heard bigint NOT NULL DEFAULT 0 /* so long somebody listens to events there */) WITH (fillfactor = 20);
-CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL,
+  connection bigint NOT NULL DEFAULT 0 /* the server's last one: what comes by one before is refused */) WITH (fillfactor = 20);
 CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), version text NOT NULL, text bytea NOT NULL); -- of the servers' own callers, hashed: --tokens store
 INSERT INTO tarry.tokens (version, text) VALUES ('', '');
 CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
@@ -657,14 +658,17 @@ END $$;
 -- group has any of it, or no push any meta. A row for each group (n is its number, below 0; due the time; expire the topic's ttl), then
 -- one for each push that is not plain: all others are created.
 -- An insert that lets conflicts pass looks for each key by itself before it inserts. Most jobs are new, so it is done without: where one is not, all
--- is undone, and done again without those that are there. p_looks: jobs are that are not new, it looks for them at once.
+-- is undone, and done again without those that are there. p_looks: it is believed that some are there, and looked at once.
+-- With a ticket it is a transaction of its own, with the counts, and changes nothing where not all pushes are plain: so whoever finds the ticket knows
+-- that each job was created, and when.
 CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
   p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
   p_dead boolean[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
-  p_looks boolean) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+  p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
 DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; lanes int[]; ttls bigint[]; plain boolean[];
   remembers boolean[]; present boolean[]; done bigint := 0;
 BEGIN
+  IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, now); END IF;
   own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
   seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_ids)));
   FOR again IN 0 .. 1 LOOP
@@ -701,7 +705,16 @@ BEGIN
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
+    EXIT WHEN p_ticket IS NOT NULL;
   END LOOP;
+  IF p_ticket IS NOT NULL THEN
+    IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
+    INSERT INTO tarry.tally AS t (topic, slot, counts)
+      SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
+        SELECT topics[u.g] AS topic, count(*) AS jobs, count(*) FILTER (WHERE coalesce(p_pasts[u.g], 0) = 0) AS fresh FROM unnest(p_groups) u(g) GROUP BY 1) w
+      ON CONFLICT (topic, slot) DO UPDATE SET counts[1] = t.counts[1] + excluded.counts[1], counts[2] = t.counts[2] + excluded.counts[2],
+        counts[6] = t.counts[6] + excluded.counts[6];
+  END IF;
   r.due := now;
   FOR g IN 1 .. cardinality(p_topics) LOOP
     r.topic := topics[g]; r.expire := ttls[g]; r.n := -g; RETURN NEXT r;
@@ -1021,14 +1034,15 @@ CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
 $$ UPDATE tarry.server SET beat = 0, heard = 0 WHERE server = p_server $$;
 
 -- The first statement of each transaction that changes something: so whether it was committed can be asked.
-CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); is_known boolean;
+CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint, p_connection bigint, p_now bigint DEFAULT tarry.now_ms()) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE is_known boolean;
 BEGIN
-  UPDATE tarry.ticket SET number = p_number, at = now WHERE server = p_server AND number = p_number - 1
+  UPDATE tarry.ticket SET number = p_number, at = p_now WHERE server = p_server AND number = p_number - 1 AND connection = p_connection
     RETURNING EXISTS (SELECT FROM tarry.server s WHERE s.server = p_server) INTO is_known;
   IF is_known IS NULL THEN RAISE EXCEPTION 'ticket % of server % is not the next one', p_number, p_server USING ERRCODE = 'TY001'; END IF;
   -- Taken for dead meanwhile: without its row nobody would end the leases of this transaction.
-  IF NOT is_known THEN INSERT INTO tarry.server VALUES (p_server, now) ON CONFLICT DO NOTHING; END IF;
+  IF NOT is_known THEN INSERT INTO tarry.server VALUES (p_server, p_now) ON CONFLICT DO NOTHING; END IF;
+  RETURN p_now;
 END $$;
 
 -- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
