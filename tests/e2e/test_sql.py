@@ -296,6 +296,25 @@ def test_a_statement_that_a_former_connection_has_left_behind_does_nothing(postg
     assert postgres.do("SELECT connection FROM tarry.ticket WHERE server = %s", number) > before
 
 
+def test_pushes_of_a_batch_that_are_not_new_or_have_no_room_leave_the_others_as_they_are(postgres, start_server):
+    """The batch is inserted in the hope that all are new; the second time its server looks first, and of a topic with a limit goes one by one."""
+    client = start_server("--store", postgres.url).client()
+    client.put_topic("mixed-full", max_jobs=2)
+    client.push("mixed", "old", delay="1h")
+    for turn in "1", "2":
+        items = [{"topic": "mixed", "id": f"new-{turn}", "delay": "1h"}, {"topic": "mixed", "id": "old", "delay": "1h", "on_conflict": "keep"},
+                 {"topic": "mixed", "id": f"at-once-{turn}", "priority": 7}, {"topic": "mixed-too", "id": "old", "delay": "2h", "on_conflict": "reject"},
+                 {"topic": "mixed-full", "id": f"z-{turn}"}, {"topic": "mixed-full", "id": f"b-{turn}"}, {"topic": "mixed-full", "id": f"a-{turn}"}]
+        said = [result.get("result") or result.get("code") for result in client.push_batch(items)]
+        room = ["created", "created", "topic_full"] if turn == "1" else ["topic_full"] * 3
+        assert said == ["created", "existed", "created", "created" if turn == "1" else "conflict", *room], said
+    for name, delayed, ready in ("mixed", 3, 2), ("mixed-too", 1, 0), ("mixed-full", 0, 2):
+        topic = client.topic(name)
+        counts = topic["counts"]
+        assert (counts["delayed"], counts["ready"], topic["totals"]["pushed"]) == (delayed, ready, delayed + ready), (name, topic)
+    assert [job["id"] for job in client.take("mixed-full", max=10)] == ["z-1", "b-1"]
+
+
 def test_calls_that_an_open_transaction_blocks_leave_the_server_to_the_others(start_server):
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")
