@@ -50,9 +50,9 @@ void sql_batch_clear(struct sql_batch *batch)
     batch->items.count = batch->group_count = 0;
 }
 
-bool sql_batch_add(struct sql_batch *batch, struct sql_item item)
+bool sql_batch_add(struct sql_batch *batch, struct sql_call *call, size_t index)
 {
-    return sql_items_add(&batch->items, item);
+    return sql_items_add(&batch->items, (struct sql_item){.call = call, .index = index});
 }
 
 size_t sql_batch_add_group(struct sql_batch *batch)

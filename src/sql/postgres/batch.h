@@ -46,7 +46,7 @@ void sql_batch_init(struct sql_batch *batch, const char *types);
 void sql_batch_fini(struct sql_batch *batch);
 void sql_batch_clear(struct sql_batch *batch);
 /* The item's values follow, one for each array. False: out of memory. */
-bool sql_batch_add(struct sql_batch *batch, struct sql_item item);
+bool sql_batch_add(struct sql_batch *batch, struct sql_call *call, size_t index);
 /* A group more, whose number, from 1 on, comes out; its values follow, one for each of its arrays. */
 size_t sql_batch_add_group(struct sql_batch *batch);
 bool sql_batch_params(struct sql_batch *batch, struct sql_params *params);

@@ -34,8 +34,8 @@ static bool send(struct sql_call *call, struct postgres_link *link, enum sql_sta
     return send_step(link, (struct postgres_step){.call = call, .statement = statement}, params);
 }
 
-static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
-                       enum sql_statement statement, struct sql_params *params)
+static bool send_items(struct postgres_link *link, struct sql_batch *batch,
+                       enum sql_statement statement, const struct sql_params *params)
 {
     struct postgres_step step = {
         .statement = statement, .first = link->sent.count, .count = batch->items.count};
@@ -47,24 +47,17 @@ static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
     return sent;
 }
 
-static bool send_answers(struct postgres_link *link)
+static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
+                       enum sql_statement statement, int64_t last)
 {
     struct sql_params params = {0};
-    if (!link->answers.items.count)
+    if (!batch->items.count)
         return true;
-    if (!sql_batch_params(&link->answers, &params))
+    if (!sql_batch_params(batch, &params))
         return false;
-    sql_params_number(&params, link->context->server);
-    return send_batch(link, &link->answers, SQL_ANSWERS, &params);
-}
-
-static bool send_changes(struct postgres_link *link)
-{
-    struct sql_params params = {0};
-    if (!link->changes.items.count)
-        return true;
-    return sql_batch_params(&link->changes, &params) &&
-           send_batch(link, &link->changes, SQL_CHANGES, &params);
+    if (last)
+        sql_params_number(&params, last);
+    return send_items(link, batch, statement, &params);
 }
 
 /* `ticket`: as a transaction of its own; 0: as part of the turn's. */
@@ -85,14 +78,15 @@ static bool send_pushes(struct postgres_link *link, int64_t ticket)
     else
         sql_params_null(&params);
     sql_params_number(&params, link->number);
-    return send_batch(link, &link->pushes, SQL_PUSHES, &params);
+    return send_items(link, &link->pushes, SQL_PUSHES, &params);
 }
 
 /* Answers come first: what they end may be pushed anew. */
 static bool send_batches(struct postgres_link *link)
 {
     sql_batch_keys_clear(&link->keys);
-    return send_answers(link) && send_changes(link) && send_pushes(link, 0);
+    return send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
+           send_batch(link, &link->changes, SQL_CHANGES, 0) && send_pushes(link, 0);
 }
 
 static bool begin_item(struct postgres_link *link, uint64_t hash)
@@ -154,11 +148,11 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
 {
     const struct queue_push *push = &call->command->pushes[i];
     struct sql_batch *batch = &link->pushes;
-    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low))
+    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
+        !sql_batch_add(batch, call, i))
         return false;
     size_t group = push_group(link, push);
-    if (!sql_batch_add(batch, (struct sql_item){.call = call, .index = i, .group = group}))
-        return false;
+    batch->items.at[batch->items.count - 1].group = group;
     struct sql_array *array = batch->arrays + batch->group_array_count;
     sql_array_number(array++, (int64_t)group);
     sql_array_bytes(array++, push->id);
@@ -174,7 +168,7 @@ static bool add_change(struct sql_call *call, struct postgres_link *link, size_t
     struct sql_batch *batch = &link->changes;
     struct sql_array *array = batch->arrays;
     if (!begin_item(link, hash_pair(change->topic, change->id, 0).low) ||
-        !sql_batch_add(batch, (struct sql_item){.call = call, .index = i}))
+        !sql_batch_add(batch, call, i))
         return false;
     sql_array_number(array++, change->verb);
     sql_array_bytes(array++, change->topic);
@@ -205,7 +199,7 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     struct sql_batch *batch = &link->answers;
     struct sql_array *array = batch->arrays;
     if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
-        !sql_batch_add(batch, (struct sql_item){.call = call, .index = i}))
+        !sql_batch_add(batch, call, i))
         return false;
     sql_array_number(array++, verb);
     sql_array_number(array++, lease->topic);
