@@ -49,7 +49,7 @@ CREATE TABLE tarry.job (
   priority int NOT NULL, attempt int NOT NULL DEFAULT 0,
   state smallint NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
   by_sql boolean NOT NULL DEFAULT false,
-  id text COLLATE "C" NOT NULL, -- 1 to 128 printable bytes: whoever pushes has looked, a constraint would look at each of a batch again
+  id text COLLATE "C" NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 128), -- of what letters: see tarry.push; a check is made with each change of a row
   expire bigint, -- when it goes where it is not taken: the end of its ttl, not before its due
   lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea[], body bytea NOT NULL,
