@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -200,9 +201,9 @@ def test_a_server_that_was_taken_for_dead_is_known_again_before_it_takes(postgre
     client.push("revived", "a")
     number = postgres.do("SELECT server FROM tarry.server ORDER BY server DESC LIMIT 1")
     with transaction(postgres, True) as cursor:
-        cursor.execute("SELECT tarry._ticket(%s, (SELECT number + 1 FROM tarry.ticket WHERE server = %s FOR UPDATE))", (number, number))
+        cursor.execute("SELECT tarry._ticket(server, number + 1, connection) FROM tarry.ticket WHERE server = %s FOR UPDATE", (number,))
         cursor.execute("DELETE FROM tarry.server WHERE server = %s", (number,))
-        cursor.execute("SELECT tarry._ticket(%s, (SELECT number + 1 FROM tarry.ticket WHERE server = %s))", (number, number))
+        cursor.execute("SELECT tarry._ticket(server, number + 1, connection) FROM tarry.ticket WHERE server = %s", (number,))
         cursor.execute("SELECT count(*) FROM tarry.server WHERE server = %s", (number,))
         assert cursor.fetchone() == (1,)
         cursor.connection.rollback()
@@ -239,6 +240,79 @@ def test_a_commit_that_hangs_holds_up_nobody_for_ever(start_server):
         eventually(lambda: client.call("PUT", "/v1/topics/hangs/jobs/after", body=b"x").status == 201, 30)
         assert metric(server, "tarry_sql_settled_total") == 1
         assert sorted(drain(client, "hangs", 1)) == ["after", "before", "sent"]
+
+
+def test_new_jobs_whose_one_statement_was_committed_unheard_are_answered_by_their_ticket(start_server):
+    """The backend is killed while it waits for a standby with a commit that is done: nobody has heard what became of the pushes."""
+    with PostgresServer() as own:
+        server = start_server("--store", own.url, "--migrate")
+        client = server.client(60)
+        client.push("unheard", "before", delay="1h")
+        own.do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        own.do("SELECT pg_reload_conf()")
+        answers = {}
+        waiting = "FROM pg_stat_activity WHERE application_name = 'tarry' AND wait_event = 'SyncRep' AND query LIKE '%%_pushes%%'"
+
+        def is_done(text):
+            with contextlib.suppress(psycopg2.Error):
+                own.do(text)
+                return True
+
+        def push(name, delay):
+            answers[name] = json.loads(client_of[name].call("PUT", f"/v1/topics/unheard/jobs/{name}?delay={delay}&on_conflict=reject", body=b"x").body)
+
+        client_of = {name: server.client(60) for name in ("a", "b")}
+        threads = [threading.Thread(target=push, args=arguments) for arguments in (("a", "1h"), ("b", "2h"))]
+        eventually(lambda: own.do("SHOW synchronous_standby_names") == "nobody", 10)
+        threads[0].start()
+        eventually(lambda: own.do(f"SELECT count(*) {waiting}") == 1, 20)
+        threads[1].start()
+        os.kill(own.do(f"SELECT pid {waiting}"), signal.SIGKILL)
+        eventually(lambda: is_done("ALTER SYSTEM RESET synchronous_standby_names") and is_done("SELECT pg_reload_conf()"), 30)
+        for thread in threads:
+            thread.join()
+        for name, answer in answers.items():
+            due_ms = own.do("SELECT due FROM tarry.job WHERE id = %s", name)
+            told = own.do("SELECT (extract(epoch FROM %s::timestamptz) * 1000)::bigint", answer["due_at"])
+            assert answer["result"] == "created" and told == due_ms, answer
+        assert metric(server, "tarry_sql_settled_total") == 1
+        topic = client.topic("unheard")
+        assert topic["totals"]["pushed"] == 3 and topic["counts"]["delayed"] == 3
+
+
+def test_a_statement_that_a_former_connection_has_left_behind_does_nothing(postgres, start_server):
+    """It may be carried out long after the server has connected anew, and would take the ticket of other pushes."""
+    client = start_server("--store", postgres.url).client()
+    client.push("left-behind", "a")
+    number = postgres.do("SELECT max(server) FROM tarry.server")
+    with transaction(postgres, False) as cursor:
+        cursor.execute("SELECT tarry._ticket(server, number + 1, connection) FROM tarry.ticket WHERE server = %s", (number,))
+    with transaction(postgres, False) as cursor, pytest.raises(psycopg2.Error) as refusal:
+        cursor.execute("SELECT tarry._ticket(server, number + 1, connection - 1) FROM tarry.ticket WHERE server = %s", (number,))
+    assert refusal.value.pgcode == "TY001"
+    before = postgres.do("SELECT connection FROM tarry.ticket WHERE server = %s", number)
+    postgres.do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tarry'")
+    client.push("left-behind", "b")
+    assert postgres.do("SELECT connection FROM tarry.ticket WHERE server = %s", number) > before
+
+
+def test_pushes_of_a_batch_that_are_not_new_or_have_no_room_leave_the_others_as_they_are(postgres, start_server):
+    """The batch is inserted in the hope that all are new; the second time its server looks first, and of a topic with a limit goes one by one."""
+    client = start_server("--store", postgres.url).client()
+    client.put_topic("mixed-full", max_jobs=2)
+    client.push("mixed", "old", delay="1h")
+    for turn in "1", "2":
+        items = [{"topic": "mixed", "id": f"new-{turn}", "delay": "1h"}, {"topic": "mixed", "id": "old", "delay": "1h", "on_conflict": "keep"},
+                 {"topic": "mixed", "id": f"at-once-{turn}", "priority": 7}, {"topic": "mixed-too", "id": "old", "delay": "2h", "on_conflict": "reject"},
+                 {"topic": "mixed-full", "id": f"z-{turn}"}, {"topic": "mixed-full", "id": f"b-{turn}"}, {"topic": "mixed-full", "id": f"a-{turn}"}]
+        said = [result.get("result") or result.get("code") for result in client.push_batch(items)]
+        room = ["created", "created", "topic_full"] if turn == "1" else ["topic_full"] * 3
+        assert said == ["created", "existed", "created", "created" if turn == "1" else "conflict", *room], said
+    for name, delayed, ready in ("mixed", 3, 2), ("mixed-too", 1, 0), ("mixed-full", 0, 2):
+        topic = client.topic(name)
+        counts = topic["counts"]
+        assert (counts["delayed"], counts["ready"], topic["totals"]["pushed"]) == (delayed, ready, delayed + ready), (name, topic)
+    assert [job["id"] for job in client.take("mixed-full", max=10)] == ["z-1", "b-1"]
 
 
 def test_calls_that_an_open_transaction_blocks_leave_the_server_to_the_others(start_server):
