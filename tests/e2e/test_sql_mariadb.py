@@ -4,6 +4,7 @@ TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL; test_sql
 """
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -205,6 +206,73 @@ def test_a_call_about_one_job_reads_no_others(mariadb, start_server):
     assert client.cancel("many", "two")["result"] == "cancelled"
     assert client.topic("many")["counts"]["delayed"] == 3000
     assert rows_read() - before < 2500
+
+
+# ---- many jobs side by side ----
+
+def _pushed(client, topic, count):
+    """Their ids in the order in which they come."""
+    ids = [f"job-{i:04}" for i in range(count)]
+    client.push_batch([{"topic": topic, "id": ident, "body": "x"} for ident in ids])
+    return ids
+
+
+def _answers(client, verb, leases, **options):
+    return [result["result"] for result in client.good("POST", f"/v1/{verb}", json.dumps({"leases": leases, **options}).encode(), {"Content-Type": "application/json"})["results"]]
+
+
+def _waited_ms(mariadb):
+    return int(mariadb.rows("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_time'")[0][1])
+
+
+def test_a_row_that_a_user_holds_among_others_holds_up_no_take_and_no_ack(pair, mariadb):
+    client = pair[0].client()
+    ids = _pushed(client, "among", 60)
+    waited_ms = _waited_ms(mariadb)
+    with transaction(mariadb, False) as cursor:
+        assert mariadb.call("cancel", "among", ids[30], cursor=cursor) == "cancelled"
+        taken = client.take("among", max=60)
+        assert [job["id"] for job in taken] == ids[:30] + ids[31:]
+        assert _answers(client, "ack", [job["lease"] for job in taken]) == ["ok"] * 59
+    [last] = client.take("among", max=60, wait="10s")
+    assert last["id"] == ids[30] and _answers(client, "ack", [last["lease"]]) == ["ok"]
+    most_ms = 500 if DatabaseServer is MariadbServer else 5000  # a statement waits for a second, and MariaDB's for nothing
+    assert _waited_ms(mariadb) - waited_ms < most_ms
+
+
+def test_a_job_that_came_back_among_others_is_no_part_of_their_acks(pair, mariadb):
+    """Also one that ends otherwise, one that is named twice, and those of another take between them."""
+    client = pair[0].client()
+    ids = _pushed(client, "in-between", 100)
+    first = client.take("in-between", max=50)
+    second = client.take("in-between", max=50, consumer="another")
+    assert [job["id"] for job in first + second] == ids and len({job["lease"] for job in first + second}) == 100
+    assert _answers(client, "return", [first[20]["lease"]]) == ["ok"]
+    [again] = client.take("in-between")
+    assert again["id"] == ids[20]
+    assert _answers(client, "nack", [first[40]["lease"]], delay="1h") == ["ok"]
+    results = _answers(client, "ack", [job["lease"] for job in first] + [first[0]["lease"]])
+    assert [i for i, result in enumerate(results) if result == "lease_ended"] == [20, 40, 50] and set(results) == {"ok", "lease_ended"}
+    assert _answers(client, "ack", [job["lease"] for job in reversed(second)] + [again["lease"]]) == ["ok"] * 51
+    counts, totals = client.topic("in-between")["counts"], client.topic("in-between")["totals"]
+    assert (counts["retrying"], counts["leased"], totals["acked"]) == (1, 0, 99)
+
+
+@pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL names each row")
+def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, mariadb):
+    client = pair[0].client()
+    _pushed(client, "many-at-once", 1000)
+    mariadb.do("SET GLOBAL log_output = 'TABLE'")
+    mariadb.do("TRUNCATE mysql.general_log")
+    mariadb.do("SET GLOBAL general_log = ON")
+    try:
+        taken = client.take("many-at-once", max=1000)
+        assert _answers(client, "ack", [job["lease"] for job in taken]) == ["ok"] * 1000
+    finally:
+        mariadb.do("SET GLOBAL general_log = OFF")
+    said = [row[0] for row in mariadb.rows("SELECT argument FROM mysql.general_log WHERE argument REGEXP 'UPDATE tarry.job|DELETE j? ?FROM|NOWAIT'")]
+    assert [re.sub(r".*?(UPDATE|DELETE|SELECT) .*", r"\1", text, flags=re.DOTALL) for text in said] == ["UPDATE", "SELECT", "DELETE"], said
+    assert max(map(len, said)) < 1000
 
 
 # ---- in the user's own transaction ----

@@ -1093,6 +1093,7 @@ END $$;
 -- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
 -- mark: the last number of what made jobs wait, where no transaction is under way that may have taken one; else 0. Whoever took one has had
 -- a number as a transaction before; this one gets its own afterwards, so they are below it.
+-- is_heard: whether somebody listens to events at another server; 3000: so long that is believed, SQL_AUDIENCE_MS of the servers.
 CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint,
   OUT is_heard boolean)
 LANGUAGE plpgsql AS $$
