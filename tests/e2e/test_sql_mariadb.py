@@ -258,6 +258,43 @@ def test_a_job_that_came_back_among_others_is_no_part_of_their_acks(pair, mariad
     assert (counts["retrying"], counts["leased"], totals["acked"]) == (1, 0, 99)
 
 
+@contextlib.contextmanager
+def _leases_that_wait(mariadb):
+    """A take that has found and locked its rows waits with the first one that it leases, until the block calls what it is given."""
+    mariadb.do("CREATE TRIGGER tarry.test_wait BEFORE UPDATE ON tarry.job FOR EACH ROW "
+               "BEGIN IF NEW.state = 3 AND GET_LOCK('tarry_test', 20) THEN DO RELEASE_LOCK('tarry_test'); END IF; END")
+    try:
+        with contextlib.closing(mariadb.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT GET_LOCK('tarry_test', 5)")
+            yield lambda: cursor.execute("SELECT RELEASE_LOCK('tarry_test')")
+    finally:
+        mariadb.do("DROP TRIGGER tarry.test_wait")
+
+
+def _waits_to_lease(mariadb):
+    return mariadb.do("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'") > 0
+
+
+def test_a_job_that_is_let_go_among_those_of_a_take_under_way_is_no_part_of_it(pair, mariadb):
+    client = pair[0].client()
+    ids = _pushed(client, "meanwhile", 60)
+    got = []
+    taking = threading.Thread(target=lambda: got.extend(client.take("meanwhile", max=59)))
+    with _leases_that_wait(mariadb) as lease:
+        with transaction(mariadb, True) as cursor:
+            cursor.execute("SELECT j.id FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic WHERE t.name = 'meanwhile' AND j.id = %s FOR UPDATE", (ids[30],))
+            taking.start()
+            eventually(lambda: _waits_to_lease(mariadb), 10)
+        lease()
+        taking.join()
+    rest = client.take("meanwhile", max=60, wait="5s")
+    assert sorted(job["id"] for job in got + rest) == ids
+    assert {job["attempt"] for job in got + rest} == {1}
+    assert _answers(client, "ack", [job["lease"] for job in got + rest]) == ["ok"] * 60
+    topic = client.topic("meanwhile")
+    assert (topic["counts"]["leased"], topic["totals"]["delivered"], topic["totals"]["acked"]) == (0, 60, 60)
+
+
 @pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL names each row")
 def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, mariadb):
     client = pair[0].client()

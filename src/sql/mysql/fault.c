@@ -28,6 +28,7 @@ static const struct {
     {3572, SQL_FAULT_PASSING}, /* NOWAIT in MySQL */
     {1062, SQL_FAULT_PASSING}, /* somebody else was first */
     {1020, SQL_FAULT_PASSING}, /* a row has changed since it was read */
+    {1048, SQL_FAULT_PASSING}, /* a row too many among those that are leased */
     {1412, SQL_FAULT_PASSING}, /* a table has, as by a new day of the history */
     {1969, SQL_FAULT_PASSING}, /* max_statement_time */
     {3024, SQL_FAULT_PASSING},   {1021, SQL_FAULT_NO_SPACE},

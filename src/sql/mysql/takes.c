@@ -357,10 +357,10 @@ bool maria_share_takes(struct maria_link *link)
 {
     uint64_t delivery = link->delivery;
     link->given = 0;
+    for (size_t i = 0; i < link->taken.count; i++) /* also of those that go: a run must not cover them */
+        link->taken.at[i].rank = i;
     if (has_named(link))
         drop_named_twice(link);
-    for (size_t i = 0; i < link->taken.count; i++)
-        link->taken.at[i].rank = i;
     EACH_CALL(link, call)
     {
         if (!is_take(call))
@@ -506,17 +506,20 @@ static void say_lease(struct maria_link *link, const struct maria_taken *first, 
 }
 
 /* Numbers by counting: MariaDB goes along the table. A row between them that somebody else held when the take came
- * by, and still waits, would be one too many: then nothing is leased. */
+ * by, and that waits, is one too many. It has no number, which ends the statement and what comes after it: the commit
+ * is in the same flight, so a count that is read afterwards would come too late. */
 static void say_lease_of_run(struct maria_link *link, const struct maria_taken *first, size_t count)
 {
     struct maria_place from = place_of(first), to = place_of(first + count - 1);
     struct buffer *out = maria_say_plain(link, MARIA_NOTHING);
-    buffer_append_format(out, "SET @tarry_delivery=%llu",
-                         (unsigned long long)first->job.job.delivery - 1);
+    unsigned long long before = (unsigned long long)first->job.job.delivery - 1;
+    buffer_append_format(out, "SET @tarry_delivery=%llu", before);
     out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
     buffer_append_text(out, maria_no_wait);
-    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET "
-                            "delivery=(@tarry_delivery:=@tarry_delivery+1)");
+    buffer_append_format(out,
+                         "UPDATE tarry.job FORCE INDEX (PRIMARY) SET delivery="
+                         "IF(@tarry_delivery<%llu,@tarry_delivery:=@tarry_delivery+1,NULL)",
+                         before + count);
     say_leased(out, link, first);
     buffer_append_text(out, " WHERE ");
     maria_say_span(out, &from, &to);
