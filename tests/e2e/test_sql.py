@@ -315,6 +315,27 @@ def test_pushes_of_a_batch_that_are_not_new_or_have_no_room_leave_the_others_as_
     assert [job["id"] for job in client.take("mixed-full", max=10)] == ["z-1", "b-1"]
 
 
+def test_a_push_that_waits_for_the_end_of_its_job_knows_of_it(postgres, start_server):
+    """Within the window in which ids are remembered: of a server, which then goes on, alone and among others, and of a user's transaction."""
+    client = start_server("--store", postgres.url).client()
+    client.put_topic("ends", dedup_window="1h")
+    pushes = {"alone": lambda: [client.push("ends", "alone", delay="1h")["result"]],
+              "among": lambda: [result["result"] for result in client.push_batch([{"topic": "ends", "id": name, "delay": "1h"} for name in ("new", "among")])],
+              "by-sql": lambda: [postgres.call("push", "ends", "by-sql", 3600000, b"x")]}
+    for name, push in pushes.items():
+        client.push("ends", name, delay="1h")
+        answers = []
+        pushing = threading.Thread(target=lambda push=push, answers=answers: answers.extend(push()))
+        with transaction(postgres, True) as cursor:
+            assert postgres.call("cancel", "ends", name, cursor=cursor) == "cancelled"
+            pushing.start()
+            eventually(lambda: postgres.do("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'push'") > 0, 10)
+        pushing.join()
+        assert answers == (["created", "existed"] if name == "among" else ["existed"]), name
+    topic = client.topic("ends")
+    assert (topic["counts"]["delayed"], topic["totals"]["pushed"], topic["totals"]["cancelled"]) == (1, 4, 3)
+
+
 def test_calls_that_an_open_transaction_blocks_leave_the_server_to_the_others(start_server):
     with PostgresServer() as own:
         server = start_server("--store", own.url, "--migrate")

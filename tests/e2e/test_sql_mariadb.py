@@ -17,7 +17,7 @@ import pytest
 import sql_batches
 from mariadb import MariadbServer
 from mysql import MysqlServer
-from redis_serving import refused, works
+from redis_serving import metric, refused, works
 from server import eventually
 from sql_claims import *  # noqa: F403, all of them  pylint: disable=wildcard-import,unused-wildcard-import
 from sql_serving import drain, tarry, transaction
@@ -293,6 +293,33 @@ def test_a_job_that_is_let_go_among_those_of_a_take_under_way_is_no_part_of_it(p
     assert _answers(client, "ack", [job["lease"] for job in got + rest]) == ["ok"] * 60
     topic = client.topic("meanwhile")
     assert (topic["counts"]["leased"], topic["totals"]["delivered"], topic["totals"]["acked"]) == (0, 60, 60)
+
+
+def test_a_job_that_is_taken_by_its_id_is_no_part_of_a_take_of_many_in_the_same_turn(mariadb, start_server):
+    server = start_server("--store", mariadb.url)
+    client = server.client()
+    ids = _pushed(client, "same-turn", 60)
+    client.push("first-turn", "a")
+    got = {}
+
+    def take(name, call):
+        threads.append(threading.Thread(target=lambda: got.update({name: call(server.client(30))})))
+        threads[-1].start()
+
+    threads = []
+    repeated = metric(server, "tarry_sql_repeated_total")
+    with _leases_that_wait(mariadb) as lease:
+        take("first", lambda own: own.take("first-turn"))
+        eventually(lambda: _waits_to_lease(mariadb), 10)
+        take("many", lambda own: own.take("same-turn", max=59, consumer="a"))
+        take("one", lambda own: own.good("POST", f"/v1/topics/same-turn/jobs/{ids[30]}/take?consumer=z")["jobs"])
+        time.sleep(0.3)  # both wait for the turn to end, whichever came first
+        lease()
+        for thread in threads:
+            thread.join()
+    assert [job["id"] for job in got["one"]] == [ids[30]]
+    assert sorted(job["id"] for job in got["many"] + client.take("same-turn", max=60)) == ids[:30] + ids[31:]
+    assert metric(server, "tarry_sql_repeated_total") == repeated
 
 
 @pytest.mark.skipif(DatabaseServer is not MariadbServer, reason="MySQL names each row")

@@ -298,7 +298,14 @@ BEGIN
   PERFORM tarry._lane(t.topic, j.priority);
   LOOP
     INSERT INTO tarry.job SELECT j.* ON CONFLICT (topic, id) DO NOTHING;
-    IF FOUND THEN r.status := 'created'; r.counts[6] := 1; EXIT; END IF;
+    IF FOUND THEN
+      -- It may have waited for who ended the job before, which is remembered since.
+      IF EXISTS (SELECT FROM tarry.finished f WHERE f.topic = t.topic AND f.id = p_id AND f.until > now) THEN
+        DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id;
+        r.status := 'existed'; RETURN r;
+      END IF;
+      r.status := 'created'; r.counts[6] := 1; EXIT;
+    END IF;
     IF how = 1 THEN
       SELECT * INTO o FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3 FOR UPDATE;
       IF FOUND THEN
@@ -702,6 +709,13 @@ BEGIN
               OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = topics[u.g] AND f.id = u.id AND f.until > now))
             ORDER BY topics[u.g], u.id) i;
       GET DIAGNOSTICS done = ROW_COUNT;
+      -- It may have waited for who ended a job before, which is remembered since.
+      IF true = ANY (remembers) AND EXISTS (SELECT FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n)
+          JOIN tarry.finished f ON f.topic = topics[u.g] AND f.id = u.id AND f.until > now
+          JOIN tarry.job j ON j.topic = f.topic AND j.id = f.id AND j.seq = seqs[u.n] WHERE remembers[u.g]) THEN
+        done := 0;
+        RAISE unique_violation;
+      END IF;
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
