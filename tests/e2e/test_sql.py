@@ -613,7 +613,7 @@ def test_who_meets_a_take_under_way_does_not_hold_up_its_ack(postgres, call):
     answers = []
     with transaction(postgres, False) as user:
         with transaction(postgres, True) as take:
-            take.execute("SELECT count(*) FROM tarry._take('{race}', '{0}', 1, 60000, 999999, '')")
+            take.execute("SELECT count(id) FROM tarry._take('{race}', '{0}', 1, 60000, 999999, '')")
             assert take.fetchone() == (1,)
 
             def change():

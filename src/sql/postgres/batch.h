@@ -34,7 +34,7 @@ struct sql_batch_keys {
     size_t count;
 };
 
-/* `types`: a letter for each array: b flag, i int, l bigint, t text, x bytea. */
+/* `types`: a letter for each array: b flag, i int, l bigint, r row, t text, x bytea. */
 void sql_batch_init(struct sql_batch *batch, const char *types);
 void sql_batch_fini(struct sql_batch *batch);
 void sql_batch_clear(struct sql_batch *batch);

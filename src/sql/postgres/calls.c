@@ -10,6 +10,7 @@ void postgres_batches_init(struct postgres_link *link)
     sql_batch_init(&link->pushes, "ttiliillilllxxxibx");
     sql_batch_init(&link->changes, "ittiliblb");
     sql_batch_init(&link->answers, "iiilllllbxxli");
+    sql_batch_init(&link->acks, "riillll");
 }
 
 void postgres_batches_fini(struct postgres_link *link)
@@ -17,6 +18,7 @@ void postgres_batches_fini(struct postgres_link *link)
     sql_batch_fini(&link->pushes);
     sql_batch_fini(&link->changes);
     sql_batch_fini(&link->answers);
+    sql_batch_fini(&link->acks);
     sql_items_fini(&link->sent);
 }
 
@@ -57,7 +59,8 @@ static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
 static bool send_batches(struct postgres_link *link)
 {
     sql_batch_keys_clear(&link->keys);
-    return send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
+    return send_batch(link, &link->acks, SQL_ACKS, link->context->server) &&
+           send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
            send_batch(link, &link->changes, SQL_CHANGES, 0) &&
            send_batch(link, &link->pushes, SQL_PUSHES, link->context->topics_max);
 }
@@ -152,6 +155,39 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     return true;
 }
 
+/* Of one whose lease has ended nothing comes back. */
+static bool add_ack(struct sql_call *call, struct postgres_link *link, size_t i,
+                    const struct sql_lease *lease)
+{
+    struct sql_batch *batch = &link->acks;
+    struct sql_array *array = batch->arrays;
+    if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    sql_array_number(array++, (int64_t)lease->row);
+    sql_array_number(array++, lease->topic);
+    sql_array_number(array++, lease->lane);
+    sql_array_number(array++, lease->due_ms);
+    sql_array_number(array++, (int64_t)lease->sequence);
+    sql_array_number(array++, (int64_t)lease->delivery);
+    sql_array_number(array++, lease->taken_ms);
+    call->items[i].status = QUEUE_LEASE_ENDED;
+    return true;
+}
+
+static bool add_command_answer(struct sql_call *call, struct postgres_link *link, size_t i)
+{
+    const struct queue_answer *answer = &call->command->answers[i];
+    struct sql_lease lease;
+    if (!sql_lease_parse(answer->lease, &link->context->key, &lease)) {
+        call->items[i].status = QUEUE_LEASE_ENDED;
+        return true;
+    }
+    if (answer->verb == QUEUE_ACK && lease.row)
+        return add_ack(call, link, i, &lease);
+    return add_answer(call, link, i, (int)answer->verb, &lease, answer);
+}
+
 /* The results of what cannot be carried out are there before anything is sent. */
 static bool add_items(struct sql_call *call, struct postgres_link *link)
 {
@@ -161,7 +197,6 @@ static bool add_items(struct sql_call *call, struct postgres_link *link)
     if (!call->items)
         return false;
     for (size_t i = 0; i < command->count && added; i++) {
-        struct sql_lease lease;
         if (!command_item_is_good(command, i, &call->items[i]))
             continue;
         call->items[i].status = QUEUE_UNAVAILABLE;
@@ -169,11 +204,8 @@ static bool add_items(struct sql_call *call, struct postgres_link *link)
             added = add_push(call, link, i);
         else if (command->kind == COMMAND_CHANGE)
             added = add_change(call, link, i);
-        else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease))
-            added = add_answer(call, link, i, (int)command->answers[i].verb, &lease,
-                               &command->answers[i]);
         else
-            call->items[i].status = QUEUE_LEASE_ENDED;
+            added = add_command_answer(call, link, i);
     }
     return added;
 }
@@ -232,8 +264,9 @@ static bool send_take(struct sql_call *call, struct postgres_link *link)
     sql_params_number(&params, take->lease_ms);
     sql_params_number(&params, link->context->server);
     sql_params_bytes(&params, take->consumer);
-    return send(call, link, take->by_priority ? SQL_TAKE_BEST : SQL_TAKE, &params) &&
-           send_look(call, link);
+    if (!take->by_priority) /* it looks by itself */
+        return send(call, link, SQL_TAKE, &params);
+    return send(call, link, SQL_TAKE_BEST, &params) && send_look(call, link);
 }
 
 static bool send_finds(struct sql_call *call, struct postgres_link *link)
@@ -551,6 +584,7 @@ bool postgres_calls_send(struct list *calls, struct postgres_link *link)
     sql_batch_clear(&link->pushes); /* of a turn that could not be sent */
     sql_batch_clear(&link->changes);
     sql_batch_clear(&link->answers);
+    sql_batch_clear(&link->acks);
     sql_batch_keys_clear(&link->keys);
     for (struct list *at = begin; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);

@@ -30,10 +30,11 @@ struct postgres_link {
     struct postgres_steps steps;
     size_t step; /* which statement is being answered */
     bool is_in_flight, wants_write;
-    PGnotify *message;                         /* the last news, whose text is in use; NULL: none */
-    struct sql_batch pushes, changes, answers; /* open, while the turn's statements are sent */
-    struct sql_batch_keys keys;                /* of what is in them */
-    struct sql_items sent;                     /* in batches of this turn */
+    PGnotify *message; /* the last news, whose text is in use; NULL: none */
+    struct sql_batch pushes, changes, answers,
+        acks;                   /* open, while the turn's statements are sent */
+    struct sql_batch_keys keys; /* of what is in them */
+    struct sql_items sent;      /* in batches of this turn */
 };
 
 void postgres_batches_init(struct postgres_link *link);
