@@ -82,6 +82,12 @@ struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *com
                               struct queue_reply_to reply_to);
 void sql_call_free(struct sql_call *call);
 
+/* Of a list of calls. NULL: it is empty. */
+static inline struct sql_call *sql_call_first(const struct list *calls)
+{
+    return list_is_empty(calls) ? NULL : list_entry(calls->next, struct sql_call, list);
+}
+
 /* Does it change anything that must survive; does it change anything at all; does it count jobs. */
 bool sql_call_is_durable(const struct sql_call *call);
 bool sql_call_is_change(const struct sql_call *call);

@@ -149,6 +149,33 @@ def test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound(pair
         assert [job["id"] for job in client.take("late")] == [f"job-{i}"]
 
 
+def test_the_upkeep_waits_for_no_transaction_of_a_user(mariadb):
+    """Which has written to all that the upkeep clears away and stays open. With a wait of a second a server's takes stood still as long."""
+    mariadb.call("push", "held", "cancelled", 0, b"x")
+    mariadb.do("UPDATE tarry.topic SET dedup_window = 60000 WHERE name = 'held'")
+    with contextlib.closing(mariadb.connect()) as upkeep, upkeep.cursor() as cursor:
+        upkeep.autocommit(True)
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        with transaction(mariadb, True) as user:
+            assert mariadb.call("push", "held", "pushed", 0, b"x", cursor=user) == "created"
+            assert mariadb.call("cancel", "held", "cancelled", cursor=user) == "cancelled"
+            user.execute("INSERT INTO tarry.outbox (topic, id, body) VALUES ('held', 'posted', 'x')")
+            for i in range(20):
+                mariadb.call("push", "others", f"job-{i}", 0, b"x")
+            for _ in range(3):
+                cursor.execute("CALL tarry.server_upkeep(1000000, 0)")
+                cursor.fetchall()
+                cursor.execute("CALL tarry.server_adopt(1000000)")
+                cursor.fetchall()
+            assert mariadb.do("SELECT COUNT(*) FROM tarry.tally_add") == 0, "what is committed is folded"
+        cursor.execute("CALL tarry.server_upkeep(1000000, 0)")
+        assert mariadb.do("SELECT COUNT(*) FROM tarry.outbox") == 0
+    counts = [mariadb.do(f"SELECT SUM({count}) FROM tarry.tally JOIN tarry.topic USING (topic) WHERE name = 'held'") for count in ("fresh", "pushed", "cancelled")]
+    assert counts == [2, 3, 1]
+    mariadb.do("DELETE FROM tarry.server WHERE server = 1000000")
+
+
 def test_no_take_passes_over_a_job_while_leases_are_adopted(pair, mariadb):
     """What a server does once for another one's leases is done all the time here: it holds no row that waits."""
     first, second = (server.client() for server in pair)
@@ -467,6 +494,36 @@ def test_no_deadlock_is_shown_and_the_counts_agree():
     assert sql_batches.run(200, servers=2, threads=4, database_class=DatabaseServer).answers["push created"] > 100
 
 
+# ---- a full disk ----
+
+@pytest.fixture(name="small_disk")
+def small_disk_fixture(tmp_path):
+    """24 MB. Only root can make one."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tarry-test", str(tmp_path)], capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+@pytest.mark.skipif(DatabaseServer is MysqlServer, reason="to MySQL a directory is no database")
+def test_a_full_disk_of_the_tables_refuses_loudly_and_loses_nothing(start_server, small_disk):
+    with DatabaseServer() as database:
+        (small_disk / "tarry").mkdir()
+        (database.directory / "data/tarry").symlink_to(small_disk / "tarry")  # a directory is a database
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        client = start_server("--store", database.url).client()
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(8 << 20))
+        answered, refusal = 0, None
+        while answered < 1000 and refusal is None:
+            answer = client.call("PUT", f"/v1/topics/full/jobs/{answered}?delay=1h", os.urandom(64 << 10))
+            refusal, answered = (None, answered + 1) if answer.status == 201 else (answer, answered)
+        assert answered and refusal.status == 507 and b"no_space" in refusal.body, (answered, refusal and (refusal.status, refusal.body))
+        assert database.do("SELECT count(*) FROM tarry.job") == answered
+        ballast.unlink()
+        eventually(lambda: client.call("PUT", "/v1/topics/full/jobs/again?delay=1h", b"x").status == 201)
+
+
 # ---- events ----
 
 def _wait_until_all_know_who_listens(mariadb, since_ms=0):
@@ -479,7 +536,7 @@ def _wait_until_all_know_who_listens(mariadb, since_ms=0):
 def _turns_about(mariadb, ident):
     """What the statements of each transaction that names a job are about, by the general log: it has whole packets of them."""
     turns, said = [], {}
-    for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
+    for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING latin1) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
         for statement in text.split(";"):
             if statement == "START TRANSACTION":
                 said[thread] = []
