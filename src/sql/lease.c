@@ -48,14 +48,26 @@ void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,
     }
 }
 
+/* The place of a letter among them; -1: it is none. */
+static int letter_value(char letter)
+{
+    if (letter >= 'a' && letter <= 'z')
+        return letter - 'a' + 26;
+    if (letter >= 'A' && letter <= 'Z')
+        return letter - 'A';
+    if (letter >= '0' && letter <= '9')
+        return letter - '0' + 52;
+    return letter == '-' ? 62 : letter == '_' ? 63 : -1;
+}
+
 static bool unpack(struct slice text, unsigned char packed[PACKED_BYTES + 1])
 {
     for (size_t i = 0; i < text.len; i++) {
-        const char *letter = memchr(letters, text.at[i], sizeof letters - 1);
+        int value = letter_value(text.at[i]);
         size_t bit = i * 6;
-        if (!letter)
+        if (value < 0)
             return false;
-        unsigned pair = (unsigned)(letter - letters) << (10 - bit % 8);
+        unsigned pair = (unsigned)value << (10 - bit % 8);
         packed[bit / 8] |= (unsigned char)(pair >> 8);
         packed[bit / 8 + 1] |= (unsigned char)pair;
     }

@@ -230,6 +230,67 @@ def test_a_take_by_priority_passes_over_what_an_open_transaction_holds(pair, pos
     assert [job["id"] for job in client.take("held0", "held1", order="priority", wait="5s")] == ["best"]
 
 
+def test_a_take_passes_over_what_an_open_transaction_holds_and_forgets_none_of_it(pair, postgres):
+    client = pair[0].client()
+    for name in "abcde":
+        client.push("passed", name)
+    with transaction(postgres, commit=False) as cursor:
+        cursor.execute("SELECT tarry.cancel('passed', 'a'), tarry.cancel('passed', 'c')")
+        with transaction(postgres, commit=False) as take:
+            take.execute("SELECT count(id), max(due) FILTER (WHERE id IS NULL) FROM tarry._take('{passed}', '{0}', 2, 60000, 999999, '')")
+            assert take.fetchone() == (2, postgres.do("SELECT due FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = 'passed' AND id = 'a'"))
+        assert [job["id"] for job in client.take("passed", max=2)] == ["b", "d"]  # as many as wanted, though others are held
+        assert [job["id"] for job in client.take("passed", max=2)] == ["e"]
+        assert client.take("passed") == []
+    assert [job["id"] for job in client.take("passed", max=5, wait="5s")] == ["a", "c"]
+
+
+def _places(postgres, topic):
+    return postgres.do("SELECT array_agg(j.ctid::text ORDER BY j.id) FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = %s", topic)
+
+
+def test_an_ack_finds_jobs_that_lie_elsewhere_by_now(pair, postgres):
+    client, other = pair[0].client(), pair[1].client()
+    for name in "abcd":
+        client.push("moved", name)
+    leases = [job["lease"] for job in client.take("moved", max=4)]
+    taken = _places(postgres, "moved")
+    assert client.extend(leases[0])[0]["result"] == "ok"
+    assert _places(postgres, "moved")[0] != taken[0]
+    assert [each["result"] for each in client.ack(leases[0], leases[1])] == ["ok", "ok"]
+    for i in range(30):  # pages before theirs, which are free again once they are written anew
+        postgres.do("SELECT tarry.push('unmoved', %s, interval '1 h')", str(i))
+    taken = _places(postgres, "moved")
+    postgres.do("VACUUM FULL tarry.job")
+    assert not set(_places(postgres, "moved")) & set(taken)
+    answers = other.ack(leases[2], leases[3], leases[1])
+    assert [(each["id"], each["result"]) for each in answers[:2]] == [("c", "ok"), ("d", "ok")]
+    assert answers[2]["result"] == "lease_ended"
+    topic = client.topic("moved")
+    assert topic["totals"]["acked"] == 4 and topic["counts"]["leased"] == 0
+
+
+def test_a_lease_whose_place_another_job_has_by_now_ends_nothing(pair, postgres):
+    client = pair[0].client()
+    postgres.do("VACUUM FULL tarry.job")
+    client.push("place", "first")
+    lease = client.take("place", lease_for="100ms")[0]["lease"]
+    place = _places(postgres, "place")
+    eventually(lambda: client.get("place", "first")["state"] != "leased", 30)
+    client.cancel("place", "first")
+    for i in range(50):  # until one lies there
+        postgres.do("VACUUM tarry.job")
+        client.push("place", f"next-{i}")
+        taken = client.take("place")[0]["lease"]
+        if _places(postgres, "place") == place:
+            break
+        client.ack(taken)
+    assert _places(postgres, "place") == place
+    assert [each["result"] for each in client.ack(lease, lease)] == ["lease_ended"] * 2
+    assert client.get("place", f"next-{i}")["state"] == "leased"
+    assert client.ack(taken)[0]["result"] == "ok"
+
+
 def test_a_job_that_is_taken_by_its_id_in_an_open_transaction_comes_afterwards(pair, postgres):
     client = pair[0].client()
     client.push("one", "a", delay="1h")

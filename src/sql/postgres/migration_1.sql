@@ -49,7 +49,7 @@ CREATE TABLE tarry.job (
   priority int NOT NULL, attempt int NOT NULL DEFAULT 0,
   state smallint NOT NULL DEFAULT 1, -- 1 waits (delayed, or ready once due), 3 leased, 4 dead
   by_sql boolean NOT NULL DEFAULT false,
-  id text COLLATE "C" NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 128 AND id !~ '[^!-~]') ,
+  id text COLLATE "C" NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 128), -- of what letters: see tarry.push; a check is made with each change of a row
   expire bigint, -- when it goes where it is not taken: the end of its ttl, not before its due
   lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
   content_type bytea, meta bytea, error bytea, history bytea[], body bytea NOT NULL,
@@ -848,30 +848,33 @@ BEGIN
   END LOOP;
 END $$;
 
--- Acks, each with where its row lay when it was taken (0: not known). What lies there still is deleted by that, without an index, and where its
--- topic has no more rules; what does not, but is there by its key, is answered as the others are. Of the rest, whose leases have ended, nothing comes.
+-- Acks, each with where its row lay when it was taken. What lies there still is deleted without an index, in topics that ask for nothing more
+-- with an ack; what is left, and is there by its key, is answered as others are. Of those whose leases have ended nothing comes.
 CREATE FUNCTION tarry._acks(p_rows tid[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
   p_server bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
-DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; done bigint; l record;
+DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; done bigint := 0; l record; n int;
 BEGIN
   SELECT array_agg(t.topic), array_agg(t.name) INTO topics, names FROM (SELECT DISTINCT unnest(p_topics) AS topic) u JOIN tarry.topic t ON t.topic = u.topic
     WHERE t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0 AND t.dedup_window = 0;
-  RETURN QUERY DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens) WITH ORDINALITY u("row", delivery, taken, n)
-    WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.topic = ANY (topics)
-    RETURNING 'ok', NULL::int, NULL::bigint, j.topic, NULL::bigint, false, NULL::bigint[], j.id, names[array_position(topics, j.topic)], NULL::bigint,
-      false, j.attempt, NULL::bigint, u.n;
-  GET DIAGNOSTICS done = ROW_COUNT;
-  IF done = cardinality(p_rows) THEN RETURN; END IF;
+  IF topics IS NOT NULL THEN
+    RETURN QUERY DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens) WITH ORDINALITY u("row", delivery, taken, n)
+      WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.topic = ANY (topics)
+      RETURNING 'ok', NULL::int, NULL::bigint, j.topic, NULL::bigint, false, NULL::bigint[], j.id, names[array_position(topics, j.topic)], NULL::bigint,
+        false, j.attempt, NULL::bigint, u.n;
+    GET DIAGNOSTICS done = ROW_COUNT;
+    IF done = cardinality(p_rows) THEN RETURN; END IF;
+  END IF;
   SELECT array_agg(u.n) AS ns, array_agg(u.topic) AS topics, array_agg(u.lane) AS lanes, array_agg(u.due) AS dues, array_agg(u.seq) AS seqs,
       array_agg(u.delivery) AS deliveries, array_agg(u.taken) AS takens INTO l
     FROM unnest(p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens) WITH ORDINALITY u(topic, lane, due, seq, delivery, taken, n)
     JOIN tarry.job j ON j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq;
-  IF l.ns IS NULL THEN RETURN; END IF;
+  n := cardinality(l.ns);
+  IF n IS NULL THEN RETURN; END IF;
   RETURN QUERY SELECT a.status, a.state, a.due, a.topic, a.expire, a.died, a.counts, a.id, a.name, a.lease_until, a.cancel_requested, a.attempt, a.was_due,
       l.ns[a.n]
-    FROM tarry._answers(array_fill(1, ARRAY[cardinality(l.ns)]), l.topics, l.lanes, l.dues, l.seqs, l.deliveries, l.takens,
-      array_fill(-1::bigint, ARRAY[cardinality(l.ns)]), array_fill(false, ARRAY[cardinality(l.ns)]), array_fill(''::bytea, ARRAY[cardinality(l.ns)]),
-      array_fill(''::bytea, ARRAY[cardinality(l.ns)]), array_fill(0::bigint, ARRAY[cardinality(l.ns)]), array_fill(-1, ARRAY[cardinality(l.ns)]), p_server) a;
+    FROM tarry._answers(array_fill(1, ARRAY[n]), l.topics, l.lanes, l.dues, l.seqs, l.deliveries, l.takens, array_fill(-1::bigint, ARRAY[n]),
+      array_fill(false, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(0::bigint, ARRAY[n]),
+      array_fill(-1, ARRAY[n]), p_server) a;
 END $$;
 
 -- ---- calls about topics ----
@@ -1109,9 +1112,9 @@ BEGIN
   -- From a lane drawn at random on: all have their turn.
   FOR l IN SELECT k.* FROM tarry.lane k WHERE NOT k.idle AND (k.topic, k.lane) >= (floor(random() * (SELECT max(topic) + 1 FROM tarry.lane))::int, 0)
       ORDER BY k.topic, k.lane LIMIT 50 FOR UPDATE SKIP LOCKED LOOP
+    CONTINUE WHEN NOT EXISTS (SELECT FROM tarry.lane o WHERE o.topic = l.topic AND o.lane <> l.lane); -- the only one stays
     UPDATE tarry.lane SET idle = true WHERE topic = l.topic AND lane = l.lane
-      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane)
-      AND EXISTS (SELECT FROM tarry.lane o WHERE o.topic = l.topic AND o.lane <> l.lane);
+      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane);
   END LOOP;
 END $$;
 
