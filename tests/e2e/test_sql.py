@@ -245,6 +245,35 @@ def test_a_take_passes_over_what_an_open_transaction_holds_and_forgets_none_of_i
     assert [job["id"] for job in client.take("passed", max=5, wait="5s")] == ["a", "c"]
 
 
+def test_takes_that_come_together_share_what_is_there_in_its_order(pair):
+    """They go as one statement; nobody gets more than he wanted, nothing is given twice, and the last ones get what is left."""
+    server, takers, rounds = pair[0], 8, 10
+    client, begun = server.client(), {name: metric(server, f"tarry_sql_{name}_total") for name in ("turns", "calls")}
+
+    def take(wanted):
+        mine = server.client()
+        start.wait()
+        taken[wanted] = mine.take("together", max=wanted)
+
+    for round_ in range(rounds):
+        ids = [f"{round_}-{i:02}" for i in range(30)]
+        client.push_batch([{"topic": "together", "id": ident} for ident in ids])
+        taken, start = {}, threading.Barrier(takers)
+        threads = [threading.Thread(target=take, args=(wanted,)) for wanted in range(1, takers + 1)]  # 36 in all
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(len(jobs) <= wanted for wanted, jobs in taken.items())
+        assert all([job["id"] for job in jobs] == sorted(job["id"] for job in jobs) for jobs in taken.values())
+        jobs = [job for jobs in taken.values() for job in jobs]
+        assert sorted(job["id"] for job in jobs) == ids
+        assert {each["result"] for each in client.ack(*[job["lease"] for job in jobs])} == {"ok"}
+    turns, calls = (metric(server, f"tarry_sql_{name}_total") - begun[name] for name in ("turns", "calls"))
+    assert calls >= rounds * (takers + 2) and turns < calls, "no two of them came together"
+    assert client.topic("together")["totals"]["delivered"] == rounds * 30
+
+
 def _places(postgres, topic):
     return postgres.do("SELECT array_agg(j.ctid::text ORDER BY j.id) FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = %s", topic)
 

@@ -274,16 +274,13 @@ static bool read_jobs(struct sql_call *call, const PGresult *result, size_t coun
 }
 
 /* Each was waiting, is leased now, and is counted so. */
-static bool read_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result)
+static bool fill_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result,
+                       const struct taken_row *rows, size_t count)
 {
-    size_t count;
-    struct taken_row *rows = taken_rows(result, &count);
     call->jobs = calloc(count + 1, sizeof *call->jobs);
     call->tokens = malloc(count * SQL_LEASE_TEXT_BYTES + 1);
-    if (!rows || !call->jobs || !call->tokens) {
-        free(rows);
+    if (!call->jobs || !call->tokens)
         return false;
-    }
     call->job_count = count;
     for (size_t i = 0; i < count; i++) {
         struct queue_job *job = &call->jobs[i];
@@ -305,8 +302,16 @@ static bool read_taken(struct sql_call *call, struct postgres_link *link, const 
         job->lease = slice_make(call->tokens + i * SQL_LEASE_TEXT_BYTES, SQL_LEASE_TEXT_BYTES);
         sql_effects_tell_taken(&link->context->effects, &job->job, call->command->take.way);
     }
-    free(rows);
     return true;
+}
+
+static bool read_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result)
+{
+    size_t count;
+    struct taken_row *rows = taken_rows(result, &count);
+    bool is_good = rows && fill_taken(call, link, result, rows, count);
+    free(rows);
+    return is_good;
 }
 
 static bool add_sight(struct sql_call *call, const struct sql_sight *sight)
@@ -316,8 +321,8 @@ static bool add_sight(struct sql_call *call, const struct sql_sight *sight)
     return sql_sights_add(&call->sights, *sight);
 }
 
-/* What was taken, and a row without an id for each topic: what waits there then. */
-static bool read_take(struct sql_call *call, struct postgres_link *link, const PGresult *result)
+/* A row without an id for each topic: what waits there after a take. */
+static bool read_sights(struct sql_call *call, const PGresult *result)
 {
     call->drained = true;
     for (int i = 0; i < libpq.PQntuples(result); i++) {
@@ -334,7 +339,7 @@ static bool read_take(struct sql_call *call, struct postgres_link *link, const P
         if (!add_sight(call, &sight))
             return false;
     }
-    return read_taken(call, link, result);
+    return true;
 }
 
 /* Of a job that somebody has there is a row of NULLs. */
@@ -595,6 +600,27 @@ static bool read_batch(const struct postgres_step *step, struct postgres_link *l
     return is_good;
 }
 
+/* Takes that went as one have the jobs in their order. The first one, which has some where any has, tells
+ * what waits. */
+static bool read_takes(const struct postgres_step *step, struct postgres_link *link,
+                       struct postgres_result *result)
+{
+    size_t count, done = 0;
+    struct taken_row *rows = taken_rows(result->rows, &count);
+    const struct sql_call *first = link->sent.at[step->first].call;
+    bool is_good = rows && read_sights(link->sent.at[step->first].call, result->rows);
+    for (size_t i = 0; i < step->count && is_good; i++) {
+        const struct sql_item *item = &link->sent.at[step->first + i];
+        size_t left = count - done, wanted = item->index < left ? item->index : left;
+        item->call->drained = first->drained;
+        is_good = result_hold(result, item->call) &&
+                  fill_taken(item->call, link, result->rows, rows + done, wanted);
+        done += wanted;
+    }
+    free(rows);
+    return is_good;
+}
+
 static bool read_step(struct sql_call *call, struct postgres_link *link,
                       const struct postgres_step *step, const PGresult *result);
 
@@ -610,7 +636,9 @@ bool postgres_step_read(const struct postgres_step *step, struct postgres_link *
     result->rows = rows;
     result->holders = 1;
     is_good = !step->call && !step->count;
-    if (step->count)
+    if (step->count && step->statement == SQL_TAKE)
+        is_good = read_takes(step, link, result);
+    else if (step->count)
         is_good = read_batch(step, link, result);
     else if (step->call)
         is_good = result_hold(result, step->call) && read_step(step->call, link, step, rows);
@@ -622,8 +650,6 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
                       const struct postgres_step *step, const PGresult *result)
 {
     switch (step->statement) {
-    case SQL_TAKE:
-        return read_take(call, link, result);
     case SQL_TAKE_BEST:
         return read_taken(call, link, result);
     case SQL_TAKE_ONE:

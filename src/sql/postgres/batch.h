@@ -14,7 +14,7 @@ struct sql_call;
 
 struct sql_item { /* of a call */
     struct sql_call *call;
-    size_t index;
+    size_t index; /* of a take: how many jobs it wants */
 };
 VECTOR_DECLARE(sql_items, struct sql_item)
 

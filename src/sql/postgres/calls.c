@@ -3,7 +3,10 @@
 #include "base/hash.h"
 #include "queue/cursor.h"
 
-enum { EXPIRE_JOBS = 500 };
+enum {
+    EXPIRE_JOBS = 500,
+    TAKE_JOBS_MAX = 2000 /* of takes that go as one */
+};
 
 void postgres_batches_init(struct postgres_link *link)
 {
@@ -248,25 +251,46 @@ static bool send_take_one(struct sql_call *call, struct postgres_link *link)
     return send(call, link, SQL_TAKE_ONE, &params);
 }
 
-static bool send_take(struct sql_call *call, struct postgres_link *link)
+/* Its topics, and how many jobs of them, of which others that go with it may have some. */
+static bool take_params(struct sql_call *call, struct postgres_link *link, int64_t max,
+                        struct sql_params *params)
 {
     const struct queue_take *take = &call->command->take;
-    struct sql_params params = {0};
-    if (take->id.len)
-        return send_take_one(call, link);
     for (size_t i = 0; i < take->topic_count; i++)
         add_topic(call, link, take->topics[i]);
     if (!close_arrays(call))
         return false;
-    sql_params_text(&params, call->names.at);
-    sql_params_text(&params, call->bounds.at);
-    sql_params_number(&params, take->max);
-    sql_params_number(&params, take->lease_ms);
-    sql_params_number(&params, link->context->server);
-    sql_params_bytes(&params, take->consumer);
-    if (!take->by_priority) /* it looks by itself */
-        return send(call, link, SQL_TAKE, &params);
-    return send(call, link, SQL_TAKE_BEST, &params) && send_look(call, link);
+    sql_params_text(params, call->names.at);
+    sql_params_text(params, call->bounds.at);
+    sql_params_number(params, max);
+    sql_params_number(params, take->lease_ms);
+    sql_params_number(params, link->context->server);
+    sql_params_bytes(params, take->consumer);
+    return true;
+}
+
+static bool send_take_best(struct sql_call *call, struct postgres_link *link)
+{
+    struct sql_params params = {0};
+    return take_params(call, link, call->command->take.max, &params) &&
+           send(call, link, SQL_TAKE_BEST, &params) && send_look(call, link);
+}
+
+/* A take of what comes first. */
+static bool is_plain_take(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
+           !call->command->take.id.len && !call->command->take.by_priority;
+}
+
+/* Do they ask for the same, apart from how many? */
+static bool takes_are_alike(const struct queue_take *a, const struct queue_take *b)
+{
+    bool are_alike = a->topic_count == b->topic_count && a->lease_ms == b->lease_ms &&
+                     slice_equals(a->consumer, b->consumer);
+    for (size_t i = 0; i < a->topic_count && are_alike; i++)
+        are_alike = slice_equals(a->topics[i], b->topics[i]);
+    return are_alike;
 }
 
 static bool send_finds(struct sql_call *call, struct postgres_link *link)
@@ -441,8 +465,8 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
         return add_items(call, link);
     case COMMAND_FIND:
         return send_finds(call, link);
-    case COMMAND_TAKE:
-        return send_take(call, link);
+    case COMMAND_TAKE: /* plain ones: send_takes */
+        return command->take.id.len ? send_take_one(call, link) : send_take_best(call, link);
     case COMMAND_GET:
         return send_get(call, link);
     case COMMAND_LIST:
@@ -561,6 +585,33 @@ static bool is_look(const struct sql_call *call)
            call->command->kind == COMMAND_LIST || call->command->kind == COMMAND_FIND;
 }
 
+/* The plain takes from `at` on that follow each other and are alike go as one, and share what it brings in
+ * their order. The last of them; NULL: they cannot be sent. */
+static struct list *send_takes(struct list *at, const struct list *end, struct postgres_link *link)
+{
+    struct sql_call *first = list_entry(at, struct sql_call, list);
+    struct postgres_step step = {.statement = SQL_TAKE, .first = link->sent.count};
+    struct sql_params params = {0};
+    struct list *last = at;
+    size_t max = 0;
+    for (; at != end; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (!is_look(call))
+            continue;
+        if (!is_plain_take(call) || !takes_are_alike(&first->command->take, &call->command->take) ||
+            (step.count && max + call->command->take.max > TAKE_JOBS_MAX))
+            break;
+        struct sql_item item = {.call = call, .index = call->command->take.max};
+        if (!sql_items_add(&link->sent, item))
+            return NULL;
+        max += item.index;
+        step.count++;
+        last = at;
+    }
+    return take_params(first, link, (int64_t)max, &params) && send_step(link, step, &params) ? last
+                                                                                             : NULL;
+}
+
 /* What came before `end`, from `*begin` on. */
 static bool send_segment(struct list *begin, const struct list *end, struct postgres_link *link)
 {
@@ -572,7 +623,9 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
     sent = sent && send_batches(link);
     for (struct list *at = begin; at != end && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
-        sent = !is_look(call) || send_call(call, link);
+        struct list *last = is_plain_take(call) ? send_takes(at, end, link) : at;
+        sent = last && (is_plain_take(call) || !is_look(call) || send_call(call, link));
+        at = last ? last : at;
     }
     return sent;
 }
