@@ -274,6 +274,26 @@ def test_takes_that_come_together_share_what_is_there_in_its_order(pair):
     assert client.topic("together")["totals"]["delivered"] == rounds * 30
 
 
+def test_takes_that_come_together_go_again_where_bodies_leave_no_room_for_them(pair):
+    """A statement brings 16 MiB of bodies; there is a job for everybody, so nobody comes away with nothing."""
+    client, count = pair[0].client(), 40
+    for i in range(count):
+        client.push("heavy", f"{i:02}", b"x" * 1_000_000)
+    taken, start = [], threading.Barrier(count)
+
+    def take():
+        mine = pair[0].client()
+        start.wait()
+        taken.append([job["id"] for job in mine.take("heavy", max=1)])
+
+    threads = [threading.Thread(target=take) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == [[f"{i:02}"] for i in range(count)]
+
+
 def _places(postgres, topic):
     return postgres.do("SELECT array_agg(j.ctid::text ORDER BY j.id) FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = %s", topic)
 

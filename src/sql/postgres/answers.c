@@ -601,7 +601,7 @@ static bool read_batch(const struct postgres_step *step, struct postgres_link *l
 }
 
 /* Takes that went as one have the jobs in their order. The first one, which has some where any has, tells
- * what waits. */
+ * what waits. Who has none then, though there are more, goes again: there was no room for all bodies. */
 static bool read_takes(const struct postgres_step *step, struct postgres_link *link,
                        struct postgres_result *result)
 {
@@ -613,6 +613,7 @@ static bool read_takes(const struct postgres_step *step, struct postgres_link *l
         const struct sql_item *item = &link->sent.at[step->first + i];
         size_t left = count - done, wanted = item->index < left ? item->index : left;
         item->call->drained = first->drained;
+        item->call->has_more = !wanted && count && !first->drained;
         is_good = result_hold(result, item->call) &&
                   fill_taken(item->call, link, result->rows, rows + done, wanted);
         done += wanted;
