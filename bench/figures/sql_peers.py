@@ -128,6 +128,7 @@ class Drive:
                 line = program.stdout.readline()
                 if line.strip() != "ready":
                     raise RuntimeError(f"{' '.join(self.words[-6:])}: {line} {program.stderr.read()[-1000:]}")
+                self.pid = program.pid
                 begin()
                 program.stdin.write("go\n")
                 program.stdin.flush()

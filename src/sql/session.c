@@ -132,7 +132,7 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
                   LOG_NUMBER("by_ms", greeting->moved_ms));
     session->reconnects++;
     sql_audience_elsewhere(&session->hints.audience); /* until it is known that nobody does */
-    sql_transaction_settle(&session->turn, greeting->ticket);
+    sql_transaction_settle(&session->turn, greeting->ticket, greeting->ticket_ms);
     sql_hints_doubt(&session->hints);
     return true;
 }
@@ -260,7 +260,7 @@ struct sql_session *sql_session_new(struct reactor *reactor,
         sql_session_free(session);
         return NULL;
     }
-    sql_transaction_settle(&session->turn, greeting->ticket);
+    sql_transaction_settle(&session->turn, greeting->ticket, greeting->ticket_ms);
     reactor_at_turn_end(reactor, turn_hook, session);
     session->hooked = true;
     return session;

@@ -218,7 +218,7 @@ int sql_fsck(const char *url, bool mend, bool json, char *error, size_t error_by
     const struct sql_dialect *dialect = sql_dialect_of(url);
     struct sql_findings findings = {0};
     int left = 0;
-    if (!dialect || !dialect->fsck) {
+    if (!dialect) {
         error_write(error, error_bytes, "there is no check of this kind of database");
         return -EINVAL;
     }

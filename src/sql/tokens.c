@@ -20,7 +20,7 @@ struct sql_tokens {
 int sql_tokens_open(const char *url, struct sql_tokens **out, char *error)
 {
     const struct sql_dialect *dialect = sql_dialect_of(url);
-    if (!dialect || !dialect->tokens)
+    if (!dialect)
         return error_result(-EINVAL, error, SQL_TOKENS_ERROR_BYTES,
                             "the store keeps no tokens, name a file of them");
     struct sql_tokens *tokens = calloc(1, sizeof *tokens);

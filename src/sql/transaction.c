@@ -25,6 +25,42 @@ static bool has_durable(const struct list *calls)
     return false;
 }
 
+/* ---- turns that are committed with their first part ---- */
+
+/* Other servers are not told of jobs that are due so late: they look by themselves. */
+static bool is_far(const struct sql_transaction *turn, const struct queue_push *push)
+{
+    enum { FAR_MS = 5000 };
+    int64_t now_ms = sql_clock_ms(&turn->housekeeping->hints->clock);
+    return sql_call_due_ms(now_ms, &push->when) - now_ms >= FAR_MS;
+}
+
+static bool is_push_alone(const struct sql_transaction *turn, const struct sql_call *call)
+{
+    const struct command *command = call->command;
+    bool is_alone = turn->housekeeping->hints->audience.is_alone;
+    if (call->kind != SQL_CALL_COMMAND || command->kind != COMMAND_PUSH)
+        return false;
+    for (size_t i = 0; i < command->count; i++)
+        if (!is_alone && !is_far(turn, &command->pushes[i]))
+            return false;
+    return true;
+}
+
+/* Turns beside takes have a commit of their own, by which the disk is known. */
+static bool may_be_whole(const struct sql_transaction *turn)
+{
+    const struct sql_audience *audience = &turn->housekeeping->hints->audience;
+    bool is_free = !turn->is_flushed && !turn->is_retry && turn->flush->overlaps == 0;
+    if (!turn->context->link->dialect->has_whole_turns || !is_free ||
+        turn->context->effects.tells || sql_audience_is_by_database(audience))
+        return false;
+    for (const struct list *at = turn->calls.next; at != &turn->calls; at = at->next)
+        if (!is_push_alone(turn, list_entry(at, struct sql_call, list)))
+            return false;
+    return true;
+}
+
 /* ---- its parts ---- */
 
 /* As the dialect is to see it. */
@@ -37,7 +73,8 @@ static struct sql_turn turn_of(struct sql_transaction *turn)
                              .is_brief = turn->is_retry,
                              .is_alone = audience->is_alone,
                              .is_heard = sql_audience_is_by_database(audience),
-                             .is_single = turn->is_single};
+                             .is_single = turn->is_single,
+                             .is_whole = turn->is_whole};
 }
 
 static void part_begin(struct sql_transaction *turn, enum sql_phase phase)
@@ -81,6 +118,7 @@ void sql_transaction_begin(struct sql_transaction *turn)
     turn->begun_ms = clock_boot_ms();
     turn->figures.turns++;
     turn->figures.flushed += turn->is_flushed;
+    turn->is_whole = turn->commit_sent = may_be_whole(turn);
     part_begin(turn, SQL_PHASE_CALLS);
 }
 
@@ -201,12 +239,14 @@ static void rolled_back(struct sql_transaction *turn)
 static void calls_over(struct sql_transaction *turn, bool is_good)
 {
     struct sql_context *context = turn->context;
+    turn->commit_sent = false; /* or its fate is known */
     if (!is_good) {
         part_begin(turn, SQL_PHASE_ROLLBACK);
         return;
     }
+    turn->is_whole = turn->is_whole && context->link->is_committed;
     sql_clock_note(&turn->housekeeping->hints->clock, context->now_ms, context->now_seen_us);
-    if (turn->is_single) {
+    if (turn->is_single || turn->is_whole) {
         committed(turn);
         return;
     }
@@ -272,12 +312,15 @@ bool sql_transaction_needs_flush(const struct sql_transaction *turn)
 }
 
 /* Then its leases are to be ended in time, also where all of its calls were refused meanwhile. */
-static void settle_commit(struct sql_transaction *turn, int64_t ticket)
+static void settle_commit(struct sql_transaction *turn, int64_t ticket, int64_t ticket_ms)
 {
     bool is_committed = ticket == turn->ticket + 1;
     turn->figures.settled++;
     turn->commit_sent = false;
     if (is_committed) {
+        for (struct list *at = turn->calls.next; at != &turn->calls && turn->is_whole;
+             at = at->next)
+            sql_call_all_created(list_entry(at, struct sql_call, list), ticket_ms);
         committed(turn);
         return;
     }
@@ -298,7 +341,7 @@ static void requeue_lost(struct sql_transaction *turn, int64_t ticket)
     sql_call_queue_return(turn->queue, &lost);
 }
 
-void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket)
+void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket, int64_t ticket_ms)
 {
     turn->phase = SQL_PHASE_IDLE;
     if (ticket < turn->ticket)
@@ -306,7 +349,7 @@ void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket)
                   "the database went back: takes, or more where it does not sync, are lost",
                   LOG_NUMBER("ticket", turn->ticket), LOG_NUMBER("found", ticket));
     if (is_open(turn))
-        settle_commit(turn, ticket);
+        settle_commit(turn, ticket, ticket_ms);
     else
         turn->ticket = ticket;
     turn->figures.settled += turn->flush->is_cut;

@@ -7,7 +7,8 @@
  *
  *     IDLE -> CALLS -> COMMIT -> IDLE      committed
  *     CALLS, COMMIT -> ROLLBACK -> IDLE    rolled back, as `fault` says
- *     CALLS -> IDLE                        committed: a single turn has no second flight
+ *     CALLS -> IDLE                        committed: a single turn, or one of new jobs alone, has
+ *                                          no second flight
  *     any -> DOWN                          the connection is lost
  *
  * Each turn that changes anything sets the ticket to the next number. So where a connection is lost
@@ -49,6 +50,7 @@ struct sql_transaction {
     bool is_durable;  /* it has what must be */
     bool is_flushed;  /* that is made so after its commit */
     bool is_single;   /* the first part is all of it */
+    bool is_whole;    /* it is committed with the first part if all of its pushes create a job */
     bool is_retry;    /* of a call that found its rows locked: it waits for a moment only */
     bool commit_sent; /* and what became of it is not known */
     int64_t begun_ms; /* elapsed */
@@ -77,7 +79,8 @@ void sql_transaction_check_silence(struct sql_transaction *turn);
 void sql_transaction_down(struct sql_transaction *turn);
 /* Are there commits of which only a flush makes certain that they are on the disk? */
 bool sql_transaction_needs_flush(const struct sql_transaction *turn);
-/* A new connection found this ticket: what became of all commits that are not answered yet. */
-void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket);
+/* A new connection found this ticket, set at that moment: what became of all commits that are not answered
+ * yet. */
+void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket, int64_t ticket_ms);
 
 #endif

@@ -197,12 +197,17 @@ static bool is_writable(MYSQL *mysql, char *error, size_t error_bytes)
 
 /* ---- versions ---- */
 
+bool maria_version_is_mariadb(const char *version)
+{
+    return strstr(version, "MariaDB") != NULL;
+}
+
 /* SKIP LOCKED is what both have from these versions on. TiDB names itself a MySQL 8 and has
  * it in its grammar only. */
 bool maria_version_check(const char *version, char *error, size_t error_bytes)
 {
     unsigned major = 0, minor = 0;
-    bool is_maria = strstr(version, "MariaDB") != NULL;
+    bool is_maria = maria_version_is_mariadb(version);
     if (strstr(version, "TiDB"))
         return error_text(
             error, error_bytes,

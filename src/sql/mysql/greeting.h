@@ -22,6 +22,8 @@ MYSQL *maria_connect(const char *url, char *error, size_t error_bytes);
  * MySQL 8.0 and above. False: `error` says what is missing. */
 bool maria_version_check(const char *version, char *error, size_t error_bytes);
 
+bool maria_version_is_mariadb(const char *version);
+
 /* The URL without its password and parameters, for people. */
 void maria_url_emit(const char *url, char *out, size_t out_bytes);
 

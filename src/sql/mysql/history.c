@@ -58,8 +58,8 @@ void maria_say_history(struct maria_link *link)
 void maria_say_history_days(struct maria_link *link)
 {
     enum { UPKEEPS = 60 }; /* one comes each second */
-    for (struct list *at = link->turn.calls->next; at != link->turn.calls; at = at->next) {
-        const struct sql_call *call = list_entry(at, struct sql_call, list);
+    EACH_CALL(link, call)
+    {
         if (call->kind == SQL_CALL_UPKEEP && link->upkeeps++ % UPKEEPS == 0)
             link->wants_days = true;
     }

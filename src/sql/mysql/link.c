@@ -124,6 +124,7 @@ static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
     }
     buffer_init(&link->text, TEXT_BYTES_MAX);
     link->link.dialect = &sql_mysql;
+    link->is_mariadb = maria_version_is_mariadb(libmariadb.mysql_get_server_info(link->mysql));
     out->link = &link->link;
     return true;
 }

@@ -8,7 +8,7 @@ enum { KEYS_MAX = 500 }; /* in one statement */
 
 /* A row that somebody else holds is not waited for, since the database waits for whole seconds: the
  * call goes again by itself, and the others need not wait with it. */
-static const char for_update[] = ") FOR UPDATE NOWAIT";
+static const char for_update[] = " FOR UPDATE NOWAIT";
 
 /* Jobs and remembered ids of a topic, by the ids that rows are there for. */
 static void say_ids(struct maria_link *link, const struct maria_topic *topic, const char *select,
@@ -22,7 +22,7 @@ static void say_ids(struct maria_link *link, const struct maria_topic *topic, co
             continue;
         if (!out || count == KEYS_MAX) {
             if (out)
-                buffer_append_text(out, end);
+                buffer_append_format(out, ")%s", end);
             out = maria_say_plain(link, kind);
             buffer_append_format(out, "%s WHERE topic=%u AND id IN (", select, topic->number);
             count = 0;
@@ -32,7 +32,7 @@ static void say_ids(struct maria_link *link, const struct maria_topic *topic, co
         maria_quote(out, maria_row_id(row));
     }
     if (out)
-        buffer_append_text(out, end);
+        buffer_append_format(out, ")%s", end);
 }
 
 /* Of a job that a take names. */
@@ -69,6 +69,8 @@ static bool need_item_rows(struct maria_link *link)
 
 struct named_lease { /* by an answer, or one that ends by itself */
     struct maria_place place;
+    uint64_t delivery;
+    int64_t taken_ms;
     bool is_ack;
 };
 VECTOR_DECLARE(named_leases, struct named_lease)
@@ -87,6 +89,8 @@ static bool name_lease(struct named_leases *leases, const struct sql_lease *leas
                                           .lane = lease->lane,
                                           .due_ms = lease->due_ms,
                                           .sequence = lease->sequence},
+                                .delivery = lease->delivery,
+                                .taken_ms = lease->taken_ms,
                                 .is_ack = is_ack};
     return named_leases_add(leases, named);
 }
@@ -115,31 +119,61 @@ static bool gather_leases(struct maria_link *link, struct named_leases *leases)
     return true;
 }
 
+static struct buffer *say_lease_rows(struct maria_link *link, bool is_ack)
+{
+    struct buffer *out = maria_say_plain(link, is_ack ? MARIA_ACKS : MARIA_ROWS);
+    buffer_append_format(out, "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE ",
+                         is_ack ? maria_ack_columns : maria_row_columns);
+    return out;
+}
+
 /* Answers of other kinds first: what they name has to be read whole. */
+static void say_lease_list(struct maria_link *link, const struct named_lease *leases, size_t count)
+{
+    while (count) {
+        struct buffer *out = say_lease_rows(link, leases->is_ack);
+        size_t part = 0;
+        while (part < count && part < KEYS_MAX && leases[part].is_ack == leases->is_ack &&
+               leases[part].place.topic == leases->place.topic &&
+               leases[part].place.lane == leases->place.lane) {
+            maria_say_place(out, &leases[part].place, part == 0);
+            part++;
+        }
+        buffer_append_byte(out, ')');
+        buffer_append_text(out, for_update);
+        leases += part;
+        count -= part;
+    }
+}
+
+/* Acks that one statement reads: those from here on. */
+static struct maria_run run_of_acks(const struct named_leases *leases, size_t from)
+{
+    struct maria_run run = {0};
+    while (from + run.count < leases->count) {
+        const struct named_lease *lease = &leases->at[from + run.count];
+        if (!lease->is_ack || !maria_run_add(&run, &lease->place, lease->delivery, lease->taken_ms))
+            break;
+    }
+    return run;
+}
+
 static void say_leases(struct maria_link *link, const struct named_leases *leases)
 {
-    struct buffer *out = NULL;
-    const struct named_lease *last = NULL;
-    size_t count = 0;
-    for (size_t i = 0; i < leases->count; i++) {
-        const struct named_lease *lease = &leases->at[i];
-        bool is_first = !last || last->is_ack != lease->is_ack ||
-                        last->place.topic != lease->place.topic ||
-                        last->place.lane != lease->place.lane || count == KEYS_MAX;
-        if (is_first) {
-            if (out)
-                buffer_append_text(out, for_update);
-            out = maria_say_plain(link, lease->is_ack ? MARIA_ACKS : MARIA_ROWS);
-            buffer_append_format(out, "SELECT %s FROM tarry.job FORCE INDEX (PRIMARY) WHERE ",
-                                 lease->is_ack ? maria_ack_columns : maria_row_columns);
-            count = 0;
+    size_t said = 0, i = 0;
+    while (link->has_runs && i < leases->count) {
+        struct maria_run run = run_of_acks(leases, i);
+        if (run.count >= MARIA_RUN_MIN) {
+            say_lease_list(link, leases->at + said, i - said);
+            struct buffer *out = say_lease_rows(link, true);
+            maria_say_run(out, &run);
+            buffer_append_text(out, for_update);
+            said = i + run.count;
         }
-        maria_say_place(out, &lease->place, is_first);
-        count++;
-        last = lease;
+        i += run.count ? run.count : 1;
     }
-    if (out)
-        buffer_append_text(out, for_update);
+    if (leases->count)
+        say_lease_list(link, leases->at + said, leases->count - said);
 }
 
 static void say_limit(struct maria_link *link, struct maria_topic *topic)
@@ -177,7 +211,7 @@ void maria_say_locks(struct maria_link *link)
             say_limit(link, topic);
         say_ids(link, topic, select, MARIA_ROWS, for_update);
         if (topic->is_pushed_to)
-            say_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", MARIA_FINISHED, ")");
+            say_ids(link, topic, "SELECT topic,id,until FROM tarry.finished", MARIA_FINISHED, "");
     }
     named_leases_fini(&leases);
 }

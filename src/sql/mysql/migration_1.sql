@@ -73,6 +73,9 @@ CREATE TABLE IF NOT EXISTS tarry.job (
   PRIMARY KEY (topic, lane, due, seq), UNIQUE KEY job_id (topic, id), KEY job_expire (expire)
 ) ENGINE=InnoDB;
 
+-- Where rows are deleted by: a DELETE by this is one of a single table, which has no index hint of its own.
+CREATE OR REPLACE SQL SECURITY INVOKER VIEW tarry.server_job AS SELECT * FROM tarry.job FORCE INDEX (PRIMARY);
+
 -- The lanes that a topic has jobs in, so that a take need not find the next one among jobs that are gone.
 CREATE TABLE IF NOT EXISTS tarry.lane (topic INT NOT NULL, lane INT NOT NULL, PRIMARY KEY (topic, lane)) ENGINE=InnoDB;
 
@@ -312,7 +315,7 @@ BEGIN
 END//
 
 -- Once a second from each server: it lives; what is left over goes. Columns: how many servers live beside it, how many do not, when the
--- next ttl ends.
+-- next ttl ends, whether somebody listens to events at another server. 3000: so long that is believed, SQL_AUDIENCE_MS of the servers.
 DROP PROCEDURE IF EXISTS tarry.server_upkeep//
 CREATE PROCEDURE tarry.server_upkeep(IN p_server BIGINT, IN p_listens TINYINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER

@@ -17,31 +17,46 @@ void maria_say_hear(struct maria_link *link)
                          NEWS_MS, (long long)link->context->server);
 }
 
+static bool is_counted(const struct sql_tallies *tallies, int count)
+{
+    for (size_t i = 0; i < tallies->count; i++)
+        if (tallies->at[i].counts[count])
+            return true;
+    return false;
+}
+
+/* Only what has changed: each column costs. */
 void maria_say_tallies(struct maria_link *link)
 {
-    static const char columns[] =
-        "fresh,retry,leased,dead,dead_bytes,pushed,acked,cancelled,expired,replaced,delivered,"
-        "nacked,lease_ended,died,redriven";
     static const char *const names[SQL_COUNTS] = {
         "fresh",     "retry",  "leased",      "dead",    "dead_bytes",
         "pushed",    "acked",  "cancelled",   "expired", "replaced",
         "delivered", "nacked", "lease_ended", "died",    "redriven"};
     const struct sql_tallies *tallies = &link->context->effects.tallies;
     struct buffer *out;
-    if (!tallies->count)
+    int counted[SQL_COUNTS], columns = 0;
+    for (int k = 0; k < SQL_COUNTS; k++)
+        if (is_counted(tallies, k))
+            counted[columns++] = k;
+    if (!columns)
         return;
     out = maria_say_plain(link, MARIA_NOTHING);
-    buffer_append_format(out, "INSERT INTO tarry.tally (topic,slot,%s) VALUES ", columns);
+    buffer_append_text(out, "INSERT INTO tarry.tally (topic,slot");
+    for (int k = 0; k < columns; k++)
+        buffer_append_format(out, ",%s", names[counted[k]]);
+    buffer_append_text(out, ") VALUES ");
     for (size_t i = 0; i < tallies->count; i++) {
         buffer_append_format(out, "%s(%lld,%lld", i ? "," : "", (long long)tallies->at[i].topic,
                              (long long)link->context->server);
-        for (int k = 0; k < SQL_COUNTS; k++)
-            buffer_append_format(out, ",%lld", (long long)tallies->at[i].counts[k]);
+        for (int k = 0; k < columns; k++)
+            buffer_append_format(out, ",%lld", (long long)tallies->at[i].counts[counted[k]]);
         buffer_append_byte(out, ')');
     }
-    for (int k = 0; k < SQL_COUNTS; k++)
-        buffer_append_format(out, "%s%s=%s+VALUES(%s)", k ? "," : " ON DUPLICATE KEY UPDATE ",
-                             names[k], names[k], names[k]);
+    for (int k = 0; k < columns; k++) {
+        const char *name = names[counted[k]];
+        buffer_append_format(out, "%s%s=%s+VALUES(%s)", k ? "," : " ON DUPLICATE KEY UPDATE ", name,
+                             name, name);
+    }
 }
 
 static void say_one_news(struct maria_link *link, struct buffer **out, char what, const char *name,

@@ -227,32 +227,124 @@ void maria_say_single_place(struct buffer *out, const struct maria_place *place)
                          (unsigned long long)place->sequence);
 }
 
+/* ---- runs ---- */
+
+const char maria_no_wait[] = "SET STATEMENT innodb_lock_wait_timeout=0 FOR ";
+
+bool maria_run_add(struct maria_run *run, const struct maria_place *place, uint64_t delivery,
+                   int64_t taken_ms)
+{
+    if (!run->count)
+        *run = (struct maria_run){.first = *place, .delivery = delivery, .taken_ms = taken_ms};
+    else if (place->topic != run->last.topic || place->lane != run->last.lane ||
+             taken_ms != run->taken_ms || delivery != run->delivery + run->count)
+        return false;
+    run->last = *place;
+    run->count++;
+    return true;
+}
+
+void maria_say_span(struct buffer *out, const struct maria_place *first,
+                    const struct maria_place *last)
+{
+    long long from = (long long)first->due_ms, to = (long long)last->due_ms;
+    unsigned long long from_seq = first->sequence, to_seq = last->sequence;
+    buffer_append_format(out, "topic=%u AND lane=%u AND ", first->topic, first->lane);
+    if (from == to)
+        buffer_append_format(out, "due=%lld AND seq BETWEEN %llu AND %llu", from, from_seq, to_seq);
+    else
+        buffer_append_format(out,
+                             "(due=%lld AND seq>=%llu OR due>%lld AND due<%lld OR due=%lld AND "
+                             "seq<=%llu)",
+                             from, from_seq, from, to, to, to_seq);
+}
+
+void maria_say_run(struct buffer *out, const struct maria_run *run)
+{
+    maria_say_span(out, &run->first, &run->last);
+    buffer_append_format(out, " AND state=3 AND taken=%lld AND delivery BETWEEN %llu AND %llu",
+                         (long long)run->taken_ms, (unsigned long long)run->delivery,
+                         (unsigned long long)(run->delivery + run->count - 1));
+}
+
+/* A lease that its job still has in the database. */
+static bool run_add_row(struct maria_run *run, const struct maria_row *row)
+{
+    return row->state == JOB_LEASED && row->taken_ms &&
+           maria_run_add(run, &row->stored_at, row->delivery, row->taken_ms);
+}
+
+static size_t count_run(const struct maria_row_list *rows, size_t from)
+{
+    struct maria_run run = {0};
+    while (from + run.count < rows->count && run_add_row(&run, rows->at[from + run.count]))
+        continue;
+    return run.count;
+}
+
+static void say_delete_of_run(struct maria_link *link, struct maria_row *const *rows, size_t count)
+{
+    struct maria_run run = {0};
+    struct buffer *out =
+        maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
+    for (size_t i = 0; i < count; i++)
+        (void)run_add_row(&run, rows[i]);
+    buffer_append_text(out, maria_no_wait);
+    buffer_append_text(out, "DELETE FROM tarry.server_job WHERE ");
+    maria_say_run(out, &run);
+}
+
+/* Rows of one topic and lane. MariaDB keeps to the index only where one table is named; MySQL only where it says so itself. */
+static void say_delete(struct maria_link *link, struct maria_row *const *rows, size_t count)
+{
+    struct buffer *out =
+        maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
+    buffer_append_text(out, link->is_mariadb
+                                ? "DELETE FROM tarry.server_job WHERE "
+                                : "DELETE j FROM tarry.job j FORCE INDEX (PRIMARY) WHERE ");
+    if (count == 1) {
+        maria_say_single_place(out, &rows[0]->stored_at);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        maria_say_place(out, &rows[i]->stored_at, i == 0);
+    buffer_append_byte(out, ')');
+}
+
+static void say_delete_list(struct maria_link *link, struct maria_row *const *rows, size_t count)
+{
+    while (count) {
+        const struct maria_place *first = &rows[0]->stored_at;
+        size_t part = 1;
+        while (part < count && part < (link->is_exact ? 1 : KEYS_MAX) &&
+               rows[part]->stored_at.topic == first->topic &&
+               rows[part]->stored_at.lane == first->lane)
+            part++;
+        say_delete(link, rows, part);
+        rows += part;
+        count -= part;
+    }
+}
+
 static void say_deletes(struct maria_link *link)
 {
-    struct maria_step *step = NULL;
-    struct buffer *out = NULL;
-    const struct maria_place *last = NULL;
-    for (size_t i = 0; i < link->rows.count; i++) {
-        const struct maria_row *row = link->rows.at[i];
-        if (!is_to_go(row))
-            continue;
-        bool is_first = !last || last->topic != row->stored_at.topic ||
-                        last->lane != row->stored_at.lane || step->number >= KEYS_MAX;
-        if (is_first) {
-            if (out)
-                buffer_append_byte(out, ')');
-            out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED});
-            if (out->failed)
-                return;
-            buffer_append_text(out, "DELETE j FROM tarry.job j FORCE INDEX (PRIMARY) WHERE ");
+    struct maria_row_list rows = {0};
+    size_t said = 0, i = 0;
+    for (size_t k = 0; k < link->rows.count; k++)
+        if (is_to_go(link->rows.at[k]) && !maria_row_list_add(&rows, link->rows.at[k]))
+            link->text.failed = true;
+    while (i < rows.count) {
+        size_t count = link->has_runs ? count_run(&rows, i) : 1;
+        if (count >= MARIA_RUN_MIN) {
+            say_delete_list(link, rows.at + said, i - said);
+            say_delete_of_run(link, rows.at + i, count);
+            said = i + count;
         }
-        step = &link->steps.at[link->steps.count - 1];
-        step->number++;
-        maria_say_place(out, &row->stored_at, is_first);
-        last = &row->stored_at;
+        i += count ? count : 1;
     }
-    if (out)
-        buffer_append_byte(out, ')');
+    if (rows.count)
+        say_delete_list(link, rows.at + said, rows.count - said);
+    maria_row_list_fini(&rows);
 }
 
 static void say_number_or_null(struct buffer *out, int64_t number)

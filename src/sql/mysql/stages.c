@@ -67,14 +67,8 @@ bool maria_turn_next(struct maria_link *link)
         maria_say_topics(link);
     if (link->steps.count)
         return true;
-    if (maria_must_make(link)) {
-        if (link->made_tries++ == 0 && link->context->topics_max)
-            maria_say_topic_count(link);
-        else
-            maria_say_make(link);
-        if (link->steps.count)
-            return true;
-    }
+    if (maria_say_new_topics(link))
+        return true;
     if (!link->is_locked)
         maria_say_locks(link);
     if (!link->is_direct) {
@@ -118,10 +112,21 @@ static void turn_clear(struct maria_link *link)
     link->messages_said = 0;
 }
 
+/* A call that met a lock in an earlier turn, or was refused then. */
+static bool has_lone_call(const struct maria_link *link)
+{
+    EACH_CALL(link, call)
+    if (call->alone)
+        return true;
+    return false;
+}
+
 bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn)
 {
     link->turn = *turn;
     turn_clear(link);
+    link->is_exact = has_lone_call(link);
+    link->has_runs = link->is_mariadb && !link->is_exact;
     if (!maria_want_topics(link))
         return false;
     maria_flight_begin(link);

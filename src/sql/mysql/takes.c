@@ -43,8 +43,8 @@ static bool is_take(const struct sql_call *call)
 
 static void want_takes(struct maria_link *link)
 {
-    for (struct list *at = link->turn.calls->next; at != link->turn.calls; at = at->next) {
-        const struct sql_call *call = list_entry(at, struct sql_call, list);
+    EACH_CALL(link, call)
+    {
         if (!is_take(call) || call->command->take.id.len)
             continue;
         const struct queue_take *take = &call->command->take;
@@ -114,8 +114,8 @@ void maria_say_takes(struct maria_link *link)
             !(topic->is_read && is_paused(link, topic)))
             say_take(link, topic);
     }
-    for (struct list *at = link->turn.calls->next; at != link->turn.calls; at = at->next) {
-        struct sql_call *call = list_entry(at, struct sql_call, list);
+    EACH_CALL(link, call)
+    {
         if (is_take(call) && call->command->take.id.len)
             say_named(link, call);
     }
@@ -359,9 +359,10 @@ bool maria_share_takes(struct maria_link *link)
     link->given = 0;
     if (has_named(link))
         drop_named_twice(link);
-    struct list *calls = link->turn.calls;
-    for (struct list *at = calls->next; at != calls; at = at->next) {
-        struct sql_call *call = list_entry(at, struct sql_call, list);
+    for (size_t i = 0; i < link->taken.count; i++)
+        link->taken.at[i].rank = i;
+    EACH_CALL(link, call)
+    {
         if (!is_take(call))
             continue;
         const struct queue_take *take = &call->command->take;
@@ -384,9 +385,8 @@ bool maria_share_takes(struct maria_link *link)
 /* After the bodies are there. */
 bool maria_fill_takes(struct maria_link *link)
 {
-    struct list *calls = link->turn.calls;
-    for (struct list *at = calls->next; at != calls; at = at->next) {
-        struct sql_call *call = list_entry(at, struct sql_call, list);
+    EACH_CALL(link, call)
+    {
         if (is_take(call) && !call_fill(link, call))
             return false;
     }
@@ -437,6 +437,19 @@ static bool goes_with(const struct maria_taken *a, const struct maria_taken *b)
     return b->call && a->topic == b->topic && a->lane == b->lane && lease_compare(a, b) == 0;
 }
 
+/* How many of those from here on lie side by side in the table, as far as the take has seen it. */
+static size_t count_run(const struct maria_link *link, size_t from)
+{
+    const struct maria_taken *first = &link->taken.at[from];
+    size_t count = 1;
+    while (from + count < link->taken.count && !first->named &&
+           !link->taken.at[from + count].named &&
+           link->taken.at[from + count].rank == first->rank + count &&
+           goes_with(first, &link->taken.at[from + count]))
+        count++;
+    return count;
+}
+
 /* Numbers by where a row's own stands in a list: so no order of the update matters. */
 static void say_numbers(struct buffer *out, const struct maria_taken *first, size_t count)
 {
@@ -450,35 +463,37 @@ static void say_numbers(struct buffer *out, const struct maria_taken *first, siz
     buffer_append_byte(out, ')');
 }
 
-static void say_spans(struct buffer *out, const struct maria_link *link,
-                      const struct maria_taken *first)
+/* What all rows of a statement are set to, but for their numbers. Of a job that waits, nobody is the consumer. */
+static void say_leased(struct buffer *out, const struct maria_link *link,
+                       const struct maria_taken *first)
 {
-    int64_t asked_ms = first->call->command->take.lease_ms;
+    const struct queue_take *take = &first->call->command->take;
     int64_t usual_ms = first->topic->settings.policy.lease_ms;
     usual_ms = usual_ms ? usual_ms : POLICY_LEASE_MS;
-    if (asked_ms)
-        buffer_append_format(out, ",lease_span=%lld,lease_until=%lld", (long long)asked_ms,
-                             (long long)(link->now_ms + asked_ms + 1));
+    buffer_append_format(out, ",state=3,attempt=attempt+1,server=%lld,taken=%lld",
+                         (long long)link->context->server, (long long)link->now_ms);
+    if (take->lease_ms)
+        buffer_append_format(out, ",lease_span=%lld,lease_until=%lld", (long long)take->lease_ms,
+                             (long long)(link->now_ms + take->lease_ms + 1));
     else
         buffer_append_format(
             out, ",lease_span=COALESCE(lease,%lld),lease_until=%lld+COALESCE(lease,%lld)",
             (long long)usual_ms, (long long)(link->now_ms + 1), (long long)usual_ms);
+    if (!take->consumer.len)
+        return;
+    buffer_append_text(out, ",consumer=");
+    maria_quote_bytes(out, take->consumer);
 }
 
 static void say_lease(struct maria_link *link, const struct maria_taken *first, size_t count)
 {
     struct buffer *out =
         maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
-    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET "
-                            "state=3,attempt=attempt+1,delivery=");
-    say_numbers(out, first, count);
-    buffer_append_format(out, ",server=%lld,taken=%lld", (long long)link->context->server,
-                         (long long)link->now_ms);
-    say_spans(out, link, first);
-    buffer_append_text(out, ",consumer=");
-    maria_quote_bytes(out, first->call->command->take.consumer);
-    buffer_append_text(out, ",cancel_requested=0 WHERE ");
     struct maria_place place = place_of(first);
+    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET delivery=");
+    say_numbers(out, first, count);
+    say_leased(out, link, first);
+    buffer_append_text(out, " WHERE ");
     if (count == 1) {
         maria_say_single_place(out, &place);
         return;
@@ -490,15 +505,39 @@ static void say_lease(struct maria_link *link, const struct maria_taken *first, 
     buffer_append_byte(out, ')');
 }
 
+/* Numbers by counting: MariaDB goes along the table. A row between them that somebody else held when the take came
+ * by, and still waits, would be one too many: then nothing is leased. */
+static void say_lease_of_run(struct maria_link *link, const struct maria_taken *first, size_t count)
+{
+    struct maria_place from = place_of(first), to = place_of(first + count - 1);
+    struct buffer *out = maria_say_plain(link, MARIA_NOTHING);
+    buffer_append_format(out, "SET @tarry_delivery=%llu",
+                         (unsigned long long)first->job.job.delivery - 1);
+    out = maria_say(link, (struct maria_step){.kind = MARIA_CHANGED, .number = count});
+    buffer_append_text(out, maria_no_wait);
+    buffer_append_text(out, "UPDATE tarry.job FORCE INDEX (PRIMARY) SET "
+                            "delivery=(@tarry_delivery:=@tarry_delivery+1)");
+    say_leased(out, link, first);
+    buffer_append_text(out, " WHERE ");
+    maria_say_span(out, &from, &to);
+    buffer_append_format(out, " AND state=1 AND (expire IS NULL OR expire>%lld)",
+                         (long long)link->now_ms);
+}
+
 void maria_say_taken(struct maria_link *link)
 {
     for (size_t i = 0; i < link->taken.count && link->taken.at[i].call;) {
         const struct maria_taken *first = &link->taken.at[i];
-        size_t count = 1;
-        while (i + count < link->taken.count && count < LEASED_MAX &&
-               goes_with(first, &link->taken.at[i + count]))
-            count++;
-        say_lease(link, first, count);
+        size_t count = link->has_runs ? count_run(link, i) : 1;
+        if (count >= MARIA_RUN_MIN) {
+            say_lease_of_run(link, first, count);
+        } else {
+            count = 1;
+            while (i + count < link->taken.count && count < LEASED_MAX &&
+                   goes_with(first, &link->taken.at[i + count]))
+                count++;
+            say_lease(link, first, count);
+        }
         i += count;
     }
 }
@@ -558,9 +597,8 @@ static bool is_look_back(const struct sql_call *call)
 
 static void mark_look_backs(struct maria_link *link)
 {
-    struct list *calls = link->turn.calls;
-    for (struct list *at = calls->next; at != calls; at = at->next) {
-        const struct sql_call *call = list_entry(at, struct sql_call, list);
+    EACH_CALL(link, call)
+    {
         if (!is_look_back(call))
             continue;
         for (size_t i = 0; i < link->wanted.count; i++)
@@ -571,10 +609,9 @@ static void mark_look_backs(struct maria_link *link)
 
 void maria_say_looks(struct maria_link *link)
 {
-    struct list *calls = link->turn.calls;
     mark_look_backs(link);
-    for (struct list *at = calls->next; at != calls; at = at->next) {
-        struct sql_call *call = list_entry(at, struct sql_call, list);
+    EACH_CALL(link, call)
+    {
         if (!is_take(call) && call->kind != SQL_CALL_LOOK)
             continue;
         for (size_t i = 0; i < link->wanted.count; i++)
@@ -594,9 +631,8 @@ static void take_again(struct sql_call *call)
 
 bool maria_share_looks(struct maria_link *link)
 {
-    struct list *calls = link->turn.calls;
-    for (struct list *at = calls->next; at != calls; at = at->next) {
-        struct sql_call *call = list_entry(at, struct sql_call, list);
+    EACH_CALL(link, call)
+    {
         if (!is_take(call) && call->kind != SQL_CALL_LOOK)
             continue;
         call->drained = true;

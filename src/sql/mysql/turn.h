@@ -69,6 +69,14 @@ struct maria_place {
     uint64_t sequence;
 };
 
+/* Jobs that one take leased, side by side in the table: their deliveries are numbered from the first one's. */
+struct maria_run {
+    struct maria_place first, last;
+    uint64_t delivery; /* the first one's */
+    int64_t taken_ms;
+    size_t count;
+};
+
 struct maria_row { /* a job that the turn is about, or an id without one */
     struct table_entry by_id, by_place;
     char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX];
@@ -135,6 +143,7 @@ struct maria_taken { /* a job that a take found */
     struct sql_call *call;        /* NULL: nobody's */
     const struct sql_call *named; /* that names this job; NULL: none does */
     size_t order;                 /* among those of its call */
+    size_t rank;                  /* among those found, which lie in the order of the table */
     int64_t lease_ms;
     struct maria_result *result, *body; /* body: of one that was read by itself */
     uint64_t body_bytes;
@@ -168,6 +177,7 @@ enum maria_op { MARIA_OP_NONE = 0, MARIA_OP_QUERY, MARIA_OP_STORE, MARIA_OP_NEXT
 struct maria_link {
     struct sql_link link; /* first: the handle is the struct */
     MYSQL *mysql;
+    bool is_mariadb;
     struct sql_context *context;
 
     /* The flight. */
@@ -184,6 +194,8 @@ struct maria_link {
     /* The turn. */
     struct sql_turn turn;
     bool has_rows, has_takes, has_pushes; /* among its calls */
+    bool is_exact;  /* it is one call that met a lock before: each row is named for itself */
+    bool has_runs;  /* rows side by side are named by where they begin and end */
     bool has_moved; /* a number or the lanes of a topic are others than was thought */
     bool is_early;  /* the first flight has locks or takes already */
     bool is_now_known, is_locked, is_direct, is_decided, is_written, is_taken, is_shared;
@@ -285,10 +297,8 @@ void maria_turn_rollback(struct maria_link *link);
 /* ---- the topics that calls name (wanted.c) ---- */
 
 bool maria_want_topics(struct maria_link *link); /* false: out of memory */
-/* Whether new ones are to be made; under a lock on how many there are. */
-bool maria_must_make(struct maria_link *link);
-void maria_say_topic_count(struct maria_link *link);
-void maria_say_make(struct maria_link *link);
+/* Those that are to be made, under a lock on how many there are. False: none is. */
+bool maria_say_new_topics(struct maria_link *link);
 
 /* ---- topics (topics.c) ---- */
 
@@ -345,6 +355,17 @@ void maria_say_place(struct buffer *out, const struct maria_place *place, bool i
 /* The whole condition for one row. An UPDATE wants it: MariaDB does not take a list of one for a key there, and
  * goes through all jobs of the topic. */
 void maria_say_single_place(struct buffer *out, const struct maria_place *place);
+/* Runs spare the database the reading of long lists. They meet rows that others hold between their own ones, which
+ * ends the turn at once: its calls go again by themselves, and name each row. */
+enum { MARIA_RUN_MIN = 16 }; /* a statement for fewer costs more than it spares */
+/* The next one in the order of the table. False: it does not belong to the run, which stays as it was. */
+bool maria_run_add(struct maria_run *run, const struct maria_place *place, uint64_t delivery,
+                   int64_t taken_ms);
+void maria_say_span(struct buffer *out, const struct maria_place *first,
+                    const struct maria_place *last);
+void maria_say_run(struct buffer *out, const struct maria_run *run); /* the whole condition */
+/* In front of a statement that changes a run: MariaDB then waits for nobody. */
+extern const char maria_no_wait[];
 /* Fills in what a statement of those columns brought. NULL: out of memory. */
 struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths);

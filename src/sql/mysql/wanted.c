@@ -129,7 +129,7 @@ static void mark_new(struct maria_link *link)
     }
 }
 
-bool maria_must_make(struct maria_link *link)
+static bool must_make(struct maria_link *link)
 {
     if (!link->made_tries && link->has_pushes)
         mark_new(link);
@@ -140,7 +140,7 @@ bool maria_must_make(struct maria_link *link)
 }
 
 /* So that no two servers count at once. */
-void maria_say_topic_count(struct maria_link *link)
+static void say_topic_count(struct maria_link *link)
 {
     buffer_append_text(maria_say_plain(link, MARIA_NOTHING),
                        "SELECT name FROM tarry.task WHERE name='topics' FOR UPDATE");
@@ -148,7 +148,7 @@ void maria_say_topic_count(struct maria_link *link)
                        "SELECT COUNT(*) FROM tarry.topic WHERE name IS NOT NULL");
 }
 
-void maria_say_make(struct maria_link *link)
+static void say_make(struct maria_link *link)
 {
     int64_t count = link->topic_count, most = link->context->topics_max;
     struct buffer *out = NULL;
@@ -169,4 +169,15 @@ void maria_say_make(struct maria_link *link)
         buffer_append_byte(out, ')');
     }
     maria_say_topics(link);
+}
+
+bool maria_say_new_topics(struct maria_link *link)
+{
+    if (!must_make(link))
+        return false;
+    if (link->made_tries++ == 0 && link->context->topics_max)
+        say_topic_count(link);
+    else
+        say_make(link);
+    return link->steps.count > 0;
 }

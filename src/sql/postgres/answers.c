@@ -131,6 +131,8 @@ static void read_push(struct sql_call *call, struct postgres_link *link, size_t 
     fill_result(&call->items[i], result, row);
     call->items[i].topic = push->topic;
     call->items[i].id = push->id;
+    if (call->items[i].status != QUEUE_CREATED)
+        link->old_ids = POSTGRES_OLD_IDS;
     note_did(link, push->topic, result, row);
     tell_item(call, link, i, result, row);
 }
@@ -531,7 +533,7 @@ static void read_adopt(struct postgres_link *link, const PGresult *result)
     }
 }
 
-/* The plain case: one job more, or one less, or none. */
+/* The plain case: one job less, or none. */
 static void count_plain(struct postgres_link *link, const struct postgres_step *step,
                         const struct sql_item *item, const PGresult *rows, int row)
 {
@@ -539,11 +541,8 @@ static void count_plain(struct postgres_link *link, const struct postgres_step *
     const struct command *command = item->call->command;
     if (!sql_row_is_null(rows, row, DID_COUNTS) || !command)
         return;
-    if (step->statement == SQL_PUSHES) {
-        counts[command->pushes[item->index].past.attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = 1;
-        counts[SQL_COUNT_PUSHED] = 1;
-    } else if (step->statement == SQL_ACKS || (step->statement == SQL_ANSWERS &&
-                                               command->answers[item->index].verb == QUEUE_ACK)) {
+    if (step->statement == SQL_ACKS ||
+        (step->statement == SQL_ANSWERS && command->answers[item->index].verb == QUEUE_ACK)) {
         counts[SQL_COUNT_LEASED] = -1;
         counts[SQL_COUNT_ACKED] = 1;
     }
@@ -584,20 +583,59 @@ static bool result_hold(struct postgres_result *result, struct sql_call *call)
     return sql_call_keep(call, result, result_release);
 }
 
+/* A job of the plain case, of whose group there is a row. */
+static void read_created(struct postgres_link *link, const struct sql_item *item,
+                         const PGresult *rows, int row)
+{
+    const struct queue_push *push = &item->call->command->pushes[item->index];
+    const struct queue_result *out = &item->call->items[item->index];
+    struct sql_effects *effects = &link->context->effects;
+    int64_t now_ms = sql_row_number(rows, row, DID_DUE);
+    int64_t topic_ttl_ms = sql_row_number(rows, row, DID_EXPIRE);
+    int64_t ttl_ms = push->policy.ttl_ms ? push->policy.ttl_ms : topic_ttl_ms;
+    int64_t counts[SQL_COUNTS] = {[SQL_COUNT_PUSHED] = 1};
+    counts[push->past.attempt ? SQL_COUNT_RETRY : SQL_COUNT_FRESH] = 1;
+    sql_call_created(item->call, item->index, now_ms);
+    sql_effects_count(effects, sql_row_number(rows, row, DID_TOPIC), counts);
+    sql_effects_expire(effects, ttl_ms > 0 ? out->due_ms + ttl_ms : 0);
+    sql_effects_due(effects, push->topic, out->due_ms);
+    sql_effects_tell_item(effects, item->call->command, item->index, out, push->past.attempt, 0);
+}
+
+/* Pushes without a row of their own were created as the row of their group says. */
+static bool read_all_created(const struct postgres_step *step, struct postgres_link *link,
+                             const PGresult *rows)
+{
+    for (size_t i = 0; i < step->count; i++) {
+        const struct sql_item *item = &link->sent.at[step->first + i];
+        int row = (int)item->group - 1;
+        if (item->is_answered)
+            continue;
+        if (row >= libpq.PQntuples(rows) ||
+            sql_row_number(rows, row, DID_ITEM) != -(int64_t)item->group)
+            return false;
+        read_created(link, item, rows, row);
+    }
+    return true;
+}
+
 static bool read_batch(const struct postgres_step *step, struct postgres_link *link,
                        struct postgres_result *result)
 {
-    bool is_good = true;
+    bool are_pushes = step->statement == SQL_PUSHES, is_good = true;
     for (int row = 0; row < libpq.PQntuples(result->rows) && is_good; row++) {
         int64_t n = sql_row_number(result->rows, row, DID_ITEM);
+        if (n < 0 && are_pushes) /* of a group */
+            continue;
         if (n < 1 || (size_t)n > step->count)
             return false;
-        const struct sql_item *item = &link->sent.at[step->first + (size_t)n - 1];
+        struct sql_item *item = &link->sent.at[step->first + (size_t)n - 1];
+        item->is_answered = true;
         is_good = result_hold(result, item->call);
         if (is_good)
             read_item(link, step, item, result->rows, row);
     }
-    return is_good;
+    return is_good && (!are_pushes || read_all_created(step, link, result->rows));
 }
 
 /* Takes that went as one have the jobs in their order. The first one, which has some where any has, tells

@@ -23,6 +23,7 @@ enum sql_array_type {
 struct sql_array {
     enum sql_array_type type;
     uint32_t count;
+    bool has_values; /* an entry is neither 0 nor empty */
     struct buffer buffer;
 };
 

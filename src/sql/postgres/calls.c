@@ -10,7 +10,7 @@ enum {
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    sql_batch_init(&link->pushes, "ttiliillilllxxxibx");
+    sql_batch_init(&link->pushes, "tiiILLILLLXIBX itlXx");
     sql_batch_init(&link->changes, "ittiliblb");
     sql_batch_init(&link->answers, "iiilllllbxxli");
     sql_batch_init(&link->acks, "riillll");
@@ -39,23 +39,51 @@ static bool send(struct sql_call *call, struct postgres_link *link, enum sql_sta
     return send_step(link, (struct postgres_step){.call = call, .statement = statement}, params);
 }
 
-static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
-                       enum sql_statement statement, int64_t last)
+static bool send_items(struct postgres_link *link, struct sql_batch *batch,
+                       enum sql_statement statement, const struct sql_params *params)
 {
     struct postgres_step step = {
         .statement = statement, .first = link->sent.count, .count = batch->items.count};
-    struct sql_params params = {0};
     bool sent = true;
-    if (!batch->items.count)
-        return true;
     for (size_t i = 0; i < batch->items.count && sent; i++)
         sent = sql_items_add(&link->sent, batch->items.at[i]);
-    sent = sent && sql_batch_params(batch, &params);
-    if (last)
-        sql_params_number(&params, last);
-    sent = sent && send_step(link, step, &params);
+    sent = sent && send_step(link, step, params);
     sql_batch_clear(batch);
     return sent;
+}
+
+static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
+                       enum sql_statement statement, int64_t last)
+{
+    struct sql_params params = {0};
+    if (!batch->items.count)
+        return true;
+    if (!sql_batch_params(batch, &params))
+        return false;
+    if (last)
+        sql_params_number(&params, last);
+    return send_items(link, batch, statement, &params);
+}
+
+/* `ticket`: as a transaction of its own; 0: as part of the turn's. */
+static bool send_pushes(struct postgres_link *link, int64_t ticket)
+{
+    struct sql_params params = {0};
+    bool looks = link->old_ids > 0;
+    if (!link->pushes.items.count)
+        return true;
+    if (!sql_batch_params(&link->pushes, &params))
+        return false;
+    link->old_ids -= looks;
+    sql_params_number(&params, link->context->topics_max);
+    sql_params_flag(&params, looks);
+    sql_params_number(&params, link->context->server);
+    if (ticket)
+        sql_params_number(&params, ticket);
+    else
+        sql_params_null(&params);
+    sql_params_number(&params, link->number);
+    return send_items(link, &link->pushes, SQL_PUSHES, &params);
 }
 
 /* Answers come first: what they end may be pushed anew. */
@@ -64,28 +92,39 @@ static bool send_batches(struct postgres_link *link)
     sql_batch_keys_clear(&link->keys);
     return send_batch(link, &link->acks, SQL_ACKS, link->context->server) &&
            send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
-           send_batch(link, &link->changes, SQL_CHANGES, 0) &&
-           send_batch(link, &link->pushes, SQL_PUSHES, link->context->topics_max);
+           send_batch(link, &link->changes, SQL_CHANGES, 0) && send_pushes(link, 0);
 }
 
 static bool begin_item(struct postgres_link *link, uint64_t hash)
 {
     return sql_batch_keys_add(&link->keys, hash) ||
-           (send_batches(link) && sql_batch_keys_add(&link->keys, hash));
+           (!link->is_whole && send_batches(link) && sql_batch_keys_add(&link->keys, hash));
 }
 
-static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
+static bool policies_are_equal(const struct policy *a, const struct policy *b)
 {
-    const struct queue_push *push = &call->command->pushes[i];
-    struct sql_batch *batch = &link->pushes;
-    struct sql_array *array = batch->arrays;
-    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
-        !sql_batch_add(batch, call, i))
-        return false;
+    return a->lease_ms == b->lease_ms && a->ttl_ms == b->ttl_ms &&
+           a->max_attempts == b->max_attempts && a->backoff.kind == b->backoff.kind &&
+           a->backoff.first_ms == b->backoff.first_ms && a->backoff.max_ms == b->backoff.max_ms;
+}
+
+/* Do they differ in what is theirs alone and in nothing else? */
+static bool pushes_are_alike(const struct queue_push *a, const struct queue_push *b)
+{
+    return a->when.due == b->when.due && a->priority == b->priority &&
+           a->on_conflict == b->on_conflict && a->past.attempt == b->past.attempt &&
+           a->past.dead == b->past.dead && policies_are_equal(&a->policy, &b->policy) &&
+           slice_equals(a->topic, b->topic) && slice_equals(a->content_type, b->content_type) &&
+           slice_equals(a->past.error, b->past.error);
+}
+
+static size_t add_push_group(struct postgres_link *link, const struct queue_push *push)
+{
+    struct sql_array *array = link->pushes.arrays;
+    size_t group = sql_batch_add_group(&link->pushes);
+    link->groups[group % POSTGRES_GROUPS_COMPARED] = push;
     sql_array_bytes(array++, push->topic);
-    sql_array_bytes(array++, push->id);
     sql_array_number(array++, push->when.due);
-    sql_array_number(array++, push->when.ms);
     sql_array_number(array++, push->priority);
     sql_array_number(array++, push->on_conflict);
     sql_array_number(array++, push->policy.lease_ms);
@@ -95,11 +134,37 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
     sql_array_number(array++, push->policy.backoff.max_ms);
     sql_array_number(array++, push->policy.max_attempts);
     sql_array_bytes(array++, push->content_type);
-    sql_array_bytes(array++, push->meta);
-    sql_array_bytes(array++, push->body);
     sql_array_number(array++, push->past.attempt);
     sql_array_number(array++, push->past.dead);
     sql_array_bytes(array++, push->past.error);
+    return group;
+}
+
+/* One of the last ones, or a new one: two groups may be alike. */
+static size_t push_group(struct postgres_link *link, const struct queue_push *push)
+{
+    size_t group = link->pushes.group_count;
+    for (size_t i = 0; i < POSTGRES_GROUPS_COMPARED && group > 0; i++, group--)
+        if (pushes_are_alike(link->groups[group % POSTGRES_GROUPS_COMPARED], push))
+            return group;
+    return add_push_group(link, push);
+}
+
+static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
+{
+    const struct queue_push *push = &call->command->pushes[i];
+    struct sql_batch *batch = &link->pushes;
+    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    size_t group = push_group(link, push);
+    batch->items.at[batch->items.count - 1].group = group;
+    struct sql_array *array = batch->arrays + batch->group_array_count;
+    sql_array_number(array++, (int64_t)group);
+    sql_array_bytes(array++, push->id);
+    sql_array_number(array++, push->when.ms);
+    sql_array_bytes(array++, push->meta);
+    sql_array_bytes(array++, push->body);
     return true;
 }
 
@@ -134,6 +199,18 @@ static struct slice cut(struct slice text, size_t bytes_max)
     return slice_make(text.at, len);
 }
 
+/* Its key, delivery and moment; the array that follows. */
+static struct sql_array *add_lease(struct sql_array *array, const struct sql_lease *lease)
+{
+    sql_array_number(array++, lease->topic);
+    sql_array_number(array++, lease->lane);
+    sql_array_number(array++, lease->due_ms);
+    sql_array_number(array++, (int64_t)lease->sequence);
+    sql_array_number(array++, (int64_t)lease->delivery);
+    sql_array_number(array++, lease->taken_ms);
+    return array;
+}
+
 static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t i, int verb,
                        const struct sql_lease *lease, const struct queue_answer *answer)
 {
@@ -143,12 +220,7 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
         !sql_batch_add(batch, call, i))
         return false;
     sql_array_number(array++, verb);
-    sql_array_number(array++, lease->topic);
-    sql_array_number(array++, lease->lane);
-    sql_array_number(array++, lease->due_ms);
-    sql_array_number(array++, (int64_t)lease->sequence);
-    sql_array_number(array++, (int64_t)lease->delivery);
-    sql_array_number(array++, lease->taken_ms);
+    array = add_lease(array, lease);
     sql_array_number(array++, answer->delay_ms);
     sql_array_number(array++, answer->final);
     sql_array_bytes(array++, cut(answer->error, JOB_ERROR_BYTES_MAX));
@@ -168,12 +240,7 @@ static bool add_ack(struct sql_call *call, struct postgres_link *link, size_t i,
         !sql_batch_add(batch, call, i))
         return false;
     sql_array_number(array++, (int64_t)lease->row);
-    sql_array_number(array++, lease->topic);
-    sql_array_number(array++, lease->lane);
-    sql_array_number(array++, lease->due_ms);
-    sql_array_number(array++, (int64_t)lease->sequence);
-    sql_array_number(array++, (int64_t)lease->delivery);
-    sql_array_number(array++, lease->taken_ms);
+    (void)add_lease(array, lease);
     call->items[i].status = QUEUE_LEASE_ENDED;
     return true;
 }
@@ -630,15 +697,30 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
     return sent;
 }
 
-bool postgres_calls_send(struct list *calls, struct postgres_link *link)
+/* What is left is of a turn that could not be sent. */
+static void clear_batches(struct postgres_link *link)
 {
-    struct list *begin = calls->next;
     link->sent.count = 0;
-    sql_batch_clear(&link->pushes); /* of a turn that could not be sent */
+    sql_batch_clear(&link->pushes);
     sql_batch_clear(&link->changes);
     sql_batch_clear(&link->answers);
     sql_batch_clear(&link->acks);
     sql_batch_keys_clear(&link->keys);
+}
+
+bool postgres_pushes_send(struct list *calls, struct postgres_link *link, int64_t ticket)
+{
+    bool are_added = link->old_ids == 0;
+    clear_batches(link);
+    for (struct list *at = calls->next; at != calls && are_added; at = at->next)
+        are_added = add_items(list_entry(at, struct sql_call, list), link);
+    return are_added && link->pushes.items.count && send_pushes(link, ticket);
+}
+
+bool postgres_calls_send(struct list *calls, struct postgres_link *link)
+{
+    struct list *begin = calls->next;
+    clear_batches(link);
     for (struct list *at = begin; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         if (is_gathered(call) || is_look(call))

@@ -83,7 +83,8 @@ CREATE TABLE tarry.tally (topic int, slot bigint, counts bigint[] NOT NULL, PRIM
 CREATE TABLE tarry.tally_add (topic int NOT NULL, counts bigint[] NOT NULL); -- of who must share no row; folded into slot 0
 
 CREATE TABLE tarry.server (server bigint PRIMARY KEY, beat bigint NOT NULL, heard bigint NOT NULL DEFAULT 0 /* so long somebody listens to events there */) WITH (fillfactor = 20);
-CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL) WITH (fillfactor = 20);
+CREATE TABLE tarry.ticket (server bigint PRIMARY KEY, number bigint NOT NULL, at bigint NOT NULL,
+  connection bigint NOT NULL DEFAULT 0 /* the server's last one: what comes by one before is refused */) WITH (fillfactor = 20);
 CREATE TABLE tarry.tokens (one boolean PRIMARY KEY DEFAULT true CHECK (one), version text NOT NULL, text bytea NOT NULL); -- of the servers' own callers, hashed: --tokens store
 INSERT INTO tarry.tokens (version, text) VALUES ('', '');
 CREATE TABLE tarry.rights (role name, pattern text, PRIMARY KEY (role, pattern)); -- who may call tarry.push and so on; 'orders-*'
@@ -114,7 +115,7 @@ END $$;
 
 CREATE FUNCTION tarry._sum(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  FOR i IN 1 .. cardinality(a) LOOP a[i] := a[i] + b[i]; END LOOP;
+  FOR i IN 1 .. cardinality(a) LOOP IF b[i] <> 0 THEN a[i] := a[i] + b[i]; END IF; END LOOP;
   RETURN a;
 END $$;
 
@@ -679,56 +680,80 @@ END $$;
 --
 -- These wrap unnest() so that planners expect many rows.
 
-CREATE FUNCTION tarry._push_items(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
-  p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
-  p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[])
-RETURNS TABLE (topic text, id text, kind int, ms bigint, priority int, conflict int, lease bigint, ttl bigint, backoff_kind int,
-  backoff_first bigint, backoff_max bigint, attempts bigint, type bytea, meta bytea, body bytea, past int, dead boolean, error bytea, n bigint)
-LANGUAGE plpgsql VOLATILE ROWS 1000 AS $$
+-- What pushes have in common is said once for a group of them: topic, options, policy, content type, past. NULL in place of an array: no
+-- group has any of it, or no push any meta. A row for each group (n is its number, below 0; due the time; expire the topic's ttl), then
+-- one for each push that is not plain: all others are created.
+-- An insert that lets conflicts pass looks for each key by itself before it inserts. Most jobs are new, so it is done without: where one is not, all
+-- is undone, and done again without those that are there. p_looks: it is believed that some are there, and looked at once.
+-- With a ticket it is a transaction of its own, with the counts, and changes nothing where not all pushes are plain: so whoever finds the ticket knows
+-- that each job was created, and when.
+CREATE FUNCTION tarry._pushes(p_topics text[], p_kinds int[], p_priorities int[], p_conflicts int[], p_leases bigint[], p_ttls bigint[],
+  p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[],
+  p_dead boolean[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[], p_metas bytea[], p_bodies bytea[], p_topics_max int,
+  p_looks boolean, p_server bigint, p_ticket bigint, p_connection bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); own xid8; seqs bigint[]; topics int[]; lanes int[]; ttls bigint[]; plain boolean[];
+  remembers boolean[]; present boolean[]; done bigint := 0;
 BEGIN
-  RETURN QUERY SELECT * FROM unnest(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
-    p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) WITH ORDINALITY;
-END $$;
-
-CREATE FUNCTION tarry._pushes(p_topics text[], p_ids text[], p_kinds int[], p_ms bigint[], p_priorities int[], p_conflicts int[],
-  p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[], p_backoff_maxes bigint[], p_attempts bigint[],
-  p_types bytea[], p_metas bytea[], p_bodies bytea[], p_pasts int[], p_dead boolean[], p_errors bytea[], p_topics_max int)
-RETURNS SETOF tarry._did LANGUAGE plpgsql SET enable_hashjoin = on AS $$
-DECLARE r tarry._did; x record; now bigint := tarry.now_ms(); seqs bigint[];
-BEGIN
-  PERFORM pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
+  IF p_ticket IS NOT NULL THEN now := tarry._ticket(p_server, p_ticket, p_connection, now); END IF;
+  own := pg_current_xact_id(); -- as tarry._number; rising in the order of the items, however they are carried out
   seqs := ARRAY(SELECT nextval('tarry.sequence') FROM generate_series(1, cardinality(p_ids)));
-  PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT u.name
-    FROM unnest(p_topics, p_kinds, p_ms) u(name, kind, ms) WHERE NOT tarry._is_far(now, u.kind, u.ms) ORDER BY 1) w;
-  PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
-    FROM (SELECT DISTINCT v.name, v.priority FROM unnest(p_topics, p_priorities) v(name, priority)) u,
-      LATERAL (SELECT * FROM tarry.topic k WHERE k.name = u.name LIMIT 1) t ORDER BY 1, 2) w;
-  FOR x IN -- bodies go into the table and no further: what is left over is found in the arrays again
-    WITH u AS MATERIALIZED (
-      SELECT i.*, t.topic AS number, t.ttl AS topic_ttl, tarry._due(now, i.kind, i.ms) AS due, coalesce(nullif(i.priority, -1), t.priority, 100) AS lane,
-          t.topic IS NOT NULL AND t.max_jobs = 0 AND NOT i.dead AND NOT tarry._is_far(now, i.kind, i.ms) AND coalesce((SELECT f.until
-            FROM tarry.finished f WHERE f.topic = t.topic AND f.id = i.id), 0) <= now AS plain
-        FROM tarry._push_items(p_topics, p_ids, p_kinds, p_ms, p_priorities, p_conflicts, p_leases, p_ttls, p_backoff_kinds, p_backoff_firsts,
-          p_backoff_maxes, p_attempts, p_types, p_metas, p_bodies, p_pasts, p_dead, p_errors) i
-        LEFT JOIN LATERAL (SELECT * FROM tarry.topic k WHERE k.name = i.topic LIMIT 1) t ON true
-    ), c AS (
+  FOR again IN 0 .. 1 LOOP
+    SELECT array_agg(w.topic), array_agg(w.lane), array_agg(w.ttl), array_agg(w.plain), array_agg(w.remembers)
+      INTO topics, lanes, ttls, plain, remembers FROM (
+      SELECT t.topic, l.lane, t.ttl, l.lane IS NOT NULL AND t.max_jobs = 0 AND NOT coalesce(p_dead[g.n], false) AS plain,
+          t.dedup_window > 0 OR EXISTS (SELECT FROM tarry.finished f WHERE f.topic = t.topic) AS remembers
+        FROM unnest(p_topics, p_priorities) WITH ORDINALITY g(name, priority, n) LEFT JOIN tarry.topic t ON t.name = g.name
+          LEFT JOIN tarry.lane l ON l.topic = t.topic AND l.lane = coalesce(nullif(g.priority, -1), t.priority, 100) AND NOT l.idle
+        ORDER BY g.n) w;
+    EXIT WHEN again = 1 OR array_position(lanes, NULL) IS NULL;
+    PERFORM tarry._topic(w.name, p_topics_max) FROM (SELECT DISTINCT p_topics[u.g] AS name FROM unnest(p_groups, p_ms) u(g, ms)
+      WHERE NOT tarry._is_far(now, p_kinds[u.g], u.ms) ORDER BY 1) w;
+    PERFORM tarry._lane(w.topic, w.lane) FROM (SELECT DISTINCT t.topic, coalesce(nullif(u.priority, -1), t.priority, 100) AS lane
+      FROM unnest(p_topics, p_priorities) u(name, priority) JOIN tarry.topic t ON t.name = u.name ORDER BY 1, 2) w;
+  END LOOP;
+  FOR again IN 0 .. 2 LOOP -- then one by one
+    IF p_looks OR again > 0 THEN
+      present := ARRAY(SELECT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id)
+        FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) ORDER BY u.n);
+    END IF;
+    BEGIN
       INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
           backoff_max, content_type, meta, error, body, expire)
-        SELECT a.number, a.id, a.lane, a.lane, a.due, a.due, seqs[a.n], a.past, nullif(a.lease, 0), nullif(a.ttl, 0), nullif(a.attempts, 0),
-            nullif(a.backoff_kind, 0), a.backoff_first, a.backoff_max, nullif(a.type, ''), nullif(a.meta, ''), nullif(a.error, ''), a.body,
-            CASE WHEN coalesce(nullif(a.ttl, 0), a.topic_ttl) > 0 THEN a.due + coalesce(nullif(a.ttl, 0), a.topic_ttl) END
-          FROM u a WHERE a.plain ORDER BY a.number, a.id
-        ON CONFLICT (topic, id) DO NOTHING RETURNING topic, id, due, expire
-    ) SELECT u.n, u.number, c.due AS created, c.expire FROM u LEFT JOIN c ON c.topic = u.number AND c.id = u.id ORDER BY u.topic, u.id
-  LOOP
-    IF x.created IS NOT NULL THEN
-      r := ROW('created', CASE WHEN x.created <= now THEN 2 ELSE 1 END, x.created, x.number, x.expire, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, x.n);
-    ELSE
-      r := tarry._push(p_topics[x.n], p_ids[x.n], p_kinds[x.n], p_ms[x.n], p_priorities[x.n], p_conflicts[x.n], p_leases[x.n], p_ttls[x.n],
-        p_backoff_kinds[x.n], p_backoff_firsts[x.n], p_backoff_maxes[x.n], p_attempts[x.n], p_types[x.n], p_metas[x.n], p_bodies[x.n],
-        p_pasts[x.n], p_dead[x.n], p_errors[x.n], p_topics_max, false, seqs[x.n]);
-      r.n := x.n;
-    END IF;
+        SELECT topics[i.g], i.id, lanes[i.g], lanes[i.g], i.due, i.due, seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
+            nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
+            nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
+            i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(ttls[i.g], 0))
+          FROM (SELECT u.g, u.id, u.n, tarry._due(now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
+            WHERE plain[u.g] AND NOT coalesce(present[u.n], false) AND NOT tarry._is_far(now, p_kinds[u.g], u.ms) AND (NOT remembers[u.g]
+              OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = topics[u.g] AND f.id = u.id AND f.until > now))
+            ORDER BY topics[u.g], u.id) i;
+      GET DIAGNOSTICS done = ROW_COUNT;
+      EXIT;
+    EXCEPTION WHEN unique_violation THEN NULL;
+    END;
+    EXIT WHEN p_ticket IS NOT NULL;
+  END LOOP;
+  IF p_ticket IS NOT NULL THEN
+    IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
+    INSERT INTO tarry.tally AS t (topic, slot, counts)
+      SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
+        SELECT topics[u.g] AS topic, count(*) AS jobs, count(*) FILTER (WHERE coalesce(p_pasts[u.g], 0) = 0) AS fresh FROM unnest(p_groups) u(g) GROUP BY 1) w
+      ON CONFLICT (topic, slot) DO UPDATE SET counts[1] = t.counts[1] + excluded.counts[1], counts[2] = t.counts[2] + excluded.counts[2],
+        counts[6] = t.counts[6] + excluded.counts[6];
+  END IF;
+  r.due := now;
+  FOR g IN 1 .. cardinality(p_topics) LOOP
+    r.topic := topics[g]; r.expire := ttls[g]; r.n := -g; RETURN NEXT r;
+  END LOOP;
+  IF done = cardinality(p_ids) THEN RETURN; END IF;
+  FOR x IN SELECT u.* FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) LEFT JOIN tarry.topic t ON t.topic = topics[u.g]
+      WHERE NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id AND j.seq = seqs[u.n])
+      ORDER BY p_topics[u.g], CASE WHEN t.max_jobs > 0 THEN '' ELSE u.id END, u.n LOOP -- of a limited topic the first ones have room
+    r := tarry._push(p_topics[x.g], x.id, p_kinds[x.g], p_ms[x.n], p_priorities[x.g], coalesce(p_conflicts[x.g], 0), coalesce(p_leases[x.g], 0),
+      coalesce(p_ttls[x.g], 0), coalesce(p_backoff_kinds[x.g], 0), coalesce(p_backoff_firsts[x.g], 0), coalesce(p_backoff_maxes[x.g], 0),
+      coalesce(p_attempts[x.g], 0), p_types[x.g], p_metas[x.n], p_bodies[x.n], coalesce(p_pasts[x.g], 0), coalesce(p_dead[x.g], false),
+      p_errors[x.g], p_topics_max, false, seqs[x.n]);
+    r.n := x.n;
     RETURN NEXT r;
   END LOOP;
 END $$;
@@ -1064,13 +1089,15 @@ CREATE FUNCTION tarry._goodbye(p_server bigint) RETURNS void LANGUAGE sql AS
 $$ UPDATE tarry.server SET beat = 0, heard = 0 WHERE server = p_server $$;
 
 -- The first statement of each transaction that changes something: so whether it was committed can be asked.
-CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION tarry._ticket(p_server bigint, p_number bigint, p_connection bigint, p_now bigint DEFAULT tarry.now_ms()) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE is_known boolean;
 BEGIN
-  UPDATE tarry.ticket SET number = p_number, at = tarry.now_ms() WHERE server = p_server AND number = p_number - 1;
-  IF NOT FOUND THEN RAISE EXCEPTION 'ticket % of server % is not the next one', p_number, p_server USING ERRCODE = 'TY001'; END IF;
+  UPDATE tarry.ticket SET number = p_number, at = p_now WHERE server = p_server AND number = p_number - 1 AND connection = p_connection
+    RETURNING EXISTS (SELECT FROM tarry.server s WHERE s.server = p_server) INTO is_known;
+  IF is_known IS NULL THEN RAISE EXCEPTION 'ticket % of server % is not the next one', p_number, p_server USING ERRCODE = 'TY001'; END IF;
   -- Taken for dead meanwhile: without its row nobody would end the leases of this transaction.
-  PERFORM FROM tarry.server WHERE server = p_server;
-  IF NOT FOUND THEN INSERT INTO tarry.server VALUES (p_server, tarry.now_ms()) ON CONFLICT DO NOTHING; END IF;
+  IF NOT is_known THEN INSERT INTO tarry.server VALUES (p_server, p_now) ON CONFLICT DO NOTHING; END IF;
+  RETURN p_now;
 END $$;
 
 -- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
@@ -1121,6 +1148,7 @@ END $$;
 -- Once a second from each server: it lives; what is left over goes. others: how many servers live beside it; silent: how many do not.
 -- mark: the last number of what made jobs wait, where no transaction is under way that may have taken one; else 0. Whoever took one has had
 -- a number as a transaction before; this one gets its own afterwards, so they are below it.
+-- is_heard: whether somebody listens to events at another server; 3000: so long that is believed, SQL_AUDIENCE_MS of the servers.
 CREATE FUNCTION tarry._upkeep(p_server bigint, p_listens boolean, OUT others bigint, OUT silent bigint, OUT next_expire bigint, OUT mark bigint, OUT now bigint,
   OUT is_heard boolean)
 LANGUAGE plpgsql AS $$

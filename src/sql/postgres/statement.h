@@ -46,7 +46,7 @@ enum sql_statement {
     SQL_STATEMENTS
 };
 
-enum { SQL_PARAMS_MAX = 20 };
+enum { SQL_PARAMS_MAX = 24 };
 
 /* Texts are the caller's until the statement is sent. */
 struct sql_params {

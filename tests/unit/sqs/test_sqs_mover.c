@@ -17,10 +17,10 @@
 
 enum {
     MESSAGES = 3,
-    CALLS_MAX = 40,     /* of one mover; more than a task has */
-    ROUNDS_MAX = 30,    /* of a second each */
-    LEASES_MS = 7000,   /* longer than those of task and messages */
-    YEAR_MS_DAYS = 365, /* a hidden copy is due later */
+    CALLS_MAX = 40,    /* of one mover; more than a task has */
+    ROUNDS_MAX = 30,   /* of a second each */
+    LEASES_MS = 7000,  /* longer than those of task and messages */
+    HIDDEN_DAYS = 365, /* a hidden copy is due later than in so many */
     JOBS_MAX = 20
 };
 
@@ -247,7 +247,7 @@ static int bodies(const struct rig *rig, const char *topic, const char *body)
                      QUEUE_OK);
     for (size_t i = 0; i < count; i++) {
         const struct job *job = &jobs[i]->shown.job;
-        if (job->due_ms > clock_wall_ms() + YEAR_MS_DAYS * INT64_C(86400000))
+        if (job->due_ms > clock_wall_ms() + HIDDEN_DAYS * INT64_C(86400000))
             fail_msg("'%.*s' is still hidden", (int)job->body.len, job->body.at);
         found += slice_is(job->body, body);
         memory_job_free(jobs[i]);
