@@ -680,6 +680,27 @@ END $$;
 --
 -- These wrap unnest() so that planners expect many rows.
 
+-- The plain ones that are not there; a unique_violation where one is all the same. How many that were.
+CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_lanes int[], p_topic_ttls bigint[], p_plain boolean[],
+  p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
+  p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
+  p_metas bytea[], p_bodies bytea[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE done bigint;
+BEGIN
+  INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
+      backoff_max, content_type, meta, error, body, expire)
+    SELECT p_topics[i.g], i.id, p_lanes[i.g], p_lanes[i.g], i.due, i.due, p_seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
+        nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
+        nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
+        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0))
+      FROM (SELECT u.g, u.id, u.n, tarry._due(p_now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
+        WHERE p_plain[u.g] AND NOT coalesce(p_present[u.n], false) AND NOT tarry._is_far(p_now, p_kinds[u.g], u.ms) AND (NOT p_remembers[u.g]
+          OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now))
+        ORDER BY p_topics[u.g], u.id) i;
+  GET DIAGNOSTICS done = ROW_COUNT;
+  RETURN done;
+END $$;
+
 -- What pushes have in common is said once for a group of them: topic, options, policy, content type, past. NULL in place of an array: no
 -- group has any of it, or no push any meta. A row for each group (n is its number, below 0; due the time; expire the topic's ttl), then
 -- one for each push that is not plain: all others are created.
@@ -712,28 +733,21 @@ BEGIN
       FROM unnest(p_topics, p_priorities) u(name, priority) JOIN tarry.topic t ON t.name = u.name ORDER BY 1, 2) w;
   END LOOP;
   FOR again IN 0 .. 2 LOOP -- then one by one
+    EXIT WHEN p_ticket IS NOT NULL;
     IF p_looks OR again > 0 THEN
       present := ARRAY(SELECT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id)
         FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) ORDER BY u.n);
     END IF;
     BEGIN
-      INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
-          backoff_max, content_type, meta, error, body, expire)
-        SELECT topics[i.g], i.id, lanes[i.g], lanes[i.g], i.due, i.due, seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
-            nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
-            nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
-            i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(ttls[i.g], 0))
-          FROM (SELECT u.g, u.id, u.n, tarry._due(now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
-            WHERE plain[u.g] AND NOT coalesce(present[u.n], false) AND NOT tarry._is_far(now, p_kinds[u.g], u.ms) AND (NOT remembers[u.g]
-              OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = topics[u.g] AND f.id = u.id AND f.until > now))
-            ORDER BY topics[u.g], u.id) i;
-      GET DIAGNOSTICS done = ROW_COUNT;
+      done := tarry._push_plain(now, seqs, topics, lanes, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
+        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies);
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
-    EXIT WHEN p_ticket IS NOT NULL;
   END LOOP;
   IF p_ticket IS NOT NULL THEN
+    done := tarry._push_plain(now, seqs, topics, lanes, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
+      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies);
     IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
     INSERT INTO tarry.tally AS t (topic, slot, counts)
       SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
