@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from . import redis, servers
+from . import packages, redis, servers
 from .delivery import acked, call, policy_file, target_alone
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -53,12 +53,8 @@ def has_perftest(bench):
 
 
 def perftest_jars(bench):
-    """Where its jars are; fetched by Maven, once, into the build directory."""
-    here = os.path.join(os.path.dirname(bench.generator), "perftest")
-    if not os.path.isdir(here):
-        subprocess.run(["mvn", "-q", "-B", "-f", os.path.join(PERFTEST, "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={here}"],
-                       check=True, stdout=subprocess.DEVNULL, timeout=600)
-    return here
+    """Where its jars are: beside the build."""
+    return str(packages.maven(os.path.join(os.path.dirname(bench.generator), "perftest"), os.path.join(PERFTEST, "pom.xml")))
 
 
 # ---- throughput ----

@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 
+from . import packages
+
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BULLMQ, REDISSON, ELASTICMQ = (os.path.join(BENCH, name) for name in ("bullmq", "redisson", "elasticmq"))
 TAKERS = "32"  # of Redisson's consumer: with 8 a whole life is a tenth slower, with 1 by half
@@ -34,27 +36,11 @@ def driven(bench, name, core, command, **environment):
 
 
 def fetched(bench, name):
-    """Where its packages are: beside the build. Fetched once, and again when what is wanted changed."""
+    """Where its packages are: beside the build."""
     here = os.path.join(os.path.dirname(bench.generator), name)
-    jars = ["mvn", "-q", "-B", "-Dstyle.color=never", "dependency:copy-dependencies", f"-DoutputDirectory={here}"]
-    source, present, fetch = {
-        "bullmq": (os.path.join(BULLMQ, "package.json"), os.path.join(here, "package.json"),
-                   ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel", "error"]),
-        "redisson": (os.path.join(REDISSON, "pom.xml"), os.path.join(here, "pom.xml"),
-                     jars),
-        "elasticmq": (os.path.join(ELASTICMQ, "pom.xml"), os.path.join(here, "pom.xml"), jars),
-    }[name]
-    if os.path.exists(present) and open(present).read() == open(source).read():
-        return here
-    shutil.rmtree(here, ignore_errors=True)
-    os.makedirs(here)
-    shutil.copy(source, here)
-    try:
-        subprocess.run(fetch, cwd=here, check=True, stdout=subprocess.DEVNULL, timeout=600)
-    except BaseException:
-        os.unlink(present)
-        raise
-    return here
+    if name == "bullmq":
+        return str(packages.npm(here, os.path.join(BULLMQ, "package.json")))
+    return str(packages.maven(here, os.path.join({"redisson": REDISSON, "elasticmq": ELASTICMQ}[name], "pom.xml")))
 
 
 def has(bench, name, title, programs):

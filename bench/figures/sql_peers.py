@@ -7,6 +7,8 @@ import subprocess
 import sys
 import zipfile
 
+from . import packages
+
 SQL = pathlib.Path(__file__).resolve().parents[1] / "sql"
 PGMQ = "0.34.0-alpha.7"  # of the crate that brings the extension's SQL, 1.13.0
 NEEDED = {"river": ("go",), "db-scheduler": ("javac", "mvn"), "quartz": ("javac", "mvn"), "graphile": ("node", "npm"), "pgmq": ("cargo",)}
@@ -15,42 +17,31 @@ LEFT = {"river": "river_job WHERE scheduled_at", "db-scheduler": "scheduled_task
 TITLES = {"river": "River", "db-scheduler": "db-scheduler", "quartz": "Quartz", "graphile": "graphile-worker", "pgmq": "pgmq"}
 
 
-def run(*command, **more):
-    subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=900, **more)
-
-
 def fetched(build, name, wanted, fetch):
-    """A folder beside the build with what was fetched: once, and again when `wanted`, which says what, has changed."""
-    here = pathlib.Path(build).resolve() / "sql-peers" / name
-    said = here / "wanted"
-    if not said.exists() or said.read_text() != wanted:
-        shutil.rmtree(here, ignore_errors=True)
-        here.mkdir(parents=True)
-        fetch(here)
-        said.write_text(wanted)
-    return here
+    return packages.fetched(place(build, name), wanted, fetch)
+
+
+def place(build, name):
+    return pathlib.Path(build) / "sql-peers" / name
 
 
 def river(build):
     def fetch(here):
-        run("go", "build", "-o", here / "drive", ".", cwd=SQL / "river")
+        packages.run("go", "build", "-o", here / "drive", ".", cwd=SQL / "river")
 
     here = fetched(build, "river", "".join((SQL / "river" / name).read_text() for name in ("go.mod", "main.go")), fetch)
     return [here / "drive"]
 
 
 def jars(build):
-    def fetch(here):
-        run("mvn", "-q", "-B", "-Dstyle.color=never", "-f", SQL / "java/pom.xml", "dependency:copy-dependencies", f"-DoutputDirectory={here}")
-
-    return fetched(build, "jars", (SQL / "java/pom.xml").read_text(), fetch)
+    return packages.maven(place(build, "jars"), SQL / "java/pom.xml")
 
 
 def java(build, program):
     libraries = jars(build)
 
     def fetch(here):
-        run("javac", "-cp", f"{libraries}/*", "-d", here, *sources)
+        packages.run("javac", "-cp", f"{libraries}/*", "-d", here, *sources)
 
     sources = sorted((SQL / "java").glob("*.java"))
     classes = fetched(build, "classes", "".join(source.read_text() for source in sources), fetch)
@@ -58,11 +49,7 @@ def java(build, program):
 
 
 def graphile(build):
-    def fetch(here):
-        shutil.copy(SQL / "graphile/package.json", here)
-        run("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel", "error", cwd=here)
-
-    here = fetched(build, "graphile", (SQL / "graphile/package.json").read_text(), fetch)
+    here = packages.npm(place(build, "graphile"), SQL / "graphile/package.json")
     return ["env", f"NODE_PATH={here}/node_modules", "NODE_ENV=production", "node", SQL / "graphile/drive.js"]
 
 
@@ -72,7 +59,7 @@ def pgmq_sql(build):
         (here / "src").mkdir()
         (here / "src/lib.rs").touch()
         (here / "Cargo.toml").write_text(f'[package]\nname = "bench"\nversion = "1.0.0"\n[dependencies]\npgmq = {{ version = "={PGMQ}", default-features = false }}\n[workspace]\n')
-        run("cargo", "fetch", "--quiet", cwd=here)
+        packages.run("cargo", "fetch", "--quiet", cwd=here)
         found = subprocess.run(["cargo", "metadata", "--format-version", "1", "--offline"], cwd=here, check=True, capture_output=True, text=True).stdout
         manifest = next(package["manifest_path"] for package in json.loads(found)["packages"] if package["name"] == "pgmq")
         shutil.copy(pathlib.Path(manifest).parent / "src/install/embedded/sql/pgmq.sql", here)
@@ -132,14 +119,16 @@ class Drive:
     """One run of a peer's program: it prepares and says `ready`; with the answer to that it begins what is measured, and reports by a line of JSON."""
 
     def __init__(self, words):
-        self.words = words
+        self.words, self.process = words, None
 
     def measured(self, begin, end):
         with subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+            self.process = program.pid
             try:
                 line = program.stdout.readline()
                 if line.strip() != "ready":
                     raise RuntimeError(f"{' '.join(self.words[-6:])}: {line} {program.stderr.read()[-1000:]}")
+                self.pid = program.pid
                 begin()
                 program.stdin.write("go\n")
                 program.stdin.flush()

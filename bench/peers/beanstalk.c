@@ -7,7 +7,7 @@ enum { LINE_BYTES_MAX = 512 };
 
 struct load_speech {
     const struct load_plan *plan;
-    struct buffer filler; /* the body after its stamp, and the line end */
+    struct load_body body;
 };
 
 static struct load_speech *beanstalk_open(const struct load_plan *plan, uint32_t run,
@@ -20,17 +20,14 @@ static struct load_speech *beanstalk_open(const struct load_plan *plan, uint32_t
         return NULL;
     }
     speech->plan = plan;
-    buffer_init(&speech->filler, LOAD_BODY_BYTES_MAX + 2);
-    for (size_t i = LOAD_STAMP_BYTES; i < plan->body_bytes; i++)
-        buffer_append_byte(&speech->filler, (char)('a' + i % 26));
-    buffer_append_text(&speech->filler, "\r\n");
+    load_body_init(&speech->body, plan->body_bytes);
     return speech;
 }
 
 static void beanstalk_close(struct load_speech *speech)
 {
     if (speech)
-        buffer_fini(&speech->filler);
+        load_body_fini(&speech->body);
     free(speech);
 }
 
@@ -51,12 +48,8 @@ static void beanstalk_push(struct load_speech *speech, struct buffer *out,
     buffer_append(out, " 120 ", 5);
     buffer_append_u64(out, speech->plan->body_bytes);
     buffer_append(out, "\r\n", 2);
-    char *at = buffer_reserve(out, LOAD_STAMP_BYTES);
-    if (!at)
-        return;
-    load_stamp_write(at, stamps);
-    out->len += LOAD_STAMP_BYTES;
-    buffer_append(out, speech->filler.at, speech->filler.len);
+    load_body_append(&speech->body, stamps, out);
+    buffer_append(out, "\r\n", 2);
 }
 
 static unsigned beanstalk_take(struct load_speech *speech, struct buffer *out,

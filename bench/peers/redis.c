@@ -35,8 +35,8 @@ struct load_speech {
     uint32_t run;
     unsigned take_max;
     struct buffer push, take,
-        ack;              /* EVALSHA and all that does not change, after the number of words */
-    struct buffer filler; /* the body after its stamp */
+        ack; /* EVALSHA and all that does not change, after the number of words */
+    struct load_body body;
     size_t body_bytes;
 };
 
@@ -121,7 +121,7 @@ static void redis_close(struct load_speech *speech)
     buffer_fini(&speech->push);
     buffer_fini(&speech->take);
     buffer_fini(&speech->ack);
-    buffer_fini(&speech->filler);
+    load_body_fini(&speech->body);
     free(speech);
 }
 
@@ -143,9 +143,7 @@ static struct load_speech *redis_open(const struct load_plan *plan, uint32_t run
     buffer_init(&speech->push, LINE_BYTES_MAX);
     buffer_init(&speech->take, LINE_BYTES_MAX);
     buffer_init(&speech->ack, LINE_BYTES_MAX);
-    buffer_init(&speech->filler, LOAD_BODY_BYTES_MAX);
-    for (size_t i = LOAD_STAMP_BYTES; i < plan->body_bytes; i++)
-        buffer_append_byte(&speech->filler, (char)('a' + i % 26));
+    load_body_init(&speech->body, plan->body_bytes);
     if (prepare(&speech->push, plan, push_script, push_keys, problem) &&
         prepare(&speech->take, plan, take_script, take_keys, problem) &&
         prepare(&speech->ack, plan, ack_script, ack_keys, problem))
@@ -188,12 +186,7 @@ static void redis_push(struct load_speech *speech, struct buffer *out,
         buffer_append_byte(out, '$');
         buffer_append_u64(out, speech->body_bytes);
         buffer_append(out, "\r\n", 2);
-        char *at = buffer_reserve(out, LOAD_STAMP_BYTES);
-        if (!at)
-            return;
-        load_stamp_write(at, &stamps[i]);
-        out->len += LOAD_STAMP_BYTES;
-        buffer_append_slice(out, buffer_slice(&speech->filler));
+        load_body_append(&speech->body, &stamps[i], out);
         buffer_append(out, "\r\n", 2);
     }
 }

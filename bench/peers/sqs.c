@@ -10,9 +10,9 @@ enum { BATCH_MAX = 10, WAIT_S = 20, TEXT_BYTES_MAX = 4096, LENGTH_DIGITS = 9 };
 
 struct load_speech {
     unsigned take_max;
-    struct buffer head;   /* of each request, up to the operation */
-    struct buffer queue;  /* "{"QueueUrl":"…"," */
-    struct buffer filler; /* the body after its stamp */
+    struct buffer head;  /* of each request, up to the operation */
+    struct buffer queue; /* "{"QueueUrl":"…"," */
+    struct load_body body;
 };
 
 /* ---- requests ---- */
@@ -73,7 +73,7 @@ static void sqs_close(struct load_speech *speech)
         return;
     buffer_fini(&speech->head);
     buffer_fini(&speech->queue);
-    buffer_fini(&speech->filler);
+    load_body_fini(&speech->body);
     free(speech);
 }
 
@@ -89,7 +89,6 @@ static struct load_speech *sqs_open(const struct load_plan *plan, uint32_t run,
     speech->take_max = plan->take_max < BATCH_MAX ? plan->take_max : BATCH_MAX;
     buffer_init(&speech->head, TEXT_BYTES_MAX);
     buffer_init(&speech->queue, TEXT_BYTES_MAX);
-    buffer_init(&speech->filler, LOAD_BODY_BYTES_MAX);
     buffer_append_format(
         &speech->head,
         "POST / HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/x-amz-json-1.0\r\n"
@@ -100,8 +99,7 @@ static struct load_speech *sqs_open(const struct load_plan *plan, uint32_t run,
         plan->host, plan->port, 0);
     buffer_append_format(&speech->queue, "{\"QueueUrl\":\"http://%s:%s/000000000000/%s\",",
                          plan->host, plan->port, plan->topic);
-    for (size_t i = LOAD_STAMP_BYTES; i < plan->body_bytes; i++)
-        buffer_append_byte(&speech->filler, (char)('a' + i % 26));
+    load_body_init(&speech->body, plan->body_bytes);
     if (make_queue(speech, plan, problem))
         return speech;
     sqs_close(speech);
@@ -117,12 +115,7 @@ static void sqs_push(struct load_speech *speech, struct buffer *out,
     for (unsigned i = 0; i < count; i++) {
         buffer_append_format(out, "%s{\"Id\":\"%u\",\"DelaySeconds\":%lld,\"MessageBody\":\"",
                              i ? "," : "", i, (long long)stamps[i].delay_ms / 1000);
-        char *at = buffer_reserve(out, LOAD_STAMP_BYTES);
-        if (!at)
-            return;
-        load_stamp_write(at, &stamps[i]);
-        out->len += LOAD_STAMP_BYTES;
-        buffer_append_slice(out, buffer_slice(&speech->filler));
+        load_body_append(&speech->body, &stamps[i], out);
         buffer_append_text(out, "\"}");
     }
     buffer_append_text(out, "]}");

@@ -19,7 +19,7 @@ enum { SCOPE_BYTES_MAX = 96 };
 
 /* A secret that requests are signed with, and the key that was last made of it: good for a day. */
 struct signing_secret {
-    char text[TOKEN_SECRET_BYTES_MAX], scope[SCOPE_BYTES_MAX];
+    char text[SIGNATURE_SECRET_BYTES_MAX], scope[SCOPE_BYTES_MAX];
     size_t len, scope_len; /* scope_len 0: no key was made yet */
     int64_t until_ms;
     unsigned char key[SIGNATURE_BYTES];

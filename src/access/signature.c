@@ -85,19 +85,6 @@ static bool read_credential(struct slice text, struct signature *out)
     return true;
 }
 
-static bool read_bytes(struct slice hex, unsigned char out[SIGNATURE_BYTES])
-{
-    if (hex.len != (size_t)2 * SIGNATURE_BYTES)
-        return false;
-    for (size_t i = 0; i < SIGNATURE_BYTES; i++) {
-        uint64_t byte;
-        if (!hex_parse_u64(hex.at + 2 * i, 2, &byte))
-            return false;
-        out[i] = (unsigned char)byte;
-    }
-    return true;
-}
-
 bool signature_parse(struct slice header, struct signature *out, const char **why)
 {
     struct slice rest = header, credential = {0}, headers = {0}, bytes = {0};
@@ -124,7 +111,7 @@ bool signature_parse(struct slice header, struct signature *out, const char **wh
     if (!read_credential(credential, out))
         return refuse(why, "Credential must have the form "
                            "'ACCESS-KEY/YYYYMMDD/REGION/SERVICE/" SCOPE_END "'.");
-    if (!read_bytes(bytes, out->bytes))
+    if (!hex_parse_bytes(bytes, out->bytes, SIGNATURE_BYTES))
         return refuse(why, "The signature must have 64 small hexadecimal digits.");
     out->headers = headers;
     return true;

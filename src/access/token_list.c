@@ -59,25 +59,12 @@ static const struct key *find_key(struct slice name, uint32_t *bit)
     return NULL;
 }
 
-static bool parse_hash(struct slice text, unsigned char *out)
-{
-    uint64_t byte;
-    if (text.len != 2 * TOKEN_HASH_BYTES)
-        return false;
-    for (size_t i = 0; i < TOKEN_HASH_BYTES; i++) {
-        if (!hex_parse_u64(text.at + 2 * i, 2, &byte))
-            return false;
-        out[i] = (unsigned char)byte;
-    }
-    return true;
-}
-
 static bool secret_is_valid(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)
         if (text.at[i] <= ' ' || text.at[i] > '~')
             return false;
-    return text.len >= TOKEN_SECRET_BYTES_MIN && text.len <= TOKEN_SECRET_BYTES_MAX;
+    return text.len >= TOKEN_SECRET_BYTES_MIN && text.len <= SIGNATURE_SECRET_BYTES_MAX;
 }
 
 static bool parse_value(const struct key *key, struct slice text, struct token *token)
@@ -96,7 +83,7 @@ static bool parse_value(const struct key *key, struct slice text, struct token *
     case KEY_COUNT:
         return access_count_parse(text, INT64_MAX, field);
     case KEY_HASH:
-        return parse_hash(text, field);
+        return hex_parse_bytes(text, field, TOKEN_HASH_BYTES);
     case KEY_SECRET:
         *(struct slice *)field = text;
         return secret_is_valid(text);

@@ -24,8 +24,7 @@
 enum {
     TOKEN_NAME_BYTES_MAX = 128,
     TOKEN_LINE_BYTES_MAX = 4096,
-    TOKEN_SECRET_BYTES_MIN = 16, /* of an access key */
-    TOKEN_SECRET_BYTES_MAX = 128,
+    TOKEN_SECRET_BYTES_MIN = 16, /* of an access key; at most SIGNATURE_SECRET_BYTES_MAX */
     TOKEN_LIST_BYTES_MAX = 8 << 20,
     TOKENS_MAX = 10000
 };

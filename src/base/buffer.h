@@ -50,6 +50,14 @@ static inline void buffer_append_byte(struct buffer *buffer, char byte)
         buffer_append(buffer, &byte, 1);
 }
 
+/* Where it lies then. It is lost when the buffer grows: who keeps several reserves room for all of them first. */
+static inline struct slice buffer_append_copy(struct buffer *buffer, struct slice slice)
+{
+    const char *at = buffer->at + buffer->len;
+    buffer_append_slice(buffer, slice);
+    return slice_make(at, slice.len);
+}
+
 static inline struct slice buffer_slice(const struct buffer *buffer)
 {
     return (struct slice){.at = buffer->at, .len = buffer->len};

@@ -3,11 +3,10 @@
 #ifndef TARRY_BASE_HEX_H
 #define TARRY_BASE_HEX_H
 
+#include "base/slice.h"
+
 #include <endian.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 static inline char hex_digit(unsigned value)
 {
@@ -87,6 +86,17 @@ static inline bool hex_parse_u64(const char *text, size_t digits, uint64_t *out)
     }
     *out = value;
     return true;
+}
+
+/* Two digits a byte, so many bytes and no more digits. False: `out` may be written in part. */
+static inline bool hex_parse_bytes(struct slice text, void *out, size_t count)
+{
+    bool is_good = text.len == 2 * count;
+    uint64_t byte;
+    for (size_t i = 0; is_good && i < count; i++)
+        if ((is_good = hex_parse_u64(text.at + 2 * i, 2, &byte)))
+            ((unsigned char *)out)[i] = (unsigned char)byte;
+    return is_good;
 }
 
 /* Two digits a byte. */

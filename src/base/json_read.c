@@ -172,6 +172,17 @@ bool json_string_is(struct slice raw, const char *text)
     return left == 0;
 }
 
+struct json_value json_member(struct json_value object, const char *name)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
+        if (json_string_is(key, name))
+            return value;
+    return (struct json_value){0};
+}
+
 bool json_string_bytes(struct slice raw, struct buffer *scratch, struct slice *out)
 {
     struct slice inner = without_quotes(raw);

@@ -44,6 +44,9 @@ bool json_next_member(struct json_value object, struct json_cursor *cursor, stru
                       struct json_value *value);
 bool json_next_item(struct json_value array, struct json_cursor *cursor, struct json_value *item);
 
+/* The first member of this name; JSON_NONE: there is none, or `object` is none. */
+struct json_value json_member(struct json_value object, const char *name);
+
 /* True if the raw string `raw` (with quotes) spells `text`, escapes considered. */
 bool json_string_is(struct slice raw, const char *text);
 

@@ -38,8 +38,7 @@ void beanstalk_lease_answer(struct beanstalk_session *session)
 {
     const struct beanstalk_command *command = &session->command;
     struct beanstalk_reservations *held = &session->reservations;
-    session->front->timeouts +=
-        beanstalk_reservations_expire(held, beanstalk_session_now_ms(session));
+    beanstalk_session_expire(session, beanstalk_session_now_ms(session));
     const struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, command->id);
     if (!reservation) {
@@ -116,8 +115,7 @@ void beanstalk_delete(struct beanstalk_session *session)
 {
     struct queue_answer acks[SESSION_DELETES_MAX];
     struct beanstalk_reservations *held = &session->reservations;
-    session->front->timeouts +=
-        beanstalk_reservations_expire(held, beanstalk_session_now_ms(session));
+    beanstalk_session_expire(session, beanstalk_session_now_ms(session));
     const struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, session->command.id);
     if (!reservation) {

@@ -157,8 +157,7 @@ static void on_located(void *owner, uint64_t tag, const struct locate_result *re
     if (session->subject.is_there)
         go_on_with_job(session);
     else
-        beanstalk_finish(session,
-                         beanstalk_answer_of(result->status ? result->status : QUEUE_NOT_FOUND));
+        beanstalk_finish_not_found(session, result->status);
 }
 
 /* The job of an alias, whose topic is known. */
@@ -166,14 +165,10 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;
     (void)tag;
-    if (!beanstalk_session_called(session))
+    const struct job *job = beanstalk_session_got_job(session, reply);
+    if (!job)
         return;
-    if (!reply->job_count) {
-        beanstalk_finish(session,
-                         beanstalk_answer_of(reply->status ? reply->status : QUEUE_NOT_FOUND));
-        return;
-    }
-    note_found(session, &reply->jobs[0].job);
+    note_found(session, job);
     go_on_with_job(session);
 }
 

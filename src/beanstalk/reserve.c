@@ -66,16 +66,10 @@ void beanstalk_reserve_set_timer(struct beanstalk_session *session)
                                                                          : 0);
 }
 
-/* Whose time is over is the client's no more: the queue sees to it. */
-static void expire(struct beanstalk_session *session, int64_t now_ms)
-{
-    session->front->timeouts += beanstalk_reservations_expire(&session->reservations, now_ms);
-}
-
 void beanstalk_reserve_woken(struct beanstalk_session *session)
 {
     int64_t now_ms = beanstalk_session_now_ms(session);
-    expire(session, now_ms);
+    beanstalk_session_expire(session, now_ms);
     renew_leases(session, now_ms);
     bool waits = session->wait == SESSION_WAIT_JOB;
     if (waits && deadline_is_near(session, now_ms))
@@ -211,7 +205,7 @@ void beanstalk_reserve(struct beanstalk_session *session)
 {
     int64_t now_ms = clock_inner_ms();
     bool is_timed = session->command.verb == BEANSTALK_RESERVE_WITH_TIMEOUT;
-    expire(session, beanstalk_session_now_ms(session));
+    beanstalk_session_expire(session, beanstalk_session_now_ms(session));
     session->is_deadline_near = deadline_is_near(session, beanstalk_session_now_ms(session));
     session->give_up_ms = is_timed ? now_ms + (int64_t)session->command.number * 1000 : INT64_MAX;
     session->reserve_count = 1;

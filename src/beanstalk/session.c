@@ -66,6 +66,11 @@ void beanstalk_finish(struct beanstalk_session *session, const char *text)
     session->driver->go_on(session);
 }
 
+void beanstalk_finish_not_found(struct beanstalk_session *session, enum queue_status status)
+{
+    beanstalk_finish(session, beanstalk_answer_of(status ? status : QUEUE_NOT_FOUND));
+}
+
 /* ---- calls of the queue ---- */
 
 struct queue_reply_to beanstalk_session_call(struct beanstalk_session *session, queue_done *done)
@@ -84,6 +89,17 @@ bool beanstalk_session_called(struct beanstalk_session *session)
     return is_there;
 }
 
+const struct job *beanstalk_session_got_job(struct beanstalk_session *session,
+                                            const struct queue_reply *reply)
+{
+    if (!beanstalk_session_called(session))
+        return NULL;
+    if (reply->job_count)
+        return &reply->jobs[0].job;
+    beanstalk_finish_not_found(session, reply->status);
+    return NULL;
+}
+
 static void on_given_back(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)owner; /* nobody is there who would want to know */
@@ -96,6 +112,11 @@ void beanstalk_give_back(struct beanstalk_front *front, struct slice lease)
     const struct queue_answer nack = {
         .verb = QUEUE_NACK, .lease = lease, .error = slice_of("connection closed")};
     queue_answer(front->options.queue, &nack, 1, (struct queue_reply_to){.done = on_given_back});
+}
+
+void beanstalk_session_expire(struct beanstalk_session *session, int64_t now_ms)
+{
+    session->front->timeouts += beanstalk_reservations_expire(&session->reservations, now_ms);
 }
 
 /* ---- waiting for a job ---- */

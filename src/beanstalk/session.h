@@ -112,6 +112,8 @@ void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yam
 const char *beanstalk_answer_of(enum queue_status status);
 /* The answer of the command that was under way; the next one begins. */
 void beanstalk_finish(struct beanstalk_session *session, const char *text);
+/* The same where nothing was found: NOT_FOUND, or what the queue refused. */
+void beanstalk_finish_not_found(struct beanstalk_session *session, enum queue_status status);
 
 /* ---- calls of the queue, one at a time ---- */
 
@@ -119,6 +121,9 @@ void beanstalk_finish(struct beanstalk_session *session, const char *text);
 struct queue_reply_to beanstalk_session_call(struct beanstalk_session *session, queue_done *done);
 /* False: the session has ended meanwhile, and may be gone now. */
 bool beanstalk_session_called(struct beanstalk_session *session);
+/* The same of a get: its job. NULL: the session has ended, or was told that there is none. */
+const struct job *beanstalk_session_got_job(struct beanstalk_session *session,
+                                            const struct queue_reply *reply);
 /* What the reply says of the one item that was asked for. */
 static inline enum queue_status beanstalk_reply_status(const struct queue_reply *reply)
 {
@@ -126,6 +131,9 @@ static inline enum queue_status beanstalk_reply_status(const struct queue_reply 
 }
 /* The end of a lease that nobody has any more: a failed attempt. */
 void beanstalk_give_back(struct beanstalk_front *front, struct slice lease);
+
+/* Reservations whose time is over by `now_ms` are the client's no more, and counted: the queue sees to their jobs. */
+void beanstalk_session_expire(struct beanstalk_session *session, int64_t now_ms);
 
 /* ---- waiting for a job ---- */
 

@@ -70,8 +70,7 @@ static void on_tube(void *owner, uint64_t tag, const struct queue_reply *reply)
     const struct beanstalk_tube *tube =
         beanstalk_tubes_find(&session->front->tubes, session->command.tube);
     if (!reply->topic_count && (!tube || reply->status != QUEUE_NOT_FOUND)) {
-        beanstalk_finish(session,
-                         beanstalk_answer_of(reply->status ? reply->status : QUEUE_NOT_FOUND));
+        beanstalk_finish_not_found(session, reply->status);
         return;
     }
     buffer_init(&yaml, SESSION_YAML_BYTES_MAX);

@@ -12,14 +12,9 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;
     (void)tag;
-    if (!beanstalk_session_called(session))
+    const struct job *job = beanstalk_session_got_job(session, reply);
+    if (!job)
         return;
-    if (!reply->job_count) {
-        beanstalk_finish(session,
-                         beanstalk_answer_of(reply->status ? reply->status : QUEUE_NOT_FOUND));
-        return;
-    }
-    const struct job *job = &reply->jobs[0].job;
     beanstalk_answer_job(session, "FOUND", beanstalk_job_view_of(session->front, job).number,
                          job->body);
     session->driver->go_on(session);
@@ -39,8 +34,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
         queue_get(beanstalk_session_queue(session), best->topic, best->id,
                   beanstalk_session_call(session, on_got));
     else
-        beanstalk_finish(session,
-                         beanstalk_answer_of(reply->status ? reply->status : QUEUE_NOT_FOUND));
+        beanstalk_finish_not_found(session, reply->status);
 }
 
 static void peek(struct beanstalk_session *session, enum job_state state, uint32_t limit)

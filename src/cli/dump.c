@@ -7,18 +7,6 @@
 
 #include <strings.h>
 
-/* The member of an object; kind JSON_NONE where it has none. */
-static struct json_value member(struct json_value object, const char *name)
-{
-    struct json_cursor cursor = {0};
-    struct json_value value;
-    struct slice key;
-    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
-        if (json_string_is(key, name))
-            return value;
-    return (struct json_value){0};
-}
-
 /* Topics and cursors are printable ASCII: a string with an escape is neither. */
 static bool read_word(struct json_value value, char *into, size_t room)
 {
@@ -39,18 +27,18 @@ struct members {
 
 static void read_members(struct json_value object, struct members *out)
 {
-    out->head = member(object, "tarry_export");
-    out->end = member(object, "tarry_export_end");
-    out->topic = member(object, "topic");
-    out->id = member(object, "id");
-    out->settings = member(object, "settings");
-    out->paused = member(object, "paused");
-    out->paused_until = member(object, "paused_until");
-    out->cursor = member(object, "cursor");
-    out->topics = member(object, "topics");
-    out->jobs = member(object, "jobs");
-    out->at = member(object, "at");
-    out->on_conflict = member(object, "on_conflict");
+    out->head = json_member(object, "tarry_export");
+    out->end = json_member(object, "tarry_export_end");
+    out->topic = json_member(object, "topic");
+    out->id = json_member(object, "id");
+    out->settings = json_member(object, "settings");
+    out->paused = json_member(object, "paused");
+    out->paused_until = json_member(object, "paused_until");
+    out->cursor = json_member(object, "cursor");
+    out->topics = json_member(object, "topics");
+    out->jobs = json_member(object, "jobs");
+    out->at = json_member(object, "at");
+    out->on_conflict = json_member(object, "on_conflict");
 }
 
 static enum dump_kind kind_of(const struct members *of, struct dump_line *out)
@@ -131,17 +119,17 @@ bool dump_write_topic(struct buffer *out, struct slice answer)
     struct json_value topic, name, settings;
     if (!json_check(answer, &topic, NULL))
         return false;
-    name = member(topic, "topic");
-    settings = member(topic, "settings");
+    name = json_member(topic, "topic");
+    settings = json_member(topic, "settings");
     if (name.kind != JSON_STRING || settings.kind != JSON_OBJECT)
         return false;
     buffer_append_text(out, "{\"topic\":");
     buffer_append_slice(out, name.raw);
     buffer_append_text(out, ",\"settings\":");
     buffer_append_slice(out, settings.raw);
-    bool is_paused = member(topic, "paused").kind == JSON_TRUE;
+    bool is_paused = json_member(topic, "paused").kind == JSON_TRUE;
     buffer_append_text(out, is_paused ? ",\"paused\":true" : ",\"paused\":false");
-    struct json_value until = member(topic, "paused_until");
+    struct json_value until = json_member(topic, "paused_until");
     int64_t until_ms;
     if (is_paused && until.kind == JSON_STRING && until.raw.len > 2 &&
         timestamp_parse(slice_make(until.raw.at + 1, until.raw.len - 2), &until_ms)) {
@@ -184,8 +172,8 @@ static void write_base64(struct buffer *out, struct slice raw)
 
 static bool write_body(struct buffer *out, struct json_value job, struct buffer *scratch)
 {
-    struct slice type = member(job, "content_type").raw, text, body;
-    struct json_value base64 = member(job, "body_base64");
+    struct slice type = json_member(job, "content_type").raw, text, body;
+    struct json_value base64 = json_member(job, "body_base64");
     buffer_clear(scratch);
     if (base64.kind != JSON_STRING || !json_string_bytes(base64.raw, scratch, &text))
         return false;
@@ -207,7 +195,7 @@ static bool write_body(struct buffer *out, struct json_value job, struct buffer 
 
 static void copy_member(struct buffer *out, struct json_value job, const char *from, const char *to)
 {
-    struct json_value value = member(job, from);
+    struct json_value value = json_member(job, from);
     if (value.kind == JSON_NONE)
         return;
     buffer_append_byte(out, ',');
@@ -241,10 +229,10 @@ static void write_meta(struct buffer *out, struct json_value meta)
 /* When it falls due next: a leased job, when its lease ends. */
 static bool write_at(struct buffer *out, struct json_value job)
 {
-    struct json_value at = member(job, "lease_until");
+    struct json_value at = json_member(job, "lease_until");
     int64_t ms;
     if (at.kind == JSON_NONE)
-        at = member(job, "due_at");
+        at = json_member(job, "due_at");
     if (at.kind != JSON_STRING || at.raw.len < 2 ||
         !timestamp_parse(slice_make(at.raw.at + 1, at.raw.len - 2), &ms))
         return false;
@@ -258,11 +246,11 @@ static bool write_at(struct buffer *out, struct json_value job)
 /* Without the one under way: it may be the last one it has. */
 static void write_attempt(struct buffer *out, struct json_value job)
 {
-    struct json_value attempt = member(job, "attempt");
+    struct json_value attempt = json_member(job, "attempt");
     int64_t number = 0;
     if (attempt.kind != JSON_NUMBER || !json_number_i64(attempt.raw, &number))
         return;
-    if (member(job, "lease_until").kind != JSON_NONE)
+    if (json_member(job, "lease_until").kind != JSON_NONE)
         number--;
     if (number <= 0)
         return;
@@ -287,8 +275,8 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
 {
     static const char *const alike[] = {"priority",     "lease_for", "ttl",
                                         "max_attempts", "backoff",   "callback"};
-    struct json_value topic = member(job, "topic"), id = member(job, "id"),
-                      state = member(job, "state");
+    struct json_value topic = json_member(job, "topic"), id = json_member(job, "id"),
+                      state = json_member(job, "state");
     if (topic.kind != JSON_STRING || id.kind != JSON_STRING)
         return false;
     buffer_append_text(out, "{\"topic\":");
@@ -303,10 +291,10 @@ static bool write_job(struct buffer *out, struct json_value job, struct buffer *
     copy_member(out, job, "last_error", "error");
     for (size_t i = 0; i < sizeof alike / sizeof alike[0]; i++)
         copy_member(out, job, alike[i], alike[i]);
-    write_content_type(out, member(job, "content_type"));
-    write_meta(out, member(job, "meta"));
+    write_content_type(out, json_member(job, "content_type"));
+    write_meta(out, json_member(job, "meta"));
     if (as_base64)
-        write_base64(out, member(job, "body_base64").raw);
+        write_base64(out, json_member(job, "body_base64").raw);
     else if (!write_body(out, job, scratch))
         return false;
     buffer_append_text(out, "}\n");
@@ -333,15 +321,15 @@ bool dump_write_page(struct buffer *out, struct slice answer, struct buffer *scr
     struct json_value page, list, job, next, topic = {0};
     struct json_cursor at = {0};
     cursor[0] = '\0';
-    if (!json_check(answer, &page, NULL) || (list = member(page, "jobs")).kind != JSON_ARRAY)
+    if (!json_check(answer, &page, NULL) || (list = json_member(page, "jobs")).kind != JSON_ARRAY)
         return false;
     while (json_next_item(list, &at, &job)) {
         if (!write_line(out, job, scratch))
             return false;
-        topic = member(job, "topic");
+        topic = json_member(job, "topic");
         ++*jobs;
     }
-    next = member(page, "cursor");
+    next = json_member(page, "cursor");
     if (next.kind == JSON_NULL)
         return true;
     if (!read_word(next, cursor, DUMP_CURSOR_BYTES_MAX) || topic.kind != JSON_STRING)

@@ -12,15 +12,8 @@ enum { REDRIVES_AT_ONCE = 200 };
 
 bool http_bulk_is_named(struct slice body)
 {
-    struct json_value object, value;
-    struct json_cursor cursor = {0};
-    struct slice key;
-    if (!body.len || !json_check(body, &object, NULL) || object.kind != JSON_OBJECT)
-        return false;
-    while (json_next_member(object, &cursor, &key, &value))
-        if (json_string_is(key, "ids"))
-            return true;
-    return false;
+    struct json_value object;
+    return body.len && json_check(body, &object, NULL) && json_member(object, "ids").kind;
 }
 
 struct ids_reading {

@@ -3,11 +3,12 @@
 #include "base/log.h"
 #include "http/channel.h"
 #include "http/dispatch.h"
+#include "http/input.h"
+#include "http/output.h"
+#include "http/phase.h"
 #include "http/stream.h"
 #include "net/proxy_protocol.h"
-#include "net/tls.h"
 
-#include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -20,156 +21,12 @@ enum {
     HANDSHAKES_MAX = 16, /* in a turn: those who are greeted already are not to wait for more */
     TURN_REQUESTS = 512, /* of all connections in a turn; beyond it each has only its share, */
     TURN_SHARE = 8,      /* so that many who pipeline do not hold up who asks for one thing */
-    LINGER_MS = 2000,
-    HELD_MS = 500,
     OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
     CONNECTION_BYTES = 1024,       /* what an open connection takes, about */
     /* A leftover up to this is copied in front of what comes next; a longer one gets its own growing
      * buffer. */
     LEFTOVER_BYTES = 4096,
-    KEEP_BYTES_MIN = 256,
-    GROW_BYTES_MIN = 64 * 1024
 };
-
-struct http_writing {
-    uv_write_t request;
-    struct http_front *front;
-    struct http_connection *connection; /* NULL: it was cut */
-    struct buffer bytes;
-    size_t counted; /* in the budget */
-    size_t left;    /* not written, at the last look */
-    size_t plain;   /* bytes of answers in it */
-    bool is_sealed;
-};
-
-/* ---- how long it is waited for ---- */
-
-/* How long a connection may stay in a phase. */
-static int64_t timeout_ms(const struct http_front *front, enum http_phase phase)
-{
-    switch (phase) {
-    case HTTP_PHASE_IDLE:
-        return front->is_draining ? HTTP_POLITE_MS : front->options.idle_ms;
-    case HTTP_PHASE_GREET:
-    case HTTP_PHASE_HEAD:
-        return front->is_draining && front->options.header_ms > HTTP_RECENT_MS
-                   ? HTTP_RECENT_MS
-                   : front->options.header_ms;
-    case HTTP_PHASE_BODY:
-        return front->options.body_ms;
-    case HTTP_PHASE_LINGER:
-        return LINGER_MS;
-    case HTTP_PHASE_HELD:
-        return HELD_MS;
-    default:
-        return front->options.idle_ms;
-    }
-}
-
-/* Each phase has one timeout, so each list is in order of time by itself. */
-static void wait_in_phase(struct http_connection *connection, enum http_phase phase, bool anew)
-{
-    struct http_front *front = connection->front;
-    if (connection->phase == phase && !anew)
-        return;
-    list_remove(&connection->timed);
-    connection->phase = phase;
-    if (phase == HTTP_PHASE_NONE)
-        return;
-    connection->until_ms = http_front_now_ms(front) + timeout_ms(front, phase);
-    list_add_last(&front->timed[phase], &connection->timed);
-    if (connection->until_ms < front->alarm_ms) {
-        front->alarm_ms = connection->until_ms;
-        deadline_set(front->alarm, front->alarm_ms);
-    }
-}
-
-/* ---- bytes that came and are no whole request yet ---- */
-
-static void drop_kept_bytes(struct http_connection *connection)
-{
-    free(connection->in);
-    if (connection->in_cap)
-        http_budget_remove(connection->front, connection->in_cap);
-    connection->in = NULL;
-    connection->in_len = connection->in_cap = 0;
-}
-
-/* Forgets a request that is not whole, or not begun. */
-static void drop_input(struct http_connection *connection)
-{
-    drop_kept_bytes(connection);
-    connection->framing = (struct http_framing){0};
-    http_long_line_leave(connection);
-}
-
-/* Makes room for `cap` bytes. False: no memory, and all is as before. */
-static bool grow_input(struct http_connection *connection, size_t cap)
-{
-    if (cap <= connection->in_cap)
-        return true;
-    char *in = realloc(connection->in, cap);
-    if (!in)
-        return false;
-    http_budget_add(connection->front, cap - connection->in_cap);
-    connection->in = in;
-    connection->in_cap = cap;
-    return true;
-}
-
-/* Keeps what is not parsed yet. `bytes` is the shared buffer or the connection's own. */
-static bool keep_input(struct http_connection *connection, const char *bytes, size_t len)
-{
-    if (len == 0) {
-        drop_kept_bytes(connection);
-        return true;
-    }
-    if (len > connection->in_cap) {
-        size_t cap = KEEP_BYTES_MIN;
-        while (cap < len)
-            cap *= 2;
-        if (!grow_input(connection, cap))
-            return false;
-    }
-    if (bytes != connection->in)
-        memmove(connection->in, bytes, len);
-    connection->in_len = len;
-    return true;
-}
-
-/* ---- bytes that go ---- */
-
-/* What waits in `out` while something is being written. */
-static void count_out(struct http_connection *connection, size_t bytes)
-{
-    if (bytes > connection->out_counted)
-        http_budget_add(connection->front, bytes - connection->out_counted);
-    else if (bytes < connection->out_counted)
-        http_budget_remove(connection->front, connection->out_counted - bytes);
-    connection->out_counted = bytes;
-}
-
-/* How much of the answers in it the peer cannot have read while the last `left` bytes are not sent. */
-static size_t unread_of(const struct http_writing *writing, size_t left)
-{
-    return writing->is_sealed ? tls_unread(writing->plain, writing->bytes.len, left) : left;
-}
-
-/* What was not written is not written any more: the jobs in it go back to the queue. */
-static void drop_output(struct http_connection *connection)
-{
-    uint64_t written = connection->out_at;
-    if (connection->writing)
-        written -=
-            unread_of(connection->writing, uv_stream_get_write_queue_size(&connection->stream));
-    if (connection->unsent.cap)
-        http_lease_settle(connection, written, true);
-    count_out(connection, 0);
-    http_front_give_back(connection->front, &connection->out);
-    if (connection->writing)
-        connection->writing->connection = NULL;
-    connection->writing = NULL;
-}
 
 /* ---- its end ---- */
 
@@ -213,8 +70,8 @@ static void cut_connection(struct http_connection *connection)
     list_remove(&connection->node);
     list_remove(&connection->dirty);
     list_remove(&connection->timed);
-    drop_input(connection);
-    drop_output(connection);
+    http_input_drop(connection);
+    http_output_drop(connection);
     http_gate_fini(connection);
     http_quota_fini(connection);
     http_channel_free(connection->channel, front);
@@ -234,8 +91,8 @@ static void refuse_connection(struct http_connection *connection, const struct h
 {
     struct http_exchange *exchange = http_exchange_add(connection);
     connection->is_closing = connection->lingers = true;
-    drop_input(connection);
-    wait_in_phase(connection, HTTP_PHASE_NONE, false);
+    http_input_drop(connection);
+    http_phase_enter(connection, HTTP_PHASE_NONE);
     if (exchange)
         http_answer_fault(exchange, fault);
     http_connection_touch(connection);
@@ -312,12 +169,12 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
         return;
     }
     if (connection->is_closing) {
-        drop_input(connection);
-        wait_in_phase(connection, HTTP_PHASE_NONE, false);
+        http_input_drop(connection);
+        http_phase_enter(connection, HTTP_PHASE_NONE);
         return;
     }
     connection->is_blocked |= done == HTTP_DISPATCH_HELD;
-    if (!keep_input(connection, at < len ? bytes + at : NULL, len - at)) {
+    if (!http_input_keep(connection, at < len ? bytes + at : NULL, len - at)) {
         cut_connection(connection);
         return;
     }
@@ -325,26 +182,15 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
         connection->is_blocked = true;
         stop_reading(connection);
         if (!connection->writing)
-            wait_in_phase(connection, HTTP_PHASE_HELD, false);
+            http_phase_enter(connection, HTTP_PHASE_HELD);
         return;
     }
     /* After a whole message the time of the next one counts anew. */
     enum http_phase phase = input_phase(connection);
-    wait_in_phase(connection, phase, is_whole);
-}
-
-/* How large its own buffer should be for the next read: ever larger, but no larger than a body whose
- * length is known. */
-static size_t input_cap_wanted(const struct http_connection *connection)
-{
-    const struct http_framing *framing = &connection->framing;
-    size_t whole = framing->head_bytes + framing->length;
-    size_t cap = connection->in_len * 2 + GROW_BYTES_MIN;
-    if (connection->in_cap - connection->in_len >= GROW_BYTES_MIN)
-        return connection->in_cap;
-    if (framing->head_bytes && !framing->chunked && whole > connection->in_len && whole < cap)
-        cap = whole;
-    return cap > connection->in_cap ? cap : connection->in_cap;
+    if (is_whole)
+        http_phase_begin(connection, phase);
+    else
+        http_phase_enter(connection, phase);
 }
 
 /* Is what comes next sealed? */
@@ -379,7 +225,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
         *out = uv_buf_init(shared + connection->in_len, (unsigned)(cap - connection->in_len));
         return;
     }
-    size_t cap = input_cap_wanted(connection);
+    size_t cap = http_input_cap_wanted(connection);
     bool has_room =
         cap <= connection->in_cap || http_budget_has(connection->front, cap - connection->in_cap);
     if (!has_room) {
@@ -387,7 +233,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
         has_room = cap <= HTTP_BUDGET_SMALL_BYTES;
     }
     connection->is_starved = !has_room;
-    if (!has_room || !grow_input(connection, cap))
+    if (!has_room || !http_input_grow(connection, cap))
         *out = uv_buf_init(NULL, 0);
     else
         *out =
@@ -415,9 +261,9 @@ static void end_input(struct http_connection *connection)
 {
     connection->saw_end = connection->is_closing = true;
     stop_reading(connection);
-    drop_input(connection);
+    http_input_drop(connection);
     end_waits(connection);
-    wait_in_phase(connection, HTTP_PHASE_NONE, false);
+    http_phase_enter(connection, HTTP_PHASE_NONE);
     http_connection_touch(connection);
 }
 
@@ -433,7 +279,7 @@ static void probe_peer(struct http_connection *connection)
         }
         end_waits(connection);
     }
-    wait_in_phase(connection, HTTP_PHASE_HELD, true);
+    http_phase_begin(connection, HTTP_PHASE_HELD);
 }
 
 /* The loop stood still: a request may have lain there for long, and its client may have gone. What
@@ -508,7 +354,7 @@ static bool read_proxy_header(struct http_connection *connection, char *bytes, s
             connection->peer = client;
         return is_within_quota(connection);
     case PROXY_PROTOCOL_MORE:
-        if (keep_input(connection, bytes, len))
+        if (http_input_keep(connection, bytes, len))
             return false;
         cut_connection(connection);
         return false;
@@ -557,7 +403,7 @@ static void end_bad_channel(struct http_connection *connection)
     }
     if (is_greeting && sealed->len && !connection->writing) {
         connection->is_closing = connection->lingers = true;
-        wait_in_phase(connection, HTTP_PHASE_NONE, false);
+        http_phase_enter(connection, HTTP_PHASE_NONE);
         http_connection_touch(connection);
         return;
     }
@@ -579,17 +425,17 @@ static char *opening_place(struct http_connection *connection, size_t len)
     }
     if (cap <= connection->in_cap)
         return connection->in;
-    if (input_cap_wanted(connection) > cap)
-        cap = input_cap_wanted(connection);
+    if (http_input_cap_wanted(connection) > cap)
+        cap = http_input_cap_wanted(connection);
     connection->is_starved = !http_budget_has(connection->front, cap - connection->in_cap);
-    return !connection->is_starved && grow_input(connection, cap) ? connection->in : NULL;
+    return !connection->is_starved && http_input_grow(connection, cap) ? connection->in : NULL;
 }
 
 /* The handshake is done. */
 static void greet(struct http_connection *connection)
 {
     end_greeting(connection);
-    wait_in_phase(connection, HTTP_PHASE_IDLE, false);
+    http_phase_enter(connection, HTTP_PHASE_IDLE);
 }
 
 /* `sealed` is in no buffer of a connection. */
@@ -633,7 +479,7 @@ static void open_rest(struct http_connection *connection, const char *bytes, siz
 {
     char *sealed = connection->front->sealed_at;
     memcpy(sealed, bytes, len);
-    drop_kept_bytes(connection);
+    http_input_drop_bytes(connection);
     if (len)
         open_input(connection, sealed, len);
 }
@@ -723,103 +569,24 @@ static void resume_input(struct http_connection *connection)
 
 /* ---- what goes out ---- */
 
-/* The rest is out, or will never be. */
-static void on_output_written(uv_write_t *request, int status)
+/* What the socket did not take at once is out, or will never be. */
+static void on_written(struct http_connection *connection, bool is_good)
 {
-    struct http_writing *writing = request->data;
-    struct http_connection *connection = writing->connection;
-    size_t unread = unread_of(writing, writing->left);
-    http_budget_remove(writing->front, writing->counted);
-    buffer_fini(&writing->bytes);
-    free(writing);
-    if (!connection)
-        return;
-    connection->writing = NULL;
-    if (status < 0) {
-        /* How much had left is known from the last look only. */
-        connection->out_at -= unread;
+    if (!is_good) {
         cut_connection(connection);
         return;
     }
-    if (connection->unsent.cap)
-        http_lease_settle(connection, connection->out_at, false);
     if (connection->phase == HTTP_PHASE_WRITE)
-        wait_in_phase(connection, HTTP_PHASE_NONE, false);
+        http_phase_enter(connection, HTTP_PHASE_NONE);
     http_connection_touch(connection);
 }
 
-/* The socket took `done` bytes of `out`, which are or hold `plain` bytes of answers; the rest follows
- * by itself. */
-static bool write_output_later(struct http_connection *connection, struct buffer *out, size_t plain,
-                               size_t done)
-{
-    struct http_writing *writing = calloc(1, sizeof *writing);
-    if (!writing)
-        return false;
-    uv_buf_t rest = uv_buf_init(out->at + done, (unsigned)(out->len - done));
-    writing->request.data = writing;
-    writing->front = connection->front;
-    writing->connection = connection;
-    writing->bytes = *out;
-    writing->plain = plain;
-    writing->is_sealed = connection->channel;
-    writing->counted = out->cap;
-    http_budget_add(connection->front, writing->counted);
-    count_out(connection, 0);
-    *out = (struct buffer){0};
-    connection->out_at += plain;
-    connection->writing = writing;
-    if (uv_write(&writing->request, &connection->stream, &rest, 1, on_output_written) != 0) {
-        connection->writing = NULL;
-        connection->out_at -= unread_of(writing, rest.len);
-        http_budget_remove(connection->front, writing->counted);
-        buffer_fini(&writing->bytes);
-        free(writing);
-        return false;
-    }
-    connection->write_left = writing->left = rest.len;
-    wait_in_phase(connection, HTTP_PHASE_WRITE, false);
-    return true;
-}
-
-/* Writes what the socket takes now; the rest follows by itself. False: the peer is gone. */
+/* False: the peer is gone. */
 static bool write_output(struct http_connection *connection)
 {
-    struct buffer *out = &connection->out;
-    struct http_channel *channel = connection->channel;
-    if (out->failed)
-        return false;
-    if (connection->writing) {
-        connection->writing->left = uv_stream_get_write_queue_size(&connection->stream);
-        count_out(connection, out->cap);
-        return true;
-    }
-    if (stream_of(connection))
+    if (!connection->writing && stream_of(connection))
         http_stream_flush(stream_of(connection));
-    size_t plain = out->len;
-    if (channel) {
-        if (!http_channel_seal(channel, connection->front, out))
-            return false;
-        out = &channel->sealed;
-    }
-    if (out->len == 0)
-        return true;
-    uv_buf_t all = uv_buf_init(out->at, (unsigned)out->len);
-    int done = uv_try_write(&connection->stream, &all, 1);
-    if (done < 0 && done != UV_EAGAIN)
-        return false;
-    http_count(&connection->front->counters.bytes_out, out->len);
-    if (done < 0)
-        done = 0;
-    if ((size_t)done < out->len)
-        return write_output_later(connection, out, plain, (size_t)done);
-    connection->out_at += plain;
-    if (connection->unsent.cap)
-        http_front_give_back(connection->front, &connection->unsent);
-    if (connection->out_counted)
-        count_out(connection, 0);
-    http_front_give_back(connection->front, out);
-    return true;
+    return http_output_write(connection, on_written);
 }
 
 static void on_output_shut(uv_shutdown_t *request, int status)
@@ -842,7 +609,7 @@ static bool linger_on(struct http_connection *connection)
         return false;
     }
     connection->is_lingering = true;
-    wait_in_phase(connection, HTTP_PHASE_LINGER, false);
+    http_phase_enter(connection, HTTP_PHASE_LINGER);
     start_reading(connection);
     return true;
 }
@@ -868,7 +635,7 @@ static void settle_connection(struct http_connection *connection)
     resume_input(connection);
     if (!connection->is_cut && is_done && !connection->first &&
         connection->phase == HTTP_PHASE_NONE)
-        wait_in_phase(connection, HTTP_PHASE_IDLE, false);
+        http_phase_enter(connection, HTTP_PHASE_IDLE);
 }
 
 bool http_connections_flush(struct http_front *front)
@@ -956,7 +723,7 @@ static void begin_greeting(struct http_connection *connection)
         cut_ungreeted(list_entry(waiting->next, struct http_connection, timed));
     connection->is_greeting = true;
     front->greeting_count++;
-    wait_in_phase(connection, HTTP_PHASE_GREET, false);
+    http_phase_enter(connection, HTTP_PHASE_GREET);
 }
 
 void http_connection_enter(struct http_listener *listener, int fd, const struct peer *peer)
@@ -1006,7 +773,7 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
     if (connection->awaits_proxy || connection->channel)
         begin_greeting(connection);
     else
-        wait_in_phase(connection, HTTP_PHASE_IDLE, false);
+        http_phase_enter(connection, HTTP_PHASE_IDLE);
 }
 
 /* Does something lie in the socket? */
@@ -1030,7 +797,7 @@ static void give_up_connection(struct http_connection *connection)
         (void)http_fault_set(&fault, PROBLEM_REQUEST_TIMEOUT, 0,
                              "the %s took longer than %lld ms to arrive",
                              phase == HTTP_PHASE_HEAD ? "header" : "body",
-                             (long long)timeout_ms(connection->front, phase));
+                             (long long)http_phase_timeout_ms(connection->front, phase));
         refuse_connection(connection, &fault);
         return;
     }
@@ -1039,13 +806,13 @@ static void give_up_connection(struct http_connection *connection)
         return;
     }
     if (phase == HTTP_PHASE_IDLE && connection->front->is_draining && has_unread(connection)) {
-        wait_in_phase(connection, phase, true);
+        http_phase_begin(connection, phase);
         return;
     }
     if (phase == HTTP_PHASE_IDLE && connection->channel) {
         connection->is_closing = true;
-        drop_input(connection);
-        wait_in_phase(connection, HTTP_PHASE_NONE, false);
+        http_input_drop(connection);
+        http_phase_enter(connection, HTTP_PHASE_NONE);
         http_connection_touch(connection);
         return;
     }
@@ -1053,7 +820,7 @@ static void give_up_connection(struct http_connection *connection)
         phase == HTTP_PHASE_WRITE ? uv_stream_get_write_queue_size(&connection->stream) : 0;
     if (left < connection->write_left && phase == HTTP_PHASE_WRITE) {
         connection->write_left = left;
-        wait_in_phase(connection, phase, true);
+        http_phase_begin(connection, phase);
         return;
     }
     cut_connection(connection);
@@ -1061,40 +828,17 @@ static void give_up_connection(struct http_connection *connection)
 
 void http_connections_hurry(struct http_front *front)
 {
-    int64_t now_ms = http_front_now_ms(front);
-    for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++) {
-        int64_t latest_ms = now_ms + timeout_ms(front, (enum http_phase)phase);
-        struct list *list = &front->timed[phase];
-        for (struct list *node = list->next; node != list; node = node->next) {
-            struct http_connection *connection = list_entry(node, struct http_connection, timed);
-            if (connection->until_ms > latest_ms)
-                connection->until_ms = latest_ms;
-        }
-    }
+    http_phases_shorten(front);
     http_connections_expire(front);
 }
 
 void http_connections_expire(struct http_front *front)
 {
     int64_t now_ms = http_front_now_ms(front);
-    for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++) {
-        struct list *list = &front->timed[phase];
-        while (!list_is_empty(list)) {
-            struct http_connection *first = list_entry(list->next, struct http_connection, timed);
-            if (first->until_ms > now_ms)
-                break;
-            give_up_connection(first);
-        }
-    }
-    int64_t next_ms = INT64_MAX;
-    for (int phase = HTTP_PHASE_NONE + 1; phase < HTTP_PHASE_COUNT; phase++)
-        if (!list_is_empty(&front->timed[phase])) {
-            int64_t until_ms =
-                list_entry(front->timed[phase].next, struct http_connection, timed)->until_ms;
-            next_ms = until_ms < next_ms ? until_ms : next_ms;
-        }
-    front->alarm_ms = next_ms;
-    deadline_set(front->alarm, next_ms);
+    struct http_connection *connection;
+    while ((connection = http_phases_find_over(front, now_ms)))
+        give_up_connection(connection);
+    http_phases_set_alarm(front);
 }
 
 /* Nobody's stream holds the end up: not that of a client that takes nothing either. */
@@ -1123,9 +867,9 @@ static bool has_more_to_say(const struct http_connection *connection)
 static void end_connection(struct http_connection *connection)
 {
     connection->is_closing = true;
-    drop_input(connection);
+    http_input_drop(connection);
     if (connection->phase != HTTP_PHASE_WRITE && connection->phase != HTTP_PHASE_LINGER)
-        wait_in_phase(connection, HTTP_PHASE_NONE, false);
+        http_phase_enter(connection, HTTP_PHASE_NONE);
     http_connection_touch(connection);
 }
 
@@ -1138,7 +882,7 @@ void http_connections_drain(struct http_front *front)
         if (stream_of(connection))
             drain_stream(connection);
         else if (has_more_to_say(connection))
-            wait_in_phase(connection, connection->phase, true); /* less long */
+            http_phase_begin(connection, connection->phase); /* less long */
         else
             end_connection(connection);
     }

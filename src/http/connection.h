@@ -1,6 +1,7 @@
 /*
- * connection: a socket: its input, its output, the exchanges under way on it in order, and how long
- * it is waited for.
+ * connection: a socket, the exchanges under way on it in order, and how it goes on with them. Bytes that
+ * wait for the rest of a request are its input (input.h), those that go its output (output.h); how long
+ * it is waited for is its phase (phase.h).
  *
  * A connection does nothing to itself in the middle of things: it is touched, which puts it on the
  * front's dirty list, and at the end of the turn what is to be written is written, and how to go on

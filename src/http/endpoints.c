@@ -6,15 +6,10 @@
 /* The member `deliver` of what a topic says of its delivery; JSON_NONE: it has none. */
 static struct json_value deliver_of(struct slice extension)
 {
-    struct json_value object, value;
-    struct json_cursor cursor = {0};
-    struct slice key;
-    if (!extension.len || !json_check(extension, &object, NULL) || object.kind != JSON_OBJECT)
-        return (struct json_value){0};
-    while (json_next_member(object, &cursor, &key, &value))
-        if (json_string_is(key, "deliver"))
-            return value;
-    return (struct json_value){0};
+    struct json_value object = {0};
+    if (extension.len)
+        (void)json_check(extension, &object, NULL);
+    return json_member(object, "deliver");
 }
 
 static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)

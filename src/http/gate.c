@@ -98,15 +98,15 @@ static inline bool is_remembered(const struct http_gate *gate, const struct acce
            !caller_has_ended(gate->caller);
 }
 
-/* A line that there is no memory for, or that cannot be known again, is looked up again next time; so is one that
- * is for its request `alone`. */
+/* A line that there is no memory for, or that cannot be known again, is looked up again next time; so is one by
+ * which alone the caller is not known (`is_by_header`). */
 static void remember(struct http_connection *connection, struct access_caller *caller,
-                     uint64_t generation, bool alone)
+                     uint64_t generation, bool is_by_header)
 {
     struct http_gate *gate = &connection->gate;
     const struct http_request *request = &connection->front->request;
     struct slice line = http_request_authorization_line(request);
-    if (alone)
+    if (!is_by_header)
         line.len = 0;
     if (line.len > gate->line_cap) {
         http_gate_fini(connection);
@@ -132,19 +132,18 @@ static bool admit_foreign(struct http_connection *connection, const struct http_
 {
     struct http_front *front = connection->front;
     uint64_t generation = access_generation(front->shared->access);
-    const char *why = NULL;
-    struct access_caller *caller;
-    int refusal = route->admit(connection, route, is_whole, &caller, &why);
+    struct http_admission admission = {0};
+    int refusal = route->admit(connection, route, is_whole, &admission);
     if (refusal != ACCESS_OK) {
         (void)refuse_caller(front->request.authorization, (enum access_refusal)refusal, fault);
-        if (why)
-            (void)snprintf(fault->detail, sizeof fault->detail, "%s", why);
+        if (admission.why)
+            (void)snprintf(fault->detail, sizeof fault->detail, "%s", admission.why);
         return false;
     }
     if (is_whole)
-        remember(connection, caller, generation, true);
+        remember(connection, admission.caller, generation, admission.is_by_header);
     else
-        access_caller_release(caller);
+        access_caller_release(admission.caller);
     return true;
 }
 
@@ -174,7 +173,7 @@ static bool admit(struct http_connection *connection, const struct http_route *r
     enum access_refusal refusal = access_admit(access, &asked, &caller);
     if (refusal != ACCESS_OK)
         return refuse_caller(header, refusal, fault);
-    remember(connection, caller, generation, false);
+    remember(connection, caller, generation, true);
     return true;
 }
 

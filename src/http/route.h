@@ -19,10 +19,18 @@ struct http_fault;
 struct http_route;
 struct access_caller;
 
-/* Who makes the front's request: as access_admit, *caller is held. `is_whole`: else its body is not here yet, and
- * it is asked again. *why: a sentence for a client that is refused, or NULL. */
+/* Who makes a request. */
+struct http_admission {
+    struct access_caller *caller; /* held */
+    bool
+        is_by_header; /* its header Authorization says so alone: who sends the same again is the same */
+    const char *why; /* a sentence for a client that is refused, or NULL */
+};
+
+/* Who makes the front's request: as access_admit. `is_whole`: else its body is not here yet, and it is asked again. *out
+ * comes zeroed. */
 typedef int http_route_admit(struct http_connection *connection, const struct http_route *route,
-                             bool is_whole, struct access_caller **caller, const char **why);
+                             bool is_whole, struct http_admission *out);
 typedef void http_route_refuse(struct http_exchange *exchange, const struct http_fault *fault);
 
 enum http_body_kind {

@@ -188,7 +188,7 @@ struct load_speech {
     struct buffer line;      /* what begins a line of a batch, up to the delay */
     struct buffer take;      /* the whole request */
     struct buffer ack;       /* "POST /v1/ack HTTP/1.1 … Content-Length: " */
-    struct buffer filler;    /* the body after its stamp */
+    struct load_body body;
 };
 
 /* The version, and what every request says of the server and of us. */
@@ -218,8 +218,7 @@ static void open_texts(struct load_speech *speech, const struct load_plan *plan)
                          plan->topic, plan->take_max, host);
     buffer_append_format(&speech->ack,
                          "POST /v1/ack %sContent-Type: application/json\r\nContent-Length: ", host);
-    for (size_t i = LOAD_STAMP_BYTES; i < plan->body_bytes; i++)
-        buffer_append_byte(&speech->filler, (char)('a' + i % 26));
+    load_body_init(&speech->body, plan->body_bytes);
 }
 
 static struct load_speech *http_open(const struct load_plan *plan, uint32_t run,
@@ -232,8 +231,8 @@ static struct load_speech *http_open(const struct load_plan *plan, uint32_t run,
     }
     speech->own_ids = plan->own_ids;
     speech->run = run;
-    struct buffer *texts[] = {&speech->push, &speech->push_tail, &speech->batch, &speech->line,
-                              &speech->take, &speech->ack,       &speech->filler};
+    struct buffer *texts[] = {&speech->push, &speech->push_tail, &speech->batch,
+                              &speech->line, &speech->take,      &speech->ack};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         buffer_init(texts[i], LOAD_BODY_BYTES_MAX + HEADERS_BYTES + TEXT_BYTES);
     open_texts(speech, plan);
@@ -250,24 +249,13 @@ static void http_close(struct load_speech *speech)
     buffer_fini(&speech->line);
     buffer_fini(&speech->take);
     buffer_fini(&speech->ack);
-    buffer_fini(&speech->filler);
+    load_body_fini(&speech->body);
     free(speech);
 }
 
 static void append_buffer(struct buffer *out, const struct buffer *text)
 {
     buffer_append(out, text->at, text->len);
-}
-
-static void append_body(struct load_speech *speech, struct buffer *out,
-                        const struct load_stamp *stamp)
-{
-    char *at = buffer_reserve(out, LOAD_STAMP_BYTES);
-    if (!at)
-        return;
-    load_stamp_write(at, stamp);
-    out->len += LOAD_STAMP_BYTES;
-    append_buffer(out, &speech->filler);
 }
 
 static void append_id(struct load_speech *speech, struct buffer *out,
@@ -311,7 +299,7 @@ static void push_one(struct load_speech *speech, struct buffer *out, const struc
     }
     buffer_append_u64(out, (uint64_t)stamp->delay_ms);
     append_buffer(out, &speech->push_tail);
-    append_body(speech, out, stamp);
+    load_body_append(&speech->body, stamp, out);
 }
 
 static void http_push(struct load_speech *speech, struct buffer *out,
@@ -332,7 +320,7 @@ static void http_push(struct load_speech *speech, struct buffer *out,
             buffer_append_byte(out, '"');
         }
         buffer_append(out, ",\"body\":\"", 9);
-        append_body(speech, out, &stamps[i]);
+        load_body_append(&speech->body, &stamps[i], out);
         buffer_append(out, "\"}\n", 3);
     }
     length_end(out, body_at);

@@ -9,8 +9,8 @@
 #define TARRY_LOAD_PROTOCOL_H
 
 #include "base/buffer.h"
+#include "load/body.h"
 #include "load/load.h"
-#include "load/stamp.h"
 
 struct load_speech; /* each protocol defines what it needs */
 

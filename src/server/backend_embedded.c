@@ -78,7 +78,7 @@ static void on_backup(struct backend *backend, struct reactor *reactor, enum htt
 
 /* ---- its test clock ---- */
 
-_Static_assert(CONFIG_TEST_CLOCK_NOW == LOCAL_TEST_CLOCK_NOW, "passed on as it is");
+_Static_assert(OPTION_CLOCK_NOW == LOCAL_TEST_CLOCK_NOW, "passed on as it is");
 
 static struct clock *on_clock(struct backend *backend)
 {

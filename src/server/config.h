@@ -1,7 +1,7 @@
 /*
  * config: what the server may be told. Pure but for reading the one configuration file.
  *
- * One table of options (config.c). An option `max-body` is the flag --max-body, the variable
+ * One table of options (config_options.c). An option `max-body` is the flag --max-body, the variable
  * TARRY_MAX_BODY and the key `max-body` of the file; the help text is made from the table too. A
  * flag beats the environment, which beats the file, which beats the default. An empty variable
  * counts as not set.
@@ -13,55 +13,10 @@
 #ifndef TARRY_SERVER_CONFIG_H
 #define TARRY_SERVER_CONFIG_H
 
-#include "access/limits.h"
-#include "server/address.h"
-#include "store/wal.h"
+#include "server/option.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- one option: a row of a table ---- */
-
-enum option_kind {
-    OPTION_TEXT = 1, /* char[OPTION_TEXT_BYTES] */
-    OPTION_NAMES,    /* the same: host names; given again on the command line they are added */
-    OPTION_ORIGINS,  /* the same: origins of pages */
-    OPTION_LISTEN,   /* struct option_listen; given again in the same place they are added */
-    OPTION_SYNC,     /* struct option_sync */
-    OPTION_CHOICE,   /* uint32_t: one of `values`, kept as its number from 1 */
-    OPTION_COUNT,    /* uint32_t */
-    OPTION_BYTES,    /* int64_t */
-    OPTION_DURATION, /* int64_t, milliseconds */
-    OPTION_RATE,     /* struct access_rate; empty: none */
-    OPTION_SHARE,    /* uint32_t: of all, in billionths */
-    OPTION_SWITCH,   /* bool */
-    OPTION_CLOCK     /* int64_t: a switch that may be given a time; 0: off, -1: on without one */
-};
-
-enum { OPTION_TEXT_BYTES = 1024, OPTION_LISTEN_MAX = 16 };
-
-struct option_sync {
-    enum wal_sync kind;
-    int64_t interval_ms; /* WAL_SYNC_INTERVAL */
-};
-
-struct option_listen {
-    struct listener_options at[OPTION_LISTEN_MAX];
-    uint32_t count;
-};
-
-struct option {
-    const char *name;
-    enum option_kind kind;
-    const char *values;  /* how the value is called in the help; of a choice: all of them, "a|b" */
-    size_t offset;       /* of the field, in the struct that the table is about */
-    const char *initial; /* the default */
-    int64_t least, most; /* numbers only */
-    const char *help;
-};
-
-/* ---- all of them ---- */
 
 enum {
     CONFIG_NAMES_BYTES = 1200,
@@ -80,11 +35,9 @@ enum config_tls { CONFIG_TLS_1_2 = 1, CONFIG_TLS_1_3 };
 /* The rest of the choices are enum redis_durability's. */
 enum { CONFIG_DURABILITY_ANY = 1 };
 
-#define CONFIG_TEST_CLOCK_NOW (-1)
-
 struct config {
     char data[OPTION_TEXT_BYTES];
-    int64_t test_clock_ms;           /* where it begins; CONFIG_TEST_CLOCK_NOW; 0: there is none */
+    int64_t test_clock_ms;           /* where it begins; OPTION_CLOCK_NOW; 0: there is none */
     char config[OPTION_TEXT_BYTES];  /* the file; empty: none */
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char audit[OPTION_TEXT_BYTES];   /* empty: the log only */
@@ -210,8 +163,5 @@ void config_variable(const struct option *option, char out[CONFIG_VARIABLE_BYTES
 
 /* Every option: flag, default, what it does. */
 void config_print_help(FILE *out);
-
-/* "always", "50ms", "never". */
-void config_sync_emit(const struct option_sync *sync, char *out, size_t out_bytes);
 
 #endif

@@ -16,66 +16,6 @@ bool config_is_live(const struct option *option)
     return false;
 }
 
-static size_t option_bytes(const struct option *option)
-{
-    switch (option->kind) {
-    case OPTION_TEXT:
-    case OPTION_NAMES:
-    case OPTION_ORIGINS:
-        return OPTION_TEXT_BYTES;
-    case OPTION_LISTEN:
-        return sizeof(struct option_listen);
-    case OPTION_SYNC:
-        return sizeof(struct option_sync);
-    case OPTION_CHOICE:
-    case OPTION_COUNT:
-    case OPTION_SHARE:
-        return sizeof(uint32_t);
-    case OPTION_BYTES:
-    case OPTION_DURATION:
-    case OPTION_CLOCK:
-        return sizeof(int64_t);
-    case OPTION_RATE:
-        return sizeof(struct access_rate);
-    case OPTION_SWITCH:
-        return sizeof(bool);
-    }
-    return 0;
-}
-
-static bool is_same_listen(const struct option_listen *a, const struct option_listen *b)
-{
-    char one[ADDRESS_TEXT_BYTES], other[ADDRESS_TEXT_BYTES];
-    bool is_same = a->count == b->count;
-    for (uint32_t i = 0; is_same && i < a->count; i++) {
-        const struct listener_options *x = &a->at[i], *y = &b->at[i];
-        address_emit(x, one);
-        address_emit(y, other);
-        is_same = strcmp(one, other) == 0 && x->kind == y->kind && x->mode == y->mode &&
-                  strcmp(x->group, y->group) == 0 && x->tls == y->tls && x->plain == y->plain &&
-                  x->proxy_protocol == y->proxy_protocol && x->token == y->token &&
-                  x->protocol == y->protocol;
-    }
-    return is_same;
-}
-
-static bool is_same_value(const struct option *option, const void *a, const void *b)
-{
-    const struct option_sync *x = a, *y = b;
-    switch (option->kind) {
-    case OPTION_TEXT:
-    case OPTION_NAMES:
-    case OPTION_ORIGINS:
-        return strcmp(a, b) == 0;
-    case OPTION_LISTEN:
-        return is_same_listen(a, b);
-    case OPTION_SYNC:
-        return x->kind == y->kind && x->interval_ms == y->interval_ms;
-    default:
-        return memcmp(a, b, option_bytes(option)) == 0;
-    }
-}
-
 void config_take(const struct config *before, struct config *fresh, uint64_t *taken, uint64_t *kept)
 {
     size_t count;
@@ -84,7 +24,7 @@ void config_take(const struct config *before, struct config *fresh, uint64_t *ta
     for (size_t i = 0; i < count; i++) {
         const void *was = (const char *)before + options[i].offset;
         void *is_now = (char *)fresh + options[i].offset;
-        if (is_same_value(&options[i], was, is_now))
+        if (option_is_same(&options[i], was, is_now))
             continue;
         if (config_is_live(&options[i])) {
             *taken |= UINT64_C(1) << i;

@@ -12,9 +12,10 @@
 #include "server/certificates.h"
 #include "server/delivery.h"
 #include "server/drain.h"
-#include "server/exposure.h"
 #include "server/intake.h"
 #include "server/limits.h"
+#include "server/listening.h"
+#include "server/live_config.h"
 #include "server/machine.h"
 #include "server/process.h"
 #include "server/protocol.h"
@@ -40,7 +41,6 @@ enum {
     FREE_S = 3,         /* for what is left once all is kept */
     FILES_BESIDE = 200, /* descriptors that are no connections */
     REACTORS_MAX = 64,
-    RELOADS_MAX = 1024,
     ERROR_BYTES = BACKEND_ERROR_BYTES
 };
 
@@ -68,12 +68,8 @@ struct change {
 struct server {
     struct letter broken;
     atomic_bool is_broken; /* the store failed */
-    const struct config *config;
-    struct config *configs[RELOADS_MAX]; /* read since the start: fronts still point into them */
-    uint32_t config_count;
-    int arg_count;
-    char *const *args;
-    struct listeners listeners;
+    struct live_config config;
+    struct listening listening;
     enum phase phase;
     struct backend backend;
     struct http_shared *http;
@@ -90,10 +86,9 @@ struct server {
     struct certificates certificates;
     struct traces traces;
     struct watchdog watchdog;
-    void *intake;                    /* of intake_amqp; NULL: none was asked for */
-    void *mykit, *sqs;               /* of protocol_mykit and protocol_sqs; likewise */
-    struct listeners side_listeners; /* none or one, of the side front */
-    void *side_front;                /* of side_front_beanstalk; NULL: none was asked for */
+    void *intake;      /* of intake_amqp; NULL: none was asked for */
+    void *mykit, *sqs; /* of protocol_mykit and protocol_sqs; likewise */
+    void *side_front;  /* of side_front_beanstalk; NULL: none was asked for */
     struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, the intake, SQS */
@@ -129,7 +124,7 @@ static void on_stopped(void *ctx)
 /* How long requests and deliveries under way have; the rest is the store's. */
 static int64_t drain_ms(const struct server *server)
 {
-    int64_t grace_ms = server->config->grace_ms;
+    int64_t grace_ms = server->config.now->grace_ms;
     return grace_ms - (grace_ms / 4 < KEEP_MS ? grace_ms / 4 : KEEP_MS);
 }
 
@@ -138,7 +133,7 @@ static void stop_queue(struct server *server)
     if (server->phase != DRAINING)
         return;
     server->phase = STOPPING;
-    traces_stop(&server->traces, server->config->grace_ms - drain_ms(server));
+    traces_stop(&server->traces, server->config.now->grace_ms - drain_ms(server));
     deadline_set(server->stop_timer, clock_inner_ms() + server->backend.stop_ms);
     server->backend.ops->stop(&server->backend, on_stopped, server);
 }
@@ -194,9 +189,8 @@ static void drain(struct server *server, const char *why)
     process_notify("STOPPING=1");
     server->phase = DRAINING;
     http_shared_set_ready(server->http, false);
-    listeners_close(&server->listeners);
+    listening_close(&server->listening);
     deadline_set(server->stop_timer, clock_inner_ms() + drain_ms(server));
-    listeners_close(&server->side_listeners);
     if (server->test_clock)
         test_clock_keeper_stop(server->test_clock);
     server->draining = server->reactor_count + 1 + (server->intake != NULL) +
@@ -235,10 +229,10 @@ static void on_broken(void *ctx)
 
 static struct http_options front_options(struct server *server)
 {
-    const struct config *config = server->config;
+    const struct config *config = server->config.now;
     uint32_t reactors = server->reactor_count;
     return (struct http_options){
-        .listeners = &server->listeners,
+        .listeners = &server->listening.api,
         .allowed_hosts = config->allowed_host,
         .cors_origins = config->cors_origin[0] ? config->cors_origin : NULL,
         .body_bytes_max = (uint64_t)config->max_body_bytes,
@@ -256,13 +250,10 @@ static void run_change(struct letter *letter)
     free(change);
 }
 
-/* From now on the server goes by `fresh`, which lives as long as it does. */
-static void take_over(struct server *server, struct config *fresh)
+/* Everybody goes by what the configuration says now. */
+static void take_over(struct server *server)
 {
-    server->configs[server->config_count++] = fresh;
-    server->config = fresh;
-    server->certificates.config = fresh;
-    log_set((enum log_level)fresh->log_level, fresh->log_format == CONFIG_LOG_JSON);
+    server->certificates.config = server->config.now;
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         struct change *change = malloc(sizeof *change);
         if (!change) {
@@ -275,33 +266,6 @@ static void take_over(struct server *server, struct config *fresh)
                                   .options = front_options(server)};
         reactor_post(server->per_reactor[i].reactor, &change->letter);
     }
-}
-
-/* Says what changed. `detail` (CONFIG_NAMES_BYTES) is that in short. False: nothing is taken over. */
-static bool reload_config(struct server *server, char *detail)
-{
-    char error[CONFIG_ERROR_BYTES] = "out of memory", left[CONFIG_NAMES_BYTES];
-    struct config *fresh = malloc(sizeof *fresh);
-    uint64_t taken = 0, kept = 0;
-    bool is_good = fresh && server->config_count < RELOADS_MAX &&
-                   config_load(fresh, server->arg_count, server->args, getenv, error);
-    if (!is_good) {
-        free(fresh);
-        log_event(LOG_ERROR, "configuration not read", LOG_TEXT("error", error),
-                  LOG_TEXT("result", "nothing of it changed"),
-                  LOG_TEXT("advice", "tarry serve --check tells all faults"));
-        return false;
-    }
-    config_take(server->config, fresh, &taken, &kept);
-    config_names(taken, detail, CONFIG_NAMES_BYTES);
-    config_names(kept, left, sizeof left);
-    if (taken)
-        take_over(server, fresh);
-    else
-        free(fresh);
-    log_event(kept ? LOG_WARN : LOG_INFO, "configuration read again", LOG_TEXT("changed", detail),
-              LOG_TEXT("needs_restart", left));
-    return true;
 }
 
 /* systemd waits for READY=1 where the unit is of Type=notify-reload. */
@@ -327,7 +291,9 @@ static void reload(struct server *server)
         log_event(LOG_INFO, "log reopened");
     if (!audit_reopen())
         log_event(LOG_ERROR, "audit file not reopened", LOG_TEXT("error", strerror(errno)));
-    bool is_good = reload_config(server, detail);
+    bool is_changed, is_good = live_config_reload(&server->config, &is_changed, detail);
+    if (is_changed)
+        take_over(server);
     audit_event(&(struct audit_event){.action = "configuration reloaded",
                                       .kind = "server",
                                       .detail = detail[0] ? detail : "SIGHUP",
@@ -387,80 +353,21 @@ static bool open_watchdog(struct server *server)
     return true;
 }
 
-/* May it be served? What is unusual about it is said; of one that was inherited it is known only
- * now. */
-static bool judge_listener(const struct server *server, struct listener *listener)
-{
-    char error[LISTENER_ERROR_BYTES];
-    const struct exposure exposure = {
-        .options = &listener->options,
-        .name = listener->name,
-        .is_local = listener->is_local,
-        .can_prove = config_can_prove(server->config, &listener->options),
-        .is_insecure = server->config->insecure,
-    };
-    if (!exposure_check(&exposure, error))
-        return start_failed(error);
-    listener->requires_token = exposure_requires_token(&exposure) &&
-                               !config_certificate_will_do(server->config, &listener->options);
-    const char *departure = exposure_departure(&exposure);
-    if (departure)
-        log_event(LOG_WARN, "insecure", LOG_TEXT("address", listener->name),
-                  LOG_TEXT("reason", departure));
-    return true;
-}
-
-static bool open_side_listener(struct server *server)
-{
-    struct listener_options options;
-    char error[CONFIG_ERROR_BYTES];
-    if (!server->config->beanstalk[0])
-        return true;
-    if (!config_beanstalk(server->config, &options, error) ||
-        !listeners_open(&server->side_listeners, &options, 1, error))
-        return start_failed(error);
-    return judge_listener(server, &server->side_listeners.at[0]);
-}
-
-static uint32_t inherited_count(const struct listeners *listeners)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < listeners->count; i++)
-        count += listeners->at[i].is_inherited;
-    return count;
-}
-
 /* Before anything long begins, so that a port that is taken is known at once. */
 static bool open_listeners(struct server *server)
 {
-    const struct option_listen *listen = &server->config->listen;
     char error[LISTENER_ERROR_BYTES];
-    if (!listeners_open(&server->listeners, listen->at, listen->count, error))
-        return start_failed(error);
-    for (uint32_t i = 0; i < server->listeners.count; i++)
-        if (!judge_listener(server, &server->listeners.at[i]))
-            return false;
-    if (!open_side_listener(server))
-        return false;
-    uint32_t unserved = listeners_unserved(&server->listeners);
-    if (unserved > inherited_count(&server->side_listeners))
-        log_event(LOG_WARN, "sockets not served", LOG_NUMBER("sockets", unserved),
-                  LOG_TEXT("advice", "systemd handed them over and nobody answers there, give "
-                                     "--listen fd:NAME"));
-    return true;
+    return listening_open(&server->listening, server->config.now, error) || start_failed(error);
 }
 
 /* The store may have tokens of which the configuration says nothing: they are asked for then. */
 static bool open_callers(struct server *server)
 {
     char error[ACCESS_ERROR_BYTES] = "";
-    if (!callers_open(&server->callers, server->config, server->per_reactor[0].reactor, error))
+    if (!callers_open(&server->callers, server->config.now, server->per_reactor[0].reactor, error))
         return start_failed(error);
-    for (uint32_t i = 0; i < server->listeners.count; i++) {
-        struct listener *listener = &server->listeners.at[i];
-        if (access_is_on(server->callers.access) && listener->options.token == LISTENER_TOKEN_AUTO)
-            listener->requires_token = true;
-    }
+    if (access_is_on(server->callers.access))
+        listening_require_tokens(&server->listening);
     return true;
 }
 
@@ -480,10 +387,10 @@ static bool open_queue(struct server *server)
 {
     char error[ERROR_BYTES] = "";
     struct backend *backend = &server->backend;
-    backend->ops = config_is_sql(server->config)     ? &backend_sql
-                   : config_is_redis(server->config) ? &backend_redis
-                                                     : &backend_embedded;
-    if (backend->ops->open(backend, server->config, on_broken, server, error) != 0)
+    backend->ops = config_is_sql(server->config.now)     ? &backend_sql
+                   : config_is_redis(server->config.now) ? &backend_redis
+                                                         : &backend_embedded;
+    if (backend->ops->open(backend, server->config.now, on_broken, server, error) != 0)
         return start_failed(error);
     server->reactor_count = server->backend.reactors;
     assert(server->reactor_count <= REACTORS_MAX);
@@ -618,7 +525,7 @@ static bool open_test_clock(struct server *server)
 static bool open_protocols(struct server *server)
 {
     char error[PROTOCOL_ERROR_BYTES] = "";
-    const struct config *config = server->config;
+    const struct config *config = server->config.now;
     if (config->mykit[0])
         server->mykit = protocol_mykit.open(config, server->http, error);
     if (config->sqs[0] && !error[0])
@@ -639,20 +546,20 @@ static bool open_fronts(struct server *server)
 {
     char error[TLS_ERROR_BYTES] = "";
     server->http = http_shared_new(TARRY_VERSION);
-    server->lateness = lateness_new(server->config->metrics_topics);
+    server->lateness = lateness_new(server->config.now->metrics_topics);
     if (!server->http || !server->lateness)
         return start_failed("out of memory");
     http_shared_set_access(server->http, server->callers.access);
-    if (!limits_open(&server->limits, server->config))
+    if (!limits_open(&server->limits, server->config.now))
         return start_failed("out of memory");
     http_shared_set_quota(server->http, server->limits.quota);
     http_shared_set_tracer(server->http, server->traces.tracer);
-    http_shared_set_memory(server->http, memory_bytes_max(server->config));
+    http_shared_set_memory(server->http, memory_bytes_max(server->config.now));
     http_shared_set_lateness(server->http, server->lateness);
     http_shared_add_metrics(server->http, emit_metrics, server);
     store_state_open(&server->store_state, &server->backend);
     http_shared_set_server_hooks(server->http, &server->store_state.hooks);
-    if (!certificates_open(&server->certificates, server->config, server->http,
+    if (!certificates_open(&server->certificates, server->config.now, server->http,
                            server->per_reactor[0].reactor, error))
         return start_failed(error);
     server->backup_hooks = (struct http_backup_hooks){.ctx = server, .backup = on_backup};
@@ -664,7 +571,7 @@ static bool open_fronts(struct server *server)
     http_shared_set_drain_hooks(server->http, &server->drain_hooks);
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         drain_add(&server->drained, server->per_reactor[i].reactor, server->per_reactor[i].queue);
-        if (server->config->drain) /* no reactor runs yet */
+        if (server->config.now->drain) /* no reactor runs yet */
             queue_drain(server->per_reactor[i].queue, true);
     }
     for (uint32_t i = 0; i < server->reactor_count; i++)
@@ -679,8 +586,9 @@ static bool open_delivery(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
     char error[DELIVERY_ERROR_BYTES] = "";
-    if (!delivery_open(&server->delivery, server->config->deliver, &server->backend, per->reactor,
-                       per->queue, per->waiters, server->lateness, server->traces.tracer, error))
+    if (!delivery_open(&server->delivery, server->config.now->deliver, &server->backend,
+                       per->reactor, per->queue, per->waiters, server->lateness,
+                       server->traces.tracer, error))
         return start_failed(error);
     http_shared_set_hooks(server->http, &server->delivery.hooks);
     return true;
@@ -708,7 +616,7 @@ static bool open_intake(struct server *server)
                                            .queue = per->queue,
                                            .guard = server->delivery.guard,
                                            .version = TARRY_VERSION,
-                                           .url = server->config->amqp_in};
+                                           .url = server->config.now->amqp_in};
     char error[INTAKE_ERROR_BYTES] = "";
     if (!options.url[0])
         return true;
@@ -719,18 +627,18 @@ static bool open_intake(struct server *server)
 static bool open_side_front(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
-    const struct config *config = server->config;
+    const struct config *config = server->config.now;
     int64_t job_bytes = config->beanstalk_job_bytes < config->max_body_bytes
                             ? config->beanstalk_job_bytes
                             : config->max_body_bytes;
     const struct side_front_options options = {.reactor = per->reactor,
                                                .queue = per->queue,
                                                .waiters = per->waiters,
-                                               .listener = &server->side_listeners.at[0],
+                                               .listener = &server->listening.side.at[0],
                                                .job_bytes_max = (uint32_t)job_bytes,
                                                .connections_max = config->max_connections};
     char error[SIDE_FRONT_ERROR_BYTES] = "";
-    if (!server->side_listeners.count)
+    if (!server->listening.side.count)
         return true;
     server->side_front = side_front_beanstalk.open(&options, error);
     return server->side_front || start_failed(error);
@@ -757,25 +665,17 @@ static bool watch_signals(struct server *server)
 
 static void log_listening(struct server *server, size_t topics, uint64_t jobs)
 {
-    const char *address = server->listeners.at[0].name, *place = server->backend.place;
-    const char *kind = config_is_mysql(server->config)   ? "mysql"
-                       : config_is_sql(server->config)   ? "postgres"
-                       : config_is_redis(server->config) ? "redis"
-                                                         : "data";
+    const struct listener *first = &server->listening.api.at[0];
+    const char *kind = config_is_mysql(server->config.now)   ? "mysql"
+                       : config_is_sql(server->config.now)   ? "postgres"
+                       : config_is_redis(server->config.now) ? "redis"
+                                                             : "data";
     struct queue *queue = server->per_reactor[0].queue;
     struct queue_info info = {0};
     char words[LISTENER_WORDS_BYTES];
     queue_info(queue, &info);
-    for (uint32_t i = 1; i < server->listeners.count; i++) {
-        listener_words(&server->listeners.at[i], words);
-        log_event(LOG_INFO, "listening also", LOG_TEXT("address", server->listeners.at[i].name),
-                  words[0] ? LOG_TEXT("words", words) : (struct log_field){0});
-    }
-    if (server->side_front)
-        log_event(LOG_INFO, "listening also",
-                  LOG_TEXT("address", server->side_listeners.at[0].name),
-                  LOG_TEXT("protocol", "beanstalk"));
-    listener_words(&server->listeners.at[0], words);
+    listening_log_others(&server->listening);
+    listener_words(first, words);
     char shown[TIMESTAMP_BYTES + 1] = "";
     if (queue->clock && clock_is_held(queue->clock)) {
         timestamp_write(shown, queue_wall_ms(queue));
@@ -784,8 +684,9 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
     }
     if (info.draining)
         log_event(LOG_INFO, "new jobs refused");
-    log_event(LOG_INFO, "listening", LOG_TEXT("address", address), LOG_TEXT("store", info.store),
-              LOG_TEXT(kind, place), LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
+    log_event(LOG_INFO, "listening", LOG_TEXT("address", first->name),
+              LOG_TEXT("store", info.store), LOG_TEXT(kind, server->backend.place),
+              LOG_NUMBER("shards", info.shards), LOG_TEXT("sync", info.sync),
               LOG_TEXT("durability", info.durability_class),
               LOG_NUMBER("wait_replicas", info.wait_replicas), LOG_NUMBER("topics", topics),
               LOG_NUMBER("jobs", jobs), LOG_NUMBER("recovered_ms", server->recovered_ms),
@@ -814,12 +715,12 @@ static void say_ready(void *owner, uint64_t tag, const struct queue_reply *reply
 static bool open_traces(struct server *server)
 {
     char error[TRACER_ERROR_BYTES] = "";
-    return traces_open(&server->traces, server->config, error) || start_failed(error);
+    return traces_open(&server->traces, server->config.now, error) || start_failed(error);
 }
 
 static bool start(struct server *server)
 {
-    const struct config *config = server->config;
+    const struct config *config = server->config.now;
     static const char *const few = "raise the limit (ulimit -n) or lower --max-connections";
     if (server->files < (uint64_t)config->max_connections + FILES_BESIDE)
         log_event(LOG_WARN, "few file descriptors", LOG_NUMBER("limit", server->files),
@@ -875,8 +776,7 @@ static void fini(struct server *server)
         if (per->waiters)
             waiters_free(per->waiters);
     }
-    listeners_close(&server->listeners);
-    listeners_close(&server->side_listeners);
+    listening_close(&server->listening);
     http_shared_free(server->http);
     protocol_mykit.free(server->mykit);
     protocol_sqs.free(server->sqs);
@@ -893,8 +793,7 @@ static void fini(struct server *server)
         if (server->per_reactor[i].reactor)
             reactor_free(server->per_reactor[i].reactor);
     free(server->per_reactor);
-    for (uint32_t i = 0; i < server->config_count; i++)
-        free(server->configs[i]);
+    live_config_close(&server->config);
 }
 
 uint32_t server_check(const struct config *config, void (*tell)(void *ctx, const char *fault),
@@ -919,9 +818,7 @@ uint32_t server_check(const struct config *config, void (*tell)(void *ctx, const
 
 bool server_run(const struct config *config, int arg_count, char *const *args)
 {
-    struct server server = {.config = config,
-                            .arg_count = arg_count,
-                            .args = args,
+    struct server server = {.config = {.now = config, .arg_count = arg_count, .args = args},
                             .phase = STARTING,
                             .started_us = clock_boot_us()};
     server.files = process_prepare(config->core_dumps);

@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "sql/event.h"
 
-void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk)
+void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk, bool looks)
 {
-    *audience = (struct sql_audience){.desk = desk, .watch = feed_watch_of(desk)};
+    *audience = (struct sql_audience){.desk = desk, .watch = feed_watch_of(desk), .looks = looks};
     audience->kinds = feed_wants(desk, &audience->watch);
     buffer_init(&audience->error, SQL_EVENT_BYTES_MAX);
 }
@@ -22,12 +22,14 @@ bool sql_audience_look(struct sql_audience *audience)
     return audience->kinds && !audience->is_known;
 }
 
-void sql_audience_known(struct sql_audience *audience, bool is_here, bool is_elsewhere)
+void sql_audience_known(struct sql_audience *audience, bool is_here, int64_t others,
+                        bool is_elsewhere)
 {
     if (is_here && audience->was_cut)
         feed_lose(audience->desk, 1);
     audience->is_known = is_here;
     audience->was_cut = false;
+    audience->is_alone = others == 0;
     audience->others_until_ms = is_elsewhere ? clock_boot_ms() + SQL_AUDIENCE_MS : 0;
 }
 
@@ -39,6 +41,17 @@ void sql_audience_elsewhere(struct sql_audience *audience)
 bool sql_audience_is_elsewhere(const struct sql_audience *audience)
 {
     return audience->others_until_ms && clock_boot_ms() < audience->others_until_ms;
+}
+
+bool sql_audience_is_looking(const struct sql_audience *audience)
+{
+    return audience->looks && audience->kinds && audience->is_known;
+}
+
+bool sql_audience_is_by_database(const struct sql_audience *audience)
+{
+    return sql_audience_is_elsewhere(audience) ||
+           (sql_audience_is_looking(audience) && !audience->is_alone);
 }
 
 bool sql_audience_is_there(const struct sql_audience *audience)

@@ -19,23 +19,31 @@ enum { SQL_AUDIENCE_MS = 3000 };
 struct sql_audience {
     struct feed_desk *desk; /* NULL: nobody listens here, ever */
     struct feed_watch watch;
+    bool looks;              /* the database tells nothing: events of others are looked for */
     uint32_t kinds;          /* that somebody here wants */
     bool is_known;           /* the database knows that somebody listens here */
     bool was_cut;            /* and with what is missing since nobody who listens here was told */
+    bool is_alone;           /* no other server lives */
     int64_t others_until_ms; /* elapsed time: so long somebody listens elsewhere */
     struct buffer error;     /* of the event that is being told */
 };
 
-void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk);
+void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk, bool looks);
 void sql_audience_fini(struct sql_audience *audience);
 
 /* In each turn of the loop. True: the database is to be told, soon. */
 bool sql_audience_look(struct sql_audience *audience);
-/* It was told that somebody listens here, or nobody; and whether somebody does elsewhere. */
-void sql_audience_known(struct sql_audience *audience, bool is_here, bool is_elsewhere);
+/* It was told that somebody listens here, or nobody; so many other servers live, and somebody listens
+ * at one of them, or nobody. */
+void sql_audience_known(struct sql_audience *audience, bool is_here, int64_t others,
+                        bool is_elsewhere);
 /* Another server has just begun to. */
 void sql_audience_elsewhere(struct sql_audience *audience);
 bool sql_audience_is_elsewhere(const struct sql_audience *audience);
+/* Somebody listens here, the database knows, and what others do is to be looked for. */
+bool sql_audience_is_looking(const struct sql_audience *audience);
+/* Events go by way of the database: to others, or so that they come here in the order of all. */
+bool sql_audience_is_by_database(const struct sql_audience *audience);
 /* Is anything to be told at all? */
 bool sql_audience_is_there(const struct sql_audience *audience);
 

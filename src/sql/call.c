@@ -122,6 +122,31 @@ size_t sql_call_bytes(const struct sql_call *call)
     return bytes;
 }
 
+int64_t sql_call_due_ms(int64_t now_ms, const struct queue_when *when)
+{
+    if (when->due == QUEUE_DUE_AT)
+        return when->ms > now_ms ? when->ms : now_ms;
+    return when->due == QUEUE_DUE_DELAY && when->ms > 0 ? now_ms + when->ms + 1 : now_ms;
+}
+
+void sql_call_created(struct sql_call *call, size_t item, int64_t now_ms)
+{
+    const struct queue_push *push = &call->command->pushes[item];
+    int64_t due_ms = sql_call_due_ms(now_ms, &push->when);
+    call->items[item] = (struct queue_result){.status = QUEUE_CREATED,
+                                              .state = due_ms <= now_ms ? JOB_READY : JOB_DELAYED,
+                                              .due_ms = due_ms,
+                                              .topic = push->topic,
+                                              .id = push->id};
+}
+
+void sql_call_all_created(struct sql_call *call, int64_t now_ms)
+{
+    for (size_t i = 0; i < call->command->count; i++)
+        if (call->items[i].status == QUEUE_UNAVAILABLE)
+            sql_call_created(call, i, now_ms);
+}
+
 /* ---- the reply ---- */
 
 void sql_call_reply(struct sql_call *call)

@@ -82,12 +82,24 @@ struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *com
                               struct queue_reply_to reply_to);
 void sql_call_free(struct sql_call *call);
 
+/* Of a list of calls. NULL: it is empty. */
+static inline struct sql_call *sql_call_first(const struct list *calls)
+{
+    return list_is_empty(calls) ? NULL : list_entry(calls->next, struct sql_call, list);
+}
+
 /* Does it change anything that must survive; does it change anything at all; does it count jobs. */
 bool sql_call_is_durable(const struct sql_call *call);
 bool sql_call_is_change(const struct sql_call *call);
 bool sql_call_is_figures(const struct sql_call *call);
 /* Does it only read, or what may be done twice: it needs no transaction of more than one statement. */
 bool sql_call_is_single(const struct sql_call *call);
+/* When a job pushed or moved at that moment is due; what the schema's tarry._due says. */
+int64_t sql_call_due_ms(int64_t now_ms, const struct queue_when *when);
+/* A push created its job at that moment. */
+void sql_call_created(struct sql_call *call, size_t item, int64_t now_ms);
+/* All of a call did, but those that were never sent. */
+void sql_call_all_created(struct sql_call *call, int64_t now_ms);
 size_t sql_call_weight(const struct sql_call *call); /* how many items */
 size_t sql_call_bytes(const struct sql_call *call);
 

@@ -49,6 +49,7 @@ struct sql_fault { /* the first one of a turn */
 struct sql_link {
     const struct sql_dialect *dialect;
     struct sql_fault fault;
+    bool is_committed; /* the turn is, with its first part */
 };
 
 /* What calls of one server have in common. */
@@ -75,6 +76,10 @@ struct sql_turn {
     bool is_heard;   /* events go by way of the database: somebody listens at another server, or
                         here to those of all */
     bool is_single;  /* it changes nothing that matters twice: the first part is all of it */
+    /* It is pushes alone, and nobody is to be told of them: it may be committed with the first part, in
+     * which link.is_committed says so. Only where each of them created a job, at the ticket's time, is it:
+     * so the ticket tells all answers. */
+    bool is_whole;
 };
 
 enum sql_progress {
@@ -98,9 +103,10 @@ struct sql_wish {
 struct sql_greeting {
     struct sql_link *link;
     int64_t server;
-    int64_t ticket;   /* the last number that this server's transactions were committed under */
-    int64_t now_ms;   /* the database's clock */
-    int64_t moved_ms; /* another machine's clock was put right by so much */
+    int64_t ticket;    /* the last number that this server's transactions were committed under */
+    int64_t ticket_ms; /* when, by the database's clock; 0: that is not told */
+    int64_t now_ms;    /* the database's clock */
+    int64_t moved_ms;  /* another machine's clock was put right by so much */
     struct mac_key key;
     char name[SQL_NAME_BYTES];
     char sync[SQL_SYNC_BYTES]; /* the settings that durability hangs on, for people */
@@ -123,6 +129,7 @@ struct sql_dialect {
     const char *durable_settings; /* what to do for the first */
     bool
         has_single_turns; /* what only reads, and upkeep, needs no commit: see sql_turn.is_single */
+    bool has_whole_turns; /* see sql_turn.is_whole */
     /* Where others' pushes are not told: how often sessions look for them while somebody waits, and
      * how often for a second after one by SQL was seen. 0: they are told. */
     int64_t look_ms, look_soon_ms;

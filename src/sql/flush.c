@@ -4,6 +4,12 @@
 
 #include <stdlib.h>
 
+enum {
+    DISK_SLOW_US = 2000,
+    DISK_SAMPLES = 8,
+    OVERLAPS = 16 /* so many durable turns after a take that came during one */
+};
+
 void sql_flush_init(struct sql_flush *flush, struct reactor *reactor)
 {
     *flush = (struct sql_flush){.reactor = reactor};
@@ -62,6 +68,29 @@ void sql_flush_disconnect(struct sql_flush *flush)
     flush->is_under_way = flush->is_lost = false;
 }
 
+bool sql_flush_choose(struct sql_flush *flush, bool is_durable)
+{
+    bool is_wanted = flush->overlaps > 0 && flush->disk_us >= DISK_SLOW_US;
+    flush->overlaps -= is_durable && flush->overlaps > 0;
+    return is_durable && is_wanted && flush->link;
+}
+
+void sql_flush_note_take(struct sql_flush *flush)
+{
+    flush->overlaps = OVERLAPS;
+}
+
+/* A moving average. */
+void sql_flush_note_disk(struct sql_flush *flush, int64_t begun_us)
+{
+    flush->disk_us += (clock_boot_us() - begun_us - flush->disk_us) / DISK_SAMPLES;
+}
+
+bool sql_flush_is_busy(const struct sql_flush *flush)
+{
+    return flush->is_under_way || !list_is_empty(&flush->calls);
+}
+
 void sql_flush_add(struct sql_flush *flush, struct sql_call *call)
 {
     list_add_last(&flush->calls, &call->list);
@@ -78,6 +107,7 @@ void sql_flush_begin(struct sql_flush *flush)
 
 void sql_flush_take(struct sql_flush *flush, struct list *out)
 {
+    sql_flush_note_disk(flush, flush->begun_us);
     list_init(out);
     list_take_all(out, &flush->calls);
     flush->is_over = false;

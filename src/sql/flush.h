@@ -6,6 +6,9 @@
  * is in it later is never there without what was in it before. Meanwhile turns of what need not wait
  * for the disk go on. Where the connection is lost the calls stay, for the next one.
  *
+ * A flush costs one more round trip than a commit that waits by itself: it is chosen where takes come
+ * while a slow disk is waited for.
+ *
  * Everything on the reactor's thread. A dialect without send_flush has none: its commits wait.
  */
 #ifndef TARRY_SQL_FLUSH_H
@@ -25,6 +28,8 @@ struct sql_flush {
     bool is_lost;     /* the connection is of no use any more */
     bool is_cut;      /* it was under way when the connection ended */
     int64_t begun_us; /* elapsed */
+    int64_t disk_us;  /* how long the disk is waited for, by a flush or by a commit */
+    int overlaps;     /* so many more durable turns may be flushed */
 };
 
 void sql_flush_init(struct sql_flush *flush, struct reactor *reactor);
@@ -32,6 +37,15 @@ void sql_flush_init(struct sql_flush *flush, struct reactor *reactor);
 bool sql_flush_connect(struct sql_flush *flush, struct sql_link *link);
 void sql_flush_disconnect(struct sql_flush *flush);
 
+/* Is a turn that begins to be flushed after its commit? `is_durable`: it has what must be. */
+bool sql_flush_choose(struct sql_flush *flush, bool is_durable);
+/* A take, which needs no disk, came while a commit or a flush waits for one. */
+void sql_flush_note_take(struct sql_flush *flush);
+/* A commit or a flush that began then has waited for the disk. */
+void sql_flush_note_disk(struct sql_flush *flush, int64_t begun_us);
+
+/* Is the disk busy with turns before, so that what is to be durable collects? */
+bool sql_flush_is_busy(const struct sql_flush *flush);
 /* Only while none is under way. */
 void sql_flush_add(struct sql_flush *flush, struct sql_call *call);
 /* Where there are calls, and it is not under way. */

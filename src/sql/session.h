@@ -1,15 +1,13 @@
 /*
- * session: one server's way to the database: a connection on which turns go, and one for the disk.
+ * session: one server's way to the database. It puts the parts together and drives them at the end of
+ * each turn of the loop: the call queue, in which calls wait; the transaction, which carries them
+ * through and settles what became of a commit whose answer never came; the connection it goes on, and
+ * the connector that makes the next one; hints, which a turn leaves behind; housekeeping, by which
+ * the server adds calls of its own.
  *
- * What came while a turn was under way goes as the next one: one transaction, in two flights. The
- * first has a ticket and all statements; once all are answered the second has the counts, the news
- * and the commit. So every answer is in hand before the commit is sent, and where its fate is not
- * known, the ticket tells: committed, then the answers in hand are given; or not, then the calls go
- * again. Deadlocks and the like are repeated; calls that failed together go again one by one.
- *
- * Where commits do not wait for the disk (flush.h), answers to what must be durable do, and no turn
- * with more of that begins meanwhile; takes go on. What the database lost in a crash, as the ticket
- * tells, goes again.
+ * What came while a turn was under way goes as the next one. Deadlocks and the like are repeated; calls
+ * that failed together go again one by one. While no connection is there, calls wait for as long as
+ * their patience.
  *
  * Everything on the reactor's thread.
  */

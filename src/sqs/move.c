@@ -73,20 +73,9 @@ void sqs_move_write(const struct sqs_move *move, struct buffer *out)
 
 /* ---- reading: texts have no escapes, as names of topics need none ---- */
 
-struct json_value sqs_move_member(struct json_value object, const char *name)
-{
-    struct json_cursor cursor = {0};
-    struct json_value value;
-    struct slice key;
-    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
-        if (json_string_is(key, name))
-            return value;
-    return (struct json_value){0};
-}
-
 static bool read_text(struct json_value object, const char *name, char *out, size_t bytes)
 {
-    struct json_value value = sqs_move_member(object, name);
+    struct json_value value = json_member(object, name);
     if (value.kind != JSON_STRING || value.raw.len - 2 >= bytes)
         return false;
     (void)snprintf(out, bytes, "%.*s", (int)(value.raw.len - 2), value.raw.at + 1);
@@ -95,7 +84,7 @@ static bool read_text(struct json_value object, const char *name, char *out, siz
 
 static bool read_number(struct json_value object, const char *name, int64_t *out)
 {
-    struct json_value value = sqs_move_member(object, name);
+    struct json_value value = json_member(object, name);
     return value.kind == JSON_NUMBER && json_number_i64(value.raw, out) && *out >= 0;
 }
 

@@ -2,8 +2,8 @@
  * move: a message move task: which queue is emptied, into which, and how far it has come. What there is to know
  * of tasks are jobs of the topic SQS_MOVES_TOPIC, so that they are durable, and the same for all servers:
  *
- *   run:SOURCE   the task itself, ready: whoever takes it is the one who moves (mover.h). One for each source
- *   log:SOURCE   the tasks that there were, newest first, and the batch under way; due in years
+ *   run:SOURCE   the task itself, ready: whoever takes it is the one who moves (move_task.h). One for each source
+ *   log:SOURCE   the tasks that there were, newest first, and the batch under way (move_log.h); due in years
  *   stop:SOURCE  the handle of a task that is to end; due in years
  *
  * They have a meta of tarry's own, which no caller can give: others' jobs in that topic are none of these.
@@ -60,8 +60,6 @@ bool sqs_move_is_own(struct slice meta);
 
 /* Its members, as an object without the brace that ends it. */
 void sqs_move_write(const struct sqs_move *move, struct buffer *out);
-/* JSON_NONE: there is none. */
-struct json_value sqs_move_member(struct json_value object, const char *name);
 /* False: it is none. */
 bool sqs_move_read(struct json_value object, struct sqs_move *out);
 

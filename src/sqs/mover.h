@@ -1,18 +1,5 @@
 /*
- * mover: carries out message move tasks (move.h), several at a time, each by one server at a time.
- *
- * A task is a job; whoever holds its lease moves messages, a batch at a time, and no message is lost or doubled,
- * wherever a server dies:
- *
- *   1. takes messages of the source
- *   2. writes down which they are (log:SOURCE)
- *   3. pushes them to where they go, hidden: due in years, with a meta that says which delivery they were
- *   4. acks those of the source
- *   5. lets the copies whose message was acked be due now; cancels the others
- *
- * Whoever takes the task up again looks at the batch that was written down, once the leases of step 1 are over, so
- * that nobody can ack any more: of each message either the source still has it, then a hidden copy goes, or it
- * has not, then the copy is let out.
+ * mover: takes message move tasks of all queues (move.h) and has them carried out (move_task.h), several at a time.
  *
  * One thread: the reactor's.
  */

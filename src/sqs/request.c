@@ -158,13 +158,8 @@ struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done
 
 struct json_value sqs_member(struct json_value object, const char *name)
 {
-    struct json_cursor cursor = {0};
-    struct json_value value;
-    struct slice key;
-    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
-        if (json_string_is(key, name))
-            return value.kind == JSON_NULL ? (struct json_value){0} : value;
-    return (struct json_value){0};
+    struct json_value value = json_member(object, name);
+    return value.kind == JSON_NULL ? (struct json_value){0} : value;
 }
 
 struct slice sqs_text(const struct sqs_request *request, struct json_value value)

@@ -15,7 +15,7 @@ static bool next_header(const void *headers, size_t index, struct slice *name, s
 }
 
 static int admit_signed(struct http_connection *connection, const struct sqs_options *options,
-                        bool is_whole, struct access_caller **caller, const char **why)
+                        bool is_whole, struct http_admission *out)
 {
     const struct http_request *request = &connection->front->request;
     const struct signature_request parts = {.method = slice_of("POST"),
@@ -30,11 +30,12 @@ static int admit_signed(struct http_connection *connection, const struct sqs_opt
                                         .region = options->region,
                                         .service = "sqs",
                                         .now_ms = clock_wall_ms()};
-    return (int)access_admit_signed(connection->front->shared->access, &asked, caller, why);
+    return (int)access_admit_signed(connection->front->shared->access, &asked, &out->caller,
+                                    &out->why);
 }
 
 int sqs_admit(struct http_connection *connection, const struct http_route *route, bool is_whole,
-              struct access_caller **caller, const char **why)
+              struct http_admission *out)
 {
     struct access *access = connection->front->shared->access;
     struct access_asked asked = {.authorization = connection->front->request.authorization,
@@ -43,12 +44,14 @@ int sqs_admit(struct http_connection *connection, const struct http_route *route
                                  .now_ms = clock_wall_ms()};
     bool is_signed = signature_is_claimed(asked.authorization);
     if (is_signed && access_has_keys(access))
-        return admit_signed(connection, route->about, is_whole, caller, why);
+        return admit_signed(connection, route->about, is_whole, out);
     if (is_signed)
         asked.authorization = (struct slice){0};
-    enum access_refusal refusal = access_admit(access, &asked, caller);
+    enum access_refusal refusal = access_admit(access, &asked, &out->caller);
+    out->is_by_header = !is_signed;
     if (is_signed && refusal == ACCESS_MISSING) {
-        *why = "This server has no access keys: make one with 'tarry token new NAME --access-key'.";
+        out->why =
+            "This server has no access keys: make one with 'tarry token new NAME --access-key'.";
         return ACCESS_UNKNOWN;
     }
     return (int)refusal;

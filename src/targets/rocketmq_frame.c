@@ -192,17 +192,6 @@ static void quote_keys(struct slice json, struct buffer *out)
     }
 }
 
-static struct json_value find_member(struct json_value object, const char *name)
-{
-    struct json_cursor cursor = {0};
-    struct slice key;
-    struct json_value value;
-    while (object.kind == JSON_OBJECT && json_next_member(object, &cursor, &key, &value))
-        if (json_string_is(key, name))
-            return value;
-    return (struct json_value){0};
-}
-
 /* False: no string, or too long. */
 static bool copy_string(struct json_value value, char *out, size_t bytes)
 {
@@ -233,8 +222,8 @@ static void read_broker(struct json_value item, struct rocketmq_master *masters,
 {
     struct rocketmq_master *master = &masters[*count];
     *master = (struct rocketmq_master){0};
-    if (copy_string(find_member(item, "brokerName"), master->name, sizeof master->name) &&
-        copy_string(find_member(find_member(item, "brokerAddrs"), "0"), master->address,
+    if (copy_string(json_member(item, "brokerName"), master->name, sizeof master->name) &&
+        copy_string(json_member(json_member(item, "brokerAddrs"), "0"), master->address,
                     sizeof master->address))
         (*count)++;
 }
@@ -243,19 +232,19 @@ static void read_queues(struct json_value item, struct rocketmq_master *masters,
 {
     char name[ROCKETMQ_NAME_BYTES];
     int64_t permission = 0, queues = 0;
-    struct rocketmq_master *master = copy_string(find_member(item, "brokerName"), name, sizeof name)
+    struct rocketmq_master *master = copy_string(json_member(item, "brokerName"), name, sizeof name)
                                          ? find_master(masters, count, name)
                                          : NULL;
-    if (master && read_number(find_member(item, "perm"), &permission) &&
-        read_number(find_member(item, "writeQueueNums"), &queues) &&
+    if (master && read_number(json_member(item, "perm"), &permission) &&
+        read_number(json_member(item, "writeQueueNums"), &queues) &&
         permission & PERMISSION_WRITE && queues > 0 && queues <= INT32_MAX)
         master->queues = (uint32_t)queues;
 }
 
 static bool read_route(struct json_value route, struct rocketmq_master *out, size_t *count)
 {
-    struct json_value brokers = find_member(route, "brokerDatas"),
-                      queues = find_member(route, "queueDatas"), item;
+    struct json_value brokers = json_member(route, "brokerDatas"),
+                      queues = json_member(route, "queueDatas"), item;
     struct json_cursor cursor = {0};
     size_t found = 0;
     if (brokers.kind != JSON_ARRAY || queues.kind != JSON_ARRAY)

@@ -187,25 +187,13 @@ void otlp_request_write(struct buffer *out, const struct otlp_resource *resource
 
 /* ---- the answer ---- */
 
-static bool find_member(struct json_value object, const char *name, struct json_value *out)
-{
-    struct json_cursor cursor = {0};
-    struct slice key;
-    if (object.kind != JSON_OBJECT)
-        return false;
-    while (json_next_member(object, &cursor, &key, out))
-        if (json_string_is(key, name))
-            return true;
-    return false;
-}
-
 uint64_t otlp_rejected(struct slice answer)
 {
-    struct json_value whole, partial, rejected;
+    struct json_value whole;
     uint64_t count = 0;
-    if (!json_check(answer, &whole, NULL) || !find_member(whole, "partialSuccess", &partial) ||
-        !find_member(partial, "rejectedSpans", &rejected))
+    if (!json_check(answer, &whole, NULL))
         return 0;
+    struct json_value rejected = json_member(json_member(whole, "partialSuccess"), "rejectedSpans");
     struct slice text = rejected.raw; /* a text as the mapping has it, or a number */
     if (rejected.kind == JSON_STRING)
         text = slice_make(text.at + 1, text.len - 2);

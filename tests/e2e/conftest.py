@@ -10,6 +10,8 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
 
+pytest.register_assert_rewrite("sql_claims")
+
 import doors  # noqa: E402
 from endpoint import Endpoint, write_policy  # noqa: E402
 from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402

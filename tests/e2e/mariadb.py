@@ -18,6 +18,7 @@ class MariadbServer:
     """What mariadb-install-db takes seconds for is made once, and copied."""
 
     template = None
+    store, deadlocks = "mysql", (pymysql.err.OperationalError,)  # what `info` calls it; what a user's transaction may end with where others write, too
 
     def __init__(self, *settings, env=None, copy_of=None):
         """`env`: of the program, such as another clock. `copy_of`: with the data of that one, as a snapshot of its disk has them."""
@@ -141,6 +142,9 @@ class MariadbServer:
         cursor.execute(f"CALL tarry.{name}({', '.join(['%s'] * len(values))}, @result)", values)
         cursor.execute("SELECT @result")
         return cursor.fetchone()[0]
+
+    def cut(self, connection):
+        self.do(f"KILL {connection.thread_id()}")
 
     def cut_servers(self, account="root"):
         """Every connection of tarry's."""

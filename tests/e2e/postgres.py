@@ -24,6 +24,11 @@ class PostgresServer:
     """PostgreSQL refuses to run as root: there it runs as the user 'postgres', whom its package makes. What initdb takes a second for is made once, and copied."""
 
     template = None
+    store, deadlocks = "postgres", ()  # what `info` calls it; what a user's transaction may end with where others write, too
+    functions = {"push": "push(%s, %s, %s * interval '1 ms', %s)",
+                 "push_with": "push(%s, %s, %s * interval '1 ms', at => to_timestamp(%s / 1000.0), body => %s, content_type => %s, priority => %s, on_conflict => %s)",
+                 "reschedule": "reschedule(%s, %s, %s * interval '1 ms', at => to_timestamp(%s / 1000.0), priority => %s)",
+                 "cancel": "cancel(%s, %s)", "run": "run(%s, %s)"}
 
     def __init__(self, *settings, copy_of=None, env=None):
         """`copy_of`: a replica that follows it. `env`: of the programs, such as another clock."""
@@ -91,3 +96,23 @@ class PostgresServer:
         with contextlib.closing(connection), connection.cursor() as cursor:
             cursor.execute(text, values or None)
             return cursor.fetchone()[0] if cursor.description else None
+
+    def rows(self, text):
+        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(text)
+            return cursor.fetchall()
+
+    def call(self, name, *values, cursor=None):
+        """What a procedure tarry.NAME is to MariaDB, with the same values."""
+        text = "SELECT tarry." + self.functions[name]
+        if cursor is None:
+            return self.do(text, *values)
+        cursor.execute(text, values)
+        return cursor.fetchone()[0]
+
+    def cut(self, connection):
+        self.do("SELECT pg_terminate_backend(%s)", connection.get_backend_pid())
+
+    def cut_servers(self):
+        """Every connection of tarry's; how many."""
+        return self.do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tarry'")

@@ -1,6 +1,7 @@
 """What tests of the stores in SQL do, whichever database it is."""
 
 import contextlib
+import datetime
 import subprocess
 import time
 
@@ -17,6 +18,10 @@ def transaction(database, commit):
     with contextlib.closing(connection), connection.cursor() as cursor:
         yield cursor
         (connection.commit if commit else connection.rollback)()
+
+
+def due_s(job):
+    return datetime.datetime.fromisoformat(job["due_at"].replace("Z", "+00:00")).timestamp()
 
 
 def drain(client, topic, seconds=0.0):

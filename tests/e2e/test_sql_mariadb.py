@@ -6,7 +6,6 @@ TARRY_TEST_MYSQL=8.0 (or newest, see mysql.py) runs all of it on MySQL; test_sql
 import contextlib
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -18,8 +17,9 @@ import pytest
 import sql_batches
 from mariadb import MariadbServer
 from mysql import MysqlServer
-from redis_serving import info, metric, refused, works
+from redis_serving import refused, works
 from server import eventually
+from sql_claims import *  # noqa: F403, all of them  pylint: disable=wildcard-import,unused-wildcard-import
 from sql_serving import drain, tarry, transaction
 from streams import Stream
 
@@ -31,6 +31,12 @@ def mariadb():
     with DatabaseServer() as server:
         assert tarry("sql", "migrate", server.url).returncode == 0
         yield server
+
+
+@pytest.fixture(scope="module")
+def database(mariadb):
+    """As the claims that hold of all databases call it."""
+    return mariadb
 
 
 @pytest.fixture
@@ -68,76 +74,7 @@ def test_a_bad_url_is_refused_with_a_reason(url, why):
     assert why in refused("--store", url)
 
 
-# ---- two servers ----
-
-def test_two_servers_are_one_queue(pair):
-    first, second = pair
-    works(first)
-    assert info(first)["store"] == "mysql" and info(first)["durability_class"] == "always"
-    first.client().push("shared", "a", delay="200ms", body=b"\x00'\\\xff\x1a\"")
-    job = second.client().take("shared", wait="5s")[0]
-    assert job["body_base64"] == "ACdc/xoi"
-    assert first.client().ack(job["lease"])[0]["result"] == "ok"
-    assert second.client().topic("shared")["totals"]["acked"] == 1
-
-
-def test_a_take_that_waits_finds_the_other_server_s_pushes_and_those_of_users(pair, mariadb):
-    first, second = pair
-    late_ms = []
-    for round_ in range(6):
-        taken = []
-        waiting = threading.Thread(target=lambda to=taken: to.extend(second.client().take("heard", wait="10s")))
-        waiting.start()
-        time.sleep(0.2)
-        if round_ % 2:
-            first.client().push("heard", f"http-{round_}", delay="300ms")
-        else:
-            mariadb.call("push", "heard", f"sql-{round_}", 300, b"x")
-        waiting.join()
-        late_ms.append((time.time() - _due(taken[0])) * 1000)
-        assert late_ms[-1] >= 0, "early"
-        second.client().ack(taken[0]["lease"])
-    assert sorted(late_ms)[2] < 900, late_ms  # on a busy machine
-
-
-def _due(job):
-    import datetime
-    return datetime.datetime.fromisoformat(job["due_at"].replace("Z", "+00:00")).timestamp()
-
-
-def test_the_bound_never_runs_ahead_of_now(pair, mariadb):
-    """The queue is empty, and looked at again and again; then jobs come that are due in a second."""
-    first, second = pair
-    first.client().push("bound", "far", delay="1h")
-    for _ in range(5):
-        assert second.client().take("bound") == [] and first.client().take("bound") == []
-    due = time.time() + 1
-    for i in range(5):
-        assert mariadb.call("push_with", "bound", f"job-{i}", None, int(due * 1000), b"x", None, None, None) == "created"
-    got = drain(second.client(), "bound", 3)
-    assert sorted(got) == [f"job-{i}" for i in range(5)]
-    assert time.time() >= due
-
-
-def test_a_commit_behind_the_bound_is_delivered(pair, mariadb):
-    """A transaction stays open while its job falls due and others behind it are taken."""
-    _, second = pair
-    client = second.client()
-    client.push("behind", "first")
-    assert drain(client, "behind", 2) == ["first"]
-    with transaction(mariadb, True) as cursor:
-        mariadb.call("push", "behind", "late", 100, b"x", cursor=cursor)
-        time.sleep(0.5)
-        client.push("behind", "passes")
-        assert drain(client, "behind") == ["passes"]
-        taken = []
-        begun = threading.Thread(target=lambda: taken.extend(client.take("behind", wait="10s")))
-        begun.start()
-        time.sleep(0.3)
-        assert not taken
-    begun.join()
-    assert [job["id"] for job in taken] == ["late"]
-
+# ---- what is due, and transactions that are open ----
 
 def test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound(pair, mariadb):
     """The take before the commit saw nothing up to its own moment, which is after the job's due."""
@@ -148,6 +85,33 @@ def test_a_take_that_does_not_wait_gets_what_was_committed_behind_the_bound(pair
             time.sleep(0.02)
             assert client.take("late") == []
         assert [job["id"] for job in client.take("late")] == [f"job-{i}"]
+
+
+def test_the_upkeep_waits_for_no_transaction_of_a_user(mariadb):
+    """Which has written to all that the upkeep clears away and stays open. With a wait of a second a server's takes stood still as long."""
+    mariadb.call("push", "held", "cancelled", 0, b"x")
+    mariadb.do("UPDATE tarry.topic SET dedup_window = 60000 WHERE name = 'held'")
+    with contextlib.closing(mariadb.connect()) as upkeep, upkeep.cursor() as cursor:
+        upkeep.autocommit(True)
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
+        with transaction(mariadb, True) as user:
+            assert mariadb.call("push", "held", "pushed", 0, b"x", cursor=user) == "created"
+            assert mariadb.call("cancel", "held", "cancelled", cursor=user) == "cancelled"
+            user.execute("INSERT INTO tarry.outbox (topic, id, body) VALUES ('held', 'posted', 'x')")
+            for i in range(20):
+                mariadb.call("push", "others", f"job-{i}", 0, b"x")
+            for _ in range(3):
+                cursor.execute("CALL tarry.server_upkeep(1000000, 0)")
+                cursor.fetchall()
+                cursor.execute("CALL tarry.server_adopt(1000000)")
+                cursor.fetchall()
+            assert mariadb.do("SELECT COUNT(*) FROM tarry.tally_add") == 0, "what is committed is folded"
+        cursor.execute("CALL tarry.server_upkeep(1000000, 0)")
+        assert mariadb.do("SELECT COUNT(*) FROM tarry.outbox") == 0
+    counts = [mariadb.do(f"SELECT SUM({count}) FROM tarry.tally JOIN tarry.topic USING (topic) WHERE name = 'held'") for count in ("fresh", "pushed", "cancelled")]
+    assert counts == [2, 3, 1]
+    mariadb.do("DELETE FROM tarry.server WHERE server = 1000000")
 
 
 def test_no_take_passes_over_a_job_while_leases_are_adopted(pair, mariadb):
@@ -185,26 +149,6 @@ def test_a_job_that_another_server_gives_back_behind_the_bound_comes(pair):
     assert second.client().take("back", wait="10s")[0]["id"] == "a"
 
 
-def test_leases_of_a_killed_server_end_all_the_same(mariadb, start_server):
-    first, second = (start_server("--store", mariadb.url) for _ in range(2))
-    first.client().push("orphan", "a")
-    assert first.client().take("orphan", lease_for="1s")
-    first.kill()
-    mariadb.do("UPDATE tarry.server s JOIN tarry.job j ON j.server = s.server SET s.beat = 1 WHERE j.id = 'a' AND j.state = 3")  # ten seconds are over
-    assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
-
-
-def test_leases_that_no_living_server_knows_of_end_all_the_same(mariadb, start_server):
-    first = start_server("--store", mariadb.url)
-    first.client().push("unknown", "a")
-    assert first.client().take("unknown", lease_for="1s")
-    number = mariadb.do("SELECT server FROM tarry.job WHERE id = 'a' AND state = 3")
-    first.kill()
-    mariadb.do("DELETE FROM tarry.server WHERE server = %s", number)
-    second = start_server("--store", mariadb.url)
-    assert second.client().take("unknown", wait="10s")[0]["attempt"] == 2
-
-
 def test_calls_that_an_open_transaction_blocks_are_done_once_it_is_over(start_server):
     with DatabaseServer() as own:
         server = start_server("--store", own.url, "--migrate")
@@ -239,67 +183,6 @@ def test_a_database_that_answers_nothing_is_answered_for_in_time(start_server):
         eventually(lambda: client.call("PUT", "/v1/topics/hangs/jobs/after", body=b"x").status == 201, 40)
         got = sorted(drain(client, "hangs", 1))
         assert got in (["after", "before"], ["after", "before", "sent"])
-
-
-def test_a_database_that_crashes_loses_nothing_that_was_answered(start_server):
-    with DatabaseServer() as own:
-        server = start_server("--store", own.url, "--migrate")
-        pushed, ended = [], threading.Event()
-
-        def push():
-            client = server.client()
-            for i in range(100000):
-                if ended.is_set():
-                    return
-                with contextlib.suppress(Exception):
-                    client.push("crash", f"job-{i}")
-                    pushed.append(f"job-{i}")
-
-        pushing = threading.Thread(target=push)
-        pushing.start()
-        for number in range(2):
-            time.sleep(0.5)
-            own.crash()
-            eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
-        time.sleep(0.5)
-        ended.set()
-        pushing.join()
-        got = drain(server.client(), "crash", 2)
-        assert len(pushed) > 20 and set(pushed) <= set(got) and len(got) == len(set(got))
-
-
-def test_cut_connections_are_settled_and_nothing_is_done_twice(start_server):
-    with DatabaseServer() as own:
-        server = start_server("--store", own.url, "--migrate")
-        ended = threading.Event()
-
-        def cut():
-            while not ended.wait(0.2):
-                own.cut_servers()
-
-        cutting = threading.Thread(target=cut)
-        cutting.start()
-        client = server.client(60)
-        pushed = 0
-        while metric(server, "tarry_sql_reconnects_total") < 6:
-            assert client.push("cut", f"job-{pushed}", on_conflict="reject")["result"] == "created"
-            pushed += 1
-        ended.set()
-        cutting.join()
-        topic = client.topic("cut")
-        assert topic["totals"]["pushed"] == pushed and topic["counts"]["ready"] == pushed
-
-
-def test_nothing_is_left_of_a_deleted_topic(pair, mariadb):
-    client = pair[0].client()
-    for i in range(3):
-        client.push("deleted", f"job-{i}", delay="1h", priority=i)
-    number = mariadb.do("SELECT topic FROM tarry.topic WHERE name = 'deleted'")
-    client.delete_topic("deleted")
-    for table in ("job", "tally", "tally_add", "lane"):
-        eventually(lambda t=table: mariadb.do(f"SELECT count(*) FROM tarry.{t} WHERE topic = %s", number) == 0, 20)
-    mariadb.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # a day is over
-    eventually(lambda: mariadb.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
 
 
 def test_a_call_about_one_job_reads_no_others(mariadb, start_server):
@@ -394,20 +277,6 @@ def test_many_jobs_side_by_side_are_leased_and_deleted_by_one_statement(pair, ma
 
 # ---- in the user's own transaction ----
 
-def test_what_is_rolled_back_was_never_there_and_what_is_committed_comes(pair, mariadb):
-    client = pair[1].client()
-    with transaction(mariadb, False) as cursor:
-        assert mariadb.call("push", "orders", "rolled-back", 0, b"x", cursor=cursor) == "created"
-    with transaction(mariadb, True) as cursor:
-        mariadb.call("push_with", "orders", "committed", 1000, None, b'{"total": 12}', "application/json", None, None, cursor=cursor)
-    begun = time.monotonic()
-    jobs = client.take("orders", max=10, wait="10s")
-    assert [job["id"] for job in jobs] == ["committed"] and jobs[0]["body"] == {"total": 12}
-    assert time.monotonic() - begun > 0.8
-    client.ack(jobs[0]["lease"])
-    assert client.take("orders") == [] and client.topic("orders")["totals"]["pushed"] == 1
-
-
 def test_a_plain_insert_pushes(pair, mariadb):
     insert = "INSERT INTO tarry.outbox (topic, id, delay_ms, body) VALUES ('plain', %s, 100, 'x')"
     with transaction(mariadb, False) as cursor:
@@ -426,31 +295,14 @@ def mariadb_last_id(cursor):
     return cursor.fetchone()[0]
 
 
-def test_answers_are_the_api_s_words_and_the_caller_s_last_id_stays(pair, mariadb):
-    client = pair[0].client()
+def test_the_caller_s_last_id_stays(mariadb):
     mariadb.do("CREATE TABLE IF NOT EXISTS mysql.tarry_test_ids (n INT AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 77")
     with transaction(mariadb, True) as cursor:
-        def push(how):
-            return mariadb.call("push_with", "words", "a", 3600000, None, b"x", None, None, how, cursor=cursor)
-
         cursor.execute("INSERT INTO mysql.tarry_test_ids () VALUES ()")
         last = mariadb_last_id(cursor)
-        assert push(None) == "created"
-        assert [push(how) for how in ("replace", "keep", "reject")] == ["replaced", "existed", "conflict"]
+        assert mariadb.call("push", "last-id", "a", 3600000, b"x", cursor=cursor) == "created"
+        assert mariadb.call("push", "last-id", "a", 3600000, b"x", cursor=cursor) == "replaced"
         assert mariadb_last_id(cursor) == last
-    assert mariadb.call("reschedule", "words", "a", 7200000, None, None) == "ok"
-    assert mariadb.call("run", "words", "a") == "ok"
-    lease = client.take("words", wait="5s")[0]["lease"]
-    assert mariadb.call("cancel", "words", "a") == "leased"
-    assert mariadb.call("push", "words", "a", 0, b"x") == "leased"
-    assert mariadb.call("reschedule", "words", "a", 7200000, None, None) == "leased"
-    client.answer("nack", [lease], final="true", error="no")
-    assert mariadb.call("run", "words", "a") == "dead"
-    assert mariadb.call("cancel", "words", "a") == "cancelled"
-    assert mariadb.call("cancel", "words", "a") == "not_found"
-    totals, counts = (client.topic("words")[part] for part in ("totals", "counts"))
-    assert totals["cancelled"] == 1 and totals["pushed"] == 1 and totals["replaced"] == 1
-    assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
 
 
 @pytest.mark.parametrize("call", [
@@ -465,15 +317,6 @@ def test_bad_input_is_refused_and_changes_nothing(mariadb, call):
     assert mariadb.do("SELECT count(*) FROM tarry.jobs") == before
 
 
-def test_an_open_cancel_is_passed_over_and_comes_after_a_rollback(pair, mariadb):
-    client = pair[0].client()
-    client.push("open", "a")
-    with transaction(mariadb, False) as cursor:
-        assert mariadb.call("cancel", "open", "a", cursor=cursor) == "cancelled"
-        assert client.take("open") == []
-    assert client.take("open", wait="10s")[0]["id"] == "a"
-
-
 def test_who_finds_a_job_leased_does_not_hold_up_its_ack(pair, mariadb):
     client = pair[0].client()
     client.push("race", "a")
@@ -484,55 +327,39 @@ def test_who_finds_a_job_leased_does_not_hold_up_its_ack(pair, mariadb):
         assert client.ack(lease)[0]["result"] == "ok"
 
 
-def test_random_transactions_leave_exactly_what_was_committed(pair, mariadb):
-    """Users' transactions push, replace, cancel; half are rolled back, some are cut off, some meet a deadlock. The queue agrees with their table."""
-    seed = random.randrange(2 ** 32)
-    print("seed", seed)
-    mariadb.do("CREATE DATABASE shop")
-    mariadb.do("CREATE TABLE shop.orders (id VARCHAR(40) PRIMARY KEY)")
-
-    def user(number):
-        draw = random.Random(seed + number)
-        for _ in range(40):
-            connection = mariadb.connect()
-            with contextlib.closing(connection), connection.cursor() as cursor, contextlib.suppress(pymysql.err.OperationalError):
-                for _ in range(draw.randrange(1, 4)):
-                    ident = f"{number}-{draw.randrange(40)}"
-                    if draw.random() < 0.6:
-                        cursor.execute("INSERT IGNORE INTO shop.orders VALUES (%s)", (ident,))
-                        mariadb.call("push", "random", ident, draw.randrange(3000), b"x", cursor=cursor)
-                    else:
-                        cursor.execute("DELETE FROM shop.orders WHERE id = %s", (ident,))
-                        mariadb.call("cancel", "random", ident, cursor=cursor)
-                if draw.random() < 0.5:
-                    connection.commit()
-                elif draw.random() < 0.2:
-                    mariadb.do(f"KILL {connection.thread_id()}")
-                else:
-                    connection.rollback()
-
-    client = pair[0].client()
-    client.push("random", "seed", delay="1h")
-    client.topic_verb("random", "pause")
-    users = [threading.Thread(target=user, args=(number,)) for number in range(4)]
-    for thread in users:
-        thread.start()
-    for thread in users:
-        thread.join()
-    client.cancel("random", "seed")
-    client.topic_verb("random", "resume")
-    expected = sorted(row[0] for row in mariadb.rows("SELECT id FROM shop.orders"))
-    assert len(expected) > 10
-    time.sleep(3)  # all are due by now
-    got = drain(pair[1].client(), "random", 3)
-    assert sorted(got) == expected
-    counts = client.topic("random")["counts"]
-    assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
-
-
 def test_no_deadlock_is_shown_and_the_counts_agree():
     """The short form of sql_batches.py."""
     assert sql_batches.run(200, servers=2, threads=4, database_class=DatabaseServer).answers["push created"] > 100
+
+
+# ---- a full disk ----
+
+@pytest.fixture(name="small_disk")
+def small_disk_fixture(tmp_path):
+    """24 MB. Only root can make one."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tarry-test", str(tmp_path)], capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+@pytest.mark.skipif(DatabaseServer is MysqlServer, reason="to MySQL a directory is no database")
+def test_a_full_disk_of_the_tables_refuses_loudly_and_loses_nothing(start_server, small_disk):
+    with DatabaseServer() as database:
+        (small_disk / "tarry").mkdir()
+        (database.directory / "data/tarry").symlink_to(small_disk / "tarry")  # a directory is a database
+        assert tarry("sql", "migrate", database.url).returncode == 0
+        client = start_server("--store", database.url).client()
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(8 << 20))
+        answered, refusal = 0, None
+        while answered < 1000 and refusal is None:
+            answer = client.call("PUT", f"/v1/topics/full/jobs/{answered}?delay=1h", os.urandom(64 << 10))
+            refusal, answered = (None, answered + 1) if answer.status == 201 else (answer, answered)
+        assert answered and refusal.status == 507 and b"no_space" in refusal.body, (answered, refusal and (refusal.status, refusal.body))
+        assert database.do("SELECT count(*) FROM tarry.job") == answered
+        ballast.unlink()
+        eventually(lambda: client.call("PUT", "/v1/topics/full/jobs/again?delay=1h", b"x").status == 201)
 
 
 # ---- events ----
@@ -547,7 +374,7 @@ def _wait_until_all_know_who_listens(mariadb, since_ms=0):
 def _turns_about(mariadb, ident):
     """What the statements of each transaction that names a job are about, by the general log: it has whole packets of them."""
     turns, said = [], {}
-    for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING utf8mb4) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
+    for thread, text in mariadb.rows("SELECT thread_id, CONVERT(argument USING latin1) FROM mysql.general_log WHERE command_type = 'Query' AND thread_id <> CONNECTION_ID()"):
         for statement in text.split(";"):
             if statement == "START TRANSACTION":
                 said[thread] = []

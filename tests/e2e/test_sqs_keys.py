@@ -100,6 +100,24 @@ def test_a_key_lets_the_sdk_in_and_to_its_topics_alone(house):
     assert connection.getresponse().status == 401  # the API's own calls take no signatures
 
 
+def test_a_connection_knows_a_token_again_and_no_signature(house):
+    port = house.server.port
+    connection = connect(port)
+    bearer = {**Token("bearer").headers, "X-Amz-Target": "AmazonSQS.ListQueues"}
+    good = signed(port, b"{}")
+    other = b'{"QueueNamePrefix":"o"}'
+    for _ in range(3):
+        assert post(connection, b"{}", bearer)[0] == 200
+        assert post(connection, other, bearer)[0] == 200
+        assert post(connection, b"{}", good)[0] == 200
+        assert post(connection, other, good)[0] == 403  # its signature is of another body, whoever was here before
+        assert post(connection, b"{}", {**bearer, "Authorization": "Bearer tarry_nobody"})[0] == 403
+        assert post(connection, b"{}", {"X-Amz-Target": "AmazonSQS.ListQueues"})[3] == "MissingAuthenticationToken"
+    post(connection, b"{}", bearer)
+    house.tokens.write(key("all", ALL), Token("bearer", revoked="2026-01-01T00:00:00Z"))
+    eventually(lambda: post(connection, b"{}", bearer)[0] == 403)
+
+
 def test_nothing_of_a_signed_call_can_be_changed(house):
     port, body = house.server.port, b'{"QueueNamePrefix":"a"}'
     good = signed(port, body)

@@ -123,6 +123,22 @@ def test_what_cannot_be_moved_is_told(start):
     assert ended(sqs)["Status"] == "COMPLETED" and drain(sqs, urls["a"]) == ["moved", "was there"]
 
 
+def test_a_destination_that_is_full_takes_no_more_and_the_rest_stays(start):
+    server, sqs = start()
+    urls = make(sqs, "a")
+    client = server.client()
+    client.put_topic("small", max_jobs=4)
+    fill(sqs, urls["dead"], 10)
+    eventually(lambda: ready(server, "dead") == 10)
+    sqs.start_message_move_task(SourceArn=arn("dead"), DestinationArn=arn("small"))
+    task = ended(sqs)
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "CouldNotSendToDestination")
+    small = sqs.get_queue_url(QueueName="small")["QueueUrl"]
+    eventually(lambda: counts(client, "dead")["leased"] == 0)
+    moved, left = drain(sqs, small), drain(sqs, urls["dead"])
+    assert task["ApproximateNumberOfMessagesMoved"] == len(moved) == 4 and sorted(moved + left) == [str(n) for n in range(10)]
+
+
 def test_no_message_of_ones_own_goes_where_one_may_not_push(start_server, tmp_path):
     """A message says itself in which topic it died; that counts only where the topic's dead letters do go here."""
     tokens = TokenFile(tmp_path / "tokens", "access-key all scope=push,consume,read,admin topics=* secret=secret-of-all-there-is", Token("api"),

@@ -250,6 +250,22 @@ BEGIN
     FROM tarry.store WHERE one = 1;
 END//
 
+-- What goes is picked first, into these, with SKIP LOCKED or by a plain read, and then deleted by its key: a DELETE or UPDATE by itself, and
+-- one that joins, waits for each row that it reads and that another transaction has written, be it a user's that stays open for minutes.
+DROP PROCEDURE IF EXISTS tarry.server_picks//
+CREATE PROCEDURE tarry.server_picks()
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_fold (n BIGINT PRIMARY KEY) ENGINE=InnoDB;
+  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_places (topic INT, lane INT, due BIGINT, seq BIGINT, PRIMARY KEY (topic, lane, due, seq))
+    ENGINE=InnoDB;
+  CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_ids (topic INT, id VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin, PRIMARY KEY (topic, id))
+    ENGINE=InnoDB;
+  DELETE FROM tarry.server_fold;
+  DELETE FROM tarry.server_places;
+  DELETE FROM tarry.server_ids;
+END//
+
 -- Leases of servers that are silent, or unknown, are this one's from now on: it ends them, and its own ones that it may have forgotten.
 -- A silent server whose transaction is still under way holds its ticket: it is left for later.
 DROP PROCEDURE IF EXISTS tarry.server_adopt//
@@ -261,6 +277,7 @@ BEGIN
   DECLARE v_over TINYINT DEFAULT 0;
   DECLARE v_silent CURSOR FOR SELECT server FROM tarry.server WHERE beat < v_now - 10000 AND server <> p_server FOR UPDATE SKIP LOCKED;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_over = 1;
+  CALL tarry.server_picks();
   OPEN v_silent;
   each_one: LOOP
     SET v_over = 0;
@@ -277,17 +294,21 @@ BEGIN
           nacked, lease_ended, died, redriven)
         SELECT topic, fresh, retry, leased, dead, dead_bytes, pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended,
           died, redriven FROM tarry.tally WHERE slot = v_one;
-      DELETE FROM tarry.tally WHERE slot = v_one;
+      INSERT INTO tarry.server_fold SELECT topic FROM tarry.tally WHERE slot = v_one;
+      DELETE y FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally y FORCE INDEX (PRIMARY) ON y.topic = f.n AND y.slot = v_one;
+      DELETE FROM tarry.server_fold;
     END IF;
   END LOOP;
   CLOSE v_silent;
   -- In this order, and by the primary key: else rows of others are locked on the way, and their takes pass over them.
-  UPDATE (SELECT x.topic, x.lane, x.due, x.seq
-        FROM tarry.lane l STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY) ON x.topic = l.topic AND x.lane = l.lane AND x.due <= v_now
-          AND x.state = 3 AND x.server <> p_server
-        WHERE NOT EXISTS (SELECT 1 FROM tarry.server s WHERE s.server = x.server)) a
+  INSERT INTO tarry.server_places SELECT x.topic, x.lane, x.due, x.seq
+    FROM tarry.lane l STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY) ON x.topic = l.topic AND x.lane = l.lane AND x.due <= v_now
+      AND x.state = 3 AND x.server <> p_server
+    WHERE NOT EXISTS (SELECT 1 FROM tarry.server s WHERE s.server = x.server);
+  UPDATE tarry.server_places a
     STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY) ON j.topic = a.topic AND j.lane = a.lane AND j.due = a.due AND j.seq = a.seq
     SET j.server = p_server WHERE j.state = 3;
+  DELETE FROM tarry.server_places;
   SELECT j.topic, j.lane, j.due, j.seq, j.delivery, j.taken, j.lease_until
     FROM tarry.lane l STRAIGHT_JOIN tarry.job j FORCE INDEX (PRIMARY)
       ON j.topic = l.topic AND j.lane = l.lane AND j.due <= v_now AND j.state = 3 AND j.server = p_server;
@@ -308,16 +329,31 @@ BEGIN
   INSERT INTO tarry.server (server, beat, heard) VALUES (p_server, v_now, v_heard) ON DUPLICATE KEY UPDATE beat = v_now, heard = v_heard;
   SELECT name INTO v_mine FROM tarry.task WHERE name = 'upkeep' FOR UPDATE SKIP LOCKED;
   IF v_mine IS NOT NULL THEN -- else another server is at it
-    DELETE FROM tarry.finished WHERE until <= v_now LIMIT 1000;
-    DELETE FROM tarry.news WHERE at < v_now - 60000 LIMIT 1000;
-    DELETE FROM tarry.message WHERE at < v_now - 10000 LIMIT 10000;
+    CALL tarry.server_picks();
+    INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.finished WHERE until <= v_now LIMIT 1000 FOR UPDATE SKIP LOCKED;
+    IF ROW_COUNT() > 0 THEN
+      DELETE x FROM tarry.server_ids f STRAIGHT_JOIN tarry.finished x FORCE INDEX (PRIMARY) ON x.topic = f.topic AND x.id = f.id;
+      DELETE FROM tarry.server_ids;
+    END IF;
+    INSERT INTO tarry.server_fold SELECT n FROM tarry.news WHERE at < v_now - 60000 LIMIT 1000 FOR UPDATE SKIP LOCKED;
+    IF ROW_COUNT() > 0 THEN
+      DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.news x FORCE INDEX (PRIMARY) ON x.n = f.n;
+      DELETE FROM tarry.server_fold;
+    END IF;
+    INSERT INTO tarry.server_fold SELECT n FROM tarry.message WHERE at < v_now - 10000 LIMIT 10000 FOR UPDATE SKIP LOCKED;
+    IF ROW_COUNT() > 0 THEN
+      DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.message x FORCE INDEX (PRIMARY) ON x.n = f.n;
+      DELETE FROM tarry.server_fold;
+    END IF;
     SELECT MAX(n) - 10 INTO v_last FROM tarry.number;
-    DELETE FROM tarry.number WHERE n < v_last ORDER BY n LIMIT 10000;
-    CREATE TEMPORARY TABLE IF NOT EXISTS tarry.server_fold (n BIGINT PRIMARY KEY) ENGINE=InnoDB;
-    DELETE FROM tarry.server_fold;
+    INSERT INTO tarry.server_fold SELECT n FROM tarry.number WHERE n < v_last ORDER BY n LIMIT 10000 FOR UPDATE SKIP LOCKED;
+    IF ROW_COUNT() > 0 THEN
+      DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.number x FORCE INDEX (PRIMARY) ON x.n = f.n;
+      DELETE FROM tarry.server_fold;
+    END IF;
     INSERT INTO tarry.server_fold SELECT n FROM tarry.outbox ORDER BY n LIMIT 1000 FOR UPDATE SKIP LOCKED;
     IF ROW_COUNT() > 0 THEN
-      DELETE o FROM tarry.server_fold f JOIN tarry.outbox o ON o.n = f.n;
+      DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.outbox x FORCE INDEX (PRIMARY) ON x.n = f.n;
       DELETE FROM tarry.server_fold;
     END IF;
     INSERT INTO tarry.server_fold SELECT n FROM tarry.tally_add ORDER BY n LIMIT 2000 FOR UPDATE SKIP LOCKED;
@@ -325,27 +361,36 @@ BEGIN
       INSERT INTO tarry.tally
         SELECT a.topic, 0, SUM(a.fresh), SUM(a.retry), SUM(a.leased), SUM(a.dead), SUM(a.dead_bytes), SUM(a.pushed), SUM(a.acked),
             SUM(a.cancelled), SUM(a.expired), SUM(a.replaced), SUM(a.delivered), SUM(a.nacked), SUM(a.lease_ended), SUM(a.died), SUM(a.redriven)
-          FROM tarry.server_fold f JOIN tarry.tally_add a ON a.n = f.n GROUP BY a.topic
+          FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally_add a FORCE INDEX (PRIMARY) ON a.n = f.n GROUP BY a.topic
         ON DUPLICATE KEY UPDATE fresh = tally.fresh + VALUES(fresh), retry = tally.retry + VALUES(retry), leased = tally.leased + VALUES(leased),
           dead = tally.dead + VALUES(dead), dead_bytes = tally.dead_bytes + VALUES(dead_bytes), pushed = tally.pushed + VALUES(pushed),
           acked = tally.acked + VALUES(acked), cancelled = tally.cancelled + VALUES(cancelled), expired = tally.expired + VALUES(expired),
           replaced = tally.replaced + VALUES(replaced), delivered = tally.delivered + VALUES(delivered), nacked = tally.nacked + VALUES(nacked),
           lease_ended = tally.lease_ended + VALUES(lease_ended), died = tally.died + VALUES(died), redriven = tally.redriven + VALUES(redriven);
-      DELETE a FROM tarry.server_fold f JOIN tarry.tally_add a ON a.n = f.n;
+      DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally_add x FORCE INDEX (PRIMARY) ON x.n = f.n;
+      DELETE FROM tarry.server_fold;
     END IF;
     -- A push that was under way when its topic was deleted may still leave a job: the number stays for a day.
     SELECT MIN(t.topic) INTO v_topic FROM tarry.topic t WHERE t.name IS NULL AND (t.paused_until < v_now - 86400000
       OR EXISTS (SELECT 1 FROM tarry.job j WHERE j.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.finished f WHERE f.topic = t.topic)
       OR EXISTS (SELECT 1 FROM tarry.tally y WHERE y.topic = t.topic) OR EXISTS (SELECT 1 FROM tarry.tally_add y WHERE y.topic = t.topic));
     IF v_topic IS NOT NULL THEN
-      DELETE FROM tarry.job WHERE topic = v_topic LIMIT 1000;
-      DELETE FROM tarry.finished WHERE topic = v_topic LIMIT 1000;
+      INSERT INTO tarry.server_places SELECT topic, lane, due, seq FROM tarry.job FORCE INDEX (PRIMARY) WHERE topic = v_topic LIMIT 1000
+        FOR UPDATE SKIP LOCKED;
+      DELETE x FROM tarry.server_places f STRAIGHT_JOIN tarry.job x FORCE INDEX (PRIMARY)
+        ON x.topic = f.topic AND x.lane = f.lane AND x.due = f.due AND x.seq = f.seq;
+      INSERT INTO tarry.server_ids SELECT topic, id FROM tarry.finished WHERE topic = v_topic LIMIT 1000 FOR UPDATE SKIP LOCKED;
+      DELETE x FROM tarry.server_ids f STRAIGHT_JOIN tarry.finished x FORCE INDEX (PRIMARY) ON x.topic = f.topic AND x.id = f.id;
       DELETE FROM tarry.tally WHERE topic = v_topic;
-      DELETE FROM tarry.tally_add WHERE topic = v_topic LIMIT 1000;
+      INSERT INTO tarry.server_fold SELECT n FROM tarry.tally_add WHERE topic = v_topic LIMIT 1000 FOR UPDATE SKIP LOCKED;
+      DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.tally_add x FORCE INDEX (PRIMARY) ON x.n = f.n;
+      DELETE FROM tarry.server_fold;
       DELETE FROM tarry.lane WHERE topic = v_topic;
       DELETE FROM tarry.topic WHERE topic = v_topic AND paused_until < v_now - 86400000;
     END IF;
-    DELETE FROM tarry.ticket WHERE at < v_now - 86400000 AND server NOT IN (SELECT server FROM tarry.server);
+    INSERT INTO tarry.server_fold SELECT server FROM tarry.ticket WHERE at < v_now - 86400000 AND server NOT IN (SELECT server FROM tarry.server)
+      FOR UPDATE SKIP LOCKED;
+    DELETE x FROM tarry.server_fold f STRAIGHT_JOIN tarry.ticket x FORCE INDEX (PRIMARY) ON x.server = f.n;
   END IF;
   SELECT COALESCE(SUM(beat >= v_now - 10000), 0), COALESCE(SUM(beat < v_now - 10000), 0),
       (SELECT expire FROM tarry.job WHERE expire IS NOT NULL AND state = 1 ORDER BY expire LIMIT 1), COALESCE(MAX(heard > v_now), 0)

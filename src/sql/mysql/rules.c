@@ -18,13 +18,6 @@ static enum job_state state_of(const struct maria_row *row, int64_t now_ms)
     return row->due_ms <= now_ms ? JOB_READY : JOB_DELAYED;
 }
 
-static int64_t due_of(int64_t now_ms, const struct queue_when *when)
-{
-    if (when->due == QUEUE_DUE_AT)
-        return when->ms > now_ms ? when->ms : now_ms;
-    return when->due == QUEUE_DUE_DELAY && when->ms > 0 ? now_ms + when->ms + 1 : now_ms;
-}
-
 bool maria_is_far(int64_t now_ms, const struct queue_when *when)
 {
     return when->due == QUEUE_DUE_AT && when->ms - now_ms > at_most_ms;
@@ -116,7 +109,7 @@ static void fill(struct maria_link *link, struct maria_row *row, const struct qu
                     : settings->has_priority               ? settings->priority
                                                            : JOB_PRIORITY;
     row->lane = push->past.dead ? MARIA_LANE_DEAD : row->priority;
-    row->due_ms = row->first_due_ms = due_of(link->now_ms, &push->when);
+    row->due_ms = row->first_due_ms = sql_call_due_ms(link->now_ms, &push->when);
     row->attempt = push->past.attempt;
     row->policy = push->policy;
     row->error = push->past.error;
@@ -205,7 +198,7 @@ static void move(struct maria_link *link, struct maria_row *row, const struct qu
         if (change->priority != QUEUE_PRIORITY_UNSET)
             row->priority = row->lane = change->priority;
         if (change->when.due != QUEUE_DUE_UNCHANGED)
-            row->due_ms = row->first_due_ms = due_of(link->now_ms, &change->when);
+            row->due_ms = row->first_due_ms = sql_call_due_ms(link->now_ms, &change->when);
     }
     row->expire_ms = expire_of(row);
     row_changed(row);

@@ -1,12 +1,11 @@
 #include "sql/postgres/array.h"
 
 /* PostgreSQL's numbers of types, which never change. */
-static const uint32_t type_numbers[] = {[SQL_ARRAY_FLAG] = 16,
-                                        [SQL_ARRAY_BYTES] = 17,
-                                        [SQL_ARRAY_LONG] = 20,
-                                        [SQL_ARRAY_INT] = 23,
-                                        [SQL_ARRAY_TEXT] = 25};
-static const uint32_t widths[] = {[SQL_ARRAY_FLAG] = 1, [SQL_ARRAY_LONG] = 8, [SQL_ARRAY_INT] = 4};
+static const uint32_t type_numbers[] = {
+    [SQL_ARRAY_FLAG] = 16, [SQL_ARRAY_BYTES] = 17, [SQL_ARRAY_LONG] = 20,
+    [SQL_ARRAY_INT] = 23,  [SQL_ARRAY_TEXT] = 25,  [SQL_ARRAY_ROW] = 27};
+static const uint32_t widths[] = {
+    [SQL_ARRAY_FLAG] = 1, [SQL_ARRAY_LONG] = 8, [SQL_ARRAY_INT] = 4, [SQL_ARRAY_ROW] = 6};
 
 enum { ARRAY_BYTES_MAX = 64 << 20, KEPT_BYTES = 256 * 1024, HEADER_WORDS = 5, COUNT_WORD = 3 };
 
@@ -27,6 +26,7 @@ static void array_begin(struct sql_array *array)
         write_big_endian(at + 4 * i, words[i], 4);
     array->buffer.len += sizeof words;
     array->count = 0;
+    array->has_values = false;
 }
 
 void sql_array_init(struct sql_array *array, enum sql_array_type type)
@@ -58,6 +58,7 @@ void sql_array_number(struct sql_array *array, int64_t number)
     write_big_endian(at + 4, (uint64_t)number, width);
     array->buffer.len += 4 + width;
     array->count++;
+    array->has_values = array->has_values || number != 0;
 }
 
 void sql_array_bytes(struct sql_array *array, struct slice bytes)
@@ -70,6 +71,7 @@ void sql_array_bytes(struct sql_array *array, struct slice bytes)
         memcpy(at + 4, bytes.at, bytes.len);
     array->buffer.len += 4 + bytes.len;
     array->count++;
+    array->has_values = array->has_values || bytes.len > 0;
 }
 
 bool sql_array_param(struct sql_array *array, struct sql_params *params)

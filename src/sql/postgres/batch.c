@@ -1,6 +1,7 @@
 #include "sql/postgres/batch.h"
 
 #include <assert.h>
+#include <ctype.h>
 
 static enum sql_array_type type_of(char letter)
 {
@@ -11,6 +12,8 @@ static enum sql_array_type type_of(char letter)
         return SQL_ARRAY_INT;
     case 'l':
         return SQL_ARRAY_LONG;
+    case 'r':
+        return SQL_ARRAY_ROW;
     case 't':
         return SQL_ARRAY_TEXT;
     default:
@@ -20,10 +23,19 @@ static enum sql_array_type type_of(char letter)
 
 void sql_batch_init(struct sql_batch *batch, const char *types)
 {
-    batch->array_count = strlen(types);
-    assert(batch->array_count <= SQL_BATCH_ARRAYS_MAX);
-    for (size_t i = 0; i < batch->array_count; i++)
-        sql_array_init(&batch->arrays[i], type_of(types[i]));
+    batch->array_count = batch->group_array_count = batch->group_count = 0;
+    batch->omitted = 0;
+    for (const char *at = types; *at; at++) {
+        if (*at == ' ') {
+            batch->group_array_count = batch->array_count;
+            continue;
+        }
+        assert(batch->array_count < SQL_BATCH_ARRAYS_MAX);
+        if (isupper((unsigned char)*at))
+            batch->omitted |= 1U << batch->array_count;
+        sql_array_init(&batch->arrays[batch->array_count++],
+                       type_of((char)tolower((unsigned char)*at)));
+    }
 }
 
 void sql_batch_fini(struct sql_batch *batch)
@@ -37,7 +49,7 @@ void sql_batch_clear(struct sql_batch *batch)
 {
     for (size_t i = 0; i < batch->array_count; i++)
         sql_array_clear(&batch->arrays[i]);
-    batch->items.count = 0;
+    batch->items.count = batch->group_count = 0;
 }
 
 bool sql_batch_add(struct sql_batch *batch, struct sql_call *call, size_t index)
@@ -45,12 +57,22 @@ bool sql_batch_add(struct sql_batch *batch, struct sql_call *call, size_t index)
     return sql_items_add(&batch->items, (struct sql_item){.call = call, .index = index});
 }
 
+size_t sql_batch_add_group(struct sql_batch *batch)
+{
+    return ++batch->group_count;
+}
+
 bool sql_batch_params(struct sql_batch *batch, struct sql_params *params)
 {
     bool is_good = true;
     for (size_t i = 0; i < batch->array_count && is_good; i++) {
-        assert(batch->arrays[i].buffer.failed || batch->arrays[i].count == batch->items.count);
-        is_good = sql_array_param(&batch->arrays[i], params);
+        struct sql_array *array = &batch->arrays[i];
+        size_t count = i < batch->group_array_count ? batch->group_count : batch->items.count;
+        assert(array->buffer.failed || array->count == count);
+        if (batch->omitted & 1U << i && !array->has_values && !array->buffer.failed)
+            sql_params_null(params);
+        else
+            is_good = sql_array_param(array, params);
     }
     return is_good;
 }

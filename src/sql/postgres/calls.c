@@ -3,13 +3,17 @@
 #include "base/hash.h"
 #include "queue/cursor.h"
 
-enum { EXPIRE_JOBS = 500 };
+enum {
+    EXPIRE_JOBS = 500,
+    TAKE_JOBS_MAX = 2000 /* of takes that go as one */
+};
 
 void postgres_batches_init(struct postgres_link *link)
 {
-    sql_batch_init(&link->pushes, "ttiliillilllxxxibx");
+    sql_batch_init(&link->pushes, "tiiILLILLLXIBX itlXx");
     sql_batch_init(&link->changes, "ittiliblb");
     sql_batch_init(&link->answers, "iiilllllbxxli");
+    sql_batch_init(&link->acks, "riillll");
 }
 
 void postgres_batches_fini(struct postgres_link *link)
@@ -17,6 +21,7 @@ void postgres_batches_fini(struct postgres_link *link)
     sql_batch_fini(&link->pushes);
     sql_batch_fini(&link->changes);
     sql_batch_fini(&link->answers);
+    sql_batch_fini(&link->acks);
     sql_items_fini(&link->sent);
 }
 
@@ -34,52 +39,92 @@ static bool send(struct sql_call *call, struct postgres_link *link, enum sql_sta
     return send_step(link, (struct postgres_step){.call = call, .statement = statement}, params);
 }
 
-static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
-                       enum sql_statement statement, int64_t last)
+static bool send_items(struct postgres_link *link, struct sql_batch *batch,
+                       enum sql_statement statement, const struct sql_params *params)
 {
     struct postgres_step step = {
         .statement = statement, .first = link->sent.count, .count = batch->items.count};
-    struct sql_params params = {0};
     bool sent = true;
-    if (!batch->items.count)
-        return true;
     for (size_t i = 0; i < batch->items.count && sent; i++)
         sent = sql_items_add(&link->sent, batch->items.at[i]);
-    sent = sent && sql_batch_params(batch, &params);
-    if (last)
-        sql_params_number(&params, last);
-    sent = sent && send_step(link, step, &params);
+    sent = sent && send_step(link, step, params);
     sql_batch_clear(batch);
     return sent;
+}
+
+static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
+                       enum sql_statement statement, int64_t last)
+{
+    struct sql_params params = {0};
+    if (!batch->items.count)
+        return true;
+    if (!sql_batch_params(batch, &params))
+        return false;
+    if (last)
+        sql_params_number(&params, last);
+    return send_items(link, batch, statement, &params);
+}
+
+/* `ticket`: as a transaction of its own; 0: as part of the turn's. */
+static bool send_pushes(struct postgres_link *link, int64_t ticket)
+{
+    struct sql_params params = {0};
+    bool looks = link->old_ids > 0;
+    if (!link->pushes.items.count)
+        return true;
+    if (!sql_batch_params(&link->pushes, &params))
+        return false;
+    link->old_ids -= looks;
+    sql_params_number(&params, link->context->topics_max);
+    sql_params_flag(&params, looks);
+    sql_params_number(&params, link->context->server);
+    if (ticket)
+        sql_params_number(&params, ticket);
+    else
+        sql_params_null(&params);
+    sql_params_number(&params, link->number);
+    return send_items(link, &link->pushes, SQL_PUSHES, &params);
 }
 
 /* Answers come first: what they end may be pushed anew. */
 static bool send_batches(struct postgres_link *link)
 {
     sql_batch_keys_clear(&link->keys);
-    return send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
-           send_batch(link, &link->changes, SQL_CHANGES, 0) &&
-           send_batch(link, &link->pushes, SQL_PUSHES, link->context->topics_max);
+    return send_batch(link, &link->acks, SQL_ACKS, link->context->server) &&
+           send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
+           send_batch(link, &link->changes, SQL_CHANGES, 0) && send_pushes(link, 0);
 }
 
 static bool begin_item(struct postgres_link *link, uint64_t hash)
 {
     return sql_batch_keys_add(&link->keys, hash) ||
-           (send_batches(link) && sql_batch_keys_add(&link->keys, hash));
+           (!link->is_whole && send_batches(link) && sql_batch_keys_add(&link->keys, hash));
 }
 
-static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
+static bool policies_are_equal(const struct policy *a, const struct policy *b)
 {
-    const struct queue_push *push = &call->command->pushes[i];
-    struct sql_batch *batch = &link->pushes;
-    struct sql_array *array = batch->arrays;
-    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
-        !sql_batch_add(batch, call, i))
-        return false;
+    return a->lease_ms == b->lease_ms && a->ttl_ms == b->ttl_ms &&
+           a->max_attempts == b->max_attempts && a->backoff.kind == b->backoff.kind &&
+           a->backoff.first_ms == b->backoff.first_ms && a->backoff.max_ms == b->backoff.max_ms;
+}
+
+/* Do they differ in what is theirs alone and in nothing else? */
+static bool pushes_are_alike(const struct queue_push *a, const struct queue_push *b)
+{
+    return a->when.due == b->when.due && a->priority == b->priority &&
+           a->on_conflict == b->on_conflict && a->past.attempt == b->past.attempt &&
+           a->past.dead == b->past.dead && policies_are_equal(&a->policy, &b->policy) &&
+           slice_equals(a->topic, b->topic) && slice_equals(a->content_type, b->content_type) &&
+           slice_equals(a->past.error, b->past.error);
+}
+
+static size_t add_push_group(struct postgres_link *link, const struct queue_push *push)
+{
+    struct sql_array *array = link->pushes.arrays;
+    size_t group = sql_batch_add_group(&link->pushes);
+    link->groups[group % POSTGRES_GROUPS_COMPARED] = push;
     sql_array_bytes(array++, push->topic);
-    sql_array_bytes(array++, push->id);
     sql_array_number(array++, push->when.due);
-    sql_array_number(array++, push->when.ms);
     sql_array_number(array++, push->priority);
     sql_array_number(array++, push->on_conflict);
     sql_array_number(array++, push->policy.lease_ms);
@@ -89,11 +134,37 @@ static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i
     sql_array_number(array++, push->policy.backoff.max_ms);
     sql_array_number(array++, push->policy.max_attempts);
     sql_array_bytes(array++, push->content_type);
-    sql_array_bytes(array++, push->meta);
-    sql_array_bytes(array++, push->body);
     sql_array_number(array++, push->past.attempt);
     sql_array_number(array++, push->past.dead);
     sql_array_bytes(array++, push->past.error);
+    return group;
+}
+
+/* One of the last ones, or a new one: two groups may be alike. */
+static size_t push_group(struct postgres_link *link, const struct queue_push *push)
+{
+    size_t group = link->pushes.group_count;
+    for (size_t i = 0; i < POSTGRES_GROUPS_COMPARED && group > 0; i++, group--)
+        if (pushes_are_alike(link->groups[group % POSTGRES_GROUPS_COMPARED], push))
+            return group;
+    return add_push_group(link, push);
+}
+
+static bool add_push(struct sql_call *call, struct postgres_link *link, size_t i)
+{
+    const struct queue_push *push = &call->command->pushes[i];
+    struct sql_batch *batch = &link->pushes;
+    if (!begin_item(link, hash_pair(push->topic, push->id, 0).low) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    size_t group = push_group(link, push);
+    batch->items.at[batch->items.count - 1].group = group;
+    struct sql_array *array = batch->arrays + batch->group_array_count;
+    sql_array_number(array++, (int64_t)group);
+    sql_array_bytes(array++, push->id);
+    sql_array_number(array++, push->when.ms);
+    sql_array_bytes(array++, push->meta);
+    sql_array_bytes(array++, push->body);
     return true;
 }
 
@@ -128,6 +199,18 @@ static struct slice cut(struct slice text, size_t bytes_max)
     return slice_make(text.at, len);
 }
 
+/* Its key, delivery and moment; the array that follows. */
+static struct sql_array *add_lease(struct sql_array *array, const struct sql_lease *lease)
+{
+    sql_array_number(array++, lease->topic);
+    sql_array_number(array++, lease->lane);
+    sql_array_number(array++, lease->due_ms);
+    sql_array_number(array++, (int64_t)lease->sequence);
+    sql_array_number(array++, (int64_t)lease->delivery);
+    sql_array_number(array++, lease->taken_ms);
+    return array;
+}
+
 static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t i, int verb,
                        const struct sql_lease *lease, const struct queue_answer *answer)
 {
@@ -137,12 +220,7 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
         !sql_batch_add(batch, call, i))
         return false;
     sql_array_number(array++, verb);
-    sql_array_number(array++, lease->topic);
-    sql_array_number(array++, lease->lane);
-    sql_array_number(array++, lease->due_ms);
-    sql_array_number(array++, (int64_t)lease->sequence);
-    sql_array_number(array++, (int64_t)lease->delivery);
-    sql_array_number(array++, lease->taken_ms);
+    array = add_lease(array, lease);
     sql_array_number(array++, answer->delay_ms);
     sql_array_number(array++, answer->final);
     sql_array_bytes(array++, cut(answer->error, JOB_ERROR_BYTES_MAX));
@@ -150,6 +228,34 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     sql_array_number(array++, answer->lease_ms);
     sql_array_number(array++, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
     return true;
+}
+
+/* Of one whose lease has ended nothing comes back. */
+static bool add_ack(struct sql_call *call, struct postgres_link *link, size_t i,
+                    const struct sql_lease *lease)
+{
+    struct sql_batch *batch = &link->acks;
+    struct sql_array *array = batch->arrays;
+    if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    sql_array_number(array++, (int64_t)lease->row);
+    (void)add_lease(array, lease);
+    call->items[i].status = QUEUE_LEASE_ENDED;
+    return true;
+}
+
+static bool add_command_answer(struct sql_call *call, struct postgres_link *link, size_t i)
+{
+    const struct queue_answer *answer = &call->command->answers[i];
+    struct sql_lease lease;
+    if (!sql_lease_parse(answer->lease, &link->context->key, &lease)) {
+        call->items[i].status = QUEUE_LEASE_ENDED;
+        return true;
+    }
+    if (answer->verb == QUEUE_ACK && lease.row)
+        return add_ack(call, link, i, &lease);
+    return add_answer(call, link, i, (int)answer->verb, &lease, answer);
 }
 
 /* The results of what cannot be carried out are there before anything is sent. */
@@ -161,7 +267,6 @@ static bool add_items(struct sql_call *call, struct postgres_link *link)
     if (!call->items)
         return false;
     for (size_t i = 0; i < command->count && added; i++) {
-        struct sql_lease lease;
         if (!command_item_is_good(command, i, &call->items[i]))
             continue;
         call->items[i].status = QUEUE_UNAVAILABLE;
@@ -169,11 +274,8 @@ static bool add_items(struct sql_call *call, struct postgres_link *link)
             added = add_push(call, link, i);
         else if (command->kind == COMMAND_CHANGE)
             added = add_change(call, link, i);
-        else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease))
-            added = add_answer(call, link, i, (int)command->answers[i].verb, &lease,
-                               &command->answers[i]);
         else
-            call->items[i].status = QUEUE_LEASE_ENDED;
+            added = add_command_answer(call, link, i);
     }
     return added;
 }
@@ -216,24 +318,46 @@ static bool send_take_one(struct sql_call *call, struct postgres_link *link)
     return send(call, link, SQL_TAKE_ONE, &params);
 }
 
-static bool send_take(struct sql_call *call, struct postgres_link *link)
+/* Its topics, and how many jobs of them, of which others that go with it may have some. */
+static bool take_params(struct sql_call *call, struct postgres_link *link, int64_t max,
+                        struct sql_params *params)
 {
     const struct queue_take *take = &call->command->take;
-    struct sql_params params = {0};
-    if (take->id.len)
-        return send_take_one(call, link);
     for (size_t i = 0; i < take->topic_count; i++)
         add_topic(call, link, take->topics[i]);
     if (!close_arrays(call))
         return false;
-    sql_params_text(&params, call->names.at);
-    sql_params_text(&params, call->bounds.at);
-    sql_params_number(&params, take->max);
-    sql_params_number(&params, take->lease_ms);
-    sql_params_number(&params, link->context->server);
-    sql_params_bytes(&params, take->consumer);
-    return send(call, link, take->by_priority ? SQL_TAKE_BEST : SQL_TAKE, &params) &&
-           send_look(call, link);
+    sql_params_text(params, call->names.at);
+    sql_params_text(params, call->bounds.at);
+    sql_params_number(params, max);
+    sql_params_number(params, take->lease_ms);
+    sql_params_number(params, link->context->server);
+    sql_params_bytes(params, take->consumer);
+    return true;
+}
+
+static bool send_take_best(struct sql_call *call, struct postgres_link *link)
+{
+    struct sql_params params = {0};
+    return take_params(call, link, call->command->take.max, &params) &&
+           send(call, link, SQL_TAKE_BEST, &params) && send_look(call, link);
+}
+
+/* A take of what comes first. */
+static bool is_plain_take(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
+           !call->command->take.id.len && !call->command->take.by_priority;
+}
+
+/* Do they ask for the same, apart from how many? */
+static bool takes_are_alike(const struct queue_take *a, const struct queue_take *b)
+{
+    bool are_alike = a->topic_count == b->topic_count && a->lease_ms == b->lease_ms &&
+                     slice_equals(a->consumer, b->consumer);
+    for (size_t i = 0; i < a->topic_count && are_alike; i++)
+        are_alike = slice_equals(a->topics[i], b->topics[i]);
+    return are_alike;
 }
 
 static bool send_finds(struct sql_call *call, struct postgres_link *link)
@@ -408,8 +532,8 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
         return add_items(call, link);
     case COMMAND_FIND:
         return send_finds(call, link);
-    case COMMAND_TAKE:
-        return send_take(call, link);
+    case COMMAND_TAKE: /* plain ones: send_takes */
+        return command->take.id.len ? send_take_one(call, link) : send_take_best(call, link);
     case COMMAND_GET:
         return send_get(call, link);
     case COMMAND_LIST:
@@ -528,6 +652,33 @@ static bool is_look(const struct sql_call *call)
            call->command->kind == COMMAND_LIST || call->command->kind == COMMAND_FIND;
 }
 
+/* The plain takes from `at` on that follow each other and are alike go as one, and share what it brings in
+ * their order. The last of them; NULL: they cannot be sent. */
+static struct list *send_takes(struct list *at, const struct list *end, struct postgres_link *link)
+{
+    struct sql_call *first = list_entry(at, struct sql_call, list);
+    struct postgres_step step = {.statement = SQL_TAKE, .first = link->sent.count};
+    struct sql_params params = {0};
+    struct list *last = at;
+    size_t max = 0;
+    for (; at != end; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (!is_look(call))
+            continue;
+        if (!is_plain_take(call) || !takes_are_alike(&first->command->take, &call->command->take) ||
+            (step.count && max + call->command->take.max > TAKE_JOBS_MAX))
+            break;
+        struct sql_item item = {.call = call, .index = call->command->take.max};
+        if (!sql_items_add(&link->sent, item))
+            return NULL;
+        max += item.index;
+        step.count++;
+        last = at;
+    }
+    return take_params(first, link, (int64_t)max, &params) && send_step(link, step, &params) ? last
+                                                                                             : NULL;
+}
+
 /* What came before `end`, from `*begin` on. */
 static bool send_segment(struct list *begin, const struct list *end, struct postgres_link *link)
 {
@@ -539,19 +690,37 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
     sent = sent && send_batches(link);
     for (struct list *at = begin; at != end && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
-        sent = !is_look(call) || send_call(call, link);
+        struct list *last = is_plain_take(call) ? send_takes(at, end, link) : at;
+        sent = last && (is_plain_take(call) || !is_look(call) || send_call(call, link));
+        at = last ? last : at;
     }
     return sent;
+}
+
+/* What is left is of a turn that could not be sent. */
+static void clear_batches(struct postgres_link *link)
+{
+    link->sent.count = 0;
+    sql_batch_clear(&link->pushes);
+    sql_batch_clear(&link->changes);
+    sql_batch_clear(&link->answers);
+    sql_batch_clear(&link->acks);
+    sql_batch_keys_clear(&link->keys);
+}
+
+bool postgres_pushes_send(struct list *calls, struct postgres_link *link, int64_t ticket)
+{
+    bool are_added = link->old_ids == 0;
+    clear_batches(link);
+    for (struct list *at = calls->next; at != calls && are_added; at = at->next)
+        are_added = add_items(list_entry(at, struct sql_call, list), link);
+    return are_added && link->pushes.items.count && send_pushes(link, ticket);
 }
 
 bool postgres_calls_send(struct list *calls, struct postgres_link *link)
 {
     struct list *begin = calls->next;
-    link->sent.count = 0;
-    sql_batch_clear(&link->pushes); /* of a turn that could not be sent */
-    sql_batch_clear(&link->changes);
-    sql_batch_clear(&link->answers);
-    sql_batch_keys_clear(&link->keys);
+    clear_batches(link);
     for (struct list *at = begin; at != calls; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
         if (is_gathered(call) || is_look(call))

@@ -57,6 +57,7 @@ PGconn *sql_connect(const char *url, char *error, size_t error_bytes)
 
 struct meeting { /* a greeting under way */
     PGconn *connection;
+    int64_t number; /* of the server's connections */
     struct sql_greeting *out;
 };
 
@@ -149,15 +150,20 @@ static bool introduce(struct meeting *meeting, const struct sql_wish *wish)
 }
 
 /* A backend that still carries out this server's last transaction holds the row: then this fails, and
- * is tried again, until that has ended. */
+ * is tried again, until that has ended. One that comes to it later, having had it in its buffer, finds
+ * that there is another connection, and does nothing. */
 static bool read_ticket(struct meeting *meeting)
 {
-    PGresult *result = ask(meeting, "SELECT number FROM tarry.ticket WHERE server = $1 FOR UPDATE",
+    PGresult *result = ask(meeting,
+                           "UPDATE tarry.ticket SET connection = connection + 1 WHERE server = $1 "
+                           "RETURNING number, at, connection",
                            meeting->out->server,
                            "the last transaction of this server still runs, waiting for its end");
     if (!result)
         return false;
     meeting->out->ticket = sql_row_number(result, 0, 0);
+    meeting->out->ticket_ms = sql_row_number(result, 0, 1);
+    meeting->number = sql_row_number(result, 0, 2);
     libpq.PQclear(result);
     return true;
 }
@@ -184,7 +190,7 @@ static bool is_new_enough(struct meeting *meeting)
 }
 
 bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGconn **connection,
-                    PGconn **flusher)
+                    int64_t *number, PGconn **flusher)
 {
     struct meeting meeting = {.out = out};
     *out = (struct sql_greeting){0};
@@ -202,6 +208,7 @@ bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGcon
     if (is_ready && libpq.PQsetnonblocking(meeting.connection, 1) == 0 &&
         libpq.PQenterPipelineMode(meeting.connection) == 1) {
         *connection = meeting.connection;
+        *number = meeting.number;
         return true;
     }
     if (!out->error[0])

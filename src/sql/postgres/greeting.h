@@ -9,10 +9,10 @@
 #include "sql/postgres/libpq.h"
 
 /* All of `out` but its link, and the connection, non-blocking, in pipeline mode, all statements
- * prepared, and its flusher, or NULL. False: `error` says why, and there
+ * prepared, its number among the server's, and its flusher, or NULL. False: `error` says why, and there
  * is no connection. */
 bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGconn **connection,
-                    PGconn **flusher);
+                    int64_t *number, PGconn **flusher);
 
 /* Blocking: only a connection, for commands. NULL: `error` says why. */
 PGconn *sql_connect(const char *url, char *error, size_t error_bytes);

@@ -34,6 +34,7 @@ static void flight_begin(struct postgres_link *link, struct sql_context *context
     link->steps.count = 0;
     link->step = 0;
     link->is_in_flight = true;
+    link->is_whole = false;
 }
 
 static bool flight_send(struct postgres_link *link)
@@ -57,7 +58,15 @@ static bool send_ticket(struct postgres_link *link, int64_t ticket)
     struct sql_params params = {0};
     sql_params_number(&params, link->context->server);
     sql_params_number(&params, ticket);
+    sql_params_number(&params, link->number);
     return send_plain(link, SQL_TICKET, &params);
+}
+
+/* What was made for another way to send them. */
+static void calls_again(struct list *calls)
+{
+    for (struct list *at = calls->next; at != calls; at = at->next)
+        sql_call_again(list_entry(at, struct sql_call, list));
 }
 
 static bool on_send_calls(struct sql_link *base, struct sql_context *context,
@@ -66,6 +75,15 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
     struct postgres_link *link = link_of(base);
     bool sent;
     flight_begin(link, context);
+    link->turn = *turn;
+    link->is_whole = turn->is_whole;
+    base->is_committed = false;
+    if (link->is_whole && postgres_pushes_send(turn->calls, link, turn->ticket))
+        return flight_send(link);
+    if (link->is_whole) {
+        calls_again(turn->calls);
+        flight_begin(link, context);
+    }
     if (turn->is_single)
         return postgres_calls_send(turn->calls, link) && flight_send(link);
     sent = send_plain(link, SQL_BEGIN, NULL) &&
@@ -252,6 +270,43 @@ static bool is_lost(struct postgres_link *link)
     return true;
 }
 
+/* Not all of its jobs are new, or plain: it has changed nothing, and goes in two flights. */
+static bool whole_is_refused(const struct postgres_link *link)
+{
+    const char *state = link->link.fault.state; /* unique_violation, or as tarry._pushes says it */
+    return link->is_whole && (strcmp(state, "23505") == 0 || strcmp(state, "TY003") == 0);
+}
+
+static enum sql_progress send_in_two(struct postgres_link *link)
+{
+    link->link.fault = (struct sql_fault){0};
+    link->old_ids = POSTGRES_OLD_IDS;
+    link->turn.is_whole = false;
+    calls_again(link->turn.calls);
+    return on_send_calls(&link->link, link->context, &link->turn) ? SQL_UNDER_WAY : SQL_LOST;
+}
+
+/* A turn that is committed, and whose answers there was no memory for: the ticket tells them. */
+static bool has_lost_answers(const struct postgres_link *link)
+{
+    const struct sql_fault *fault = &link->link.fault;
+    return link->is_whole && (link->context->effects.failed ||
+                              (fault->kind == SQL_FAULT_NO_MEMORY && !fault->state[0]));
+}
+
+static enum sql_progress flight_over(struct postgres_link *link)
+{
+    link->is_in_flight = false;
+    if (whole_is_refused(link))
+        return send_in_two(link);
+    if (has_lost_answers(link))
+        return SQL_LOST;
+    if (link->context->effects.failed)
+        note_no_memory(&link->link.fault);
+    link->link.is_committed = link->is_whole && link->link.fault.kind == SQL_FAULT_NONE;
+    return SQL_PART_OVER;
+}
+
 static enum sql_progress read_results(struct postgres_link *link)
 {
     while (link->is_in_flight && !libpq.PQisBusy(link->connection)) {
@@ -262,10 +317,7 @@ static enum sql_progress read_results(struct postgres_link *link)
                 return SQL_LOST;
         } else if (libpq.PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
             libpq.PQclear(result);
-            link->is_in_flight = false;
-            if (link->context->effects.failed)
-                note_no_memory(&link->link.fault);
-            return SQL_PART_OVER;
+            return flight_over(link);
         } else {
             take_result(link, result);
         }
@@ -337,7 +389,7 @@ static bool on_next_news(struct sql_link *base, struct sql_news *out)
 static bool on_greet(const struct sql_wish *wish, struct sql_greeting *out)
 {
     struct postgres_link *link = calloc(1, sizeof *link);
-    if (!link || !postgres_greet(wish, out, &link->connection, &link->flusher)) {
+    if (!link || !postgres_greet(wish, out, &link->connection, &link->number, &link->flusher)) {
         free(link);
         return false;
     }
@@ -436,6 +488,7 @@ const struct sql_dialect sql_postgres = {
              "synchronous_commit is off",
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_turns = true,
+    .has_whole_turns = true,
     .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */
     .tokens = &sql_postgres_tokens,
     .greet = on_greet,

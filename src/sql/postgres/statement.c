@@ -14,12 +14,13 @@ static const char *const texts[SQL_STATEMENTS] = {
     [SQL_BRIEF] = "SET LOCAL lock_timeout = '20ms'",
     [SQL_COMMIT] = "COMMIT",
     [SQL_ROLLBACK] = "ROLLBACK",
-    [SQL_TICKET] = CALL "_ticket($1, $2)",
+    [SQL_TICKET] = CALL "_ticket($1, $2, $3)",
     [SQL_NOW] = CALL "now_ms()",
     [SQL_PUSHES] = CALL "_pushes($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, "
-                        "$16, $17, $18, $19)",
+                        "$16, $17, $18, $19, $20, $21, $22, $23, $24)",
     [SQL_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     [SQL_ANSWERS] = CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+    [SQL_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8)",
     [SQL_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
     [SQL_TAKE_BEST] = CALL "_take_best($1, $2, $3, $4, $5, $6) ORDER BY priority, due, seq",
     [SQL_TAKE_ONE] = CALL "_take_one($1, $2, $3, $4, $5)",
@@ -40,7 +41,9 @@ static const char *const texts[SQL_STATEMENTS] = {
     [SQL_UPKEEP] = CALL "_upkeep($1, $2)",
     [SQL_ADOPT] = CALL "_adopt($1)",
     [SQL_GOODBYE] = CALL "_goodbye($1)",
-    [SQL_TALLY] = CALL "_tally($1, $2, $3)",
+    [SQL_TALLY] = "INSERT INTO tarry.tally AS t (topic, slot, counts) VALUES ($1, $2, $3) "
+                  "ON CONFLICT (topic, slot) "
+                  "DO UPDATE SET counts = tarry._sum(t.counts, excluded.counts)",
     [SQL_NOTIFY] = "SELECT pg_notify('tarry', $1)",
     [SQL_TELL] = "SELECT pg_notify('tarry_events', $1)",
 };

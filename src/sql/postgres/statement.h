@@ -20,6 +20,7 @@ enum sql_statement {
     SQL_PUSHES,
     SQL_CHANGES,
     SQL_ANSWERS,
+    SQL_ACKS, /* answers that are nothing else */
     SQL_TAKE,
     SQL_TAKE_BEST, /* by priority over all topics */
     SQL_TAKE_ONE,
@@ -45,7 +46,7 @@ enum sql_statement {
     SQL_STATEMENTS
 };
 
-enum { SQL_PARAMS_MAX = 20 };
+enum { SQL_PARAMS_MAX = 24 };
 
 /* Texts are the caller's until the statement is sent. */
 struct sql_params {

@@ -75,6 +75,12 @@ static void bytes_have_two_digits_each(void **state)
     (void)state;
     hex_emit_bytes(text, "\x00\x7f\xff", 3);
     assert_string_equal(text, "007fff");
+    unsigned char bytes[4] = "...";
+    assert_true(hex_parse_bytes(slice_make(text, 6), bytes, 3));
+    assert_memory_equal(bytes, "\x00\x7f\xff", 4);
+    assert_false(hex_parse_bytes(slice_make(text, 6), bytes, 4));
+    assert_false(hex_parse_bytes(slice_make(text, 6), bytes, 2));
+    assert_false(hex_parse_bytes(slice_of("007fFF"), bytes, 3));
 }
 
 int main(void)

@@ -182,6 +182,18 @@ static void hands_out_members_byte_for_byte(void **state)
     assert_false(json_next_member(object, &cursor, &key, &value));
 }
 
+static void finds_the_first_member_of_a_name(void **state)
+{
+    struct json_value object = {0};
+    (void)state;
+    assert_int_equal(json_member(object, "a").kind, JSON_NONE);
+    assert_true(json_check(slice_of("{\"ab\":1,\"\\u0061\":2,\"a\":3,\"n\":null}"), &object, NULL));
+    assert_true(slice_is(json_member(object, "a").raw, "2"));
+    assert_int_equal(json_member(object, "n").kind, JSON_NULL);
+    assert_int_equal(json_member(object, "b").kind, JSON_NONE);
+    assert_int_equal(json_member(json_member(object, "ab"), "a").kind, JSON_NONE);
+}
+
 static void compares_strings_by_what_they_spell(void **state)
 {
     static const struct {
@@ -392,6 +404,7 @@ int main(void)
         cmocka_unit_test(refuses_the_rest_and_says_where),
         cmocka_unit_test(refuses_what_nests_too_deep),
         cmocka_unit_test(hands_out_members_byte_for_byte),
+        cmocka_unit_test(finds_the_first_member_of_a_name),
         cmocka_unit_test(compares_strings_by_what_they_spell),
         cmocka_unit_test(copies_only_strings_with_escapes),
         cmocka_unit_test(reads_whole_numbers_that_fit),

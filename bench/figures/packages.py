@@ -1,0 +1,38 @@
+"""What other queues need to run, fetched beside the build: once, and again when what is wanted has changed."""
+
+import pathlib
+import shutil
+import subprocess
+
+
+def run(*command, **more):
+    subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=900, **more)
+
+
+def fetched(folder, wanted, fetch):
+    """The folder, filled by `fetch(folder)`; `wanted` is a text that says with what."""
+    here = pathlib.Path(folder).resolve()
+    said = here / "wanted"
+    if not said.exists() or said.read_text() != wanted:
+        shutil.rmtree(here, ignore_errors=True)
+        here.mkdir(parents=True)
+        fetch(here)
+        said.write_text(wanted)
+    return here
+
+
+def npm(folder, manifest):
+    """The packages of a package.json, in `node_modules` there."""
+    def fetch(here):
+        shutil.copy(manifest, here / "package.json")
+        run("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel", "error", cwd=here)
+
+    return fetched(folder, pathlib.Path(manifest).read_text(), fetch)
+
+
+def maven(folder, pom):
+    """The jars of a pom.xml."""
+    def fetch(here):
+        run("mvn", "-q", "-B", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={here}")
+
+    return fetched(folder, pathlib.Path(pom).read_text(), fetch)

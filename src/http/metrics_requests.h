@@ -1,0 +1,42 @@
+/*
+ * metrics_requests: what /metrics says of requests and connections: the counters of all fronts, summed
+ * up, then written, in steps, each of them short.
+ *
+ * One page has one, zeroed at first. It belongs to one thread; the fronts whose counters it reads go
+ * on counting.
+ */
+#ifndef TARRY_HTTP_METRICS_REQUESTS_H
+#define TARRY_HTTP_METRICS_REQUESTS_H
+
+#include "base/metric.h"
+#include "http/state.h"
+
+struct http_metrics_requests {
+    uint64_t requests[HTTP_ROUTES_MAX][HTTP_STATUSES];
+    struct buckets durations[HTTP_ROUTES_MAX][HTTP_CLASSES];
+    uint64_t denied[HTTP_DENIALS];
+    uint64_t refused, bytes_in, bytes_out, connections, waiting, streams, events_lost;
+    struct {
+        const char *name;
+        uint64_t accepted, ungreeted;
+    } listeners[LISTENERS_MAX];
+    uint32_t listener_count;
+};
+
+/* Each of these goes from `*at` on, 0 at first. True: that was the last step. */
+
+/* A front a step. */
+bool http_metrics_requests_gather(struct http_metrics_requests *sums, struct http_shared *shared,
+                                  uint32_t *at);
+/* A route a step. */
+bool http_metrics_requests_write_counts(const struct http_metrics_requests *sums,
+                                        const struct http_shared *shared, struct metric_page *page,
+                                        uint32_t *at);
+bool http_metrics_requests_write_durations(const struct http_metrics_requests *sums,
+                                           const struct http_shared *shared,
+                                           struct metric_page *page, uint32_t *at);
+/* What has no route, at once. */
+void http_metrics_requests_write_rest(const struct http_metrics_requests *sums,
+                                      struct http_shared *shared, struct metric_page *page);
+
+#endif

@@ -1,0 +1,144 @@
+#include "http/metrics_server.h"
+
+#include "audit/audit.h"
+#include "base/feature.h"
+#include "http/state.h"
+
+enum {
+    STORE_INFO,
+    STORE_HEALTHY,
+    STORE_ACCEPTING,
+    DISK_USED,
+    RUN_JOBS,
+    RUNS,
+    CHECKPOINTS,
+    CHECKPOINT_FAILURES
+};
+
+enum { BUILD, STARTED, MEMORY, MEMORY_MAX, MEMORY_SPENT };
+
+/* ---- the store ---- */
+
+void http_metrics_server_write_store(struct queue *queue, struct metric_page *page)
+{
+    struct queue_info info = {0};
+    queue_info(queue, &info);
+    const char *class = info.durability_class ? info.durability_class : "none";
+    metric_begin(page, &http_store_metrics[STORE_INFO]);
+    metric_sample(page,
+                  METRIC_LABELS(slice_of(info.store ? info.store : "none"), slice_of(class),
+                                slice_of(info.sync ? info.sync : "none")),
+                  1);
+    metric_write(page, &http_store_metrics[STORE_HEALTHY], info.healthy);
+    metric_write(page, &http_store_metrics[STORE_ACCEPTING], info.accepting);
+    metric_write(page, &http_store_metrics[DISK_USED], info.bytes_on_disk);
+    if (!http_store_is_embedded(&info))
+        return;
+    metric_write(page, &http_store_metrics[RUN_JOBS], info.cold_jobs);
+    metric_write(page, &http_store_metrics[RUNS], info.runs);
+    metric_write(page, &http_store_metrics[CHECKPOINTS], info.checkpoints);
+    metric_write(page, &http_store_metrics[CHECKPOINT_FAILURES], info.checkpoints_failed);
+}
+
+/* ---- the server ---- */
+
+/* The wings of this build, as "redis,kafka". */
+static void write_build(struct metric_page *page, const char *version)
+{
+    char text[256];
+    struct buffer wings = {.at = text, .cap = sizeof text, .bytes_max = sizeof text};
+    size_t count;
+    const struct feature *features = feature_all(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (!features[i].is_built)
+            continue;
+        if (wings.len)
+            buffer_append_byte(&wings, ',');
+        buffer_append_text(&wings, features[i].name);
+    }
+    metric_begin(page, &http_server_metrics[BUILD]);
+    metric_sample(page, METRIC_LABELS(slice_of(version), buffer_slice(&wings)), 1);
+}
+
+void http_metrics_server_write(struct http_shared *shared, struct metric_page *page)
+{
+    write_build(page, shared->version);
+    metric_write_time(page, &http_server_metrics[STARTED], shared->started_ms, 1000);
+    metric_write(page, &http_server_metrics[MEMORY], counter_get(&shared->process_bytes));
+    metric_write(page, &http_server_metrics[MEMORY_MAX], shared->process_bytes_max);
+    metric_write(page, &http_server_metrics[MEMORY_SPENT],
+                 atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed));
+    audit_emit_metrics(page);
+}
+
+/* ---- the rows ---- */
+
+const struct metric http_store_metrics[] = {
+    [STORE_INFO] = {.name = "tarry_store_info",
+                    .type = PROMETHEUS_INFO,
+                    .labels = {"store", "durability", "sync"},
+                    .help = "What keeps the jobs and what an answered push survives, as labels.",
+                    .meaning = "Another `durability` than before: somebody changed how Redis "
+                               "persists, or `--sync`."},
+    [STORE_HEALTHY] = {.name = "tarry_store_healthy",
+                       .type = PROMETHEUS_GAUGE,
+                       .help = "0 where the store has failed or cannot be reached.",
+                       .meaning = "Worth an alert: nothing is pushed or delivered. Runbook pages "
+                                  "*store*, *Redis away*."},
+    [STORE_ACCEPTING] = {.name = "tarry_store_accepting",
+                         .type = PROMETHEUS_GAUGE,
+                         .help = "0 where pushes are refused for want of space.",
+                         .meaning = "Worth an alert: runbook page *full*. Jobs there are go on."},
+    [DISK_USED] = {.name = "tarry_disk_used_bytes",
+                   .type = PROMETHEUS_GAUGE,
+                   .help = "Bytes that the store takes.",
+                   .meaning = "On the disk of the data directory; of Redis, its memory. Its slope "
+                              "says when it will be full."},
+#define EMBEDDED .when = "with the embedded store"
+    [RUN_JOBS] = {.name = "tarry_store_run_jobs",
+                  .type = PROMETHEUS_GAUGE,
+                  .help = "Jobs that outlived the log: in runs on the disk.",
+                  .meaning = "Jobs due far ahead lie there, and take no memory.",
+                  EMBEDDED},
+    [RUNS] = {.name = "tarry_store_runs",
+              .type = PROMETHEUS_GAUGE,
+              .help = "Files these jobs lie in.",
+              .meaning = "Some dozens. Hundreds: merging does not keep up with a slow disk.",
+              EMBEDDED},
+    [CHECKPOINTS] = {.name = "tarry_store_checkpoints_total",
+                     .type = PROMETHEUS_COUNTER,
+                     .help = "Times the log's oldest files were made unnecessary.",
+                     .meaning = "One for each log file or so that is written.",
+                     EMBEDDED},
+    [CHECKPOINT_FAILURES] = {.name = "tarry_store_checkpoint_failures_total",
+                             .type = PROMETHEUS_COUNTER,
+                             .help = "Checkpoints given up, to be tried again.",
+                             .meaning = "Grows: the log's files cannot be let go and the disk "
+                                        "fills. The server's log says why.",
+                             EMBEDDED},
+    METRIC_END};
+
+const struct metric http_server_metrics[] = {
+    [BUILD] = {.name = "tarry_build_info",
+               .type = PROMETHEUS_INFO,
+               .labels = {"version", "wings"},
+               .help = "The version, and what this build has, as labels.",
+               .meaning = "Several versions at once: an upgrade is under way."},
+    [STARTED] = {.name = "process_start_time_seconds",
+                 .type = PROMETHEUS_GAUGE,
+                 .help = "When the process started, in seconds since 1970.",
+                 .meaning = "Changes: it was started again; all counters begin at 0."},
+    [MEMORY] = {.name = "tarry_memory_bytes",
+                .type = PROMETHEUS_GAUGE,
+                .help = "What the process uses and is its own.",
+                .meaning = "Grows with jobs due soon, connections and requests."},
+    [MEMORY_MAX] = {.name = "tarry_memory_max_bytes",
+                    .type = PROMETHEUS_GAUGE,
+                    .help = "What it may use (--max-memory).",
+                    .meaning = "0: there is no bound."},
+    [MEMORY_SPENT] = {.name = "tarry_memory_spent",
+                      .type = PROMETHEUS_GAUGE,
+                      .help = "1 while pushes are refused for want of memory.",
+                      .meaning = "Worth an alert: jobs that are due are not taken fast enough, or "
+                                 "`--max-memory` is too small. Runbook page *full*."},
+    METRIC_END};

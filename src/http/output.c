@@ -1,0 +1,142 @@
+#include "http/output.h"
+
+#include "http/channel.h"
+#include "http/phase.h"
+#include "net/tls.h"
+
+#include <stdlib.h>
+
+struct http_writing {
+    uv_write_t request;
+    struct http_front *front;
+    struct http_connection *connection; /* NULL: it was cut */
+    http_output_written *written;
+    struct buffer bytes;
+    size_t counted; /* in the budget */
+    size_t left;    /* not written, at the last look */
+    size_t plain;   /* bytes of answers in it */
+    bool is_sealed;
+};
+
+/* What waits in `out` while something is being written. */
+static void count_out(struct http_connection *connection, size_t bytes)
+{
+    if (bytes > connection->out_counted)
+        http_budget_add(connection->front, bytes - connection->out_counted);
+    else if (bytes < connection->out_counted)
+        http_budget_remove(connection->front, connection->out_counted - bytes);
+    connection->out_counted = bytes;
+}
+
+/* How much of the answers in it the peer cannot have read while the last `left` bytes are not sent. */
+static size_t unread_of(const struct http_writing *writing, size_t left)
+{
+    return writing->is_sealed ? tls_unread(writing->plain, writing->bytes.len, left) : left;
+}
+
+void http_output_drop(struct http_connection *connection)
+{
+    uint64_t written = connection->out_at;
+    if (connection->writing)
+        written -=
+            unread_of(connection->writing, uv_stream_get_write_queue_size(&connection->stream));
+    if (connection->unsent.cap)
+        http_lease_settle(connection, written, true);
+    count_out(connection, 0);
+    http_front_give_back(connection->front, &connection->out);
+    if (connection->writing)
+        connection->writing->connection = NULL;
+    connection->writing = NULL;
+}
+
+/* The rest is out, or will never be. */
+static void on_output_written(uv_write_t *request, int status)
+{
+    struct http_writing *writing = request->data;
+    struct http_connection *connection = writing->connection;
+    http_output_written *written = writing->written;
+    size_t unread = unread_of(writing, writing->left);
+    http_budget_remove(writing->front, writing->counted);
+    buffer_fini(&writing->bytes);
+    free(writing);
+    if (!connection)
+        return;
+    connection->writing = NULL;
+    if (status < 0)
+        connection->out_at -= unread; /* how much had left is known from the last look only */
+    else if (connection->unsent.cap)
+        http_lease_settle(connection, connection->out_at, false);
+    written(connection, status >= 0);
+}
+
+/* The socket took `done` bytes of `out`, which are or hold `plain` bytes of answers; the rest follows
+ * by itself. */
+static bool write_later(struct http_connection *connection, struct buffer *out, size_t plain,
+                        size_t done, http_output_written *written)
+{
+    struct http_writing *writing = calloc(1, sizeof *writing);
+    if (!writing)
+        return false;
+    uv_buf_t rest = uv_buf_init(out->at + done, (unsigned)(out->len - done));
+    writing->request.data = writing;
+    writing->front = connection->front;
+    writing->connection = connection;
+    writing->written = written;
+    writing->bytes = *out;
+    writing->plain = plain;
+    writing->is_sealed = connection->channel;
+    writing->counted = out->cap;
+    http_budget_add(connection->front, writing->counted);
+    count_out(connection, 0);
+    *out = (struct buffer){0};
+    connection->out_at += plain;
+    connection->writing = writing;
+    if (uv_write(&writing->request, &connection->stream, &rest, 1, on_output_written) != 0) {
+        connection->writing = NULL;
+        connection->out_at -= unread_of(writing, rest.len);
+        http_budget_remove(connection->front, writing->counted);
+        buffer_fini(&writing->bytes);
+        free(writing);
+        return false;
+    }
+    connection->write_left = writing->left = rest.len;
+    http_phase_enter(connection, HTTP_PHASE_WRITE);
+    return true;
+}
+
+bool http_output_write(struct http_connection *connection, http_output_written *written)
+{
+    struct buffer *out = &connection->out;
+    struct http_channel *channel = connection->channel;
+    if (out->failed)
+        return false;
+    if (connection->writing) {
+        connection->writing->left = uv_stream_get_write_queue_size(&connection->stream);
+        count_out(connection, out->cap);
+        return true;
+    }
+    size_t plain = out->len;
+    if (channel) {
+        if (!http_channel_seal(channel, connection->front, out))
+            return false;
+        out = &channel->sealed;
+    }
+    if (out->len == 0)
+        return true;
+    uv_buf_t all = uv_buf_init(out->at, (unsigned)out->len);
+    int done = uv_try_write(&connection->stream, &all, 1);
+    if (done < 0 && done != UV_EAGAIN)
+        return false;
+    http_count(&connection->front->counters.bytes_out, out->len);
+    if (done < 0)
+        done = 0;
+    if ((size_t)done < out->len)
+        return write_later(connection, out, plain, (size_t)done, written);
+    connection->out_at += plain;
+    if (connection->unsent.cap)
+        http_front_give_back(connection->front, &connection->unsent);
+    if (connection->out_counted)
+        count_out(connection, 0);
+    http_front_give_back(connection->front, out);
+    return true;
+}

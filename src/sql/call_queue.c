@@ -1,0 +1,202 @@
+#include "sql/call_queue.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+
+enum {
+    TURN_ITEMS_MAX = 2000,
+    TURN_BYTES_MAX = 16 << 20,
+    RETRY_SHARE =
+        4 /* retries of calls whose rows others hold leave so many parts of the time to the
+                       rest */
+};
+
+void sql_call_queue_init(struct sql_call_queue *queue, int64_t patience_ms)
+{
+    *queue = (struct sql_call_queue){.patience_ms = patience_ms};
+    list_init(&queue->waiting);
+    list_init(&queue->answered);
+}
+
+/* ---- coming in ---- */
+
+/* Where there is no room for a copy of it, there may be for a refusal. */
+static struct sql_call *call_of(const struct command *command, struct queue_reply_to reply_to)
+{
+    struct sql_call *call = sql_call_new(SQL_CALL_COMMAND, command, reply_to);
+    if (!call)
+        call = sql_call_new(SQL_CALL_COMMAND, NULL, reply_to);
+    if (!call) {
+        log_event(LOG_ERROR, "out of memory");
+        abort();
+    }
+    return call;
+}
+
+static void add_waiting(struct sql_call_queue *queue, struct sql_call *call)
+{
+    call->since_ms = clock_boot_ms();
+    list_add_last(&queue->waiting, &call->list);
+}
+
+struct sql_call *sql_call_queue_add(struct sql_call_queue *queue, const struct command *command,
+                                    struct queue_reply_to reply_to)
+{
+    struct sql_call *call = call_of(command, reply_to);
+    queue->commands++;
+    add_waiting(queue, call);
+    return call;
+}
+
+struct sql_call *sql_call_queue_add_own(struct sql_call_queue *queue, enum sql_call_kind kind)
+{
+    struct sql_call *call = sql_call_new(kind, NULL, (struct queue_reply_to){0});
+    if (call)
+        add_waiting(queue, call);
+    return call;
+}
+
+/* ---- into a turn ---- */
+
+static bool fits(const struct list *turn, const struct sql_call *call, size_t items, size_t bytes,
+                 bool has_changes)
+{
+    if (list_is_empty(turn))
+        return true;
+    if (call->alone || sql_call_first(turn)->alone)
+        return false;
+    if (has_changes && sql_call_is_figures(call)) /* their counts are written with the commit */
+        return false;
+    return items + sql_call_weight(call) <= TURN_ITEMS_MAX &&
+           bytes + sql_call_bytes(call) <= TURN_BYTES_MAX;
+}
+
+/* When a call may go: 0: now. */
+static int64_t retry_at(const struct sql_call_queue *queue, const struct sql_call *call)
+{
+    if (call->retry_ms > 0 && call->retry_ms < queue->retry_at_ms)
+        return queue->retry_at_ms;
+    return call->retry_ms;
+}
+
+void sql_call_queue_gather(struct sql_call_queue *queue, bool has_disk, struct list *turn)
+{
+    size_t items = 0, bytes = 0;
+    bool has_changes = false;
+    struct list *at = queue->waiting.next;
+    while (at != &queue->waiting) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        at = at->next;
+        if (retry_at(queue, call) > clock_boot_ms() || (!has_disk && sql_call_is_durable(call)))
+            continue;
+        if (!fits(turn, call, items, bytes, has_changes))
+            break;
+        items += sql_call_weight(call);
+        bytes += sql_call_bytes(call);
+        has_changes = has_changes || (sql_call_is_change(call) && !sql_call_is_figures(call));
+        list_remove(&call->list);
+        list_add_last(turn, &call->list);
+    }
+}
+
+int64_t sql_call_queue_next_ms(const struct sql_call_queue *queue)
+{
+    int64_t next = INT64_MAX;
+    for (struct list *at = queue->waiting.next; at != &queue->waiting; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (call->retry_ms > 0 && retry_at(queue, call) < next)
+            next = retry_at(queue, call);
+    }
+    return next;
+}
+
+/* ---- out of a turn ---- */
+
+void sql_call_queue_return(struct sql_call_queue *queue, struct list *calls)
+{
+    struct list later;
+    list_init(&later);
+    list_take_all(&later, &queue->waiting);
+    list_take_all(&queue->waiting, calls);
+    while (!list_is_empty(&later)) {
+        struct sql_call *call = sql_call_first(&later);
+        list_remove(&call->list);
+        list_add_last(&queue->waiting, &call->list);
+    }
+}
+
+bool sql_call_queue_retry(const struct sql_call_queue *queue, struct sql_call *call)
+{
+    if (clock_boot_ms() - call->since_ms >= queue->patience_ms)
+        return false;
+    call->retry_ms = clock_boot_ms() + (call->retry_ms ? SQL_RETRY_MS_MAX : SQL_RETRY_MS);
+    return true;
+}
+
+void sql_call_queue_note_retry(struct sql_call_queue *queue, int64_t took_ms)
+{
+    queue->retry_at_ms = clock_boot_ms() + RETRY_SHARE * took_ms;
+}
+
+void sql_call_queue_step(struct sql_call_queue *queue, struct sql_call *call)
+{
+    call->since_ms = clock_boot_ms(); /* of its next step */
+    call->retry_ms = call->has_more && call->empty_takes ? clock_boot_ms() + SQL_RETRY_MS : 0;
+    list_add_last(call->has_more ? &queue->waiting : &queue->answered, &call->list);
+}
+
+/* ---- answers ---- */
+
+void sql_call_queue_refuse(struct sql_call_queue *queue, struct sql_call *call,
+                           enum queue_status status)
+{
+    sql_call_again(call);
+    call->status = status;
+    call->retry_ms = -1; /* marks it as refused */
+    list_remove(&call->list);
+    list_add_last(&queue->answered, &call->list);
+}
+
+void sql_call_queue_refuse_late(struct sql_call_queue *queue, struct list *calls)
+{
+    struct list *at = calls->next;
+    while (at != calls) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        at = at->next;
+        if (call->kind == SQL_CALL_COMMAND &&
+            clock_boot_ms() - call->since_ms >= queue->patience_ms)
+            sql_call_queue_refuse(queue, call, QUEUE_UNAVAILABLE);
+    }
+}
+
+void sql_call_queue_refuse_all(struct sql_call_queue *queue, struct list *calls)
+{
+    while (!list_is_empty(calls)) {
+        struct sql_call *call = sql_call_first(calls);
+        if (call->kind == SQL_CALL_COMMAND) {
+            sql_call_queue_refuse(queue, call, QUEUE_UNAVAILABLE);
+        } else {
+            list_remove(&call->list);
+            sql_call_free(call);
+        }
+    }
+}
+
+void sql_call_queue_reply(struct sql_call_queue *queue)
+{
+    struct list now;
+    list_init(&now);
+    list_take_all(&now, &queue->answered);
+    while (!list_is_empty(&now)) {
+        struct sql_call *call = sql_call_first(&now);
+        list_remove(&call->list);
+        if (call->retry_ms < 0)
+            sql_call_refuse(call, call->status);
+        else
+            sql_call_reply(call);
+        queue->commands -= call->kind == SQL_CALL_COMMAND;
+        sql_call_free(call);
+    }
+}

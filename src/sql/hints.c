@@ -1,0 +1,142 @@
+#include "sql/hints.h"
+
+void sql_hints_init(struct sql_hints *hints, struct sql_context *context, struct queue *queue,
+                    struct feed_desk *desk, bool looks_for_events)
+{
+    *hints = (struct sql_hints){.context = context, .queue = queue};
+    sql_topic_plan_init(&context->plan);
+    sql_audience_init(&hints->audience, desk, looks_for_events);
+}
+
+void sql_hints_fini(struct sql_hints *hints)
+{
+    sql_topics_free(&hints->context->topics);
+    sql_topic_plan_fini(&hints->context->plan);
+    sql_audience_fini(&hints->audience);
+    sql_watched_fini(&hints->leases);
+}
+
+/* ---- topics ---- */
+
+bool sql_hints_watch(struct sql_hints *hints, struct slice name, bool on)
+{
+    struct sql_topic_plan *plan = &hints->context->plan;
+    struct sql_topic *topic = sql_topics_need(&hints->context->topics, name);
+    if (!topic)
+        return false;
+    topic->hold_ms = topic->wait_ms = 0;
+    if (!sql_topic_plan_watch(plan, topic, on))
+        return false;
+    sql_topic_plan_changed(plan, topic);
+    sql_topic_plan_look(plan, topic);
+    return true;
+}
+
+void sql_hints_look(struct sql_hints *hints)
+{
+    struct sql_topics *topics = &hints->context->topics;
+    for (struct table_entry *entry = table_first(&topics->table); entry;
+         entry = table_next(&topics->table, entry))
+        sql_topic_plan_look(&hints->context->plan, sql_topics_of(entry));
+}
+
+static void tell_event(struct sql_hints *hints, enum queue_event event, struct slice topic)
+{
+    if (hints->queue->on_event)
+        hints->queue->on_event(hints->queue->on_event_owner, event, topic);
+}
+
+void sql_hints_doubt(struct sql_hints *hints)
+{
+    struct sql_topics *topics = &hints->context->topics;
+    for (struct table_entry *entry = table_first(&topics->table); entry;
+         entry = table_next(&topics->table, entry))
+        sql_topics_of(entry)->bound_ms = 0;
+    sql_hints_look(hints);
+    tell_event(hints, QUEUE_EVENT_TOPIC, (struct slice){0});
+    tell_event(hints, QUEUE_EVENT_DEAD, (struct slice){0});
+}
+
+void sql_hints_tell_ready(struct sql_hints *hints, int64_t now_ms)
+{
+    struct sql_topic_plan *plan = &hints->context->plan;
+    while (sql_topic_plan_next_ms(plan) <= now_ms) {
+        struct sql_topic *topic = plan->times.at[0];
+        bool was_paused = topic->paused;
+        topic->hold_ms = 0;
+        if (was_paused) {
+            topic->paused = false;
+            topic->resume_ms = INT64_MAX;
+            sql_topic_plan_look(plan, topic);
+        }
+        topic->next_ms = INT64_MAX; /* a take or a look brings the next one */
+        sql_topic_plan_changed(plan, topic);
+        if (!was_paused && hints->queue->on_ready)
+            hints->queue->on_ready(hints->queue->on_ready_owner, topic->entry.key);
+    }
+}
+
+/* ---- what is learnt ---- */
+
+static bool brought(const struct sql_call *call, struct slice topic)
+{
+    for (size_t i = 0; i < call->job_count; i++)
+        if (slice_equals(call->jobs[i].job.topic, topic))
+            return true;
+    return false;
+}
+
+void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call)
+{
+    bool took = call->kind == SQL_CALL_COMMAND;
+    for (size_t i = 0; i < call->sights.count; i++) {
+        const struct sql_sight *sight = &call->sights.at[i];
+        struct sql_topic *topic = sql_topics_need(&hints->context->topics, sight->topic);
+        if (!topic)
+            continue;
+        topic->look = false;
+        topic->paused = sight->is_paused;
+        topic->resume_ms = sight->resume_ms ? sight->resume_ms : INT64_MAX;
+        sql_topic_seen(topic, sight->next_ms, sight->seen_ms, took, brought(call, sight->topic));
+        sql_topic_plan_changed(&hints->context->plan, topic);
+    }
+}
+
+void sql_hints_hear(struct sql_hints *hints, const struct sql_news *news)
+{
+    if (news->listens)
+        sql_audience_elsewhere(&hints->audience);
+    if (news->misses_events)
+        sql_audience_miss(&hints->audience);
+    if (news->events.len)
+        sql_audience_hear(&hints->audience, news->events);
+    if (!news->name[0])
+        return;
+    struct slice name = slice_of(news->name);
+    struct sql_topic *topic = sql_topics_find(&hints->context->topics, name);
+    if (topic && news->due_ms != INT64_MAX) {
+        sql_topic_hear(topic, news->due_ms);
+        sql_topic_plan_changed(&hints->context->plan, topic);
+    }
+    if (topic && (news->look || news->changed))
+        sql_topic_plan_look(&hints->context->plan, topic);
+    if (news->changed)
+        tell_event(hints, QUEUE_EVENT_TOPIC, name);
+    if (news->died)
+        tell_event(hints, QUEUE_EVENT_DEAD, name);
+}
+
+void sql_hints_believe_effects(struct sql_hints *hints)
+{
+    struct sql_effects *effects = &hints->context->effects;
+    for (size_t i = 0; i < effects->holds.count; i++)
+        (void)sql_watched_set(&hints->leases, &effects->holds.at[i].lease,
+                              effects->holds.at[i].until_ms);
+    if (effects->expire_ms < hints->expire_ms)
+        hints->expire_ms = effects->expire_ms;
+    for (size_t i = 0; i < effects->news.count; i++)
+        sql_hints_hear(hints, &effects->news.at[i]);
+    if (!effects->events_return)
+        sql_audience_tell(&hints->audience, buffer_slice(&effects->events), hints->context->now_ms,
+                          effects->events_lost);
+}

@@ -1,0 +1,247 @@
+#include "sql/housekeeping.h"
+
+#include "base/clock.h"
+
+enum {
+    ENDS_MAX = 500,
+    UPKEEP_MS = 1000,
+    LOOK_SHARE = 20,    /* looks without a bound may take one part in so many of the time */
+    LOOK_MS_MAX = 5000, /* but come that often all the same */
+    BY_SQL_MS = 1000,   /* so long after a push by SQL the next one is expected */
+};
+
+void sql_housekeeping_init(struct sql_housekeeping *keeping, const struct sql_dialect *dialect,
+                           struct sql_hints *hints, struct sql_call_queue *calls)
+{
+    *keeping = (struct sql_housekeeping){.dialect = dialect, .hints = hints, .calls = calls};
+}
+
+void sql_housekeeping_connected(struct sql_housekeeping *keeping)
+{
+    keeping->adopt_wanted = true;
+    keeping->upkeep_ms = 0;
+    keeping->hints->expire_ms = 0;
+}
+
+static int64_t database_ms(const struct sql_housekeeping *keeping)
+{
+    return sql_clock_ms(&keeping->hints->clock);
+}
+
+static struct sql_topic_plan *plan_of(const struct sql_housekeeping *keeping)
+{
+    return &keeping->hints->context->plan;
+}
+
+/* ---- what is due ---- */
+
+static void end_leases(struct sql_housekeeping *keeping, int64_t now_ms)
+{
+    struct sql_watched *leases = &keeping->hints->leases;
+    struct sql_call *call;
+    struct sql_lease lease;
+    if (keeping->end_under_way || sql_watched_next(leases) > now_ms)
+        return;
+    call = sql_call_queue_add_own(keeping->calls, SQL_CALL_END);
+    if (!call)
+        return;
+    while (call->ends.count < ENDS_MAX && sql_leases_reserve(&call->ends, call->ends.count + 1) &&
+           sql_watched_take(leases, now_ms, &lease))
+        (void)sql_leases_add(&call->ends, lease);
+    keeping->end_under_way = true;
+}
+
+static void look_around(struct sql_housekeeping *keeping, bool at_all)
+{
+    struct sql_call *call =
+        keeping->look_under_way ? NULL : sql_call_queue_add_own(keeping->calls, SQL_CALL_LOOK);
+    if (!call)
+        return;
+    call->from_the_start = at_all;
+    keeping->look_under_way = true;
+}
+
+/* Once a second: it lives; and whether anything made jobs wait that no news told of. */
+static void keep_up(struct sql_housekeeping *keeping)
+{
+    if (clock_inner_ms() < keeping->upkeep_ms)
+        return;
+    keeping->upkeep_ms = clock_inner_ms() + UPKEEP_MS;
+    if (!keeping->upkeep_under_way) {
+        struct sql_call *call = sql_call_queue_add_own(keeping->calls, SQL_CALL_UPKEEP);
+        keeping->upkeep_under_way = call != NULL;
+        if (call) {
+            call->alone = true; /* what it says of other transactions is said from its beginning */
+            call->listens = keeping->hints->audience.kinds != 0;
+        }
+    }
+    sql_topics_forget(&keeping->hints->context->topics);
+}
+
+/* Pushes that nobody tells of are looked for: often while somebody waits, more often while they come. */
+static void look_for_others(struct sql_housekeeping *keeping)
+{
+    const struct sql_dialect *dialect = keeping->dialect;
+    bool is_expected = clock_boot_ms() < keeping->by_sql_ms;
+    if (!dialect->look_ms || clock_boot_ms() < keeping->look_ms || keeping->look_under_way)
+        return;
+    keeping->look_ms = clock_boot_ms() + (is_expected ? dialect->look_soon_ms : dialect->look_ms);
+    sql_hints_look(keeping->hints);
+}
+
+static bool is_to_hear(const struct sql_housekeeping *keeping)
+{
+    return sql_audience_is_looking(&keeping->hints->audience) && !keeping->hear_under_way;
+}
+
+static void hear_others(struct sql_housekeeping *keeping)
+{
+    if (!is_to_hear(keeping) || clock_boot_ms() < keeping->hear_ms)
+        return;
+    keeping->hear_ms = clock_boot_ms() + keeping->dialect->look_ms;
+    keeping->hear_under_way = sql_call_queue_add_own(keeping->calls, SQL_CALL_HEAR) != NULL;
+}
+
+void sql_housekeeping_run(struct sql_housekeeping *keeping, bool is_news)
+{
+    int64_t now_ms = database_ms(keeping);
+    if (is_news && !keeping->upkeep_under_way && !keeping->upkeep_failed)
+        keeping->upkeep_ms = 0;
+    keep_up(keeping);
+    end_leases(keeping, now_ms);
+    if (!keeping->expire_under_way && keeping->hints->expire_ms <= now_ms)
+        keeping->expire_under_way = sql_call_queue_add_own(keeping->calls, SQL_CALL_EXPIRE) != NULL;
+    if (keeping->adopt_wanted && sql_call_queue_add_own(keeping->calls, SQL_CALL_ADOPT))
+        keeping->adopt_wanted = false;
+    sql_hints_tell_ready(keeping->hints, now_ms);
+    look_for_others(keeping);
+    hear_others(keeping);
+    if (!keeping->look_under_way && sql_topic_plan_wants_look(plan_of(keeping)))
+        look_around(keeping, false);
+}
+
+void sql_housekeeping_leave(struct sql_housekeeping *keeping)
+{
+    if (!keeping->goodbye_sent)
+        keeping->goodbye_sent = sql_call_queue_add_own(keeping->calls, SQL_CALL_GOODBYE) != NULL;
+}
+
+/* ---- when ---- */
+
+/* The first moment of the database's clock at which something is to be done. */
+static int64_t next_ms(const struct sql_housekeeping *keeping)
+{
+    const struct sql_hints *hints = keeping->hints;
+    int64_t next = keeping->end_under_way ? INT64_MAX : sql_watched_next(&hints->leases);
+    if (!keeping->expire_under_way && hints->expire_ms < next)
+        next = hints->expire_ms;
+    int64_t at = sql_topic_plan_next_ms(plan_of(keeping));
+    return at < next ? at : next;
+}
+
+int64_t sql_housekeeping_next_us(const struct sql_housekeeping *keeping)
+{
+    int64_t next = sql_clock_inner_us(&keeping->hints->clock, next_ms(keeping));
+    if (keeping->upkeep_ms * 1000 < next)
+        next = keeping->upkeep_ms * 1000;
+    int64_t look_us = clock_inner_us() + (keeping->look_ms - clock_boot_ms()) * 1000;
+    if (keeping->dialect->look_ms && !keeping->look_under_way && look_us < next &&
+        plan_of(keeping)->times.count)
+        next = look_us;
+    int64_t hear_us = clock_inner_us() + (keeping->hear_ms - clock_boot_ms()) * 1000;
+    if (is_to_hear(keeping) && hear_us < next)
+        next = hear_us;
+    return next;
+}
+
+bool sql_housekeeping_is_quiet(const struct sql_housekeeping *keeping)
+{
+    return !keeping->adopt_wanted && !sql_topic_plan_wants_look(plan_of(keeping)) &&
+           next_ms(keeping) > database_ms(keeping) && keeping->upkeep_ms > clock_inner_ms();
+}
+
+/* ---- what became of it ---- */
+
+static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_call *call)
+{
+    struct sql_hints *hints = keeping->hints;
+    sql_audience_known(&hints->audience, call->listens, call->others, call->is_heard);
+    keeping->adopt_wanted = call->silent > 0;
+    if (call->next_expire_ms < hints->expire_ms)
+        hints->expire_ms = call->next_expire_ms;
+    if (!call->mark || call->mark != keeping->mark) { /* something may have made jobs wait */
+        sql_hints_look(hints);
+        if (sql_topic_plan_wants_look(plan_of(keeping)))
+            look_around(keeping, clock_boot_ms() >= keeping->look_all_ms);
+    }
+    keeping->mark = call->mark;
+}
+
+static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call *call,
+                         bool is_good)
+{
+    struct sql_hints *hints = keeping->hints;
+    int64_t again_ms = database_ms(keeping) + SQL_RETRY_MS_MAX;
+    switch (call->kind) {
+    case SQL_CALL_END:
+        keeping->end_under_way = false;
+        for (size_t i = 0; !is_good && i < call->ends.count; i++) /* again, soon */
+            (void)sql_watched_set(&hints->leases, &call->ends.at[i], again_ms);
+        break;
+    case SQL_CALL_LOOK:
+        keeping->look_under_way = false;
+        sql_topic_plan_looked(plan_of(keeping), is_good);
+        break;
+    case SQL_CALL_HEAR:
+        keeping->hear_under_way = is_good && call->has_more;
+        break;
+    case SQL_CALL_EXPIRE:
+        keeping->expire_under_way = false;
+        hints->expire_ms = is_good ? call->next_expire_ms : again_ms;
+        break;
+    case SQL_CALL_UPKEEP:
+        keeping->upkeep_under_way = false;
+        keeping->upkeep_failed = !is_good; /* the next one in its second, whatever is to be told */
+        if (is_good)
+            upkeep_is_done(keeping, call);
+        break;
+    case SQL_CALL_GOODBYE:
+        keeping->has_left = true;
+        break;
+    case SQL_CALL_COMMAND:
+    case SQL_CALL_ADOPT:
+        break;
+    }
+}
+
+void sql_housekeeping_failed(struct sql_housekeeping *keeping, const struct sql_call *call)
+{
+    call_is_done(keeping, call, false);
+}
+
+void sql_housekeeping_committed(struct sql_housekeeping *keeping, const struct list *calls,
+                                int64_t begun_ms)
+{
+    struct sql_context *context = keeping->hints->context;
+    bool looked_at_all = false;
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        call_is_done(keeping, call, true);
+        looked_at_all = looked_at_all || call->from_the_start;
+        if (!call->from_the_start)
+            sql_hints_believe_look(keeping->hints, call);
+    }
+    for (struct list *at = calls->next; at != calls; at = at->next) {
+        const struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (call->from_the_start) /* the one that knows what is behind the bounds has the last word */
+            sql_hints_believe_look(keeping->hints, call);
+    }
+    sql_hints_believe_effects(keeping->hints);
+    if (context->by_sql)
+        keeping->by_sql_ms = clock_boot_ms() + BY_SQL_MS;
+    context->by_sql = false;
+    if (looked_at_all) {
+        int64_t wait_ms = LOOK_SHARE * (clock_boot_ms() - begun_ms);
+        keeping->look_all_ms = clock_boot_ms() + (wait_ms < LOOK_MS_MAX ? wait_ms : LOOK_MS_MAX);
+    }
+}

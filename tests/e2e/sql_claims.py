@@ -1,0 +1,255 @@
+"""Claims that hold whichever database the jobs are in. test_sql.py and test_sql_mariadb.py have all of them: each brings a `database` with the schema, and a `pair`
+of servers on it. SQL that is another one from database to database stands in postgres.py and mariadb.py."""
+
+import contextlib
+import random
+import threading
+import time
+
+from redis_serving import info, metric, works
+from server import eventually
+from sql_serving import drain, due_s, transaction
+
+HOUR_MS = 3600 * 1000
+
+
+# ---- two servers ----
+
+def test_two_servers_are_one_queue(pair, database):
+    first, second = pair
+    works(first)
+    assert info(first)["store"] == database.store and info(first)["durability_class"] == "always"
+    first.client().push("shared", "a", delay="200ms", body=b"\x00'\\\xff\x1a\"")
+    job = second.client().take("shared", wait="5s")[0]
+    assert job["body_base64"] == "ACdc/xoi"
+    assert first.client().ack(job["lease"])[0]["result"] == "ok"
+    assert second.client().topic("shared")["totals"]["acked"] == 1
+
+
+def test_a_take_that_waits_finds_the_other_server_s_pushes_and_those_of_users(pair, database):
+    first, second = pair
+    late_ms = []
+    for round_ in range(6):
+        taken = []
+        waiting = threading.Thread(target=lambda to=taken: to.extend(second.client().take("heard", wait="10s")))
+        waiting.start()
+        time.sleep(0.2)
+        if round_ % 2:
+            first.client().push("heard", f"http-{round_}", delay="300ms")
+        else:
+            database.call("push", "heard", f"sql-{round_}", 300, b"x")
+        waiting.join()
+        late_ms.append((time.time() - due_s(taken[0])) * 1000)
+        assert late_ms[-1] >= 0, "early"
+        second.client().ack(taken[0]["lease"])
+    assert sorted(late_ms)[2] < 900, late_ms  # on a busy machine; a lost one is found by the look of the second
+
+
+def test_the_bound_never_runs_ahead_of_now(pair, database):
+    """The queue is empty, and looked at again and again; then jobs come that are due in two seconds, too far off to be told."""
+    first, second = pair
+    first.client().push("bound", "far", delay="1h")
+    for _ in range(5):
+        assert second.client().take("bound") == [] and first.client().take("bound") == []
+    due = time.time() + 2
+    for i in range(5):
+        assert database.call("push_with", "bound", f"job-{i}", None, int(due * 1000), b"x", None, None, None) == "created"
+    got = drain(second.client(), "bound", 4)
+    assert sorted(got) == [f"job-{i}" for i in range(5)]
+    assert time.time() >= due
+
+
+def test_a_commit_behind_the_bound_is_delivered(pair, database):
+    """A transaction stays open while its job falls due and others behind it are taken."""
+    client = pair[1].client()
+    client.push("behind", "first")
+    assert drain(client, "behind", 2) == ["first"]
+    with transaction(database, True) as cursor:
+        database.call("push", "behind", "late", 100, b"x", cursor=cursor)
+        time.sleep(0.5)
+        client.push("behind", "passes")
+        assert drain(client, "behind") == ["passes"]
+        taken = []
+        waiting = threading.Thread(target=lambda: taken.extend(client.take("behind", wait="10s")))
+        waiting.start()
+        time.sleep(0.3)
+        assert not taken
+    waiting.join()
+    assert [job["id"] for job in taken] == ["late"]
+
+
+# ---- leases of servers that are gone ----
+
+def test_leases_of_a_killed_server_end_all_the_same(database, start_server):
+    first, second = (start_server("--store", database.url) for _ in range(2))
+    first.client().push("orphan", "orphan")
+    assert first.client().take("orphan", lease_for="1s")
+    first.kill()
+    database.do("UPDATE tarry.server SET beat = 1 WHERE server = (SELECT server FROM tarry.job WHERE id = 'orphan')")  # ten seconds are over
+    assert second.client().take("orphan", wait="20s")[0]["attempt"] == 2
+
+
+def test_leases_that_no_living_server_knows_of_end_all_the_same(database, start_server):
+    """Of a server without a row: another one had taken it for dead, then it took, and died."""
+    first = start_server("--store", database.url)
+    first.client().push("unknown", "unknown")
+    assert first.client().take("unknown", lease_for="1s")
+    number = database.do("SELECT server FROM tarry.job WHERE id = 'unknown'")
+    first.kill()
+    database.do("DELETE FROM tarry.server WHERE server = %s", number)
+    second = start_server("--store", database.url)
+    assert second.client().take("unknown", wait="10s")[0]["attempt"] == 2
+
+
+# ---- what breaks ----
+
+def test_a_database_that_crashes_loses_nothing_that_was_answered(database, start_server):
+    with type(database)() as own:
+        server = start_server("--store", own.url, "--migrate")
+        pushed, ended = [], threading.Event()
+
+        def push():
+            client = server.client()
+            for i in range(100000):
+                if ended.is_set():
+                    return
+                with contextlib.suppress(Exception):
+                    client.push("crash", f"job-{i}")
+                    pushed.append(f"job-{i}")
+
+        pushing = threading.Thread(target=push)
+        pushing.start()
+        for number in range(2):
+            time.sleep(0.5)
+            own.crash()
+            eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
+        time.sleep(0.5)
+        ended.set()
+        pushing.join()
+        got = drain(server.client(), "crash", 2)
+        assert len(pushed) > 20 and set(pushed) <= set(got) and len(got) == len(set(got))
+
+
+def test_cut_connections_are_settled_and_nothing_is_done_twice(pair, database):
+    server, ended, pushed = pair[0], threading.Event(), 0
+
+    def cut():
+        while not ended.wait(0.15):
+            database.cut_servers()
+
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    client = server.client(60)
+    while pushed < 60 or metric(server, "tarry_sql_reconnects_total") < 6:  # on a quick machine sixty are done before the first cut
+        assert client.push("cut", f"job-{pushed}", on_conflict="reject")["result"] == "created"
+        pushed += 1
+    ended.set()
+    cutting.join()
+    topic = client.topic("cut")
+    assert topic["totals"]["pushed"] == pushed and topic["counts"]["ready"] == pushed
+
+
+# ---- topics ----
+
+def test_nothing_is_left_of_a_deleted_topic(pair, database):
+    client = pair[0].client()
+    for i in range(3):
+        client.push("deleted", f"job-{i}", delay="1h", priority=i)
+    number = database.do("SELECT topic FROM tarry.topic WHERE name = 'deleted'")
+    client.delete_topic("deleted")
+    eventually(lambda: database.do("SELECT count(*) FROM tarry.job WHERE topic = %s", number) == 0, 20)
+    database.do("UPDATE tarry.topic SET paused_until = 1 WHERE topic = %s", number)  # its last day is over
+    eventually(lambda: database.do("SELECT count(*) FROM tarry.topic WHERE topic = %s", number) == 0, 20)
+    for table in ("job", "lane", "tally", "tally_add"):
+        assert database.do(f"SELECT count(*) FROM tarry.{table} WHERE topic = %s", number) == 0, table
+
+
+# ---- in the user's own transaction ----
+
+def test_what_is_rolled_back_was_never_there_and_what_is_committed_comes(pair, database):
+    client = pair[1].client()
+    with transaction(database, False) as cursor:
+        assert database.call("push", "orders", "rolled-back", 0, b"x", cursor=cursor) == "created"
+    with transaction(database, True) as cursor:
+        database.call("push_with", "orders", "committed", 1000, None, b'{"total": 12}', "application/json", None, None, cursor=cursor)
+    begun = time.monotonic()
+    jobs = client.take("orders", max=10, wait="10s")
+    assert [job["id"] for job in jobs] == ["committed"] and jobs[0]["body"] == {"total": 12}
+    assert time.monotonic() - begun > 0.8
+    client.ack(jobs[0]["lease"])
+    assert client.take("orders") == [] and client.topic("orders")["totals"]["pushed"] == 1
+
+
+def test_answers_are_the_api_s_words(pair, database):
+    client = pair[0].client()
+    pushes = [database.call("push_with", "words", "a", HOUR_MS, None, b"x", None, None, how) for how in (None, "replace", "keep", "reject")]
+    assert pushes == ["created", "replaced", "existed", "conflict"]
+    assert database.call("reschedule", "words", "a", 2 * HOUR_MS, None, None) == "ok"
+    assert client.get("words", "a")["state"] == "delayed"
+    assert database.call("run", "words", "a") == "ok"
+    lease = client.take("words", wait="5s")[0]["lease"]
+    assert database.call("cancel", "words", "a") == "leased"
+    assert database.call("push", "words", "a", 0, b"x") == "leased"
+    assert database.call("reschedule", "words", "a", 2 * HOUR_MS, None, None) == "leased"
+    client.answer("nack", [lease], final="true", error="no")
+    assert database.call("run", "words", "a") == "dead"
+    assert database.call("cancel", "words", "a") == "cancelled"
+    assert database.call("cancel", "words", "a") == "not_found"
+    totals, counts = (client.topic("words")[part] for part in ("totals", "counts"))
+    assert totals["cancelled"] == 1 and totals["pushed"] == 1 and totals["replaced"] == 1
+    assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
+
+
+def test_an_open_cancel_is_passed_over_and_comes_after_a_rollback(pair, database):
+    client = pair[0].client()
+    client.push("open", "a")
+    with transaction(database, False) as cursor:
+        assert database.call("cancel", "open", "a", cursor=cursor) == "cancelled"
+        assert client.take("open") == []
+    assert client.take("open", wait="10s")[0]["id"] == "a"
+
+
+def test_random_transactions_leave_exactly_what_was_committed(pair, database):
+    """Users' transactions push, replace, cancel; half are rolled back, some are cut off, some meet a deadlock. The queue agrees with their table."""
+    seed = random.randrange(2 ** 32)
+    print("seed", seed)
+    database.do("CREATE SCHEMA shop")
+    database.do("CREATE TABLE shop.orders (id VARCHAR(40) PRIMARY KEY)")
+
+    def user(number):
+        draw = random.Random(seed + number)
+        for _ in range(40):
+            connection = database.connect()
+            with contextlib.closing(connection), connection.cursor() as cursor, contextlib.suppress(*database.deadlocks):
+                for _ in range(draw.randrange(1, 4)):
+                    ident = f"{number}-{draw.randrange(40)}"
+                    cursor.execute("DELETE FROM shop.orders WHERE id = %s", (ident,))
+                    if draw.random() < 0.6:
+                        cursor.execute("INSERT INTO shop.orders VALUES (%s)", (ident,))
+                        database.call("push", "random", ident, draw.randrange(3000), b"x", cursor=cursor)
+                    else:
+                        database.call("cancel", "random", ident, cursor=cursor)
+                if draw.random() < 0.5:
+                    connection.commit()
+                elif draw.random() < 0.2:
+                    database.cut(connection)
+                else:
+                    connection.rollback()
+
+    client = pair[0].client()
+    client.push("random", "seed", delay="1h")
+    client.topic_verb("random", "pause")
+    users = [threading.Thread(target=user, args=(number,)) for number in range(4)]
+    for thread in users:
+        thread.start()
+    for thread in users:
+        thread.join()
+    client.cancel("random", "seed")
+    client.topic_verb("random", "resume")
+    expected = sorted(row[0] for row in database.rows("SELECT id FROM shop.orders"))
+    assert len(expected) > 10
+    time.sleep(3)  # all are due by now
+    got = drain(pair[1].client(), "random", 3)
+    assert sorted(got) == expected
+    counts = client.topic("random")["counts"]
+    assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
