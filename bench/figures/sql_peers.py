@@ -119,10 +119,11 @@ class Drive:
     """One run of a peer's program: it prepares and says `ready`; with the answer to that it begins what is measured, and reports by a line of JSON."""
 
     def __init__(self, words):
-        self.words = words
+        self.words, self.process = words, None
 
     def measured(self, begin, end):
         with subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+            self.process = program.pid
             try:
                 line = program.stdout.readline()
                 if line.strip() != "ready":

@@ -1,6 +1,6 @@
 #include "sql/lease.h"
 
-enum { NUMBER_BYTES = 6, PACKED_BYTES = 4 + 2 + 4 * NUMBER_BYTES + 8 };
+enum { NUMBER_BYTES = 6, PACKED_BYTES = 4 + 2 + 5 * NUMBER_BYTES + 8 };
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -9,7 +9,8 @@ static uint64_t check_of(const struct mac_key *key, const struct sql_lease *leas
     uint64_t where =
         mac_pair(key, (uint64_t)lease->topic << 32 | lease->lane, (uint64_t)lease->due_ms);
     uint64_t which = mac_pair(key, where ^ lease->sequence, lease->delivery);
-    return mac_pair(key, where ^ which, (uint64_t)lease->taken_ms);
+    uint64_t when = mac_pair(key, where ^ which, (uint64_t)lease->taken_ms);
+    return mac_pair(key, when, lease->row);
 }
 
 static unsigned char *put_number(unsigned char *at, uint64_t number, int bytes)
@@ -38,6 +39,7 @@ void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,
     at = put_number(at, (uint64_t)lease->taken_ms, NUMBER_BYTES);
     at = put_number(at, lease->sequence, NUMBER_BYTES);
     at = put_number(at, lease->delivery, NUMBER_BYTES);
+    at = put_number(at, lease->row, NUMBER_BYTES);
     put_number(at, check_of(key, lease), 8);
     for (int i = 0; i < SQL_LEASE_TEXT_BYTES; i++) {
         int bit = i * 6, shift = 10 - bit % 8;
@@ -46,14 +48,26 @@ void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,
     }
 }
 
+/* The place of a letter among them; -1: it is none. */
+static int letter_value(char letter)
+{
+    if (letter >= 'a' && letter <= 'z')
+        return letter - 'a' + 26;
+    if (letter >= 'A' && letter <= 'Z')
+        return letter - 'A';
+    if (letter >= '0' && letter <= '9')
+        return letter - '0' + 52;
+    return letter == '-' ? 62 : letter == '_' ? 63 : -1;
+}
+
 static bool unpack(struct slice text, unsigned char packed[PACKED_BYTES + 1])
 {
     for (size_t i = 0; i < text.len; i++) {
-        const char *letter = memchr(letters, text.at[i], sizeof letters - 1);
+        int value = letter_value(text.at[i]);
         size_t bit = i * 6;
-        if (!letter)
+        if (value < 0)
             return false;
-        unsigned pair = (unsigned)(letter - letters) << (10 - bit % 8);
+        unsigned pair = (unsigned)value << (10 - bit % 8);
         packed[bit / 8] |= (unsigned char)(pair >> 8);
         packed[bit / 8 + 1] |= (unsigned char)pair;
     }
@@ -63,7 +77,7 @@ static bool unpack(struct slice text, unsigned char packed[PACKED_BYTES + 1])
 bool sql_lease_parse(struct slice text, const struct mac_key *key, struct sql_lease *out)
 {
     unsigned char packed[PACKED_BYTES + 1] = {0};
-    uint64_t topic, lane, due, taken, sequence, delivery, check;
+    uint64_t topic, lane, due, taken, sequence, delivery, row, check;
     if (text.len != SQL_LEASE_TEXT_BYTES || !unpack(text, packed))
         return false;
     const unsigned char *at = take_number(packed, &topic, 4);
@@ -72,13 +86,15 @@ bool sql_lease_parse(struct slice text, const struct mac_key *key, struct sql_le
     at = take_number(at, &taken, NUMBER_BYTES);
     at = take_number(at, &sequence, NUMBER_BYTES);
     at = take_number(at, &delivery, NUMBER_BYTES);
+    at = take_number(at, &row, NUMBER_BYTES);
     take_number(at, &check, 8);
     struct sql_lease lease = {.topic = (uint32_t)topic,
                               .lane = (uint32_t)lane,
                               .due_ms = (int64_t)due,
                               .taken_ms = (int64_t)taken,
                               .sequence = sequence,
-                              .delivery = delivery};
+                              .delivery = delivery,
+                              .row = row};
     if (check_of(key, &lease) != check)
         return false;
     *out = lease;

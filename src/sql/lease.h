@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { SQL_LEASE_TEXT_BYTES = 51 };
+enum { SQL_LEASE_TEXT_BYTES = 59 };
 
 /* Names one delivery of one row, and is never used again. A lane is below 2^16, the other numbers
  * below 2^48. */
@@ -18,6 +18,7 @@ struct sql_lease {
     uint32_t topic, lane;
     int64_t due_ms, taken_ms;
     uint64_t sequence, delivery;
+    uint64_t row; /* a hint: where the row lay when the job was taken; 0: not known */
 };
 
 void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,

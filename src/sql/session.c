@@ -215,11 +215,11 @@ static bool turn_hook(void *ctx)
         sql_call_queue_refuse_late(&session->calls, &session->calls.waiting);
     if (turn->phase == SQL_PHASE_DOWN)
         while_down(session);
-    sql_call_queue_reply(&session->calls);
     do_what_is_due(session);
     stop_if_done(session);
     if (turn->phase == SQL_PHASE_IDLE && !session->ended)
         sql_transaction_begin(turn);
+    sql_call_queue_reply(&session->calls); /* while the database is at work */
     if (session->ended)
         end(session);
     else

@@ -168,6 +168,116 @@ def test_a_take_by_priority_passes_over_what_an_open_transaction_holds(pair, pos
     assert [job["id"] for job in client.take("held0", "held1", order="priority", wait="5s")] == ["best"]
 
 
+def test_a_take_passes_over_what_an_open_transaction_holds_and_forgets_none_of_it(pair, postgres):
+    client = pair[0].client()
+    for name in "abcde":
+        client.push("passed", name)
+    with transaction(postgres, commit=False) as cursor:
+        cursor.execute("SELECT tarry.cancel('passed', 'a'), tarry.cancel('passed', 'c')")
+        with transaction(postgres, commit=False) as take:
+            take.execute("SELECT count(id), max(due) FILTER (WHERE id IS NULL) FROM tarry._take('{passed}', '{0}', 2, 60000, 999999, '')")
+            assert take.fetchone() == (2, postgres.do("SELECT due FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = 'passed' AND id = 'a'"))
+        assert [job["id"] for job in client.take("passed", max=2)] == ["b", "d"]  # as many as wanted, though others are held
+        assert [job["id"] for job in client.take("passed", max=2)] == ["e"]
+        assert client.take("passed") == []
+    assert [job["id"] for job in client.take("passed", max=5, wait="5s")] == ["a", "c"]
+
+
+def test_takes_that_come_together_share_what_is_there_in_its_order(pair):
+    """They go as one statement; nobody gets more than he wanted, nothing is given twice, and the last ones get what is left."""
+    server, takers, rounds = pair[0], 8, 10
+    client, begun = server.client(), {name: metric(server, f"tarry_sql_{name}_total") for name in ("turns", "calls")}
+
+    def take(wanted):
+        mine = server.client()
+        start.wait()
+        taken[wanted] = mine.take("together", max=wanted)
+
+    for round_ in range(rounds):
+        ids = [f"{round_}-{i:02}" for i in range(30)]
+        client.push_batch([{"topic": "together", "id": ident} for ident in ids])
+        taken, start = {}, threading.Barrier(takers)
+        threads = [threading.Thread(target=take, args=(wanted,)) for wanted in range(1, takers + 1)]  # 36 in all
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(len(jobs) <= wanted for wanted, jobs in taken.items())
+        assert all([job["id"] for job in jobs] == sorted(job["id"] for job in jobs) for jobs in taken.values())
+        jobs = [job for jobs in taken.values() for job in jobs]
+        assert sorted(job["id"] for job in jobs) == ids
+        assert {each["result"] for each in client.ack(*[job["lease"] for job in jobs])} == {"ok"}
+    turns, calls = (metric(server, f"tarry_sql_{name}_total") - begun[name] for name in ("turns", "calls"))
+    assert calls >= rounds * (takers + 2) and turns < calls, "no two of them came together"
+    assert client.topic("together")["totals"]["delivered"] == rounds * 30
+
+
+def test_takes_that_come_together_go_again_where_bodies_leave_no_room_for_them(pair):
+    """A statement brings 16 MiB of bodies; there is a job for everybody, so nobody comes away with nothing."""
+    client, count = pair[0].client(), 40
+    for i in range(count):
+        client.push("heavy", f"{i:02}", b"x" * 1_000_000)
+    taken, start = [], threading.Barrier(count)
+
+    def take():
+        mine = pair[0].client()
+        start.wait()
+        taken.append([job["id"] for job in mine.take("heavy", max=1)])
+
+    threads = [threading.Thread(target=take) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == [[f"{i:02}"] for i in range(count)]
+
+
+def _places(postgres, topic):
+    return postgres.do("SELECT array_agg(j.ctid::text ORDER BY j.id) FROM tarry.job j JOIN tarry.topic t USING (topic) WHERE t.name = %s", topic)
+
+
+def test_an_ack_finds_jobs_that_lie_elsewhere_by_now(pair, postgres):
+    client, other = pair[0].client(), pair[1].client()
+    for name in "abcd":
+        client.push("moved", name)
+    leases = [job["lease"] for job in client.take("moved", max=4)]
+    taken = _places(postgres, "moved")
+    assert client.extend(leases[0])[0]["result"] == "ok"
+    assert _places(postgres, "moved")[0] != taken[0]
+    assert [each["result"] for each in client.ack(leases[0], leases[1])] == ["ok", "ok"]
+    for i in range(30):  # pages before theirs, which are free again once they are written anew
+        postgres.do("SELECT tarry.push('unmoved', %s, interval '1 h')", str(i))
+    taken = _places(postgres, "moved")
+    postgres.do("VACUUM FULL tarry.job")
+    assert not set(_places(postgres, "moved")) & set(taken)
+    answers = other.ack(leases[2], leases[3], leases[1])
+    assert [(each["id"], each["result"]) for each in answers[:2]] == [("c", "ok"), ("d", "ok")]
+    assert answers[2]["result"] == "lease_ended"
+    topic = client.topic("moved")
+    assert topic["totals"]["acked"] == 4 and topic["counts"]["leased"] == 0
+
+
+def test_a_lease_whose_place_another_job_has_by_now_ends_nothing(pair, postgres):
+    client = pair[0].client()
+    postgres.do("VACUUM FULL tarry.job")
+    client.push("place", "first")
+    lease = client.take("place", lease_for="100ms")[0]["lease"]
+    place = _places(postgres, "place")
+    eventually(lambda: client.get("place", "first")["state"] != "leased", 30)
+    client.cancel("place", "first")
+    for i in range(50):  # until one lies there
+        postgres.do("VACUUM tarry.job")
+        client.push("place", f"next-{i}")
+        taken = client.take("place")[0]["lease"]
+        if _places(postgres, "place") == place:
+            break
+        client.ack(taken)
+    assert _places(postgres, "place") == place
+    assert [each["result"] for each in client.ack(lease, lease)] == ["lease_ended"] * 2
+    assert client.get("place", f"next-{i}")["state"] == "leased"
+    assert client.ack(taken)[0]["result"] == "ok"
+
+
 def test_a_job_that_is_taken_by_its_id_in_an_open_transaction_comes_afterwards(pair, postgres):
     client = pair[0].client()
     client.push("one", "a", delay="1h")
@@ -516,7 +626,7 @@ def test_who_meets_a_take_under_way_does_not_hold_up_its_ack(postgres, call):
     answers = []
     with transaction(postgres, False) as user:
         with transaction(postgres, True) as take:
-            take.execute("SELECT count(*) FROM tarry._take('{race}', '{0}', 1, 60000, 999999, '')")
+            take.execute("SELECT count(id) FROM tarry._take('{race}', '{0}', 1, 60000, 999999, '')")
             assert take.fetchone() == (1,)
 
             def change():

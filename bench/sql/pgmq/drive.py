@@ -4,7 +4,7 @@
     python3 drive.py URL SETTING fill JOBS
     python3 drive.py URL SETTING late RATE SECONDS
 
-SETTING is `default` (one consumer, 100 messages a read) or `tuned` (four, 1,000 a read). Each read's messages are deleted in one call.
+SETTING is `default` (one consumer, 100 messages a read), `tuned` (four, 1,000 a read), or says both, as `4x1000`. Each read's messages are deleted in one call.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import psycopg2
 from psycopg2.extras import execute_values
 
 BODY, BULK, WARM_UP_SECONDS = "x" * 200, 5000, 9
+SETTINGS = {"default": "1x100", "tuned": "4x1000"}
 
 
 def connected(url):
@@ -36,10 +37,11 @@ def send(cursor, count, due):
 class Consumers:
     """Threads that read and delete until so many are done, or until they are told to end."""
 
-    def __init__(self, url, tuned, most=None):
-        self.url, self.read, self.most = url, 1000 if tuned else 100, most
+    def __init__(self, url, setting, most=None):
+        consumers, self.read = map(int, SETTINGS.get(setting, setting).split("x"))
+        self.url, self.most = url, most
         self.done, self.late, self.ended, self.lock = 0, None, False, threading.Lock()
-        self.threads = [threading.Thread(target=self.consume) for _ in range(4 if tuned else 1)]
+        self.threads = [threading.Thread(target=self.consume) for _ in range(consumers)]
 
     def start(self):
         for thread in self.threads:
@@ -76,9 +78,9 @@ def report(begun, found):
     sys.stdin.readline()
 
 
-def drain(cursor, url, tuned, jobs):
+def drain(cursor, url, setting, jobs):
     send(cursor, jobs, lambda: time.time() - 1)
-    consumers = Consumers(url, tuned, jobs)
+    consumers = Consumers(url, setting, jobs)
     consumers.start()
     while consumers.done < jobs // 5:
         time.sleep(0.001)
@@ -89,8 +91,8 @@ def drain(cursor, url, tuned, jobs):
     consumers.end()
 
 
-def late(cursor, url, tuned, rate, seconds):
-    consumers, pushed, noted, begun = Consumers(url, tuned), 0, 0, 0
+def late(cursor, url, setting, rate, seconds):
+    consumers, pushed, noted, begun = Consumers(url, setting), 0, 0, 0
     consumers.start()
     start = time.monotonic()
     while (elapsed := time.monotonic() - start) < seconds + WARM_UP_SECONDS:
@@ -110,15 +112,15 @@ def late(cursor, url, tuned, rate, seconds):
 
 
 def main():
-    url, tuned, mode, *numbers = sys.argv[1:]
-    tuned, numbers = tuned == "tuned", [int(each) for each in numbers]
+    url, setting, mode, *numbers = sys.argv[1:]
+    numbers = [int(each) for each in numbers]
     with contextlib.closing(connected(url)) as connection, connection.cursor() as cursor:
         if mode == "drain":
-            drain(cursor, url, tuned, *numbers)
+            drain(cursor, url, setting, *numbers)
         if mode == "fill":
             send(cursor, numbers[0], lambda: time.time() + 5 * 3600)
         if mode == "late":
-            late(cursor, url, tuned, *numbers)
+            late(cursor, url, setting, *numbers)
 
 
 if __name__ == "__main__":

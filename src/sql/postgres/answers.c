@@ -49,7 +49,8 @@ enum {
     SHOWN_TOPIC,
     SHOWN_LANE,
     SHOWN_CONSUMER,
-    SHOWN_CANCEL_REQUESTED
+    SHOWN_CANCEL_REQUESTED,
+    SHOWN_ROW
 };
 
 static const struct {
@@ -217,6 +218,52 @@ static void fill_job(struct job *job, const PGresult *result, int row)
     job->body = sql_row_text(result, row, SHOWN_BODY);
 }
 
+struct taken_row {
+    int row;
+    unsigned run; /* of rows of one topic and priority, in the order in which they came */
+    int64_t due_ms;
+    uint64_t sequence;
+};
+
+static int taken_row_compare(const void *left, const void *right)
+{
+    const struct taken_row *a = left, *b = right;
+    if (a->run != b->run)
+        return a->run < b->run ? -1 : 1;
+    if (a->due_ms != b->due_ms)
+        return a->due_ms < b->due_ms ? -1 : 1;
+    return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
+}
+
+/* The rows that are jobs, in the order in which these go: topics and priorities come in theirs, jobs of
+ * one priority as they lie. */
+static struct taken_row *taken_rows(const PGresult *result, size_t *count)
+{
+    int all = libpq.PQntuples(result);
+    struct taken_row *rows = calloc((size_t)all + 1, sizeof *rows);
+    int64_t topic = 0, lane = 0;
+    bool is_in_order = true;
+    *count = 0;
+    for (int i = 0; rows && i < all; i++) {
+        if (sql_row_is_null(result, i, SHOWN_ID))
+            continue;
+        struct taken_row *row = &rows[*count];
+        bool is_same = *count && topic == sql_row_number(result, i, SHOWN_TOPIC) &&
+                       lane == sql_row_number(result, i, SHOWN_LANE);
+        topic = sql_row_number(result, i, SHOWN_TOPIC);
+        lane = sql_row_number(result, i, SHOWN_LANE);
+        *row = (struct taken_row){.row = i,
+                                  .run = *count ? row[-1].run + !is_same : 0,
+                                  .due_ms = sql_row_number(result, i, SHOWN_DUE),
+                                  .sequence = (uint64_t)sql_row_number(result, i, SHOWN_SEQUENCE)};
+        is_in_order = is_in_order && (!*count || taken_row_compare(row - 1, row) < 0);
+        ++*count;
+    }
+    if (rows && !is_in_order)
+        qsort(rows, *count, sizeof *rows, taken_row_compare);
+    return rows;
+}
+
 static bool read_jobs(struct sql_call *call, const PGresult *result, size_t count)
 {
     call->jobs = calloc(count ? count : 1, sizeof *call->jobs);
@@ -229,24 +276,26 @@ static bool read_jobs(struct sql_call *call, const PGresult *result, size_t coun
 }
 
 /* Each was waiting, is leased now, and is counted so. */
-static bool read_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result)
+static bool fill_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result,
+                       const struct taken_row *rows, size_t count)
 {
-    size_t count = (size_t)libpq.PQntuples(result);
-    if (!read_jobs(call, result, count))
-        return false;
+    call->jobs = calloc(count + 1, sizeof *call->jobs);
     call->tokens = malloc(count * SQL_LEASE_TEXT_BYTES + 1);
-    if (!call->tokens)
+    if (!call->jobs || !call->tokens)
         return false;
+    call->job_count = count;
     for (size_t i = 0; i < count; i++) {
         struct queue_job *job = &call->jobs[i];
+        fill_job(&job->job, result, rows[i].row);
         int64_t counts[SQL_COUNTS] = {[SQL_COUNT_LEASED] = 1, [SQL_COUNT_DELIVERED] = 1};
         struct sql_lease lease = {
-            .topic = (uint32_t)sql_row_number(result, (int)i, SHOWN_TOPIC),
-            .lane = (uint32_t)sql_row_number(result, (int)i, SHOWN_LANE),
+            .topic = (uint32_t)sql_row_number(result, rows[i].row, SHOWN_TOPIC),
+            .lane = (uint32_t)sql_row_number(result, rows[i].row, SHOWN_LANE),
             .due_ms = job->job.due_ms,
             .taken_ms = job->job.taken_ms,
             .sequence = job->job.sequence,
             .delivery = job->job.delivery,
+            .row = (uint64_t)sql_row_number(result, rows[i].row, SHOWN_ROW),
         };
         counts[job->job.attempt == 1 ? SQL_COUNT_FRESH : SQL_COUNT_RETRY] = -1;
         sql_effects_count(&link->context->effects, lease.topic, counts);
@@ -254,6 +303,43 @@ static bool read_taken(struct sql_call *call, struct postgres_link *link, const 
         sql_lease_emit(call->tokens + i * SQL_LEASE_TEXT_BYTES, &link->context->key, &lease);
         job->lease = slice_make(call->tokens + i * SQL_LEASE_TEXT_BYTES, SQL_LEASE_TEXT_BYTES);
         sql_effects_tell_taken(&link->context->effects, &job->job, call->command->take.way);
+    }
+    return true;
+}
+
+static bool read_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result)
+{
+    size_t count;
+    struct taken_row *rows = taken_rows(result, &count);
+    bool is_good = rows && fill_taken(call, link, result, rows, count);
+    free(rows);
+    return is_good;
+}
+
+static bool add_sight(struct sql_call *call, const struct sql_sight *sight)
+{
+    if (!sight->is_paused && sight->next_ms <= sight->seen_ms)
+        call->drained = false;
+    return sql_sights_add(&call->sights, *sight);
+}
+
+/* A row without an id for each topic: what waits there after a take. */
+static bool read_sights(struct sql_call *call, const PGresult *result)
+{
+    call->drained = true;
+    for (int i = 0; i < libpq.PQntuples(result); i++) {
+        if (!sql_row_is_null(result, i, SHOWN_ID))
+            continue;
+        struct sql_sight sight = {
+            .topic = sql_row_text(result, i, SHOWN_NAME),
+            .next_ms = sql_row_is_null(result, i, SHOWN_DUE) ? INT64_MAX
+                                                             : sql_row_number(result, i, SHOWN_DUE),
+            .is_paused = sql_row_number(result, i, SHOWN_STATE) == 0,
+            .resume_ms = sql_row_number(result, i, SHOWN_UNTIL),
+            .seen_ms = sql_row_number(result, i, SHOWN_TAKEN),
+        };
+        if (!add_sight(call, &sight))
+            return false;
     }
     return true;
 }
@@ -390,10 +476,8 @@ static bool read_look(struct sql_call *call, const PGresult *result)
             .resume_ms = sql_row_number(result, i, 4),
             .seen_ms = sql_row_number(result, i, 5),
         };
-        if (!sql_sights_add(&call->sights, sight))
+        if (!add_sight(call, &sight))
             return false;
-        if (!sight.is_paused && sight.next_ms <= sight.seen_ms)
-            call->drained = false;
     }
     return true;
 }
@@ -457,7 +541,8 @@ static void count_plain(struct postgres_link *link, const struct postgres_step *
     const struct command *command = item->call->command;
     if (!sql_row_is_null(rows, row, DID_COUNTS) || !command)
         return;
-    if (step->statement == SQL_ANSWERS && command->answers[item->index].verb == QUEUE_ACK) {
+    if (step->statement == SQL_ACKS ||
+        (step->statement == SQL_ANSWERS && command->answers[item->index].verb == QUEUE_ACK)) {
         counts[SQL_COUNT_LEASED] = -1;
         counts[SQL_COUNT_ACKED] = 1;
     }
@@ -553,6 +638,28 @@ static bool read_batch(const struct postgres_step *step, struct postgres_link *l
     return is_good && (!are_pushes || read_all_created(step, link, result->rows));
 }
 
+/* Takes that went as one have the jobs in their order. The first one, which has some where any has, tells
+ * what waits. Who has none then, though there are more, goes again: there was no room for all bodies. */
+static bool read_takes(const struct postgres_step *step, struct postgres_link *link,
+                       struct postgres_result *result)
+{
+    size_t count, done = 0;
+    struct taken_row *rows = taken_rows(result->rows, &count);
+    const struct sql_call *first = link->sent.at[step->first].call;
+    bool is_good = rows && read_sights(link->sent.at[step->first].call, result->rows);
+    for (size_t i = 0; i < step->count && is_good; i++) {
+        const struct sql_item *item = &link->sent.at[step->first + i];
+        size_t left = count - done, wanted = item->index < left ? item->index : left;
+        item->call->drained = first->drained;
+        item->call->has_more = !wanted && count && !first->drained;
+        is_good = result_hold(result, item->call) &&
+                  fill_taken(item->call, link, result->rows, rows + done, wanted);
+        done += wanted;
+    }
+    free(rows);
+    return is_good;
+}
+
 static bool read_step(struct sql_call *call, struct postgres_link *link,
                       const struct postgres_step *step, const PGresult *result);
 
@@ -568,7 +675,9 @@ bool postgres_step_read(const struct postgres_step *step, struct postgres_link *
     result->rows = rows;
     result->holders = 1;
     is_good = !step->call && !step->count;
-    if (step->count)
+    if (step->count && step->statement == SQL_TAKE)
+        is_good = read_takes(step, link, result);
+    else if (step->count)
         is_good = read_batch(step, link, result);
     else if (step->call)
         is_good = result_hold(result, step->call) && read_step(step->call, link, step, rows);
@@ -580,7 +689,6 @@ static bool read_step(struct sql_call *call, struct postgres_link *link,
                       const struct postgres_step *step, const PGresult *result)
 {
     switch (step->statement) {
-    case SQL_TAKE:
     case SQL_TAKE_BEST:
         return read_taken(call, link, result);
     case SQL_TAKE_ONE:

@@ -1,12 +1,11 @@
 #include "sql/postgres/array.h"
 
 /* PostgreSQL's numbers of types, which never change. */
-static const uint32_t type_numbers[] = {[SQL_ARRAY_FLAG] = 16,
-                                        [SQL_ARRAY_BYTES] = 17,
-                                        [SQL_ARRAY_LONG] = 20,
-                                        [SQL_ARRAY_INT] = 23,
-                                        [SQL_ARRAY_TEXT] = 25};
-static const uint32_t widths[] = {[SQL_ARRAY_FLAG] = 1, [SQL_ARRAY_LONG] = 8, [SQL_ARRAY_INT] = 4};
+static const uint32_t type_numbers[] = {
+    [SQL_ARRAY_FLAG] = 16, [SQL_ARRAY_BYTES] = 17, [SQL_ARRAY_LONG] = 20,
+    [SQL_ARRAY_INT] = 23,  [SQL_ARRAY_TEXT] = 25,  [SQL_ARRAY_ROW] = 27};
+static const uint32_t widths[] = {
+    [SQL_ARRAY_FLAG] = 1, [SQL_ARRAY_LONG] = 8, [SQL_ARRAY_INT] = 4, [SQL_ARRAY_ROW] = 6};
 
 enum { ARRAY_BYTES_MAX = 64 << 20, KEPT_BYTES = 256 * 1024, HEADER_WORDS = 5, COUNT_WORD = 3 };
 

@@ -16,7 +16,8 @@ enum sql_array_type {
     SQL_ARRAY_BYTES,
     SQL_ARRAY_LONG,
     SQL_ARRAY_INT,
-    SQL_ARRAY_TEXT
+    SQL_ARRAY_TEXT,
+    SQL_ARRAY_ROW /* where a row lies: the block's number, 16 bits for its place there */
 };
 
 struct sql_array {
@@ -31,7 +32,7 @@ void sql_array_fini(struct sql_array *array);
 /* No items; a large buffer is given back. */
 void sql_array_clear(struct sql_array *array);
 
-void sql_array_number(struct sql_array *array, int64_t number);    /* FLAG, INT, LONG */
+void sql_array_number(struct sql_array *array, int64_t number);    /* FLAG, INT, LONG, ROW */
 void sql_array_bytes(struct sql_array *array, struct slice bytes); /* BYTES, TEXT */
 
 /* As the next parameter, which points into the array. False: out of memory. */

@@ -12,6 +12,8 @@ static enum sql_array_type type_of(char letter)
         return SQL_ARRAY_INT;
     case 'l':
         return SQL_ARRAY_LONG;
+    case 'r':
+        return SQL_ARRAY_ROW;
     case 't':
         return SQL_ARRAY_TEXT;
     default:

@@ -15,7 +15,7 @@ struct sql_call;
 
 struct sql_item { /* of a call */
     struct sql_call *call;
-    size_t index;
+    size_t index;     /* of a take: how many jobs it wants */
     size_t group;     /* from 1 on; 0: of none */
     bool is_answered; /* by a row of its own */
 };
@@ -40,7 +40,7 @@ struct sql_batch_keys {
     size_t count;
 };
 
-/* `types`: a letter for each array: b flag, i int, l bigint, t text, x bytea; a capital: NULL where all
+/* `types`: a letter for each array: b flag, i int, l bigint, r row, t text, x bytea; a capital: NULL where all
  * entries are 0 or empty. Those before a blank are of groups. */
 void sql_batch_init(struct sql_batch *batch, const char *types);
 void sql_batch_fini(struct sql_batch *batch);

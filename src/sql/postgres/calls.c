@@ -3,13 +3,17 @@
 #include "base/hash.h"
 #include "queue/cursor.h"
 
-enum { EXPIRE_JOBS = 500 };
+enum {
+    EXPIRE_JOBS = 500,
+    TAKE_JOBS_MAX = 2000 /* of takes that go as one */
+};
 
 void postgres_batches_init(struct postgres_link *link)
 {
     sql_batch_init(&link->pushes, "tiiILLILLLXIBX itlXx");
     sql_batch_init(&link->changes, "ittiliblb");
     sql_batch_init(&link->answers, "iiilllllbxxli");
+    sql_batch_init(&link->acks, "riillll");
 }
 
 void postgres_batches_fini(struct postgres_link *link)
@@ -17,6 +21,7 @@ void postgres_batches_fini(struct postgres_link *link)
     sql_batch_fini(&link->pushes);
     sql_batch_fini(&link->changes);
     sql_batch_fini(&link->answers);
+    sql_batch_fini(&link->acks);
     sql_items_fini(&link->sent);
 }
 
@@ -85,7 +90,8 @@ static bool send_pushes(struct postgres_link *link, int64_t ticket)
 static bool send_batches(struct postgres_link *link)
 {
     sql_batch_keys_clear(&link->keys);
-    return send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
+    return send_batch(link, &link->acks, SQL_ACKS, link->context->server) &&
+           send_batch(link, &link->answers, SQL_ANSWERS, link->context->server) &&
            send_batch(link, &link->changes, SQL_CHANGES, 0) && send_pushes(link, 0);
 }
 
@@ -193,6 +199,18 @@ static struct slice cut(struct slice text, size_t bytes_max)
     return slice_make(text.at, len);
 }
 
+/* Its key, delivery and moment; the array that follows. */
+static struct sql_array *add_lease(struct sql_array *array, const struct sql_lease *lease)
+{
+    sql_array_number(array++, lease->topic);
+    sql_array_number(array++, lease->lane);
+    sql_array_number(array++, lease->due_ms);
+    sql_array_number(array++, (int64_t)lease->sequence);
+    sql_array_number(array++, (int64_t)lease->delivery);
+    sql_array_number(array++, lease->taken_ms);
+    return array;
+}
+
 static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t i, int verb,
                        const struct sql_lease *lease, const struct queue_answer *answer)
 {
@@ -202,12 +220,7 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
         !sql_batch_add(batch, call, i))
         return false;
     sql_array_number(array++, verb);
-    sql_array_number(array++, lease->topic);
-    sql_array_number(array++, lease->lane);
-    sql_array_number(array++, lease->due_ms);
-    sql_array_number(array++, (int64_t)lease->sequence);
-    sql_array_number(array++, (int64_t)lease->delivery);
-    sql_array_number(array++, lease->taken_ms);
+    array = add_lease(array, lease);
     sql_array_number(array++, answer->delay_ms);
     sql_array_number(array++, answer->final);
     sql_array_bytes(array++, cut(answer->error, JOB_ERROR_BYTES_MAX));
@@ -215,6 +228,34 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     sql_array_number(array++, answer->lease_ms);
     sql_array_number(array++, answer->has_priority ? answer->priority : QUEUE_PRIORITY_UNSET);
     return true;
+}
+
+/* Of one whose lease has ended nothing comes back. */
+static bool add_ack(struct sql_call *call, struct postgres_link *link, size_t i,
+                    const struct sql_lease *lease)
+{
+    struct sql_batch *batch = &link->acks;
+    struct sql_array *array = batch->arrays;
+    if (!begin_item(link, hash_64(&lease->sequence, sizeof lease->sequence)) ||
+        !sql_batch_add(batch, call, i))
+        return false;
+    sql_array_number(array++, (int64_t)lease->row);
+    (void)add_lease(array, lease);
+    call->items[i].status = QUEUE_LEASE_ENDED;
+    return true;
+}
+
+static bool add_command_answer(struct sql_call *call, struct postgres_link *link, size_t i)
+{
+    const struct queue_answer *answer = &call->command->answers[i];
+    struct sql_lease lease;
+    if (!sql_lease_parse(answer->lease, &link->context->key, &lease)) {
+        call->items[i].status = QUEUE_LEASE_ENDED;
+        return true;
+    }
+    if (answer->verb == QUEUE_ACK && lease.row)
+        return add_ack(call, link, i, &lease);
+    return add_answer(call, link, i, (int)answer->verb, &lease, answer);
 }
 
 /* The results of what cannot be carried out are there before anything is sent. */
@@ -226,7 +267,6 @@ static bool add_items(struct sql_call *call, struct postgres_link *link)
     if (!call->items)
         return false;
     for (size_t i = 0; i < command->count && added; i++) {
-        struct sql_lease lease;
         if (!command_item_is_good(command, i, &call->items[i]))
             continue;
         call->items[i].status = QUEUE_UNAVAILABLE;
@@ -234,11 +274,8 @@ static bool add_items(struct sql_call *call, struct postgres_link *link)
             added = add_push(call, link, i);
         else if (command->kind == COMMAND_CHANGE)
             added = add_change(call, link, i);
-        else if (sql_lease_parse(command->answers[i].lease, &link->context->key, &lease))
-            added = add_answer(call, link, i, (int)command->answers[i].verb, &lease,
-                               &command->answers[i]);
         else
-            call->items[i].status = QUEUE_LEASE_ENDED;
+            added = add_command_answer(call, link, i);
     }
     return added;
 }
@@ -281,24 +318,46 @@ static bool send_take_one(struct sql_call *call, struct postgres_link *link)
     return send(call, link, SQL_TAKE_ONE, &params);
 }
 
-static bool send_take(struct sql_call *call, struct postgres_link *link)
+/* Its topics, and how many jobs of them, of which others that go with it may have some. */
+static bool take_params(struct sql_call *call, struct postgres_link *link, int64_t max,
+                        struct sql_params *params)
 {
     const struct queue_take *take = &call->command->take;
-    struct sql_params params = {0};
-    if (take->id.len)
-        return send_take_one(call, link);
     for (size_t i = 0; i < take->topic_count; i++)
         add_topic(call, link, take->topics[i]);
     if (!close_arrays(call))
         return false;
-    sql_params_text(&params, call->names.at);
-    sql_params_text(&params, call->bounds.at);
-    sql_params_number(&params, take->max);
-    sql_params_number(&params, take->lease_ms);
-    sql_params_number(&params, link->context->server);
-    sql_params_bytes(&params, take->consumer);
-    return send(call, link, take->by_priority ? SQL_TAKE_BEST : SQL_TAKE, &params) &&
-           send_look(call, link);
+    sql_params_text(params, call->names.at);
+    sql_params_text(params, call->bounds.at);
+    sql_params_number(params, max);
+    sql_params_number(params, take->lease_ms);
+    sql_params_number(params, link->context->server);
+    sql_params_bytes(params, take->consumer);
+    return true;
+}
+
+static bool send_take_best(struct sql_call *call, struct postgres_link *link)
+{
+    struct sql_params params = {0};
+    return take_params(call, link, call->command->take.max, &params) &&
+           send(call, link, SQL_TAKE_BEST, &params) && send_look(call, link);
+}
+
+/* A take of what comes first. */
+static bool is_plain_take(const struct sql_call *call)
+{
+    return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
+           !call->command->take.id.len && !call->command->take.by_priority;
+}
+
+/* Do they ask for the same, apart from how many? */
+static bool takes_are_alike(const struct queue_take *a, const struct queue_take *b)
+{
+    bool are_alike = a->topic_count == b->topic_count && a->lease_ms == b->lease_ms &&
+                     slice_equals(a->consumer, b->consumer);
+    for (size_t i = 0; i < a->topic_count && are_alike; i++)
+        are_alike = slice_equals(a->topics[i], b->topics[i]);
+    return are_alike;
 }
 
 static bool send_finds(struct sql_call *call, struct postgres_link *link)
@@ -473,8 +532,8 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
         return add_items(call, link);
     case COMMAND_FIND:
         return send_finds(call, link);
-    case COMMAND_TAKE:
-        return send_take(call, link);
+    case COMMAND_TAKE: /* plain ones: send_takes */
+        return command->take.id.len ? send_take_one(call, link) : send_take_best(call, link);
     case COMMAND_GET:
         return send_get(call, link);
     case COMMAND_LIST:
@@ -593,6 +652,33 @@ static bool is_look(const struct sql_call *call)
            call->command->kind == COMMAND_LIST || call->command->kind == COMMAND_FIND;
 }
 
+/* The plain takes from `at` on that follow each other and are alike go as one, and share what it brings in
+ * their order. The last of them; NULL: they cannot be sent. */
+static struct list *send_takes(struct list *at, const struct list *end, struct postgres_link *link)
+{
+    struct sql_call *first = list_entry(at, struct sql_call, list);
+    struct postgres_step step = {.statement = SQL_TAKE, .first = link->sent.count};
+    struct sql_params params = {0};
+    struct list *last = at;
+    size_t max = 0;
+    for (; at != end; at = at->next) {
+        struct sql_call *call = list_entry(at, struct sql_call, list);
+        if (!is_look(call))
+            continue;
+        if (!is_plain_take(call) || !takes_are_alike(&first->command->take, &call->command->take) ||
+            (step.count && max + call->command->take.max > TAKE_JOBS_MAX))
+            break;
+        struct sql_item item = {.call = call, .index = call->command->take.max};
+        if (!sql_items_add(&link->sent, item))
+            return NULL;
+        max += item.index;
+        step.count++;
+        last = at;
+    }
+    return take_params(first, link, (int64_t)max, &params) && send_step(link, step, &params) ? last
+                                                                                             : NULL;
+}
+
 /* What came before `end`, from `*begin` on. */
 static bool send_segment(struct list *begin, const struct list *end, struct postgres_link *link)
 {
@@ -604,7 +690,9 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
     sent = sent && send_batches(link);
     for (struct list *at = begin; at != end && sent; at = at->next) {
         struct sql_call *call = list_entry(at, struct sql_call, list);
-        sent = !is_look(call) || send_call(call, link);
+        struct list *last = is_plain_take(call) ? send_takes(at, end, link) : at;
+        sent = last && (is_plain_take(call) || !is_look(call) || send_call(call, link));
+        at = last ? last : at;
     }
     return sent;
 }
@@ -616,6 +704,7 @@ static void clear_batches(struct postgres_link *link)
     sql_batch_clear(&link->pushes);
     sql_batch_clear(&link->changes);
     sql_batch_clear(&link->answers);
+    sql_batch_clear(&link->acks);
     sql_batch_keys_clear(&link->keys);
 }
 

@@ -38,7 +38,8 @@ struct postgres_link {
     bool is_whole;        /* what is in flight is a turn that commits by itself */
     struct sql_turn turn; /* it */
     PGnotify *message;    /* the last news, whose text is in use; NULL: none */
-    struct sql_batch pushes, changes, answers; /* open, while the turn's statements are sent */
+    struct sql_batch pushes, changes, answers,
+        acks; /* open, while the turn's statements are sent */
     const struct queue_push *groups[POSTGRES_GROUPS_COMPARED]; /* one of each, of `pushes` */
     int old_ids;                /* so many more batches of pushes look for such jobs first */
     struct sql_batch_keys keys; /* of what is in them */

@@ -273,7 +273,8 @@ static bool is_lost(struct postgres_link *link)
 /* Not all of its jobs are new, or plain: it has changed nothing, and goes in two flights. */
 static bool whole_is_refused(const struct postgres_link *link)
 {
-    return link->is_whole && strcmp(link->link.fault.state, "TY003") == 0;
+    const char *state = link->link.fault.state; /* unique_violation, or as tarry._pushes says it */
+    return link->is_whole && (strcmp(state, "23505") == 0 || strcmp(state, "TY003") == 0);
 }
 
 static enum sql_progress send_in_two(struct postgres_link *link)

@@ -495,47 +495,73 @@ END $$;
 CREATE TYPE tarry._shown AS (
   name text, id text, state int, priority int, attempt int, due bigint, first_due bigint, lease_until bigint, taken bigint, seq bigint,
   delivery bigint, lease bigint, ttl bigint, backoff_kind int, backoff_first bigint, backoff_max bigint, max_attempts bigint,
-  content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, lane int, consumer text, cancel_requested boolean);
+  content_type bytea, meta bytea, error bytea, history bytea, body bytea, topic int, lane int, consumer text, cancel_requested boolean,
+  "row" tid); -- of one that was taken: where it lies
 
 CREATE FUNCTION tarry._joined(history bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS
 $$ SELECT string_agg(h, ''::bytea ORDER BY o) FROM unnest(history) WITH ORDINALITY u(h, o) $$;
 
--- Rows of one topic that the caller has locked are leased.
+-- Rows of one topic that the caller has locked are leased; they come in no order.
 CREATE FUNCTION tarry._lease(t tarry.topic, p_rows tid[], p_lease bigint, p_server bigint, p_consumer text, p_now bigint)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN QUERY WITH u AS (
-      UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = p_now,
-          consumer = nullif(p_consumer, ''), cancel_requested = false,
-          lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
-          lease_until = p_now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
-        WHERE j.ctid = ANY (p_rows) RETURNING j.*
-    ) SELECT t.name, u.id, (3)::int, u.priority, u.attempt, u.due, u.first_due, u.lease_until, u.taken, u.seq, u.delivery,
-      u.lease, u.ttl, u.backoff_kind, u.backoff_first, u.backoff_max, u.max_attempts, u.content_type, u.meta, u.error,
-      CASE WHEN u.history IS NOT NULL THEN tarry._joined(u.history) END, u.body, u.topic, u.lane, u.consumer, u.cancel_requested FROM u ORDER BY u.due, u.seq;
+  RETURN QUERY UPDATE tarry.job j SET state = 3, attempt = j.attempt + 1, delivery = nextval('tarry.delivery'), server = p_server, taken = p_now,
+      consumer = nullif(p_consumer, ''), cancel_requested = false,
+      lease_span = coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000),
+      lease_until = p_now + coalesce(nullif(p_lease, 0), j.lease, nullif(t.lease, 0), 60000) + 1
+    WHERE j.ctid = ANY (p_rows)
+    RETURNING t.name, j.id, (3)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
+      j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
+      CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, j.consumer, j.cancel_requested, j.ctid;
 END $$;
 
--- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies.
+-- At most p_max jobs, and no more than it takes to fill 16 MiB with their bodies; those of a priority come in no order. Then, without an id, a
+-- row for each topic: what waits there now, as tarry._look has it (due, with state 0 where it is paused until lease_until; taken: that moment).
+--
+-- What is to be taken is looked for without a lock, with one row more: so what waits next is known without going over these rows again. Where
+-- others have some of them, the next best are locked one by one; what is passed over then waits still.
 CREATE FUNCTION tarry._take(p_topics text[], p_bounds bigint[], p_max int, p_lease bigint, p_server bigint, p_consumer text)
 RETURNS SETOF tarry._shown LANGUAGE plpgsql AS $$
-DECLARE t tarry.topic; l int; rows tid[]; bytes bigint; left_bytes bigint := 16777216; now bigint := tarry.now_ms();
+DECLARE t tarry.topic; s tarry._shown; l int; rows tid[]; dues bigint[]; wanted int; ready int; bytes bigint; left_bytes bigint := 16777216;
+  is_paused boolean; now bigint := tarry.now_ms();
 BEGIN
   FOR i IN 1 .. cardinality(p_topics) LOOP
     SELECT * INTO t FROM tarry.topic WHERE name = p_topics[i];
-    CONTINUE WHEN NOT FOUND OR (t.paused AND (t.paused_until = 0 OR t.paused_until > now));
+    CONTINUE WHEN NOT FOUND;
+    is_paused := t.paused AND (t.paused_until = 0 OR t.paused_until > now);
+    s.due := NULL;
     FOR l IN SELECT lane FROM tarry.lane WHERE topic = t.topic ORDER BY lane LOOP
-      EXIT WHEN p_max <= 0 OR left_bytes <= 0;
-      SELECT array_agg(b.row), sum(b.bytes) INTO rows, bytes FROM (
-        SELECT c.row, c.bytes, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
-          SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
-            WHERE j.topic = t.topic AND j.lane = l AND j.due >= least(p_bounds[i], now) AND j.due <= now
-              AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
-            ORDER BY j.due, j.seq LIMIT p_max FOR UPDATE SKIP LOCKED) c) b WHERE b.bytes_before < left_bytes;
+      wanted := CASE WHEN is_paused OR left_bytes <= 0 THEN 0 ELSE p_max END;
+      SELECT array_agg(c.row), array_agg(c.due) INTO rows, dues FROM (
+        SELECT j.ctid AS row, j.due FROM tarry.job j
+          WHERE j.topic = t.topic AND j.lane = l AND j.due >= least(p_bounds[i], now) AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
+          ORDER BY j.due, j.seq LIMIT wanted + 1) c;
       CONTINUE WHEN rows IS NULL;
+      ready := least(width_bucket(now, dues), wanted);
+      s.due := least(s.due, dues[ready + 1]);
+      CONTINUE WHEN ready = 0;
+      SELECT array_agg(c.row), sum(c.bytes) INTO rows, bytes FROM (
+        SELECT j.ctid AS row, octet_length(j.body) AS bytes FROM tarry.job j
+          WHERE j.ctid = ANY (rows[:ready]) AND j.topic = t.topic AND j.lane = l AND j.due <= now AND j.state = 1
+            AND (j.expire IS NULL OR j.expire > now) FOR UPDATE SKIP LOCKED) c;
+      IF rows IS NULL OR cardinality(rows) < ready OR bytes > left_bytes THEN
+        s.due := least(s.due, dues[1]);
+        SELECT array_agg(b.row), sum(b.bytes) INTO rows, bytes FROM (
+          SELECT c.row, c.bytes, sum(c.bytes) OVER (ORDER BY c.due, c.seq) - c.bytes AS bytes_before FROM (
+            SELECT j.ctid AS row, j.due, j.seq, octet_length(j.body) AS bytes FROM tarry.job j
+              WHERE j.topic = t.topic AND j.lane = l AND j.due >= least(p_bounds[i], now) AND j.due <= now
+                AND j.state = 1 AND (j.expire IS NULL OR j.expire > now)
+              ORDER BY j.due, j.seq LIMIT p_max FOR UPDATE SKIP LOCKED) c) b WHERE b.bytes_before < left_bytes;
+        CONTINUE WHEN rows IS NULL;
+      END IF;
       p_max := p_max - cardinality(rows);
       left_bytes := left_bytes - bytes;
       RETURN QUERY SELECT * FROM tarry._lease(t, rows, p_lease, p_server, p_consumer, now);
     END LOOP;
+    s.name := t.name; s.topic := t.topic; s.taken := now;
+    s.state := CASE WHEN is_paused THEN 0 ELSE 1 END;
+    s.lease_until := CASE WHEN is_paused THEN t.paused_until ELSE 0 END;
+    RETURN NEXT s;
   END LOOP;
 END $$;
 
@@ -625,7 +651,7 @@ DECLARE now bigint := tarry.now_ms();
 BEGIN
   RETURN QUERY SELECT t.name, j.id, (CASE WHEN j.state <> 1 THEN j.state WHEN j.due <= now THEN 2 ELSE 1 END)::int, j.priority, j.attempt, j.due, j.first_due, j.lease_until, j.taken, j.seq, j.delivery,
     j.lease, j.ttl, j.backoff_kind, j.backoff_first, j.backoff_max, j.max_attempts, j.content_type, j.meta, j.error,
-    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, j.consumer, j.cancel_requested
+    CASE WHEN j.history IS NOT NULL THEN tarry._joined(j.history) END, j.body, j.topic, j.lane, j.consumer, j.cancel_requested, NULL::tid
     FROM tarry.topic t JOIN tarry.job j ON j.topic = t.topic
     WHERE t.name = p_topic AND j.id = p_id;
 END $$;
@@ -646,7 +672,7 @@ BEGIN
   IF NOT FOUND THEN RETURN NEXT NULL; RETURN; END IF;
   RETURN QUERY SELECT t.name, x.id, (CASE WHEN x.state <> 1 THEN x.state WHEN x.due <= now THEN 2 ELSE 1 END)::int, x.priority, x.attempt, x.due, x.first_due, x.lease_until, x.taken, x.seq, x.delivery,
     x.lease, x.ttl, x.backoff_kind, x.backoff_first, x.backoff_max, x.max_attempts, x.content_type, x.meta, x.error,
-    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.lane, x.consumer, x.cancel_requested FROM (
+    CASE WHEN x.history IS NOT NULL THEN tarry._joined(x.history) END, CASE WHEN p_body THEN x.body ELSE ''::bytea END, x.topic, x.lane, x.consumer, x.cancel_requested, NULL::tid FROM (
     SELECT f.* FROM (SELECT lane FROM tarry.lane WHERE topic = t.topic UNION ALL SELECT 70000) l, LATERAL (
       SELECT j.* FROM tarry.job j WHERE j.topic = t.topic AND j.lane = l.lane AND (j.due, j.seq) > (p_due, p_seq)
         AND (p_state = 0 OR tarry._state(j.state, j.due, now) = p_state) ORDER BY j.due, j.seq LIMIT p_limit) f
@@ -660,6 +686,33 @@ END $$;
 -- acked, or nothing. Items lock in the order of topic and id, so servers do not wait for each other in a circle.
 --
 -- These wrap unnest() so that planners expect many rows.
+
+-- The plain ones that are not there, and were not within their window; a unique_violation where one is all the same. How many that were.
+CREATE FUNCTION tarry._push_plain(p_now bigint, p_seqs bigint[], p_topics int[], p_lanes int[], p_topic_ttls bigint[], p_plain boolean[],
+  p_remembers boolean[], p_present boolean[], p_kinds int[], p_leases bigint[], p_ttls bigint[], p_backoff_kinds int[], p_backoff_firsts bigint[],
+  p_backoff_maxes bigint[], p_attempts bigint[], p_types bytea[], p_pasts int[], p_errors bytea[], p_groups int[], p_ids text[], p_ms bigint[],
+  p_metas bytea[], p_bodies bytea[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE done bigint;
+BEGIN
+  INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
+      backoff_max, content_type, meta, error, body, expire)
+    SELECT p_topics[i.g], i.id, p_lanes[i.g], p_lanes[i.g], i.due, i.due, p_seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
+        nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
+        nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
+        i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(p_topic_ttls[i.g], 0))
+      FROM (SELECT u.g, u.id, u.n, tarry._due(p_now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
+        WHERE p_plain[u.g] AND NOT coalesce(p_present[u.n], false) AND NOT tarry._is_far(p_now, p_kinds[u.g], u.ms) AND (NOT p_remembers[u.g]
+          OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now))
+        ORDER BY p_topics[u.g], u.id) i;
+  GET DIAGNOSTICS done = ROW_COUNT;
+  -- It may have waited for who ended a job before, which is remembered since.
+  IF true = ANY (p_remembers) AND EXISTS (SELECT FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n)
+      JOIN tarry.finished f ON f.topic = p_topics[u.g] AND f.id = u.id AND f.until > p_now
+      JOIN tarry.job j ON j.topic = f.topic AND j.id = f.id AND j.seq = p_seqs[u.n]) THEN
+    RAISE unique_violation;
+  END IF;
+  RETURN done;
+END $$;
 
 -- What pushes have in common is said once for a group of them: topic, options, policy, content type, past. NULL in place of an array: no
 -- group has any of it, or no push any meta. A row for each group (n is its number, below 0; due the time; expire the topic's ttl), then
@@ -693,35 +746,21 @@ BEGIN
       FROM unnest(p_topics, p_priorities) u(name, priority) JOIN tarry.topic t ON t.name = u.name ORDER BY 1, 2) w;
   END LOOP;
   FOR again IN 0 .. 2 LOOP -- then one by one
+    EXIT WHEN p_ticket IS NOT NULL;
     IF p_looks OR again > 0 THEN
       present := ARRAY(SELECT EXISTS (SELECT FROM tarry.job j WHERE j.topic = topics[u.g] AND j.id = u.id)
         FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n) ORDER BY u.n);
     END IF;
     BEGIN
-      INSERT INTO tarry.job (topic, id, priority, lane, due, first_due, seq, attempt, lease, ttl, max_attempts, backoff_kind, backoff_first,
-          backoff_max, content_type, meta, error, body, expire)
-        SELECT topics[i.g], i.id, lanes[i.g], lanes[i.g], i.due, i.due, seqs[i.n], coalesce(p_pasts[i.g], 0), nullif(p_leases[i.g], 0),
-            nullif(p_ttls[i.g], 0), nullif(p_attempts[i.g], 0), nullif(p_backoff_kinds[i.g], 0), p_backoff_firsts[i.g], p_backoff_maxes[i.g],
-            nullif(p_types[i.g], ''), nullif(p_metas[i.n], ''), nullif(p_errors[i.g], ''), p_bodies[i.n],
-            i.due + coalesce(nullif(p_ttls[i.g], 0), nullif(ttls[i.g], 0))
-          FROM (SELECT u.g, u.id, u.n, tarry._due(now, p_kinds[u.g], u.ms) AS due FROM unnest(p_groups, p_ids, p_ms) WITH ORDINALITY u(g, id, ms, n)
-            WHERE plain[u.g] AND NOT coalesce(present[u.n], false) AND NOT tarry._is_far(now, p_kinds[u.g], u.ms) AND (NOT remembers[u.g]
-              OR NOT EXISTS (SELECT FROM tarry.finished f WHERE f.topic = topics[u.g] AND f.id = u.id AND f.until > now))
-            ORDER BY topics[u.g], u.id) i;
-      GET DIAGNOSTICS done = ROW_COUNT;
-      -- It may have waited for who ended a job before, which is remembered since.
-      IF true = ANY (remembers) AND EXISTS (SELECT FROM unnest(p_groups, p_ids) WITH ORDINALITY u(g, id, n)
-          JOIN tarry.finished f ON f.topic = topics[u.g] AND f.id = u.id AND f.until > now
-          JOIN tarry.job j ON j.topic = f.topic AND j.id = f.id AND j.seq = seqs[u.n] WHERE remembers[u.g]) THEN
-        done := 0;
-        RAISE unique_violation;
-      END IF;
+      done := tarry._push_plain(now, seqs, topics, lanes, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
+        p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies);
       EXIT;
     EXCEPTION WHEN unique_violation THEN NULL;
     END;
-    EXIT WHEN p_ticket IS NOT NULL;
   END LOOP;
   IF p_ticket IS NOT NULL THEN
+    done := tarry._push_plain(now, seqs, topics, lanes, ttls, plain, remembers, present, p_kinds, p_leases, p_ttls, p_backoff_kinds,
+      p_backoff_firsts, p_backoff_maxes, p_attempts, p_types, p_pasts, p_errors, p_groups, p_ids, p_ms, p_metas, p_bodies);
     IF done < cardinality(p_ids) THEN RAISE EXCEPTION 'not all pushes are plain' USING ERRCODE = 'TY003'; END IF;
     INSERT INTO tarry.tally AS t (topic, slot, counts)
       SELECT w.topic, p_server, ARRAY[w.fresh, w.jobs - w.fresh, 0, 0, 0, w.jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0] FROM (
@@ -859,6 +898,35 @@ BEGIN
     r.n := x.n;
     RETURN NEXT r;
   END LOOP;
+END $$;
+
+-- Acks, each with where its row lay when it was taken. What lies there still is deleted without an index, in topics that ask for nothing more
+-- with an ack; what is left, and is there by its key, is answered as others are. Of those whose leases have ended nothing comes.
+CREATE FUNCTION tarry._acks(p_rows tid[], p_topics int[], p_lanes int[], p_dues bigint[], p_seqs bigint[], p_deliveries bigint[], p_takens bigint[],
+  p_server bigint) RETURNS SETOF tarry._did LANGUAGE plpgsql AS $$
+DECLARE now bigint := tarry.now_ms(); topics int[]; names text[]; done bigint := 0; l record; n int;
+BEGIN
+  SELECT array_agg(t.topic), array_agg(t.name) INTO topics, names FROM (SELECT DISTINCT unnest(p_topics) AS topic) u JOIN tarry.topic t ON t.topic = u.topic
+    WHERE t.name IS NOT NULL AND t.max_jobs = 0 AND t.history = 0 AND t.dedup_window = 0;
+  IF topics IS NOT NULL THEN
+    RETURN QUERY DELETE FROM tarry.job j USING unnest(p_rows, p_deliveries, p_takens) WITH ORDINALITY u("row", delivery, taken, n)
+      WHERE j.ctid = u.row AND j.delivery = u.delivery AND j.taken = u.taken AND j.state = 3 AND j.lease_until > now AND j.topic = ANY (topics)
+      RETURNING 'ok', NULL::int, NULL::bigint, j.topic, NULL::bigint, false, NULL::bigint[], j.id, names[array_position(topics, j.topic)], NULL::bigint,
+        false, j.attempt, NULL::bigint, u.n;
+    GET DIAGNOSTICS done = ROW_COUNT;
+    IF done = cardinality(p_rows) THEN RETURN; END IF;
+  END IF;
+  SELECT array_agg(u.n) AS ns, array_agg(u.topic) AS topics, array_agg(u.lane) AS lanes, array_agg(u.due) AS dues, array_agg(u.seq) AS seqs,
+      array_agg(u.delivery) AS deliveries, array_agg(u.taken) AS takens INTO l
+    FROM unnest(p_topics, p_lanes, p_dues, p_seqs, p_deliveries, p_takens) WITH ORDINALITY u(topic, lane, due, seq, delivery, taken, n)
+    JOIN tarry.job j ON j.topic = u.topic AND j.lane = u.lane AND j.due = u.due AND j.seq = u.seq;
+  n := cardinality(l.ns);
+  IF n IS NULL THEN RETURN; END IF;
+  RETURN QUERY SELECT a.status, a.state, a.due, a.topic, a.expire, a.died, a.counts, a.id, a.name, a.lease_until, a.cancel_requested, a.attempt, a.was_due,
+      l.ns[a.n]
+    FROM tarry._answers(array_fill(1, ARRAY[n]), l.topics, l.lanes, l.dues, l.seqs, l.deliveries, l.takens, array_fill(-1::bigint, ARRAY[n]),
+      array_fill(false, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(''::bytea, ARRAY[n]), array_fill(0::bigint, ARRAY[n]),
+      array_fill(-1, ARRAY[n]), p_server) a;
 END $$;
 
 -- ---- calls about topics ----
@@ -1098,9 +1166,9 @@ BEGIN
   -- From a lane drawn at random on: all have their turn.
   FOR l IN SELECT k.* FROM tarry.lane k WHERE NOT k.idle AND (k.topic, k.lane) >= (floor(random() * (SELECT max(topic) + 1 FROM tarry.lane))::int, 0)
       ORDER BY k.topic, k.lane LIMIT 50 FOR UPDATE SKIP LOCKED LOOP
+    CONTINUE WHEN NOT EXISTS (SELECT FROM tarry.lane o WHERE o.topic = l.topic AND o.lane <> l.lane); -- the only one stays
     UPDATE tarry.lane SET idle = true WHERE topic = l.topic AND lane = l.lane
-      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane)
-      AND EXISTS (SELECT FROM tarry.lane o WHERE o.topic = l.topic AND o.lane <> l.lane);
+      AND NOT EXISTS (SELECT FROM tarry.job j WHERE j.topic = l.topic AND j.lane = l.lane);
   END LOOP;
 END $$;
 

@@ -23,6 +23,8 @@ int64_t sql_row_number(const PGresult *result, int row, int column)
         return (int16_t)big_endian(at, 2);
     case 4:
         return (int32_t)big_endian(at, 4);
+    case 6: /* of a row: where it lies */
+        return (int64_t)big_endian(at, 6);
     case 8:
         return (int64_t)big_endian(at, 8);
     default:

@@ -20,6 +20,7 @@ static const char *const texts[SQL_STATEMENTS] = {
                         "$16, $17, $18, $19, $20, $21, $22, $23, $24)",
     [SQL_CHANGES] = CALL "_changes($1, $2, $3, $4, $5, $6, $7, $8, $9)",
     [SQL_ANSWERS] = CALL "_answers($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+    [SQL_ACKS] = CALL "_acks($1, $2, $3, $4, $5, $6, $7, $8)",
     [SQL_TAKE] = CALL "_take($1, $2, $3, $4, $5, $6)",
     [SQL_TAKE_BEST] = CALL "_take_best($1, $2, $3, $4, $5, $6) ORDER BY priority, due, seq",
     [SQL_TAKE_ONE] = CALL "_take_one($1, $2, $3, $4, $5)",

@@ -20,6 +20,7 @@ enum sql_statement {
     SQL_PUSHES,
     SQL_CHANGES,
     SQL_ANSWERS,
+    SQL_ACKS, /* answers that are nothing else */
     SQL_TAKE,
     SQL_TAKE_BEST, /* by priority over all topics */
     SQL_TAKE_ONE,

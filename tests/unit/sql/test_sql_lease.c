@@ -11,6 +11,7 @@ static const struct sql_lease lease = {
     .taken_ms = 1700000000456,
     .sequence = (1ULL << 48) - 1,
     .delivery = 1234567890123,
+    .row = (1ULL << 48) - 2,
 };
 
 static void a_lease_comes_back_as_it_was(void **state)
@@ -26,6 +27,7 @@ static void a_lease_comes_back_as_it_was(void **state)
     assert_int_equal(out.taken_ms, lease.taken_ms);
     assert_int_equal(out.sequence, lease.sequence);
     assert_int_equal(out.delivery, lease.delivery);
+    assert_int_equal(out.row, lease.row);
 }
 
 static void another_letter_anywhere_makes_it_nobody_s(void **state)
