@@ -357,8 +357,8 @@ bool maria_share_takes(struct maria_link *link)
 {
     uint64_t delivery = link->delivery;
     link->given = 0;
-    for (size_t i = 0; i < link->taken.count;
-         i++) /* also of those that go: a run must not cover them */
+    /* Also of those that are dropped: no run goes over them. */
+    for (size_t i = 0; i < link->taken.count; i++)
         link->taken.at[i].rank = i;
     if (has_named(link))
         drop_named_twice(link);
