@@ -78,15 +78,27 @@ void sql_hints_tell_ready(struct sql_hints *hints, int64_t now_ms)
 
 /* ---- what is learnt ---- */
 
-static bool brought(const struct sql_call *call, struct slice topic)
+static bool took_of(const struct sql_call *call, struct slice topic)
 {
+    if (!call->job_count || call->command->kind != COMMAND_TAKE)
+        return false;
     for (size_t i = 0; i < call->job_count; i++)
         if (slice_equals(call->jobs[i].job.topic, topic))
             return true;
     return false;
 }
 
-void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call)
+/* Takes that go as one have one look, which is the first one's; any of them may have the jobs. */
+static bool brought(const struct list *calls, struct slice topic)
+{
+    for (const struct list *at = calls->next; at != calls; at = at->next)
+        if (took_of(list_entry(at, struct sql_call, list), topic))
+            return true;
+    return false;
+}
+
+void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call,
+                            const struct list *calls)
 {
     bool took = call->kind == SQL_CALL_COMMAND;
     for (size_t i = 0; i < call->sights.count; i++) {
@@ -97,7 +109,9 @@ void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call
         topic->look = false;
         topic->paused = sight->is_paused;
         topic->resume_ms = sight->resume_ms ? sight->resume_ms : INT64_MAX;
-        sql_topic_seen(topic, sight->next_ms, sight->seen_ms, took, brought(call, sight->topic));
+        bool is_due = sight->next_ms <= sight->seen_ms;
+        sql_topic_seen(topic, sight->next_ms, sight->seen_ms, took,
+                       took && is_due && brought(calls, sight->topic));
         sql_topic_plan_changed(&hints->context->plan, topic);
     }
 }

@@ -38,8 +38,9 @@ void sql_hints_doubt(struct sql_hints *hints);
 /* Tells the queue of the topics whose moment has come, or whose pause has ended. */
 void sql_hints_tell_ready(struct sql_hints *hints, int64_t now_ms);
 
-/* A call that is committed saw what waits in topics. */
-void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call);
+/* A call saw what waits in topics; `calls`: all of its turn, which is committed. */
+void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call,
+                            const struct list *calls);
 /* What the context's effects say of a turn that is committed. */
 void sql_hints_believe_effects(struct sql_hints *hints);
 /* What another server, or a user, told. */

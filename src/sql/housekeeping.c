@@ -229,12 +229,12 @@ void sql_housekeeping_committed(struct sql_housekeeping *keeping, const struct l
         call_is_done(keeping, call, true);
         looked_at_all = looked_at_all || call->from_the_start;
         if (!call->from_the_start)
-            sql_hints_believe_look(keeping->hints, call);
+            sql_hints_believe_look(keeping->hints, call, calls);
     }
     for (struct list *at = calls->next; at != calls; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
         if (call->from_the_start) /* the one that knows what is behind the bounds has the last word */
-            sql_hints_believe_look(keeping->hints, call);
+            sql_hints_believe_look(keeping->hints, call, calls);
     }
     sql_hints_believe_effects(keeping->hints);
     if (context->by_sql)

@@ -1,0 +1,57 @@
+/* What a server believes of its topics after a turn. */
+#include "sql/hints.h"
+
+#include "unit/cases.h"
+
+enum { NOW_MS = 1000000 };
+
+static struct sql_call call_of(struct command *command, struct queue_job *job, const char *topic)
+{
+    job->job.topic = slice_of(topic);
+    return (struct sql_call){
+        .kind = SQL_CALL_COMMAND, .command = command, .jobs = job, .job_count = 1};
+}
+
+/* The turn is a take of topics a and b, which had its share of a, and another call, which had a job of `other`. */
+static int64_t hold_of_b(enum command_kind kind, const char *other)
+{
+    struct sql_context context = {0};
+    struct sql_hints hints = {.context = &context};
+    struct sql_sight sights[] = {
+        {.topic = slice_of("a"), .next_ms = INT64_MAX, .seen_ms = NOW_MS},
+        {.topic = slice_of("b"), .next_ms = NOW_MS - 5, .seen_ms = NOW_MS},
+    };
+    struct queue_job jobs[2] = {0};
+    struct command take = {.kind = COMMAND_TAKE}, another = {.kind = kind};
+    struct sql_call first = call_of(&take, &jobs[0], "a");
+    struct sql_call second = call_of(&another, &jobs[1], other);
+    struct list calls;
+    list_init(&calls);
+    sql_topic_plan_init(&context.plan);
+    list_add_last(&calls, &first.list);
+    list_add_last(&calls, &second.list);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(sql_sights_add(&first.sights, sights[i]));
+    sql_hints_believe_look(&hints, &first, &calls);
+    int64_t hold_ms = sql_topics_find(&context.topics, slice_of("b"))->hold_ms;
+    sql_sights_fini(&first.sights);
+    sql_topics_free(&context.topics);
+    sql_topic_plan_fini(&context.plan);
+    return hold_ms;
+}
+
+static void what_another_take_of_the_turn_brought_is_not_held_by_others(void **state)
+{
+    (void)state;
+    assert_int_equal(hold_of_b(COMMAND_TAKE, "b"), 0);
+    assert_true(hold_of_b(COMMAND_TAKE, "a") > NOW_MS); /* it waits, and nobody got any of it */
+    assert_true(hold_of_b(COMMAND_LIST, "b") > NOW_MS); /* that only showed it */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_another_take_of_the_turn_brought_is_not_held_by_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
