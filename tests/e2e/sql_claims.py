@@ -8,7 +8,7 @@ import time
 
 from redis_serving import info, metric, works
 from server import eventually
-from sql_serving import drain, due_s, transaction
+from sql_serving import drain, due_s, push_until, transaction
 
 HOUR_MS = 3600 * 1000
 
@@ -108,16 +108,7 @@ def test_a_database_that_crashes_loses_nothing_that_was_answered(database, start
         server = start_server("--store", own.url, "--migrate")
         pushed, ended = [], threading.Event()
 
-        def push():
-            client = server.client()
-            for i in range(100000):
-                if ended.is_set():
-                    return
-                with contextlib.suppress(Exception):
-                    client.push("crash", f"job-{i}")
-                    pushed.append(f"job-{i}")
-
-        pushing = threading.Thread(target=push)
+        pushing = threading.Thread(target=push_until, args=(ended, server.client(), "crash", "job", pushed))
         pushing.start()
         for number in range(2):
             time.sleep(0.5)

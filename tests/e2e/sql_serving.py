@@ -2,10 +2,11 @@
 
 import contextlib
 import datetime
+import os
 import subprocess
 import time
 
-from server import BINARY
+from server import BINARY, eventually
 
 
 def tarry(*arguments):
@@ -31,3 +32,26 @@ def drain(client, topic, seconds=0.0):
         got += [job["id"] for job in jobs]
         client.ack(*(job["lease"] for job in jobs))
     return got
+
+
+def push_until(ended, client, topic, name, pushed):
+    """Pushes NAME-0, NAME-1, … until the event, whatever breaks meanwhile; what was answered goes into `pushed`."""
+    for i in range(100000):
+        if ended.is_set():
+            return
+        with contextlib.suppress(Exception):
+            client.push(topic, f"{name}-{i}")
+            pushed.append(f"{name}-{i}")
+
+
+def fills_up_and_goes_on(database, client, ballast, ballast_mb):
+    """The disk of the database is small, and has `ballast` besides: pushes are refused once it is full, none that was answered is lost, and with room there is more."""
+    ballast.write_bytes(bytes(ballast_mb << 20))
+    answered, refusal = 0, None
+    while answered < 1000 and refusal is None:
+        answer = client.call("PUT", f"/v1/topics/full/jobs/{answered}?delay=1h", os.urandom(64 << 10))
+        refusal, answered = (None, answered + 1) if answer.status == 201 else (answer, answered)
+    assert answered and refusal.status == 507 and b"no_space" in refusal.body, (answered, refusal and (refusal.status, refusal.body))
+    assert database.do("SELECT count(*) FROM tarry.job") == answered
+    ballast.unlink()
+    eventually(lambda: client.call("PUT", "/v1/topics/full/jobs/again?delay=1h", b"x").status == 201)

@@ -18,7 +18,7 @@ from postgres import PostgresServer
 from redis_serving import metric, refused, works
 from server import BINARY, REPO, eventually
 from sql_claims import *  # noqa: F403, all of them  pylint: disable=wildcard-import,unused-wildcard-import
-from sql_serving import drain, due_s, tarry, transaction
+from sql_serving import drain, due_s, fills_up_and_goes_on, push_until, tarry, transaction
 from streams import Stream
 
 
@@ -566,15 +566,6 @@ def test_a_crash_takes_nothing_back_that_was_answered_while_takes_pass_by(start_
         server = start_server("--store", own.url, "--migrate")
         pushed, acked, takes, ended = [], {}, [], threading.Event()
 
-        def push(name):
-            client = server.client()
-            for i in range(100000):
-                if ended.is_set():
-                    return
-                with contextlib.suppress(Exception):
-                    client.push("beside", f"{name}-{i}")
-                    pushed.append(f"{name}-{i}")
-
         def work():
             client = server.client()
             while not ended.is_set():
@@ -585,7 +576,7 @@ def test_a_crash_takes_nothing_back_that_was_answered_while_takes_pass_by(start_
                         if client.ack(job["lease"])[0]["result"] == "ok":
                             acked[job["id"]] = time.monotonic()
 
-        threads = [threading.Thread(target=push, args=(name,)) for name in "ab"] + [threading.Thread(target=work) for _ in range(3)]
+        threads = [threading.Thread(target=push_until, args=(ended, server.client(), "beside", name, pushed)) for name in "ab"] + [threading.Thread(target=work) for _ in range(3)]
         for thread in threads:
             thread.start()
         for number in range(2):
@@ -930,17 +921,7 @@ def test_a_full_disk_of_the_database_refuses_loudly_and_loses_nothing(start_serv
         database.do(f"CREATE TABLESPACE small LOCATION '{small_disk / 'space'}'")
         database.do("ALTER ROLE tarry SET default_tablespace = small")
         assert tarry("sql", "migrate", database.url).returncode == 0
-        client = start_server("--store", database.url).client()
-        ballast = small_disk / "ballast"
-        ballast.write_bytes(bytes(16 << 20))
-        answered, refusal = 0, None
-        while answered < 1000 and refusal is None:
-            answer = client.call("PUT", f"/v1/topics/full/jobs/{answered}?delay=1h", os.urandom(64 << 10))
-            refusal, answered = (None, answered + 1) if answer.status == 201 else (answer, answered)
-        assert answered and refusal.status == 507 and b"no_space" in refusal.body
-        assert database.do("SELECT count(*)::int FROM tarry.job") == answered
-        ballast.unlink()
-        eventually(lambda: client.call("PUT", "/v1/topics/full/jobs/again?delay=1h", b"x").status == 201)
+        fills_up_and_goes_on(database, start_server("--store", database.url).client(), small_disk / "ballast", 16)
 
 
 # ---- what the pages show ----

@@ -20,7 +20,7 @@ from mysql import MysqlServer
 from redis_serving import metric, refused, works
 from server import eventually
 from sql_claims import *  # noqa: F403, all of them  pylint: disable=wildcard-import,unused-wildcard-import
-from sql_serving import drain, tarry, transaction
+from sql_serving import drain, fills_up_and_goes_on, tarry, transaction
 from streams import Stream
 
 DatabaseServer = MysqlServer if "TARRY_TEST_MYSQL" in os.environ else MariadbServer
@@ -413,17 +413,7 @@ def test_a_full_disk_of_the_tables_refuses_loudly_and_loses_nothing(start_server
         (small_disk / "tarry").mkdir()
         (database.directory / "data/tarry").symlink_to(small_disk / "tarry")  # a directory is a database
         assert tarry("sql", "migrate", database.url).returncode == 0
-        client = start_server("--store", database.url).client()
-        ballast = small_disk / "ballast"
-        ballast.write_bytes(bytes(8 << 20))
-        answered, refusal = 0, None
-        while answered < 1000 and refusal is None:
-            answer = client.call("PUT", f"/v1/topics/full/jobs/{answered}?delay=1h", os.urandom(64 << 10))
-            refusal, answered = (None, answered + 1) if answer.status == 201 else (answer, answered)
-        assert answered and refusal.status == 507 and b"no_space" in refusal.body, (answered, refusal and (refusal.status, refusal.body))
-        assert database.do("SELECT count(*) FROM tarry.job") == answered
-        ballast.unlink()
-        eventually(lambda: client.call("PUT", "/v1/topics/full/jobs/again?delay=1h", b"x").status == 201)
+        fills_up_and_goes_on(database, start_server("--store", database.url).client(), small_disk / "ballast", 8)
 
 
 # ---- events ----
