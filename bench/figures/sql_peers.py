@@ -119,7 +119,7 @@ class Drive:
     """One run of a peer's program: it prepares and says `ready`; with the answer to that it begins what is measured, and reports by a line of JSON."""
 
     def __init__(self, words):
-        self.words, self.process = words, None
+        self.words = words
 
     def measured(self, begin, end):
         with subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
@@ -128,7 +128,6 @@ class Drive:
                 line = program.stdout.readline()
                 if line.strip() != "ready":
                     raise RuntimeError(f"{' '.join(self.words[-6:])}: {line} {program.stderr.read()[-1000:]}")
-                self.pid = program.pid
                 begin()
                 program.stdin.write("go\n")
                 program.stdin.flush()
