@@ -53,7 +53,6 @@ def test_peers_on_postgres_are_measured_in_turn(tmp_path):
     assert re.search(rf"^drain, tarry against pgmq: {FIGURE} ×, to reach 1.2 ×$", out, re.M), out
 
 
-@pytest.mark.skipif(IS_SANITIZED, reason="what it measures is of no interest beside a sanitizer")
 def test_drain_tells_what_takes_and_acks_cost_everybody():
     out = run("sql/drain", "--binary", BINARY, "--against", BINARY, "--rounds", 1, "--jobs", 2000, "--shape", "2x100")
     for name in ("tarry", "the other tarry"):
