@@ -395,10 +395,15 @@ def test_a_statement_that_a_former_connection_has_left_behind_does_nothing(postg
     client = start_server("--store", postgres.url).client()
     client.push("left-behind", "a")
     number = postgres.do("SELECT max(server) FROM tarry.server")
+    locked = "SELECT number, connection FROM tarry.ticket WHERE server = %s FOR UPDATE"  # the server's own turns wait
     with transaction(postgres, False) as cursor:
-        cursor.execute("SELECT tarry._ticket(server, number + 1, connection) FROM tarry.ticket WHERE server = %s", (number,))
+        cursor.execute(locked, (number,))
+        ticket, connection = cursor.fetchone()
+        cursor.execute("SELECT tarry._ticket(%s, %s, %s)", (number, ticket + 1, connection))
     with transaction(postgres, False) as cursor, pytest.raises(psycopg2.Error) as refusal:
-        cursor.execute("SELECT tarry._ticket(server, number + 1, connection - 1) FROM tarry.ticket WHERE server = %s", (number,))
+        cursor.execute(locked, (number,))
+        ticket, connection = cursor.fetchone()
+        cursor.execute("SELECT tarry._ticket(%s, %s, %s)", (number, ticket + 1, connection - 1))
     assert refusal.value.pgcode == "TY001"
     before = postgres.do("SELECT connection FROM tarry.ticket WHERE server = %s", number)
     postgres.do("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tarry'")
