@@ -50,8 +50,7 @@ bool sql_audience_is_looking(const struct sql_audience *audience)
 
 bool sql_audience_is_by_database(const struct sql_audience *audience)
 {
-    return is_elsewhere(audience) ||
-           (sql_audience_is_looking(audience) && !audience->is_alone);
+    return is_elsewhere(audience) || (sql_audience_is_looking(audience) && !audience->is_alone);
 }
 
 bool sql_audience_is_there(const struct sql_audience *audience)
