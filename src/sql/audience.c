@@ -38,7 +38,7 @@ void sql_audience_elsewhere(struct sql_audience *audience)
     audience->others_until_ms = clock_boot_ms() + SQL_AUDIENCE_MS;
 }
 
-bool sql_audience_is_elsewhere(const struct sql_audience *audience)
+static bool is_elsewhere(const struct sql_audience *audience)
 {
     return audience->others_until_ms && clock_boot_ms() < audience->others_until_ms;
 }
@@ -50,13 +50,12 @@ bool sql_audience_is_looking(const struct sql_audience *audience)
 
 bool sql_audience_is_by_database(const struct sql_audience *audience)
 {
-    return sql_audience_is_elsewhere(audience) ||
-           (sql_audience_is_looking(audience) && !audience->is_alone);
+    return is_elsewhere(audience) || (sql_audience_is_looking(audience) && !audience->is_alone);
 }
 
 bool sql_audience_is_there(const struct sql_audience *audience)
 {
-    return audience->kinds || sql_audience_is_elsewhere(audience);
+    return audience->kinds || is_elsewhere(audience);
 }
 
 void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_t at_ms,

@@ -39,7 +39,6 @@ void sql_audience_known(struct sql_audience *audience, bool is_here, int64_t oth
                         bool is_elsewhere);
 /* Another server has just begun to. */
 void sql_audience_elsewhere(struct sql_audience *audience);
-bool sql_audience_is_elsewhere(const struct sql_audience *audience);
 /* Somebody listens here, the database knows, and what others do is to be looked for. */
 bool sql_audience_is_looking(const struct sql_audience *audience);
 /* Events go by way of the database: to others, or so that they come here in the order of all. */

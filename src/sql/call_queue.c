@@ -8,9 +8,8 @@
 enum {
     TURN_ITEMS_MAX = 2000,
     TURN_BYTES_MAX = 16 << 20,
-    RETRY_SHARE =
-        4 /* retries of calls whose rows others hold leave so many parts of the time to the
-                       rest */
+    /* Retries of calls whose rows others hold leave so many parts of the time to the rest. */
+    RETRY_SHARE = 4
 };
 
 void sql_call_queue_init(struct sql_call_queue *queue, int64_t patience_ms)

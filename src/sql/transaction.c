@@ -27,12 +27,12 @@ static bool has_durable(const struct list *calls)
 
 /* ---- turns that are committed with their first part ---- */
 
-/* Other servers are not told of jobs that are due so late: they look by themselves. */
-static bool is_far(const struct sql_transaction *turn, const struct queue_push *push)
+/* Of jobs that are due soon other servers are told; for the rest they look by themselves in time. */
+static bool is_due_soon(const struct sql_transaction *turn, const struct queue_push *push)
 {
-    enum { FAR_MS = 5000 };
+    enum { SOON_MS = 5000 };
     int64_t now_ms = sql_clock_ms(&turn->housekeeping->hints->clock);
-    return sql_call_due_ms(now_ms, &push->when) - now_ms >= FAR_MS;
+    return sql_call_due_ms(now_ms, &push->when) - now_ms < SOON_MS;
 }
 
 static bool is_push_alone(const struct sql_transaction *turn, const struct sql_call *call)
@@ -42,7 +42,7 @@ static bool is_push_alone(const struct sql_transaction *turn, const struct sql_c
     if (call->kind != SQL_CALL_COMMAND || command->kind != COMMAND_PUSH)
         return false;
     for (size_t i = 0; i < command->count; i++)
-        if (!is_alone && !is_far(turn, &command->pushes[i]))
+        if (!is_alone && is_due_soon(turn, &command->pushes[i]))
             return false;
     return true;
 }

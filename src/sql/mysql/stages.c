@@ -112,20 +112,11 @@ static void turn_clear(struct maria_link *link)
     link->messages_said = 0;
 }
 
-/* A call that met a lock in an earlier turn, or was refused then. */
-static bool has_lone_call(const struct maria_link *link)
-{
-    EACH_CALL(link, call)
-    if (call->alone)
-        return true;
-    return false;
-}
-
 bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn)
 {
     link->turn = *turn;
     turn_clear(link);
-    link->is_exact = has_lone_call(link);
+    link->is_exact = sql_call_first(turn->calls)->alone; /* then there is no other */
     link->has_runs = link->is_mariadb && !link->is_exact;
     if (!maria_want_topics(link))
         return false;

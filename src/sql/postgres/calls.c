@@ -98,7 +98,7 @@ static bool send_batches(struct postgres_link *link)
 static bool begin_item(struct postgres_link *link, uint64_t hash)
 {
     return sql_batch_keys_add(&link->keys, hash) ||
-           (!link->is_whole && send_batches(link) && sql_batch_keys_add(&link->keys, hash));
+           (!link->turn.is_whole && send_batches(link) && sql_batch_keys_add(&link->keys, hash));
 }
 
 static bool policies_are_equal(const struct policy *a, const struct policy *b)

@@ -35,8 +35,7 @@ struct postgres_link {
     struct postgres_steps steps;
     size_t step; /* which statement is being answered */
     bool is_in_flight, wants_write;
-    bool is_whole;        /* what is in flight is a turn that commits by itself */
-    struct sql_turn turn; /* it */
+    struct sql_turn turn; /* the last one; is_whole: it is in flight, and commits by itself */
     PGnotify *message;    /* the last news, whose text is in use; NULL: none */
     struct sql_batch pushes, changes, answers,
         acks; /* open, while the turn's statements are sent */

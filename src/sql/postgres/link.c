@@ -34,7 +34,7 @@ static void flight_begin(struct postgres_link *link, struct sql_context *context
     link->steps.count = 0;
     link->step = 0;
     link->is_in_flight = true;
-    link->is_whole = false;
+    link->turn.is_whole = false;
 }
 
 static bool flight_send(struct postgres_link *link)
@@ -76,11 +76,10 @@ static bool on_send_calls(struct sql_link *base, struct sql_context *context,
     bool sent;
     flight_begin(link, context);
     link->turn = *turn;
-    link->is_whole = turn->is_whole;
     base->is_committed = false;
-    if (link->is_whole && postgres_pushes_send(turn->calls, link, turn->ticket))
+    if (turn->is_whole && postgres_pushes_send(turn->calls, link, turn->ticket))
         return flight_send(link);
-    if (link->is_whole) {
+    if (turn->is_whole) {
         calls_again(turn->calls);
         flight_begin(link, context);
     }
@@ -274,7 +273,7 @@ static bool is_lost(struct postgres_link *link)
 static bool whole_is_refused(const struct postgres_link *link)
 {
     const char *state = link->link.fault.state; /* unique_violation, or as tarry._pushes says it */
-    return link->is_whole && (strcmp(state, "23505") == 0 || strcmp(state, "TY003") == 0);
+    return link->turn.is_whole && (strcmp(state, "23505") == 0 || strcmp(state, "TY003") == 0);
 }
 
 static enum sql_progress send_in_two(struct postgres_link *link)
@@ -290,8 +289,8 @@ static enum sql_progress send_in_two(struct postgres_link *link)
 static bool has_lost_answers(const struct postgres_link *link)
 {
     const struct sql_fault *fault = &link->link.fault;
-    return link->is_whole && (link->context->effects.failed ||
-                              (fault->kind == SQL_FAULT_NO_MEMORY && !fault->state[0]));
+    return link->turn.is_whole && (link->context->effects.failed ||
+                                   (fault->kind == SQL_FAULT_NO_MEMORY && !fault->state[0]));
 }
 
 static enum sql_progress flight_over(struct postgres_link *link)
@@ -303,7 +302,7 @@ static enum sql_progress flight_over(struct postgres_link *link)
         return SQL_LOST;
     if (link->context->effects.failed)
         note_no_memory(&link->link.fault);
-    link->link.is_committed = link->is_whole && link->link.fault.kind == SQL_FAULT_NONE;
+    link->link.is_committed = link->turn.is_whole && link->link.fault.kind == SQL_FAULT_NONE;
     return SQL_PART_OVER;
 }
 
