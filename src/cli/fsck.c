@@ -114,13 +114,10 @@ static int fsck_command(int argc, char **argv)
             "all jobs that can be read into NEWDIR, which must not be there yet or be empty, says "
             "how\n"
             "many of which topics, and only reads DIR.\n\n"
-            "With --store, checks a queue in Redis or a SQL database, servers may be at work: "
-            "every "
-            "shard, "
-            "topic and\n"
-            "job, whether each hangs where it belongs, counts and leases. --repair mends what it\n"
-            "finds, also what a lost shard left behind, and drops no job; in SQL it mends\n"
-            "counts and the list of priorities.\n\n"
+            "With --store, checks a queue in Redis or a SQL database, servers may be at work:\n"
+            "every shard, topic and job, whether each hangs where it belongs, counts and leases.\n"
+            "--repair mends what it finds, also what a lost shard left behind, and drops no job;\n"
+            "in SQL it mends counts and the list of priorities.\n\n"
             "Exit code 1 where something is wrong and was not mended; with --salvage NEWDIR is\n"
             "complete then all the same, unless an error is said.",
         .flags = flags,

@@ -22,13 +22,12 @@ struct access_caller;
 /* Who makes a request. */
 struct http_admission {
     struct access_caller *caller; /* held */
-    bool
-        is_by_header; /* its header Authorization says so alone: who sends the same again is the same */
-    const char *why; /* a sentence for a client that is refused, or NULL */
+    bool is_by_header; /* Authorization alone says so: who sends the same again is the same */
+    const char *why;   /* a sentence for a client that is refused, or NULL */
 };
 
-/* Who makes the front's request: as access_admit. `is_whole`: else its body is not here yet, and it is asked again. *out
- * comes zeroed. */
+/* Who makes the front's request: as access_admit. `is_whole`: else its body is not here yet, and it
+ * is asked again. *out comes zeroed. */
 typedef int http_route_admit(struct http_connection *connection, const struct http_route *route,
                              bool is_whole, struct http_admission *out);
 typedef void http_route_refuse(struct http_exchange *exchange, const struct http_fault *fault);

@@ -142,8 +142,6 @@ static inline int64_t config_memory_bytes_least(const struct config *config)
  */
 void config_take(const struct config *before, struct config *fresh, uint64_t *taken,
                  uint64_t *kept);
-/* May an option change without a restart? */
-bool config_is_live(const struct option *option);
 /* The names of those rows, with commas between. */
 void config_names(uint64_t rows, char *out, size_t out_bytes);
 

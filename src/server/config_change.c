@@ -2,13 +2,13 @@
 #include "base/buffer.h"
 #include "server/config.h"
 
-/* All others want a restart. */
+/* May change without a restart; all others want one. */
 static const char *const live[] = {
     "allowed-host",    "cors-origin",  "tls-cert",  "tls-key",    "tls-client-ca",
     "tls-client-auth", "tls-min",      "log-level", "log-format", "grace",
     "max-connections", "idle-timeout", NULL};
 
-bool config_is_live(const struct option *option)
+static bool is_live(const struct option *option)
 {
     for (size_t i = 0; live[i]; i++)
         if (strcmp(live[i], option->name) == 0)
@@ -26,7 +26,7 @@ void config_take(const struct config *before, struct config *fresh, uint64_t *ta
         void *is_now = (char *)fresh + options[i].offset;
         if (option_is_same(&options[i], was, is_now))
             continue;
-        if (config_is_live(&options[i])) {
+        if (is_live(&options[i])) {
             *taken |= UINT64_C(1) << i;
             continue;
         }

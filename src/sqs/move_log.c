@@ -26,9 +26,14 @@ static struct json_value log_member(struct slice log, const char *name)
     return json_check(log, &object, NULL) ? json_member(object, name) : (struct json_value){0};
 }
 
+struct json_value sqs_move_log_tasks(struct slice log)
+{
+    return log_member(log, "tasks");
+}
+
 void sqs_move_log_read_tasks(struct slice log, struct sqs_move *move, struct buffer *history)
 {
-    struct json_value tasks = log_member(log, "tasks"), entry;
+    struct json_value tasks = sqs_move_log_tasks(log), entry;
     struct json_cursor cursor = {0};
     struct sqs_move other;
     size_t count = 1; /* with the newest */

@@ -22,8 +22,10 @@ struct sqs_move_entry {
 void sqs_move_log_write(const struct sqs_move *move, struct slice history,
                         const struct sqs_move_entry *entries, size_t count, struct buffer *out);
 
-/* A log that is none has nothing. `move`: of the task that has its handle, else it stays as it is; other tasks go to `history`, each behind a
- * comma. */
+/* Those that the log tells of, an array; none where it is none. */
+struct json_value sqs_move_log_tasks(struct slice log);
+/* A log that is none has nothing. `move`: of the task that has its handle, else it stays as it is;
+ * other tasks go to `history`, each behind a comma. */
 void sqs_move_log_read_tasks(struct slice log, struct sqs_move *move, struct buffer *history);
 /* The batch, but for messages that went nowhere: so many. Their texts lie in `text`, which is initialised by this. False: no memory. */
 bool sqs_move_log_read_batch(struct slice log, struct buffer *text,

@@ -47,10 +47,9 @@ struct sqs_move_task {
     struct buffer text;    /* what the messages point at */
     struct message messages[SQS_MOVE_BATCH_MAX];
     size_t count;
-    size_t settle_at;  /* the message that is looked at after a crash */
-    bool is_uncertain; /* what was done is not known: whoever takes the task up again finds out */
-    bool is_settling;  /* the batch of who had it before */
-    int64_t wake_ms;   /* it waits until then; 0: for a reply */
+    size_t settle_at;      /* the message that is looked at after a crash */
+    bool is_settling;      /* the batch of who had it before */
+    int64_t wake_ms;       /* it waits until then; 0: for a reply */
     int64_t rate_start_ms; /* rate_start_moved had been moved by then */
     uint64_t rate_start_moved;
 };
@@ -112,7 +111,8 @@ static void task_end(struct sqs_move_task *task)
     owner->ended(owner);
 }
 
-static void on_given_back(void *owner, uint64_t tag, const struct queue_reply *reply)
+/* Where its job was not given back, or not acked, the lease ends by itself. */
+static void on_let_go(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)tag;
     (void)reply;
@@ -129,21 +129,14 @@ static void task_give_back(struct sqs_move_task *task, const char *why)
     if (why)
         log_event(LOG_WARN, "message move task put off", LOG_TEXT("topic", task->move.source),
                   LOG_TEXT("error", why));
-    queue_answer(task->owner->queue, &answer, 1, reply_to(task, on_given_back));
-}
-
-static void on_acked(void *owner, uint64_t tag, const struct queue_reply *reply)
-{
-    (void)tag;
-    (void)reply;
-    task_end(owner);
+    queue_answer(task->owner->queue, &answer, 1, reply_to(task, on_let_go));
 }
 
 static void task_ack(struct sqs_move_task *task)
 {
     const struct queue_answer answer = {.verb = QUEUE_ACK,
                                         .lease = slice_make(task->lease, task->lease_bytes)};
-    queue_answer(task->owner->queue, &answer, 1, reply_to(task, on_acked));
+    queue_answer(task->owner->queue, &answer, 1, reply_to(task, on_let_go));
 }
 
 /* ---- the log ---- */
@@ -239,16 +232,32 @@ static bool copy_meta(const struct sqs_move_task *task, const struct message *me
 
 /* ---- 5: copies are due, or cancelled ---- */
 
+static void batch_end(struct sqs_move_task *task)
+{
+    if (task->move.reason[0])
+        task_close(task, SQS_MOVE_FAILED);
+    else
+        batch_begin(task);
+}
+
+static struct queue_change copy_release(const struct sqs_move_task *task,
+                                        const struct message *message,
+                                        char id[JOB_ID_BYTES_MAX + 1])
+{
+    return (struct queue_change){.verb = message->state == MESSAGE_ACKED ? QUEUE_RUN : QUEUE_CANCEL,
+                                 .topic = message->to,
+                                 .id = copy_id(task, message, id),
+                                 .priority = QUEUE_PRIORITY_UNSET};
+}
+
 static void on_copies_released(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sqs_move_task *task = owner;
     (void)tag;
     if (!are_decided(reply))
         task_give_back(task, "the queue did not release copies");
-    else if (task->move.reason[0])
-        task_close(task, SQS_MOVE_FAILED);
     else
-        batch_begin(task);
+        batch_end(task);
 }
 
 static void copies_release(struct sqs_move_task *task)
@@ -261,19 +270,13 @@ static void copies_release(struct sqs_move_task *task)
         if (message->state != MESSAGE_ACKED && message->state != MESSAGE_RETURNED)
             continue;
         task->move.moved += message->state == MESSAGE_ACKED;
-        changes[count] = (struct queue_change){
-            .verb = message->state == MESSAGE_ACKED ? QUEUE_RUN : QUEUE_CANCEL,
-            .topic = message->to,
-            .id = copy_id(task, message, ids[count]),
-            .priority = QUEUE_PRIORITY_UNSET};
+        changes[count] = copy_release(task, message, ids[count]);
         count++;
     }
     if (count)
         queue_change(task->owner->queue, changes, count, reply_to(task, on_copies_released));
-    else if (task->move.reason[0])
-        task_close(task, SQS_MOVE_FAILED);
     else
-        batch_begin(task);
+        batch_end(task);
 }
 
 /* ---- 4: the source's are acked ---- */
@@ -281,7 +284,7 @@ static void copies_release(struct sqs_move_task *task)
 static void on_source_acked(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sqs_move_task *task = owner;
-    size_t next = 0;
+    bool are_known = true;
     (void)tag;
     if (reply->status != QUEUE_OK || reply->result_count != task->count) {
         task_give_back(task, "the queue did not ack what was moved");
@@ -289,14 +292,14 @@ static void on_source_acked(void *owner, uint64_t tag, const struct queue_reply 
     }
     for (size_t i = 0; i < task->count; i++) {
         struct message *message = &task->messages[i];
-        enum queue_status status = reply->results[next++].status;
+        enum queue_status status = reply->results[i].status;
         if (message->state != MESSAGE_COPIED)
             continue;
         if (status != QUEUE_OK && status != QUEUE_LEASE_ENDED)
-            task->is_uncertain = true;
+            are_known = false;
         message->state = status == QUEUE_OK ? MESSAGE_ACKED : MESSAGE_RETURNED;
     }
-    if (task->is_uncertain)
+    if (!are_known) /* whoever takes the task up again finds out */
         task_give_back(task, "the queue did not ack what was moved");
     else
         copies_release(task);
@@ -323,7 +326,7 @@ static void on_copies_pushed(void *owner, uint64_t tag, const struct queue_reply
     struct sqs_move_task *task = owner;
     enum message_state state = (enum message_state)tag;
     size_t next = 0;
-    bool has_clash = false;
+    bool has_clash = false, are_known = true;
     for (size_t i = 0; i < task->count; i++) {
         struct message *message = &task->messages[i];
         if (message->state != state || !message->to.len)
@@ -338,13 +341,13 @@ static void on_copies_pushed(void *owner, uint64_t tag, const struct queue_reply
         else if (is_taken && state == MESSAGE_TAKEN)
             message->state = MESSAGE_CLASH;
         else if (!is_decided(status))
-            task->is_uncertain = true;
+            are_known = false;
         else
             (void)snprintf(task->move.reason, sizeof task->move.reason, "%s",
                            "CouldNotSendToDestination");
         has_clash |= message->state == MESSAGE_CLASH && state == MESSAGE_TAKEN;
     }
-    if (task->is_uncertain)
+    if (!are_known) /* whoever takes the task up again finds out */
         task_give_back(task, "the queue did not take copies");
     else if (has_clash)
         copies_push(task, MESSAGE_CLASH);
@@ -623,11 +626,7 @@ static void on_copy_seen(void *owner, uint64_t tag, const struct queue_reply *re
         if (content_hash(job) != message->content)
             message->state = MESSAGE_ACKED; /* what the source has is another message of its id */
         task->move.moved += message->state == MESSAGE_ACKED;
-        const struct queue_change change = {
-            .verb = message->state == MESSAGE_RETURNED ? QUEUE_CANCEL : QUEUE_RUN,
-            .topic = message->to,
-            .id = copy_id(task, message, id),
-            .priority = QUEUE_PRIORITY_UNSET};
+        const struct queue_change change = copy_release(task, message, id);
         queue_change(task->owner->queue, &change, 1, reply_to(task, on_settled));
     } else if (!message->has_other_id) {
         message->has_other_id = true;

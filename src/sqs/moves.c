@@ -1,6 +1,6 @@
 /* Operations on message move tasks: start, list, cancel. What they do is done by the mover. */
 #include "base/json_write.h"
-#include "sqs/move.h"
+#include "sqs/move_log.h"
 #include "sqs/operation.h"
 #include "sqs/settings.h"
 
@@ -220,19 +220,23 @@ static void write_task(const struct sqs_request *request, const struct sqs_move 
     buffer_append_byte(out, '}');
 }
 
+/* Those in the log that was asked for. */
+static struct json_value tasks_of(const struct queue_reply *reply)
+{
+    bool is_log = reply->job_count == 1 && sqs_move_is_own(reply->jobs[0].job.meta);
+    return is_log ? sqs_move_log_tasks(reply->jobs[0].job.body) : (struct json_value){0};
+}
+
 /* A task that was started and that nobody has taken yet is in no log. */
 static void write_tasks(const struct sqs_request *request, const struct queue_reply *reply,
                         int64_t most, struct buffer *out)
 {
-    struct json_value log = {0}, entry, started = {0};
+    struct json_value tasks = tasks_of(reply), entry, started = {0};
     struct json_cursor cursor = {0};
     struct sqs_move move, newest = {0};
     int64_t count = 0;
-    if (reply->job_count == 1 && sqs_move_is_own(reply->jobs[0].job.meta))
-        (void)json_check(reply->jobs[0].job.body, &log, NULL);
     bool is_new = request->learned.len && json_check(request->learned, &started, NULL) &&
                   sqs_move_read(started, &newest);
-    struct json_value tasks = sqs_member(log, "tasks");
     while (is_new && tasks.kind == JSON_ARRAY && json_next_item(tasks, &cursor, &entry))
         is_new = !(sqs_move_read(entry, &move) && strcmp(move.handle, newest.handle) == 0);
     buffer_append_text(out, "{\"Results\":[");
@@ -358,12 +362,9 @@ static void on_stop_pushed(void *front, uint64_t tag, const struct queue_reply *
 /* How many it has moved so far, and whether it has ended. */
 static uint64_t moved_of(const struct queue_reply *reply, const char *handle, bool *has_ended)
 {
-    struct json_value log = {0}, entry;
+    struct json_value tasks = tasks_of(reply), entry;
     struct json_cursor cursor = {0};
     struct sqs_move move;
-    if (reply->job_count == 1 && sqs_move_is_own(reply->jobs[0].job.meta))
-        (void)json_check(reply->jobs[0].job.body, &log, NULL);
-    struct json_value tasks = sqs_member(log, "tasks");
     while (tasks.kind == JSON_ARRAY && json_next_item(tasks, &cursor, &entry))
         if (sqs_move_read(entry, &move) && strcmp(move.handle, handle) == 0) {
             *has_ended = move.status != SQS_MOVE_RUNNING;
