@@ -3,6 +3,7 @@
 #include "access/access.h"
 #include "base/error.h"
 #include "base/json_read.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <openssl/bn.h>
@@ -29,16 +30,6 @@ enum jwt_algorithm jwt_algorithm_parse(struct slice name)
 
 /* ---- base64url ---- */
 
-static int digit_value(char digit)
-{
-    return digit >= 'A' && digit <= 'Z'   ? digit - 'A'
-           : digit >= 'a' && digit <= 'z' ? digit - 'a' + 26
-           : digit >= '0' && digit <= '9' ? digit - '0' + 52
-           : digit == '-'                 ? 62
-           : digit == '_'                 ? 63
-                                          : -1;
-}
-
 bool jwt_base64url_decode(struct slice in, unsigned char *out, size_t out_max, size_t *out_bytes)
 {
     uint32_t bits = 0, held = 0;
@@ -46,7 +37,7 @@ bool jwt_base64url_decode(struct slice in, unsigned char *out, size_t out_max, s
     if (in.len % 4 == 1 || in.len / 4 * 3 + 2 > out_max)
         return false;
     for (size_t i = 0; i < in.len; i++) {
-        int value = digit_value(in.at[i]);
+        int value = text_base64url_value(in.at[i]);
         if (value < 0)
             return false;
         bits = bits << 6 | (uint32_t)value;

@@ -31,6 +31,17 @@ static inline bool text_is_unreserved(char byte)
 /* Appends `in` with each byte that is neither unreserved nor in `plain` as "%41". */
 void text_percent_encode(struct slice in, const char *plain, struct buffer *out);
 
+/* What a digit of base64url (RFC 4648, 5) stands for, 0 to 63; -1: it is none. */
+static inline int text_base64url_value(char digit)
+{
+    return digit >= 'A' && digit <= 'Z'   ? digit - 'A'
+           : digit >= 'a' && digit <= 'z' ? digit - 'a' + 26
+           : digit >= '0' && digit <= '9' ? digit - '0' + 52
+           : digit == '-'                 ? 62
+           : digit == '_'                 ? 63
+                                          : -1;
+}
+
 /* Appends the bytes of `in`, base64 as in RFC 4648 section 4 with padding: no line breaks, no bits
  * set that nobody reads. False where it is anything else, or when `out` failed. */
 bool text_base64_decode(struct slice in, struct buffer *out);

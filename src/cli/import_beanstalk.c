@@ -95,6 +95,12 @@ static bool answer_fail(struct drain *drain, const char *line)
     return false;
 }
 
+/* beanstalkd has no more of them than its commands take. */
+static int64_t milliseconds(uint64_t seconds)
+{
+    return (int64_t)(seconds < UINT32_MAX ? seconds : UINT32_MAX) * 1000;
+}
+
 /* The number of bytes that "OK 200" and "FOUND 17 200" end with. */
 static uint64_t bytes_of(const char *line)
 {
@@ -201,7 +207,7 @@ static bool count_tube(struct drain *drain, struct tube *tube, bool *is_found)
     /* One that lasts as long as ours is of an import that was cut off. */
     if (!drain->paused_ms && yaml_number(drain, "pause") != PAUSE_S)
         tube->own_pause_until_ms =
-            clock_boot_ms() + (int64_t)(yaml_number(drain, "pause-time-left") % UINT32_MAX) * 1000;
+            clock_boot_ms() + milliseconds(yaml_number(drain, "pause-time-left"));
     return true;
 }
 
@@ -546,8 +552,7 @@ static void add_job(struct drain *drain)
     if (!job->tube || job->kind == KINDS || is_refused(drain, job->number))
         return;
     /* What is left is told in whole seconds, rounded down. */
-    uint64_t left_s = yaml_number(drain, "time-left") + 1;
-    job->due_ms = clock_boot_ms() + (int64_t)(left_s < UINT32_MAX ? left_s : UINT32_MAX) * 1000;
+    job->due_ms = clock_boot_ms() + milliseconds(yaml_number(drain, "time-left") + 1);
     drain->job_count++;
 }
 

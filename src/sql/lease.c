@@ -1,5 +1,7 @@
 #include "sql/lease.h"
 
+#include "base/text.h"
+
 enum { NUMBER_BYTES = 6, PACKED_BYTES = 4 + 2 + 5 * NUMBER_BYTES + 8 };
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -48,22 +50,10 @@ void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,
     }
 }
 
-/* The place of a letter among them; -1: it is none. */
-static int letter_value(char letter)
-{
-    if (letter >= 'a' && letter <= 'z')
-        return letter - 'a' + 26;
-    if (letter >= 'A' && letter <= 'Z')
-        return letter - 'A';
-    if (letter >= '0' && letter <= '9')
-        return letter - '0' + 52;
-    return letter == '-' ? 62 : letter == '_' ? 63 : -1;
-}
-
 static bool unpack(struct slice text, unsigned char packed[PACKED_BYTES + 1])
 {
     for (size_t i = 0; i < text.len; i++) {
-        int value = letter_value(text.at[i]);
+        int value = text_base64url_value(text.at[i]);
         size_t bit = i * 6;
         if (value < 0)
             return false;
