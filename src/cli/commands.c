@@ -7,7 +7,7 @@
 #include "base/feature.h"
 #include "base/text.h"
 #include "cli/environment.h"
-#include "server/config.h"
+#include "server/config_options.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* serve: runs the server, whose options are the configuration's. */
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "server/config_consistency.h"
+#include "server/config_options.h"
 #include "server/server.h"
 
 #include <stdio.h>

@@ -119,15 +119,6 @@ static inline bool config_tokens_are_stored(const struct config *config)
     return strcmp(config->tokens, "store") == 0;
 }
 
-/* Where --beanstalk says. False: `error` (CONFIG_ERROR_BYTES) says why that cannot be. */
-bool config_beanstalk(const struct config *config, struct listener_options *out, char *error);
-
-/* Is there a way for clients of this listener to prove themselves? */
-bool config_can_prove(const struct config *config, const struct listener_options *listener);
-/* Is a good certificate, without which no handshake ends, all that is asked for there? */
-bool config_certificate_will_do(const struct config *config,
-                                const struct listener_options *listener);
-
 /* With less than that the largest batch and the largest answer would not fit. */
 static inline int64_t config_memory_bytes_least(const struct config *config)
 {
@@ -152,14 +143,5 @@ void config_names(uint64_t rows, char *out, size_t out_bytes);
 uint32_t config_check(struct config *out, int arg_count, char *const *args,
                       config_environment *environment, void (*tell)(void *ctx, const char *fault),
                       void *ctx);
-
-/* The table, for pages that are made from it. */
-const struct option *config_options(size_t *count);
-
-/* The variable of one: TARRY_MAX_BODY of max-body. */
-void config_variable(const struct option *option, char out[CONFIG_VARIABLE_BYTES]);
-
-/* Every option: flag, default, what it does. */
-void config_print_help(FILE *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* What becomes of a configuration that changed while the server serves: which options it takes over. */
 #include "base/buffer.h"
-#include "server/config.h"
+#include "server/config_options.h"
 
 /* May change without a restart; all others want one. */
 static const char *const live[] = {

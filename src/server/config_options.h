@@ -6,6 +6,15 @@
 
 #include "server/config.h"
 
+/* The table, for pages that are made from it. */
+const struct option *config_options(size_t *count);
+
+/* The variable of one: TARRY_MAX_BODY of max-body. */
+void config_variable(const struct option *option, char out[CONFIG_VARIABLE_BYTES]);
+
+/* Every option: flag, default, what it does. */
+void config_print_help(FILE *out);
+
 /* NULL: there is none of that name. */
 const struct option *config_option_find(const char *name);
 /* The name that may have been meant; NULL: none is near. */

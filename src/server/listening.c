@@ -1,6 +1,7 @@
 #include "server/listening.h"
 
 #include "base/log.h"
+#include "server/config_consistency.h"
 #include "server/exposure.h"
 
 /* May it be served? What is unusual about it is said; of one that was inherited it is known only
