@@ -6,13 +6,13 @@ endforeach()
 
 add_library(tarry_shared SHARED $<TARGET_OBJECTS:lib>)
 target_link_libraries(tarry_shared PRIVATE lib)
-target_link_options(tarry_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/lib/tarry.map
+target_link_options(tarry_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/library/lib/tarry.map
                     -Wl,--exclude-libs,ALL -Wl,--no-undefined -Wl,--as-needed -Wl,--wrap=__assert_fail)
 if(TARRY_SANITIZE)
     target_link_options(tarry_shared PRIVATE -Wl,-z,undefs) # what the sanitizer defines is the program's
 endif()
 set_target_properties(tarry_shared PROPERTIES OUTPUT_NAME tarry SOVERSION 0 VERSION ${PROJECT_VERSION}
-                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/lib/tarry.map)
+                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/library/lib/tarry.map)
 
 set(LIBRARY_ARCHIVES)
 foreach(ROOM ${LIBRARY_ROOMS})
@@ -36,7 +36,7 @@ if(PYTHON)
     add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/man3/tarry.3
                        COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/man3
                        COMMAND ${PYTHON} ${CMAKE_SOURCE_DIR}/scripts/man3 ${CMAKE_BINARY_DIR}/man3
-                       DEPENDS ${CMAKE_SOURCE_DIR}/scripts/man3 ${CMAKE_SOURCE_DIR}/include/tarry.h ${CMAKE_SOURCE_DIR}/src/lib/code.c
+                       DEPENDS ${CMAKE_SOURCE_DIR}/scripts/man3 ${CMAKE_SOURCE_DIR}/include/tarry.h ${CMAKE_SOURCE_DIR}/src/library/lib/code.c
                        VERBATIM)
     add_custom_target(tarry_man DEPENDS ${CMAKE_BINARY_DIR}/man3/tarry.3)
     add_dependencies(tarry_shared tarry_man)

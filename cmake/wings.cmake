@@ -1,5 +1,5 @@
 # A wing is what a build may be without: -DTARRY_WITH_KAFKA=OFF. Its files are named here and nowhere else; in a build
-# without it they are left out, and src/ROOM/absent/WING.c, where a room has one, stands in their place.
+# without it they are left out, and src/GROUP/ROOM/absent/WING.c, where a room has one, stands in their place.
 set(TARRY_WINGS)
 
 # tarry_wing(NAME TITLE FILES [ROOM...]): FILES is an expression for the sources, as ROOM/FILE; the rooms are left out whole.
@@ -24,9 +24,9 @@ function(tarry_wings_apply ROOM VARIABLE)
     set(LEFT ${${VARIABLE}})
     foreach(WING ${TARRY_WINGS})
         string(TOLOWER ${WING} FILE)
-        set(STAND_IN ${CMAKE_SOURCE_DIR}/src/${ROOM}/absent/${FILE}.c)
+        set(STAND_IN ${TARRY_FOLDER_${ROOM}}/absent/${FILE}.c)
         if(NOT TARRY_WITH_${WING})
-            list(FILTER LEFT EXCLUDE REGEX "/src/(${TARRY_FILES_${WING}})")
+            list(FILTER LEFT EXCLUDE REGEX "/src/[a-z]+/(${TARRY_FILES_${WING}})")
             if(EXISTS ${STAND_IN})
                 list(APPEND LEFT ${STAND_IN})
             endif()
@@ -79,7 +79,7 @@ endfunction()
 tarry_wing(REDIS "Redis" "server/(backend|config|stored_tokens)_redis|cli/(reshard|redis_store|fsck_redis)" redis)
 tarry_wing(SQL "SQL databases" "server/(backend|stored_tokens)_sql|cli/(schema|fsck_sql)" sql)
 tarry_wing(DELIVERY "push delivery" "server/delivery" deliver targets guard)
-tarry_wing(AMQP "AMQP" "targets/amqp_|server/intake_amqp" amqp)
+tarry_wing(AMQP "AMQP" "targets/amqp_|server/intake_amqp" intake)
 tarry_wing(BEANSTALK "beanstalk protocol" "server/side_front_beanstalk|cli/(import_beanstalk|beanstalk_peer)" beanstalk)
 tarry_wing(KAFKA "Kafka" "targets/kafka_")
 tarry_wing(STOMP "STOMP" "targets/stomp_")

@@ -1,4 +1,4 @@
-"""What the generator wrote down with --trace: each answer and each delivery (src/load/tally.h)."""
+"""What the generator wrote down with --trace: each answer and each delivery (src/program/load/tally.h)."""
 
 import os
 import struct

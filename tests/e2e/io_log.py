@@ -1,4 +1,4 @@
-"""The stored form of the log's batches and records (src/store/wal.h, src/job/record.c), read by a reader that shares nothing with the server's."""
+"""The stored form of the log's batches and records (src/stores/store/wal.h, src/core/job/record.c), read by a reader that shares nothing with the server's."""
 
 import ctypes
 import struct

@@ -235,7 +235,7 @@ def test_the_policy_file_is_one(start_server, tmp_path):
 def test_every_network_that_cannot_be_reached_is_told():
     section = PAGE.read_text(encoding="utf-8").split("\n## What cannot be reached\n")[1]
     told = [ipaddress.ip_network(text) for text in re.findall(r"[0-9a-f:.]+/\d+", section)]
-    rows = re.findall(r'^    \{"([^"]+)", (CLOSED|HOLDS|RELAYS),', (REPO / "src" / "guard" / "network.c").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r'^    \{"([^"]+)", (CLOSED|HOLDS|RELAYS),', (REPO / "src" / "delivery" / "guard" / "network.c").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(rows) > 40
     for text, _ in rows:
         network = ipaddress.ip_network(text)

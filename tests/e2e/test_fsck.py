@@ -125,7 +125,7 @@ RUN_BLOCK = 4096
 
 
 def regions(run):
-    """A byte in each region of a run (src/store/run_private.h), and in each block of its directory: those whose first entry has a time."""
+    """A byte in each region of a run (src/stores/store/run_private.h), and in each block of its directory: those whose first entry has a time."""
     content = run.read_bytes()
     footer = len(content) - RUN_BLOCK
     topics, blocks = footer - RUN_BLOCK, []

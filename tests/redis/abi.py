@@ -1,4 +1,4 @@
-"""The scripts as the server calls them: src/redis/scripts/README.md, in Python."""
+"""The scripts as the server calls them: src/stores/redis/scripts/README.md, in Python."""
 
 import itertools
 import pathlib
@@ -6,7 +6,7 @@ import pathlib
 import redis
 from invariants import scan
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "src" / "redis" / "scripts"
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "src" / "stores" / "redis" / "scripts"
 NONE = 2**48 - 1
 
 OK, CREATED, REPLACED, EXISTED, CANCELLED = range(5)

@@ -1,6 +1,6 @@
 """
 What must be true of a shard between any two calls, recomputed from its keys: every job hangs in exactly one place, where its state and due want
-it; counts are what a scan finds; no key is left over. `scan` gives a sentence for each fault. Numbers by README.md of src/redis/scripts.
+it; counts are what a scan finds; no key is left over. `scan` gives a sentence for each fault. Numbers by README.md of src/stores/redis/scripts.
 """
 
 import collections

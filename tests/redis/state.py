@@ -1,4 +1,4 @@
-"""The packed values of a shard, its core and its topics, in Python: src/redis/scripts/README.md. For tests that look at them, or spoil them."""
+"""The packed values of a shard, its core and its topics, in Python: src/stores/redis/scripts/README.md. For tests that look at them, or spoil them."""
 
 import dataclasses
 

@@ -26,7 +26,7 @@ class Finding:
 
 
 class Check:
-    """All steps in the order of src/redis/fsck.c. `between`: called after each step."""
+    """All steps in the order of src/stores/redis/fsck.c. `between`: called after each step."""
 
     def __init__(self, shard, mode="check", most=200, shards=8, between=lambda: None):
         self.shard, self.mode, self.most, self.between = shard, mode, most, between

@@ -1,4 +1,4 @@
-#include "amqp/job.h"
+#include "intake/job.h"
 
 #include "base/hash.h"
 #include "base/json_write.h"

@@ -1,9 +1,9 @@
-#include "amqp/in.h"
+#include "intake/in.h"
 
-#include "amqp/consumer.h"
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "base/log.h"
+#include "intake/consumer.h"
 #include "targets/amqp_message.h"
 
 #include <assert.h>

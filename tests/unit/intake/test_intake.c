@@ -1,5 +1,5 @@
-#include "amqp/job.h"
-#include "amqp/source.h"
+#include "intake/job.h"
+#include "intake/source.h"
 #include "targets/amqp_message.h"
 #include "targets/target.h"
 #include "trace/carry.h"

@@ -12,9 +12,9 @@
 #ifndef TARRY_AMQP_IN_H
 #define TARRY_AMQP_IN_H
 
-#include "amqp/source.h"
 #include "base/metric.h"
 #include "guard/guard.h"
+#include "intake/source.h"
 #include "net/reactor.h"
 #include "queue/queue.h"
 

@@ -58,7 +58,7 @@ void load_flags_table(struct load_flags *flags)
         {"patience", CLI_DURATION, &flags->patience, "TIME",
          "give up when nothing has come for so long; 30s"},
         {"trace", CLI_TEXT, &flags->trace, "FILE",
-         "write every answer and delivery there, in binary (src/load/tally.h)"},
+         "write every answer and delivery there, in binary (src/program/load/tally.h)"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         load_flags_add(flags, rows[i]);

@@ -15,8 +15,8 @@
 #ifndef TARRY_AMQP_JOB_H
 #define TARRY_AMQP_JOB_H
 
-#include "amqp/source.h"
 #include "base/list.h"
+#include "intake/source.h"
 #include "queue/queue.h"
 
 #include <amqp.h>

@@ -1,6 +1,6 @@
 /* Messages of RabbitMQ that become jobs: --amqp-in. */
-#include "amqp/in.h"
 #include "base/error.h"
+#include "intake/in.h"
 #include "server/intake.h"
 
 _Static_assert((int)AMQP_IN_ERROR_BYTES <= (int)INTAKE_ERROR_BYTES, "errors are handed through");

@@ -1,4 +1,4 @@
-#include "amqp/consumer.h"
+#include "intake/consumer.h"
 
 #include "base/clock.h"
 #include "base/log.h"

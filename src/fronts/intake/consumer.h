@@ -10,7 +10,7 @@
 #ifndef TARRY_AMQP_CONSUMER_H
 #define TARRY_AMQP_CONSUMER_H
 
-#include "amqp/job.h"
+#include "intake/job.h"
 #include "targets/amqp_connection.h"
 #include "targets/target.h"
 

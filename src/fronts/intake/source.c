@@ -1,4 +1,4 @@
-#include "amqp/source.h"
+#include "intake/source.h"
 
 #include "base/error.h"
 #include "base/text.h"
