@@ -1,0 +1,85 @@
+"""The meter of plain English finds what it looks for, and nothing in plain sentences."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+loader = importlib.machinery.SourceFileLoader("prose", str(ROOT / "scripts/prose"))
+prose = importlib.util.module_from_spec(importlib.util.spec_from_loader("prose", loader))
+loader.exec_module(prose)
+
+BAD = {
+    "A full disk is told of by an alert.": ["tell"],
+    "What it may call is said by a file of yours, without which it calls nobody.": ["say", "nobody", "what"],
+    "Where it was asked for, the file is made anew.": ["nobody", "where"],
+    "This is no token that the server knows.": ["is no"],
+    "'x' has not the scope.": ["is no"],
+    "He waits until his lease ends.": ["he", "he"],
+    "Other addresses want TLS.": ["know"],
+    "A change of the clock is heard of by the shard.": ["know"],
+    "The rule stands in the policy file.": ["stand"],
+    "Those that are not that far yet.": ["what"],
+    "The oldest handshake gives way.": ["idiom"],
+    "The lease is over.": ["idiom"],
+    "Unix sockets are listed, too.": ["alone"],
+    "The server listens on loopback alone.": ["alone"],
+}
+
+GOOD = [
+    "Pull or push. Workers fetch jobs over HTTP, or tarry delivers each job.",
+    "A policy file lists the hosts that tarry may call. Without a policy file it calls no host.",
+    "If the option is set, the server recreates the file.",
+    "There is no job with this id.",
+    "The directory where the log is stored must be on a local disk.",
+    "What happens if the disk is full?",
+    "The consumer keeps its lease for 30 seconds.",
+    "The lease is no longer valid.",
+    "The log can tell apart two servers of one store.",
+]
+
+
+def habits(text):
+    _, counts, _ = prose.measure([(ROOT, [(1, text)])])
+    return sorted(counts.elements())
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_finds_each_habit(text):
+    assert habits(text) == sorted(BAD[text])
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_accepts_plain_sentences(text):
+    assert habits(text) == []
+
+
+def test_every_habit_has_an_example():
+    assert {name for names in BAD.values() for name in names} == set(prose.HABITS)
+
+
+def test_ignores_code_and_addresses():
+    assert habits(prose.plain("Run `tarry tell`.\n\n```sh\nwhere it is said\n```\nSee [the page](https://x/told).\n")) == []
+
+
+def test_counts_comments_that_begin_without_a_noun_or_verb(tmp_path):
+    source = tmp_path / "a.c"
+    source.write_text("/* Returns the sum. */\nint sum(int a)\n{\n}\n\n/* Those that are due. */\nstruct due {\n};\n\n/* Not above a definition. */\n\n#define A 1\n")
+    count, bad = prose.openers([source])
+    assert count == 2
+    assert [(line, text) for _, line, text in bad] == [(6, "Those that are due.")]
+
+
+def test_reports_places_by_file_and_line(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\nA good line.\nThe alert tells of it.\n")
+    _, _, lines = prose.measure([(page, prose.texts_of(page))])
+    assert [(line, names) for _, line, names, _ in lines] == [(4, ["tell"])]
+
+
+def test_reads_console_words_in_english_only(tmp_path):
+    words = tmp_path / "words.js"
+    words.write_text("export const WORDS = {\n  pause: ['Pause the topic now', '现在暂停主题 told'],\n  b: \"nobody takes any\",\n};\n")
+    assert [body for _, body in prose.english_of(words)] == ["nobody takes any"]
