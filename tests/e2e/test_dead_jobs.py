@@ -236,6 +236,13 @@ def with_editor(tarry, environment, *arguments):  # noqa: F811
     return ended.returncode, ended.stdout, ended.stderr
 
 
+def test_the_editor_inherits_the_standard_descriptors_alone(tarry, tmp_path):  # noqa: F811
+    die(tarry.server.client(), "t", {"a": "refused"})
+    editor = script(tmp_path / "editor", f'ls -l /proc/$$/fd > {tmp_path}/open; echo changed > "$1"\n')
+    with_editor(tarry, {"EDITOR": str(editor), "TMPDIR": str(tmp_path)}, "redrive", "t", "a", "--edit")
+    assert "socket:" not in (tmp_path / "open").read_text(encoding="utf-8")
+
+
 def test_redrive_and_purge_by_a_filter_from_the_command_line(tarry):  # noqa: F811
     client = tarry.server.client()
     die(client, "t", {"a": "http 500", "b": "http 502", "c": "timed out"})

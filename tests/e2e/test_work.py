@@ -271,3 +271,32 @@ def test_a_command_that_closes_its_standard_error_costs_nothing(server, start, t
     assert ticks(worker.proc.pid) - begin < 20
     eventually(lambda: server.client().topic("t")["totals"]["acked"] == 1)
     worker.end()
+
+
+def test_a_command_inherits_the_standard_descriptors_alone(server, start, tmp_path):
+    path = shell(tmp_path / "do", f"ls -l /proc/$$/fd > {tmp_path}/open-$TARRY_ID.new\nmv {tmp_path}/open-$TARRY_ID.new {tmp_path}/open-$TARRY_ID\n")
+    client = server.client()
+    worker = start(server, str(BINARY), "work", "t", "--jobs", "2", "--", path)
+    for ident in ("1", "2", "3"):  # the first take has no connection to pass on, later ones have
+        client.push("t", ident)
+        eventually((tmp_path / f"open-{ident}").exists)
+        numbers = set(map(int, re.findall(r" (\d+) -> ", (tmp_path / f"open-{ident}").read_text(encoding="utf-8"))))
+        assert numbers & set(range(10)) == {0, 1, 2}  # the shell's own begin at 10
+    worker.end()
+
+
+@pytest.mark.parametrize("command", ["exec sleep 4", "setsid sleep 4 > /dev/null 2>&1 < /dev/null &\nexit 0"], ids=["running", "left_in_the_background"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_worker_that_ends_takes_no_further_job(number, command, server, start, tmp_path):
+    path = shell(tmp_path / "do", f"touch {tmp_path}/up\n{command}\n")
+    client = server.client()
+    client.push("t", "1")
+    worker = start(server, str(BINARY), "work", "t", "--jobs", "2", "--lease-for", "20s", "--", path)
+    eventually((tmp_path / "up").exists)
+    time.sleep(0.5)  # the next take waits
+    worker.proc.send_signal(number)
+    time.sleep(0.7)
+    client.push("t", "2", max_attempts=1)
+    time.sleep(0.3)
+    assert client.get("t", "2")["state"] == "ready"
+    worker.end(signal.SIGKILL)

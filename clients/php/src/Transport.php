@@ -60,6 +60,8 @@ final class Transport
     public function close(): void
     {
         if ($this->connection !== null && $this->process === getmypid()) {
+            // A program that a handler left running holds a copy, which would keep the connection open.
+            stream_socket_shutdown($this->connection, STREAM_SHUT_RDWR);
             fclose($this->connection);
             $this->connection = null;
         }

@@ -95,6 +95,31 @@ final class TransportTest extends TestCase
         ];
     }
 
+    public function testClosingEndsAConnectionThatAnotherProgramHasACopyOf(): void
+    {
+        $listener = stream_socket_server('tcp://127.0.0.1:0');
+        self::assertNotFalse($listener);
+        $pid = pcntl_fork();
+        if ($pid === 0) {
+            $peer = stream_socket_accept($listener, 5);
+            if ($peer !== false) {
+                fread($peer, 65536);
+                fwrite($peer, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+                stream_set_timeout($peer, 2);
+                fread($peer, 1);
+                posix_kill((int) getmypid(), feof($peer) ? SIGKILL : SIGTERM);
+            }
+        }
+        $transport = new Transport((string) stream_socket_get_name($listener, false), null, 2.0, 0.0);
+        self::assertSame(200, $transport->once(new Request('GET', '/'))->status);
+        $program = proc_open(['sleep', '4'], [], $pipes);
+        self::assertNotFalse($program);
+        $transport->close();
+        pcntl_waitpid($pid, $status);
+        self::assertSame(SIGKILL, pcntl_wtermsig($status));
+        proc_terminate($program);
+    }
+
     public function testATimeLimitIsKept(): void
     {
         $listener = stream_socket_server('tcp://127.0.0.1:0');

@@ -1,16 +1,15 @@
 #include "deliver/alert_command.h"
 
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "guard/guard.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-enum { HANDLES = 2, CLOSE_ON_EXEC = 1 << 2 /* CLOSE_RANGE_CLOEXEC */ };
+enum { HANDLES = 2 };
 
 struct alert_command {
     uv_process_t process;
@@ -80,12 +79,6 @@ void alert_command_kill(struct alert_command *command)
         (void)kill(-uv_process_get_pid(&command->process), SIGKILL);
 }
 
-/* Libraries open some that would be handed down. The server itself hands down none. */
-static void hide_descriptors(void)
-{
-    (void)syscall(SYS_close_range, STDERR_FILENO + 1U, ~0U, CLOSE_ON_EXEC);
-}
-
 /* Both handles are closed also where the program could not be started; `done` then says so. */
 static void command_spawn(struct alert_command *command, uv_loop_t *loop, const char *program,
                           const char *const *environment)
@@ -102,7 +95,7 @@ static void command_spawn(struct alert_command *command, uv_loop_t *loop, const 
                                           .flags = UV_PROCESS_DETACHED,
                                           .stdio = stdio,
                                           .stdio_count = sizeof stdio / sizeof stdio[0]};
-    hide_descriptors();
+    descriptors_hide();
     int error = uv_spawn(loop, &command->process, &options);
     if (error == 0)
         return;

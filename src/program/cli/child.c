@@ -1,5 +1,6 @@
 #include "cli/child.h"
 
+#include "base/descriptors.h"
 #include "base/json_read.h"
 
 #include <errno.h>
@@ -103,6 +104,7 @@ static _Noreturn void become_command(const struct start *start)
     sigemptyset(&none);
     setpgid(0, 0);
     signal(SIGPIPE, SIG_DFL);
+    descriptors_hide();
     /* A parent that ended before the first call will not be told of by the kernel. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent &&
         sigprocmask(SIG_SETMASK, &none, NULL) == 0 && dup2(start->input, STDIN_FILENO) >= 0 &&

@@ -4,6 +4,8 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { ANSWER_BYTES_MAX = 64 << 20, CONNECT_MS = 5000, CALL_MS = 30000 };
 
@@ -106,6 +108,23 @@ static void add_own_headers(struct client *client)
     explicit_bzero(header, sizeof header);
 }
 
+/* Opens a socket that no program started from here inherits. */
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    (void)ctx;
+    (void)purpose;
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+/* Ends the connection even if another process holds a copy of the socket: the server must not hand
+ * a job to a take that nothing reads. */
+static int close_socket(void *ctx, curl_socket_t socket)
+{
+    (void)ctx;
+    (void)shutdown(socket, SHUT_RDWR);
+    return close(socket);
+}
+
 /* Whom it believes, and its certificate. */
 static void set_credentials(struct client *client)
 {
@@ -143,6 +162,8 @@ bool client_prepare(struct client *client, const char *method, const struct slic
     curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L); /* an id of dots is refused as what it is */
     curl_easy_setopt(curl, CURLOPT_PROXY, "");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(curl, CURLOPT_CLOSESOCKETFUNCTION, close_socket);
     curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, client->headers);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "tarry/" TARRY_VERSION);

@@ -1,6 +1,7 @@
 /* redrive, purge: dead jobs sent round again, as they are or with another body, or dropped; and others
  * dropped. */
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/json_write.h"
 #include "base/text.h"
 #include "cli/body.h"
@@ -52,6 +53,7 @@ static int run_editor(char *path)
         editor = "vi";
     if (snprintf(command, sizeof command, "%s \"$1\"", editor) >= (int)sizeof command)
         return cli_error("the name of the editor is too long, set EDITOR to a shorter one");
+    descriptors_hide();
     int error = posix_spawnp(&pid, shell, NULL, NULL, argv, environ);
     if (error)
         return cli_error("cannot run the editor '%s', %s", editor, strerror(error));
