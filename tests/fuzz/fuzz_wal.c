@@ -80,7 +80,7 @@ static int open_log(struct sim_fs *sim, uint64_t *records, uint64_t *next, bool 
     return 0;
 }
 
-static void run(const uint8_t *data, size_t size, uint32_t format, bool right)
+static void run(const uint8_t *data, size_t size, bool right)
 {
     static struct sim_fs sim;
     const struct wal_disk disk = {.seed = SEED};
@@ -102,7 +102,7 @@ static void run(const uint8_t *data, size_t size, uint32_t format, bool right)
     CLAIM("it can be written", wal_manifest_write(&made, fd, &manifest) == 0);
     sim.fs.ops->close(&sim, fd);
     file = sim_fs_bytes(&sim, "s/wal/00000001.log", NULL);
-    wal_file_header(&disk, format, 1, FILE_BYTES, 1, file);
+    wal_file_header(&disk, WAL_FORMAT, 1, FILE_BYTES, 1, file);
     memcpy(file + WAL_HEADER_BYTES, data,
            size < FILE_BYTES - WAL_HEADER_BYTES ? size : FILE_BYTES - WAL_HEADER_BYTES);
     if (right)
@@ -119,9 +119,7 @@ static void run(const uint8_t *data, size_t size, uint32_t format, bool right)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint32_t format = size && data[size - 1] % 2 ? WAL_FORMAT : 1;
-
-    run(data, size, format, false);
-    run(data, size, format, true);
+    run(data, size, false);
+    run(data, size, true);
     return 0;
 }

@@ -158,7 +158,7 @@ INSTALL = "apt-get install -q -y --no-install-recommends --allow-downgrades -o D
 def test_an_upgrade_from_the_last_version_keeps_the_jobs(needs_previous, machine):
     machine(f"{INSTALL} /root/tarry-previous.deb")
     old = machine("dpkg-query -W -f '${Version}' tarry").stdout
-    assert old == "0.1.0-1" != f"{VERSION}-1"
+    assert old != f"{VERSION}-1"
     push(machine, "orders")
     machine(f"{INSTALL} /root/tarry-1.deb")
     assert machine("tarry version").stdout == f"tarry {VERSION}\n" and show(machine, "ActiveState") == "active"
@@ -168,7 +168,7 @@ def test_an_upgrade_from_the_last_version_keeps_the_jobs(needs_previous, machine
 
 def test_a_downgrade_to_a_version_that_cannot_read_the_jobs_is_refused_in_words(needs_previous, machine):
     machine(f"{INSTALL} /root/tarry-previous.deb")
-    wait_until(lambda: "this version reads up to 4" in machine("journalctl -u tarry").stdout)
+    wait_until(lambda: "this version reads up to" in machine("journalctl -u tarry").stdout)
     told = machine("journalctl -u tarry").stdout
     assert "use the version that wrote it, or a newer one" in told and show(machine, "ActiveState") != "active"
     machine(f"systemctl stop tarry; {INSTALL} /root/tarry-1.deb; systemctl reset-failed tarry || :; systemctl start tarry")

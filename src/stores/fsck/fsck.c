@@ -50,7 +50,7 @@ static bool examine_batch(struct fsck_exam *exam, const struct wal_view *view)
     struct slice bytes;
     int result;
 
-    while ((result = wal_record_next(view->records, view->format, &at, &bytes)) == 1) {
+    while ((result = wal_record_next(view->records, &at, &bytes)) == 1) {
         struct record_place place = {.file = view->file,
                                      .at = view->at + WAL_HEAD_BYTES +
                                            (uint32_t)(bytes.at - view->records.at),
@@ -58,7 +58,7 @@ static bool examine_batch(struct fsck_exam *exam, const struct wal_view *view)
         struct record record;
 
         count++;
-        if (wal_check_bytes(view->format, bytes) && !wal_check_holds(&exam->disk, place, bytes.at))
+        if (wal_check_bytes(bytes) && !wal_check_holds(&exam->disk, place, bytes.at))
             find(exam, place.file, place.at, "the record's checksum is wrong");
         else if (!record_decode(bytes, &record))
             find(exam, place.file, place.at, "the record cannot be decoded");

@@ -143,8 +143,6 @@ static int write_manifest(const struct fs *fs, const char *into,
     size_t len;
     int fd, result;
 
-    if (made.format < DATADIR_FORMAT_CHECKED)
-        manifest_draw_name(&made);
     made.format = DATADIR_FORMAT;
     len = manifest_emit(&made, text);
     snprintf(fresh, sizeof fresh, "%s/MANIFEST.tmp", into);
@@ -222,7 +220,7 @@ static int read_log_record(struct fsck_exam *exam, struct record_place place,
     if (got < (ssize_t)place.bytes)
         return got < 0 ? (int)got : -EBADMSG;
     *out = slice_make(into, place.bytes);
-    check = wal_check_bytes(file->format, *out);
+    check = wal_check_bytes(*out);
     if (got < (ssize_t)(place.bytes + check) ||
         (check && !wal_check_holds(&exam->disk, place, into)))
         return -EBADMSG;

@@ -263,12 +263,9 @@ static int list_shards(const struct datadir *datadir, uint64_t *there, char *err
     return 0;
 }
 
-/* Before format 4 a shard's directory was made after the manifest: some are missing where the first
- * start was not completed. */
 static int check_shards(const struct datadir *datadir, const struct datadir_manifest *manifest,
                         char *error, size_t error_bytes)
 {
-    const bool may_lack = manifest->format < DATADIR_FORMAT_CHECKED && !*manifest->boot_id;
     uint64_t there;
     int result = list_shards(datadir, &there, error, error_bytes);
 
@@ -281,7 +278,7 @@ static int check_shards(const struct datadir *datadir, const struct datadir_mani
                 "data directory '%s' has a 'shard-%02u' and its MANIFEST speaks of %u "
                 "shard%s; restore it from a backup (nothing was changed)",
                 datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
-        if (!is_there && i < manifest->shards && !may_lack)
+        if (!is_there && i < manifest->shards)
             return error_result(
                 -EBADMSG, error, error_bytes,
                 "data directory '%s' lacks 'shard-%02u', and its MANIFEST speaks of %u "
@@ -345,7 +342,7 @@ static int make_shards(const struct datadir *datadir, uint32_t shards)
     return result < 0 ? result : datadir->fs.ops->fsync_dir(datadir->fs.ctx, datadir->path);
 }
 
-/* Writes the first manifest of a directory, or the first of this format. */
+/* Writes the first manifest of a directory. */
 static int begin_manifest(struct datadir *datadir, struct datadir_manifest *manifest, char *error,
                           size_t error_bytes)
 {
@@ -482,8 +479,6 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
             datadir->path, found.shards, found.shards == 1 ? "" : "s", shards);
     if (result == 0 && !found.is_new)
         result = check_shards(datadir, &found, error, error_bytes);
-    if (result == 0 && !existing && found.format < DATADIR_FORMAT)
-        result = begin_manifest(datadir, &found, error, error_bytes);
 out:
     if (result < 0) {
         datadir_close(datadir);

@@ -22,8 +22,7 @@
 struct datadir;
 
 /*
- * Opens and locks DIR, making it (0700) and its manifest where missing, and writing that of an
- * older format anew. `shards` 0: whatever the directory has (1 where new); else it must agree. 0 or
+ * Opens and locks DIR, making it (0700) and its manifest where missing. `shards` 0: whatever the directory has (1 where new); else it must agree. 0 or
  * negative errno; `error` then says what and what to do: locked by another server (with its pid),
  * not writable, a different number of shards, a newer format, a manifest that cannot be read or
  * whose shards are not those that are there, a backup that was not completed, a directory that

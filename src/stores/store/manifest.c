@@ -8,23 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first versions of format 1 wrote no skew_ms. */
-static size_t emit_text(const struct datadir_manifest *manifest, bool has_skew,
-                        char out[MANIFEST_BYTES_MAX])
+size_t manifest_emit(const struct datadir_manifest *manifest, char out[MANIFEST_BYTES_MAX])
 {
-    size_t len = (size_t)snprintf(out, MANIFEST_BYTES_MAX,
-                                  "# written by tarry; do not edit\n"
-                                  "format=%" PRIu32 "\nshards=%" PRIu32 "\nhash_seed=0x%016" PRIx64
-                                  "\nboot_id=%s\nboot_offset_ms=%" PRId64 "\n",
-                                  manifest->format, manifest->shards, manifest->hash_seed,
-                                  manifest->boot_id, manifest->boot_offset_ms);
+    size_t len =
+        (size_t)snprintf(out, MANIFEST_BYTES_MAX,
+                         "# written by tarry; do not edit\n"
+                         "format=%" PRIu32 "\nshards=%" PRIu32 "\nhash_seed=0x%016" PRIx64
+                         "\nboot_id=%s\nboot_offset_ms=%" PRId64 "\nskew_ms=%" PRId64 "\nname=%s\n",
+                         manifest->format, manifest->shards, manifest->hash_seed, manifest->boot_id,
+                         manifest->boot_offset_ms, manifest->skew_ms, manifest->name);
 
-    if (has_skew)
-        len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len, "skew_ms=%" PRId64 "\n",
-                                manifest->skew_ms);
-    if (manifest->format < DATADIR_FORMAT_CHECKED)
-        return len;
-    len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len, "name=%s\n", manifest->name);
     if (manifest->test_start_ms)
         len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len,
                                 "test_start_ms=%" PRId64 "\ntest_inner_ms=%" PRId64 "\n",
@@ -32,11 +25,6 @@ static size_t emit_text(const struct datadir_manifest *manifest, bool has_skew,
     len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len, "check=%016" PRIx64 "\n",
                             hash_64(out, len));
     return len;
-}
-
-size_t manifest_emit(const struct datadir_manifest *manifest, char out[MANIFEST_BYTES_MAX])
-{
-    return emit_text(manifest, true, out);
 }
 
 /* Finds the value of a line `key=value`; NULL: there is no such line. Not the reader's judge: what
@@ -90,7 +78,6 @@ int manifest_parse(struct slice text, struct datadir_manifest *out)
     struct datadir_manifest manifest = {0};
     char copy[MANIFEST_BYTES_MAX], again[MANIFEST_BYTES_MAX];
     uint64_t format, shards;
-    bool has_skew;
 
     if (text.len >= sizeof copy || (text.len > 0 && memchr(text.at, '\0', text.len)))
         return -EBADMSG;
@@ -111,16 +98,11 @@ int manifest_parse(struct slice text, struct datadir_manifest *out)
     find_text(copy, "boot_id", manifest.boot_id, sizeof manifest.boot_id);
     manifest.boot_offset_ms = find_signed(copy, "boot_offset_ms");
     manifest.skew_ms = find_signed(copy, "skew_ms");
-    if (format >= DATADIR_FORMAT_CHECKED) {
-        manifest.test_start_ms = find_signed(copy, "test_start_ms");
-        manifest.test_inner_ms = find_signed(copy, "test_inner_ms");
-    }
-    if (format >= DATADIR_FORMAT_CHECKED)
-        find_text(copy, "name", manifest.name, sizeof manifest.name);
-    if (format >= DATADIR_FORMAT_CHECKED && !is_name(manifest.name))
-        return -EBADMSG;
-    has_skew = format > 1 || find_value(copy, "skew_ms");
-    if (!slice_equals(text, slice_make(again, emit_text(&manifest, has_skew, again))))
+    manifest.test_start_ms = find_signed(copy, "test_start_ms");
+    manifest.test_inner_ms = find_signed(copy, "test_inner_ms");
+    find_text(copy, "name", manifest.name, sizeof manifest.name);
+    if (!is_name(manifest.name) ||
+        !slice_equals(text, slice_make(again, manifest_emit(&manifest, again))))
         return -EBADMSG;
     *out = manifest;
     return 0;

@@ -1,10 +1,9 @@
 /*
  * manifest: the text of DIR/MANIFEST, which says what a data directory is.
  *
- * A line `key=value` for each field, in the order of the struct, and from format 4 on a last line
- * with the checksum of all before it. A text is valid only where emitting what was read gives the
- * same bytes: so each field is there, once, nothing else is, and no bit of it can change unseen.
- * Formats below 4 had no checksum and no name. Pure.
+ * A line `key=value` for each field, in the order of the struct, and a last line with the checksum
+ * of all before it. A text is valid only if emitting what was read gives the same bytes: each field
+ * is present once, nothing else is, and no bit can change unnoticed. Pure.
  */
 #ifndef TARRY_STORE_MANIFEST_H
 #define TARRY_STORE_MANIFEST_H
@@ -13,24 +12,8 @@
 
 #include <stdint.h>
 
-/*
- * 1: the first
- * 2: records may carry a topic's extension, a job's history and when it was taken. A directory of
- *    format 1 is one of format 2 that has none of these: it becomes one when it is opened for
- *    writing, so that a version that cannot read them says so instead of finding damage.
- * 3: jobs lie in runs, too, beside the log, and records name the slots they are about; fewer of the
- *    log's records have a check of their own. A directory of format 2 is one of format 3 that has
- *    none of these yet.
- * 4: the manifest has a checksum and the store's name, and every shard's directory is there before
- *    it. A directory of format 3 gets them when it is opened for writing.
- * 5: a topic's record may carry max_jobs and push_rate. A directory of format 4 is one of format 5
- *    that has none of these.
- * 6: a topic's record may tell until when it is paused. A directory of format 5 is one of format 6 in
- *    which none does.
- */
 enum {
-    DATADIR_FORMAT = 6,
-    DATADIR_FORMAT_CHECKED = 4, /* the first one with name and checksum */
+    DATADIR_FORMAT = 1,
     DATADIR_SHARDS_MAX = 64,
     DATADIR_NAME_BYTES = 32,
     MANIFEST_BYTES_MAX = 4096
@@ -43,7 +26,7 @@ struct datadir_manifest {
     char boot_id[37];       /* of the last start; empty: none was completed */
     int64_t boot_offset_ms; /* inner clock minus boot time at the last start */
     int64_t skew_ms; /* wall clock minus inner clock, when it was last known; never too low */
-    /* The store's own, in hex: drawn once, and kept by every copy. Empty below format 4. */
+    /* The store's own, in hex: drawn once, and kept by every copy. */
     char name[DATADIR_NAME_BYTES + 1];
     /* Of a directory whose server goes by a test clock: where that began, and its inner time when it was last
      * known. 0: an ordinary one, in whose text there is nothing of it, so that a version which knows of no

@@ -212,7 +212,6 @@ static void begin_batch(struct wal *wal)
     pthread_mutex_lock(&wal->lock);
     wal->open->file = wal->current;
     wal->open->offset = wal->tail_at;
-    wal->open->format = wal_current(wal)->format;
     pthread_mutex_unlock(&wal->lock);
     wal->open->len = WAL_HEAD_BYTES;
     wal->open->count = 0;
@@ -233,7 +232,7 @@ struct record_place wal_append(struct wal *wal, const struct record *record)
     place.at = batch->offset + (uint32_t)batch->len;
     at = batch->at + batch->len;
     place.bytes = (uint32_t)record_encode(record, at);
-    check_bytes = wal_check_bytes(batch->format, slice_make(at, place.bytes));
+    check_bytes = wal_check_bytes(slice_make(at, place.bytes));
     if (check_bytes)
         wal_check_put(&wal->disk, place.file, place.at, at, place.bytes);
     batch->len += place.bytes + check_bytes;

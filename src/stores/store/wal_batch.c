@@ -93,12 +93,12 @@ bool wal_check_holds(const struct wal_disk *disk, struct record_place place, con
            (uint32_t)wal_sum(record, place.bytes, place_seed(disk, place.file, place.at));
 }
 
-size_t wal_check_bytes(uint32_t format, struct slice record)
+size_t wal_check_bytes(struct slice record)
 {
-    return format == 1 || record_is_read_again(record) ? WAL_CHECK_BYTES : 0;
+    return record_is_read_again(record) ? WAL_CHECK_BYTES : 0;
 }
 
-int wal_record_next(struct slice records, uint32_t format, size_t *at, struct slice *record)
+int wal_record_next(struct slice records, size_t *at, struct slice *record)
 {
     struct slice rest = slice_make(records.at + *at, records.len - *at);
     size_t bytes, with_check;
@@ -108,7 +108,7 @@ int wal_record_next(struct slice records, uint32_t format, size_t *at, struct sl
     bytes = record_next(rest);
     if (bytes == 0)
         return -EBADMSG;
-    with_check = bytes + wal_check_bytes(format, slice_make(rest.at, bytes));
+    with_check = bytes + wal_check_bytes(slice_make(rest.at, bytes));
     if (with_check > rest.len)
         return -EBADMSG;
     *record = slice_make(rest.at, bytes);

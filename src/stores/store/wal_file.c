@@ -140,14 +140,14 @@ static bool header_is_sound(const struct wal_disk *disk, const char *header, int
 {
     struct wire_in in =
         wire_in_make(slice_make(header + sizeof MAGIC, HEADER_USED_BYTES - sizeof MAGIC));
+    const uint32_t format = wire_take_u32(&in);
     char again[WAL_HEADER_BYTES];
 
-    file->format = wire_take_u32(&in);
     wire_take_u32(&in);
     file->bytes = wire_take_u32(&in);
-    wal_file_header(disk, file->format, file->number, file->bytes, wire_take_u64(&in), again);
-    return memcmp(header, again, WAL_HEADER_BYTES) == 0 && file->format >= 1 &&
-           file->format <= WAL_FORMAT && file->bytes >= WAL_FILE_BYTES_MIN && size == file->bytes;
+    wal_file_header(disk, format, file->number, file->bytes, wire_take_u64(&in), again);
+    return memcmp(header, again, WAL_HEADER_BYTES) == 0 && format == WAL_FORMAT &&
+           file->bytes >= WAL_FILE_BYTES_MIN && size == file->bytes;
 }
 
 static int open_one(const struct wal_disk *disk, uint32_t number, int flags, struct wal_file **out,
@@ -342,7 +342,6 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
     }
     *file = (struct wal_file){.number = number,
                               .bytes = bytes,
-                              .format = WAL_FORMAT,
                               .fd = fd,
                               .stamp = fs_stamp(fs, fd),
                               .end = WAL_HEADER_BYTES};

@@ -281,7 +281,7 @@ static int fill_lot(const struct opening *opening, const struct wal_view *view, 
     int result;
 
     for (lot->count = 0; lot->count < LOT_RECORDS; lot->count++) {
-        result = wal_record_next(view->records, view->format, at, &bytes);
+        result = wal_record_next(view->records, at, &bytes);
         lot->is_damaged = result < 0;
         if (result != 1)
             return 0;

@@ -23,7 +23,7 @@
 #include <pthread.h>
 
 enum {
-    WAL_FORMAT = 2,          /* of files: 1: a check stands behind every record */
+    WAL_FORMAT = 1,          /* of files */
     WAL_HEADER_BYTES = 4096, /* of a file; the first batch follows */
     WAL_HEAD_BYTES = 72,     /* of a batch; the first record follows */
     WAL_CHECK_BYTES = 4,     /* behind records read by their place: a checksum of both */
@@ -84,7 +84,6 @@ int wal_manifest_write(const struct wal_disk *disk, int fd, struct wal_manifest 
 struct wal_file {
     uint32_t number;
     uint32_t bytes;
-    uint32_t format;
     int fd;
     struct fs_stamp stamp; /* the committer's, once it counts */
     /* As found at opening. */
@@ -152,10 +151,10 @@ bool wal_body_is_whole(const struct wal_disk *disk, const struct wal_head *head,
 void wal_check_put(const struct wal_disk *disk, uint32_t file, uint32_t at, char *record,
                    size_t bytes);
 bool wal_check_holds(const struct wal_disk *disk, struct record_place place, const char *record);
-/* How many bytes of check stand behind the record in a file of this format. */
-size_t wal_check_bytes(uint32_t format, struct slice record);
+/* How many bytes of check stand behind the record. */
+size_t wal_check_bytes(struct slice record);
 /* The record at *at of a batch's records; moves on. 1; 0 at the end; -EBADMSG. */
-int wal_record_next(struct slice records, uint32_t format, size_t *at, struct slice *record);
+int wal_record_next(struct slice records, size_t *at, struct slice *record);
 uint64_t wal_sum(const void *bytes, size_t len, uint64_t seed);
 
 /* ---- wal_reader ---- */
@@ -183,7 +182,7 @@ struct wal_reader {
 
 struct wal_view {
     struct wal_head head;
-    uint32_t file, at, format;
+    uint32_t file, at;
     struct slice records; /* good until the next call */
 };
 
@@ -205,7 +204,7 @@ int wal_reader_look(struct wal_reader *reader, uint32_t index, uint32_t at, stru
 struct wal_batch {
     char *at;
     size_t len, cap;
-    uint32_t file, offset, format;
+    uint32_t file, offset;
     uint32_t count;
 };
 

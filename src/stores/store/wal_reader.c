@@ -153,7 +153,6 @@ int wal_reader_look(struct wal_reader *reader, uint32_t index, uint32_t at, stru
         .head = head,
         .file = reader->files->at[index]->number,
         .at = at,
-        .format = reader->files->at[index]->format,
         .records = slice_make(bytes + WAL_HEAD_BYTES, head.bytes - WAL_HEAD_BYTES),
     };
     return 1;

@@ -216,7 +216,7 @@ static struct slice last_job(const struct wal_head *head, char *batch)
     struct slice record, last = {0};
     size_t at = 0;
 
-    while (wal_record_next(records, WAL_FORMAT, &at, &record) == 1)
+    while (wal_record_next(records, &at, &record) == 1)
         if (record.at[4] == RECORD_JOB)
             last = record;
     return last;

@@ -1,8 +1,11 @@
 #include "store/datadir.h"
 #include "store/manifest.h"
 
+#include "base/hash.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -140,6 +143,7 @@ static void another_number_of_shards_is_refused(void **state)
 #define HEAD "# written by tarry; do not edit\n"
 #define CLOCKS "boot_id=abc\nboot_offset_ms=-5\nskew_ms=7\n"
 #define SEED "hash_seed=0x0000000000000010\n"
+#define NAME "name=0123456789abcdef0123456789abcdef\n"
 
 static size_t read_manifest(char *text, size_t text_bytes)
 {
@@ -156,60 +160,70 @@ static size_t read_manifest(char *text, size_t text_bytes)
     return len;
 }
 
+/* The text with a name, and the checksum of all of it. */
+static void sign(char out[768], const char *text)
+{
+    size_t len = (size_t)snprintf(out, 768, "%s" NAME, text);
+
+    snprintf(out + len, 768 - len, "check=%016" PRIx64 "\n", hash_64(out, len));
+}
+
 static void manifest_that_is_none_is_refused_and_left_alone(void **state)
 {
     static const char *const bad[] = {
         "",
         "nonsense\n",
-        "format=3\n",
+        "format=1\n",
         HEAD "format\n",
         HEAD "shards=1\n" SEED CLOCKS,
         HEAD "format=0\nshards=1\n" SEED CLOCKS,
         HEAD "format=x\nshards=1\n" SEED CLOCKS,
         HEAD "format=1x\nshards=1\n" SEED CLOCKS,
         HEAD "format=99999999999\nshards=1\n" SEED CLOCKS,
-        HEAD "format=3\n" SEED CLOCKS,
-        HEAD "format=3\nshards=0\n" SEED CLOCKS,
-        HEAD "format=3\nshards=65\n" SEED CLOCKS,
-        HEAD "format=3\nshards=4096\n" SEED CLOCKS,
-        HEAD "format=3\nshards=one\n" SEED CLOCKS,
-        HEAD "format=3\nshards=1\n" CLOCKS,
-        HEAD "format=3\nshards=1\nhash_seed=16\n" CLOCKS,
-        HEAD "format=3\nshards=1\nhash_seed=-1\n" CLOCKS,
-        HEAD "format=3\nshards=1\nhash_seed=99999999999999999999999\n" CLOCKS,
-        HEAD "format=3\nshards=1\n" SEED "boot_offset_ms=-5\nskew_ms=7\n",
-        HEAD "format=3\nshards=1\n" SEED "boot_id=abc\nskew_ms=7\n",
-        HEAD "format=3\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=\nskew_ms=7\n",
-        HEAD "format=3\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=1z\nskew_ms=7\n",
-        HEAD "format=3\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=-5\n",
-        HEAD "format=3\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=-5\nskew_ms=\n",
-        HEAD "format=3\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=-5\nskew_ms=2y\n",
-        HEAD "format=3\nshards=1\n" SEED
+        HEAD "format=1\n" SEED CLOCKS,
+        HEAD "format=1\nshards=0\n" SEED CLOCKS,
+        HEAD "format=1\nshards=65\n" SEED CLOCKS,
+        HEAD "format=1\nshards=4096\n" SEED CLOCKS,
+        HEAD "format=1\nshards=one\n" SEED CLOCKS,
+        HEAD "format=1\nshards=1\n" CLOCKS,
+        HEAD "format=1\nshards=1\nhash_seed=16\n" CLOCKS,
+        HEAD "format=1\nshards=1\nhash_seed=-1\n" CLOCKS,
+        HEAD "format=1\nshards=1\nhash_seed=99999999999999999999999\n" CLOCKS,
+        HEAD "format=1\nshards=1\n" SEED "boot_offset_ms=-5\nskew_ms=7\n",
+        HEAD "format=1\nshards=1\n" SEED "boot_id=abc\nskew_ms=7\n",
+        HEAD "format=1\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=\nskew_ms=7\n",
+        HEAD "format=1\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=1z\nskew_ms=7\n",
+        HEAD "format=1\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=-5\n",
+        HEAD "format=1\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=-5\nskew_ms=\n",
+        HEAD "format=1\nshards=1\n" SEED "boot_id=abc\nboot_offset_ms=-5\nskew_ms=2y\n",
+        HEAD "format=1\nshards=1\n" SEED
              "boot_id=01234567890123456789012345678901234567890\nboot_offset_ms=-5\nskew_ms=7\n",
-        /* Twice, of a later version, or with less than its checksum. */
-        HEAD "format=3\nshards=1\nshards=1\n" SEED CLOCKS,
-        HEAD "format=3\nshards=1\n" SEED CLOCKS "skew_ms=7\n",
-        HEAD "format=3\nshards=1\n" SEED CLOCKS "of_a_later_version=5\n",
-        HEAD "format=3\nshards=1\n" SEED CLOCKS "name=0123456789abcdef0123456789abcdef\n",
-        HEAD "format=4\nshards=1\n" SEED CLOCKS,
-        HEAD "format=4\nshards=1\n" SEED CLOCKS "name=0123456789abcdef0123456789abcdef\n",
-        HEAD "format=4\nshards=1\n" SEED CLOCKS
-             "name=0123456789abcdef0123456789abcdef\ncheck=0000000000000000\n",
+        /* Twice, or of a later version. */
+        HEAD "format=1\nshards=1\nshards=1\n" SEED CLOCKS,
+        HEAD "format=1\nshards=1\n" SEED CLOCKS "skew_ms=7\n",
+        HEAD "format=1\nshards=1\n" SEED CLOCKS "of_a_later_version=5\n",
+        HEAD "format=1\nshards=1\n" SEED CLOCKS NAME,
     };
+
+    char signed_text[768];
 
     (void)state;
     datadir_close(open_well(1));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char text[512];
+        char written[768], text[768];
 
-        write_manifest(bad[i]);
+        sign(written, bad[i]);
+        write_manifest(written);
         if (open_badly(1) != -EBADMSG)
-            fail_msg("taken: %s", bad[i]);
+            fail_msg("taken: %s", written);
         assert_non_null(strstr(error, "MANIFEST"));
-        assert_int_equal(read_manifest(text, sizeof text), strlen(bad[i]));
-        assert_string_equal(text, bad[i]);
+        assert_int_equal(read_manifest(text, sizeof text), strlen(written));
+        assert_string_equal(text, written);
     }
-    write_manifest(HEAD "format=3\nshards=1\n" SEED CLOCKS);
+    write_manifest(HEAD "format=1\nshards=1\n" SEED CLOCKS NAME); /* without its checksum */
+    assert_int_equal(open_badly(1), -EBADMSG);
+    sign(signed_text, HEAD "format=1\nshards=1\n" SEED CLOCKS);
+    write_manifest(signed_text);
     datadir_close(open_well(1));
     assert_int_equal(manifest.hash_seed, 16);
 }
@@ -250,7 +264,7 @@ static void every_single_bit_of_the_manifest_counts(void **state)
     datadir_close(open_well(3));
 }
 
-static void its_name_is_drawn_once_and_another_one_s_is_another(void **state)
+static void its_name_is_drawn_once(void **state)
 {
     char name[DATADIR_NAME_BYTES + 1], text[512], whole[512];
 
@@ -258,14 +272,6 @@ static void its_name_is_drawn_once_and_another_one_s_is_another(void **state)
     datadir_close(open_well(1));
     strcpy(name, manifest.name);
     assert_int_equal(strspn(name, "0123456789abcdef"), 32);
-    datadir_close(open_well(1));
-    assert_string_equal(manifest.name, name);
-    /* What was there before names gets one at its first opening. */
-    write_manifest(HEAD "format=3\nshards=1\n" SEED CLOCKS);
-    datadir_close(open_well(1));
-    assert_int_equal(strlen(manifest.name), 32);
-    assert_string_not_equal(manifest.name, name);
-    strcpy(name, manifest.name);
     datadir_close(open_well(1));
     assert_string_equal(manifest.name, name);
     read_manifest(text, sizeof text);
@@ -304,76 +310,13 @@ static void its_shards_are_those_that_are_there(void **state)
     datadir_close(open_well(3));
 }
 
-/* Versions before made the shards' directories one by one after the manifest. */
-static void shards_may_lack_where_a_first_start_of_before_was_cut_short(void **state)
-{
-    char path[256];
-
-    (void)state;
-    datadir_close(open_well(3));
-    shard_name(path, sizeof path, 2, "");
-    assert_int_equal(rmdir(path), 0);
-    write_manifest(HEAD "format=3\nshards=3\n" SEED CLOCKS);
-    assert_int_equal(open_badly(0), -EBADMSG);
-    write_manifest(HEAD "format=3\nshards=3\n" SEED "boot_id=\nboot_offset_ms=0\nskew_ms=0\n");
-    datadir_close(open_well(0));
-    assert_int_equal(access(path, F_OK), 0);
-    write_manifest(HEAD "format=1\nshards=3\n" SEED "boot_id=\nboot_offset_ms=0\n");
-    datadir_close(open_well(0));
-    assert_int_equal(manifest.shards, 3);
-}
-
 static void newer_format_is_refused_as_such(void **state)
 {
     (void)state;
     datadir_close(open_well(1));
-    write_manifest("format=7\nfuture=yes\n");
+    write_manifest("format=2\nfuture=yes\n");
     assert_int_equal(open_badly(1), -EPROTONOSUPPORT);
-    assert_non_null(strstr(error, "format 7"));
-}
-
-/* Its words are those by which an older version refuses this one's. */
-static void raises(uint32_t format)
-{
-    struct datadir *other;
-    char text[MANIFEST_BYTES_MAX];
-
-    snprintf(text, sizeof text, HEAD "format=%u\nshards=1\n" SEED CLOCKS, format);
-    if (format >= DATADIR_FORMAT_CHECKED) { /* with its name and checksum */
-        struct datadir_manifest checked = {.format = format,
-                                           .shards = 1,
-                                           .hash_seed = 16,
-                                           .boot_id = "abc",
-                                           .boot_offset_ms = -5,
-                                           .skew_ms = 7};
-        manifest_draw_name(&checked);
-        text[manifest_emit(&checked, text)] = '\0';
-    }
-    write_manifest(text);
-    assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
-    assert_int_equal(manifest.format, format);
-    datadir_close(other);
-    assert_int_equal(open_badly(2), -EINVAL);
-    assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
-    assert_int_equal(manifest.format, format);
-    datadir_close(other);
-    datadir_close(open_well(1));
-    assert_int_equal(manifest.format, DATADIR_FORMAT);
-    assert_int_equal(datadir_open_existing(dir, &other, &manifest, error, sizeof error), 0);
-    assert_int_equal(manifest.format, DATADIR_FORMAT);
-    assert_int_equal(manifest.hash_seed, 16);
-    assert_string_equal(manifest.boot_id, "abc");
-    assert_int_equal(manifest.boot_offset_ms, -5);
-    assert_int_equal(manifest.skew_ms, 7);
-    datadir_close(other);
-}
-
-static void older_format_is_raised_when_it_is_opened_for_writing_and_only_then(void **state)
-{
-    (void)state;
-    datadir_close(open_well(1));
-    for (uint32_t format = 1; format < DATADIR_FORMAT; format++)
-        raises(format);
+    assert_non_null(strstr(error, "format 2"));
 }
 
 static void shards_without_manifest_are_not_begun_anew(void **state)
@@ -513,11 +456,9 @@ int main(void)
         ROW(another_number_of_shards_is_refused),
         ROW(manifest_that_is_none_is_refused_and_left_alone),
         ROW(every_single_bit_of_the_manifest_counts),
-        ROW(its_name_is_drawn_once_and_another_one_s_is_another),
+        ROW(its_name_is_drawn_once),
         ROW(its_shards_are_those_that_are_there),
-        ROW(shards_may_lack_where_a_first_start_of_before_was_cut_short),
         ROW(newer_format_is_refused_as_such),
-        ROW(older_format_is_raised_when_it_is_opened_for_writing_and_only_then),
         ROW(shards_without_manifest_are_not_begun_anew),
         ROW(half_written_manifest_of_a_crash_does_not_matter),
         ROW(opening_for_reading_makes_nothing),

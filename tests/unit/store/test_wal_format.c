@@ -1,19 +1,6 @@
-/* Files of the log as versions before wrote them: a check behind every record. */
+/* The stored form of the log's files: which records have a check of their own; other formats. */
 #include "store/wal_private.h"
 #include "test_wal_rig.h"
-
-static uint32_t format_of(struct scene *scene, uint32_t number)
-{
-    char path[64];
-    uint32_t format = 0;
-    const char *bytes;
-
-    snprintf(path, sizeof path, "shard/wal/%08u.log", number);
-    bytes = sim_fs_bytes(&scene->sim, path, NULL);
-    if (bytes)
-        memcpy(&format, bytes + 8, sizeof format);
-    return format;
-}
 
 /* The header of the first file as another version would have written it. */
 static void set_format(struct scene *scene, uint32_t format)
@@ -28,19 +15,6 @@ static void set_format(struct scene *scene, uint32_t format)
         if (is != header[at])
             sim_fs_damage(&scene->sim, FIRST, at, (unsigned char)(is ^ header[at]));
     }
-}
-
-/* An empty log whose first file is of the older format. */
-static struct scene *start_old(uint64_t seed)
-{
-    struct scene *scene = start(WAL_SYNC_ALWAYS, seed);
-
-    open_well(scene);
-    die(scene, SIM_DROP_UNSYNCED);
-    set_format(scene, 1);
-    open_well(scene);
-    assert_int_equal(format_of(scene, 1), 1);
-    return scene;
 }
 
 static struct record end_of(uint32_t id, int64_t remember_until_ms)
@@ -80,10 +54,6 @@ static void only_what_is_read_by_its_place_has_a_check(void **unused)
     assert_int_equal(bytes_between(scene->owner.wal, &topic), 0);
     assert_int_equal(bytes_between(scene->owner.wal, &remembered), CHECK_BYTES);
     end(scene);
-    scene = start_old(3);
-    assert_int_equal(bytes_between(scene->owner.wal, &state), CHECK_BYTES);
-    assert_int_equal(bytes_between(scene->owner.wal, &forgotten), CHECK_BYTES);
-    end(scene);
 }
 
 static void a_remembered_end_is_read_by_its_place_and_judged(void **unused)
@@ -110,38 +80,10 @@ static void a_remembered_end_is_read_by_its_place_and_judged(void **unused)
     end(scene);
 }
 
-/* Goes on in the old form where the file is old, in the new one in the next. */
-static void a_log_of_the_older_format_opens_and_goes_on(void **unused)
+static void rejects_unknown_formats(void **unused)
 {
     (void)unused;
-    struct scene *scene = start_old(5);
-    struct wal_owner *owner = &scene->owner;
-
-    while (wal_current_file(owner->wal) < 3) {
-        wal_owner_push(owner, 300);
-        wal_owner_push(owner, 10);
-        wal_owner_finish(owner, owner->jobs);
-        assert_int_equal(wal_owner_commit(owner), 0);
-        assert_int_equal(wal_owner_upkeep(owner), 0);
-        die(scene, SIM_DROP_UNSYNCED);
-        open_well(scene);
-    }
-    assert_int_equal(format_of(scene, 1), 1);
-    assert_int_equal(format_of(scene, 2), 2);
-    assert_true(work(scene, 300));
-    wal_want_spares(owner->wal, false);
-    assert_int_equal(wal_owner_upkeep(owner), 0);
-    assert_int_equal(format_of(scene, 1), 0); /* went, or is another one by now */
-    assert_int_equal(format_of(scene, wal_current_file(owner->wal)), 2);
-    wal_owner_close(owner);
-    open_well(scene);
-    end(scene);
-}
-
-static void a_format_not_known_yet_is_refused(void **unused)
-{
-    (void)unused;
-    for (uint32_t format = 0; format <= 3; format += 3) {
+    for (uint32_t format = 0; format <= 2; format += 2) {
         struct scene *scene = start(WAL_SYNC_ALWAYS, 3);
 
         open_well(scene);
@@ -152,34 +94,12 @@ static void a_format_not_known_yet_is_refused(void **unused)
     }
 }
 
-static void no_crash_while_the_format_changes_loses_what_was_committed(void **unused)
-{
-    struct random random = seed_random(__func__);
-
-    (void)unused;
-    for (int round = 0; round < 150; round++) {
-        struct scene *scene = start_old(random_next(&random));
-
-        for (int i = 0; i < 4; i++) {
-            enum sim_damage damage = (enum sim_damage)(1 + random_below(&random, SIM_DAMAGES));
-
-            scene->sim.crash_at = scene->sim.ios + 1 + random_below(&random, 80);
-            work(scene, 40);
-            die(scene, damage);
-            open_well(scene);
-        }
-        end(scene);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_is_read_by_its_place_has_a_check),
         cmocka_unit_test(a_remembered_end_is_read_by_its_place_and_judged),
-        cmocka_unit_test(a_log_of_the_older_format_opens_and_goes_on),
-        cmocka_unit_test(a_format_not_known_yet_is_refused),
-        cmocka_unit_test(no_crash_while_the_format_changes_loses_what_was_committed),
+        cmocka_unit_test(rejects_unknown_formats),
     };
 
     return cmocka_run_group_tests_name("wal_format", tests, NULL, NULL);
