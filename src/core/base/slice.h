@@ -39,6 +39,18 @@ static inline int slice_compare(struct slice a, struct slice b)
     return order ? order : (a.len > b.len) - (a.len < b.len);
 }
 
+/* Copies the text with a NUL behind it into `out`, of `out_bytes`, for functions that take a C string.
+ * False: it does not fit, or holds a NUL, at which they would stop. */
+static inline bool slice_copy(struct slice text, char *out, size_t out_bytes)
+{
+    if (text.len >= out_bytes || (text.len && memchr(text.at, 0, text.len)))
+        return false;
+    if (text.len)
+        memcpy(out, text.at, text.len);
+    out[text.len] = 0;
+    return true;
+}
+
 static inline bool slice_is(struct slice a, const char *text)
 {
     return slice_equals(a, slice_of(text));

@@ -102,11 +102,7 @@ static bool is_ipv6(struct slice host)
 {
     char text[INET6_ADDRSTRLEN];
     struct in6_addr address;
-    if (host.len >= sizeof text)
-        return false;
-    memcpy(text, host.at, host.len);
-    text[host.len] = '\0';
-    return inet_pton(AF_INET6, text, &address) == 1;
+    return slice_copy(host, text, sizeof text) && inet_pton(AF_INET6, text, &address) == 1;
 }
 
 /* "127.1", "0x7f000001", "2130706433": libraries differ in what they make of these. So what ends in

@@ -22,10 +22,8 @@ static bool read_address(struct slice word, bool is_v6, struct in6_addr *out)
 {
     char text[INET6_ADDRSTRLEN];
     struct in_addr v4;
-    if (word.len == 0 || word.len >= sizeof text)
+    if (!slice_copy(word, text, sizeof text))
         return false;
-    memcpy(text, word.at, word.len);
-    text[word.len] = '\0';
     if (is_v6)
         return inet_pton(AF_INET6, text, out) == 1;
     if (inet_pton(AF_INET, text, &v4) != 1)

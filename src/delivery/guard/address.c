@@ -98,11 +98,7 @@ static struct slice last_label(struct slice name)
 static bool parse_v6(struct slice host, struct guard_address *out)
 {
     char text[INET6_ADDRSTRLEN];
-    if (host.len >= sizeof text || memchr(host.at, 0, host.len))
-        return false;
-    memcpy(text, host.at, host.len);
-    text[host.len] = 0;
-    return inet_pton(AF_INET6, text, out->bytes) == 1;
+    return slice_copy(host, text, sizeof text) && inet_pton(AF_INET6, text, out->bytes) == 1;
 }
 
 enum guard_spelling guard_address_parse(struct slice host, struct guard_address *out)

@@ -121,10 +121,8 @@ static bool is_address(struct slice host, bool *is_loopback)
     bool in_brackets = host.at[0] == '[';
     if (in_brackets)
         host = slice_make(host.at + 1, host.len - 2);
-    if (host.len >= sizeof text)
+    if (!slice_copy(host, text, sizeof text))
         return false;
-    memcpy(text, host.at, host.len);
-    text[host.len] = '\0';
     return in_brackets ? is_address_v6(text, is_loopback) : is_address_v4(text, is_loopback);
 }
 
@@ -167,7 +165,7 @@ static bool check_host_name(const struct http_hosts *hosts, struct slice host,
                           name, name);
 }
 
-/* An empty Host is none: a client that has no name for the server is no page's. */
+/* Only HTTP/1.0 may leave Host out, which no browser does. */
 static bool check_host_names(struct http_hosts *hosts, const struct http_request *request,
                              struct http_fault *fault)
 {

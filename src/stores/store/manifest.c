@@ -79,11 +79,8 @@ int manifest_parse(struct slice text, struct datadir_manifest *out)
     char copy[MANIFEST_BYTES_MAX], again[MANIFEST_BYTES_MAX];
     uint64_t format, shards;
 
-    if (text.len >= sizeof copy || (text.len > 0 && memchr(text.at, '\0', text.len)))
+    if (!slice_copy(text, copy, sizeof copy))
         return -EBADMSG;
-    if (text.len > 0)
-        memcpy(copy, text.at, text.len);
-    copy[text.len] = '\0';
     format = find_number(copy, "format");
     shards = find_number(copy, "shards");
     if (format > DATADIR_FORMAT && format <= UINT32_MAX) {
