@@ -326,13 +326,14 @@ static bool split_authority(struct slice *target, struct http_request *out,
 /* "http://host/path?query" means what "/path?query" means. */
 static bool split_target(struct slice target, struct http_request *out, struct http_fault *fault)
 {
+    /* Refused and not cut off: a proxy with rules for paths may take it for a part of one. */
+    if (memchr(target.at, '#', target.len))
+        return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
+                              "the target has a '#': leave the fragment out, or write %%23");
     if (target.at[0] != '/' &&
         (http_begins(target, "http://") || http_begins(target, "https://")) &&
         !split_authority(&target, out, fault))
         return false;
-    const char *hash = memchr(target.at, '#', target.len);
-    if (hash)
-        target.len = (size_t)(hash - target.at);
     const char *mark = memchr(target.at, '?', target.len);
     out->path = slice_make(target.at, mark ? (size_t)(mark - target.at) : target.len);
     out->query = mark ? slice_make(mark + 1, target.len - out->path.len - 1) : (struct slice){0};
@@ -354,6 +355,9 @@ static bool check_request(const struct head_reading *reading, const llhttp_t *pa
     if (request->chunked && request->is_http_1_0)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
                               "'Transfer-Encoding' is not in HTTP/1.0, send a 'Content-Length'");
+    if (reading->has_host && !request->host.len)
+        return http_fault_set(reading->fault, PROBLEM_BAD_REQUEST, 0,
+                              "'Host' is empty, name the server");
     if (!reading->has_host && !request->is_http_1_0)
         return http_fault_set(reading->fault, PROBLEM_BAD_FRAMING, 0,
                               "'Host' is missing, name the server");
