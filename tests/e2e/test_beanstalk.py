@@ -183,12 +183,49 @@ def test_what_is_wrong_is_said(connect):
     assert connect()("put 0 0 1", b"x" * 65536) == ["JOB_TOO_BIG"]
 
 
-def test_a_page_of_the_web_is_told_nothing(server):
+PUT = b"put 0 0 60 5\r\nhello\r\n"
+HELLO = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32) + b"\x20\r\n" + PUT
+FOREIGN = {
+    "a page that posts": b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + PUT,
+    "a long path": b"POST /" + b"a" * 300 + b" HTTP/1.1\r\nhost: x\r\n\r\n" + PUT,
+    "a path longer than a read": b"POST /" + b"a" * 200_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n" + PUT,
+    "another method": b"DELETE / HTTP/1.1\r\nhost: x\r\n\r\n" + PUT,
+    "a method that no standard has": b"frob http://x/ HTTP/1.0\r\n\r\n" + PUT,
+    "the first line of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + PUT,
+    "HTTP/0.9": b"PATCH /\r\n" + PUT,
+    "a header in small letters": b"host: x\r\n" + PUT,
+    "a header in capitals": b"HOST: x\r\n" + PUT,
+    "a handshake of TLS that holds commands": HELLO,
+    "a handshake behind a command": b"list-tube-used\r\n" + HELLO,
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_who_speaks_http_or_tls_puts_nothing(server, name):
     with Connection(address(server)) as one:
-        one.send("POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nput 0 0 0 1\r\nx\r\n")
-        assert one.answer() is None
+        with contextlib.suppress(ConnectionError):
+            one.send(FOREIGN[name])
+            assert one.answer() in (None, ["USING", "default"])
+            assert one.answer() is None
     with Connection(address(server)) as one:
-        assert one("peek 1") == ["NOT_FOUND"]
+        assert one.stats("stats")["total-jobs"] == "0"
+
+
+def test_a_request_of_http_is_noticed_at_any_cut(server):
+    data = FOREIGN["a long path"]
+    for cut in (*range(300, 318), len(data) - 20):
+        with Connection(address(server)) as one, contextlib.suppress(ConnectionError):
+            one.send(data[:cut])
+            time.sleep(0.01)
+            one.send(data[cut:])
+            assert one.answer() is None, cut
+    with Connection(address(server)) as one:
+        assert one.stats("stats")["total-jobs"] == "0"
+
+
+def test_a_tube_may_have_a_name_like_a_version_of_http(connect):
+    one = connect()
+    assert one("use HTTP/1.1") == ["USING", "HTTP/1.1"] and one("watch HTTP/1.1") == ["WATCHING", "2"]
 
 
 def test_while_the_server_drains_no_job_is_put(connect, server):

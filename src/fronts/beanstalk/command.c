@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <strings.h>
 
 /* What follows a verb. */
 enum shape {
@@ -167,6 +168,31 @@ size_t beanstalk_line_bytes(struct slice input)
     size_t most = input.len < BEANSTALK_LINE_BYTES_MAX ? input.len : BEANSTALK_LINE_BYTES_MAX;
     const char *end = memmem(input.at, most, "\r\n", 2);
     return end ? (size_t)(end - input.at) + 2 : 0;
+}
+
+/* No command has this: names hold no blank, and behind a name comes a number. */
+bool beanstalk_has_http_version(struct slice line)
+{
+    _Static_assert(sizeof " HTTP/" - 1 == BEANSTALK_VERSION_BYTES, "the bytes of a version");
+    return line.len && memmem(line.at, line.len, " HTTP/", BEANSTALK_VERSION_BYTES);
+}
+
+/* "PATCH /x", as of HTTP/0.9 or cut off; words of commands are in small letters. */
+static bool begins_with_method(struct slice line)
+{
+    size_t len = 0;
+    while (len < line.len && line.at[len] >= 'A' && line.at[len] <= 'Z')
+        len++;
+    return len && line.len - len >= 2 && memcmp(line.at + len, " /", 2) == 0;
+}
+
+bool beanstalk_line_is_foreign(struct slice line)
+{
+    static const char host[] = "host:";
+    enum { HOST_BYTES = sizeof host - 1, TLS_HANDSHAKE = 0x16 };
+    return line.len && (line.at[0] == TLS_HANDSHAKE || begins_with_method(line) ||
+                        (line.len >= HOST_BYTES && strncasecmp(line.at, host, HOST_BYTES) == 0) ||
+                        beanstalk_has_http_version(line));
 }
 
 bool beanstalk_command_parse(struct slice line, struct beanstalk_command *out)

@@ -58,6 +58,12 @@ struct beanstalk_command {
  * line may have. */
 size_t beanstalk_line_bytes(struct slice input);
 
+/* Does a line that is not a command begin HTTP or TLS? `line` may lack its end. */
+bool beanstalk_line_is_foreign(struct slice line);
+/* Is the version of a request of HTTP in it? Needs only the BEANSTALK_VERSION_BYTES around it. */
+enum { BEANSTALK_VERSION_BYTES = 6 };
+bool beanstalk_has_http_version(struct slice line);
+
 /* The line without its end. False: its words are not what the verb wants (`verb` is known all the
  * same). An unknown verb is BEANSTALK_UNKNOWN, and true. */
 bool beanstalk_command_parse(struct slice line, struct beanstalk_command *out);

@@ -4,15 +4,32 @@
 
 /* ---- what is no command ---- */
 
-/* A web page, or a client of another port, is told nothing. */
-static bool is_foreign(struct slice line)
+/* A web page, or a client of another port, gets no answer. */
+static bool end_foreign(struct beanstalk_session *session)
 {
-    static const char *const words[] = {"GET ",     "POST ", "PUT ", "HEAD ",
-                                        "OPTIONS ", "Host:", "\x16"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (line.len >= strlen(words[i]) && memcmp(line.at, words[i], strlen(words[i])) == 0)
-            return true;
+    beanstalk_session_end(session);
     return false;
+}
+
+/* Throws away a line that is too long, up to its end. False: more of it is to come, or the session has ended. */
+static bool skip_line(struct beanstalk_session *session)
+{
+    struct beanstalk_connection *connection = &session->connection;
+    struct slice input = beanstalk_connection_input(connection);
+    const char *end = memmem(input.at, input.len, "\r\n", 2);
+    if (beanstalk_has_http_version(
+            slice_make(input.at, end ? (size_t)(end - input.at) : input.len)))
+        return end_foreign(session);
+    if (!end) { /* the end or a version may have begun */
+        size_t kept =
+            input.len < BEANSTALK_VERSION_BYTES ? input.len : (size_t)BEANSTALK_VERSION_BYTES;
+        beanstalk_connection_consume(connection, input.len - kept);
+        return false;
+    }
+    beanstalk_connection_consume(connection, (size_t)(end - input.at) + 2);
+    session->skip.line = false;
+    beanstalk_answer(session, "BAD_FORMAT\r\n");
+    return true;
 }
 
 /* Throws away what nobody wants. False: more of it is to come. */
@@ -20,18 +37,8 @@ static bool skip_input(struct beanstalk_session *session)
 {
     struct beanstalk_connection *connection = &session->connection;
     struct slice input = beanstalk_connection_input(connection);
-    if (session->skip.line) {
-        const char *end = memmem(input.at, input.len, "\r\n", 2);
-        if (!end) {
-            bool keeps_cr = input.len && input.at[input.len - 1] == '\r';
-            beanstalk_connection_consume(connection, input.len - keeps_cr);
-            return false;
-        }
-        beanstalk_connection_consume(connection, (size_t)(end - input.at) + 2);
-        session->skip.line = false;
-        beanstalk_answer(session, "BAD_FORMAT\r\n");
-        return true;
-    }
+    if (session->skip.line)
+        return skip_line(session);
     size_t bytes = session->skip.bytes < input.len ? (size_t)session->skip.bytes : input.len;
     beanstalk_connection_consume(connection, bytes);
     session->skip.bytes -= bytes;
@@ -118,11 +125,13 @@ static bool next_command(struct beanstalk_session *session)
     struct slice input = beanstalk_connection_input(&session->connection);
     size_t line_bytes = beanstalk_line_bytes(input);
     struct beanstalk_command command;
+    struct slice line = slice_make(input.at, line_bytes ? line_bytes - 2 : input.len);
     if (!line_bytes) {
+        if (beanstalk_line_is_foreign(line))
+            return end_foreign(session);
         session->skip.line = input.len >= BEANSTALK_LINE_BYTES_MAX;
         return session->skip.line;
     }
-    struct slice line = slice_make(input.at, line_bytes - 2);
     bool is_good = beanstalk_command_parse(line, &command);
     if (is_good && command.verb == BEANSTALK_PUT)
         return beanstalk_put(session, &command, line_bytes);
@@ -130,10 +139,8 @@ static bool next_command(struct beanstalk_session *session)
         begin_command(session, &command, line_bytes);
         return true;
     }
-    if (is_good && is_foreign(line)) {
-        beanstalk_session_end(session);
-        return false;
-    }
+    if (beanstalk_line_is_foreign(line))
+        return end_foreign(session);
     beanstalk_connection_consume(&session->connection, line_bytes);
     beanstalk_answer(session, is_good ? "UNKNOWN_COMMAND\r\n" : "BAD_FORMAT\r\n");
     return true;

@@ -28,6 +28,39 @@ static void a_put_has_four_numbers(void **unused)
     assert_false(parse("put 4294967296 2 3 4", &put));
 }
 
+static void a_line_of_http_or_tls_is_told_from_commands(void **unused)
+{
+    static const struct {
+        const char *line;
+        bool is_foreign;
+    } rows[] = {
+        {"GET / HTTP/1.1", true},
+        {"PATCH / HTTP/1.1", true},
+        {"frob x HTTP/1.0", true},
+        {"PRI * HTTP/2.0", true},
+        {"DELETE /", true},
+        {"PURGE /a/b", true},
+        {"Host: a", true},
+        {"host:a", true},
+        {"HOST:", true},
+        {"\x16\x03\x01", true},
+        {"\x16", true},
+        {"", false},
+        {"hos", false},
+        {"PUT 0 0 0 0", false},
+        {"GET", false},
+        {"delete /", false},
+        {"peek-ready", false},
+        {" /", false},
+        {"xHTTP/1.1", false},
+        {"HTTP/1.1", false},
+    };
+    (void)unused;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (beanstalk_line_is_foreign(slice_of(rows[i].line)) != rows[i].is_foreign)
+            fail_msg("%s", rows[i].line);
+}
+
 static void the_longer_of_two_verbs_that_begin_alike_is_meant(void **unused)
 {
     static const struct {
@@ -114,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_put_has_four_numbers),
+        cmocka_unit_test(a_line_of_http_or_tls_is_told_from_commands),
         cmocka_unit_test(the_longer_of_two_verbs_that_begin_alike_is_meant),
         cmocka_unit_test(what_follows_the_last_word_is_refused),
         cmocka_unit_test(a_zero_byte_is_in_no_command),
