@@ -4,6 +4,7 @@
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "base/log_ring.h"
+#include "base/text.h"
 #include "base/timestamp.h"
 
 #include <errno.h>
@@ -133,28 +134,29 @@ static bool is_plain(struct slice text)
     return text.len > 0;
 }
 
-/* As in JSON, but nothing a terminal would obey gets through: DEL and the C1 controls (U+0080 to
- * U+009F) are escaped, and so is every byte outside ASCII of a text that is not UTF-8. */
+/* Appends the text as in JSON, with all that a terminal would obey escaped, and every byte outside ASCII of
+ * a text that is not UTF-8. */
 static void append_quoted(struct buffer *line, struct slice text)
 {
     bool utf8 = json_utf8_is_valid(text);
+    uint32_t character;
 
     buffer_append_byte(line, '"');
     for (size_t i = 0; i < text.len; i++) {
         unsigned char byte = (unsigned char)text.at[i];
-        bool c1 = byte == 0xc2 && i + 1 < text.len && (unsigned char)text.at[i + 1] < 0xa0;
+        struct slice rest = slice_make(text.at + i, text.len - i);
+        size_t unshown = utf8 || byte < 0x80 ? text_unshown_bytes(rest, &character) : 0;
         if (byte == '"' || byte == '\\')
             buffer_append_format(line, "\\%c", byte);
         else if (byte == '\n')
             buffer_append_text(line, "\\n");
-        else if (utf8 && c1)
-            buffer_append_format(line, "\\u%04x", (unsigned char)text.at[++i]);
-        else if (byte < ' ' || byte == 0x7f)
-            buffer_append_format(line, "\\u%04x", byte);
+        else if (unshown)
+            buffer_append_format(line, "\\u%04x", character);
         else if (byte >= 0x80 && !utf8)
             buffer_append_format(line, "\\x%02x", byte);
         else
             buffer_append_byte(line, (char)byte);
+        i += unshown > 1 ? unshown - 1 : 0;
     }
     buffer_append_byte(line, '"');
 }

@@ -189,3 +189,39 @@ const char *text_nearest(const char *word, const char *const *candidates)
     }
     return nearest;
 }
+
+/* ---- what a terminal obeys ---- */
+
+/* Decodes a character that is encoded in 2 or 3 bytes. UINT32_MAX: it is another one. */
+static uint32_t read_character(const unsigned char *at, size_t len)
+{
+    if (len >= 2 && (at[0] & 0xe0) == 0xc0)
+        return (uint32_t)(at[0] & 0x1f) << 6 | (at[1] & 0x3f);
+    if (len >= 3 && (at[0] & 0xf0) == 0xe0)
+        return (uint32_t)(at[0] & 0x0f) << 12 | (uint32_t)(at[1] & 0x3f) << 6 | (at[2] & 0x3f);
+    return UINT32_MAX;
+}
+
+size_t text_unshown_bytes(struct slice text, uint32_t *character)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {
+        {0x00, 0x1f},     /* C0 controls */
+        {0x7f, 0x9f},     /* DEL, C1 controls */
+        {0x61c, 0x61c},   /* ARABIC LETTER MARK */
+        {0x200e, 0x200f}, /* marks of direction */
+        {0x2028, 0x202e}, /* separators, embeddings, overrides */
+        {0x2066, 0x206f}, /* isolates, and marks that are deprecated */
+    };
+    const unsigned char *at = (const unsigned char *)text.at;
+    if (!text.len)
+        return 0;
+    uint32_t found = *at < 0x80 ? *at : read_character(at, text.len);
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (found >= ranges[i].first && found <= ranges[i].last) {
+            *character = found;
+            return found < 0x80 ? 1 : found < 0x800 ? 2 : 3;
+        }
+    return 0;
+}

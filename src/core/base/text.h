@@ -46,6 +46,11 @@ static inline int text_base64url_value(char digit)
  * set that nobody reads. False where it is anything else, or when `out` failed. */
 bool text_base64_decode(struct slice in, struct buffer *out);
 
+/* Returns how many bytes the character at the front of `text` has if a terminal obeys it in place of showing
+ * it: a control character (C0, DEL, C1), a mark or override of direction, a line or paragraph separator.
+ * Then *character is its number. 0: it is shown. */
+size_t text_unshown_bytes(struct slice text, uint32_t *character);
+
 /*
  * The one of `candidates` (ended by NULL) most like `word`, or NULL where none is near: for "did
  * you mean". Likeness is the number of letters put in, left out, changed or swapped with their

@@ -3,6 +3,7 @@
 #include "base/json_write.h"
 #include "cli/client.h"
 #include "cli/progress.h"
+#include "cli/show.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,20 +59,19 @@ static void print_result(struct bulk *bulk, const json_t *one)
 {
     const char *id = json_string_value(json_object_get(one, "id"));
     const char *result = json_string_value(json_object_get(one, "result"));
+    char cell[SHOW_CELL_BYTES];
     if (!id || !result)
         return;
     bulk->seen++;
     bulk->done += is_done(result);
     bulk->requested += is_requested(result);
-    if (bulk->args->json) {
-        json_dumpf(one, stdout, JSON_COMPACT);
-        putchar('\n');
-    }
+    if (bulk->args->json)
+        (void)show_json(one, stdout);
     if (!is_done(result) && !is_requested(result))
         refuse_result(bulk, id, result, one);
     else if (!bulk->args->json && !bulk->is_stdin)
         printf("%s %s\n", is_requested(result) ? "requested of its consumer:" : bulk->change->done,
-               id);
+               show_text(json_object_get(one, "id"), cell));
 }
 
 static struct buffer *begin_call(struct bulk *bulk)

@@ -1,6 +1,7 @@
 #include "cli/client.h"
 
 #include "cli/credentials.h"
+#include "cli/show.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -262,7 +263,7 @@ int client_call(struct client *client, const char *method, const struct slice *b
 
 void client_print_json(const struct client *client)
 {
-    fwrite(client->answer.at, 1, client->answer.len, stdout);
+    (void)show_json_text(buffer_slice(&client->answer), stdout);
     if (client->answer.len == 0 || client->answer.at[client->answer.len - 1] != '\n')
         putchar('\n');
 }

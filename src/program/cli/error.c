@@ -1,5 +1,6 @@
 /* Errors for people, on standard error. */
 #include "cli/cli.h"
+#include "cli/show.h"
 #include "cli/url.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@ static void print_error(bool is_careful, const char *format, va_list args)
     char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];
     vsnprintf(sentence, sizeof sentence, format, args);
     cli_url_show_sentence(sentence, is_careful, shown, sizeof shown);
+    show_disarm(shown);
     fprintf(stderr, "tarry: %s\n", shown);
 }
 

@@ -1,6 +1,7 @@
 #include "cli/show.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/timestamp.h"
 
 #include <ctype.h>
@@ -12,15 +13,52 @@
 
 /* ---- text that is safe on a terminal ---- */
 
-/* Control bytes become '?', also those of U+0080 to U+009F. */
 void show_disarm(char *text)
 {
-    for (unsigned char *at = (unsigned char *)text; *at; at++) {
-        if (*at < 0x20 || *at == 0x7f)
-            *at = '?';
-        else if (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
-            at[0] = at[1] = '?';
+    struct slice rest = slice_of(text);
+    char *to = text;
+    uint32_t character;
+    while (rest.len) {
+        size_t unshown = text_unshown_bytes(rest, &character), taken = unshown ? unshown : 1;
+        *to++ = *rest.at;
+        if (unshown)
+            to[-1] = '?';
+        rest = slice_make(rest.at + taken, rest.len - taken);
     }
+    *to = '\0';
+}
+
+/* Is it a line end or a blank between the values of JSON? */
+static bool is_between(char byte)
+{
+    return byte == '\n' || byte == '\r' || byte == '\t';
+}
+
+bool show_json_text(struct slice json, FILE *out)
+{
+    size_t plain = 0;
+    uint32_t character;
+    while (plain < json.len) {
+        struct slice rest = slice_make(json.at + plain, json.len - plain);
+        size_t unshown = is_between(*rest.at) ? 0 : text_unshown_bytes(rest, &character);
+        if (!unshown) {
+            plain++;
+            continue;
+        }
+        if (fwrite(json.at, 1, plain, out) != plain || fprintf(out, "\\u%04x", character) < 0)
+            return false;
+        json = slice_make(rest.at + unshown, rest.len - unshown);
+        plain = 0;
+    }
+    return fwrite(json.at, 1, json.len, out) == json.len;
+}
+
+bool show_json(const json_t *value, FILE *out)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    bool is_shown = text && show_json_text(slice_of(text), out) && putc('\n', out) != EOF;
+    free(text);
+    return is_shown;
 }
 
 static bool is_continuation(char byte)

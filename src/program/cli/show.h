@@ -1,6 +1,6 @@
 /*
  * show: answers as people read them: tables, local times, bodies cut short. What comes from a
- * server is never let through to the terminal as control bytes.
+ * server reaches the terminal only as characters that it shows.
  */
 #ifndef TARRY_CLI_SHOW_H
 #define TARRY_CLI_SHOW_H
@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* A table: the first row is the head. Columns are as wide as their widest cell. */
 enum { SHOW_COLUMNS_MAX = 10, SHOW_CELL_BYTES = 256 };
@@ -33,8 +34,14 @@ void show_table_fini(struct show_table *table);
 void show_table_add(struct show_table *table, const char *text);
 void show_table_print(const struct show_table *table);
 
-/* Control bytes become '?': what comes from a server moves no cursor. */
+/* Turns each character that a terminal would obey (text_unshown_bytes) into '?'. */
 void show_disarm(char *text);
+
+/* Writes JSON for a program that may have a terminal behind it: characters that a terminal would obey are
+ * escaped, which changes no value. Blanks between values stay. False: it cannot be written. */
+bool show_json_text(struct slice json, FILE *out);
+/* The same for a value, as one line. */
+bool show_json(const json_t *value, FILE *out);
 
 /* A value as a cell: a string as it is, another value as JSON; absent or null: "". Returns `out`.
  */

@@ -102,8 +102,7 @@ static void print_json(const char *event, const json_t *data)
 {
     json_t *line = json_pack("{s:s}", "event", event);
     json_object_update(line, (json_t *)(uintptr_t)data);
-    json_dumpf(line, stdout, JSON_COMPACT);
-    putchar('\n');
+    (void)show_json(line, stdout);
     json_decref(line);
 }
 

@@ -342,8 +342,7 @@ static bool on_event(void *ctx, const char *event, const json_t *data)
     if (strcmp(event, "snapshot") != 0)
         return true;
     if (top->is_json) {
-        json_dumpf(data, stdout, JSON_COMPACT);
-        putchar('\n');
+        (void)show_json(data, stdout);
         fflush(stdout);
         return !top->is_once;
     }

@@ -425,7 +425,7 @@ static int show_topics(struct client *client, const struct cli_args *args)
     int exit_code = topic_pages(client, &all);
     if (exit_code != CLI_OK)
         return exit_code;
-    if (args->json && (json_dumpf(all, stdout, JSON_COMPACT) != 0 || putchar('\n') == EOF))
+    if (args->json && !show_json(all, stdout))
         exit_code = cli_error("cannot write to standard output, %s", strerror(errno));
     else if (!args->json)
         print_topics(all);

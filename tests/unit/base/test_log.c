@@ -82,6 +82,12 @@ static void quotes_only_what_needs_it(void **state)
         {"\xc2\x9b"
          "31m",
          "\"\\u009b31m\"", "a control that a terminal takes in UTF-8"},
+        {"a\xe2\x80\xae"
+         "b",
+         "\"a\\u202eb\"", "an override of direction"},
+        {"a\xe2\x80\xa8"
+         "b",
+         "\"a\\u2028b\"", "a line separator"},
         {"a\xff\xc3", "\"a\\xff\\xc3\"", "bytes that are no UTF-8"},
     };
 

@@ -143,9 +143,36 @@ static void shows_no_control_bytes(void **state)
     char out[SHOW_CELL_BYTES];
     (void)state;
     json_t *text = json_string("a\x1b[31m\x7f\xc2\x9b\xc3\xa9");
-    assert_string_equal(show_text(text, out), "a?[31m???\xc3\xa9");
+    assert_string_equal(show_text(text, out), "a?[31m??\xc3\xa9");
+    json_decref(text);
+    text = json_string("a\xe2\x80\xae"
+                       "b\xe2\x80\xa8"
+                       "c\xe2\x80\x8f"
+                       "d\xd8\x9c"
+                       "e\xe2\x81\xa9"
+                       "\xe2\x82\xac");
+    assert_string_equal(show_text(text, out), "a?b?c?d?e?\xe2\x82\xac");
     json_decref(text);
     assert_string_equal(show_text(NULL, out), "");
+}
+
+/* What it writes is the same JSON. */
+static void json_for_programs_holds_nothing_that_a_terminal_obeys(void **state)
+{
+    char *written;
+    size_t len;
+    (void)state;
+    FILE *out = open_memstream(&written, &len);
+    json_t *value =
+        json_pack("{s:s}", "id\xe2\x80\x8e", "a\x1b\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xc3\xa9");
+    assert_true(show_json(value, out));
+    assert_true(show_json_text(slice_of("{\"a\":\n \"\xd8\x9c\x7f\"}"), out));
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(written,
+                        "{\"id\\u200e\":\"a\\u001B\\u007f\\u009b\\u202e\\u2066\xc3\xa9\"}\n"
+                        "{\"a\":\n \"\\u061c\\u007f\"}");
+    json_decref(value);
+    free(written);
 }
 
 static void shows_times_where_the_user_lives(void **state)
@@ -233,6 +260,7 @@ int main(void)
         cmocka_unit_test(refuses_wrong_command_lines),
         cmocka_unit_test(guesses_what_a_body_is),
         cmocka_unit_test(shows_no_control_bytes),
+        cmocka_unit_test(json_for_programs_holds_nothing_that_a_terminal_obeys),
         cmocka_unit_test(shows_times_where_the_user_lives),
         cmocka_unit_test(cuts_long_bodies_between_characters),
         cmocka_unit_test(settings_become_json),
