@@ -23,7 +23,7 @@ bindings: ## libtarry for Python and Java, a wheel and a jar in build-bindings; 
 	@scripts/bindings $(LANGUAGE)
 
 check: ## quick, a minute, no sanitizers; ROOM=queue: the unit tests of a room; TEST=waiter: those with that in their name
-	@scripts/setup build test lint
+	@scripts/setup build check lint
 	@scripts/check $(if $(ROOM),ROOM=$(ROOM)) $(if $(TEST),TEST=$(TEST))
 
 test: ## every test, under sanitizers; some minutes
