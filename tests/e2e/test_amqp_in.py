@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import random
+import struct
 import time
 
 import pika
@@ -206,6 +207,78 @@ def test_what_the_store_refuses_stays_with_the_broker_until_it_takes_it(broker, 
     assert server.log().count('event="amqp-in pauses"') == 1, "said once"
     with contextlib.suppress(Exception):
         server.kill()
+
+
+class Raw(pika.BasicProperties):
+    """Properties of which only the headers are set: an encoded table, as no client library would write it."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table = table
+
+    def encode(self):
+        return [struct.pack(">HI", 1 << 13, len(self.table)), self.table]
+
+
+def nested(opening, levels):
+    """A header 'n' with tables ("F") or arrays ("A") within each other."""
+    field = b""
+    for _ in range(levels):
+        field = struct.pack(">cI", opening, len(field)) + (b"\x01k" if opening == b"F" and field else b"") + field
+        if opening == b"F":
+            inner = field[5:]
+            field = struct.pack(">cI", b"F", len(inner)) + inner
+    return b"\x01n" + field
+
+
+UNREADABLE = {
+    "a header without a name": b"\x00S\x00\x00\x00\x01x",
+    "one in a table": b"\x01nF\x00\x00\x00\x07\x00S\x00\x00\x00\x01x",
+    "one in an array": b"\x01nA\x00\x00\x00\x0cF\x00\x00\x00\x07\x00S\x00\x00\x00\x01x",
+}
+
+
+@pytest.mark.parametrize("table", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_message_that_cannot_be_decoded_is_rejected_and_holds_up_nothing(table, broker, start_in):
+    broker.queue("odd-in", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "odd-dead"}), broker.queue("odd-dead"), broker.queue("odd-out")
+    server = start_in("odd-in")
+    client = server.client()
+    publish(broker, "", "odd-in", *(delayed(b"before %d" % n, 10, headers={"x-routing-key": "odd-out"}) for n in range(20)))
+    publish(broker, "", "odd-in", (b"odd", Raw(table)))
+    publish(broker, "", "odd-in", *(delayed(b"after %d" % n, 10, headers={"x-routing-key": "odd-out"}) for n in range(20)), (b"odd", Raw(table)))
+    got = [body for *_, body, _ in broker.messages("odd-out", 40)]
+    assert sorted(got) == sorted([b"before %d" % n for n in range(20)] + [b"after %d" % n for n in range(20)])
+    assert [body for *_, body, _ in broker.messages("odd-dead", 2)] == [b"odd", b"odd"]
+    assert metric(client, "tarry_amqp_in_rejected_total") == 2
+    assert server.log().count("amqp-in not connected") == 0 and server.log().count("amqp-in connected") == 1
+    assert server.log().count("amqp-in message rejected") == 2 and in_queue(broker, "odd-in") == 0
+
+
+@pytest.mark.parametrize("opening", [b"F", b"A"], ids=["tables", "arrays"])
+@pytest.mark.parametrize("levels", [20, 1000, 12000])
+def test_headers_within_each_other_break_nothing_however_deep(levels, opening, broker, start_in):
+    broker.queue("deep-in"), broker.queue("deep-out")
+    server = start_in("deep-in")
+    publish(broker, "", "deep-in", (b"deep", Raw(nested(opening, levels))))
+    publish(broker, "", "deep-in", delayed(b"plain", 10, headers={"x-routing-key": "deep-out"}))
+    assert [body for *_, body, _ in broker.messages("deep-out", 1)] == [b"plain"]
+    eventually(lambda: metric(server.client(), "tarry_amqp_in_received_total") >= 2)
+    assert server.log().count("amqp-in not connected") == 0
+
+
+def test_connections_that_end_before_a_message_are_one_outage_with_growing_pauses(broker, start_in):
+    broker.queue("flap-in"), broker.queue("flap-out")
+    server = start_in("flap-in")
+    client = server.client()
+    for made in range(1, 5):
+        eventually(lambda: metric(client, "tarry_amqp_in_connections_total") == made and metric(client, "tarry_amqp_in_connected") == 1)
+        broker.ctl("close_all_connections", "a test")
+    eventually(lambda: metric(client, "tarry_amqp_in_connections_total") == 5)
+    log = server.log()
+    assert log.count("amqp-in not connected") == 1 and log.count("amqp-in connected") == 1
+    publish(broker, "", "flap-in", delayed(b"plain", 10, headers={"x-routing-key": "flap-out"}))
+    assert len(broker.messages("flap-out", 1)) == 1
+    eventually(lambda: server.log().count("amqp-in connected") == 2)
 
 
 def test_the_address_is_said_right_or_refused(start_server, tmp_path, broker):

@@ -324,6 +324,34 @@ void target_amqp_connection_close(struct target_amqp_connection *connection, boo
     connection->state = NULL;
 }
 
+bool target_amqp_connection_is_misread(amqp_rpc_reply_t reply)
+{
+    return reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION &&
+           (reply.library_error == AMQP_STATUS_BAD_AMQP_DATA ||
+            reply.library_error == AMQP_STATUS_INVALID_PARAMETER ||
+            reply.library_error == AMQP_STATUS_TABLE_TOO_BIG ||
+            reply.library_error == AMQP_STATUS_UNKNOWN_CLASS ||
+            reply.library_error == AMQP_STATUS_UNKNOWN_METHOD);
+}
+
+void target_amqp_connection_close_unread(struct target_amqp_connection *connection)
+{
+    enum { WAIT_MS = 1000 };
+    const amqp_connection_close_t close = {.reply_code = AMQP_REPLY_SUCCESS};
+    char ignored[4096];
+    int64_t until_ms = clock_boot_ms() + WAIT_MS, left_ms;
+    int fd = amqp_get_sockfd(connection->state);
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    bool is_open = amqp_send_method(connection->state, 0, AMQP_CONNECTION_CLOSE_METHOD,
+                                    (void *)(uintptr_t)&close) == AMQP_STATUS_OK &&
+                   shutdown(fd, SHUT_WR) == 0;
+    /* The peer ends the connection once it has carried out everything before the close. */
+    while (is_open && (left_ms = until_ms - clock_boot_ms()) > 0)
+        if (poll(&polled, 1, (int)left_ms) > 0)
+            is_open = recv(fd, ignored, sizeof ignored, 0) > 0;
+    target_amqp_connection_close(connection, false);
+}
+
 /* ---- at work ---- */
 
 static void wait_for(struct target_amqp_connection *connection, int fd, int64_t wait_ms)

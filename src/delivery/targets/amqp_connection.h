@@ -58,6 +58,12 @@ bool target_amqp_connection_open(struct target_amqp_connection *connection, char
 bool target_amqp_connection_is_allowed(struct target_amqp_connection *connection, char *error);
 /* In good order (it says so and waits a moment for the answer) or at once. */
 void target_amqp_connection_close(struct target_amqp_connection *connection, bool in_order);
+/* Whether librabbitmq failed to decode what the peer sent: it can read nothing further from this
+ * connection, and the peer and the way to it are well. */
+bool target_amqp_connection_is_misread(amqp_rpc_reply_t reply);
+/* Closes a connection that nothing can be read from any more. What was sent is carried out by the
+ * peer before this returns, unless it takes longer than a second. */
+void target_amqp_connection_close_unread(struct target_amqp_connection *connection);
 
 /* Sleeps until something may be read, somebody wakes it, or `wait_ms` are over (-1: never). */
 void target_amqp_connection_wait(struct target_amqp_connection *connection, int64_t wait_ms);

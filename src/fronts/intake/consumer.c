@@ -18,6 +18,7 @@ enum {
     PAUSE_MS_MAX = 5000,
     AGAIN_MS = 1000,
     STOP_MS = 2000,
+    PROVEN_MS = 10000, /* a connection that has lasted so long is good, also without a message */
     LINES_A_SECOND = 10
 };
 
@@ -39,7 +40,10 @@ struct amqp_in_consumer { /* the thread's own, but what is under the lock */
     struct list again;           /* jobs that were refused, to be offered again */
     int64_t again_at_ms;
     size_t batches_out;
-    int64_t pause_ms, next_open_ms;
+    int64_t pause_ms, next_open_ms, opened_ms;
+    uint64_t misread;     /* the tag of the message that could not be decoded; 0: none */
+    bool is_renewing;     /* the connection is opened again behind such a message */
+    bool is_proven;       /* a message was settled, or the connection has lasted */
     bool has_logged_loss; /* the log has it: the connection is lost */
     int64_t log_second;   /* of the last lines about rejected messages, and how many */
     unsigned lines_this_second, lines_left_out;
@@ -54,6 +58,29 @@ static void batch_free(struct amqp_in_batch *batch)
     for (size_t i = 0; batch && i < batch->count; i++)
         free(batch->jobs[i]);
     free(batch);
+}
+
+/* ---- is the connection good? ---- */
+
+static void log_connected(const struct amqp_in_consumer *consumer)
+{
+    log_event(LOG_INFO, "amqp-in connected", LOG_TEXT("broker", consumer->source->broker.at.origin),
+              LOG_TEXT("queue", consumer->source->queue),
+              LOG_TEXT("topic", consumer->source->topic),
+              LOG_NUMBER("prefetch", consumer->source->prefetch));
+}
+
+/* Only now the next loss is a new one: a broker that accepts every connection and ends it again would
+ * otherwise be called without a pause and fill the log. */
+static void connection_prove(struct amqp_in_consumer *consumer)
+{
+    if (consumer->is_proven)
+        return;
+    consumer->is_proven = true;
+    consumer->pause_ms = PAUSE_MS;
+    if (consumer->has_logged_loss)
+        log_connected(consumer);
+    consumer->has_logged_loss = false;
 }
 
 /* ---- what can never be taken ---- */
@@ -84,7 +111,9 @@ static bool message_reject(struct amqp_in_consumer *consumer, uint64_t tag,
     log_rejected(consumer, refusal, why);
     consumer->marks[tag & MARKS_MASK] = MARK_REJECTED;
     int status = amqp_basic_reject(consumer->link.state, CHANNEL, tag, 0);
-    if (status != AMQP_STATUS_OK)
+    if (status == AMQP_STATUS_OK)
+        connection_prove(consumer);
+    else
         snprintf(error, TARGET_ERROR_BYTES, "connection lost, %s", amqp_error_string2(status));
     return status == AMQP_STATUS_OK;
 }
@@ -204,7 +233,9 @@ static bool messages_acknowledge(struct amqp_in_consumer *consumer, char *error)
     if (last == 0)
         return true;
     int status = amqp_basic_ack(consumer->link.state, CHANNEL, last, 1);
-    if (status != AMQP_STATUS_OK)
+    if (status == AMQP_STATUS_OK)
+        connection_prove(consumer);
+    else
         snprintf(error, TARGET_ERROR_BYTES, "connection lost, %s", amqp_error_string2(status));
     return status == AMQP_STATUS_OK;
 }
@@ -266,6 +297,25 @@ static bool batches_settle(struct amqp_in_consumer *consumer, char *error)
     return ok && messages_acknowledge(consumer, error) && jobs_offer_again(consumer, error);
 }
 
+/* Hands on what is open, and waits for what is on its way to the queue, which comes back soon. False:
+ * the connection was lost meanwhile; `error` says why. */
+static bool batches_await(struct amqp_in_consumer *consumer, char *error)
+{
+    int64_t until_ms = clock_boot_ms() + STOP_MS, left_ms;
+    bool ok = true;
+    batch_flush(consumer);
+    while (consumer->batches_out > 0 && (left_ms = until_ms - clock_boot_ms()) > 0) {
+        if (!batches_settle(consumer, error)) {
+            target_amqp_connection_close(&consumer->link, false);
+            ok = false;
+        }
+        /* Not for what the broker sends: that it delivers again to somebody else. */
+        if (consumer->batches_out > 0)
+            target_amqp_connection_wait_woken(&consumer->link, left_ms);
+    }
+    return ok;
+}
+
 /* The connection is gone: what it delivered will be delivered again. */
 static void connection_forget(struct amqp_in_consumer *consumer)
 {
@@ -295,6 +345,26 @@ static void connection_lose(struct amqp_in_consumer *consumer, const char *error
                   LOG_TEXT("broker", consumer->source->broker.at.origin),
                   LOG_TEXT("queue", consumer->source->queue), LOG_TEXT("error", error));
     consumer->has_logged_loss = true;
+    consumer->is_renewing = false;
+}
+
+/* Settles what came before a message that could not be decoded, rejects that message, and opens the
+ * connection again at once. */
+static void connection_renew(struct amqp_in_consumer *consumer)
+{
+    char error[TARGET_ERROR_BYTES];
+    uint64_t tag = consumer->misread;
+    consumer->misread = 0;
+    if (!batches_await(consumer, error) || !consumer->link.state ||
+        !message_reject(consumer, tag, AMQP_IN_UNDECODABLE,
+                        "its headers cannot be decoded, such as one with an empty name", error)) {
+        connection_lose(consumer, error);
+        return;
+    }
+    target_amqp_connection_close_unread(&consumer->link);
+    connection_forget(consumer);
+    consumer->next_open_ms = 0;
+    consumer->is_renewing = true;
 }
 
 static bool connection_consume(struct amqp_in_consumer *consumer, char *error)
@@ -328,12 +398,11 @@ static void connection_try(struct amqp_in_consumer *consumer)
     }
     atomic_store(&consumer->counts->is_connected, true);
     atomic_fetch_add(&consumer->counts->connections, 1);
-    consumer->pause_ms = PAUSE_MS;
-    consumer->has_logged_loss = false;
-    log_event(LOG_INFO, "amqp-in connected", LOG_TEXT("broker", consumer->source->broker.at.origin),
-              LOG_TEXT("queue", consumer->source->queue),
-              LOG_TEXT("topic", consumer->source->topic),
-              LOG_NUMBER("prefetch", consumer->source->prefetch));
+    consumer->opened_ms = clock_boot_ms();
+    consumer->is_proven = false;
+    if (!consumer->has_logged_loss && !consumer->is_renewing)
+        log_connected(consumer);
+    consumer->is_renewing = false;
 }
 
 /* A frame that is no delivery. */
@@ -360,7 +429,7 @@ static bool frame_take(struct amqp_in_consumer *consumer, char *error)
     }
 }
 
-/* All that is there. */
+/* All that is there. False: nothing further can be read; `misread` is set, or `error` says why. */
 static bool messages_read(struct amqp_in_consumer *consumer, char *error)
 {
     const struct timeval at_once = {0};
@@ -378,6 +447,12 @@ static bool messages_read(struct amqp_in_consumer *consumer, char *error)
         if (reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION &&
             reply.library_error == AMQP_STATUS_TIMEOUT)
             return true;
+        if (target_amqp_connection_is_misread(reply) && envelope.delivery_tag == consumer->next) {
+            atomic_fetch_add(&consumer->counts->received, 1);
+            consumer->misread = consumer->next++;
+            consumer->marks[consumer->misread & MARKS_MASK] = MARK_WAITS;
+            return false;
+        }
         if (reply.reply_type != AMQP_RESPONSE_LIBRARY_EXCEPTION ||
             reply.library_error != AMQP_STATUS_UNEXPECTED_STATE) {
             target_amqp_connection_fault(reply, "connection lost", error);
@@ -404,19 +479,11 @@ static bool is_stopping(struct amqp_in_consumer *consumer)
     return stopping;
 }
 
-/* What is on its way to the queue comes back soon; what is kept is acknowledged. */
+/* What is kept is acknowledged. */
 static void consumer_finish(struct amqp_in_consumer *consumer)
 {
     char error[TARGET_ERROR_BYTES];
-    int64_t until_ms = clock_boot_ms() + STOP_MS, left_ms;
-    batch_flush(consumer);
-    while (consumer->batches_out > 0 && (left_ms = until_ms - clock_boot_ms()) > 0) {
-        if (!batches_settle(consumer, error))
-            target_amqp_connection_close(&consumer->link, false);
-        /* Not for what the broker sends: that it delivers again to somebody else. */
-        if (consumer->batches_out > 0)
-            target_amqp_connection_wait_woken(&consumer->link, left_ms);
-    }
+    (void)batches_await(consumer, error);
     target_amqp_connection_close(&consumer->link, !atomic_load(&consumer->link.is_cut));
     atomic_store(&consumer->counts->is_connected, false);
 }
@@ -432,10 +499,15 @@ static void consumer_run(void *ctx)
         }
         bool ok = messages_read(consumer, error);
         batch_flush(consumer);
-        if (ok && batches_settle(consumer, error))
+        if (ok && batches_settle(consumer, error)) {
+            if (clock_boot_ms() - consumer->opened_ms >= PROVEN_MS)
+                connection_prove(consumer);
             target_amqp_connection_wait(&consumer->link, wait_ms(consumer));
-        else
+        } else if (consumer->misread) {
+            connection_renew(consumer);
+        } else {
             connection_lose(consumer, error);
+        }
     }
     consumer_finish(consumer);
     consumer->events.ended(consumer->ctx);

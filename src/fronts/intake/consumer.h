@@ -5,7 +5,10 @@
  * A message that can never be taken is rejected without requeue, so the queue's own dead-letter
  * exchange gets it. One that cannot be taken now stays here, unacknowledged, and is offered again
  * every second; what the broker sends is bounded by the prefetch, so consumption rests meanwhile.
- * Connects for ever: 100 ms after a loss, doubling up to 5 s.
+ * Connects for ever: 100 ms after a loss, doubling up to 5 s until a connection has proven good.
+ *
+ * librabbitmq reads nothing behind a message that it cannot decode. Such a message is rejected like any
+ * other that can never be taken, and the connection is opened again at once.
  */
 #ifndef TARRY_AMQP_CONSUMER_H
 #define TARRY_AMQP_CONSUMER_H

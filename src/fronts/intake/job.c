@@ -25,6 +25,7 @@ const char *amqp_in_refusal_name(enum amqp_in_refusal refusal)
         [AMQP_IN_BAD_DELAY] = "bad_delay",
         [AMQP_IN_BAD_DESTINATION] = "bad_destination",
         [AMQP_IN_PROPERTIES_TOO_BIG] = "properties_too_big",
+        [AMQP_IN_UNDECODABLE] = "undecodable",
         [AMQP_IN_NO_MEMORY] = "no_memory",
         [AMQP_IN_BODY_TOO_BIG] = "body_too_big",
         [AMQP_IN_BAD_JOB] = "bad_job",

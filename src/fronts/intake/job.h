@@ -27,6 +27,7 @@ enum amqp_in_refusal { /* why a message can never be taken */
                        AMQP_IN_BAD_DELAY,
                        AMQP_IN_BAD_DESTINATION,
                        AMQP_IN_PROPERTIES_TOO_BIG,
+                       AMQP_IN_UNDECODABLE,
                        AMQP_IN_NO_MEMORY, /* that one is taken later */
                        AMQP_IN_BODY_TOO_BIG,
                        AMQP_IN_BAD_JOB /* the queue said so; the last one */
