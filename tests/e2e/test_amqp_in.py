@@ -127,6 +127,18 @@ def test_an_exchange_named_delayed_leads_to_the_one_without(broker, start_in):
     assert (method.exchange, method.routing_key, body) == ("shop", "order.7.close", b"7")
 
 
+def test_the_default_exchange_has_a_name(broker, start_in):
+    broker.queue("named-dead")
+    broker.queue("named-in", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "named-dead"}), broker.queue("named-out")
+    client = start_in("named-in").client()
+    publish(broker, "", "named-in", delayed(b"by a header", 10, headers={"x-exchange": "amq.default", "x-routing-key": "named-out"}),
+            delayed(b"back to where it came from", 10, headers={"x-exchange": "amq.default", "x-routing-key": "named-in"}))
+    client.put_topic("t", deliver={"to": broker.url, "exchange": "amq.default", "routing_key": "named-out"})
+    client.push("t", "a", b"by a setting")
+    assert {body for *_, body, _ in broker.messages("named-out", 2)} == {b"by a header", b"by a setting"}
+    assert [body for *_, body, _ in broker.messages("named-dead", 1)] == [b"back to where it came from"]
+
+
 def test_a_message_published_again_with_its_id_is_another_one(broker, start_in):
     """As consumers do that put a message off until later."""
     broker.queue("again-in"), broker.queue("again-out")

@@ -19,9 +19,15 @@ static struct slice copy_to(char **at, struct slice text)
     return copied;
 }
 
+struct slice target_amqp_exchange(struct slice name)
+{
+    return slice_is(name, "amq.default") ? (struct slice){0} : name;
+}
+
 struct target_amqp_message *target_amqp_message_new(const struct job *job, struct slice exchange,
                                                     struct slice routing_key)
 {
+    exchange = target_amqp_exchange(exchange);
     size_t bytes = job->topic.len + job->id.len + job->content_type.len + job->meta.len +
                    job->body.len + exchange.len + routing_key.len;
     struct target_amqp_message *message = malloc(sizeof *message + bytes);

@@ -43,6 +43,10 @@ struct target_amqp_message {
     char bytes[];
 };
 
+/* An exchange as the protocol names it. RabbitMQ calls the default exchange "amq.default" in its
+ * permissions and tools, and "" in the protocol. */
+struct slice target_amqp_exchange(struct slice name);
+
 /* A copy of all that is needed. NULL: out of memory. Freed by free. */
 struct target_amqp_message *target_amqp_message_new(const struct job *job, struct slice exchange,
                                                     struct slice routing_key);

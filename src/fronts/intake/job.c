@@ -202,6 +202,7 @@ static bool find_destination(const struct amqp_in_source *source, const amqp_env
     if (!found)
         *exchange = source->has_exchange ? slice_of(source->exchange)
                                          : without_suffix(slice_from(envelope->exchange));
+    *exchange = target_amqp_exchange(*exchange);
     *key = text_header(headers, "x-routing-key", &found);
     if (!found)
         *key = slice_from(envelope->routing_key);
