@@ -182,6 +182,31 @@ def test_waiting_takes_are_answered_empty(start_server, shards):
     assert jobs == [[], [], [], []]
 
 
+# Whether the kernel lets this user attach a filter that passes every packet to a socket.
+TRY_FILTER = """
+import ctypes, socket, struct
+passes = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0xffffffff))
+with socket.socket() as listener:
+    listener.setsockopt(socket.SOL_SOCKET, 26, struct.pack("HxxxxxxP", 1, ctypes.addressof(passes)))
+"""
+
+
+@pytest.mark.parametrize("user", ["same", pytest.param("other", marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"))])
+def test_logs_once_that_new_connections_cannot_be_refused(start_server, tmp_path, user):
+    server = start_server("--shards", "2", started=False)
+    if user == "other":
+        server.prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        tmp_path.chmod(0o777)
+        server.directory.chmod(0o777)
+        for parent in list(tmp_path.parents)[:2]:
+            parent.chmod(0o755)
+    server.start()
+    refuses = subprocess.run([*server.prefix, "/usr/bin/python3", "-c", TRY_FILTER], capture_output=True, check=False).returncode == 0
+    server.client().push("t", "a")
+    assert server.terminate() == 0
+    assert server.log().count('event="new connections cannot be refused"') == (0 if refuses else 1)
+
+
 def test_an_idle_connection_holds_it_up_for_its_grace_alone(start_server):
     server = start_server("--grace", "4s")
     idle = server.connection()

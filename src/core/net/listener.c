@@ -452,7 +452,7 @@ int listener_accept(const struct listener *listener, int fd, struct peer *peer)
     return accepted;
 }
 
-void listener_refuse_more(const struct listener *listener, int fd)
+int listener_refuse_more(const struct listener *listener, int fd)
 {
     enum { TCP_FLAGS_AT = 13, SYN = 2 };
     struct sock_filter drop_syn[] = {
@@ -463,6 +463,7 @@ void listener_refuse_more(const struct listener *listener, int fd)
     };
     const struct sock_fprog program = {.len = sizeof drop_syn / sizeof drop_syn[0],
                                        .filter = drop_syn};
-    if (listener->kind == LISTENER_TCP && !listener->is_inherited)
-        (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
+    if (listener->kind != LISTENER_TCP || listener->is_inherited)
+        return 0;
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0 ? 0 : -errno;
 }

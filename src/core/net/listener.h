@@ -100,10 +100,11 @@ void listener_words(const struct listener *listener, char out[LISTENER_WORDS_BYT
  * why. One thread at a time. */
 int listener_descriptor(struct listener *listener, char *error);
 
-/* From now on no connection begins at the descriptor: who tries is told nothing, and tries again, at
- * whoever listens there by then. Those that have begun come to their end, and are accepted. Only of
- * TCP; else nothing happens. */
-void listener_refuse_more(const struct listener *listener, int fd);
+/* Drops packets that begin a connection at the descriptor: the client sends them again after a while,
+ * to the server that listens there by then. Connections that have begun can still be accepted. Does
+ * nothing for a listener that does not use TCP. Returns 0, or -EPERM on a system where only root may
+ * filter packets. */
+int listener_refuse_more(const struct listener *listener, int fd);
 
 /* The next connection, which does not block, and who made it. Negative errno: -EAGAIN where there is
  * none, -EMFILE, -ENFILE, -ENOBUFS or -ENOMEM where it must wait. */

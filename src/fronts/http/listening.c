@@ -1,9 +1,11 @@
 #include "http/listening.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "http/connection.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -130,12 +132,23 @@ void http_listening_close(struct http_front *front)
         close_listener(&front->listeners[i]);
 }
 
-/* No handshake begins any more; those under way have a moment. */
+/* Logs it once for all listeners of all threads. */
+static void log_not_refused(struct http_shared *shared, int code)
+{
+    if (!atomic_exchange(&shared->is_refusal_logged, true))
+        log_event(LOG_INFO, "new connections cannot be refused", LOG_TEXT("error", strerror(-code)),
+                  LOG_TEXT("consequence", "a client that connects in the last 20 ms is cut off"));
+}
+
+/* Lets no handshake begin. Handshakes in progress have SETTLE_MS to end. */
 static void refuse_more(struct http_front *front)
 {
-    for (uint32_t i = 0; i < front->listener_count; i++)
-        if (front->listeners[i].is_open)
-            listener_refuse_more(front->listeners[i].about, front->listeners[i].fd);
+    for (uint32_t i = 0; i < front->listener_count; i++) {
+        const struct http_listener *listener = &front->listeners[i];
+        int code = listener->is_open ? listener_refuse_more(listener->about, listener->fd) : 0;
+        if (code != 0)
+            log_not_refused(front->shared, code);
+    }
 }
 
 static void let_in_rest(struct http_front *front)

@@ -134,6 +134,7 @@ struct http_shared {
     const char *version;
     int64_t started_ms;
     atomic_bool is_ready;
+    atomic_bool is_refusal_logged;
     uint32_t metrics_topics;   /* that have lines of their own at /metrics */
     struct lateness *lateness; /* NULL: nobody asks */
     struct http_consumers *consumers;
