@@ -198,6 +198,15 @@ enum queue_status cancel_dead(const char *id, uint64_t delivery)
                                            .delivery = delivery});
 }
 
+enum queue_status cancel_by(const char *id, struct slice lease)
+{
+    return change_by((struct queue_change){.verb = QUEUE_CANCEL,
+                                           .topic = slice_of("t"),
+                                           .id = slice_of(id),
+                                           .priority = QUEUE_PRIORITY_UNSET,
+                                           .lease = lease});
+}
+
 enum queue_status cancel(const char *id)
 {
     return change(QUEUE_CANCEL, id, (struct queue_when){0});

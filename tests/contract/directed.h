@@ -41,6 +41,8 @@ enum queue_status give_back_for(struct slice lease, int64_t delay_ms);
 enum queue_status cancel(const char *id);
 enum queue_status cancel_dead(const char *id,
                               uint64_t delivery); /* only if it died with that one */
+enum queue_status cancel_by(const char *id,
+                            struct slice lease); /* only if it waits since that one */
 enum queue_status request_cancel(const char *id);
 bool is_asked_to_cancel(void); /* as the last answer said */
 enum queue_status run(const char *id);

@@ -70,6 +70,49 @@ static void a_dead_job_is_cancelled_only_if_it_is_the_one_meant(void **state)
     assert_int_equal(state_of("a"), 0);
 }
 
+/* Another text of the same form. */
+static struct slice forged(struct slice lease, size_t at, char out[QUEUE_LEASE_TEXT_BYTES_MAX])
+{
+    memcpy(out, lease.at, lease.len);
+    out[at] = out[at] == '0' ? '1' : '0';
+    return slice_make(out, lease.len);
+}
+
+static void cancels_a_waiting_job_by_the_lease_of_its_last_delivery_only(void **state)
+{
+    char text[QUEUE_LEASE_TEXT_BYTES_MAX];
+    struct slice first, lease;
+
+    (void)state;
+    if (w->client.driver->lacks & DRIVER_LACKS_CANCEL_BY_LEASE)
+        skip();
+    push(a_push("a"));
+    push(a_push_in("b", 3600000));
+    first = take("a");
+    assert_int_equal(cancel_by("a", first), QUEUE_CONFLICT); /* it is leased */
+    assert_int_equal(nack(first, 60000, "later"), QUEUE_OK);
+    assert_int_equal(cancel_by("b", first), QUEUE_CONFLICT); /* never handed out */
+    assert_int_equal(cancel_by("none", first), QUEUE_NOT_FOUND);
+    for (size_t at = 0; at < first.len; at++)
+        assert_int_equal(cancel_by("a", forged(first, at, text)), QUEUE_CONFLICT);
+    assert_int_equal(cancel_by("a", slice_make(first.at, first.len - 1)), QUEUE_CONFLICT);
+    assert_int_equal(cancel_by("a", slice_of("x")), QUEUE_CONFLICT);
+    restart();
+    assert_int_equal(cancel_by("b", first), QUEUE_CONFLICT);
+    assert_int_equal(state_of("a"), JOB_DELAYED);
+    assert_int_equal(cancel_by("a", first), QUEUE_CANCELLED);
+    assert_int_equal(state_of("a"), 0);
+    push(a_push_in("a", 1000)); /* another job of that id */
+    assert_int_equal(cancel_by("a", first), QUEUE_CONFLICT);
+    pass(2000);
+    assert_int_equal(cancel_by("a", first), QUEUE_CONFLICT);
+    lease = take("a");
+    pass(60001); /* its time is over */
+    assert_int_equal(cancel_by("a", first), QUEUE_CONFLICT);
+    assert_int_equal(cancel_by("a", lease), QUEUE_CANCELLED);
+    assert_int_equal(state_of("a"), 0);
+}
+
 static void what_is_unknown_or_finished_is_not_found(void **state)
 {
     (void)state;
@@ -334,6 +377,7 @@ const struct CMUnitTest directed_change[] = {
     CLAIM(a_leased_job_cannot_be_cancelled_rescheduled_or_run),
     CLAIM(a_dead_job_can_be_cancelled_but_not_rescheduled_or_run),
     CLAIM(a_dead_job_is_cancelled_only_if_it_is_the_one_meant),
+    CLAIM(cancels_a_waiting_job_by_the_lease_of_its_last_delivery_only),
     CLAIM(what_is_unknown_or_finished_is_not_found),
     CLAIM(a_job_can_be_put_off_and_brought_forward),
     CLAIM(a_ready_job_put_off_is_delayed_again),

@@ -19,7 +19,8 @@ struct driver_options {
 enum {
     DRIVER_LACKS_CHOICE = 1, /* takes of a job by its id, and by priority */
     DRIVER_LACKS_FIND = 2,
-    DRIVER_LACKS_NACK_PRIORITY = 4
+    DRIVER_LACKS_NACK_PRIORITY = 4,
+    DRIVER_LACKS_CANCEL_BY_LEASE = 8
 };
 
 struct driver {

@@ -14,6 +14,15 @@ static void reschedule(struct model *model, struct model_job *job,
     model_set_due(model, job, model_when_to_due(model, &change->when));
 }
 
+/* Is it in the state, and since the delivery, that the change asks for? */
+static bool is_meant(const struct model_job *job, const struct queue_change *change)
+{
+    if (change->only_dead)
+        return job->state == JOB_DEAD && job->delivery == change->delivery;
+    return !change->lease.len || ((job->state == JOB_READY || job->state == JOB_DELAYED) &&
+                                  slice_is(change->lease, job->lease));
+}
+
 void model_change(struct model *model, const struct queue_change *change, struct model_result *out)
 {
     const struct queue_change now = {.when.due = QUEUE_DUE_NOW, .priority = QUEUE_PRIORITY_UNSET};
@@ -26,7 +35,7 @@ void model_change(struct model *model, const struct queue_change *change, struct
         return;
     if (!job) {
         out->status = QUEUE_NOT_FOUND;
-    } else if (change->only_dead && (job->state != JOB_DEAD || job->delivery != change->delivery)) {
+    } else if (!is_meant(job, change)) {
         model_show(job, QUEUE_CONFLICT, out);
     } else if (job->state == JOB_LEASED) {
         bool requests = change->verb == QUEUE_CANCEL && change->request;

@@ -395,6 +395,24 @@ static bool is_that_dead_job(const struct engine *engine, const struct entry *en
     return entry->state == JOB_DEAD && entry_extra(engine, entry)->delivery == delivery;
 }
 
+/* Waits since that delivery, and not since another. */
+static bool is_that_waiting_job(const struct engine *engine, const struct entry *entry,
+                                uint64_t delivery)
+{
+    const struct extra *extra = entry_extra(engine, entry);
+    return (entry->state == JOB_READY || entry->state == JOB_DELAYED) && extra &&
+           extra->delivery == delivery;
+}
+
+/* Is it in the state, and since the delivery, that the change asks for? */
+static bool is_meant(const struct engine *engine, const struct entry *entry,
+                     const struct queue_change *change)
+{
+    if (change->only_dead)
+        return is_that_dead_job(engine, entry, change->delivery);
+    return !change->lease.len || is_that_waiting_job(engine, entry, change->delivery);
+}
+
 /* The job's holder hears of it when he extends, and the end of the lease cancels the job. */
 static void request_cancel(struct engine *engine, uint32_t id, struct queue_result *result)
 {
@@ -418,7 +436,7 @@ void engine_change(struct engine *engine, const struct queue_change *change, str
     }
     result->state = (enum job_state)entry->state;
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
-    if (change->only_dead && !is_that_dead_job(engine, entry, change->delivery)) {
+    if (!is_meant(engine, entry, change)) {
         result->status = QUEUE_CONFLICT;
         return;
     }

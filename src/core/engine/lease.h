@@ -72,4 +72,19 @@ static inline bool lease_parse(struct slice text, const struct mac_key *key,
     return mac_pair(key, found.key_low, place) == check;
 }
 
+/* The change with the delivery that its lease proves; QUEUE_DELIVERY_NONE where the lease is not of this
+ * shard. */
+static inline struct queue_change lease_prove(const struct queue_change *change,
+                                              const struct mac_key *key, uint32_t shard)
+{
+    struct queue_change proved = *change;
+    struct engine_lease lease;
+    uint32_t number;
+    if (change->lease.len)
+        proved.delivery = lease_parse(change->lease, key, &lease, &number) && number == shard
+                              ? lease.delivery
+                              : QUEUE_DELIVERY_NONE;
+    return proved;
+}
+
 #endif

@@ -81,6 +81,7 @@ static void place_changes(struct space *space, struct command *into, const struc
         struct queue_change *copy = copies ? &copies[i] : NULL;
         PLACE_SLICE(space, copy, &from->changes[i], topic);
         PLACE_SLICE(space, copy, &from->changes[i], id);
+        PLACE_SLICE(space, copy, &from->changes[i], lease);
     }
     if (into)
         into->changes = copies;

@@ -125,6 +125,8 @@ struct queue_answer {
     const struct queue_push *again; /* again: of the same topic and id; no past */
 };
 
+#define QUEUE_DELIVERY_NONE UINT64_MAX /* of no job */
+
 enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
 
 struct queue_change {
@@ -136,6 +138,9 @@ struct queue_change {
      * nothing changed. */
     bool only_dead;
     uint64_t delivery;
+    /* cancel: only while the job waits and this was the lease of its last delivery; else CONFLICT with its
+     * state, nothing changed. A lease that the store has not given is none of any job. Empty: not asked for. */
+    struct slice lease;
     /* cancel: where the job is leased this is asked of its holder, who is told when he extends; every
      * end of the lease but an ack cancels the job. */
     bool request;

@@ -127,8 +127,11 @@ static int run_change(struct shard *shard, const struct command *command,
         bool is_good = command_item_is_good(command, i, result);
         if (is_good && status != QUEUE_OK)
             result->status = status;
-        else if (is_good)
-            engine_change(shard->engine, change, now, result);
+        else if (is_good) {
+            struct queue_change proved =
+                lease_prove(change, &shard->options.lease_key, shard->options.index);
+            engine_change(shard->engine, &proved, now, result);
+        }
         result->topic = completion_text(completion, &used, change->topic);
         result->id = completion_text(completion, &used, change->id);
     }

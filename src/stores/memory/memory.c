@@ -183,7 +183,8 @@ void memory_push(struct memory *memory, const struct queue_push *push, struct en
 void memory_change(struct memory *memory, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result)
 {
-    engine_change(memory->engine, change, now, result);
+    struct queue_change proved = lease_prove(change, &memory->lease_key, 0);
+    engine_change(memory->engine, &proved, now, result);
     memory_note_at(memory, &change->when);
 }
 

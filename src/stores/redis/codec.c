@@ -259,22 +259,26 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
     redis_command_arg(args, error);
 }
 
-/* Two verbs more than queue.h has: cancel a dead job if it is still the one meant; cancel, or where it is
- * leased, ask for it. */
-enum { CANCEL_DEAD = 4, CANCEL_OR_REQUEST };
+/* Three verbs more than queue.h has: cancel a dead job if it is still the one meant; cancel, or where it is
+ * leased, ask for it; cancel a waiting job if it is still the one meant. */
+enum { CANCEL_DEAD = 4, CANCEL_OR_REQUEST, CANCEL_WAITING };
+
+#define DELIVERY_MAX 0xffffffffffff /* of no job */
 
 static uint64_t verb_of(const struct queue_change *change)
 {
     if (change->only_dead)
         return CANCEL_DEAD;
+    if (change->lease.len)
+        return CANCEL_WAITING;
     return change->verb == QUEUE_CANCEL && change->request ? CANCEL_OR_REQUEST
                                                            : (uint64_t)change->verb;
 }
 
 static uint64_t ms_or_delivery(const struct queue_change *change)
 {
-    if (change->only_dead)
-        return change->delivery;
+    if (change->only_dead || change->lease.len)
+        return change->delivery < DELIVERY_MAX ? change->delivery : DELIVERY_MAX;
     return change->verb == QUEUE_RESCHEDULE ? (uint64_t)ms_of(&change->when) : 0;
 }
 

@@ -29,6 +29,7 @@ void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint
                      int64_t lease_ms, enum job_way way, struct slice consumer);
 /* One that chooses (pick.lua): the terms and the consumer, as one argument. */
 void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_t bytes_max);
+/* `delivery` is set where the change has a lease. */
 void redis_pack_change(struct buffer *args, const struct queue_change *change);
 void redis_pack_settings(struct buffer *args, const struct topic_settings *settings);
 

@@ -174,14 +174,28 @@ static const struct redis_batch_kind changes = {.script = REDIS_CHANGE,
                                                 .begin = begin_with_topic,
                                                 .done = change_done};
 
+/* The change has the delivery that its lease proves. False: before the first connection nobody can tell. */
+static bool prove_lease(struct redis_shard *shard, struct queue_change *change)
+{
+    const struct mac_key *key = redis_session_lease_key(shard->session);
+    uint32_t number;
+    if (key && (!redis_lease_parse(change->lease, key, &number, &change->delivery) ||
+                number != shard->options.index))
+        change->delivery = QUEUE_DELIVERY_NONE;
+    return key != NULL;
+}
+
 static enum queue_status change_add(struct redis_shard *shard, const struct queue_change *change,
                                     struct request *request, uint32_t index)
 {
+    struct queue_change proved = *change;
+    if (change->lease.len && !prove_lease(shard, &proved))
+        return QUEUE_UNAVAILABLE;
     struct redis_batch *batch =
         redis_batch_need(shard, &changes, change->topic, (struct redis_take_terms){0});
     if (!batch)
         return QUEUE_NO_MEMORY;
-    redis_pack_change(&batch->call.args, change);
+    redis_pack_change(&batch->call.args, &proved);
     redis_batch_add(batch, request, index);
     return QUEUE_OK;
 }

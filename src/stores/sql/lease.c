@@ -90,3 +90,11 @@ bool sql_lease_parse(struct slice text, const struct mac_key *key, struct sql_le
     *out = lease;
     return true;
 }
+
+uint64_t sql_change_delivery(const struct queue_change *change, const struct mac_key *key)
+{
+    struct sql_lease lease;
+    if (!change->lease.len)
+        return change->only_dead ? change->delivery : 0;
+    return sql_lease_parse(change->lease, key, &lease) ? lease.delivery : QUEUE_DELIVERY_NONE;
+}

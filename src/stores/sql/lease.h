@@ -6,7 +6,7 @@
 #define TARRY_SQL_LEASE_H
 
 #include "base/mac.h"
-#include "base/slice.h"
+#include "queue/queue.h"
 
 #include <stdint.h>
 
@@ -25,5 +25,8 @@ void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,
                     const struct sql_lease *lease);
 /* False: this store has never given it. */
 bool sql_lease_parse(struct slice text, const struct mac_key *key, struct sql_lease *out);
+
+/* The last delivery that a change asks of its job: by its lease where it has one. 0: it asks for none. */
+uint64_t sql_change_delivery(const struct queue_change *change, const struct mac_key *key);
 
 #endif

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Cancels, reschedules and runs jobs of one topic by id.
-local ticket, name, CANCEL, RESCHEDULE, RUN, CANCEL_DEAD, REQUEST, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4, 5, 4
+local ticket, name, CANCEL, RESCHEDULE, RUN, CANCEL_DEAD, REQUEST, CANCEL_WAITING, UNCHANGED = ARGV[1], ARGV[2], 1, 2, 3, 4, 5, 6, 4
 local IS_REQUESTED = 24 -- a status
 begin(KEYS, ticket, name)
 
@@ -54,6 +54,10 @@ local function change(id, verb, when, has_priority, priority, ms)
     if not j then return pack('>BBI6', NOT_FOUND, 0, 0) end
     if verb == CANCEL_DEAD then -- `ms` is the delivery it died with
         if j.state ~= DEAD or j.delivery ~= ms then return said(CONFLICT, j) end
+        verb = CANCEL
+    end
+    if verb == CANCEL_WAITING then -- `ms` is its last delivery
+        if j.state == DEAD or j.state == LEASED_STATE or j.delivery ~= ms then return said(CONFLICT, j) end
         verb = CANCEL
     end
     if verb == REQUEST and j.state == LEASED_STATE then return request(j) end

@@ -172,19 +172,28 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
 
 /* ---- cancel, reschedule, run ---- */
 
+/* Is it in the state, and since the delivery, that the change asks for? */
+static bool is_meant(const struct maria_link *link, const struct maria_row *row,
+                     const struct queue_change *change)
+{
+    if (!change->only_dead && !change->lease.len)
+        return true;
+    return row->state == (change->only_dead ? JOB_DEAD : JOB_DELAYED) &&
+           row->delivery == sql_change_delivery(change, &link->context->key);
+}
+
 static enum queue_status cancel_one(struct maria_link *link, struct maria_row *row,
                                     const struct queue_change *change)
 {
     int64_t counts[SQL_COUNTS] = {[SQL_COUNT_CANCELLED] = 1};
-    if (row->state != JOB_LEASED &&
-        (!change->only_dead || (row->state == JOB_DEAD && row->delivery == change->delivery))) {
+    if (row->state != JOB_LEASED && is_meant(link, row, change)) {
         count_row(row, counts, -1);
         maria_history_note(link, row, "cancelled", nobody, (struct slice){0});
         row_end(link, row);
         note(link, row, counts, false, false);
         return QUEUE_CANCELLED;
     }
-    if (!change->request || change->only_dead || row->state != JOB_LEASED)
+    if (!change->request || change->only_dead || change->lease.len || row->state != JOB_LEASED)
         return QUEUE_OK; /* not done */
     row->cancel_requested = row->requested = row->changed = true;
     return QUEUE_REQUESTED;
@@ -230,7 +239,7 @@ static enum queue_status change_one(struct maria_link *link, const struct queue_
         return QUEUE_OK;
     }
     show(row, link->now_ms, out);
-    if (change->only_dead)
+    if (change->only_dead || change->lease.len)
         return QUEUE_CONFLICT;
     return row->state == JOB_LEASED ? QUEUE_LEASED : QUEUE_DEAD_STATE;
 }

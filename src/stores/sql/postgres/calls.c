@@ -183,7 +183,7 @@ static bool add_change(struct sql_call *call, struct postgres_link *link, size_t
     sql_array_number(array++, change->when.ms);
     sql_array_number(array++, change->priority);
     sql_array_number(array++, change->only_dead);
-    sql_array_number(array++, (int64_t)change->delivery);
+    sql_array_number(array++, (int64_t)sql_change_delivery(change, &link->context->key));
     sql_array_number(array++, change->request);
     return true;
 }

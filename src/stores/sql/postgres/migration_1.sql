@@ -327,6 +327,7 @@ BEGIN
   RETURN r;
 END $$;
 
+-- `p_delivery`, where it is not 0: only a job whose last delivery that was, dead or waiting by p_only_dead.
 -- What cannot be changed is only looked at: a lock on it would hold up its consumer until the caller's transaction ends.
 CREATE FUNCTION tarry._change(p_verb int, p_topic text, p_id text, p_kind int, p_ms bigint, p_priority int,
   p_only_dead boolean, p_delivery bigint, p_request boolean, p_sql boolean) RETURNS tarry._did LANGUAGE plpgsql AS $$
@@ -338,7 +339,8 @@ BEGIN
   r.topic := t.topic;
   IF p_verb = 1 THEN
     DELETE FROM tarry.job WHERE topic = t.topic AND id = p_id AND state <> 3
-      AND (NOT p_only_dead OR (state = 4 AND delivery = p_delivery)) RETURNING * INTO j;
+      AND (CASE WHEN p_only_dead THEN state = 4 AND delivery = p_delivery ELSE p_delivery = 0 OR state = 1 AND delivery = p_delivery END)
+      RETURNING * INTO j;
     IF FOUND THEN
       PERFORM tarry._remember(t, p_id, now);
       PERFORM tarry._note(t, j, 'cancelled', now, NULL, CASE WHEN p_sql THEN tarry._caller() END);
@@ -371,8 +373,8 @@ BEGIN
   SELECT * INTO j FROM tarry.job WHERE topic = t.topic AND id = p_id;
   IF FOUND THEN
     r.state := tarry._state(j.state, j.due, now);
-    r.status := CASE WHEN p_only_dead THEN 'conflict' WHEN j.state = 3 THEN 'leased' WHEN j.state = 4 THEN 'dead' ELSE 'again' END;
-    IF j.state <> 3 OR p_only_dead THEN r.due := j.due; END IF;
+    r.status := CASE WHEN p_only_dead OR p_delivery <> 0 THEN 'conflict' WHEN j.state = 3 THEN 'leased' WHEN j.state = 4 THEN 'dead' ELSE 'again' END;
+    IF j.state <> 3 OR p_only_dead OR p_delivery <> 0 THEN r.due := j.due; END IF;
   END IF;
   IF r.status = 'again' THEN RETURN tarry._change(p_verb, p_topic, p_id, p_kind, p_ms, p_priority, p_only_dead, p_delivery, p_request, p_sql); END IF;
   RETURN r;
@@ -792,8 +794,9 @@ BEGIN
   FOR r IN
     WITH d AS (
       DELETE FROM tarry.job j USING (SELECT u.n, u.id, t.topic, t.dedup_window, t.history
-          FROM unnest(p_verbs, p_topics, p_ids, p_only_dead) WITH ORDINALITY u(verb, name, id, only_dead, n) JOIN tarry.topic t ON t.name = u.name
-          WHERE u.verb = 1 AND NOT u.only_dead AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
+          FROM unnest(p_verbs, p_topics, p_ids, p_only_dead, p_deliveries) WITH ORDINALITY u(verb, name, id, only_dead, delivery, n)
+            JOIN tarry.topic t ON t.name = u.name
+          WHERE u.verb = 1 AND NOT u.only_dead AND u.delivery = 0 AND t.max_jobs = 0 ORDER BY t.topic, u.id) a
         WHERE j.topic = a.topic AND j.id = a.id AND j.state = 1
         RETURNING a.n, j.topic, j.id, j.attempt, j.due, a.dedup_window, a.history, j.taken
     ), h AS (
