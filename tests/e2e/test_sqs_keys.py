@@ -31,7 +31,7 @@ def house(start_server, tmp_path):
     """A server with keys: its SDK for a key, and its file of tokens."""
 
     class House:
-        tokens = TokenFile(tmp_path / "tokens", key("all", ALL), key("shop", SECRET, "push,consume", "orders-*"), Token("bearer"))
+        tokens = TokenFile(tmp_path / "tokens", key("all", ALL), key("shop", SECRET, "push,consume", "orders-*"), key("worker", SECRET, "consume", "orders-*"), Token("bearer"))
         server = start_server("--sqs", f"{REGION}/{ACCOUNT}", "--tokens", str(tokens.path), *FLAGS)
 
         def sdk(self, name="all", secret=ALL, region=REGION):
@@ -98,6 +98,92 @@ def test_a_key_lets_the_sdk_in_and_to_its_topics_alone(house):
     assert post(connection, b"{}", {"X-Amz-Target": "AmazonSQS.ListQueues"})[3] == "MissingAuthenticationToken"
     connection.request("GET", "/v1/topics", headers=signed(house.server.port, b""))
     assert connection.getresponse().status == 401  # the API's own calls take no signatures
+
+
+# Each operation's minimal sets of scopes: any one of them is enough.
+NEEDED = {
+    "SendMessage": ["push"], "SendMessageBatch": ["push"], "ReceiveMessage": ["consume"], "DeleteMessage": ["consume"], "DeleteMessageBatch": ["consume"],
+    "ChangeMessageVisibility": ["consume"], "ChangeMessageVisibilityBatch": ["consume"], "CreateQueue": ["admin"], "SetQueueAttributes": ["admin"],
+    "GetQueueUrl": ["push", "consume", "read", "admin"], "GetQueueAttributes": ["consume", "read"], "ListQueues": ["read"], "ListQueueTags": ["read"],
+    "ListDeadLetterSourceQueues": ["read"], "DeleteQueue": ["admin"], "PurgeQueue": ["admin"], "TagQueue": ["admin"], "UntagQueue": ["admin"],
+    "StartMessageMoveTask": ["push,consume"], "ListMessageMoveTasks": ["read"], "CancelMessageMoveTask": ["consume"], "AddPermission": [], "RemovePermission": [],
+}
+
+
+def fields_of(operation, url, dead):
+    entry = {"Id": "1", "MessageBody": "x", "ReceiptHandle": "x" * 48 + "~1", "VisibilityTimeout": 1}
+    fields = {"QueueUrl": url, "QueueName": url.rpartition("/")[2], "Entries": [entry], "SourceArn": dead, "TaskHandle": "move/0123456789abcdef/" + dead.rpartition(":")[2],
+              "Attributes": {"DelaySeconds": "0"}, "AttributeNames": ["All"], "Tags": {"a": "b"}, "TagKeys": ["a"], **entry}
+    del fields["Id"]
+    if operation == "CreateQueue":
+        fields["QueueName"] = "orders-new"
+    return fields
+
+
+def test_each_operation_takes_any_of_its_scopes_and_no_other(start_server, tmp_path):
+    scopes = ("push", "consume", "read", "admin")
+    sets = [",".join(scope for at, scope in enumerate(scopes) if bits >> at & 1) for bits in range(1, 16)]
+    tokens = TokenFile(tmp_path / "tokens", Token("all"), *(Token("only-" + words.replace(",", "-"), words.split(","), ("orders-*",)) for words in sets))
+    server = start_server("--sqs", f"{REGION}/{ACCOUNT}", "--tokens", str(tokens.path), *FLAGS)
+    connection, url, dead = connect(server.port), f"http://localhost/{ACCOUNT}/orders-1", f"arn:aws:sqs:{REGION}:{ACCOUNT}:orders-dead"
+
+    def call(who, operation, **fields):
+        status, fault, said, _ = post(connection, json.dumps(fields).encode(), {**Token(who).headers, "X-Amz-Target": f"AmazonSQS.{operation}"})
+        assert fault != "ServiceUnavailableException", (operation, said)
+        return status, fault
+
+    policy = json.dumps({"deadLetterTargetArn": dead, "maxReceiveCount": 5})
+    rows = re.findall(r'\{"([A-Z]\w+)", SQS_NAMES_', "".join(path.read_text() for path in (REPO / "src/fronts/sqs").glob("*.c")))
+    assert sorted(rows) == sorted(NEEDED)
+    for operation, minimal in NEEDED.items():
+        assert call("all", "CreateQueue", QueueName="orders-dead")[0] == 200
+        assert call("all", "CreateQueue", QueueName="orders-1")[0] == 200 and call("all", "SetQueueAttributes", QueueUrl=url, Attributes={"RedrivePolicy": policy})[0] == 200
+        for words in sets:
+            status, fault = call("only-" + words.replace(",", "-"), operation, **fields_of(operation, url, dead))
+            may = any(set(one.split(",")) <= set(words.split(",")) for one in minimal)
+            if minimal:
+                assert (fault != "AccessDeniedException") == may and (not may or status == 200 or fault in ("ReceiptHandleIsInvalid", "MessageNotInflight", "ResourceNotFoundException", "UnsupportedOperation", "QueueDoesNotExist")), (operation, words, status, fault)
+            else:
+                assert fault == "UnsupportedOperation"
+            if operation == "DeleteQueue" and may:
+                break
+            status, fault = call("only-" + words.replace(",", "-"), operation, **fields_of(operation, url.replace("orders", "mail"), dead.replace("orders", "mail")))
+            assert not minimal or operation in ("ListQueues", "CreateQueue") or fault == "AccessDeniedException", (operation, words, status, fault)
+
+
+def test_forged_handles_delete_nothing(house):
+    """A key that may only consume: what it has not received it cannot delete, whatever it makes up."""
+    every, worker = house.sdk(), house.sdk("worker", SECRET)
+    url = every.create_queue(QueueName="orders-eu")["QueueUrl"]
+    connection = connect(house.server.port)
+    for id in range(10):
+        connection.request("PUT", f"/v1/topics/orders-eu/jobs/{id}?delay=365d", b"pay", Token("bearer").headers)
+        connection.getresponse().read()
+    every.send_message(QueueUrl=url, MessageBody="mine")
+    (mine,) = worker.receive_message(QueueUrl=url, WaitTimeSeconds=10, VisibilityTimeout=60)["Messages"]
+    lease, _, id = mine["ReceiptHandle"].partition("~")
+    made_up = ["x" * 30, "0" * len(lease), lease[:-1], lease + "0", lease[:-1] + ("0" if lease[-1] != "0" else "1"), lease]
+    forged = [f"{text}~{between}{target}" for text in made_up for between in ("", "0~", "1~") for target in range(10)]
+    worker.change_message_visibility(QueueUrl=url, ReceiptHandle=mine["ReceiptHandle"], VisibilityTimeout=0)
+    for at in range(0, len(forged), 10):
+        worker.delete_message_batch(QueueUrl=url, Entries=[{"Id": str(n), "ReceiptHandle": handle} for n, handle in enumerate(forged[at:at + 10])])
+    for handle in (f"{text}~{id}" for text in made_up[:-1]):
+        worker.delete_message(QueueUrl=url, ReceiptHandle=handle)
+
+    def numbers():
+        found = every.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return found["ApproximateNumberOfMessages"], found["ApproximateNumberOfMessagesDelayed"]
+
+    assert numbers() == ("1", "10")
+    connection.request("PUT", f"/v1/topics/orders-eu/jobs/{id}", b"another job of that id", Token("bearer").headers)
+    answer = connection.getresponse()
+    assert json.loads(answer.read())["result"] == "replaced"
+    worker.delete_message(QueueUrl=url, ReceiptHandle=mine["ReceiptHandle"])
+    assert numbers() == ("1", "10")
+    (again,) = worker.receive_message(QueueUrl=url, WaitTimeSeconds=10, VisibilityTimeout=0)["Messages"]
+    eventually(lambda: numbers() == ("1", "10"))
+    worker.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
+    assert numbers() == ("0", "10")
 
 
 def test_a_connection_knows_a_token_again_and_no_signature(house):

@@ -75,6 +75,13 @@ static inline bool access_may(const struct access_caller *caller, unsigned scope
            (caller->has_all_topics || access_topics_match(caller->topics, topic));
 }
 
+/* The same for a call that serves several roles: one of the scopes is enough. */
+static inline bool access_may_as_any(const struct access_caller *caller, unsigned scopes,
+                                     struct slice topic)
+{
+    return (caller->scopes & scopes) && access_may(caller, 0, topic);
+}
+
 /* ---- a server's knowledge ---- */
 
 struct access;

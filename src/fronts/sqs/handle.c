@@ -1,10 +1,7 @@
 #include "sqs/handle.h"
 
-#include "base/hex.h"
 #include "base/json_write.h"
 #include "base/text.h"
-
-#include <inttypes.h>
 
 enum { BYTES_MIN = 30, BYTES_MAX = 1024 };
 
@@ -13,9 +10,9 @@ enum { BYTES_MIN = 30, BYTES_MAX = 1024 };
 void sqs_handle_write(const struct queue_job *taken, struct buffer *out)
 {
     struct buffer text;
-    buffer_init(&text, QUEUE_LEASE_TEXT_BYTES_MAX + JOB_ID_BYTES_MAX + 32);
+    buffer_init(&text, QUEUE_LEASE_TEXT_BYTES_MAX + JOB_ID_BYTES_MAX + 1);
     buffer_append_slice(&text, taken->lease);
-    buffer_append_format(&text, "%c%" PRIx64 "%c", SIGN, taken->job.delivery, SIGN);
+    buffer_append_byte(&text, SIGN);
     buffer_append_slice(&text, taken->job.id);
     json_write_string(out, buffer_slice(&text));
     buffer_fini(&text);
@@ -32,17 +29,13 @@ static bool is_lease(struct slice text)
 
 bool sqs_handle_read(struct slice text, struct sqs_handle *out)
 {
-    const char *sign = memchr(text.at, SIGN, text.len), *end = text.at + text.len;
+    const char *sign = memchr(text.at, SIGN, text.len);
     *out = (struct sqs_handle){.lease = text};
     if (text.len > BYTES_MAX)
         return false;
     if (!sign)
         return is_lease(text);
     out->lease.len = (size_t)(sign - text.at);
-    const char *digits = sign + 1, *next = memchr(digits, SIGN, (size_t)(end - digits));
-    if (!next || !is_lease(out->lease) || next - digits > 16 ||
-        !hex_parse_u64(digits, (size_t)(next - digits), &out->delivery) || next + 1 == end)
-        return false;
-    out->id = slice_make(next + 1, (size_t)(end - next - 1));
-    return true;
+    out->id = slice_make(sign + 1, (size_t)(text.at + text.len - sign - 1));
+    return is_lease(out->lease) && out->id.len;
 }

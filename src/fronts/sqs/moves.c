@@ -116,6 +116,8 @@ static bool read_start(const struct sqs_request *request, const struct queue_rep
     if (destination.kind) {
         struct slice name = queue_of_arn(request, "DestinationArn");
         (void)snprintf(move->to, sizeof move->to, "%.*s", (int)name.len, name.len ? name.at : "");
+        if (name.len && !may(request, ACCESS_PUSH, name, error))
+            return false;
         if (!find_topic(reply, move->to))
             return sqs_error_set(
                 error, SQS_NO_RESOURCE,
@@ -123,8 +125,6 @@ static bool read_start(const struct sqs_request *request, const struct queue_rep
         if (strcmp(move->to, move->source) == 0)
             return sqs_error_set(error, SQS_BAD_VALUE,
                                  "Source and destination queues must be different.");
-        if (!may(request, ACCESS_PUSH, name, error))
-            return false;
     }
     sqs_move_handle(source->name, move->handle);
     sqs_move_write(move, out);

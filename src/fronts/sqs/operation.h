@@ -14,7 +14,7 @@ enum sqs_names {
 struct sqs_operation {
     const char *name;
     enum sqs_names names;
-    uint8_t scope; /* enum access_scope, for the queue */
+    uint8_t scopes; /* enum access_scope: one of them, for the queue */
     /* `topic`: as the queue has it; NULL: the call names none, or a new one. NULL: unsupported, and
      * `why` says so. Answers, now or later. */
     void (*act)(struct sqs_request *request, const struct queue_topic *topic);

@@ -315,7 +315,7 @@ static bool is_listed(const struct sqs_request *request, const struct queue_topi
                       struct slice prefix)
 {
     struct sqs_queue queue;
-    if (!access_may(request->exchange->caller, request->operation->scope, topic->name) ||
+    if (!access_may_as_any(request->exchange->caller, request->operation->scopes, topic->name) ||
         begins_with(topic->name, own_topics) || topic->deleting)
         return false;
     if (!request->queue.len)
@@ -380,7 +380,7 @@ static const char no_permissions[] =
 
 const struct sqs_operation sqs_queue_operations[] = {
     {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL},
-    {"GetQueueUrl", SQS_NAMES_NAME, ACCESS_READ | ACCESS_PUSH | ACCESS_CONSUME, get_url, NULL},
+    {"GetQueueUrl", SQS_NAMES_NAME, ACCESS_SCOPES_ALL, get_url, NULL},
     {"GetQueueAttributes", SQS_NAMES_URL, ACCESS_READ | ACCESS_CONSUME, get_attributes, NULL},
     {"SetQueueAttributes", SQS_NAMES_URL, ACCESS_ADMIN, set_attributes, NULL},
     {"ListQueues", SQS_NAMES_NOTHING, ACCESS_READ, list_queues, NULL},

@@ -61,116 +61,86 @@ static size_t read_answers(const struct sqs_request *request, struct sqs_entries
 /* ---- delete by a handle whose lease has ended ---- */
 
 /*
- * SQS deletes a message by its newest handle also after its time is over, where nobody else has it by then. So each
- * such job is looked up, and cancelled where it was not delivered since. Whatever comes of it, the call went well.
+ * SQS deletes a message by its newest handle also when its time is over, as long as no other consumer has received it.
+ * So the store cancels each such job if the lease of the handle was that of its last delivery: no other text than a
+ * lease that the store has given deletes anything. If the job is not that one the call has still succeeded.
  */
 struct late_delete {
     struct http_front *front;
     uint64_t tag;
     struct sqs_error errors[SQS_BATCH_MAX]; /* of the entries */
-    size_t count, at;
-    struct late_job {
-        char id[JOB_ID_BYTES_MAX];
-        size_t id_bytes;
-        uint64_t delivery;
-    } jobs[SQS_BATCH_MAX];
+    size_t count, entries[SQS_BATCH_MAX];   /* of the changes: the entry that each is for */
+    char ids[SQS_BATCH_MAX][JOB_ID_BYTES_MAX];
 };
 
-static void late_delete_next(struct late_delete *late, const struct sqs_request *request);
-
-static void late_delete_end(struct late_delete *late)
+static void on_late_deleted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
+    struct late_delete *late = owner;
     struct sqs_request request;
     struct sqs_entries entries;
-    struct sqs_error error;
-    if (sqs_request_find(late->front, late->tag, &request) &&
-        sqs_entries_read(&request, &entries, &error)) {
+    struct sqs_error error = {0};
+    (void)tag;
+    for (size_t i = 0; i < late->count; i++) {
+        enum queue_status status = reply->status;
+        if (status == QUEUE_OK && i < reply->result_count)
+            status = reply->results[i].status;
+        if (status != QUEUE_CONFLICT && status != QUEUE_NOT_FOUND && status != QUEUE_BAD_ID)
+            (void)sqs_error_of(&late->errors[late->entries[i]], status);
+    }
+    if (!sqs_request_find(late->front, late->tag, &request)) {
+        free(late);
+        return;
+    }
+    if (sqs_entries_read(&request, &entries, &error)) {
         memcpy(entries.errors, late->errors, sizeof entries.errors);
         sqs_entries_answer(&request, &entries, NULL, NULL);
+    } else {
+        sqs_answer_error(request.exchange, &error);
     }
     free(late);
 }
 
-static void on_late_cancelled(void *owner, uint64_t tag, const struct queue_reply *reply)
+/* The change for an entry's handle; false: the handle names no job. */
+static bool late_delete_add(struct late_delete *late, const struct sqs_request *request,
+                            struct json_value entry, struct queue_change *out)
 {
-    struct late_delete *late = owner;
-    struct sqs_request request;
-    (void)tag;
-    (void)reply;
-    late->at++;
-    if (sqs_request_find(late->front, late->tag, &request))
-        late_delete_next(late, &request);
-    else
-        late_delete_end(late);
-}
-
-static void on_late_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
-{
-    struct late_delete *late = owner;
-    const struct late_job *wanted = &late->jobs[late->at];
-    const struct job *job = reply->job_count == 1 ? &reply->jobs[0].job : NULL;
-    struct sqs_request request;
-    (void)tag;
-    if (!sqs_request_find(late->front, late->tag, &request)) {
-        late_delete_end(late);
-        return;
-    }
-    if (!job || job->delivery != wanted->delivery ||
-        (job->state != JOB_READY && job->state != JOB_DELAYED)) {
-        late->at++;
-        late_delete_next(late, &request);
-        return;
-    }
-    const struct queue_change cancel = {.verb = QUEUE_CANCEL,
-                                        .topic = request.queue,
-                                        .id = slice_make(wanted->id, wanted->id_bytes),
-                                        .priority = QUEUE_PRIORITY_UNSET};
-    queue_change(late->front->queue, &cancel, 1,
-                 (struct queue_reply_to){.done = on_late_cancelled, .owner = late});
-}
-
-static void late_delete_next(struct late_delete *late, const struct sqs_request *request)
-{
-    const struct late_job *job = &late->jobs[late->at];
-    if (late->at == late->count)
-        late_delete_end(late);
-    else
-        queue_get(late->front->queue, request->queue, slice_make(job->id, job->id_bytes),
-                  (struct queue_reply_to){.done = on_late_seen, .owner = late});
-}
-
-/* Notes the job of an entry's handle; one that names none is left alone. */
-static void late_delete_add(struct late_delete *late, const struct sqs_request *request,
-                            struct json_value entry)
-{
-    struct slice text = sqs_text(request, sqs_member(entry, "ReceiptHandle"));
-    struct late_job *job = &late->jobs[late->count];
+    struct json_value sent = sqs_member(entry, "ReceiptHandle");
+    struct slice text = sqs_text(request, sent);
     struct sqs_handle handle;
+    char *id = late->ids[late->count];
     if (!text.len || !sqs_handle_read(text, &handle) || handle.id.len == 0 ||
         handle.id.len > JOB_ID_BYTES_MAX)
-        return;
-    memcpy(job->id, handle.id.at, handle.id.len);
-    job->id_bytes = handle.id.len;
-    job->delivery = handle.delivery;
-    late->count++;
+        return false;
+    memcpy(id, handle.id.at, handle.id.len);
+    *out = (struct queue_change){
+        .verb = QUEUE_CANCEL,
+        .topic = request->queue,
+        .id = slice_make(id, handle.id.len),
+        .lease = slice_make(sent.raw.at + 1, handle.lease.len), /* it has no escapes */
+        .priority = QUEUE_PRIORITY_UNSET};
+    return true;
 }
 
 /* The entries whose lease had ended. False: there is nothing more to do. */
 static bool late_delete_begin(const struct sqs_request *request, const struct sqs_entries *entries,
                               const bool has_ended[SQS_BATCH_MAX])
 {
+    struct queue_change changes[SQS_BATCH_MAX];
     struct late_delete *late = calloc(1, sizeof *late);
     if (!late)
         return false;
     late->front = request->exchange->front;
     late->tag = http_exchange_tag(request->exchange);
     memcpy(late->errors, entries->errors, sizeof late->errors);
-    for (size_t i = 0; i < entries->count; i++)
-        if (has_ended[i])
-            late_delete_add(late, request, entries->at[i]);
+    for (size_t i = 0; i < entries->count; i++) {
+        if (!has_ended[i] || !late_delete_add(late, request, entries->at[i], &changes[late->count]))
+            continue;
+        late->entries[late->count++] = i;
+    }
     bool has_jobs = late->count != 0;
     if (has_jobs)
-        late_delete_next(late, request);
+        queue_change(late->front->queue, changes, late->count,
+                     (struct queue_reply_to){.done = on_late_deleted, .owner = late});
     else
         free(late);
     return has_jobs;

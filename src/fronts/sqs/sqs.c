@@ -98,8 +98,9 @@ static bool is_signed(const struct http_call *call, struct sqs_error *error)
 static bool may(const struct http_call *call, const struct sqs_operation *operation,
                 struct slice queue, struct sqs_error *error)
 {
-    bool allowed = queue.len ? access_may(call->caller, operation->scope, queue)
-                             : access_has_scope(call->caller, operation->scope);
+    unsigned scopes = operation->scopes;
+    bool allowed = queue.len ? access_may_as_any(call->caller, scopes, queue)
+                             : (call->caller->scopes & scopes) != 0;
     return allowed || sqs_error_set(error, SQS_DENIED, "Access to the resource %.*s is denied.",
                                     (int)queue.len, queue.len ? queue.at : "");
 }
