@@ -2,6 +2,7 @@
  * sim crashes 0|1                what `make test` runs: a half of the scenarios each
  * sim faults [N]                 and this: about N faults of each kind
  * sim crash SCENARIO SEED [IO DAMAGE DAMAGE_SEED]   one run, or one crash of it
+ * sim churn [N]                  and this: N lives in which calls cross every step of a checkpoint
  * sim torture RECOVERIES         until so many crashes were recovered from
  * sim fault KIND SEED N          the N-th of that kind fails
  */
@@ -125,11 +126,13 @@ static const char *what_is_missing(void)
     return NULL;
 }
 
-static int verdict(bool only_faults)
+static int verdict(const char *what)
 {
     bool failed;
 
-    if (only_faults) {
+    if (!strcmp(what, "churn")) {
+        require(sim_totals.figures.checkpoints > 50, "few checkpoints");
+    } else if (!strcmp(what, "faults")) {
         require(sim_totals.faults > 100, "few faults");
         require(sim_totals.recoveries > 0, "no fault stopped a shard");
     } else {
@@ -151,7 +154,8 @@ enum {
 
 static int usage(void)
 {
-    printf("sim: give one of: crashes 0|1, faults [N], torture RECOVERIES, crash SCENARIO SEED, "
+    printf("sim: give one of: crashes 0|1, faults [N], churn [N], torture RECOVERIES, crash "
+           "SCENARIO SEED, "
            "fault KIND SEED N\n");
     return 2;
 }
@@ -236,6 +240,8 @@ int main(int count, char **arguments)
     }
     if (!strcmp(what, "faults"))
         sim_fault_runs(seed_of_run(), number ? (uint32_t)number : 60);
+    else if (!strcmp(what, "churn"))
+        sim_churn(seed_of_run(), number ? (uint32_t)number : 20);
     else if (!strcmp(what, "torture"))
         crash_until(number, seed_of_run(), STRIDE, 0, 1);
     else if (!strcmp(what, "crashes"))
@@ -243,5 +249,5 @@ int main(int count, char **arguments)
     else
         return usage();
     print_totals(began);
-    return verdict(!strcmp(what, "faults"));
+    return verdict(what);
 }

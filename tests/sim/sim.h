@@ -47,4 +47,7 @@ void sim_crash_run(const struct sim_crashing *crashing);
 void sim_fault_runs(uint64_t seed, uint32_t runs);
 void sim_fault_run(const char *name, uint64_t seed, uint64_t at);
 
+/* So many lives, the first one with this seed. */
+void sim_churn(uint64_t seed, uint32_t lives);
+
 #endif

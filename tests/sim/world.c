@@ -135,6 +135,8 @@ static void turn(struct world *world)
     world_in_product = memory_fault.counts = true;
     machine_turn(&world->machine);
     world_in_product = memory_fault.counts = false;
+    if (world->shard)
+        shard_check(world->shard);
     machine_switch(before);
     tick(world);
 }
@@ -197,6 +199,12 @@ void world_step(struct world *world)
         ;
     else if (random_below(&world->random, 3) || !world_command(world))
         do_something(world);
+}
+
+void world_happen(struct world *world)
+{
+    if (random_below(&world->random, 100) < world->scenario->time_percent || !do_something(world))
+        time_passes(world);
 }
 
 bool world_settle(struct world *world)

@@ -94,6 +94,8 @@ void world_drop(struct world *world);
 
 /* One thing happens. */
 void world_step(struct world *world);
+/* The same, but for commands: those are the caller's. */
+void world_happen(struct world *world);
 /* Everything that can happen without time passing. False: it does not come to an end. */
 bool world_settle(struct world *world);
 /* The same until no call is under way, with time passing where need be. */

@@ -145,3 +145,16 @@ void engine_check(const struct engine *engine)
     assert(stats.counts.dead_bytes >= sum.dead_bytes && stats.remembered >= remembered);
     assert(!engine->stubs);
 }
+
+void engine_stored_sum(const struct engine *engine, uint64_t stored[SECTIONS],
+                       uint64_t loaded[SECTIONS])
+{
+    for (int section = 0; section < SECTIONS; section++) {
+        stored[section] = loaded[section] = 0;
+        for (uint32_t id = 1; id <= engine->topic_top; id++) {
+            const struct topic *topic = engine->topics[id];
+            stored[section] += topic ? topic->stored[section] : 0;
+            loaded[section] += topic ? topic->loaded[section] : 0;
+        }
+    }
+}

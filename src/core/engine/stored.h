@@ -126,6 +126,10 @@ void engine_relocate(struct engine *engine, uint64_t key_low, struct record_plac
 bool engine_evict_some(struct engine *engine, uint32_t *at, int64_t keep_until_ms,
                        uint64_t ready_max, struct engine_now now, size_t steps);
 
+/* Sums over all topics, by section: living slots of runs, and those of them that have an entry. For
+ * tests. */
+void engine_stored_sum(const struct engine *engine, uint64_t stored[SECTIONS],
+                       uint64_t loaded[SECTIONS]);
 /* For the catalog: topics with anything stored. As engine_topic_next; `name` lives as long as the
  * topic. */
 bool engine_stored_next(const struct engine *engine, uint32_t *at, struct slice *name,

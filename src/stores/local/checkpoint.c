@@ -369,9 +369,17 @@ static void begin_checkpoint(struct checkpoint *checkpoint, uint32_t before_file
     checkpoint->phase = CHECKPOINT_COLLECTING;
 }
 
+/* Returns how many jobs a step goes over in a turn. */
+static uint32_t jobs_a_turn(const struct checkpoint *checkpoint, uint32_t usual)
+{
+    uint32_t limit = checkpoint->shard->options.limits.checkpoint_jobs;
+    return limit ? limit : usual;
+}
+
 static bool step_collecting(struct checkpoint *checkpoint, struct engine_now now)
 {
-    int result = engine_collect(checkpoint->shard->engine, &checkpoint->collect, now, COLLECTS);
+    int result = engine_collect(checkpoint->shard->engine, &checkpoint->collect, now,
+                                jobs_a_turn(checkpoint, COLLECTS));
     if (result == 1)
         return true;
     if (result < 0)
@@ -441,7 +449,8 @@ static void install_item(struct checkpoint *checkpoint, uint32_t slot)
 static bool step_installing(struct checkpoint *checkpoint)
 {
     const struct depot_build *build = &checkpoint->build;
-    for (int left = INSTALLS; left && checkpoint->at < build->slots; left--) {
+    for (uint32_t left = jobs_a_turn(checkpoint, INSTALLS); left && checkpoint->at < build->slots;
+         left--) {
         if (checkpoint->at + INSTALLS_AHEAD < build->slots)
             engine_install_soon(checkpoint->shard->engine,
                                 build->items[checkpoint->at + INSTALLS_AHEAD].id);
@@ -464,7 +473,7 @@ static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
         return false;
     if (!engine_evict_some(shard->engine, &checkpoint->at,
                            preload_keep_until_ms(shard->preload, now),
-                           preload_ready_max(shard->preload), now, EVICTS))
+                           preload_ready_max(shard->preload), now, jobs_a_turn(checkpoint, EVICTS)))
         return true;
     topics_begin(shard);
     checkpoint->phase = CHECKPOINT_TOPICS;
@@ -842,6 +851,11 @@ void checkpoint_free(struct checkpoint *checkpoint)
 enum checkpoint_phase checkpoint_phase(const struct checkpoint *checkpoint)
 {
     return checkpoint->phase;
+}
+
+uint32_t checkpoint_installed(const struct checkpoint *checkpoint)
+{
+    return checkpoint->at;
 }
 
 bool checkpoint_is_busy(const struct checkpoint *checkpoint)

@@ -40,6 +40,8 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now);
 /* While it is under way the shard is not quiet; a stop gives it up at the next step it can. */
 bool checkpoint_is_busy(const struct checkpoint *checkpoint);
 enum checkpoint_phase checkpoint_phase(const struct checkpoint *checkpoint); /* for tests */
+/* While a run is being installed: how many of its items were gone over. For tests. */
+uint32_t checkpoint_installed(const struct checkpoint *checkpoint);
 /* When (inner clock) to step again although nothing happens; INT64_MAX: need not. */
 int64_t checkpoint_next_ms(const struct checkpoint *checkpoint);
 /*

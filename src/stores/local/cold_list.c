@@ -317,8 +317,7 @@ static bool cold_job_show(struct cold_list *list, const struct walk *walk, struc
         if (!engine_find(engine, record.job.topic, record.job.id, now, out))
             return false;
     } else {
-        cold->place = depot_moved(list->shard->depot, cold->place);
-        if (!depot_is_alive(list->shard->depot, cold->place))
+        if (!depot_find_counted(list->shard->depot, cold->place, &cold->place))
             return false;
         cold_job_view(&record.job, cold, key, now, out);
     }

@@ -325,11 +325,11 @@ static unsigned walk_sections(const struct walk *walk)
     return walk->state ? waiting : waiting | 1u << SECTION_DEAD;
 }
 
-static struct hash128 record_key(const struct shard *shard, const struct record *record)
+/* Returns how many jobs a scan changes in a turn. */
+static uint32_t changes_a_turn(const struct shard *shard)
 {
-    if (record->kind == RECORD_DONE)
-        return record->done.key;
-    return engine_key(shard->engine, record->job.topic, record->job.id);
+    uint32_t limit = shard->options.limits.scan_changes;
+    return limit ? limit : WALK_CHANGES;
 }
 
 /* 1: through; 0: waits for the scout; -EAGAIN: had its share of this turn; else what failed. */
@@ -341,7 +341,7 @@ static int change_cold(struct shard *shard, struct scan *scan)
         !(scan->cold_scan = cold_scan_new(shard, slice_make(walk->topic, walk->topic_bytes),
                                           walk_sections(walk))))
         return -ENOMEM;
-    for (int left = WALK_CHANGES; left; left--) {
+    for (uint32_t left = changes_a_turn(shard); left; left--) {
         struct slice bytes;
         struct record_place place;
         struct record record;
@@ -352,7 +352,7 @@ static int change_cold(struct shard *shard, struct scan *scan)
             return result == -ENOENT ? 1 : result;
         int failed = shard_load(shard, bytes, place, now);
         if (!failed && record_decode(bytes, &record))
-            walk_one(walk, shard->engine, record_key(shard, &record), now);
+            walk_one(walk, shard->engine, shard_record_key(shard, &record), now);
         else if (failed && failed != -ENOENT)
             return failed;
     }
@@ -458,7 +458,7 @@ static bool list_step(struct shard *shard, struct scan *scan)
     struct engine_now now = shard_now(shard);
     if (cold_list_is_reading(scan->cold_list))
         return false;
-    if (!walk_step(&scan->walk, shard->engine, now, WALK_STEPS, WALK_CHANGES))
+    if (!walk_step(&scan->walk, shard->engine, now, WALK_STEPS, changes_a_turn(shard)))
         return true;
     int failed = scan->cold_list ? cold_list_merge(scan->cold_list, &scan->walk, now) : 0;
     if (failed == -EAGAIN && !(failed = list_again(shard, scan)))
@@ -478,8 +478,8 @@ static bool list_step(struct shard *shard, struct scan *scan)
 static bool change_step(struct shard *shard, struct scan *scan)
 {
     if (!scan->is_memory_done) {
-        scan->is_memory_done =
-            walk_step(&scan->walk, shard->engine, shard_now(shard), WALK_STEPS, WALK_CHANGES);
+        scan->is_memory_done = walk_step(&scan->walk, shard->engine, shard_now(shard), WALK_STEPS,
+                                         changes_a_turn(shard));
         return true;
     }
     bool has_cold = depot_view(shard->depot)->run_count > 0;
@@ -506,7 +506,7 @@ static int scan_ask_room(struct shard *shard, const struct scan *scan, enum queu
     *status = QUEUE_OK;
     if (scan->walk.kind == WALK_LIST)
         return 0;
-    return shard_ask_room(shard, (size_t)(WALK_CHANGES + 1) * ENGINE_STATE_BYTES_MAX,
+    return shard_ask_room(shard, (size_t)(changes_a_turn(shard) + 1) * ENGINE_STATE_BYTES_MAX,
                           WAL_FOR_ANSWER, status);
 }
 

@@ -48,6 +48,9 @@ struct shard_options {
         uint64_t slack_bytes, victim_bytes_max, keys_entries_max; /* depot_options */
         uint32_t keys_fan;
         uint64_t merge_entries; /* of tables of keys before a checkpoint may come in; 2,000,000 */
+        /* Of jobs gone over in a turn: by a checkpoint, in each of its steps; and changed by a scan, 512.
+         */
+        uint32_t checkpoint_jobs, scan_changes;
     } limits;
     struct feed_desk *desk; /* where what happens is told; NULL: nowhere */
     /* NULL, or called on a helper thread after each step of the wall clock. */

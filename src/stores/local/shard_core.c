@@ -414,27 +414,42 @@ bool topics_step(struct shard *shard)
 
 /* ---- a cold job comes to memory ---- */
 
+struct hash128 shard_record_key(const struct shard *shard, const struct record *record)
+{
+    if (record->kind == RECORD_DONE)
+        return record->done.key;
+    return engine_key(shard->engine, record->job.topic, record->job.id);
+}
+
+/* Clears the slot of a victim whose job has ended in the new run, so that no helper finds it again. */
+static void release_ended(struct shard *shard, struct record_place place)
+{
+    enum job_section section;
+    if (!depot_is_alive(shard->depot, depot_moved(shard->depot, place)) &&
+        depot_is_alive(shard->depot, place))
+        depot_release(shard->depot, place, &section);
+}
+
 int shard_load(struct shard *shard, struct slice bytes, struct record_place place,
                struct engine_now now)
 {
     struct record record;
-    enum job_section section;
-    struct record_place moved = depot_moved(shard->depot, place);
-    if (!depot_is_alive(shard->depot, moved)) {
-        /* It ended where it lies now. Nobody shall find it in the victim again and again. */
-        if (depot_is_alive(shard->depot, place))
-            depot_release(shard->depot, place, &section);
-        return -ENOENT;
-    }
-    place = moved;
+    struct record_place counted;
+    bool counts = depot_find_counted(shard->depot, place, &counted);
+    if (!counts)
+        release_ended(shard, place);
     if (!record_decode(bytes, &record))
-        return -EBADMSG;
-    /* An id that is remembered no more; nothing was written down when its time ran out. */
-    if (record.kind == RECORD_DONE && record.done.remember_until_ms <= now.inner_ms) {
-        engine_release_stored(shard->engine, record.done.topic, place);
+        return counts ? -EBADMSG : -ENOENT;
+    bool is_in_memory = engine_knows(shard->engine, shard_record_key(shard, &record));
+    if (!counts)
+        return is_in_memory ? 0 : -ENOENT;
+    /* The time of a remembered id ran out while it was cold, which no record tells. */
+    if (!is_in_memory && record.kind == RECORD_DONE &&
+        record.done.remember_until_ms <= now.inner_ms) {
+        engine_release_stored(shard->engine, record.done.topic, counted);
         return -ENOENT;
     }
-    return engine_load(shard->engine, &record, place, now) == ENGINE_NO_MEMORY ? -ENOMEM : 0;
+    return engine_load(shard->engine, &record, counted, now) == ENGINE_NO_MEMORY ? -ENOMEM : 0;
 }
 
 /* ---- what the engine tells ---- */

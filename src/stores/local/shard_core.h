@@ -166,11 +166,13 @@ static inline bool topics_is_busy(const struct shard *shard)
 /* ---- cold jobs ---- */
 
 /*
- * A cold job that a helper found comes to memory; `place` as the helper knows it. 0: it is there (or
- * was already); -ENOENT: it does not count any more; -EBADMSG: the record makes no sense; -ENOMEM.
+ * Loads a cold job that a helper found; `place` as the helper knows it. 0: a job with its id is in
+ * memory; -ENOENT: the job has ended; -EBADMSG: the record makes no sense; -ENOMEM.
  */
 int shard_load(struct shard *shard, struct slice record, struct record_place place,
                struct engine_now now);
+/* Returns the key of a JOB or a DONE. */
+struct hash128 shard_record_key(const struct shard *shard, const struct record *record);
 
 /* ---- replies ---- */
 
@@ -204,6 +206,9 @@ void shard_tell_all(struct shard *shard);
 
 /* What the engine of this shard tells: records go to the log, slots back to the depot. */
 struct engine_sink shard_engine_sink(struct shard *shard);
+
+/* ---- check.c: asserts that the engine counts the slots that the depot holds; for tests ---- */
+void shard_check(const struct shard *shard);
 
 /* ---- clock_watch.c: wakes the loop when somebody sets the wall clock, so that nobody has to look
  * ---- */

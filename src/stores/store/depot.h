@@ -149,10 +149,17 @@ enum depot_release { DEPOT_RELEASED = 0, DEPOT_WAS_DEAD, DEPOT_NEVER_COMMITTED }
  * (replay only): a run that a crash kept from counting. */
 enum depot_release depot_release(struct depot *depot, struct record_place place,
                                  enum job_section *section);
-/* Where it lies once the checkpoint under way is through: the place in the new run where it is in a
- * victim and depot_install was called, else the place itself. Whoever loads a job that a helper
- * found translates its place first, and then asks depot_is_alive. */
+/* Returns the place of a slot after the checkpoint under way: the place in the new run if it is in a
+ * victim and depot_install was called, else the place itself. */
 struct record_place depot_moved(const struct depot *depot, struct record_place place);
+/*
+ * Finds the slot that counts for a job that a helper found: true with its place, in the new run if the
+ * job is in a victim. False: the job has ended, or it is in memory. Until depot_installed a slot of the
+ * new run counts only through a living slot of a victim: its own bit is set already, but the job may
+ * have ended since it was collected, and its owner does not count the slot before it is installed.
+ */
+bool depot_find_counted(const struct depot *depot, struct record_place found,
+                        struct record_place *out);
 /* The record, copied to scratch. may_block false: -EAGAIN. [helper with may_block] */
 int depot_read(const struct depot_view *view, struct record_place place, bool may_block,
                struct buffer *scratch, struct slice *out);
@@ -306,5 +313,12 @@ struct depot_stats {
 void depot_stats(const struct depot *depot, struct depot_stats *out);
 /* Whether all that is kept about it goes together; asserts. For tests. */
 void depot_check(const struct depot *depot);
+/* By section: the slots that the owner must count, and those of them that it told to be in memory. */
+struct depot_counted {
+    uint64_t slots[SECTIONS], in_memory[SECTIONS];
+};
+/* Counts them one by one, without I/O. `installed`: how many items of a run that is being installed the
+ * owner has gone over. For tests. */
+void depot_count_slots(const struct depot *depot, uint32_t installed, struct depot_counted *out);
 
 #endif

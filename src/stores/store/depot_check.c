@@ -88,3 +88,42 @@ void depot_check(const struct depot *depot)
     }
     check_sums(depot);
 }
+
+static bool is_being_installed(const struct depot *depot)
+{
+    const struct depot_run *run =
+        depot->is_installed ? depot_view_run(depot->view, depot->build->run) : NULL;
+
+    return run && run->is_new;
+}
+
+/* Whether the owner counts a living slot (depot_find_counted tells of cold jobs alone). */
+static bool slot_counts(const struct depot *depot, const struct depot_run *run, uint32_t slot,
+                        uint32_t installed)
+{
+    const struct record_place place = {.file = run->number | RECORD_IN_RUN, .at = slot};
+
+    if (run->is_new)
+        return slot < installed && depot->build->items[slot].id;
+    if (!run->moved)
+        return true;
+    return is_being_installed(depot) && depot_is_alive(depot, depot_moved(depot, place));
+}
+
+void depot_count_slots(const struct depot *depot, uint32_t installed, struct depot_counted *out)
+{
+    *out = (struct depot_counted){0};
+    for (uint32_t i = 0; i < depot->view->run_count; i++) {
+        const struct depot_run *run = depot->view->runs[i];
+
+        for (uint32_t slot = alive_next(&run->alive, 0, run->alive.slots); slot < run->alive.slots;
+             slot = alive_next(&run->alive, slot + 1, run->alive.slots)) {
+            const enum job_section section = run_section_of(run->run, slot);
+
+            if (!slot_counts(depot, run, slot, installed))
+                continue;
+            out->slots[section]++;
+            out->in_memory[section] += !depot_is_cold(run, slot);
+        }
+    }
+}

@@ -127,6 +127,20 @@ struct record_place depot_moved(const struct depot *depot, struct record_place p
         .file = depot->build->run | RECORD_IN_RUN, .at = slot, .bytes = depot->build->bytes[slot]};
 }
 
+bool depot_find_counted(const struct depot *depot, struct record_place found,
+                        struct record_place *out)
+{
+    const struct record_place place = depot_moved(depot, found);
+    const struct depot_run *run = run_of(depot->view, place);
+    const bool is_in_victim = place.file != found.file;
+
+    if (!depot_is_alive(depot, place) ||
+        (run->is_new && !(is_in_victim && depot_is_alive(depot, found))))
+        return false;
+    *out = place;
+    return true;
+}
+
 int depot_read(const struct depot_view *view, struct record_place place, bool may_block,
                struct buffer *scratch, struct slice *out)
 {
