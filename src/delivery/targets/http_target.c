@@ -8,6 +8,7 @@
  */
 #include "base/clock.h"
 #include "base/hash.h"
+#include "guard/address.h"
 #include "guard/resolve.h"
 #include "targets/http_multi.h"
 #include "targets/http_transfer.h"
@@ -46,7 +47,7 @@ struct http_name {
     uint16_t port;
     int64_t asked_ms, known_ms;    /* of the last question; of the last answer with addresses */
     uint64_t policy;               /* the generation of the guard when it was last looked at */
-    uint64_t generation;           /* of `line`; 0: there is none */
+    uint64_t generation;           /* of `line`; 0: there is none, and none is needed */
     struct buffer line;            /* "host:port:address,address" NUL */
     char error[GUARD_ERROR_BYTES]; /* why there are none */
     bool is_temporary, is_unasked; /* ... nobody answered; nobody was even asked */
@@ -104,13 +105,16 @@ static void append_address(struct buffer *out, const struct sockaddr_storage *ad
     }
 }
 
-/* "host:port:address,address": libcurl keeps it until it is told otherwise. */
+/* Keeps "host:port:address,address": libcurl goes by it until it is given another line. A host that
+ * is an address needs none, and libcurl before 8.13 reads no line about an IPv6 address. */
 static void name_keep(struct http_name *name, const struct resolved *resolved)
 {
+    struct guard_address ignored;
     struct buffer line;
+    if (guard_address_parse(slice_of(name->host), &ignored) == GUARD_SPELLS_ADDRESS)
+        return;
     buffer_init(&line, LINE_BYTES_MAX);
-    buffer_append_format(&line, strchr(name->host, ':') ? "[%s]:%u:" : "%s:%u:", name->host,
-                         (unsigned)name->port);
+    buffer_append_format(&line, "%s:%u:", name->host, (unsigned)name->port);
     for (size_t i = 0; i < resolved->count; i++) {
         if (i > 0)
             buffer_append_byte(&line, ',');

@@ -640,7 +640,7 @@ static const char *not_trusted(CURL *easy)
     }
 }
 
-/* libcurl's result in coarse words for people. */
+/* libcurl's result in coarse words for people. NULL: libcurl failed, not the peer or the way to it. */
 static const char *reason_of(const struct target_transfer *transfer, CURLcode code)
 {
     switch (code) {
@@ -670,7 +670,7 @@ static const char *reason_of(const struct target_transfer *transfer, CURLcode co
     case CURLE_WRITE_ERROR:
         return "the answer's header is too long";
     default:
-        return "no answer";
+        return NULL;
     }
 }
 
@@ -707,6 +707,17 @@ static void give_up_late(struct target_transfer *transfer)
     buffer_fini(&text);
 }
 
+/* An error inside libcurl: the endpoint is not to blame, and no attempt was made unless something was
+ * sent. */
+static void give_up_libcurl(struct target_transfer *transfer, CURLcode code)
+{
+    char why[TARGET_ERROR_BYTES];
+    (void)snprintf(why, sizeof why, "libcurl failed with error %d: %.150s", (int)code,
+                   curl_easy_strerror(code));
+    target_transfer_give_up(transfer, transfer->has_begun ? TARGET_FAILED : TARGET_UNSENT, false,
+                            why);
+}
+
 /* What the endpoint is not to blame for, as long as nothing was sent: once it was, libcurl is "out
  * of memory" where an answer is too much for it. */
 static bool is_our_fault(const struct target_transfer *transfer, CURLcode code)
@@ -734,6 +745,8 @@ void target_transfer_judge(struct target_transfer *transfer, CURLcode code)
                             &transfer->report);
     else if (is_late)
         give_up_late(transfer);
+    else if (!reason_of(transfer, code))
+        give_up_libcurl(transfer, code);
     else if (is_our_fault(transfer, code) && !transfer->has_begun)
         target_transfer_give_up(transfer, TARGET_UNSENT, false, reason_of(transfer, code));
     else

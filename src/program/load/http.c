@@ -194,7 +194,9 @@ struct load_speech {
 /* The version, and what every request says of the server and of us. */
 static void write_headers(char out[HEADERS_BYTES], const struct load_plan *plan)
 {
-    snprintf(out, HEADERS_BYTES, "HTTP/1.1\r\nHost: %s:%s\r\n%s%s%s", plan->host, plan->port,
+    bool is_ipv6 = strchr(plan->host, ':') != NULL;
+    snprintf(out, HEADERS_BYTES, "HTTP/1.1\r\nHost: %s%s%s:%s\r\n%s%s%s", is_ipv6 ? "[" : "",
+             plan->host, is_ipv6 ? "]" : "", plan->port,
              plan->token ? "Authorization: Bearer " : "", plan->token ? plan->token : "",
              plan->token ? "\r\n" : "");
 }
