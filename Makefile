@@ -1,6 +1,6 @@
 # Thin over CMake presets: `make help` lists what there is.
 .DEFAULT_GOAL := build
-.PHONY: demo run build bindings check test bench lint fmt fuzz torture mutants coverage install uninstall package clean help
+.PHONY: demo run build bindings check test test-all bench lint fmt fuzz torture mutants coverage install uninstall package clean help
 
 DATA ?= ./tarry-data
 PREFIX ?= /usr/local
@@ -26,9 +26,15 @@ check: ## quick, a minute, no sanitizers; ROOM=queue: the unit tests of a room; 
 	@scripts/setup build check lint
 	@scripts/check $(if $(ROOM),ROOM=$(ROOM)) $(if $(TEST),TEST=$(TEST))
 
-test: ## every test, under sanitizers; some minutes
-	@scripts/setup build test
-	@scripts/test
+test: ## the tests of every day, under sanitizers, ten minutes; GROUP=redis: one group, of test-all too
+	@scripts/setup $(if $(GROUP),lint,build lint test)
+	$(if $(GROUP),@scripts/setup $$(scripts/test --sets $(GROUP)))
+	@scripts/test $(GROUP)
+
+test-all: ## every test: brokers, MariaDB, browsers, packages, clients, bindings; half an hour
+	@scripts/setup lint
+	@scripts/setup $$(scripts/test --sets all)
+	@scripts/test all
 
 bench: ## throughput and lateness on this machine
 	@scripts/setup bench
@@ -47,11 +53,11 @@ fuzz: ## libFuzzer on every parser, FUZZ_SECONDS=60 each
 	@scripts/fuzz
 
 torture: build ## kill -9 over and over, and an independent judge
-	@scripts/setup test
+	@scripts/setup test_all
 	@scripts/torture
 
 mutants: ## deliberate faults, each of which a test must notice; NAMES="one two": only these
-	@scripts/setup build test
+	@scripts/setup build test_all
 	@scripts/mutants $(NAMES)
 
 coverage: ## lines and branches of store, engine and wheel that their tests reach
@@ -69,7 +75,7 @@ package: ## Debian packages (server, library) and a tar archive in build-package
 	@RELEASE="$(RELEASE)" scripts/package
 
 clean: ## removes what was built
-	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-openapi build-otlp build-axe build-bindings
+	@rm -rf build build-asan build-tsan build-dev build-fuzz build-package build-bench build-mutants build-coverage build-slim build-test build-openapi build-otlp build-axe build-bindings
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'

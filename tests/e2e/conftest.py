@@ -23,6 +23,7 @@ FLAGS = ("--sync", "always", "--shards", "1", "--wal-file", "16MiB")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "plain(reason): not with TARRY_TEST_DOORS=1, because of that")
+    config.addinivalue_line("markers", "thorough(reason): only in make test-all, because it needs more packages than make test has, or takes long")
     config.addinivalue_line("markers", "shards: several shards at work; what the thread sanitizer runs")
 
 

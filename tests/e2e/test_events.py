@@ -22,7 +22,7 @@ from tokens import Token, TokenFile
 READER, FOREIGN, ALL = Token("reader", ["read"], ("orders", "orders-*")), Token("pusher", ["push"]), Token("all")
 
 
-@pytest.fixture(scope="module", params=["one shard", "two shards", "redis, two shards", "postgres", "mariadb"])
+@pytest.fixture(scope="module", params=["one shard", "two shards", "redis, two shards", "postgres", pytest.param("mariadb", marks=pytest.mark.thorough("needs MariaDB"))])
 def house(request, tmp_path_factory):
     """A server that delivers, for all tests of this file."""
     directory = tmp_path_factory.mktemp("events")

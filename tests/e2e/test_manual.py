@@ -85,6 +85,7 @@ def offered(shell, script):
     return done.stdout
 
 
+@pytest.mark.thorough("needs fish")
 def test_fish_offers_commands_and_options():
     def completions(line):
         return [word.split("\t")[0] for word in offered(["fish", "--no-config", "-c"], f"source -; complete -C '{line}'").splitlines()]
@@ -94,6 +95,7 @@ def test_fish_offers_commands_and_options():
     assert {"show", "set"} <= set(completions("tarry topic s"))
 
 
+@pytest.mark.thorough("needs zsh")
 def test_zsh_offers_commands_and_options(tmp_path):
     """In a terminal, as zsh completes nowhere else: a line and two tabs, and what is on the screen then."""
     (tmp_path / "_tarry").write_text(printed("help", "--completion", "zsh"), encoding="utf-8")

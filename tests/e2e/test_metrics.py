@@ -77,6 +77,7 @@ def test_each_row_has_a_sample_and_each_sample_a_row(request, start_delivering, 
         assert condition and (condition[1] in conditional or condition[1].startswith("with `--otlp")), f"{name}: no sample, and the row does not say why"
 
 
+@pytest.mark.thorough("needs promtool")
 @pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool")
 @pytest.mark.parametrize("topics", ["200", "1", "0"])
 def test_promtool_finds_nothing(start_delivering, endpoint, topics):
@@ -93,6 +94,7 @@ def test_promtool_finds_nothing(start_delivering, endpoint, topics):
         assert len(series) == len(set(series)) > 0, "each series once"
 
 
+@pytest.mark.thorough("needs prometheus_client")
 def test_openmetrics_goes_through_its_own_parser(start_delivering, endpoint):
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
     server = start_delivering()
@@ -125,6 +127,7 @@ def prometheus(tmp_path, target):
         process.wait(20)
 
 
+@pytest.mark.thorough("needs Prometheus")
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="needs Prometheus")
 @pytest.mark.plain("Prometheus asks by plain HTTP, without a token")
 def test_a_real_prometheus_scrapes_it(start_delivering, endpoint, tmp_path):

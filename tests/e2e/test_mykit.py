@@ -175,6 +175,7 @@ def test_options_that_cannot_be_are_told(tmp_path):
         assert ended.returncode != 0 and part in ended.stderr, ended.stderr
 
 
+@pytest.mark.thorough("needs MariaDB")
 def test_the_line_of_the_page_moves_what_is_pending_in_a_real_database(start, tmp_path):
     """The tables are theirs; the command is the page's, to the letter."""
     mykit, client = start()

@@ -20,7 +20,7 @@ SPOILED = {
 }
 
 
-@pytest.fixture(scope="module", params=["postgres", "mariadb"])
+@pytest.fixture(scope="module", params=["postgres", pytest.param("mariadb", marks=pytest.mark.thorough("needs MariaDB"))])
 def database(request):
     with PostgresServer() if request.param == "postgres" else MariadbServer() as server:
         server.kind = request.param

@@ -386,6 +386,7 @@ def test_the_load_generator_speaks_it(start_server, authority):
 # ---- judged by others ----
 
 
+@pytest.mark.thorough("needs testssl.sh, takes a minute")
 def test_testssl_finds_nothing_above_low(start_server, authority, tmp_path):
     """Versions, ciphers, forward secrecy, the certificate and known attacks; not which browsers can connect, nor each cipher by itself."""
     server = start(start_server, authority)
