@@ -88,7 +88,7 @@ class RedisLoop(Loop):
     def start(self):
         self.store.__enter__()
         for server in [*self.servers, self.probe]:
-            server.flags = ["--store", self.store.url, "--redis-patience", PATIENCE, *self.chosen.flag]
+            server.flags = ["--store", self.store.url, "--store-timeout", PATIENCE, *self.chosen.flag]
             if self.chosen.shards > 1:
                 server.flags += ["--shards", str(self.chosen.shards)]
             server.own_port, server.beanstalk_port = free_port(), free_port()

@@ -206,7 +206,7 @@ def test_killed_again_and_again_it_loses_nothing_and_takes_no_message_twice(brok
 def test_what_the_store_refuses_stays_with_the_broker_until_it_takes_it(broker, start_in):
     broker.queue("refused-in"), broker.queue("refused-out")
     with RedisServer(aof="always") as redis:
-        server = start_in("refused-in", "--store", redis.url, "--redis-patience", "1s", more="&prefetch=20")
+        server = start_in("refused-in", "--store", redis.url, "--store-timeout", "1s", more="&prefetch=20")
         client = server.client()
         eventually(lambda: metric(client, "tarry_amqp_in_connected") == 1)
         redis.kill()

@@ -451,7 +451,7 @@ def test_two_servers_on_one_redis_deliver_each_job_once(start_redis, start_deliv
 
 def test_an_answer_that_redis_could_not_take_is_given_again(start_redis, start_delivering, endpoint):
     redis = start_redis()
-    server = start_delivering("--store", redis.url, "--redis-patience", "1s")
+    server = start_delivering("--store", redis.url, "--store-timeout", "1s")
     client = server.client()
     settle(client, "orders", deliver={"to": endpoint.url})
     endpoint.answer = lambda call: time.sleep(0.3) or 200

@@ -127,7 +127,7 @@ def test_each_permission_of_the_rule_is_needed(tmp_path):
             server.call("FUNCTION", "FLUSH")
             server.call(*acl_rule("the durability"), taken_away(permission))
             server.call("ACL", "LOG", "RESET")
-            flags = ["--store", f"redis://tarry:PASSWORD@127.0.0.1:{server.port}", "--shards", "1", "--redis-patience", "1s"]
+            flags = ["--store", f"redis://tarry:PASSWORD@127.0.0.1:{server.port}", "--shards", "1", "--store-timeout", "1s"]
             started = Server(tmp_path / permission.replace("|", "-"), flags).launch()
             client = None
             limit = time.monotonic() + 5
@@ -169,7 +169,7 @@ def test_each_permission_for_an_option_is_needed_with_it(tmp_path, what, path, f
     with RedisServer() as server:
         server.call(*acl_rule())
         url = f"redis://tarry:PASSWORD@127.0.0.1:{server.port}{path}"
-        started = Server(tmp_path, ["--store", url, "--redis-patience", "1s", *flags]).launch()
+        started = Server(tmp_path, ["--store", url, "--store-timeout", "1s", *flags]).launch()
         eventually(lambda: started.proc.poll() is not None or "event=listening" in started.log())
         if started.proc.poll() is None:
             started.wait_listening()

@@ -11,7 +11,7 @@ from server import eventually, together
 
 def test_a_redis_out_of_reach_is_503_after_the_patience_and_heals_by_itself(start_server):
     with RedisServer(aof="always") as server:
-        started = start_server("--store", server.url, "--redis-patience", "1s")
+        started = start_server("--store", server.url, "--store-timeout", "1s")
         works(started)
         started.client().push("kept", "a", body=b"x", delay="1s")
         server.kill()
@@ -34,7 +34,7 @@ def test_a_redis_out_of_reach_is_503_after_the_patience_and_heals_by_itself(star
 
 def test_a_call_that_waits_for_redis_is_answered_once_it_is_back(start_server):
     with RedisServer(aof="always") as server:
-        started = start_server("--store", server.url, "--redis-patience", "30s")
+        started = start_server("--store", server.url, "--store-timeout", "30s")
         server.kill()
         eventually(lambda: ready(started) == 503)
         threading.Timer(1.0, server.start).start()
@@ -58,7 +58,7 @@ def test_takes_that_travel_together_hold_up_redis_for_no_more_than_two_thousand_
 
 def test_a_take_does_not_wait_for_each_shard_of_a_redis_that_is_gone(start_server):
     with RedisServer(aof="always") as server:
-        started = start_server("--store", server.url, "--redis-patience", "5s")
+        started = start_server("--store", server.url, "--store-timeout", "5s")
         server.kill()
         eventually(lambda: ready(started) == 503)
         began = time.monotonic()
@@ -68,7 +68,7 @@ def test_a_take_does_not_wait_for_each_shard_of_a_redis_that_is_gone(start_serve
 
 def test_a_server_whose_redis_is_gone_still_stops_in_good_order(start_server):
     with RedisServer(aof="always") as server:
-        started = start_server("--store", server.url, "--redis-patience", "2s")
+        started = start_server("--store", server.url, "--store-timeout", "2s")
         server.kill()
         eventually(lambda: ready(started) == 503)
         began = time.monotonic()
@@ -77,7 +77,7 @@ def test_a_server_whose_redis_is_gone_still_stops_in_good_order(start_server):
 
 def test_a_stop_does_not_take_as_long_as_the_patience_with_a_redis_that_is_gone(start_server):
     with RedisServer(aof="always") as server:
-        started = start_server("--store", server.url, "--redis-patience", "60s", "--grace", "8s")
+        started = start_server("--store", server.url, "--store-timeout", "60s", "--grace", "8s")
         works(started)
         server.kill()
         pushing = started.connection()

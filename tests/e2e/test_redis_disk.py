@@ -106,7 +106,7 @@ def test_an_idle_server_tells_that_the_disk_of_redis_is_full(start_server):
 @pytest.mark.skipif(not mounts(), reason="neither root nor user namespaces")
 def test_always_redis_ends_and_nothing_answered_is_lost(start_server):
     with SmallDisk("always") as redis:
-        server = start_server("--store", redis.url, "--shards", "2", "--redis-patience", "1s")
+        server = start_server("--store", redis.url, "--shards", "2", "--store-timeout", "1s")
         answered, refusal = fill(server)
         assert refusal.status == 503 and refusal.code == "unavailable"
         eventually(lambda: not redis.alive)

@@ -26,7 +26,7 @@ def test_an_eviction_policy_set_while_servers_run_is_said_and_takes_them_out_of_
 
 
 def test_required_durability_is_held_against_an_eviction_policy(redis, start_server):
-    server = start_server("--store", redis.url, "--shards", "2", "--require-durability", "always", "--redis-patience", "1s")
+    server = start_server("--store", redis.url, "--shards", "2", "--require-durability", "always", "--store-timeout", "1s")
     redis.config("maxmemory-policy", "volatile-lru")
     eventually(lambda: ready(server) == 503, 4)
     assert "less than --require-durability" in server.log()
@@ -47,7 +47,7 @@ def test_what_redis_keeps_is_read_again_at_each_greeting(redis, start_server):
 
 def test_required_durability_is_held_after_a_failover(start_server):
     with Sentinel(aof="always", replicas=1) as group:
-        server = start_server("--store", group.url, "--shards", "2", "--require-durability", "always", "--redis-patience", "1s")
+        server = start_server("--store", group.url, "--shards", "2", "--require-durability", "always", "--store-timeout", "1s")
         replica = next(redis for redis in group.servers if redis is not group.master)
         replica.config("appendonly", "no")
         group.fail_over()

@@ -69,7 +69,7 @@ def test_a_sentinel_that_is_gone_does_not_stop_a_start(sentinel, start_server):
 
 def test_too_few_replicas_are_told_and_changes_are_refused(start_server):
     with RedisServer(aof="always") as server:
-        started = start_server("--store", server.url, "--wait-replicas", "1", "--redis-patience", "1s")
+        started = start_server("--store", server.url, "--wait-replicas", "1", "--store-timeout", "1s")
         assert "too few replicas" in started.log()
         assert push_answer(started, "alone", "a").status == 503
         client = started.client()
@@ -128,7 +128,7 @@ def test_a_node_of_the_cluster_that_is_gone_does_not_stop_a_start(cluster, start
 
 def test_the_shards_of_other_masters_go_on_where_one_is_lost(start_server):
     with Cluster("--cluster-require-full-coverage", "no", masters=3, aof="always") as servers:
-        started = start_server("--store", servers.url, "--redis-patience", "2s")
+        started = start_server("--store", servers.url, "--store-timeout", "2s")
         client = started.client()
         servers.servers[1].kill()
         eventually(lambda: 0 < metric(started, "tarry_redis_shards_up") < 3, 20)

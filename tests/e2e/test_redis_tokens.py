@@ -53,7 +53,7 @@ def test_a_server_that_is_told_nothing_asks_for_the_tokens_there_are(redis, star
 
 def test_tokens_stay_in_force_while_redis_is_away_and_are_followed_after(redis, start_server):
     secret = new(redis, "shop")
-    server = start_server("--store", redis.url, "--tokens", "store", "--redis-patience", "1s")
+    server = start_server("--store", redis.url, "--tokens", "store", "--store-timeout", "1s")
     assert call(server, secret).status == 201
     redis.kill()
     time.sleep(1.5)

@@ -222,7 +222,7 @@ def test_where_the_user_may_not_ask_for_them_it_is_said(before):
 
 def test_a_newer_layout_is_refused_at_the_start_and_by_servers_at_work(start_redis, start_server):
     store = start_redis()
-    server = start_server("--store", store.url, "--redis-patience", "1s")
+    server = start_server("--store", store.url, "--store-timeout", "1s")
     works(server)
     client = store.client()
     core = client.get("{tarry:0}:core")

@@ -124,7 +124,7 @@ def test_each_option_is_live_or_told_to_want_a_restart(start_server, tmp_path):
     path.write_text("")
     server = start_server("--config", path, "--data", str(tmp_path / "data"))
     changed = [f"{name} = {value}" for name, kind in names
-               if (value := special.get(name, values.get(kind or "switch"))) and name not in ("data", "check", "help", "wait-replicas", "redis-patience", "migrate")]
+               if (value := special.get(name, values.get(kind or "switch"))) and name not in ("data", "check", "help", "wait-replicas", "store-timeout", "migrate")]
     path.write_text("\n".join(changed) + "\n")
     server.proc.send_signal(signal.SIGHUP)
     eventually(lambda: READ.search(server.log()), 10)

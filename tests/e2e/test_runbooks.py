@@ -220,7 +220,7 @@ def full(place, mind):
 
 def redis_away(place, mind):
     with RedisServer() as redis:
-        server = mind(Server(place / "server", ["--store", redis.url, "--shards", "1", "--redis-patience", "1s"])).start()
+        server = mind(Server(place / "server", ["--store", redis.url, "--shards", "1", "--store-timeout", "1s"])).start()
         server.client().push("orders", "a", delay="1h")
         redis.kill()
         eventually(lambda: server.cli("status").returncode == CRITICAL, 20, 0.1)

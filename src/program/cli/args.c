@@ -31,13 +31,14 @@ static void collect_flags(struct flags *flags, const struct cli_syntax *syntax,
     if (!syntax->is_local) {
         flags->rows[count++] = (struct cli_flag){
             "url", CLI_TEXT, &out->url, "URL",
-            "the server, https:// and unix:PATH too; else TARRY_URL; else " CLI_URL_DEFAULT};
+            "Server, also https:// and unix:PATH (default: TARRY_URL, then " CLI_URL_DEFAULT ")"};
         flags->rows[count++] = (struct cli_flag){"json", CLI_SWITCH, &out->json, NULL,
-                                                 "print the server's answer, for programs"};
+                                                 "Print the server's answer as JSON"};
         credentials_flags(&flags->rows[count]);
         count += CREDENTIALS_FLAGS;
     }
-    flags->rows[count++] = (struct cli_flag){"help", CLI_SWITCH, &flags->help, NULL, "print this"};
+    flags->rows[count++] =
+        (struct cli_flag){"help", CLI_SWITCH, &flags->help, NULL, "Print this help"};
     flags->rows[count] = (struct cli_flag){0};
 }
 

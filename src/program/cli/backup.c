@@ -621,21 +621,26 @@ static int backup_command(int argc, char **argv)
     static struct backup backup; /* large */
     bool copies = false, wants_progress = false;
     const struct cli_flag flags[] = {
-        {"copy", CLI_SWITCH, &copies, NULL, "share no file with the server's own directory"},
+        {"copy", CLI_SWITCH, &copies, NULL, "Copy all files instead of linking them"},
         {"progress", CLI_SWITCH, &wants_progress, NULL,
-         "a line a second where there is no terminal"},
+         "Print progress lines although standard error is not a terminal"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "backup DIR [--copy]",
-        .about =
-            "Copies the data directory of a server that goes on working, as of one moment: all\n"
-            "that was answered before this command is in it. Runs where the server runs, with the\n"
-            "right to read its directory. DIR is made, or empty.\n\n"
-            "On one file system files that never change are hard links, which cost no room and\n"
-            "save from nothing that happens to the disk: give --copy, or another disk.\n\n"
-            "To go back: stop the server, look the copy over with 'tarry fsck', and start with it\n"
-            "as --data.",
+        .about = "Copies the data directory of a running server as of one moment: the copy "
+                 "contains every\n"
+                 "change answered before this command. Run it on the server's machine, as a user "
+                 "who may\n"
+                 "read its directory. DIR is created, or must be empty.\n"
+                 "\n"
+                 "On one file system, files that never change become hard links, which use no "
+                 "space but\n"
+                 "do not protect against a disk failure: use --copy, or another disk.\n"
+                 "\n"
+                 "To restore: stop the server, check the copy with 'tarry fsck', and start the "
+                 "server with\n"
+                 "it as --data.",
         .flags = flags,
         .least = 1,
         .most = 1,
@@ -662,6 +667,6 @@ static int backup_command(int argc, char **argv)
 const struct cli_command cli_backup_commands[] = {
     {.name = "backup",
      .run = backup_command,
-     .help = "copy the data directory of a server that works on"},
+     .help = "copy the data directory of a running server"},
     {0},
 };

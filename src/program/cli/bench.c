@@ -36,29 +36,32 @@ void load_flags_table(struct load_flags *flags)
                                  .patience = "30s"};
     const struct cli_flag rows[] = {
         {"jobs", CLI_COUNT, &flags->jobs, "N",
-         "push so many, then stop; 100000 unless --duration is given"},
-        {"duration", CLI_DURATION, &flags->duration, "TIME", "push for so long, then stop"},
-        {"connections", CLI_COUNT, &flags->connections, "N", "connections that push; 8"},
-        {"pipeline", CLI_COUNT, &flags->pipeline, "N", "requests on their way on each; 64"},
-        {"batch", CLI_COUNT, &flags->batch, "N", "jobs in one request; 1"},
-        {"body", CLI_COUNT, &flags->body, "BYTES", "of each job; 200"},
-        {"delay", CLI_DURATION, &flags->delay, "RANGE", "10s or 0..10s, evenly spread; 1s..2s"},
+         "Push this many jobs, then stop (default: 100000, or no limit with --duration)"},
+        {"duration", CLI_DURATION, &flags->duration, "TIME", "Push for this long, then stop"},
+        {"connections", CLI_COUNT, &flags->connections, "N", "Connections that push (default: 8)"},
+        {"pipeline", CLI_COUNT, &flags->pipeline, "N",
+         "Requests in progress per connection (default: 64)"},
+        {"batch", CLI_COUNT, &flags->batch, "N", "Jobs per request (default: 1)"},
+        {"body", CLI_COUNT, &flags->body, "BYTES", "Size of each body (default: 200)"},
+        {"delay", CLI_DURATION, &flags->delay, "RANGE",
+         "Delay: 10s, or 0..10s, evenly spread (default: 1s..2s)"},
         {"due-in", CLI_DURATION, &flags->due_in, "TIME",
-         "all due at one moment, so long after the beginning; instead of --delay"},
+         "Make all jobs due at one moment, this long after the start; instead of --delay"},
         {"rate", CLI_COUNT, &flags->rate, "N",
-         "jobs a second, whatever the answers do; else as fast as it goes"},
+         "Jobs per second, independent of the answers (default: as fast as possible)"},
         {"consumers", CLI_COUNT, &flags->consumers, "N",
-         "who take jobs and ack them; 4; 0: nobody does"},
-        {"take", CLI_COUNT, &flags->take, "N", "jobs a consumer takes at once, at most; 100"},
-        {"take-after", CLI_SWITCH, &flags->take_after, NULL, "consumers begin when all is pushed"},
+         "Consumers that take jobs and ack them (default: 4; 0: do not take)"},
+        {"take", CLI_COUNT, &flags->take, "N", "Largest number of jobs per take (default: 100)"},
+        {"take-after", CLI_SWITCH, &flags->take_after, NULL,
+         "Start the consumers after all pushes"},
         {"own-ids", CLI_SWITCH, &flags->own_ids, NULL,
-         "give each job an id instead of having one made"},
+         "Give each job an id instead of a generated one"},
         {"topic", CLI_TEXT, &flags->topic, "NAME",
-         "push there; give one nothing else uses. Else a new one, deleted at the end"},
+         "Topic to push to; use one without other users (default: a new one, deleted at the end)"},
         {"patience", CLI_DURATION, &flags->patience, "TIME",
-         "give up when nothing has come for so long; 30s"},
+         "Give up after this long without an answer (default: 30s)"},
         {"trace", CLI_TEXT, &flags->trace, "FILE",
-         "write every answer and delivery there, in binary (src/program/load/tally.h)"},
+         "Write every answer and delivery to this file, in binary (src/program/load/tally.h)"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         load_flags_add(flags, rows[i]);
@@ -166,11 +169,10 @@ int load_flags_plan(const struct load_flags *flags, struct load_plan *plan)
 
 static const char about[] =
     "Measures a server from one thread of this machine: pushes jobs, takes them when they fall "
-    "due, acks them,\n"
-    "and prints how many a second went which way and how late they came. Lateness is counted from "
-    "the moment\n"
-    "of sending plus the delay, so it includes the way to the server and back.\n"
-    "It takes all that the server has to give: think before pointing it at one that is in use.";
+    "due,\n"
+    "acks them, and prints the rates and the lateness. Lateness counts from the moment of sending\n"
+    "plus the delay, so it includes the way to the server and back.\n"
+    "It uses the server's whole capacity: do not run it against a server in production.";
 
 /* What the server says an answered push survives; empty when it does not say. */
 static void find_durability(struct slice info, struct buffer *out)
@@ -282,8 +284,8 @@ static int bench_command(int argc, char **argv)
     static struct load_plan plan = {.protocol = &load_http};
     bool keep = false;
     load_flags_table(&flags);
-    load_flags_add(&flags, (struct cli_flag){"keep", CLI_SWITCH, &keep, NULL,
-                                             "do not delete the topic at the end"});
+    load_flags_add(&flags,
+                   (struct cli_flag){"keep", CLI_SWITCH, &keep, NULL, "Keep the topic at the end"});
     const struct cli_syntax syntax = {
         .usage = "bench [OPTIONS]", .about = about, .flags = flags.rows};
     int exit_code = cli_parse(argc, argv, &syntax, &args);

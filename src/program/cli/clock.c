@@ -69,24 +69,25 @@ static int clock_command(int argc, char **argv)
 {
     struct clock_flags given = {0};
     const struct cli_flag flags[] = {
-        {"by", CLI_DURATION, &given.by, "TIME", "advance: so far that a delay of TIME is over"},
+        {"by", CLI_DURATION, &given.by, "TIME", "advance: Move until a delay of TIME has ended"},
         {"to", CLI_TEXT, &given.to, "TIME|next",
-         "advance: to that time, or until something happens"},
+         "advance: Move to this time, or to the next event"},
         {"wait", CLI_TEXT, &given.wait, "idle",
-         "advance: at each moment wait until what was delivered or taken is settled"},
+         "advance: At each moment, wait until deliveries and takes are settled"},
         {"timeout", CLI_DURATION, &given.timeout, "TIME",
-         "how long to wait for that, of real time (30s)"},
+         "Longest wait for this, in real time (default: 30s)"},
         {"auto", CLI_TEXT, &given.is_auto, "true|false",
-         "advance: from now on the clock goes to what is next by itself, whenever no job is "
-         "leased"},
+         "advance: From now on move to the next event automatically whenever no job is leased"},
         {0}};
     const struct cli_syntax syntax = {
         .usage = "clock [show|advance|reset]",
-        .about =
-            "The clock of a server that was started with --test-clock: it stands still until it\n"
-            "is told to move. advance goes from event to event and returns when all is ready that\n"
-            "is due; reset drops all topics and jobs and puts the clock back to its start. Real\n"
-            "servers refuse all three.",
+        .about = "Shows or moves the clock of a server that was started with --test-clock. The "
+                 "clock stands\n"
+                 "still until it is moved. advance moves from event to event and returns when all "
+                 "due jobs\n"
+                 "are ready; reset deletes all topics and jobs and sets the clock back to its "
+                 "start. Real\n"
+                 "servers reject all three.",
         .flags = flags,
         .most = 1,
     };

@@ -18,7 +18,7 @@ static int version_command(int argc, char **argv);
 
 static const struct cli_command own_commands[] = {
     {.name = "version", .run = version_command, .help = "print the version"},
-    {.name = "help", .run = help_command, .help = "print this, or help on a command"},
+    {.name = "help", .run = help_command, .help = "print this, or help for a command"},
     {0},
 };
 
@@ -39,15 +39,16 @@ enum { TABLES = sizeof tables / sizeof tables[0], COMMANDS_MAX = 64 };
         for (const struct cli_command *COMMAND = tables[table]; COMMAND->name; COMMAND++)
 
 static const char about_all[] =
-    "clients speak to --url, else TARRY_URL, else " CLI_URL_DEFAULT "\n"
-    "durations: 1500ms, 30s, 30m, 2h30m, 7d, PT30M; a number needs its unit\n"
-    "times: 2026-11-20T09:00:00Z, '2026-11-20 09:00' where you live, or milliseconds since 1970\n";
+    "clients connect to --url, then TARRY_URL, then " CLI_URL_DEFAULT "\n"
+    "durations: 1500ms, 30s, 30m, 2h30m, 7d, PT30M; a unit is required\n"
+    "times: 2026-11-20T09:00:00Z, '2026-11-20 09:00' in your time zone, or milliseconds since "
+    "1970\n";
 
 static const char about_exit_codes[] = "  0  done\n"
-                                       "  1  refused by the server, or failed\n"
+                                       "  1  rejected by the server, or failed\n"
                                        "  2  wrong command line or configuration\n"
                                        "  3  the server cannot be reached\n"
-                                       "  4  nothing taken, or not found\n";
+                                       "  4  no job taken, or not found\n";
 
 static const struct cli_command *find_command(const char *name)
 {
@@ -78,8 +79,8 @@ static void print_commands(FILE *out)
           out);
     EACH_COMMAND(command)
     fprintf(out, "  %-12s%s\n", command->name, command->help);
-    fprintf(out, "\n%s\nexit codes:\n%s\n'tarry help COMMAND' says more\n", about_all,
-            about_exit_codes);
+    fprintf(out, "\n%s\nexit codes:\n%s\n'tarry help COMMAND' shows the options of a command\n",
+            about_all, about_exit_codes);
 }
 
 static int print_help(const struct cli_command *command)
@@ -493,16 +494,16 @@ static int help_command(int argc, char **argv)
     const char *page = NULL, *shell = NULL;
     const struct cli_flag flags[] = {
         {"man", CLI_TEXT, &page, "PAGE",
-         "print the manual page tarry, tarry-COMMAND or tarry.conf, as roff"},
+         "Print the manual page tarry, tarry-COMMAND or tarry.conf, as roff"},
         {"completion", CLI_TEXT, &shell, "SHELL",
-         "print what lets bash, zsh or fish complete commands and options"},
+         "Print the completion script for bash, zsh or fish"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "help [COMMAND] | help metrics | help --man PAGE | help --completion SHELL",
-        .about =
-            "Prints the commands, or what one of them does. 'help metrics' tells what each metric\n"
-            "at /metrics is, and what to do where it moves.",
+        .about = "Prints the list of commands, or the help of one. 'help metrics' prints the "
+                 "meaning of each\n"
+                 "metric at /metrics, and what to do when it changes.",
         .flags = flags,
         .most = 1,
         .is_local = true,
@@ -553,9 +554,8 @@ static int version_command(int argc, char **argv)
 {
     bool features = false, json = false;
     const struct cli_flag flags[] = {
-        {"features", CLI_SWITCH, &features, NULL,
-         "also what this program was built with, and what without"},
-        {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
+        {"features", CLI_SWITCH, &features, NULL, "Also print the optional parts of this build"},
+        {"json", CLI_SWITCH, &json, NULL, "Print one JSON object"},
         {0},
     };
     const struct cli_syntax syntax = {

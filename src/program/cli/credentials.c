@@ -11,12 +11,12 @@ void credentials_flags(struct cli_flag rows[CREDENTIALS_FLAGS])
 {
     const struct cli_flag all[CREDENTIALS_FLAGS] = {
         {"ca", CLI_TEXT, &credentials.ca_file, "FILE",
-         "believe a server whose certificate these have signed; else TARRY_CA; else the system's"},
+         "Trust server certificates signed by these CAs (default: TARRY_CA, then the system's)"},
         {"cert", CLI_TEXT, &credentials.certificate_file, "FILE",
-         "show this certificate; else TARRY_CERT"},
-        {"key", CLI_TEXT, &credentials.key_file, "FILE", "the key of --cert; else TARRY_KEY"},
+         "Present this client certificate (default: TARRY_CERT)"},
+        {"key", CLI_TEXT, &credentials.key_file, "FILE", "Key of --cert (default: TARRY_KEY)"},
         {"token-file", CLI_TEXT, &token_file, "FILE",
-         "send the token in it; else TARRY_TOKEN_FILE, else the token TARRY_TOKEN"},
+         "Send the token in this file (default: TARRY_TOKEN_FILE, then the token TARRY_TOKEN)"},
     };
     memcpy(rows, all, sizeof all);
 }

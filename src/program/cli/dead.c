@@ -235,14 +235,16 @@ struct sweep_filter {
 };
 
 #define SWEEP_FLAGS(FILTER)                                                                        \
-    {"error", CLI_TEXT, &(FILTER).error, "TEXT", "only dead ones whose last error holds TEXT"},    \
-        {"id-prefix", CLI_TEXT, &(FILTER).id_prefix, "TEXT", "only dead ones whose id begins so"}, \
+    {"error", CLI_TEXT, &(FILTER).error, "TEXT", "Only dead jobs whose last error contains TEXT"}, \
+        {"id-prefix", CLI_TEXT, &(FILTER).id_prefix, "TEXT",                                       \
+         "Only dead jobs whose id begins with TEXT"},                                              \
         {"died-after", CLI_TIME, &(FILTER).died_after, "TIME",                                     \
-         "only those whose last attempt ended then or later"},                                     \
-        {"died-before", CLI_TIME, &(FILTER).died_before, "TIME", "or before"},                     \
-        {"max", CLI_TEXT, &(FILTER).max, "N", "so many at most; all"},                             \
+         "Only jobs whose last attempt ended at or after this time"},                              \
+        {"died-before", CLI_TIME, &(FILTER).died_before, "TIME",                                   \
+         "Only dead jobs whose last attempt ended before this time"},                              \
+        {"max", CLI_TEXT, &(FILTER).max, "N", "At most this many (default: all)"},                 \
     {                                                                                              \
-        "dry-run", CLI_SWITCH, &(FILTER).dry_run, NULL, "count them only"                          \
+        "dry-run", CLI_SWITCH, &(FILTER).dry_run, NULL, "Only count them"                          \
     }
 
 /* Whether the filter asks for something that only dead jobs have. */
@@ -362,19 +364,20 @@ static int redrive_command(int argc, char **argv)
     struct edit edit = {0};
     const struct cli_flag flags[] = {
         SWEEP_FLAGS(filter),
-        {"body", CLI_TEXT, &edit.body, "TEXT", "of ID: with another body"},
-        {"file", CLI_TEXT, &edit.file, "FILE", "or with what is in FILE; - is standard input"},
-        {"edit", CLI_SWITCH, &edit.in_editor, NULL,
-         "or with its own as VISUAL or EDITOR leaves it"},
+        {"body", CLI_TEXT, &edit.body, "TEXT", "Replace the body of ID"},
+        {"file", CLI_TEXT, &edit.file, "FILE",
+         "Replace the body of ID by the contents of FILE; - is standard input"},
+        {"edit", CLI_SWITCH, &edit.in_editor, NULL, "Edit the body of ID with VISUAL or EDITOR"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage =
             "redrive TOPIC [ID... | -] [--body TEXT | --file FILE | --edit] [--error TEXT] ...",
-        .about =
-            "Sends dead jobs round again, with their attempts starting anew: all, those that are\n"
-            "named (- reads their ids from standard input, a line each), or those that match all\n"
-            "that is given. One may get another body on the way.",
+        .about = "Makes dead jobs ready again and restarts their attempts: all, those named (- "
+                 "reads ids\n"
+                 "from standard input, one per line), or those that match all given options. One "
+                 "job may\n"
+                 "get another body.",
         .flags = flags,
         .least = 1,
         .most = CLI_LIST_MAX,
@@ -408,16 +411,16 @@ static int purge_command(int argc, char **argv)
     bool yes = false;
     struct sweep_filter filter = {0};
     const struct cli_flag flags[] = {
-        {"state", CLI_TEXT, &state, "STATE", "only delayed, ready or dead ones"},
+        {"state", CLI_TEXT, &state, "STATE", "Only jobs in this state: delayed, ready or dead"},
         SWEEP_FLAGS(filter),
-        {"yes", CLI_SWITCH, &yes, NULL, "yes, drop them for good"},
+        {"yes", CLI_SWITCH, &yes, NULL, "Confirm the removal"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "purge TOPIC [--state STATE] [--error TEXT] ... --yes",
-        .about =
-            "Drops the jobs of a topic for good: all, those in one state, or those dead ones that\n"
-            "match all that is given. Jobs that a consumer holds stay.",
+        .about = "Removes the jobs of a topic permanently: all, those in one state, or the dead "
+                 "ones that\n"
+                 "match all given options. Leased jobs stay.",
         .flags = flags,
         .least = 1,
         .most = 1,
@@ -435,9 +438,9 @@ static int purge_command(int argc, char **argv)
 }
 
 const struct cli_command cli_dead_commands[] = {
-    {.name = "redrive", .run = redrive_command, .help = "send dead jobs round again"},
+    {.name = "redrive", .run = redrive_command, .help = "make dead jobs ready again"},
     {.name = "purge",
      .run = purge_command,
-     .help = "drop all jobs of a topic, or those in one state"},
+     .help = "remove all jobs of a topic, or those in one state"},
     {0},
 };

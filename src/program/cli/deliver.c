@@ -74,17 +74,18 @@ static int deliver_command(int argc, char **argv)
 {
     const char *text = NULL, *file = NULL;
     const struct cli_flag flags[] = {
-        {"body", CLI_TEXT, &text, "TEXT", "what is sent; else a sample of tarry's own"},
-        {"file", CLI_TEXT, &file, "FILE", "or what is in FILE; - is standard input"},
+        {"body", CLI_TEXT, &text, "TEXT", "Body to send (default: a sample of tarry's own)"},
+        {"file", CLI_TEXT, &file, "FILE", "File with the body to send; - is standard input"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "deliver test TOPIC [--body TEXT | --file FILE]",
         .about =
-            "Sends one sample, signed like a job, to the target that the topic's settings name,\n"
-            "and explains what became of it. No job is touched. Exit code 0: the target has it;\n"
-            "1: it was not delivered, or the server does not deliver; 4: there is no such topic,\n"
-            "or it names no target.",
+            "Sends one sample, signed like a job, to the target in the topic's settings, and "
+            "explains\n"
+            "the result. It touches no job. Exit code 0: the target has the sample; 1: it was not\n"
+            "delivered, or the server does not deliver; 4: there is no such topic, or it has no\n"
+            "target.",
         .flags = flags,
         .least = 2,
         .most = 2,
@@ -142,14 +143,14 @@ static int pause_command(int argc, char **argv)
 {
     const char *lasts = NULL;
     const struct cli_flag flags[] = {
-        {"for", CLI_DURATION, &lasts, "30m", "resume it by itself after so long"},
+        {"for", CLI_DURATION, &lasts, "30m", "Resume automatically after this time"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "pause TOPIC [--for 30m]",
-        .about =
-            "Stops delivery from a topic, until it is resumed or for a time. Its jobs still fall\n"
-            "due, and wait. Pausing again counts from then.",
+        .about = "Stops delivery from a topic until it is resumed, or for a given time. Jobs still "
+                 "fall due,\n"
+                 "and wait. Another pause replaces the previous one.",
         .flags = flags,
         .least = 1,
         .most = 1,
@@ -163,7 +164,7 @@ static int resume_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "resume TOPIC",
-        .about = "Starts delivery from a topic again.",
+        .about = "Resumes delivery from a paused topic.",
         .least = 1,
         .most = 1,
     };
@@ -175,6 +176,6 @@ static int resume_command(int argc, char **argv)
 const struct cli_command cli_deliver_commands[] = {
     {.name = "deliver", .run = deliver_command, .help = "test the target of a topic"},
     {.name = "pause", .run = pause_command, .help = "stop delivery from a topic"},
-    {.name = "resume", .run = resume_command, .help = "start delivery from a topic again"},
+    {.name = "resume", .run = resume_command, .help = "resume delivery from a topic"},
     {0},
 };

@@ -6,14 +6,15 @@ static int drain_command(int argc, char **argv)
 {
     bool off = false;
     const struct cli_flag flags[] = {
-        {"off", CLI_SWITCH, &off, NULL, "take new jobs again"},
+        {"off", CLI_SWITCH, &off, NULL, "Accept new jobs again"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "drain [--off]",
         .about =
-            "Has the server refuse new jobs, while all else goes on: so consumers empty it. It\n"
-            "lasts until --off or a restart, and concerns this server alone.",
+            "Makes the server reject new jobs while everything else continues, so that consumers "
+            "can\n"
+            "empty it. The drain lasts until --off or a restart, and affects only this server.",
         .flags = flags,
     };
     struct cli_args args;
@@ -34,6 +35,8 @@ static int drain_command(int argc, char **argv)
 }
 
 const struct cli_command cli_drain_commands[] = {
-    {.name = "drain", .run = drain_command, .help = "refuse new jobs, while all else goes on"},
+    {.name = "drain",
+     .run = drain_command,
+     .help = "reject new jobs while everything else continues"},
     {0},
 };

@@ -502,21 +502,24 @@ static int export_command(int argc, char **argv)
     const char *path = NULL, *patience = PATIENCE_TEXT;
     bool resumes = false, wants_progress = false;
     const struct cli_flag flags[] = {
-        {"topic", CLI_LIST, &topics, "TOPIC", "this one only; repeatable"},
-        {"output", CLI_TEXT, &path, "FILE", "a new file; else standard output"},
-        {"resume", CLI_SWITCH, &resumes, NULL, "go on with FILE where an export was cut short"},
+        {"topic", CLI_LIST, &topics, "TOPIC", "Only this topic; repeatable"},
+        {"output", CLI_TEXT, &path, "FILE", "Write to this new file (default: standard output)"},
+        {"resume", CLI_SWITCH, &resumes, NULL, "Continue an interrupted export to FILE"},
         {"patience", CLI_DURATION, &patience, "TIME",
-         "with --output: how long to wait for a server that is away; else " PATIENCE_TEXT},
+         "With --output: How long to wait for a server that is away (default: " PATIENCE_TEXT ")"},
         {"progress", CLI_SWITCH, &wants_progress, NULL,
-         "a line a second where there is no terminal"},
+         "Print progress lines although standard error is not a terminal"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "export [--topic TOPIC]... [--output FILE [--resume]]",
-        .about = "Writes topics with their settings and jobs, a JSON object a line, for 'tarry\n"
-                 "import'. Jobs are listed in the order they are due; what moves meanwhile may be\n"
-                 "missed, or be there twice: stop pushing and pause the topics first. Leased jobs\n"
-                 "are written as due at the end of their lease.",
+        .about = "Writes topics with their settings and jobs, one JSON object per line, for 'tarry "
+                 "import'.\n"
+                 "Jobs are ordered by due time. Jobs that change meanwhile may be missing or "
+                 "appear twice:\n"
+                 "stop pushing and pause the topics first. A leased job is written as due at the "
+                 "end of its\n"
+                 "lease.",
         .flags = flags,
     };
     struct cli_args args;

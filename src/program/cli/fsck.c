@@ -91,35 +91,43 @@ static int fsck_command(int argc, char **argv)
     bool json = false;
     const struct cli_flag flags[] = {
         {"store", CLI_TEXT, &store, "URL",
-         "check the queue in this Redis or SQL database, as 'tarry serve' has it"},
-        {"repair", CLI_SWITCH, &mending.repair, NULL, "mend what can be mended without any loss"},
+         "Check the queue in this Redis or SQL database; the URL is that of 'tarry serve'"},
+        {"repair", CLI_SWITCH, &mending.repair, NULL,
+         "Repair everything that can be repaired without loss"},
         {"salvage", CLI_TEXT, &mending.salvage, "NEWDIR",
-         "write all that can be read into a new data directory"},
-        {"redis-password-file", CLI_TEXT, &password_file, "FILE", "its first line is the password"},
-        {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
+         "Write all readable jobs to a new data directory"},
+        {"redis-password-file", CLI_TEXT, &password_file, "FILE",
+         "File whose first line is the password"},
+        {"json", CLI_SWITCH, &json, NULL, "Print one JSON object"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "fsck DIR [--repair | --salvage NEWDIR] [--json]\n"
                  "       tarry fsck --store URL [--repair] [--json]",
         .about =
-            "Checks a data directory that no server is using, and changes no byte of it: every\n"
-            "file, batch and record, and whether they make sense together, by what a server does "
-            "at\n"
-            "its start. The half-written end that a crash leaves is nothing wrong.\n\n"
-            "--repair writes anew what can be made of the rest without any loss, tables of keys "
+            "Checks a data directory that no server uses, and changes nothing: every file, batch "
             "and\n"
-            "counts, and says what it does. What is lost is never given up in place: --salvage "
-            "writes\n"
-            "all jobs that can be read into NEWDIR, which must not be there yet or be empty, says "
-            "how\n"
-            "many of which topics, and only reads DIR.\n\n"
-            "With --store, checks a queue in Redis or a SQL database, servers may be at work:\n"
-            "every shard, topic and job, whether each hangs where it belongs, counts and leases.\n"
-            "--repair mends what it finds, also what a lost shard left behind, and drops no job;\n"
-            "in SQL it mends counts and the list of priorities.\n\n"
-            "Exit code 1 where something is wrong and was not mended; with --salvage NEWDIR is\n"
-            "complete then all the same, unless an error is said.",
+            "record, and whether they are consistent. The incomplete end that a crash leaves is "
+            "normal.\n"
+            "\n"
+            "--repair rebuilds derived files (tables of keys, counts) without any loss, and "
+            "reports\n"
+            "what it does. Lost data is never given up in place: --salvage writes all readable "
+            "jobs to\n"
+            "NEWDIR, which must be missing or empty, reports how many of each topic, and only "
+            "reads\n"
+            "DIR.\n"
+            "\n"
+            "With --store, checks a queue in Redis or a SQL database while servers are at work: "
+            "every\n"
+            "shard, topic and job, its place, counts and leases. --repair repairs what it finds,\n"
+            "including the effects of a lost shard, and removes no job; in a SQL database it "
+            "repairs\n"
+            "counts and the list of priorities.\n"
+            "\n"
+            "Exit code 1: a fault was found and not repaired. With --salvage, NEWDIR is still "
+            "complete\n"
+            "unless an error is printed.",
         .flags = flags,
         .least = 0,
         .most = 1,
@@ -142,6 +150,6 @@ static int fsck_command(int argc, char **argv)
 const struct cli_command cli_fsck_commands[] = {
     {.name = "fsck",
      .run = fsck_command,
-     .help = "check a data directory, or a queue in Redis and mend it"},
+     .help = "check and repair a data directory, or a queue in a database"},
     {0},
 };

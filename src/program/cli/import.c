@@ -766,30 +766,32 @@ static int import_command(int argc, char **argv)
     bool wants_progress = false;
     const struct cli_flag flags[] = {
         {"on-conflict", CLI_TEXT, &options.on_conflict, "WHAT",
-         "where the id exists: keep (else) or replace"},
-        {"rejects", CLI_TEXT, &options.rejects, "FILE", "adds the lines that were refused to FILE"},
+         "If the id exists: keep (default) or replace"},
+        {"rejects", CLI_TEXT, &options.rejects, "FILE", "Append rejected lines to FILE"},
         {"state", CLI_TEXT, &options.state, "FILE",
-         "keeps in FILE how far it came, and goes on there"},
-        {"skip", CLI_COUNT, &options.skip, "N", "the first N lines are in already"},
-        {"tube", CLI_LIST, &options.tubes, "NAME",
-         "of beanstalkd only this tube; may be given several times"},
+         "Store the progress in FILE, and continue from there"},
+        {"skip", CLI_COUNT, &options.skip, "N", "Skip the first N lines"},
+        {"tube", CLI_LIST, &options.tubes, "NAME", "Only this tube of beanstalkd; repeatable"},
         {"dry-run", CLI_SWITCH, &options.is_dry, NULL,
-         "shows what is pending in beanstalkd, and changes nothing"},
+         "Show the pending jobs of beanstalkd, and change nothing"},
         {"patience", CLI_DURATION, &patience, "TIME",
-         "how long to wait for a server that is away; else " PATIENCE_TEXT},
+         "How long to wait for a server that is away (default: " PATIENCE_TEXT ")"},
         {"progress", CLI_SWITCH, &wants_progress, NULL,
-         "a line a second where there is no terminal"},
+         "Print progress lines although standard error is not a terminal"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "import [FILE|beanstalk://HOST[:PORT]] [--state FILE] [--rejects FILE]",
         .about =
-            "Reads what 'tarry export' wrote, from FILE or standard input: sets topics and\n"
-            "pushes jobs, with their attempts. Importing the same again changes nothing as long\n"
-            "as no job was finished meanwhile: keep the topics paused until all is in.\n"
-            "From a beanstalkd it moves what is ready, delayed and buried, each tube into the\n"
-            "topic of its name: a job is deleted there once it is safe here. Meanwhile the tubes\n"
-            "are paused. What is reserved stays. Whatever stopped it, import again.",
+            "Reads the output of 'tarry export' from FILE or standard input: sets topics and "
+            "pushes\n"
+            "jobs with their attempts. A repeated import changes nothing as long as no job has\n"
+            "finished: keep the topics paused until it ends.\n"
+            "From a beanstalkd it moves ready, delayed and buried jobs, each tube into the topic "
+            "with\n"
+            "its name: a job is deleted there after it is stored here. Meanwhile the tubes are "
+            "paused.\n"
+            "Reserved jobs stay. After an interruption, run the import again.",
         .flags = flags,
         .most = 1,
     };
@@ -814,6 +816,6 @@ static int import_command(int argc, char **argv)
 }
 
 const struct cli_command cli_import_commands[] = {
-    {.name = "import", .run = import_command, .help = "push what an export wrote"},
+    {.name = "import", .run = import_command, .help = "push the jobs of an export"},
     {0},
 };

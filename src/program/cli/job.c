@@ -97,7 +97,7 @@ static int get_command(int argc, char **argv)
 {
     bool raw = false;
     const struct cli_flag flags[] = {
-        {"raw", CLI_SWITCH, &raw, NULL, "print its body as it is, byte for byte, and nothing else"},
+        {"raw", CLI_SWITCH, &raw, NULL, "Print only the body, byte for byte"},
         {0},
     };
     const struct cli_syntax syntax = {
@@ -170,8 +170,8 @@ static int locate_command(int argc, char **argv)
     const struct cli_flag flags[] = {{0}};
     const struct cli_syntax syntax = {
         .usage = "locate ID",
-        .about = "Says which topics have a job of this id, and how it stands there. Exit code 4\n"
-                 "where none has.",
+        .about =
+            "Shows the topics with a job of this id, and its state. Exit code 4 if there is none.",
         .flags = flags,
         .least = 1,
         .most = 1,
@@ -254,20 +254,22 @@ static int list_command(int argc, char **argv)
 {
     struct list_options options = {.limit = 100};
     const struct cli_flag flags[] = {
-        {"state", CLI_TEXT, &options.state, "STATE", "only delayed, ready, leased or dead ones"},
-        {"id-prefix", CLI_TEXT, &options.id_prefix, "TEXT", "only those whose id begins so"},
+        {"state", CLI_TEXT, &options.state, "STATE",
+         "Only jobs in this state: delayed, ready, leased or dead"},
+        {"id-prefix", CLI_TEXT, &options.id_prefix, "TEXT", "Only jobs whose id begins with TEXT"},
         {"meta", CLI_TEXT, &options.meta, "NAME:VALUE",
-         "only those with this meta; NAME: whatever it is"},
-        {"error", CLI_TEXT, &options.error, "TEXT", "only those whose last error holds this"},
-        {"limit", CLI_COUNT, &options.limit, "N", "so many at most; 100"},
-        {"cursor", CLI_TEXT, &options.cursor, "CURSOR", "go on where an earlier list ended"},
+         "Only jobs with this meta; NAME: matches any value"},
+        {"error", CLI_TEXT, &options.error, "TEXT", "Only jobs whose last error contains TEXT"},
+        {"limit", CLI_COUNT, &options.limit, "N", "At most this many (default: 100)"},
+        {"cursor", CLI_TEXT, &options.cursor, "CURSOR", "Continue an earlier list"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage =
             "list TOPIC [--state STATE] [--id-prefix TEXT] [--meta NAME:VALUE] [--error TEXT] ...",
-        .about = "Lists the jobs of a topic, the one that is due first on top: all, or those that\n"
-                 "match all that is given.",
+        .about =
+            "Lists the jobs of a topic, ordered by due time: all, or those that match all given\n"
+            "options.",
         .flags = flags,
         .least = 1,
         .most = 1,
@@ -326,15 +328,16 @@ static int cancel_command(int argc, char **argv)
     bool request = false;
     const struct cli_flag flags[] = {
         {"request", CLI_SWITCH, &request, NULL,
-         "ask the consumer of a leased job to give it up; unless he acks it, it is cancelled"},
+         "If the job is leased, request a cancel: unless its consumer acks it, it is cancelled"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "cancel TOPIC ID... | - [--request]",
         .about =
-            "Drops jobs that are not wanted any more; - reads their ids from standard input, a\n"
-            "line each. A job that a consumer holds cannot be cancelled (exit code 1), only\n"
-            "requested; one that is unknown or finished is not found (4).",
+            "Cancels jobs; - reads ids from standard input, one per line. A job that a consumer "
+            "holds\n"
+            "cannot be cancelled (exit code 1); use --request. An unknown or finished job is not\n"
+            "found (exit code 4).",
         .flags = flags,
         .least = 2,
         .most = CLI_LIST_MAX,
@@ -347,8 +350,7 @@ static int run_command(int argc, char **argv)
     const struct cli_syntax syntax = {
         .usage = "run TOPIC ID... | -",
         .about =
-            "Makes jobs due now instead of later; - reads their ids from standard input, a line\n"
-            "each.",
+            "Makes jobs due now instead of later; - reads ids from standard input, one per line.",
         .least = 2,
         .most = CLI_LIST_MAX,
     };
@@ -380,16 +382,15 @@ static int reschedule_command(int argc, char **argv)
 {
     const char *delay = NULL, *at = NULL, *priority = NULL;
     const struct cli_flag flags[] = {
-        {"delay", CLI_DURATION, &delay, "30m", "due so long from now"},
-        {"at", CLI_TIME, &at, "TIME", "due at this time"},
-        {"priority", CLI_TEXT, &priority, "N", "0 comes first"},
+        {"delay", CLI_DURATION, &delay, "30m", "Make them due after this delay"},
+        {"at", CLI_TIME, &at, "TIME", "Make them due at this time"},
+        {"priority", CLI_TEXT, &priority, "N", "New priority; 0 comes first"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "reschedule TOPIC ID... | - [--delay 30m | --at TIME] [--priority N]",
-        .about =
-            "Moves jobs to another due time or priority; they keep their bodies and attempts.\n"
-            "- reads their ids from standard input, a line each.",
+        .about = "Changes the due time or priority of jobs; they keep their bodies and attempts.\n"
+                 "- reads ids from standard input, one per line.",
         .flags = flags,
         .least = 2,
         .most = CLI_LIST_MAX,
@@ -431,11 +432,11 @@ static int history_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "history TOPIC ID",
-        .about = "Shows what became of a job, also of one that is gone: how each attempt ended, "
-                 "when, and\n"
-                 "who had it. Of topics whose setting 'history' says how long that is kept, in "
-                 "stores that\n"
-                 "keep one: PostgreSQL, MariaDB, MySQL.",
+        .about = "Shows the history of a job, also after it is gone: how each attempt ended, when, "
+                 "and which\n"
+                 "consumer held it. It requires the topic setting 'history', and a store that "
+                 "keeps one:\n"
+                 "PostgreSQL, MariaDB or MySQL.",
         .least = 2,
         .most = 2,
     };
@@ -461,13 +462,13 @@ const struct cli_command cli_job_commands[] = {
     {.name = "get", .run = get_command, .help = "show one job"},
     {.name = "history",
      .run = history_command,
-     .help = "show what became of a job, also of one that is gone"},
-    {.name = "locate", .run = locate_command, .help = "say which topics have a job of this id"},
+     .help = "show the history of a job, also after it is gone"},
+    {.name = "locate", .run = locate_command, .help = "show the topics with a job of this id"},
     {.name = "list", .run = list_command, .help = "list the jobs of a topic by due time"},
-    {.name = "cancel", .run = cancel_command, .help = "drop jobs that are not wanted any more"},
+    {.name = "cancel", .run = cancel_command, .help = "cancel jobs"},
     {.name = "reschedule",
      .run = reschedule_command,
-     .help = "move jobs to another due time or priority"},
+     .help = "change the due time or priority of jobs"},
     {.name = "run", .run = run_command, .help = "make jobs due now"},
     {0},
 };

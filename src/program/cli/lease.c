@@ -84,21 +84,24 @@ static int take_command(int argc, char **argv)
 {
     struct take_options options = {0};
     const struct cli_flag flags[] = {
-        {"max", CLI_COUNT, &options.max, "N", "take so many at most; 1"},
+        {"max", CLI_COUNT, &options.max, "N", "Take at most this many (default: 1)"},
         {"wait", CLI_DURATION, &options.wait, "30s",
-         "wait so long for the first one; else not at all"},
-        {"lease-for", CLI_DURATION, &options.lease_for, "60s", "how long they are yours"},
-        {"consumer", CLI_TEXT, &options.consumer, "NAME", "who has them, for those who look"},
+         "Wait this long for the first one (default: do not wait)"},
+        {"lease-for", CLI_DURATION, &options.lease_for, "60s", "Lease time"},
+        {"consumer", CLI_TEXT, &options.consumer, "NAME",
+         "Name of the consumer, shown with the jobs"},
         {"order", CLI_TEXT, &options.order, "ORDER",
-         "priority: the best of all topics first; else named"},
-        {"id", CLI_TEXT, &options.id, "ID", "this one, be it ready, delayed or dead"},
+         "priority: best job of all topics first; named (default): in the given order"},
+        {"id", CLI_TEXT, &options.id, "ID", "Take this job, whether ready, delayed or dead"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "take TOPIC... [--max N] [--wait 30s] [--order priority] | take TOPIC --id ID",
-        .about = "Gets ready jobs under a lease. Answer each with ack, nack or extend before the\n"
-                 "lease ends, else it is delivered again. Of several topics the first named is\n"
-                 "served first. Exit code 4 where nothing was taken.",
+        .about =
+            "Takes ready jobs under a lease. Answer each with ack, nack or extend before the "
+            "lease\n"
+            "ends, otherwise it is delivered again. Several topics are served in the given order.\n"
+            "Exit code 4 if no job was taken.",
         .flags = flags,
         .least = 1,
         .most = 64,
@@ -185,7 +188,7 @@ static int ack_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "ack LEASE...",
-        .about = "Says that taken jobs are done: they are gone for good.",
+        .about = "Acknowledges taken jobs: they are done and removed.",
         .least = 1,
         .most = LEASES_MAX,
     };
@@ -198,17 +201,18 @@ static int nack_command(int argc, char **argv)
     bool final = false;
     const struct cli_flag flags[] = {
         {"delay", CLI_DURATION, &delay, "10s",
-         "try again after so long; else by the job's backoff"},
-        {"error", CLI_TEXT, &error, "TEXT", "why; shown with the job"},
+         "Retry after this time (default: the job's backoff)"},
+        {"error", CLI_TEXT, &error, "TEXT", "Reason, shown with the job"},
         {"final", CLI_SWITCH, &final, NULL,
-         "never again: they are dead, whatever attempts are left"},
-        {"priority", CLI_TEXT, &priority, "N", "what they have from now on; 0 comes first"},
+         "Do not retry: the jobs are dead, whatever attempts are left"},
+        {"priority", CLI_TEXT, &priority, "N", "New priority; 0 comes first"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "nack LEASE... [--delay 10s | --final] [--error TEXT] [--priority N]",
-        .about = "Says that taken jobs failed. They are tried again later, and are dead once they\n"
-                 "have had all their attempts, or at once with --final.",
+        .about = "Reports that taken jobs failed. They are retried later, and are dead after their "
+                 "last\n"
+                 "attempt, or immediately with --final.",
         .flags = flags,
         .least = 1,
         .most = LEASES_MAX,
@@ -221,12 +225,12 @@ static int extend_command(int argc, char **argv)
     const char *lease_for = NULL;
     const struct cli_flag flags[] = {
         {"lease-for", CLI_DURATION, &lease_for, "60s",
-         "from now; else as long as it was taken for"},
+         "Time from now (default: the time of the take)"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "extend LEASE... [--lease-for 60s]",
-        .about = "Says that taken jobs need longer.",
+        .about = "Extends the leases of taken jobs.",
         .flags = flags,
         .least = 1,
         .most = LEASES_MAX,
@@ -235,9 +239,11 @@ static int extend_command(int argc, char **argv)
 }
 
 const struct cli_command cli_lease_commands[] = {
-    {.name = "take", .run = take_command, .help = "get ready jobs under a lease"},
-    {.name = "ack", .run = ack_command, .help = "a taken job is done"},
-    {.name = "nack", .run = nack_command, .help = "a taken job failed, to be tried again"},
-    {.name = "extend", .run = extend_command, .help = "a taken job needs longer"},
+    {.name = "take", .run = take_command, .help = "take ready jobs under a lease"},
+    {.name = "ack", .run = ack_command, .help = "acknowledge a taken job as done"},
+    {.name = "nack",
+     .run = nack_command,
+     .help = "report that a taken job failed, so that it is retried"},
+    {.name = "extend", .run = extend_command, .help = "extend the lease of a taken job"},
     {0},
 };

@@ -83,32 +83,34 @@ static int push_command(int argc, char **argv)
 {
     static struct push push; /* its list is large */
     const struct cli_flag flags[] = {
-        {"delay", CLI_DURATION, &push.delay, "30m", "deliver so long from now; else at once"},
-        {"at", CLI_TIME, &push.at, "TIME", "deliver at this time"},
-        {"body", CLI_TEXT, &push.body, "TEXT", "the body; else --file; else standard input"},
-        {"file", CLI_TEXT, &push.file, "FILE", "the body is what is in FILE"},
+        {"delay", CLI_DURATION, &push.delay, "30m",
+         "Deliver after this delay (default: immediately)"},
+        {"at", CLI_TIME, &push.at, "TIME", "Deliver at this time"},
+        {"body", CLI_TEXT, &push.body, "TEXT", "Body (default: --file, then standard input)"},
+        {"file", CLI_TEXT, &push.file, "FILE", "Read the body from FILE"},
         {"content-type", CLI_TEXT, &push.content_type, "TYPE",
-         "what the body is; guessed: JSON, text or bytes"},
-        {"meta", CLI_LIST, &push.meta, "NAME=VALUE", "handed on to the consumer; repeatable"},
-        {"priority", CLI_TEXT, &push.priority, "N", "0 comes first; else the topic's, or 100"},
-        {"ttl", CLI_DURATION, &push.ttl, "1d", "how long it may stay ready before it expires"},
-        {"lease-for", CLI_DURATION, &push.lease_for, "60s", "how long a consumer may take"},
+         "Content type of the body (default: JSON, text or bytes, by its contents)"},
+        {"meta", CLI_LIST, &push.meta, "NAME=VALUE", "Meta for the consumer; repeatable"},
+        {"priority", CLI_TEXT, &push.priority, "N",
+         "Priority; 0 comes first (default: the topic's, or 100)"},
+        {"ttl", CLI_DURATION, &push.ttl, "1d", "Expire if it stays ready for longer"},
+        {"lease-for", CLI_DURATION, &push.lease_for, "60s", "Lease time of its deliveries"},
         {"max-attempts", CLI_TEXT, &push.max_attempts, "N",
-         "then it is dead; none: it is tried for ever"},
+         "Number of attempts before it is dead; none: unlimited"},
         {"backoff", CLI_DURATION, &push.backoff, "exp:1s..10m",
-         "wait after a failure; or fixed:10s"},
+         "Wait after a failure; or fixed:10s"},
         {"on-conflict", CLI_TEXT, &push.on_conflict, "WHAT",
-         "where the id exists: replace, keep or reject"},
+         "If the id exists: replace, keep or reject"},
         {"callback", CLI_TEXT, &push.callback, "URL",
-         "deliver it there, where the topic lets jobs name their own"},
+         "Deliver it to this URL, if the topic allows it"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "push TOPIC [ID] [--delay 30m | --at TIME] [--body TEXT | --file FILE]",
         .about =
-            "Hands over a job. With an ID of yours (an order number) it can be cancelled, moved\n"
-            "and looked up later, and pushing it again replaces it; without one the server\n"
-            "makes an id and prints it.",
+            "Pushes a job. With your own ID (an order number) you can cancel, move and look it up "
+            "later,\n"
+            "and another push replaces it; without one the server generates an id and prints it.",
         .flags = flags,
         .least = 1,
         .most = 2,
@@ -138,8 +140,6 @@ static int push_command(int argc, char **argv)
 }
 
 const struct cli_command cli_push_commands[] = {
-    {.name = "push",
-     .run = push_command,
-     .help = "hand over a job, to be delivered when it is due"},
+    {.name = "push", .run = push_command, .help = "push a job, to be delivered when it is due"},
     {0},
 };

@@ -85,21 +85,26 @@ static int reshard_command(int argc, char **argv)
     const char *store = NULL, *password_file = NULL, *number = NULL;
     bool json = false;
     const struct cli_flag flags[] = {
-        {"store", CLI_TEXT, &store, "URL", "the queue in this Redis, as 'tarry serve' has it"},
-        {"shards", CLI_TEXT, &number, "N", "how many there shall be, 1 to 64"},
-        {"redis-password-file", CLI_TEXT, &password_file, "FILE", "its first line is the password"},
-        {"json", CLI_SWITCH, &json, NULL, "print one JSON object, for programs"},
+        {"store", CLI_TEXT, &store, "URL", "Queue in this Redis; the URL is that of 'tarry serve'"},
+        {"shards", CLI_TEXT, &number, "N", "New number of shards, 1 to 64"},
+        {"redis-password-file", CLI_TEXT, &password_file, "FILE",
+         "File whose first line is the password"},
+        {"json", CLI_SWITCH, &json, NULL, "Print one JSON object"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "reshard --store URL --shards N [--json]",
-        .about =
-            "Changes the number of shards of a queue in Redis while servers are at work on it:\n"
-            "they take what is new to the new shards at once, and move to them what there is.\n"
-            "Jobs that are on lease move once that has ended; the command waits for the last.\n\n"
-            "It may be stopped or killed at any moment, nothing is lost or late by that: run it\n"
-            "again with the same number and it goes on. Start no server of an older version, and\n"
-            "none with another --shards, until it is done.",
+        .about = "Changes the number of shards of a queue in Redis while servers are at work: new "
+                 "jobs go to\n"
+                 "the new shards immediately, and the servers move the existing ones. Leased jobs "
+                 "move when\n"
+                 "their lease ends; the command waits for the last.\n"
+                 "\n"
+                 "It may be stopped or killed at any moment without losing or delaying jobs: run "
+                 "it again\n"
+                 "with the same number to continue. Until it ends, start no server of an older "
+                 "version, and\n"
+                 "none with another --shards.",
         .flags = flags,
         .is_local = true,
     };

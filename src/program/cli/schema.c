@@ -35,9 +35,11 @@ static int sql_command(int argc, char **argv)
     const struct cli_syntax syntax = {
         .usage = "sql migrate URL | sql schema [postgres|mysql]",
         .about =
-            "Makes the schema of a queue in PostgreSQL, MariaDB or MySQL, or brings it to this\n"
-            "version; it may be run again. 'sql schema' prints it instead, for who makes it by\n"
-            "hand: that of PostgreSQL, where it is not said.\n\n"
+            "Creates the schema of a queue in PostgreSQL, MariaDB or MySQL, or upgrades it to "
+            "this\n"
+            "version; it may be run again. 'sql schema' prints the SQL instead, for manual use\n"
+            "(default: PostgreSQL).\n"
+            "\n"
             "  tarry sql migrate postgres://admin@db.internal/shop\n"
             "  tarry serve --store postgres://tarry@db.internal/shop\n"
             "  tarry sql migrate mysql://admin@db.internal",
@@ -58,8 +60,6 @@ static int sql_command(int argc, char **argv)
 }
 
 const struct cli_command cli_schema_commands[] = {
-    {.name = "sql",
-     .run = sql_command,
-     .help = "make or show the schema of a queue in a SQL database"},
+    {.name = "sql", .run = sql_command, .help = "create or print the SQL schema"},
     {0},
 };

@@ -12,15 +12,16 @@
 static const struct cli_syntax syntax = {
     .usage = "serve [OPTIONS]",
     .about =
-        "Runs the server until SIGTERM or SIGINT, which let it finish what is under way; a second\n"
-        "one stops it at once. SIGHUP opens the log again and reads configuration, policy, tokens\n"
-        "and certificates anew; the log says what of the configuration wants a restart. Every\n"
-        "option can also be a variable (--max-body is TARRY_MAX_BODY) or a line of the file\n"
-        "(max-body = 1MiB); a flag beats the environment, which beats the file. Defaults in\n"
-        "brackets.",
+        "Runs the server until SIGTERM or SIGINT, which let requests in progress end; a second "
+        "one\n"
+        "stops it immediately. SIGHUP reopens the log and reads configuration, policy, tokens and\n"
+        "certificates again; the log lists options that need a restart. Every option can also be "
+        "a\n"
+        "variable (--max-body is TARRY_MAX_BODY) or a line of the file (max-body = 1MiB); a flag\n"
+        "overrides the environment, which overrides the file. Defaults are in brackets.",
 };
 
-#define CHECK_HELP "tell all faults of the configuration and of the files it names; start nothing"
+#define CHECK_HELP "Report all faults of the configuration and the files it names, without starting"
 
 static void print_help(void)
 {
@@ -51,7 +52,7 @@ static void serve_describe(cli_help_printer *printer)
     for (size_t i = 0; i < count; i++)
         flags[i] = flag_of(&options[i], helps[i]);
     flags[count++] = (struct cli_flag){"check", CLI_SWITCH, NULL, NULL, CHECK_HELP};
-    flags[count] = (struct cli_flag){"help", CLI_SWITCH, NULL, NULL, "print this"};
+    flags[count] = (struct cli_flag){"help", CLI_SWITCH, NULL, NULL, "Print this help"};
     printer(&syntax, flags);
 }
 

@@ -71,11 +71,13 @@ static int status_command(int argc, char **argv)
     const struct cli_flag flags[] = {{0}};
     const struct cli_syntax syntax = {
         .usage = "status",
-        .about =
-            "Says whether all is well, and what is not, the worst first, with the runbook that\n"
-            "says what to do. For monitors the exit code is the answer, as Nagios has it: 0 all\n"
-            "is well, 1 there are warnings, 2 something is critical, 3 the server cannot be\n"
-            "reached or does not tell. A wrong command line is 2 here, too.",
+        .about = "Shows whether all is well, and the problems, most severe first, each with its "
+                 "runbook.\n"
+                 "The exit code is for monitors, by the convention of Nagios: 0 all is well, 1 "
+                 "warnings,\n"
+                 "2 critical problems, 3 the server cannot be reached or does not answer. A wrong "
+                 "command\n"
+                 "line also returns 2.",
         .flags = flags,
     };
     struct cli_args args;
@@ -104,6 +106,6 @@ static int status_command(int argc, char **argv)
 }
 
 const struct cli_command cli_status_commands[] = {
-    {.name = "status", .run = status_command, .help = "say whether all is well; for monitors too"},
+    {.name = "status", .run = status_command, .help = "show whether all is well; for monitors too"},
     {0},
 };

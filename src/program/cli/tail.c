@@ -180,18 +180,21 @@ static int tail_command(int argc, char **argv)
 {
     struct tail tail = {0};
     const struct cli_flag flags[] = {
-        {"event", CLI_TEXT, &tail.events, "KINDS", "only these, such as pushed,dead"},
-        {"count", CLI_COUNT, &tail.left, "N", "end after so many events"},
+        {"event", CLI_TEXT, &tail.events, "KINDS", "Only these kinds, such as pushed,dead"},
+        {"count", CLI_COUNT, &tail.left, "N", "Stop after this many events"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "tail [TOPIC...] [--event pushed,dead] [--count N]",
         .about =
-            "Prints a line for each event of these topics, or of all that you may read, as it\n"
-            "happens: pushed, replaced, due, delivered, acked, nacked, extended, returned,\n"
-            "lease_ended, expired, cancelled, rescheduled, run, dead, redriven, purged, paused,\n"
-            "resumed, settings, deleted. What was too much is told as a gap; so is a restart of\n"
-            "the server, which is waited for. Ends with Ctrl-C. With --json a line is an object.",
+            "Prints a line for each event of these topics, or of all that you may read, as it "
+            "happens:\n"
+            "pushed, replaced, due, delivered, acked, nacked, extended, returned, lease_ended,\n"
+            "expired, cancelled, rescheduled, run, dead, redriven, purged, paused, resumed, "
+            "settings,\n"
+            "deleted. A gap line reports dropped events. The command reconnects after a restart of "
+            "the\n"
+            "server. Stop it with Ctrl-C. With --json each line is an object.",
         .flags = flags,
         .most = JOB_EVENT_TOPICS_MAX,
     };
@@ -210,6 +213,6 @@ static int tail_command(int argc, char **argv)
 }
 
 const struct cli_command cli_tail_commands[] = {
-    {.name = "tail", .run = tail_command, .help = "print what happens to jobs, as it happens"},
+    {.name = "tail", .run = tail_command, .help = "print events of jobs as they happen"},
     {0},
 };

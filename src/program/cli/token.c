@@ -467,52 +467,54 @@ static int token_command(int argc, char **argv)
     struct token_store_flags place = {0};
     bool json = false;
     const struct cli_flag flags[] = {
-        {"scope", CLI_TEXT, &wishes.scope, "SCOPES", "new: some of push,consume,read,admin"},
+        {"scope", CLI_TEXT, &wishes.scope, "SCOPES", "new: One or more of push,consume,read,admin"},
         {"topics", CLI_TEXT, &wishes.topics, "PATTERNS",
-         "new: names, or beginnings such as orders-*, with commas between; * is all"},
+         "new: Names, or prefixes such as orders-*, separated by commas; * is all"},
         {"expires", CLI_DURATION, &wishes.expires, "90d",
-         "new, rotate: when it is over; without it never"},
-        {"rate", CLI_TEXT, &wishes.rate, "1000/s", "new: how many jobs it may push"},
-        {"requests", CLI_TEXT, &wishes.requests, "2000/s", "new: how many requests it may make"},
-        {"max-jobs", CLI_TEXT, &wishes.max_jobs, "1M", "new: how many of its jobs may be pending"},
-        {"max-waiting", CLI_TEXT, &wishes.max_waiting, "100", "new: takes that wait at a time"},
-        {"max-connections", CLI_TEXT, &wishes.max_connections, "100", "new: connections at a time"},
+         "new, rotate: Lifetime (default: unlimited)"},
+        {"rate", CLI_TEXT, &wishes.rate, "1000/s", "new: Limit of pushed jobs"},
+        {"requests", CLI_TEXT, &wishes.requests, "2000/s", "new: Limit of requests"},
+        {"max-jobs", CLI_TEXT, &wishes.max_jobs, "1M", "new: Limit of pending jobs"},
+        {"max-waiting", CLI_TEXT, &wishes.max_waiting, "100", "new: Limit of waiting takes"},
+        {"max-connections", CLI_TEXT, &wishes.max_connections, "100", "new: Limit of connections"},
         {"certificate", CLI_SWITCH, &wishes.is_certificate, NULL,
-         "new: no secret; NAME is the one in the client's certificate"},
+         "new: No secret; NAME is the name in the client certificate"},
         {"access-key", CLI_SWITCH, &wishes.is_access_key, NULL,
-         "new: for SDKs of AWS; NAME is the key id, and the secret stays readable where it is "
-         "kept"},
+         "new: For AWS SDKs; NAME is the key id, and the secret is stored in readable form"},
         {"overlap", CLI_DURATION, &wishes.overlap, OVERLAP,
-         "rotate: how long the old one stays good (" OVERLAP "); 0ms is not at all"},
+         "rotate: How long the old token stays valid (default: " OVERLAP ")"},
         {"output", CLI_TEXT, &wishes.output, "FILE",
-         "new, rotate: write the token there, for its owner alone"},
+         "new, rotate: Write the token to this file, readable only by its owner"},
         {"tokens", CLI_TEXT, &place.tokens, "FILE",
-         "where they are kept; else TARRY_TOKENS, else as the configuration says"},
+         "File of tokens (default: TARRY_TOKENS, then the configuration)"},
         {"store", CLI_TEXT, &place.store, "URL",
-         "keep them in this Redis or database, for all servers there"},
+         "Store tokens in this Redis or database, for all its servers"},
         {"redis-password-file", CLI_TEXT, &place.password_file, "FILE",
-         "its first line is the password of Redis"},
-        {"config", CLI_TEXT, &place.config, "FILE", "the server's configuration"},
-        {"json", CLI_SWITCH, &json, NULL,
-         "print one JSON object, for programs; of a new token with its secret"},
+         "File whose first line is the password of Redis"},
+        {"config", CLI_TEXT, &place.config, "FILE", "Configuration file of the server"},
+        {"json", CLI_SWITCH, &json, NULL, "Print one JSON object; for a new token with its secret"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "token new NAME --scope SCOPES --topics PATTERNS | token list | "
                  "token revoke NAME | token rotate NAME",
         .about =
-            "Says who may do what on a server: makes tokens, lists them, takes them back, or "
-            "gives\n"
-            "one another secret while the old one stays good for a while. Servers see a change\n"
-            "within two seconds. A token is printed once, on standard output; what is kept is its\n"
-            "SHA-256. Of an access key the secret itself is kept.\n\n"
+            "Manages tokens: creates, lists and revokes them, or replaces one while the old one "
+            "stays\n"
+            "valid for a time. Servers notice a change within two seconds. A token is printed "
+            "once, on\n"
+            "standard output; only its SHA-256 is stored. Of an access key the secret itself is\n"
+            "stored.\n"
+            "\n"
             "  tarry token new shop --scope push --topics 'orders-*,mail' --expires 90d\n"
             "  tarry token new worker --scope consume --topics '*' --output worker.token\n"
             "  tarry token new billing.internal --certificate --scope read --topics invoices\n"
             "  tarry token new legacy --access-key --scope push --topics mail > legacy.secret\n"
-            "  tarry token rotate shop --overlap 1h\n\n"
-            "Scopes: push (push, cancel, reschedule), consume (take, ack), read (look at jobs,\n"
-            "topics and figures), admin (settings, purge, delete, redrive, backup).",
+            "  tarry token rotate shop --overlap 1h\n"
+            "\n"
+            "Scopes: push (push, cancel, reschedule), consume (take, ack), read (see jobs, topics "
+            "and\n"
+            "figures), admin (settings, purge, delete, redrive, backup).",
         .flags = flags,
         .least = 1,
         .most = 2,
@@ -531,6 +533,6 @@ static int token_command(int argc, char **argv)
 }
 
 const struct cli_command cli_token_commands[] = {
-    {.name = "token", .run = token_command, .help = "make, list, revoke or rotate tokens"},
+    {.name = "token", .run = token_command, .help = "create, list, revoke or rotate tokens"},
     {0},
 };

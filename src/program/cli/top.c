@@ -397,17 +397,18 @@ static int top_command(int argc, char **argv)
 {
     struct top top = {0};
     const struct cli_flag flags[] = {
-        {"once", CLI_SWITCH, &top.is_once, NULL, "print one table, and end"},
+        {"once", CLI_SWITCH, &top.is_once, NULL, "Print one table, and stop"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "top [--once]",
         .about =
-            "Shows what happens, drawn anew each second: is all well, jobs in each state, what\n"
-            "comes in and goes out, how late, and the topics in which most happens. Keys: q\n"
-            "ends it, s sorts by another column, up and down move the list. Where standard\n"
-            "output is no terminal one table is printed; with --json an object a line each\n"
-            "second, or one with --once.",
+            "Shows live figures, updated each second: whether all is well, jobs in each state, "
+            "rates,\n"
+            "lateness, and the busiest topics. Keys: q quits, s changes the sort column, up and "
+            "down\n"
+            "scroll. If standard output is not a terminal, one table is printed; with --json, one\n"
+            "object per line each second, or a single one with --once.",
         .flags = flags,
     };
     struct cli_args args;
@@ -431,6 +432,6 @@ static int top_command(int argc, char **argv)
 }
 
 const struct cli_command cli_top_commands[] = {
-    {.name = "top", .run = top_command, .help = "show what happens, in a table drawn each second"},
+    {.name = "top", .run = top_command, .help = "show live figures in a table"},
     {0},
 };

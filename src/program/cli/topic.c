@@ -313,30 +313,36 @@ static int topic_command(int argc, char **argv)
     struct settings given = {0};
     bool yes = false;
     const struct cli_flag flags[] = {
-        {"deliver-to", CLI_TEXT, &given.deliver_to, "URL", "set: deliver its jobs there"},
-        {"deliver", CLI_TEXT, &given.deliver, "JSON", "set: or @FILE, or none: how it delivers"},
+        {"deliver-to", CLI_TEXT, &given.deliver_to, "URL", "set: Deliver its jobs to this URL"},
+        {"deliver", CLI_TEXT, &given.deliver, "JSON",
+         "set: Delivery settings; JSON, @FILE, or none"},
         {"dead-letter", CLI_TEXT, &given.dead_letter, "JSON",
-         "set: or @FILE, or none: what becomes of dead jobs"},
-        {"replace", CLI_SWITCH, &given.replaces, NULL, "set: all settings that are not given go"},
-        {"yes", CLI_SWITCH, &yes, NULL, "delete: yes, drop it and its jobs for good"},
+         "set: Settings for dead jobs; JSON, @FILE, or none"},
+        {"replace", CLI_SWITCH, &given.replaces, NULL,
+         "set: Reset all settings that are not given"},
+        {"yes", CLI_SWITCH, &yes, NULL, "delete: Confirm the deletion of the topic and its jobs"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "topic show TOPIC | topic set TOPIC [NAME=VALUE]... [--deliver-to URL] | "
                  "topic delete TOPIC --yes",
         .about =
-            "Shows the settings of a topic, or changes those that are given and leaves the rest;\n"
-            "or drops the topic with all its jobs, also those that are leased.\n"
-            "NAME= takes one away. A name with dots goes into an object; a value that is JSON is\n"
-            "taken as such, else as text. Names: lease_for, ttl, max_attempts, backoff,\n"
+            "Shows the settings of a topic, changes the given ones, or deletes the topic with all "
+            "its\n"
+            "jobs, including leased ones.\n"
+            "NAME= resets a setting. A name with dots addresses a member of an object; a value "
+            "that is\n"
+            "JSON is used as such, others as text. Names: lease_for, ttl, max_attempts, backoff,\n"
             "on_conflict, priority, dedup_window, dead_letter_expired, max_jobs, push_rate,\n"
-            "history, deliver.…, dead_letter.…\n\n"
+            "history, deliver.…, dead_letter.…\n"
+            "\n"
             "  tarry topic set orders max_attempts=5 backoff=exp:1s..10m\n"
             "  tarry topic set orders --deliver-to https://shop.example/close-order\n"
             "  tarry topic set orders deliver.max_in_flight=16 deliver.rate=100/s\n"
             "  tarry topic set orders dead_letter.keep.age=30d\n"
-            "  tarry topic set orders --deliver none\n\n"
-            "'tarry deliver test TOPIC' tries the target.",
+            "  tarry topic set orders --deliver none\n"
+            "\n"
+            "'tarry deliver test TOPIC' tests the target.",
         .flags = flags,
         .least = 2,
         .most = CLI_LIST_MAX,
@@ -437,7 +443,7 @@ static int topics_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "topics [TOPIC]",
-        .about = "Shows topics and how many jobs they hold in each state.",
+        .about = "Shows topics with their number of jobs in each state.",
         .most = 1,
     };
     struct cli_args args;
@@ -486,9 +492,9 @@ static int consumers_command(int argc, char **argv)
 {
     const struct cli_syntax syntax = {
         .usage = "consumers TOPIC",
-        .about =
-            "Shows who holds jobs of the topic, and who asked this server for some in the last\n"
-            "5 minutes, by the names that takes give.",
+        .about = "Shows the consumers that hold jobs of the topic, and those that asked this "
+                 "server for jobs\n"
+                 "in the last 5 minutes, by the names in their takes.",
         .least = 1,
         .most = 1,
     };
@@ -513,10 +519,10 @@ static int consumers_command(int argc, char **argv)
 }
 
 const struct cli_command cli_topic_commands[] = {
-    {.name = "consumers", .run = consumers_command, .help = "show who takes from a topic"},
-    {.name = "topics", .run = topics_command, .help = "show topics and how many jobs they hold"},
+    {.name = "consumers", .run = consumers_command, .help = "show the consumers of a topic"},
+    {.name = "topics", .run = topics_command, .help = "show topics with their number of jobs"},
     {.name = "topic",
      .run = topic_command,
-     .help = "show a topic's settings, change them, or delete it"},
+     .help = "show or change a topic's settings, or delete it"},
     {0},
 };

@@ -681,25 +681,30 @@ static int work_command(int argc, char **argv)
     uint64_t jobs = 1;
     work = (struct work){.answers = {.lease_for = "60s"}, .consumer = own_name()};
     const struct cli_flag flags[] = {
-        {"jobs", CLI_COUNT, &jobs, "N", "run so many commands at a time; 1"},
+        {"jobs", CLI_COUNT, &jobs, "N", "Number of commands at a time (default: 1)"},
         {"lease-for", CLI_DURATION, &work.answers.lease_for, "60s",
-         "extended after each tenth of it until the server has the outcome"},
+         "Lease time; extended after each tenth of it until the server has the result"},
         {"consumer", CLI_TEXT, &work.consumer, "NAME",
-         "who works, for those who look; else the host and the process"},
-        {"quiet", CLI_SWITCH, &work.answers.quiet, NULL, "no line for each job"},
+         "Name of the consumer (default: the host and the process)"},
+        {"quiet", CLI_SWITCH, &work.answers.quiet, NULL, "Print no line per job"},
         {0},
     };
     const struct cli_syntax syntax = {
         .usage = "work TOPIC [--jobs N] [--lease-for 60s] -- COMMAND [ARGUMENTS]",
         .about =
-            "Runs COMMAND for each job that falls due, with the body on standard input and\n"
-            "TARRY_TOPIC, TARRY_ID, TARRY_ATTEMPT, TARRY_LEASE and TARRY_CONTENT_TYPE in the\n"
-            "environment, TRACEPARENT and TRACESTATE too where it has them. Exit code 0 acks the\n"
-            "job; 65 (data error: no further attempt can help) makes it dead at once; anything\n"
-            "else nacks it, and the last lines of its standard error are kept with the job. The\n"
-            "lease is extended until the server has the answer; a server that is away is tried\n"
-            "again until it is back. SIGTERM or Ctrl-C lets running commands finish; a second one\n"
-            "is handed on to them. A command dies with its worker.",
+            "Runs COMMAND for each due job, with the body on standard input and TARRY_TOPIC, "
+            "TARRY_ID,\n"
+            "TARRY_ATTEMPT, TARRY_LEASE and TARRY_CONTENT_TYPE in the environment, and TRACEPARENT "
+            "and\n"
+            "TRACESTATE if the job has them. Exit code 0 acks the job; 65 (data error: no further\n"
+            "attempt can help) makes it dead immediately; any other code nacks it, and the last "
+            "lines\n"
+            "of its standard error become the job's last error. The lease is extended until the "
+            "server\n"
+            "has the answer; the worker retries while the server is away. SIGTERM or Ctrl-C lets\n"
+            "running commands finish; a second one is passed to them. If the worker dies, its "
+            "commands\n"
+            "are killed.",
         .flags = flags,
         .least = 1,
         .most = 1,
@@ -736,6 +741,6 @@ static int work_command(int argc, char **argv)
 }
 
 const struct cli_command cli_work_commands[] = {
-    {.name = "work", .run = work_command, .help = "run a command for each job that falls due"},
+    {.name = "work", .run = work_command, .help = "run a command for each due job"},
     {0},
 };

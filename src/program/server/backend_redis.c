@@ -40,7 +40,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
         .require_durability = config->require_durability == CONFIG_DURABILITY_ANY
                                   ? 0
                                   : (enum redis_durability)config->require_durability,
-        .patience_ms = config->redis_patience_ms,
+        .patience_ms = config->store_timeout_ms,
         .test_clock_ms = config->test_clock_ms,
     };
     struct redis *redis = NULL;

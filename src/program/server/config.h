@@ -66,7 +66,7 @@ struct config {
     char redis_password_file[OPTION_TEXT_BYTES];
     uint32_t require_durability; /* CONFIG_DURABILITY_ANY or enum redis_durability */
     uint32_t wait_replicas;
-    int64_t redis_patience_ms;
+    int64_t store_timeout_ms;
     char tls_cert[OPTION_TEXT_BYTES], tls_key[OPTION_TEXT_BYTES]; /* empty: no TLS */
     char tls_client_ca[OPTION_TEXT_BYTES]; /* empty: clients show no certificates */
     uint32_t tls_client_auth;              /* enum tls_client_auth, and 1 */

@@ -13,7 +13,7 @@ _Static_assert((int)LISTENER_ERROR_BYTES == (int)CONFIG_ERROR_BYTES, "one error 
 
 static bool check_embedded(const struct config *config, char *error)
 {
-    static const char *const foreign[] = {"require-durability", "wait-replicas", "redis-patience",
+    static const char *const foreign[] = {"require-durability", "wait-replicas", "store-timeout",
                                           "redis-password-file", NULL};
     const char *given = config_find_given(config, foreign);
     if (config->migrate)
@@ -42,7 +42,7 @@ static bool check_sql(const struct config *config, char *error)
             "'--test-clock' is for the embedded store and for Redis, the database's own "
             "clock goes on; leave it or --store out");
     static const char *const foreign[] = {
-        "sync", "wal-file", "shards", "wait-replicas", "redis-patience", "redis-password-file",
+        "sync", "wal-file", "shards", "wait-replicas", "store-timeout", "redis-password-file",
         NULL};
     const char *given = config_find_given(config, foreign);
     return !given || error_text(error, CONFIG_ERROR_BYTES,

@@ -10,160 +10,163 @@
 
 static const struct option options[] = {
     {"data", OPTION_TEXT, "DIR", FIELD(data), "./tarry-data", 0, 0,
-     "where the embedded store keeps the jobs; made where missing"},
+     "Directory of the embedded store; created if it is missing"},
     {"listen", OPTION_LISTEN, "ADDRESS[,WORD...]", FIELD(listen), "127.0.0.1:8279", 0, 0,
-     "where to serve HTTP: ADDRESS:PORT (port 0 is any free one), unix:PATH, or fd:NAME of a "
-     "socket that systemd opened; words after it: tls (see --tls-cert), plain (other machines may "
-     "reach it without TLS), require-token or no-token, proxy-protocol (only a proxy comes, and "
-     "says who its client is), and of a unix socket mode=0660 and group=NAME; may be given again"},
+     "Serve HTTP here: ADDRESS:PORT (port 0: any free port), unix:PATH, or fd:NAME for a "
+     "socket that systemd opened. Words after it: tls (see --tls-cert), plain (other "
+     "machines may connect without TLS), require-token or no-token, proxy-protocol (only a "
+     "proxy connects and sends the client's address), and for a unix socket mode=0660 and "
+     "group=NAME. Repeatable"},
     {"allowed-host", OPTION_NAMES, "NAME,...", FIELD(allowed_host), "", 0, 0,
-     "further names that clients may call this server by: in the Host header only localhost and "
-     "its addresses are taken, so that no web page reaches it; *.NAME is all names below; may be "
-     "given again"},
+     "Additional names by which clients may call this server. By default the Host header "
+     "must be localhost or an address of the server, so that no web page can reach it. "
+     "*.NAME allows all names below. Repeatable"},
     {"cors-origin", OPTION_ORIGINS, "ORIGIN,...", FIELD(cors_origin), "", 0, 0,
-     "pages of other sites that may use the API from a browser, such as https://console.example; "
-     "without it none may; may be given again"},
+     "Origins of web pages that may use the API from a browser, such as "
+     "https://console.example (default: no origin). Repeatable"},
     {"store", OPTION_TEXT, "embedded|URL", FIELD(store), "embedded", 0, 0,
-     "what keeps the jobs: this program, or a database that several servers share: "
+     "Where to store jobs: in this program, or in a database that several servers share: "
      "postgres://[user@]host/database or mysql://[user@]host (see docs/sql.md), "
      "redis://[user:password@]host:6379/0, redis-sentinel://host:26379,host/master, "
      "redis-cluster://host:6379,host, redis+unix:///path/of/socket"},
     {"sync", OPTION_SYNC, "always|never|TIME", FIELD(sync), "always", 1, 60 * 1000,
-     "when a push is answered: after it is on the disk; or at once, with the disk synced every "
-     "TIME or never"},
+     "When to answer a push: after it is on disk; or immediately, with a sync every TIME or "
+     "never"},
     {"shards", OPTION_COUNT, "N", FIELD(shards), "0", 0, 64,
-     "how many slices share the jobs: threads, or in Redis groups of keys; fixed when the store is "
-     "made; 0 is as it was made, and for a new one 1, on a Redis Cluster one for each master"},
+     "Number of slices that share the jobs: threads, or groups of keys in Redis. Fixed when "
+     "the store is created. 0: as created; for a new store 1, on a Redis Cluster one for "
+     "each master"},
     {"deliver", OPTION_TEXT, "FILE", FIELD(deliver), "", 0, 0,
-     "deliver due jobs to where their topics say, as far as this policy file allows (see "
-     "docs/delivery.md); read again on SIGHUP; without it nothing is delivered"},
+     "Deliver due jobs to the targets of their topics, as far as this policy file allows "
+     "(see docs/delivery.md). Read again on SIGHUP (default: deliver nothing)"},
     {"amqp-in", OPTION_TEXT, "URL", FIELD(amqp_in), "", 0, 0,
-     "take messages with a delay from a queue of RabbitMQ and publish them there when they are "
-     "due: amqp://host:5672/vhost?queue=NAME; needs --deliver"},
+     "Take messages with a delay from a queue of RabbitMQ and publish them there when they "
+     "are due: amqp://host:5672/vhost?queue=NAME. Requires --deliver"},
     {"drain", OPTION_SWITCH, "", FIELD(drain), "false", 0, 0,
-     "begin with new jobs refused, as 'tarry drain' does it, so that what is there is worked off"},
+     "Start with new jobs rejected, like 'tarry drain', so that only existing jobs are "
+     "processed"},
     {"mykit", OPTION_TEXT, "ADDRESS[,WORD...]", FIELD(mykit), "", 0, 0,
-     "where to answer calls of mykit-delay, such as 127.0.0.1:6355, with words as --listen has "
-     "them "
+     "Answer calls of mykit-delay here, such as 127.0.0.1:6355, with words as for --listen "
      "(see docs/moving/mykit-delay.md)"},
     {"mykit-clear", OPTION_SWITCH, "", FIELD(mykit_clear), "false", 0, 0,
-     "let clearAll of mykit-delay drop all jobs but those that somebody has"},
+     "Let clearAll of mykit-delay remove all jobs that no consumer holds"},
     {"sqs", OPTION_TEXT, "REGION/ACCOUNT", FIELD(sqs), "", 0, 0,
-     "answer calls of Amazon SQS (AWS JSON 1.0) at the addresses of --listen, with this region and "
-     "account in ARNs and URLs, such as us-east-1/000000000000 (see docs/moving/sqs.md)"},
+     "Answer calls of Amazon SQS (AWS JSON 1.0) at the addresses of --listen, with this "
+     "region and account in ARNs and URLs, such as us-east-1/000000000000 (see "
+     "docs/moving/sqs.md)"},
     {"beanstalk", OPTION_TEXT, "ADDRESS", FIELD(beanstalk), "", 0, 0,
-     "where to speak beanstalkd's protocol, such as 127.0.0.1:11300, unix:PATH or fd:NAME (see "
-     "docs/beanstalk.md); it knows no tokens and no TLS, so only this machine may reach it"},
+     "Serve beanstalkd's protocol here, such as 127.0.0.1:11300, unix:PATH or fd:NAME (see "
+     "docs/beanstalk.md). It has no tokens and no TLS, so only this machine may reach it"},
     {"beanstalk-max-job", OPTION_BYTES, "SIZE", FIELD(beanstalk_job_bytes), "65535", 1, 16 * MIB,
-     "largest job there, in bytes, and at most --max-body; a bigger one is answered JOB_TOO_BIG"},
+     "Largest job over beanstalkd's protocol, in bytes, at most --max-body. Larger ones "
+     "return JOB_TOO_BIG"},
     {"otlp", OPTION_TEXT, "URL", FIELD(otlp), "", 0, 0,
-     "send spans of pushes, waits and deliveries to a collector by OTLP over HTTP, such as "
-     "http://collector:4318 (/v1/traces is added; see docs/tracing.md); without it none are made"},
+     "Send spans of pushes, waits and deliveries to a collector by OTLP over HTTP, such as "
+     "http://collector:4318 (/v1/traces is appended; see docs/tracing.md). Default: no spans"},
     {"otlp-headers-file", OPTION_TEXT, "FILE", FIELD(otlp_headers_file), "", 0, 0,
-     "headers that go with them, one 'Name: value' a line, in a file that others may not read"},
+     "File with headers for the collector, one 'Name: value' per line; others must not be "
+     "able to read it"},
     {"otlp-ca", OPTION_TEXT, "FILE", FIELD(otlp_ca), "", 0, 0,
-     "certificates that the collector is trusted by, PEM; the system's if empty"},
+     "CA certificates to trust for the collector, PEM (default: those of the system)"},
     {"trace-sample", OPTION_SHARE, "RATIO", FIELD(trace_share), "0.01", 0, 0,
-     "how many of the traces that begin here are sampled, from 0 to 1; a traceparent that was "
-     "given "
-     "says for itself"},
+     "Share of the traces started here that are sampled, from 0 to 1. A traceparent in a "
+     "request decides for itself"},
     {"service-name", OPTION_TEXT, "NAME", FIELD(service_name), "tarry", 0, 0,
-     "what this server is called in traces"},
+     "Name of this server in traces"},
     {"tokens", OPTION_TEXT, "FILE|store", FIELD(tokens), "", 0, 0,
-     "let in who has a token of this file (made by tarry token, see docs/security.md), or of those "
-     "that all servers on one Redis or database share; followed where they change, and on SIGHUP"},
+     "Require tokens: those in this file (made by 'tarry token', see docs/security.md), or "
+     "those that all servers of a Redis or database share. Changes are followed, also on "
+     "SIGHUP"},
     {"tls-cert", OPTION_TEXT, "FILE", FIELD(tls_cert), "", 0, 0,
-     "the certificate that listeners with the word tls show, PEM, and behind it those up to the "
-     "root; read again where it changes, and on SIGHUP, without dropping connections"},
+     "Certificate of listeners with the word tls, PEM, followed by its chain. Read again "
+     "when it changes, and on SIGHUP, without dropping connections"},
     {"tls-key", OPTION_TEXT, "FILE", FIELD(tls_key), "", 0, 0,
-     "the key of --tls-cert, PEM without a passphrase, in a file that others may not read"},
+     "Key of --tls-cert, PEM without a passphrase, in a file that others cannot read"},
     {"tls-client-ca", OPTION_TEXT, "FILE", FIELD(tls_client_ca), "", 0, 0,
-     "let clients show certificates that one of these (PEM) has signed; the name in it, the first "
-     "DNS name, else the common name, is who calls"},
+     "Accept client certificates signed by these CAs (PEM). The caller's name is the "
+     "certificate's first DNS name, else its common name"},
     {"tls-client-auth", OPTION_CHOICE, "off|request|require", FIELD(tls_client_auth), "request", 0,
-     0, "what of clients without a certificate, where there is --tls-client-ca"},
+     0, "Treatment of clients without a certificate, with --tls-client-ca"},
     {"tls-min", OPTION_CHOICE, "1.2|1.3", FIELD(tls_min), "1.2", 0, 0,
-     "the oldest version of TLS that is spoken"},
+     "Oldest TLS version to accept"},
     {"jwt-issuer", OPTION_TEXT, "ISSUER", FIELD(jwt_issuer), "", 0, 0,
-     "let in who has a JWT of this issuer, the claim iss (see docs/security.md); needs "
+     "Accept JWTs of this issuer, the claim iss (see docs/security.md). Requires "
      "--jwt-audience and --jwt-keys"},
     {"jwt-audience", OPTION_TEXT, "NAME", FIELD(jwt_audience), "", 0, 0,
-     "what a JWT is for, in the claim aud: no token for another service is taken"},
+     "Required claim aud of a JWT: tokens for other services are rejected"},
     {"jwt-keys", OPTION_TEXT, "FILE|URL", FIELD(jwt_keys), "", 0, 0,
-     "the issuer's public keys: a JWKS or PEM file, read again where it changes; or its JWKS URL, "
-     "https://"},
+     "The issuer's public keys: a JWKS or PEM file, read again when it changes; or its JWKS "
+     "URL, https://"},
     {"jwt-ca", OPTION_TEXT, "FILE", FIELD(jwt_ca), "", 0, 0,
-     "certificates that the server of --jwt-keys is trusted by, PEM; the system's if empty"},
+     "CA certificates to trust for the URL in --jwt-keys, PEM (default: those of the system)"},
     {"jwt-scope-claim", OPTION_TEXT, "NAME", FIELD(jwt_scope_claim), "scope", 0, 0,
-     "the claim with the scopes: push, consume, read, admin, or tarry:push, ..."},
+     "Claim with the scopes: push, consume, read, admin, or tarry:push, ..."},
     {"jwt-topics-claim", OPTION_TEXT, "NAME", FIELD(jwt_topics_claim), "topics", 0, 0,
-     "the claim with the patterns of topics"},
+     "Claim with the topic patterns"},
     {"test-clock", OPTION_CLOCK, "TIME", FIELD(test_clock_ms), "false", 0, 0,
-     "for tests: jobs go by a clock that stands still until it is told to move (tarry clock), and "
-     "begins at TIME, such as 2030-01-01T00:00:00Z, or now; such a server keeps its jobs apart "
-     "from "
-     "those of others"},
-    {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "read options from this file"},
+     "For tests: jobs use a clock that stands still until it is moved ('tarry clock'), "
+     "starting at TIME, such as 2030-01-01T00:00:00Z, or now. Such a server shares no jobs "
+     "with real ones"},
+    {"config", OPTION_TEXT, "FILE", FIELD(config), "", 0, 0, "Read options from this file"},
     {"log", OPTION_TEXT, "FILE", FIELD(log), "", 0, 0,
-     "where to log; standard error if empty; opened again on SIGHUP"},
+     "Log file, opened again on SIGHUP (default: standard error)"},
     {"log-level", OPTION_CHOICE, "debug|info|warn|error", FIELD(log_level), "info", 0, 0,
-     "the least that is logged"},
+     "Lowest level to log"},
     {"log-format", OPTION_CHOICE, "text|json", FIELD(log_format), "text", 0, 0,
-     "key=value pairs, or one JSON object a line"},
+     "key=value pairs, or one JSON object per line"},
     {"audit", OPTION_TEXT, "FILE", FIELD(audit), "", 0, 0,
-     "where to note who changed what, one JSON object a line, beside the log, which has it in any "
-     "case; opened again on SIGHUP"},
+     "Also write audit events to this file, one JSON object per line. Opened again on SIGHUP"},
     {"insecure", OPTION_SWITCH, "", FIELD(insecure), "false", 0, 0,
-     "allow addresses that other machines reach, without TLS and tokens; said at every start"},
+     "Allow addresses that other machines can reach, without TLS and tokens; logged at every "
+     "start"},
     {"core-dumps", OPTION_SWITCH, "", FIELD(core_dumps), "false", 0, 0,
-     "allow core dumps and debuggers, which show keys, passwords and jobs"},
+     "Allow core dumps and debuggers, which show keys, passwords and jobs"},
     {"max-body", OPTION_BYTES, "SIZE", FIELD(max_body_bytes), "1MiB", 1, 16 * MIB,
-     "the largest body of a job"},
+     "Largest body of a job"},
     {"max-connections", OPTION_COUNT, "N", FIELD(max_connections), "10000", 1, 1000000,
-     "connections at a time; further ones are closed at once"},
+     "Largest number of connections; further ones are closed immediately"},
     {"max-waiting", OPTION_COUNT, "N", FIELD(max_waiting), "10000", 1, 1000000,
-     "takes that wait at a time"},
+     "Largest number of waiting takes"},
     {"max-memory", OPTION_BYTES, "SIZE", FIELD(max_memory_bytes), "0", 0, INT64_C(1) << 44,
-     "what the whole process may use: beyond it pushes are answered 507, while takes and acks go "
-     "on; 0 is 80 % of the memory of the machine, or of its control group"},
+     "Memory limit of the process: above it pushes return 507, while takes and acks "
+     "continue. 0: 80 % of the memory of the machine, or of its control group"},
     {"max-request-memory", OPTION_BYTES, "SIZE", FIELD(max_request_memory_bytes), "0", 0,
      INT64_C(1) << 44,
-     "what requests, answers and waiting takes may hold together, at least 32 MiB and four times "
-     "--max-body; beyond it there is 503; 0 is a quarter of the memory of the machine, or of its "
-     "control group; the store's own index is not counted"},
+     "Memory limit of requests, answers and waiting takes together, at least 32 MiB and four "
+     "times --max-body; above it calls return 503. 0: a quarter of the memory of the "
+     "machine, or of its control group. The store's own index is not included"},
     {"address-rate", OPTION_RATE, "RATE", FIELD(address_rate), "", 0, 0,
-     "requests that an address may make without a token, such as 100/s or 90/m; beyond it there is "
-     "429; empty is any number"},
+     "Requests per address without a token, such as 100/s or 90/m; above it calls return 429 "
+     "(default: unlimited)"},
     {"address-connections", OPTION_COUNT, "N", FIELD(address_connections), "0", 0, 1000000,
-     "connections that an address may have without a token; 0 is half of --max-connections, and "
-     "for "
-     "this machine's own addresses any number"},
+     "Connections per address without a token. 0: half of --max-connections, and unlimited "
+     "for this machine's own addresses"},
     {"address-waiting", OPTION_COUNT, "N", FIELD(address_waiting), "0", 0, 1000000,
-     "takes that may wait for an address without a token; 0 is half of --max-waiting, and for this "
-     "machine's own addresses any number"},
-    {"max-topics", OPTION_COUNT, "N", FIELD(max_topics), "10000", 1, 1000000, "topics"},
+     "Waiting takes per address without a token. 0: half of --max-waiting, and unlimited for "
+     "this machine's own addresses"},
+    {"max-topics", OPTION_COUNT, "N", FIELD(max_topics), "10000", 1, 1000000,
+     "Largest number of topics"},
     {"metrics-topics", OPTION_COUNT, "N", FIELD(metrics_topics), "200", 0, 100000,
-     "how many topics have lines of their own at /metrics; the rest is summed up; with 0 no line "
-     "has a topic"},
+     "Number of topics with their own lines at /metrics; the others are summed up. 0: no "
+     "line has a topic"},
     {"idle-timeout", OPTION_DURATION, "TIME", FIELD(idle_timeout_ms), "60s", 1000, 24 * 3600 * 1000,
-     "a connection that is silent for so long is closed"},
+     "Close a connection that is silent for this long"},
     {"grace", OPTION_DURATION, "TIME", FIELD(grace_ms), "25s", 1000, 3600 * 1000,
-     "how long a stop may take: for requests and deliveries under way, and for the store to keep "
-     "all; then connections are cut"},
+     "Longest time of a stop, for requests and deliveries in progress and for the store's "
+     "last commit; then connections are cut"},
     {"wal-file", OPTION_BYTES, "SIZE", FIELD(wal_file_bytes), "64MiB", 4 * MIB, 1024 * MIB,
-     "size of one file of the embedded store's log"},
+     "Size of one log file of the embedded store"},
     {"require-durability", OPTION_CHOICE, "any|memory|no|everysec|always",
      FIELD(require_durability), "any", 0, 0,
-     "refuse to start on a Redis or SQL database that promises less (see docs/redis.md, "
-     "docs/sql.md)"},
+     "Reject a Redis or SQL database that promises less (see docs/redis.md, docs/sql.md)"},
     {"wait-replicas", OPTION_COUNT, "N", FIELD(wait_replicas), "0", 0, 16,
-     "answer a change once it has reached so many replicas of Redis"},
-    {"redis-patience", OPTION_DURATION, "TIME", FIELD(redis_patience_ms), "10s", 1000, 60 * 1000,
-     "how long a call waits for a Redis out of reach before it is answered 503"},
+     "Answer a change after this many replicas of Redis have received it"},
+    {"store-timeout", OPTION_DURATION, "TIME", FIELD(store_timeout_ms), "10s", 1000, 60 * 1000,
+     "How long a call waits for a Redis that cannot be reached before it returns 503"},
     {"migrate", OPTION_SWITCH, "", FIELD(migrate), "false", 0, 0,
-     "make the schema tarry in the SQL database, or bring it to this version, before serving"},
+     "Create the schema tarry in the SQL database, or upgrade it, before serving"},
     {"redis-password-file", OPTION_TEXT, "FILE", FIELD(redis_password_file), "", 0, 0,
-     "the password of Redis, one line; so that it need not stand in --store"},
+     "File with the password of Redis, in one line; keeps it out of --store"},
 };
 
 enum { OPTIONS = sizeof options / sizeof options[0] };

@@ -156,7 +156,7 @@ static void redis_needs_no_directory_and_no_word_of_the_embedded_store(void **st
     assert_string_equal(config.store, "redis://me:secret@host:6380/2");
     assert_int_equal(config.shards, 16);
     assert_int_equal(config.require_durability, REDIS_DURABILITY_ALWAYS);
-    assert_int_equal(config.redis_patience_ms, 10000);
+    assert_int_equal(config.store_timeout_ms, 10000);
     variables = NULL;
     assert_true(load(&config, ARGS(NULL), error));
     assert_false(config_is_redis(&config));
