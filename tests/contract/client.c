@@ -47,7 +47,7 @@ struct queue_reply_to client_add(struct client *client)
     *call = (struct client_call){.tag = ++client->tags};
     client->waiting++;
     client->in_call = true;
-    return (struct queue_reply_to){replied, client, call->tag};
+    return (struct queue_reply_to){.done = replied, .owner = client, .tag = call->tag};
 }
 
 void client_sent(struct client *client)

@@ -88,6 +88,7 @@ static void write_line(struct buffer *line, const struct audit_event *event)
     write_text(line, "kind", event->kind);
     write_text(line, "peer", event->peer);
     write_text(line, "topic", event->topic);
+    write_text(line, "job", event->job);
     if (event->counts_jobs)
         json_write_member_number(line, "jobs", event->jobs);
     write_text(line, "detail", event->detail);
@@ -146,9 +147,9 @@ static void append_to_log(const struct audit_event *event)
     const struct {
         const char *key, *text;
     } texts[] = {
-        {"action", event->action},   {"caller", event->caller}, {"kind", event->kind},
-        {"peer", event->peer},       {"topic", event->topic},   {"detail", event->detail},
-        {"outcome", event->outcome},
+        {"action", event->action}, {"caller", event->caller},   {"kind", event->kind},
+        {"peer", event->peer},     {"topic", event->topic},     {"job", event->job},
+        {"detail", event->detail}, {"outcome", event->outcome},
     };
     enum { TEXTS = sizeof texts / sizeof texts[0] };
     struct log_field fields[TEXTS + 2] = {0};

@@ -28,6 +28,7 @@ struct audit_event {
     const char *kind;    /* of the caller: "token", "jwt", "certificate", "anonymous", "server" */
     const char *peer;    /* where from */
     const char *topic;   /* as sent */
+    const char *job;     /* its id, where it is about one */
     const char *detail;  /* what else there is to say */
     const char *outcome; /* AUDIT_OUTCOME_OK, or the code of what went wrong */
     bool counts_jobs;    /* `jobs` says how many it concerned */

@@ -58,6 +58,15 @@ bool job_topic_is_valid(struct slice topic)
            every_byte_is(topic, IN_TOPIC);
 }
 
+bool job_topic_is_own(struct slice topic)
+{
+    static const char prefix[] = "tarry.", numbers[] = "tarry-beanstalk-numbers";
+    size_t len = sizeof prefix - 1;
+    if (topic.len < len || topic.at[0] != 't')
+        return false;
+    return memcmp(topic.at, prefix, len) == 0 || slice_is(topic, numbers);
+}
+
 /* Whether each of eight bytes is from 0x21 to 0x7e: none has its high bit set, before and after one is added, nor
  * keeps it clear when 0x5f is added. */
 static bool word_is_printable(uint64_t word)

@@ -60,6 +60,9 @@ enum job_state job_state_parse(struct slice name); /* 0 when unknown */
 
 /* [A-Za-z0-9._+/;$()-]{1,200}, no leading dot. */
 bool job_topic_is_valid(struct slice topic);
+/* Whether the topic is one of tarry's own, which keep what is to be done once: `tarry.dead`, ... Nothing is pushed to it on behalf
+ * of a caller. All names that begin with "tarry." are reserved. */
+bool job_topic_is_own(struct slice topic);
 /* 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
 bool job_id_is_valid(struct slice id);
 /* What a consumer calls himself: 1 to 64 bytes of printable ASCII, no blank at either end. */

@@ -3,6 +3,7 @@
 #include "queue/door.h"
 
 #include "job/ulid.h"
+#include "queue/caller.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -256,6 +257,84 @@ static enum found look_at(const struct command *command, uint64_t body_bytes_max
     return found;
 }
 
+/* ---- the rules of its caller ---- */
+
+static bool changes_topic(const struct command *command)
+{
+    return command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET;
+}
+
+/* Whether rules are asked of the call: an answer is allowed by its lease, and who may look at what is the fronts'. */
+static bool is_ruled(const struct command *command)
+{
+    return command->kind == COMMAND_PUSH || command->kind == COMMAND_CHANGE ||
+           changes_topic(command);
+}
+
+/* What the rules found, so far: `admitted` items, and why the next one is not; each item is asked about once, as it is
+ * charged by that. */
+struct admission {
+    const struct queue_caller *caller; /* NULL: there are no rules */
+    size_t admitted;
+    struct queue_check refused; /* status QUEUE_OK: none yet */
+};
+
+/* Of a call that is well formed in all its items. False: one was refused. */
+static bool admit_all(struct admission *admission, const struct command *command)
+{
+    size_t count = has_items(command) ? command->count : 1;
+    const struct queue_caller *caller = admission->caller;
+    for (; admission->admitted < count; admission->admitted++)
+        if (!caller->rules->admit(caller, command, admission->admitted, &admission->refused))
+            return false;
+    return true;
+}
+
+/* One item, which is well formed, of a call with a fault in it. */
+static void admit_item(const struct admission *admission, const struct command *command, size_t i,
+                       struct queue_check *out)
+{
+    if (!admission->caller || i < admission->admitted)
+        return;
+    if (i == admission->admitted && admission->refused.status)
+        *out = admission->refused;
+    else
+        (void)admission->caller->rules->admit(admission->caller, command, i, out);
+}
+
+/* A call that changes a topic, from the door to its reply. */
+struct passage {
+    const struct queue_rules *rules;
+    void *begun;
+    struct queue_reply_to reply_to;
+};
+
+static void on_passed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct passage *passage = owner;
+    const struct queue_reply_to reply_to = passage->reply_to;
+    (void)tag;
+    passage->rules->end(passage->begun, reply);
+    free(passage);
+    reply_to.done(reply_to.owner, reply_to.tag, reply);
+}
+
+/* Where the reply goes first; without memory, and where the rules have nothing to do, to the caller. */
+static __attribute__((noinline)) struct queue_reply_to begin_passage(const struct command *command,
+                                                                     struct queue_reply_to reply_to)
+{
+    struct passage *passage = malloc(sizeof *passage);
+    if (!passage)
+        return reply_to;
+    const struct queue_rules *rules = reply_to.caller->rules;
+    *passage = (struct passage){rules, rules->begin(reply_to.caller, command), reply_to};
+    if (!passage->begun) {
+        free(passage);
+        return reply_to;
+    }
+    return (struct queue_reply_to){.done = on_passed, .owner = passage, .caller = reply_to.caller};
+}
+
 /* ---- the door ---- */
 
 struct queue_door {
@@ -314,19 +393,22 @@ static void submit_with_ids(struct queue *queue, const struct command *command,
 static __attribute__((noinline)) void submit_faulty(struct queue *queue,
                                                     const struct command *command,
                                                     uint64_t body_bytes_max,
+                                                    const struct admission *admission,
                                                     struct queue_reply_to reply_to)
 {
     struct queue_check checks[QUEUE_BATCH_MAX];
     struct command faulty = *command;
-    const char *detail;
+    size_t count = has_items(command) ? command->count : 1;
+    for (size_t i = 0; i < count; i++) {
+        checks[i] = (struct queue_check){0};
+        checks[i].status = check_item(command, i, body_bytes_max, &checks[i].detail);
+        if (checks[i].status == QUEUE_OK)
+            admit_item(admission, command, i, &checks[i]);
+    }
     if (has_items(command))
         faulty.checks = checks;
     else
-        faulty.status = check_item(command, 0, body_bytes_max, &detail);
-    for (size_t i = 0; faulty.checks && i < command->count; i++) {
-        checks[i] = (struct queue_check){0};
-        checks[i].status = check_item(command, i, body_bytes_max, &checks[i].detail);
-    }
+        faulty.status = checks[0].status;
     if (command->kind == COMMAND_PUSH)
         submit_with_ids(queue, &faulty, reply_to);
     else
@@ -337,8 +419,17 @@ void queue_submit(struct queue *queue, const struct command *command,
                   struct queue_reply_to reply_to)
 {
     uint64_t body_bytes_max = queue->door ? queue->door->body_bytes_max : UINT64_MAX;
+    struct admission admission = {0};
     assert(command->count <= QUEUE_BATCH_MAX);
-    switch (look_at(command, body_bytes_max)) {
+    enum found found = look_at(command, body_bytes_max);
+    if (reply_to.caller && is_ruled(command)) {
+        admission.caller = reply_to.caller;
+        if (found != FOUND_FAULT && !admit_all(&admission, command))
+            found = FOUND_FAULT;
+        if (changes_topic(command))
+            reply_to = begin_passage(command, reply_to);
+    }
+    switch (found) {
     case FOUND_GOOD:
         queue->ops->submit(queue, command, reply_to);
         return;
@@ -346,7 +437,7 @@ void queue_submit(struct queue *queue, const struct command *command,
         submit_with_ids(queue, command, reply_to);
         return;
     case FOUND_FAULT:
-        submit_faulty(queue, command, body_bytes_max, reply_to);
+        submit_faulty(queue, command, body_bytes_max, &admission, reply_to);
         return;
     }
 }

@@ -1,6 +1,8 @@
 /*
  * door: where every call of a queue comes in, once. What is wrong with it is found out here, and
- * nowhere behind; pushes without an id get one. queue_submit (queue/queue.h) goes through it.
+ * nowhere behind; pushes without an id get one. The rules of the caller (queue/caller.h) are applied here,
+ * for all protocols: scopes, rates, numbers of jobs, memory, the audit. queue_submit (queue/queue.h) goes
+ * through it.
  *
  * A door belongs to the handle that fronts get, and to its thread. Whoever makes the handle makes
  * its door and frees it.

@@ -20,7 +20,7 @@
  *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded
  *      up.
  *   7. The caller has checked nothing: topics, ids and limits are checked at the door, item by
- *      item, and refused with a status.
+ *      item, and refused with a status. So are the rules of the caller itself (queue/caller.h).
  */
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
@@ -67,7 +67,14 @@ enum queue_status {
     QUEUE_REQUESTED,   /* cancel of a leased job: it is cancelled unless its holder acks it */
     QUEUE_DRAINING,    /* push: the server takes no new jobs, since somebody asked for that */
     QUEUE_UNSUPPORTED, /* this store cannot do it */
-    QUEUE_STATUSES     /* how many there are */
+    /* Of rules of the caller (queue/caller.h). */
+    QUEUE_TOO_FAST,       /* push: faster than the caller's rate */
+    QUEUE_TOPIC_TOO_FAST, /* push: faster than the topic's push_rate */
+    QUEUE_CALLER_FULL,    /* push: the topics of the caller hold as many jobs as it may have */
+    QUEUE_MEMORY_SPENT,   /* push: the process uses as much memory as it may */
+    QUEUE_FORBIDDEN,      /* the caller lacks the scope that this takes, for this topic */
+    QUEUE_OWN_TOPIC,      /* push: the topic is tarry's own */
+    QUEUE_STATUSES        /* how many there are */
 };
 
 /* ---- what is asked ---- */
@@ -262,7 +269,9 @@ enum command_kind {
 /* What the door (queue_submit) found wrong with an item. */
 struct queue_check {
     enum queue_status status; /* QUEUE_OK: nothing */
+    uint32_t retry_s;         /* after so long it may be admitted; 0: not known */
     const char *detail;       /* which option, for QUEUE_BAD_OPTION; else NULL */
+    uint64_t limit;           /* how much the caller may have, where that was the reason; else 0 */
 };
 
 /* Callers leave `status` and `checks` alone: the door sets them, and no layer behind it checks
@@ -308,7 +317,9 @@ struct queue_result { /* one per item of push, answer, change, find */
     int64_t due_ms;         /* wall clock; 0 where there is none */
     int64_t lease_until_ms; /* extend; wall clock */
     bool cancel_requested;  /* extend: somebody asked to cancel the job */
-    const char *detail;     /* which option, for QUEUE_BAD_OPTION; else NULL */
+    uint32_t retry_s;       /* as in queue_check, with the two that follow */
+    const char *detail;
+    uint64_t limit;
 };
 
 struct queue_job {      /* a job as take, get and list show it */
@@ -375,6 +386,8 @@ struct queue_reply {
     const struct queue_forecast *forecast; /* forecast; NULL where it is refused */
 };
 
+struct queue_caller; /* queue/caller.h */
+
 /* `owner` and `tag` as given with the call. The tag is for finding one's request again without
  * holding a pointer to it. */
 typedef void queue_done(void *owner, uint64_t tag, const struct queue_reply *reply);
@@ -383,6 +396,7 @@ struct queue_reply_to {
     queue_done *done;
     void *owner;
     uint64_t tag;
+    const struct queue_caller *caller; /* who makes the call; NULL: tarry itself */
 };
 
 /* ---- the table ---- */
@@ -461,8 +475,8 @@ static inline int64_t queue_process_wall_ms(const struct queue *queue, int64_t w
 
 /* ---- the door ---- */
 
-/* Every call from above comes in here, once: what is wrong with it is written into the command, and
- * pushes without an id get one; then it is the implementation's. */
+/* Every call from above comes in here, once: what is wrong with it, or refused by a rule of its caller, is
+ * written into the command, and pushes without an id get one; then it is the implementation's. */
 void queue_submit(struct queue *queue, const struct command *command,
                   struct queue_reply_to reply_to);
 
@@ -579,7 +593,9 @@ static inline bool command_item_is_good(const struct command *command, size_t i,
     if (!command->checks)
         return true;
     result->status = command->checks[i].status;
+    result->retry_s = command->checks[i].retry_s;
     result->detail = command->checks[i].detail;
+    result->limit = command->checks[i].limit;
     return result->status == QUEUE_OK;
 }
 

@@ -66,6 +66,23 @@ static const struct {
                         "one, or try again later"},
     [QUEUE_UNSUPPORTED] = {"unsupported",
                            "the server's store cannot do this; docs/sql.md says what it cannot"},
+    [QUEUE_TOO_FAST] = {"too_many_requests",
+                        "pushes come faster than the rate of this caller allows; push again later"},
+    [QUEUE_TOPIC_TOO_FAST] =
+        {"too_many_requests",
+         "jobs are pushed into the topic faster than its push_rate allows; push "
+         "again later, or raise the push_rate"},
+    [QUEUE_CALLER_FULL] = {"caller_full",
+                           "the topics of this caller hold as many jobs as it may have; push again "
+                           "once some are done"},
+    [QUEUE_MEMORY_SPENT] = {"memory",
+                            "the server uses nearly all of the memory that --max-memory allows; "
+                            "take and ack go on, push again later"},
+    [QUEUE_FORBIDDEN] = {"forbidden", "the caller lacks the scope for this topic; use a token that "
+                                      "has it"},
+    [QUEUE_OWN_TOPIC] = {"reserved_topic",
+                         "the topic belongs to tarry itself and takes no pushes; choose another "
+                         "name"},
 };
 
 static const size_t row_count = sizeof rows / sizeof rows[0];
@@ -81,6 +98,47 @@ const char *queue_status_sentence(enum queue_status status)
 {
     assert((size_t)status < row_count && rows[status].sentence);
     return rows[status].sentence;
+}
+
+bool queue_status_is_for_later(enum queue_status status)
+{
+    switch (status) {
+    case QUEUE_TOO_MANY_TOPICS:
+    case QUEUE_NO_SPACE:
+    case QUEUE_NO_MEMORY:
+    case QUEUE_STOPPING:
+    case QUEUE_DIRECTORY_MOVED:
+    case QUEUE_UNAVAILABLE:
+    case QUEUE_ELSEWHERE:
+    case QUEUE_MOVING:
+    case QUEUE_TOPIC_FULL:
+    case QUEUE_DRAINING:
+    case QUEUE_TOO_FAST:
+    case QUEUE_TOPIC_TOO_FAST:
+    case QUEUE_CALLER_FULL:
+    case QUEUE_MEMORY_SPENT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+const char *queue_status_limit(enum queue_status status)
+{
+    switch (status) {
+    case QUEUE_TOPIC_FULL:
+        return "max_jobs";
+    case QUEUE_TOO_FAST:
+        return "rate";
+    case QUEUE_TOPIC_TOO_FAST:
+        return "push_rate";
+    case QUEUE_CALLER_FULL:
+        return "max-jobs";
+    case QUEUE_MEMORY_SPENT:
+        return "max-memory";
+    default:
+        return NULL;
+    }
 }
 
 bool queue_status_is_success(enum queue_status status)

@@ -244,7 +244,7 @@ static bool is_its_turn(const struct slot *slot)
 static void send_take(struct waiters *waiters, struct waiter *waiter, const struct queue_take *take,
                       enum queue_status status)
 {
-    struct queue_reply_to to = {take_replied, waiters, waiter->handle};
+    struct queue_reply_to to = {.done = take_replied, .owner = waiters, .tag = waiter->handle};
     struct command command = {.kind = COMMAND_TAKE, .status = status, .take = *take};
 
     waiter->asking = true;
@@ -323,7 +323,7 @@ static void nobody_minds(void *owner, uint64_t tag, const struct queue_reply *re
 static void return_jobs(struct queue *queue, const struct queue_reply *reply)
 {
     struct queue_answer answers[RETURN_BATCH];
-    struct queue_reply_to to = {nobody_minds, NULL, 0};
+    struct queue_reply_to to = {.done = nobody_minds};
     size_t count = 0;
 
     for (size_t i = 0; i < reply->job_count; i++) {

@@ -56,7 +56,7 @@ struct access_caller {
 };
 
 /* One more who holds it; returns it. */
-struct access_caller *access_caller_hold(struct access_caller *caller);
+struct access_caller *access_caller_hold(const struct access_caller *caller);
 /* One less; NULL is fine. */
 void access_caller_release(struct access_caller *caller);
 

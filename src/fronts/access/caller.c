@@ -71,11 +71,12 @@ struct access_caller *access_anyone(void)
     return &anyone.caller;
 }
 
-struct access_caller *access_caller_hold(struct access_caller *caller)
+struct access_caller *access_caller_hold(const struct access_caller *caller)
 {
+    struct counted *counted = counted_of(caller);
     if (caller->kind != ACCESS_ANYONE)
-        atomic_fetch_add_explicit(&counted_of(caller)->holders, 1, memory_order_relaxed);
-    return caller;
+        atomic_fetch_add_explicit(&counted->holders, 1, memory_order_relaxed);
+    return &counted->caller;
 }
 
 void access_caller_release(struct access_caller *caller)

@@ -33,7 +33,8 @@ struct quota {
     struct topic_rate *topics;
     uint64_t topic_mask;
     _Atomic uint32_t topic_count;
-    _Atomic uint32_t looked_wanted; /* accounts whose caller has a limit of jobs */
+    _Atomic uint64_t spent_bytes_max; /* of the process, whose memory is used up; 0: it is not */
+    _Atomic uint32_t looked_wanted;   /* accounts whose caller has a limit of jobs */
     struct looked looked[LOOKED_MAX];
     size_t looked_count;
     _Atomic uint64_t refused[QUOTA_LIMITS];
@@ -194,7 +195,8 @@ struct quota_account *quota_account_of_address(struct quota *quota, const unsign
         quota, hash_pair(slice_make(text, 1 + bytes), (struct slice){0}, quota->options.seed).low);
 }
 
-struct quota_account *quota_account_of_caller(struct quota *quota, struct access_caller *caller)
+struct quota_account *quota_account_of_caller(struct quota *quota,
+                                              const struct access_caller *caller)
 {
     const char kind[2] = {'c', (char)caller->kind};
     struct quota_account *account =
@@ -301,6 +303,19 @@ void quota_look_end(struct quota *quota, bool is_good)
         quota_account_release(quota, looked->account);
     }
     quota->looked_count = 0;
+}
+
+/* ---- memory of the process ---- */
+
+void quota_note_memory(struct quota *quota, bool is_spent, uint64_t bytes_max)
+{
+    atomic_store_explicit(&quota->spent_bytes_max, is_spent ? bytes_max : 0, memory_order_relaxed);
+}
+
+bool quota_memory_is_spent(const struct quota *quota, uint64_t *bytes_max)
+{
+    *bytes_max = atomic_load_explicit(&quota->spent_bytes_max, memory_order_relaxed);
+    return *bytes_max != 0;
 }
 
 /* ---- rates of topics ---- */

@@ -91,7 +91,8 @@ const struct quota_options *quota_options(const struct quota *quota);
 /* The account of an address: 16 bytes, as IPv6 or mapped into it; or of a caller. Held. */
 struct quota_account *quota_account_of_address(struct quota *quota,
                                                const unsigned char address[16]);
-struct quota_account *quota_account_of_caller(struct quota *quota, struct access_caller *caller);
+struct quota_account *quota_account_of_caller(struct quota *quota,
+                                              const struct access_caller *caller);
 /* One more holder. */
 void quota_account_keep(struct quota *quota, struct quota_account *account);
 void quota_account_release(struct quota *quota, struct quota_account *account);
@@ -113,6 +114,13 @@ bool quota_wants_look(struct quota *quota);
 void quota_look_begin(struct quota *quota);
 void quota_look_topic(struct quota *quota, struct slice topic, uint64_t jobs);
 void quota_look_end(struct quota *quota, bool is_good);
+
+/* ---- memory of the process ---- */
+
+/* Any thread: whether the process uses as much of `bytes_max` as it may. */
+void quota_note_memory(struct quota *quota, bool is_spent, uint64_t bytes_max);
+/* Then *bytes_max is set. */
+bool quota_memory_is_spent(const struct quota *quota, uint64_t *bytes_max);
 
 /* ---- rates of topics ---- */
 

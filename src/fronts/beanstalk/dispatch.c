@@ -106,6 +106,20 @@ static void (*const begin[BEANSTALK_VERBS])(struct beanstalk_session *session) =
     [BEANSTALK_QUIT] = quit,
 };
 
+/* What the audit calls a command; NULL: it is not recorded. These are what takes the scope admin over HTTP. */
+static const char *audit_name(const struct beanstalk_command *command)
+{
+    switch (command->verb) {
+    case BEANSTALK_KICK:
+    case BEANSTALK_KICK_JOB:
+        return "topic redriven";
+    case BEANSTALK_PAUSE_TUBE:
+        return command->number ? "topic paused" : "topic resumed";
+    default:
+        return NULL;
+    }
+}
+
 /* A line was read. The names in it are kept: the input goes on. */
 static void begin_command(struct beanstalk_session *session,
                           const struct beanstalk_command *command, size_t line_bytes)
@@ -116,7 +130,11 @@ static void begin_command(struct beanstalk_session *session,
     session->command.tube = slice_make(session->tube_name, command->tube.len);
     beanstalk_connection_consume(&session->connection, line_bytes);
     session->front->verbs[command->verb]++;
+    if (audit_name(command))
+        beanstalk_change_begin(session, audit_name(command));
     begin[command->verb](session);
+    if (!session->wait)
+        beanstalk_change_end(session);
 }
 
 /* Carries out the command at the front of the input. False: it is not all there. */
@@ -150,6 +168,8 @@ static bool next_command(struct beanstalk_session *session)
 static void go_on(struct beanstalk_session *session)
 {
     struct beanstalk_connection *connection = &session->connection;
+    if (!session->wait)
+        beanstalk_change_end(session);
     if (session->is_going_on || connection->is_closing)
         return;
     /* Who sends no more is answered what he has asked, and no waiting any longer. */

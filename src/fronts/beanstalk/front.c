@@ -30,7 +30,7 @@ static void on_connections(uv_poll_t *poll, int status, int events)
         if (front->connection_count >= front->options.connections_max)
             (void)close(fd);
         else
-            beanstalk_session_open(front, fd, listener->kind == LISTENER_UNIX, &beanstalk_dispatch);
+            beanstalk_session_open(front, fd, &peer, &beanstalk_dispatch);
     }
 }
 

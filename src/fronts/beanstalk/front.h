@@ -18,13 +18,15 @@
 enum { BEANSTALK_ERROR_BYTES = LISTENER_ERROR_BYTES, BEANSTALK_JOB_BYTES = 65535 };
 
 struct beanstalk_front;
+struct quota;
 
 struct beanstalk_options {
     struct reactor *reactor;
     struct queue *queue; /* of that reactor */
     struct waiters *waiters;
     struct listener *listener; /* open; outlives the front */
-    uint32_t job_bytes_max;    /* 0: BEANSTALK_JOB_BYTES */
+    struct quota *quota;    /* what limits of pushes are held against; NULL: nothing; outlives it */
+    uint32_t job_bytes_max; /* 0: BEANSTALK_JOB_BYTES */
     uint32_t connections_max;
 };
 

@@ -5,6 +5,7 @@
 #include "beanstalk/stats.h"
 
 #include "queue/locate.h"
+#include "queue/status.h"
 
 #include <assert.h>
 
@@ -28,6 +29,8 @@ static void on_kicked(void *owner, uint64_t tag, const struct queue_reply *reply
     if (!beanstalk_session_called(session))
         return;
     enum queue_status status = beanstalk_reply_status(reply);
+    audit_change_note(session->call.change, status == QUEUE_OK ? NULL : queue_status_code(status));
+    audit_change_count(session->call.change, reply->result_count && status == QUEUE_OK);
     beanstalk_finish(session, status == QUEUE_OK ? "KICKED\r\n" : beanstalk_answer_of(status));
 }
 
@@ -89,12 +92,14 @@ static void tell(struct beanstalk_session *session)
 
 static void kick(struct beanstalk_session *session)
 {
+    audit_change_name(session->call.change, beanstalk_subject_topic(&session->subject),
+                      beanstalk_subject_id(&session->subject));
     if (session->subject.state == JOB_DEAD)
         redrive(session);
     else if (session->subject.state == JOB_DELAYED)
         change(session, QUEUE_RUN, on_kicked);
     else
-        beanstalk_finish(session, "NOT_FOUND\r\n");
+        beanstalk_finish_not_found(session, QUEUE_NOT_FOUND);
 }
 
 static void go_on_with_job(struct beanstalk_session *session)

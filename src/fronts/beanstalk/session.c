@@ -1,5 +1,7 @@
 #include "beanstalk/session.h"
 
+#include "queue/status.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -49,11 +51,17 @@ const char *beanstalk_answer_of(enum queue_status status)
         return "JOB_TOO_BIG\r\n";
     case QUEUE_BAD_OPTION:
     case QUEUE_BAD_TOPIC:
+    case QUEUE_FORBIDDEN:
+    case QUEUE_OWN_TOPIC:
         return "BAD_FORMAT\r\n";
     case QUEUE_NO_MEMORY:
     case QUEUE_NO_SPACE:
     case QUEUE_TOPIC_FULL:
     case QUEUE_TOO_MANY_TOPICS:
+    case QUEUE_TOO_FAST:
+    case QUEUE_TOPIC_TOO_FAST:
+    case QUEUE_CALLER_FULL:
+    case QUEUE_MEMORY_SPENT:
         return "OUT_OF_MEMORY\r\n";
     default:
         return "INTERNAL_ERROR\r\n";
@@ -68,7 +76,9 @@ void beanstalk_finish(struct beanstalk_session *session, const char *text)
 
 void beanstalk_finish_not_found(struct beanstalk_session *session, enum queue_status status)
 {
-    beanstalk_finish(session, beanstalk_answer_of(status ? status : QUEUE_NOT_FOUND));
+    status = status ? status : QUEUE_NOT_FOUND;
+    audit_change_note(session->call.change, queue_status_code(status));
+    beanstalk_finish(session, beanstalk_answer_of(status));
 }
 
 /* ---- calls of the queue ---- */
@@ -77,7 +87,23 @@ struct queue_reply_to beanstalk_session_call(struct beanstalk_session *session, 
 {
     session->wait = SESSION_WAIT_CALL;
     beanstalk_connection_hold(&session->connection);
-    return (struct queue_reply_to){.done = done, .owner = session};
+    return (struct queue_reply_to){.done = done, .owner = session, .caller = &session->call.queue};
+}
+
+void beanstalk_change_begin(struct beanstalk_session *session, const char *action)
+{
+    char peer[PEER_TEXT_BYTES];
+    const struct access_caller *caller = session->call.caller;
+    peer_emit(&session->peer, peer);
+    session->call.change = audit_change_begin(
+        action, &(struct audit_who){
+                    .name = caller->name, .kind = access_kind_name(caller->kind), .peer = peer});
+}
+
+void beanstalk_change_end(struct beanstalk_session *session)
+{
+    audit_change_end(session->call.change, NULL);
+    session->call.change = NULL;
 }
 
 bool beanstalk_session_called(struct beanstalk_session *session)
@@ -184,6 +210,7 @@ static void on_gone(struct beanstalk_connection *connection)
     struct beanstalk_session *session = session_of(connection);
     struct beanstalk_front *front = session->front;
     list_remove(&session->list);
+    beanstalk_change_end(session);
     free(session);
     front->closed(front);
 }
@@ -218,7 +245,7 @@ struct beanstalk_session *beanstalk_session_first(struct beanstalk_front *front)
     return NULL;
 }
 
-void beanstalk_session_open(struct beanstalk_front *front, int fd, bool is_unix,
+void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct peer *peer,
                             const struct beanstalk_session_driver *driver)
 {
     struct beanstalk_session *session = calloc(1, sizeof *session);
@@ -228,6 +255,9 @@ void beanstalk_session_open(struct beanstalk_front *front, int fd, bool is_unix,
     }
     session->front = front;
     session->driver = driver;
+    session->peer = *peer;
+    session->call = (struct access_call){
+        .queue.rules = &access_rules, .quota = front->options.quota, .caller = access_anyone()};
     session->used = session->watched[0] =
         beanstalk_tubes_find(&front->tubes, slice_of(BEANSTALK_TUBE_DEFAULT));
     session->used->users++;
@@ -238,6 +268,7 @@ void beanstalk_session_open(struct beanstalk_front *front, int fd, bool is_unix,
     front->open_handles++;
     list_add_last(&front->sessions, &session->list);
     beanstalk_connection_open(&session->connection, reactor_loop(front->options.reactor), fd,
-                              is_unix, (size_t)front->options.job_bytes_max + BEANSTALK_READ_BYTES,
+                              peer->kind == PEER_UNIX,
+                              (size_t)front->options.job_bytes_max + BEANSTALK_READ_BYTES,
                               front->read_at, &connection_events);
 }

@@ -8,6 +8,7 @@
 #ifndef TARRY_BEANSTALK_SESSION_H
 #define TARRY_BEANSTALK_SESSION_H
 
+#include "access/call.h"
 #include "beanstalk/connection.h"
 #include "beanstalk/job_view.h"
 #include "beanstalk/reservations.h"
@@ -42,6 +43,8 @@ struct beanstalk_session {
     struct beanstalk_front *front;
     const struct beanstalk_session_driver *driver;
     struct beanstalk_connection connection;
+    struct peer peer;        /* the client */
+    struct access_call call; /* of the queue; its change is that of the command under way */
     bool is_producer, is_worker, is_going_on;
     /* Of the input, what is thrown away. */
     struct {
@@ -71,7 +74,7 @@ struct beanstalk_session {
 
 /* ---- life ---- */
 
-void beanstalk_session_open(struct beanstalk_front *front, int fd, bool is_unix,
+void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct peer *peer,
                             const struct beanstalk_session_driver *driver);
 /* Its reservations go back to the queue. It may be gone after that. */
 void beanstalk_session_end(struct beanstalk_session *session);
@@ -110,6 +113,9 @@ void beanstalk_answer_job(struct beanstalk_session *session, const char *word, u
 void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yaml);
 /* What the queue refused, where no other answer says it. */
 const char *beanstalk_answer_of(enum queue_status status);
+/* The command under way changes something that the audit records; beanstalk_change_end is called when it has ended. */
+void beanstalk_change_begin(struct beanstalk_session *session, const char *action);
+void beanstalk_change_end(struct beanstalk_session *session);
 /* The answer of the command that was under way; the next one begins. */
 void beanstalk_finish(struct beanstalk_session *session, const char *text);
 /* The same where nothing was found: NOT_FOUND, or what the queue refused. */

@@ -85,6 +85,7 @@ static void on_run(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     for (size_t i = 0; i < reply->result_count; i++)
         session->kicked += reply->results[i].status == QUEUE_OK;
+    audit_change_count(session->call.change, session->kicked - before);
     if (kick_left(session) && reply->result_count == KICK_PAGE && session->kicked > before)
         run_delayed(session);
     else

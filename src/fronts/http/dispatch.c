@@ -296,7 +296,7 @@ static enum http_dispatched refuse_at_gate(struct http_connection *connection,
     if (!is_known && !http_quota_request(connection, &limited))
         fault = &limited;
     if (is_known && match->route && match->route->audit)
-        http_change_begin(exchange, connection->gate.caller, match->topic);
+        http_change_begin(exchange, match->route->audit, connection->gate.caller, match->topic);
     http_answer_fault(exchange, fault);
     return HTTP_DISPATCH_DONE;
 }
@@ -331,7 +331,8 @@ static enum http_dispatched carry_out(struct http_connection *connection, struct
         return HTTP_DISPATCH_DONE;
     }
     if (match->route->audit)
-        http_change_begin(exchange, connection->gate.caller, is_good ? call.topic : match->topic);
+        http_change_begin(exchange, match->route->audit, connection->gate.caller,
+                          is_good ? call.topic : match->topic);
     if (!is_good) {
         http_answer_fault(exchange, &fault);
         return HTTP_DISPATCH_DONE;

@@ -60,10 +60,43 @@ bool http_exchange_is_wanted(struct http_front *front, uint64_t tag)
            !front->is_draining;
 }
 
+/* The front has room for one, as a call is made at once. */
+static const struct queue_caller *call_as(struct http_exchange *exchange,
+                                          const struct access_caller *caller)
+{
+    struct http_front *front = exchange->front;
+    const struct http_connection *connection = exchange->connection;
+    struct access_call *as = &front->call;
+    as->quota = front->shared->quota;
+    as->caller = caller;
+    as->account = connection && connection->gate.caller == caller ? connection->quota.caller : NULL;
+    as->change = exchange->change;
+    as->now_us = http_front_now_us(front);
+    return &as->queue;
+}
+
 struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done)
 {
-    return (struct queue_reply_to){
-        .done = done, .owner = call->front, .tag = http_exchange_tag(call->exchange)};
+    struct http_exchange *exchange = call->exchange;
+    return (struct queue_reply_to){.done = done,
+                                   .owner = call->front,
+                                   .tag = http_exchange_tag(exchange),
+                                   .caller = call_as(exchange, call->caller)};
+}
+
+const struct queue_caller *http_exchange_caller(struct http_exchange *exchange)
+{
+    assert(exchange->caller || exchange->connection); /* a later step without a caller kept */
+    return call_as(exchange,
+                   exchange->caller ? exchange->caller : exchange->connection->gate.caller);
+}
+
+struct queue_reply_to http_exchange_reply_to(struct http_exchange *exchange, queue_done *done)
+{
+    return (struct queue_reply_to){.done = done,
+                                   .owner = exchange->front,
+                                   .tag = http_exchange_tag(exchange),
+                                   .caller = http_exchange_caller(exchange)};
 }
 
 /* ---- the line of long requests ---- */
@@ -610,17 +643,27 @@ static const char *describe_missing(const struct http_exchange *exchange, char o
     return out;
 }
 
+void http_answer_result(struct http_exchange *exchange, const struct queue_result *result)
+{
+    char missing[400];
+    const char *detail = result->detail;
+    if (result->status == QUEUE_NOT_FOUND && !detail)
+        detail = describe_missing(exchange, missing);
+    uint64_t limit = result->status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max
+                                                          : result->limit;
+    exchange->outcome = queue_status_code(result->status);
+    http_quota_note_refusal(exchange->front, result->status);
+    end_problem(exchange,
+                http_refusal_write(http_answer_start(exchange), result->status, detail,
+                                   result->state, limit),
+                result->retry_s);
+}
+
 void http_answer_refusal(struct http_exchange *exchange, enum queue_status status,
                          const char *detail, enum job_state state)
 {
-    char missing[400];
-    if (status == QUEUE_NOT_FOUND && !detail)
-        detail = describe_missing(exchange, missing);
-    uint64_t limit = status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
-    exchange->outcome = queue_status_code(status);
-    http_quota_note_refusal(exchange->front, status);
-    end_problem(exchange,
-                http_refusal_write(http_answer_start(exchange), status, detail, state, limit), 0);
+    http_answer_result(exchange,
+                       &(struct queue_result){.status = status, .detail = detail, .state = state});
 }
 
 struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t tag,
@@ -670,7 +713,6 @@ void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *r
         http_answer_refusal(exchange, reply->status, NULL, 0);
         return;
     }
-    http_change_count(exchange, reply->affected);
     buffer_append_byte(http_answer_start_affected(exchange, reply->affected), '}');
     http_answer_end_json(exchange, 200);
 }

@@ -47,7 +47,7 @@ struct http_exchange {
     enum http_bodies bodies;      /* of a list */
     bool is_dry_run;              /* of a sweep */
     bool is_single;               /* answers: one lease, named in the query */
-    struct http_change *change;   /* see change.c; NULL: the call is none */
+    struct audit_change *change;  /* see change.c; NULL: the call is none */
     struct trace_span *span;      /* of a push that is sampled; else NULL */
     const char *outcome;          /* code of the problem it is answered with */
     struct access_caller *caller; /* held, where it is needed beyond the handler; else NULL */
@@ -89,8 +89,12 @@ struct http_exchange *http_exchange_replied(struct http_front *front, uint64_t t
                                             const struct queue_reply *reply);
 /* The connection goes: free what is answered or waits, leave the rest to the queue's reply. */
 void http_exchange_orphan(struct http_exchange *exchange);
-/* Where the queue's reply to this call goes. */
+/* Where the queue's reply to this call goes, and who makes it; for one call of the queue at once. */
 struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done);
+/* The same without the call: in its handler, or in a later step if the exchange has kept its caller (http_gate_keep). */
+struct queue_reply_to http_exchange_reply_to(struct http_exchange *exchange, queue_done *done);
+/* Of a step whose reply goes elsewhere: only who makes it. */
+const struct queue_caller *http_exchange_caller(struct http_exchange *exchange);
 
 /* ---- answers ---- */
 
@@ -112,6 +116,8 @@ void http_note_subject(struct http_call *call, enum http_subject subject, struct
 
 void http_answer_refusal(struct http_exchange *exchange, enum queue_status status,
                          const char *detail, enum job_state state);
+/* The same of the one item that was asked for. */
+void http_answer_result(struct http_exchange *exchange, const struct queue_result *result);
 /* The take found nothing, or may not hand out any more: `{"jobs":[]}` or 204. */
 void http_answer_no_jobs(struct http_exchange *exchange);
 void http_answer_continue(struct http_exchange *exchange);
@@ -152,11 +158,11 @@ void http_lease_return(struct http_front *front, const struct slice *leases, siz
 
 /* ---- changes by operators ---- */
 
-/* A call that its route wants audited has begun, by whom, with this topic where it is about one. Its answer
- * is the end: then the audit is told, once. */
-void http_change_begin(struct http_exchange *exchange, const struct access_caller *caller,
-                       struct slice topic);
-/* How many jobs it concerned. */
+/* A call that the audit records has begun: what it does, by whom, with this topic where it is about one. Its answer
+ * is the end: then one event is written. */
+void http_change_begin(struct http_exchange *exchange, const char *action,
+                       const struct access_caller *caller, struct slice topic);
+/* So many jobs more were concerned; what a topic call of the exchange concerned is counted already. */
 void http_change_count(struct http_exchange *exchange, uint64_t jobs);
 /* It changes nothing after all, so there is nothing to tell. */
 void http_change_drop(struct http_exchange *exchange);

@@ -304,6 +304,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->queue = queue;
     front->waiters = waiters;
     front->shared = shared;
+    front->call.queue.rules = &access_rules;
     set_front_options(front, options);
     list_init(&front->long_line);
     front->alarm_ms = front->expiry_ms = INT64_MAX;

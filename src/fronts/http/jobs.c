@@ -252,7 +252,7 @@ static void on_changed(void *owner, uint64_t tag, const struct queue_reply *repl
     if (!exchange)
         return;
     if (!queue_status_is_success(result->status)) {
-        http_answer_refusal(exchange, result->status, result->detail, result->state);
+        http_answer_result(exchange, result);
         return;
     }
     struct buffer *body = http_answer_start(exchange);

@@ -5,6 +5,7 @@
 #include "queue/status.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 static const struct row {
@@ -46,8 +47,6 @@ static const struct row {
     [PROBLEM_NO_BACKUP] = {"no_backup", "The store is not backed up through this server", 501},
     [PROBLEM_VERSION_UNKNOWN] = {"version_unknown", "The HTTP version is not spoken here", 505},
     [PROBLEM_TOO_MANY_REQUESTS] = {"too_many_requests", "A limit is met", 429},
-    [PROBLEM_CALLER_FULL] = {"caller_full", "The caller has as many jobs as it may", 507},
-    [PROBLEM_MEMORY] = {"memory", "The server's memory is nearly used up", 507},
     [PROBLEM_TOO_MANY_CONNECTIONS] = {"too_many_connections", "There are too many connections",
                                       503},
     [PROBLEM_TOO_MANY_WAITING] = {"too_many_waiting", "There are too many waiting takes", 503},
@@ -67,6 +66,8 @@ static const struct row {
 static const struct refusal {
     const char *title;
     uint16_t status;
+    const char *
+        with_limit; /* the sentence if the number of the limit is known, which it takes; NULL: the queue's */
 } refusals[] = {
     [QUEUE_NOT_FOUND] = {"There is no such job or topic", 404},
     [QUEUE_CONFLICT] = {"The id is taken", 409},
@@ -89,7 +90,21 @@ static const struct refusal {
     [QUEUE_TOPIC_FULL] = {"The topic is full", 507},
     [QUEUE_DRAINING] = {"The server takes no new jobs", 503},
     [QUEUE_UNSUPPORTED] = {"The store cannot do this", 501},
+    [QUEUE_TOO_FAST] = {"A limit is met", 429,
+                        "pushes come faster than the %" PRIu64
+                        " that the rate of this caller allows; push again later"},
+    [QUEUE_TOPIC_TOO_FAST] = {"A limit is met", 429},
+    [QUEUE_CALLER_FULL] = {"The caller has as many jobs as it may", 507,
+                           "the topics of this caller hold the %" PRIu64
+                           " jobs that it may have; push again once some are done"},
+    [QUEUE_MEMORY_SPENT] =
+        {"The server's memory is nearly used up", 507,
+         "the server uses nearly all of the %" PRIu64
+         " bytes that --max-memory allows; take and ack go on, push again later"},
+    [QUEUE_FORBIDDEN] = {"The caller may not do this", 403},
+    [QUEUE_OWN_TOPIC] = {"The topic is reserved", 403},
 };
+_Static_assert(sizeof refusals / sizeof refusals[0] == QUEUE_STATUSES, "each status has its row");
 
 static const struct row *row_of(enum http_problem problem)
 {
@@ -162,9 +177,20 @@ void http_refusal_members_write(struct buffer *out, enum queue_status status, co
         (void)snprintf(text, sizeof text, "'%s' is out of its range: it must be %s", detail, says);
         detail = text;
     }
-    write_members(out, detail ? detail : queue_status_sentence(status), state, limit);
-    if (status == QUEUE_TOPIC_FULL)
-        buffer_append_text(out, ",\"limit\":\"max_jobs\"");
+    if (limit && refusals[status].with_limit) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        (void)snprintf(text, sizeof text, refusals[status].with_limit, limit);
+#pragma GCC diagnostic pop
+        detail = text;
+    }
+    const char *name = queue_status_limit(status);
+    write_members(out, detail ? detail : queue_status_sentence(status), state, name ? 0 : limit);
+    if (name) {
+        buffer_append_text(out, ",\"limit\":\"");
+        buffer_append_text(out, name);
+        buffer_append_byte(out, '"');
+    }
 }
 
 uint16_t http_problem_write(struct buffer *out, const struct http_fault *fault)

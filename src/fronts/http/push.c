@@ -463,7 +463,7 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     if (exchange->span)
         http_trace_pushed(exchange, result, 1);
     if (!queue_status_is_success(result->status)) {
-        http_answer_refusal(exchange, result->status, result->detail, result->state);
+        http_answer_result(exchange, result);
         return;
     }
     struct buffer *body = http_answer_start(exchange);
@@ -501,10 +501,6 @@ static void push_one(struct http_call *call)
         }
         push.meta = buffer_slice(&call->front->meta);
     }
-    if (!http_quota_push(call->exchange->connection, push.topic, &fault)) {
-        http_answer_fault(call->exchange, &fault);
-        return;
-    }
     if (http_trace_is_on(call)) {
         http_trace_push(call, &call->front->meta);
         push.meta = buffer_slice(&call->front->meta);
@@ -521,8 +517,9 @@ static void write_item_result(struct http_exchange *exchange, struct buffer *out
     buffer_append_byte(out, '{');
     http_result_members_write(out, result);
     if (!queue_status_is_success(result->status)) {
-        uint64_t limit =
-            result->status == QUEUE_BODY_TOO_BIG ? exchange->front->options.body_bytes_max : 0;
+        uint64_t limit = result->status == QUEUE_BODY_TOO_BIG
+                             ? exchange->front->options.body_bytes_max
+                             : result->limit;
         http_quota_note_refusal(exchange->front, result->status);
         http_refusal_members_write(out, result->status, result->detail, 0, limit);
     }
@@ -574,8 +571,7 @@ static void on_batch_pushed(void *owner, uint64_t tag, const struct queue_reply 
 static bool batch_allows(void *ctx, struct slice topic, struct http_fault *fault)
 {
     const struct http_call *call = ctx;
-    return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault) &&
-           http_quota_push(call->exchange->connection, topic, fault);
+    return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault);
 }
 
 /* POST /v1/jobs: many jobs in one body. */

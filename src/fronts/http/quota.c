@@ -15,15 +15,8 @@ static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, i
         enum http_problem problem;
         const char *says; /* takes the number */
     } refusals[QUOTA_LIMITS] = {
-        [QUOTA_RATE] = {PROBLEM_TOO_MANY_REQUESTS, "pushes come faster than the %" PRIu64
-                                                   " that the rate of this caller allows"},
         [QUOTA_REQUESTS] = {PROBLEM_TOO_MANY_REQUESTS, "requests come faster than the %" PRIu64
                                                        " that this caller is allowed"},
-        [QUOTA_TOPIC_RATE] = {PROBLEM_TOO_MANY_REQUESTS,
-                              "jobs are pushed into the topic faster than its push_rate allows"},
-        [QUOTA_JOBS] = {PROBLEM_CALLER_FULL,
-                        "the topics of this caller hold the %" PRIu64
-                        " jobs that it is allowed: try again once some are done"},
         [QUOTA_CONNECTIONS] = {PROBLEM_TOO_MANY_REQUESTS,
                                "this caller has the %" PRIu64
                                " connections that it is allowed: close some"},
@@ -41,9 +34,6 @@ static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, i
                                    "this address has the %" PRIu64
                                    " waiting takes without a token that it is allowed "
                                    "(--address-waiting): take without wait"},
-        [QUOTA_MEMORY] = {PROBLEM_MEMORY,
-                          "the server uses nearly all of the %" PRIu64
-                          " bytes that --max-memory allows: take and ack go on, push again later"},
     };
     quota_refused(quota, limit);
     *fault = (struct http_fault){.problem = refusals[limit].problem};
@@ -186,43 +176,6 @@ bool http_quota_request(struct http_connection *connection, struct http_fault *f
            quota_bucket_take(&own->caller->requests, limits->request_rate,
                              now_ns(connection->front), &wait_ns) ||
            refuse(quota, QUOTA_REQUESTS, limits->request_rate.count, wait_ns, fault);
-}
-
-/* ---- pushes ---- */
-
-static bool charge_caller(struct http_connection *connection, struct http_fault *fault)
-{
-    struct quota *quota = connection->front->shared->quota;
-    struct quota_account *account = connection->quota.caller;
-    int64_t wait_ns;
-    if (!account)
-        return true;
-    const struct access_limits *limits = &connection->gate.caller->limits;
-    if (limits->jobs_max && !quota_has_jobs_left(account, limits->jobs_max))
-        return refuse(quota, QUOTA_JOBS, limits->jobs_max, 0, fault);
-    if (limits->push_rate.count && !quota_bucket_take(&account->pushes, limits->push_rate,
-                                                      now_ns(connection->front), &wait_ns))
-        return refuse(quota, QUOTA_RATE, limits->push_rate.count, wait_ns, fault);
-    if (limits->jobs_max)
-        atomic_fetch_add_explicit(&account->pushed, 1, memory_order_relaxed);
-    return true;
-}
-
-bool http_quota_push(struct http_connection *connection, struct slice topic,
-                     struct http_fault *fault)
-{
-    struct http_shared *shared = connection->front->shared;
-    struct quota *quota = shared->quota;
-    int64_t wait_ns;
-    if (!quota)
-        return true;
-    if (atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed))
-        return refuse(quota, QUOTA_MEMORY, shared->process_bytes_max, 0, fault);
-    if (!charge_caller(connection, fault))
-        return false;
-    return !quota_has_topics(quota) ||
-           quota_topic_take(quota, topic, now_ns(connection->front), &wait_ns) ||
-           refuse(quota, QUOTA_TOPIC_RATE, 0, wait_ns, fault);
 }
 
 /* ---- takes that wait ---- */

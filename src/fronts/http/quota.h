@@ -1,9 +1,10 @@
 /*
- * quota: what the limits of access/quota.h mean for connections, requests, pushes and takes.
+ * quota: what the limits of access/quota.h mean for connections, requests and takes. Those of pushes are rules of the
+ * queue's door (access/call.h).
  *
  * A connection counts for its address until it has shown a caller with a name, then for that caller.
- * A request is charged once, as it begins; a push besides for each of its jobs. What a caller is
- * refused by name of a limit is 429 with Retry-After, 507 where it is space. Without a quota
+ * A request is charged once, as it begins. What a caller is refused by name of a limit is 429 with
+ * Retry-After. Without a quota
  * (http_shared_set_quota) nothing is counted. One thread: the reactor's.
  */
 #ifndef TARRY_HTTP_QUOTA_H
@@ -41,9 +42,6 @@ void http_quota_switch(struct http_connection *connection);
 
 /* May one more request begin? */
 bool http_quota_request(struct http_connection *connection, struct http_fault *fault);
-/* May one more job be pushed into the topic? */
-bool http_quota_push(struct http_connection *connection, struct slice topic,
-                     struct http_fault *fault);
 /* May one more take wait? It does then, until its exchange ends. */
 bool http_quota_wait(struct http_exchange *exchange, struct http_fault *fault);
 void http_quota_wait_ends(struct http_exchange *exchange);

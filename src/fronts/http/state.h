@@ -8,6 +8,7 @@
 #ifndef TARRY_HTTP_STATE_H
 #define TARRY_HTTP_STATE_H
 
+#include "access/call.h"
 #include "base/buckets.h"
 #include "base/clock.h"
 #include "base/list.h"
@@ -125,6 +126,8 @@ struct http_front {
     uint32_t spare_count;
     uint32_t sweep_count; /* under way */
     uint32_t held_waits;  /* takes that wait for a caller who may be nobody some time */
+
+    struct access_call call; /* of the queue, as it is made; see http_reply_to */
 
     struct http_counters counters;
     struct list scrapes; /* pages of metrics on their way */

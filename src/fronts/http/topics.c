@@ -393,10 +393,7 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
     if (settings->history_ms && !http_keeps_history(exchange))
         return;
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = topic, .settings = *settings};
-    queue_topic(queue, &put,
-                (struct queue_reply_to){.done = answer_topic,
-                                        .owner = exchange->front,
-                                        .tag = http_exchange_tag(exchange)});
+    queue_topic(queue, &put, http_exchange_reply_to(exchange, answer_topic));
 }
 
 /* The settings that the topic has now are asked for first; what was sent is kept in the note. */

@@ -170,14 +170,6 @@ static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_
 
 /* ---- back ---- */
 
-static bool is_for_later(enum queue_status status)
-{
-    return status == QUEUE_NO_SPACE || status == QUEUE_NO_MEMORY || status == QUEUE_STOPPING ||
-           status == QUEUE_UNAVAILABLE || status == QUEUE_DIRECTORY_MOVED ||
-           status == QUEUE_TOO_MANY_TOPICS || status == QUEUE_ELSEWHERE || status == QUEUE_MOVING ||
-           status == QUEUE_TOPIC_FULL;
-}
-
 /* The log hears of a change, not of each message. */
 static void set_refused(struct amqp_in_consumer *consumer, bool is_refused, const char *why)
 {
@@ -200,7 +192,7 @@ static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
         list_add_last(&consumer->again, &job->list);
         return true;
     }
-    if (is_for_later(status)) {
+    if (queue_status_is_for_later(status)) {
         job->may_be_there = true;
         set_refused(consumer, true, queue_status_sentence(status));
         atomic_fetch_add(&consumer->counts->again, 1);
@@ -215,7 +207,8 @@ static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
                               queue_status_sentence(status), error);
     consumer->marks[tag & MARKS_MASK] = MARK_KEPT;
     atomic_fetch_add(&consumer->counts->taken, 1);
-    set_refused(consumer, false, NULL);
+    if (list_is_empty(&consumer->again))
+        set_refused(consumer, false, NULL);
     return true;
 }
 

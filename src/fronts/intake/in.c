@@ -73,8 +73,9 @@ static void run_trip(struct letter *letter)
                                         .priority = QUEUE_PRIORITY_UNSET,
                                         .on_conflict = CONFLICT_KEEP};
     }
-    queue_push(queue, pushes, trip->batch->count,
-               (struct queue_reply_to){.done = on_pushed, .owner = trip});
+    queue_push(
+        queue, pushes, trip->batch->count,
+        (struct queue_reply_to){.done = on_pushed, .owner = trip, .caller = in->options.caller});
     if (in->phase == CONSUMING && !in->will_look) {
         in->will_look = true;
         deadline_set(in->deadline, clock_inner_ms() + TOPIC_LOOK_MS);

@@ -24,7 +24,8 @@ struct amqp_in_options {
     struct reactor *reactor;
     struct queue *queue; /* of that reactor */
     struct guard *guard;
-    const char *version, *url; /* all outlive it */
+    const struct queue_caller *caller; /* on whose behalf messages are pushed */
+    const char *version, *url;         /* all outlive it */
 };
 
 /* Before the reactor runs. NULL: `error` (AMQP_IN_ERROR_BYTES) says why. */

@@ -344,11 +344,6 @@ static void find_id(struct http_call *http,
     answer_status(exchange, QUEUE_NO_MEMORY, NULL);
 }
 
-static struct queue_reply_to reply_to(struct http_exchange *exchange, queue_done *done)
-{
-    return (struct queue_reply_to){done, exchange->front, http_exchange_tag(exchange)};
-}
-
 /* What is gone meanwhile is deleted as well. */
 static void on_deleted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -378,7 +373,8 @@ static void act_delete(struct http_exchange *exchange, const struct id_call *cal
                                            .topic = topic_of(&call->found[i]),
                                            .id = slice_make(call->id, call->id_bytes),
                                            .request = true};
-    queue_change(exchange->front->queue, changes, call->count, reply_to(exchange, on_deleted));
+    queue_change(exchange->front->queue, changes, call->count,
+                 http_exchange_reply_to(exchange, on_deleted));
 }
 
 static void delete_job(struct http_call *call)
@@ -404,7 +400,8 @@ static void act_restore(struct http_exchange *exchange, const struct id_call *ca
                                                  .id = slice_make(call->id, call->id_bytes)};
         if (call->found[i].state != JOB_DEAD)
             continue;
-        queue_topic(exchange->front->queue, &redrive, reply_to(exchange, on_restored));
+        queue_topic(exchange->front->queue, &redrive,
+                    http_exchange_reply_to(exchange, on_restored));
         return;
     }
     if (call->count)
@@ -455,7 +452,6 @@ static void clear_end(struct clearing *clearing, enum queue_status status)
     if (exchange && status != QUEUE_OK) {
         answer_status(exchange, status, NULL);
     } else if (exchange) {
-        http_change_count(exchange, clearing->jobs);
         int len = snprintf(text, sizeof text, "花费了%" PRId64 " ms，删除 %" PRIu64 " 行数据",
                            clock_wall_ms() - clearing->began_ms, clearing->jobs);
         answer_text(exchange, slice_make(text, (size_t)len));
@@ -479,7 +475,6 @@ static void on_purged(void *owner, uint64_t tag, const struct queue_reply *reply
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct clearing *clearing = owner;
-    static const struct slice own = {"tarry.", 6};
     (void)tag;
     if (reply->status != QUEUE_OK || reply->topic_count == 0) {
         clear_end(clearing, reply->status);
@@ -491,7 +486,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         struct slice name = reply->topics[i].name;
         memcpy(clearing->last, name.at, name.len);
         clearing->last_bytes = name.len;
-        if (name.len >= own.len && memcmp(name.at, own.at, own.len) == 0)
+        if (job_topic_is_own(name))
             continue;
         buffer_append_byte(&clearing->names, (char)name.len);
         buffer_append_slice(&clearing->names, name);
@@ -510,14 +505,19 @@ static void clear_next(struct clearing *clearing)
         const struct queue_topic_call purge = {
             .verb = QUEUE_TOPIC_PURGE,
             .topic = slice_make(clearing->names.at + clearing->at + 1, len)};
+        struct http_exchange *exchange = http_exchange_find(clearing->front, clearing->tag);
         clearing->at += 1 + len;
-        queue_topic(queue, &purge, (struct queue_reply_to){on_purged, clearing, 0});
+        queue_topic(
+            queue, &purge,
+            (struct queue_reply_to){.done = on_purged,
+                                    .owner = clearing,
+                                    .caller = exchange ? http_exchange_caller(exchange) : NULL});
         return;
     }
     queue_topics_page(
         queue,
         (struct queue_topics_page){slice_make(clearing->last, clearing->last_bytes), TOPIC_PAGE},
-        (struct queue_reply_to){on_topics, clearing, 0});
+        (struct queue_reply_to){.done = on_topics, .owner = clearing});
 }
 
 static void clear_all(struct http_call *call)
@@ -534,6 +534,7 @@ static void clear_all(struct http_call *call)
         answer_status(exchange, QUEUE_NO_MEMORY, NULL);
         return;
     }
+    http_gate_keep(exchange, call->caller);
     clearing->front = call->front;
     clearing->tag = http_exchange_tag(exchange);
     clearing->began_ms = clock_wall_ms();

@@ -2,14 +2,15 @@
 #include "sqs/messages.h"
 
 const struct sqs_operation sqs_message_operations[] = {
-    {"SendMessage", SQS_NAMES_URL, ACCESS_PUSH, sqs_send, NULL},
-    {"SendMessageBatch", SQS_NAMES_URL, ACCESS_PUSH, sqs_send, "SendMessageBatchRequestEntry"},
-    {"ReceiveMessage", SQS_NAMES_URL, ACCESS_CONSUME, sqs_receive, NULL},
-    {"DeleteMessage", SQS_NAMES_URL, ACCESS_CONSUME, sqs_release, NULL},
+    {"SendMessage", SQS_NAMES_URL, ACCESS_PUSH, sqs_send, NULL, NULL},
+    {"SendMessageBatch", SQS_NAMES_URL, ACCESS_PUSH, sqs_send, "SendMessageBatchRequestEntry",
+     NULL},
+    {"ReceiveMessage", SQS_NAMES_URL, ACCESS_CONSUME, sqs_receive, NULL, NULL},
+    {"DeleteMessage", SQS_NAMES_URL, ACCESS_CONSUME, sqs_release, NULL, NULL},
     {"DeleteMessageBatch", SQS_NAMES_URL, ACCESS_CONSUME, sqs_release,
-     "DeleteMessageBatchRequestEntry"},
-    {"ChangeMessageVisibility", SQS_NAMES_URL, ACCESS_CONSUME, sqs_release, NULL},
+     "DeleteMessageBatchRequestEntry", NULL},
+    {"ChangeMessageVisibility", SQS_NAMES_URL, ACCESS_CONSUME, sqs_release, NULL, NULL},
     {"ChangeMessageVisibilityBatch", SQS_NAMES_URL, ACCESS_CONSUME, sqs_release,
-     "ChangeMessageVisibilityBatchRequestEntry"},
+     "ChangeMessageVisibilityBatchRequestEntry", NULL},
     {0},
 };

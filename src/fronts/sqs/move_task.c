@@ -394,7 +394,8 @@ static void copies_push(struct sqs_move_task *task, enum message_state state)
     }
     if (count)
         queue_push(task->owner->queue, pushes, count,
-                   (struct queue_reply_to){on_copies_pushed, task, (uint64_t)state});
+                   (struct queue_reply_to){
+                       .done = on_copies_pushed, .owner = task, .tag = (uint64_t)state});
     else
         source_ack(task);
     for (size_t i = 0; i < count; i++)

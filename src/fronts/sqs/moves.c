@@ -180,7 +180,8 @@ static void on_start_topics(void *front, uint64_t tag, const struct queue_reply 
         .on_conflict = CONFLICT_REJECT,
         .policy = {.max_attempts = POLICY_ATTEMPTS_NONE, .backoff = {.kind = BACKOFF_NONE}}};
     if (good)
-        queue_push(request.exchange->front->queue, &push, 1, sqs_reply_to(&request, on_started));
+        queue_push(request.exchange->front->queue, &push, 1,
+                   sqs_own_reply_to(&request, on_started));
     else
         fail(&request, &error);
     buffer_fini(&body);
@@ -409,7 +410,8 @@ static void on_cancel_log(void *front, uint64_t tag, const struct queue_reply *r
                                     .when = {QUEUE_DUE_DELAY, POLICY_DELAY_MS_MAX},
                                     .priority = QUEUE_PRIORITY_UNSET,
                                     .on_conflict = CONFLICT_REPLACE};
-    queue_push(request.exchange->front->queue, &push, 1, sqs_reply_to(&request, on_stop_pushed));
+    queue_push(request.exchange->front->queue, &push, 1,
+               sqs_own_reply_to(&request, on_stop_pushed));
 }
 
 static void on_cancel_task(void *front, uint64_t tag, const struct queue_reply *reply)
@@ -445,8 +447,10 @@ static void cancel_task(struct sqs_request *request, const struct queue_topic *t
 /* ---- the table: which topics they are about stands in the call ---- */
 
 const struct sqs_operation sqs_move_operations[] = {
-    {"StartMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, start_task, NULL},
-    {"ListMessageMoveTasks", SQS_NAMES_NOTHING, ACCESS_READ, list_tasks, NULL},
-    {"CancelMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, cancel_task, NULL},
+    {"StartMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, start_task, NULL,
+     "message move started"},
+    {"ListMessageMoveTasks", SQS_NAMES_NOTHING, ACCESS_READ, list_tasks, NULL, NULL},
+    {"CancelMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, cancel_task, NULL,
+     "message move cancelled"},
     {0},
 };

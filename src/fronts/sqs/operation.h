@@ -19,6 +19,8 @@ struct sqs_operation {
      * `why` says so. Answers, now or later. */
     void (*act)(struct sqs_request *request, const struct queue_topic *topic);
     const char *why;
+    const char
+        *audit; /* what the audit calls it; NULL: it is not recorded. All of scope admin have one */
 };
 
 /* Ended by a row without a name. */

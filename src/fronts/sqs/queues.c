@@ -5,8 +5,6 @@
 
 enum { LIST_MAX = 1000, NAMES_BYTES = 64, TAGS_MAX = 50 };
 
-static const struct slice own_topics = {"tarry.", 6};
-
 static void fail(const struct sqs_request *request, const struct sqs_error *error)
 {
     sqs_answer_error(request->exchange, error);
@@ -316,7 +314,7 @@ static bool is_listed(const struct sqs_request *request, const struct queue_topi
 {
     struct sqs_queue queue;
     if (!access_may_as_any(request->exchange->caller, request->operation->scopes, topic->name) ||
-        begins_with(topic->name, own_topics) || topic->deleting)
+        job_topic_is_own(topic->name) || topic->deleting)
         return false;
     if (!request->queue.len)
         return begins_with(topic->name, prefix);
@@ -379,18 +377,20 @@ static const char no_permissions[] =
     "There are no permissions of queues here: who may do what is said by tokens";
 
 const struct sqs_operation sqs_queue_operations[] = {
-    {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL},
-    {"GetQueueUrl", SQS_NAMES_NAME, ACCESS_SCOPES_ALL, get_url, NULL},
-    {"GetQueueAttributes", SQS_NAMES_URL, ACCESS_READ | ACCESS_CONSUME, get_attributes, NULL},
-    {"SetQueueAttributes", SQS_NAMES_URL, ACCESS_ADMIN, set_attributes, NULL},
-    {"ListQueues", SQS_NAMES_NOTHING, ACCESS_READ, list_queues, NULL},
-    {"DeleteQueue", SQS_NAMES_URL, ACCESS_ADMIN, delete_queue, NULL},
-    {"PurgeQueue", SQS_NAMES_URL, ACCESS_ADMIN, purge_queue, NULL},
-    {"TagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL},
-    {"UntagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL},
-    {"ListQueueTags", SQS_NAMES_URL, ACCESS_READ, list_tags, NULL},
-    {"ListDeadLetterSourceQueues", SQS_NAMES_URL, ACCESS_READ, list_queues, NULL},
-    {"AddPermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions},
-    {"RemovePermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions},
+    {"CreateQueue", SQS_NAMES_NEW, ACCESS_ADMIN, create_queue, NULL, "topic settings changed"},
+    {"GetQueueUrl", SQS_NAMES_NAME, ACCESS_SCOPES_ALL, get_url, NULL, NULL},
+    {"GetQueueAttributes", SQS_NAMES_URL, ACCESS_READ | ACCESS_CONSUME, get_attributes, NULL, NULL},
+    {"SetQueueAttributes", SQS_NAMES_URL, ACCESS_ADMIN, set_attributes, NULL,
+     "topic settings changed"},
+    {"ListQueues", SQS_NAMES_NOTHING, ACCESS_READ, list_queues, NULL, NULL},
+    {"DeleteQueue", SQS_NAMES_URL, ACCESS_ADMIN, delete_queue, NULL, "topic deleted"},
+    {"PurgeQueue", SQS_NAMES_URL, ACCESS_ADMIN, purge_queue, NULL, "topic purged"},
+    {"TagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL, "topic settings changed"},
+    {"UntagQueue", SQS_NAMES_URL, ACCESS_ADMIN, change_tags, NULL, "topic settings changed"},
+    {"ListQueueTags", SQS_NAMES_URL, ACCESS_READ, list_tags, NULL, NULL},
+    {"ListDeadLetterSourceQueues", SQS_NAMES_URL, ACCESS_READ, list_queues, NULL, NULL},
+    {"AddPermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions, "topic settings changed"},
+    {"RemovePermission", SQS_NAMES_URL, ACCESS_ADMIN, NULL, no_permissions,
+     "topic settings changed"},
     {0},
 };

@@ -73,16 +73,32 @@ bool sqs_error_set(struct sqs_error *error, enum sqs_fault fault, const char *fo
     return false;
 }
 
+static enum sqs_fault fault_of(enum queue_status status)
+{
+    switch (status) {
+    case QUEUE_NOT_FOUND:
+        return SQS_NO_QUEUE;
+    case QUEUE_BAD_TOPIC:
+    case QUEUE_BAD_OPTION:
+    case QUEUE_BODY_TOO_BIG:
+        return SQS_BAD_VALUE;
+    case QUEUE_FORBIDDEN:
+    case QUEUE_OWN_TOPIC:
+        return SQS_DENIED;
+    case QUEUE_TOO_FAST:
+    case QUEUE_TOPIC_TOO_FAST:
+    case QUEUE_CALLER_FULL:
+        return SQS_THROTTLED;
+    default:
+        return SQS_BUSY;
+    }
+}
+
 bool sqs_error_of(struct sqs_error *error, enum queue_status status)
 {
     if (queue_status_is_success(status))
         return true;
-    enum sqs_fault fault = status == QUEUE_NOT_FOUND      ? SQS_NO_QUEUE
-                           : status == QUEUE_BAD_TOPIC    ? SQS_BAD_VALUE
-                           : status == QUEUE_BAD_OPTION   ? SQS_BAD_VALUE
-                           : status == QUEUE_BODY_TOO_BIG ? SQS_BAD_VALUE
-                                                          : SQS_BUSY;
-    return sqs_error_set(error, fault, "%s",
+    return sqs_error_set(error, fault_of(status), "%s",
                          status == QUEUE_NOT_FOUND ? "The specified queue does not exist."
                                                    : queue_status_sentence(status));
 }
@@ -150,8 +166,14 @@ int64_t sqs_request_now_ms(const struct sqs_request *request)
 
 struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done)
 {
-    return (struct queue_reply_to){done, request->exchange->front,
-                                   http_exchange_tag(request->exchange)};
+    return http_exchange_reply_to(request->exchange, done);
+}
+
+struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_done *done)
+{
+    return (struct queue_reply_to){.done = done,
+                                   .owner = request->exchange->front,
+                                   .tag = http_exchange_tag(request->exchange)};
 }
 
 /* ---- members ---- */
@@ -223,6 +245,7 @@ void sqs_answer_error(struct http_exchange *exchange, const struct sqs_error *er
     int len = snprintf(code, sizeof code, "%s;%s", row->code,
                        sqs_fault_is_senders(error->fault) ? "Sender" : "Receiver");
     struct buffer *body = http_answer_start(exchange);
+    exchange->outcome = row->code;
     buffer_append_text(body, "{\"__type\":");
     json_write_string(body, slice_of(row->shape));
     buffer_append_text(body, ",\"message\":");

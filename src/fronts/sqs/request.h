@@ -83,6 +83,8 @@ bool sqs_request_find(void *front, uint64_t tag, struct sqs_request *out);
 /* By the clock of the jobs, which may be a test's. */
 int64_t sqs_request_now_ms(const struct sqs_request *request);
 struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done);
+/* Of a step that is tarry's own: no rule of the caller applies to it. */
+struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_done *done);
 
 /* ---- members ---- */
 

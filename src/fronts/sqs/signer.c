@@ -84,9 +84,7 @@ static enum sqs_fault fault_of(const struct http_fault *fault)
     case PROBLEM_TOO_MANY_REQUESTS:
     case PROBLEM_TOO_MANY_CONNECTIONS:
     case PROBLEM_TOO_MANY_WAITING:
-    case PROBLEM_CALLER_FULL:
         return SQS_THROTTLED;
-    case PROBLEM_MEMORY:
     case PROBLEM_NO_MEMORY:
     case PROBLEM_TOO_MUCH_MEMORY:
     case PROBLEM_NOT_READY:

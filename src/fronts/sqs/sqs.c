@@ -1,5 +1,6 @@
 #include "sqs/sqs.h"
 
+#include "audit/change.h"
 #include "sqs/operation.h"
 #include "sqs/signer.h"
 
@@ -118,12 +119,17 @@ static bool read_call(struct http_call *call, const struct sqs_operation **opera
     if (!*operation)
         return sqs_error_set(error, SQS_UNKNOWN, "The action %.*s is not valid for this endpoint.",
                              (int)(target.len < 60 ? target.len : 60), target.at);
+    if ((*operation)->audit)
+        http_change_begin(call->exchange, (*operation)->audit, call->caller, (struct slice){0});
     if (!json_check(call->request->body, &request.fields, NULL) ||
         request.fields.kind != JSON_OBJECT)
         return sqs_error_set(error, SQS_BAD_VALUE, "The body is no JSON object.");
     if (!(*operation)->act)
         return sqs_error_set(error, SQS_UNSUPPORTED, "%s", (*operation)->why);
-    return find_queue(&request, *operation, queue, error) && may(call, *operation, *queue, error);
+    if (!find_queue(&request, *operation, queue, error))
+        return false;
+    audit_change_name(call->exchange->change, *queue, (struct slice){0});
+    return may(call, *operation, *queue, error);
 }
 
 static void handle(struct http_call *call)

@@ -18,8 +18,9 @@ struct guard;
 
 struct intake_options {
     struct reactor *reactor;
-    struct queue *queue; /* of that reactor */
-    struct guard *guard; /* NULL: nothing is delivered */
+    struct queue *queue;               /* of that reactor */
+    struct guard *guard;               /* NULL: nothing is delivered */
+    const struct queue_caller *caller; /* on whose behalf jobs are pushed */
     const char *version, *url;
 };
 

@@ -10,6 +10,7 @@ static void *on_open(const struct intake_options *options, char *error)
     const struct amqp_in_options in = {.reactor = options->reactor,
                                        .queue = options->queue,
                                        .guard = options->guard,
+                                       .caller = options->caller,
                                        .version = options->version,
                                        .url = options->url};
     if (guard_is_on(in.guard))

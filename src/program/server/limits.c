@@ -64,6 +64,7 @@ static void look_at_memory(struct limits *limits, int64_t now_ms)
         say_memory(limits, "there is memory again, pushes go on", bytes);
     }
     http_shared_note_memory(limits->http, bytes, limits->is_spent);
+    quota_note_memory(limits->quota, limits->is_spent, max);
 }
 
 /* ---- jobs of callers that have a limit of them ---- */
@@ -241,7 +242,8 @@ bool limits_open(struct limits *limits, const struct config *config)
         .topics = config->max_topics,
         .seed = random_u64(),
     };
-    *limits = (struct limits){.statm = -1, .never_sleeps = config->amqp_in[0]};
+    *limits =
+        (struct limits){.statm = -1, .never_sleeps = config->amqp_in[0] || config->beanstalk[0]};
     limits->memory_bytes_max =
         config->max_memory_bytes ? (uint64_t)config->max_memory_bytes : eighty;
     limits->quota = quota_new(&options);

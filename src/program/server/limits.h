@@ -30,7 +30,7 @@ struct limits {
     bool is_following; /* all topics, page by page; the last page ended with `after` */
     size_t after_len;
     char after[JOB_TOPIC_BYTES_MAX];
-    bool never_sleeps;          /* jobs come from elsewhere than the fronts, too */
+    bool never_sleeps;          /* jobs come from elsewhere than HTTP, too */
     void (*on_look)(void *ctx); /* ten times a second while something happens; NULL: nobody */
     void *on_look_ctx;
     struct letter woken;

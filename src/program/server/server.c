@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include "access/call.h"
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -86,9 +87,10 @@ struct server {
     struct certificates certificates;
     struct traces traces;
     struct watchdog watchdog;
-    void *intake;      /* of intake_amqp; NULL: none was asked for */
-    void *mykit, *sqs; /* of protocol_mykit and protocol_sqs; likewise */
-    void *side_front;  /* of side_front_beanstalk; NULL: none was asked for */
+    void *intake;                   /* of intake_amqp; NULL: none was asked for */
+    struct access_call intake_call; /* as which it pushes */
+    void *mykit, *sqs;              /* of protocol_mykit and protocol_sqs; likewise */
+    void *side_front;               /* of side_front_beanstalk; NULL: none was asked for */
     struct feed *feed;
     struct per_reactor *per_reactor;
     uint32_t reactor_count, draining; /* draining: fronts, the delivery, the intake, SQS */
@@ -612,9 +614,12 @@ static bool attach_limits(struct server *server)
 static bool open_intake(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
+    server->intake_call = (struct access_call){
+        .queue.rules = &access_rules, .quota = server->limits.quota, .caller = access_anyone()};
     const struct intake_options options = {.reactor = per->reactor,
                                            .queue = per->queue,
                                            .guard = server->delivery.guard,
+                                           .caller = &server->intake_call.queue,
                                            .version = TARRY_VERSION,
                                            .url = server->config.now->amqp_in};
     char error[INTAKE_ERROR_BYTES] = "";
@@ -635,6 +640,7 @@ static bool open_side_front(struct server *server)
                                                .queue = per->queue,
                                                .waiters = per->waiters,
                                                .listener = &server->listening.side.at[0],
+                                               .quota = server->limits.quota,
                                                .job_bytes_max = (uint32_t)job_bytes,
                                                .connections_max = config->max_connections};
     char error[SIDE_FRONT_ERROR_BYTES] = "";

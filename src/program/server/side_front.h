@@ -12,6 +12,8 @@
 #include "net/reactor.h"
 #include "queue/waiter.h"
 
+struct quota;
+
 enum { SIDE_FRONT_ERROR_BYTES = LISTENER_ERROR_BYTES };
 
 struct side_front_options {
@@ -19,6 +21,7 @@ struct side_front_options {
     struct queue *queue; /* of that reactor, as the waiters are */
     struct waiters *waiters;
     struct listener *listener; /* open */
+    struct quota *quota;       /* what limits of pushes are held against */
     uint32_t job_bytes_max, connections_max;
 };
 

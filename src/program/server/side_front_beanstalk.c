@@ -11,6 +11,7 @@ static void *on_open(const struct side_front_options *options, char *error)
                                             .queue = options->queue,
                                             .waiters = options->waiters,
                                             .listener = options->listener,
+                                            .quota = options->quota,
                                             .job_bytes_max = options->job_bytes_max,
                                             .connections_max = options->connections_max};
     return beanstalk_front_new(&front, error);

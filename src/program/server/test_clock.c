@@ -14,7 +14,6 @@ enum {
 };
 #define CLOCK_MS_MAX (INT64_C(1) << 46)
 /* Topics of the server's own: what is done there is not waited for. */
-#define OWN_TOPICS "tarry."
 
 /* One call, from its reactor and back; of the keeper's own accord: `done` is NULL. */
 struct clock_request {
@@ -183,12 +182,6 @@ static void clock_go_on(struct test_clock_keeper *keeper)
         request_finish(keeper);
 }
 
-static bool is_own_topic(struct slice name)
-{
-    struct slice own = slice_of(OWN_TOPICS);
-    return name.len >= own.len && memcmp(name.at, own.at, own.len) == 0;
-}
-
 /* Its jobs are sent to a target: none of their leases is older than what is waited for. */
 static bool is_delivering(const struct queue_topic *topic)
 {
@@ -212,7 +205,7 @@ static void on_counted(void *owner, uint64_t tag, const struct queue_reply *repl
     for (size_t i = 0; i < reply->topic_count; i++)
         if (is_delivering(&reply->topics[i]))
             delivering += reply->topics[i].counts.leased;
-        else if (!is_own_topic(reply->topics[i].name))
+        else if (!job_topic_is_own(reply->topics[i].name))
             leased += reply->topics[i].counts.leased;
     request->answer.leased = leased + delivering;
     if (!request->has_begun && request->done)

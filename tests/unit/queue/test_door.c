@@ -1,5 +1,6 @@
 /* The door of a queue: what is wrong with a call is written into the command there, and nowhere
  * behind it. */
+#include "queue/caller.h"
 #include "queue/door.h"
 
 #include "unit/cases.h"
@@ -9,6 +10,7 @@ enum { BODY_BYTES_MAX = 4 };
 /* A queue that keeps what came through its door: one call, and its items as they were. */
 static const struct command *sent;
 static struct command got;
+static struct queue_reply_to sent_to;
 static struct queue_push pushes[3];
 static struct queue_check checks[3];
 static char ids[3][JOB_ID_BYTES_MAX];
@@ -17,8 +19,8 @@ static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
 {
     (void)queue;
-    (void)reply_to;
     sent = command;
+    sent_to = reply_to;
     got = *command;
     assert_true(command->count <= 3);
     for (size_t i = 0; i < command->count && command->kind == COMMAND_PUSH; i++) {
@@ -136,6 +138,131 @@ static void an_id_is_made_for_a_bad_push_too(void **state)
     assert_true(job_id_is_valid(pushes[0].id)); /* its answer names it */
 }
 
+/* ---- the rules of a caller ---- */
+
+/* A caller that may push what lies in `allowed`, and nothing else. */
+static struct rules_seen {
+    size_t asked, begun, ended, replied;
+    enum queue_status ended_with;
+} seen;
+
+static bool admit(const struct queue_caller *caller, const struct command *command, size_t i,
+                  struct queue_check *out)
+{
+    (void)caller;
+    seen.asked++;
+    if (command->kind == COMMAND_PUSH && slice_is(command->pushes[i].topic, "allowed"))
+        return true;
+    *out = (struct queue_check){.status = QUEUE_TOO_FAST, .retry_s = 7, .limit = 3};
+    return false;
+}
+
+static void *begin(const struct queue_caller *caller, const struct command *command)
+{
+    (void)caller;
+    (void)command;
+    seen.begun++;
+    return &seen;
+}
+
+static void end(void *begun, const struct queue_reply *reply)
+{
+    assert_ptr_equal(begun, &seen);
+    assert_int_equal(seen.replied, 0); /* the caller comes behind */
+    seen.ended++;
+    seen.ended_with = reply->status;
+}
+
+static void on_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    (void)reply;
+    assert_ptr_equal(owner, &queue);
+    assert_int_equal(tag, 42);
+    seen.replied++;
+}
+
+static const struct queue_rules rules = {.admit = admit, .begin = begin, .end = end};
+static const struct queue_caller caller = {.rules = &rules};
+
+static struct queue_reply_to of_caller(void)
+{
+    seen = (struct rules_seen){0};
+    return (struct queue_reply_to){.done = on_reply, .owner = &queue, .tag = 42, .caller = &caller};
+}
+
+static struct queue_push push_to(const char *topic)
+{
+    struct queue_push push = a_push("1", "");
+    push.topic = slice_of(topic);
+    return push;
+}
+
+static void each_item_is_asked_about_once_and_refused_by_itself(void **state)
+{
+    struct queue_push three[] = {push_to("allowed"), push_to("other"), push_to("allowed")};
+    struct queue_result result = {0};
+    (void)state;
+    queue_push(&queue, three, 3, of_caller());
+    assert_int_equal(seen.asked, 3);
+    got.checks = checks;
+    assert_true(command_item_is_good(&got, 0, &result) && command_item_is_good(&got, 2, &result));
+    assert_false(command_item_is_good(&got, 1, &result));
+    assert_int_equal(result.status, QUEUE_TOO_FAST);
+    assert_int_equal(result.retry_s, 7);
+    assert_int_equal(result.limit, 3);
+}
+
+static void what_is_malformed_is_not_charged(void **state)
+{
+    struct queue_push two[] = {a_push("1", "long one"), push_to("allowed")};
+    (void)state;
+    queue_push(&queue, two, 2, of_caller());
+    assert_int_equal(seen.asked, 1);
+    assert_int_equal(checks[0].status, QUEUE_BODY_TOO_BIG);
+    assert_int_equal(checks[1].status, QUEUE_OK);
+}
+
+static void an_admitted_push_goes_through_as_it_is(void **state)
+{
+    struct queue_push push = push_to("allowed");
+    (void)state;
+    queue_push(&queue, &push, 1, of_caller());
+    assert_null(got.checks);
+    assert_true(sent_to.done == on_reply);
+}
+
+static void no_rule_applies_to_what_is_tarrys_own(void **state)
+{
+    struct queue_push push = push_to("other");
+    (void)state;
+    queue_push(&queue, &push, 1, (struct queue_reply_to){0});
+    assert_null(got.checks);
+}
+
+static void a_refused_change_to_a_topic_is_told_as_well_before_its_caller(void **state)
+{
+    const struct queue_topic_call purge = {.verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t")};
+    const struct queue_reply reply = {.status = QUEUE_TOO_FAST};
+    (void)state;
+    queue_topic(&queue, &purge, of_caller());
+    assert_int_equal(got.status, QUEUE_TOO_FAST);
+    assert_int_equal(seen.begun, 1);
+    sent_to.done(sent_to.owner, sent_to.tag, &reply);
+    assert_int_equal(seen.ended, 1);
+    assert_int_equal(seen.ended_with, QUEUE_TOO_FAST);
+    assert_int_equal(seen.replied, 1);
+}
+
+static void who_looks_or_answers_is_not_asked(void **state)
+{
+    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = slice_of("t")};
+    const struct queue_answer ack = {.verb = QUEUE_ACK, .lease = slice_of("x")};
+    (void)state;
+    queue_topic(&queue, &get, of_caller());
+    queue_answer(&queue, &ack, 1, of_caller());
+    assert_int_equal(seen.asked + seen.begun, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +275,16 @@ int main(void)
                                         close_door),
         cmocka_unit_test_setup_teardown(every_push_has_an_id_behind_it, open_door, close_door),
         cmocka_unit_test_setup_teardown(an_id_is_made_for_a_bad_push_too, open_door, close_door),
+        cmocka_unit_test_setup_teardown(each_item_is_asked_about_once_and_refused_by_itself,
+                                        open_door, close_door),
+        cmocka_unit_test_setup_teardown(what_is_malformed_is_not_charged, open_door, close_door),
+        cmocka_unit_test_setup_teardown(an_admitted_push_goes_through_as_it_is, open_door,
+                                        close_door),
+        cmocka_unit_test_setup_teardown(no_rule_applies_to_what_is_tarrys_own, open_door,
+                                        close_door),
+        cmocka_unit_test_setup_teardown(
+            a_refused_change_to_a_topic_is_told_as_well_before_its_caller, open_door, close_door),
+        cmocka_unit_test_setup_teardown(who_looks_or_answers_is_not_asked, open_door, close_door),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

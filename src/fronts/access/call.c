@@ -1,0 +1,169 @@
+#include "access/call.h"
+
+#include "base/clock.h"
+#include "queue/status.h"
+
+#include <assert.h>
+
+/* The door hands back what it was given. */
+static const struct access_call *call_of(const struct queue_caller *caller)
+{
+    return (const struct access_call *)(const void *)caller;
+}
+_Static_assert(offsetof(struct access_call, queue) == 0, "a queue_caller is the begin of its call");
+
+/* ---- refusals ---- */
+
+static bool refuse(struct queue_check *out, enum queue_status status)
+{
+    out->status = status;
+    return false;
+}
+
+/* Names how much is allowed, and when to come again. */
+static bool refuse_by_limit(const struct access_call *call, struct queue_check *out,
+                            enum quota_limit limit, uint64_t most, int64_t wait_ns)
+{
+    static const enum queue_status statuses[QUOTA_LIMITS] = {
+        [QUOTA_RATE] = QUEUE_TOO_FAST,
+        [QUOTA_TOPIC_RATE] = QUEUE_TOPIC_TOO_FAST,
+        [QUOTA_JOBS] = QUEUE_CALLER_FULL,
+        [QUOTA_MEMORY] = QUEUE_MEMORY_SPENT,
+    };
+    quota_refused(call->quota, limit);
+    out->limit = most;
+    out->retry_s = (uint32_t)((wait_ns + 999999999) / 1000000000);
+    if (out->retry_s == 0)
+        out->retry_s = 1;
+    return refuse(out, statuses[limit]);
+}
+
+/* ---- a push ---- */
+
+static int64_t now_ns(const struct access_call *call)
+{
+    return (call->now_us ? call->now_us : clock_awake_us()) * 1000;
+}
+
+static bool charge_account(const struct access_call *call, struct quota_account *account,
+                           struct queue_check *out)
+{
+    const struct access_limits *limits = &call->caller->limits;
+    int64_t wait_ns;
+    if (limits->jobs_max && !quota_has_jobs_left(account, limits->jobs_max))
+        return refuse_by_limit(call, out, QUOTA_JOBS, limits->jobs_max, 0);
+    if (limits->push_rate.count &&
+        !quota_bucket_take(&account->pushes, limits->push_rate, now_ns(call), &wait_ns))
+        return refuse_by_limit(call, out, QUOTA_RATE, limits->push_rate.count, wait_ns);
+    if (limits->jobs_max)
+        atomic_fetch_add_explicit(&account->pushed, 1, memory_order_relaxed);
+    return true;
+}
+
+static __attribute__((noinline)) bool charge_caller(const struct access_call *call,
+                                                    struct queue_check *out)
+{
+    if (call->account)
+        return charge_account(call, call->account, out);
+    struct quota_account *account = quota_account_of_caller(call->quota, call->caller);
+    bool is_admitted = charge_account(call, account, out);
+    quota_account_release(call->quota, account);
+    return is_admitted;
+}
+
+static bool has_push_limits(const struct access_caller *caller)
+{
+    return caller->limits.jobs_max || caller->limits.push_rate.count;
+}
+
+static bool admit_push(const struct access_call *call, struct slice topic, struct queue_check *out)
+{
+    uint64_t bytes_max;
+    int64_t wait_ns;
+    if (!access_may(call->caller, ACCESS_PUSH, topic))
+        return refuse(out, QUEUE_FORBIDDEN);
+    if (!call->quota)
+        return true;
+    if (quota_memory_is_spent(call->quota, &bytes_max))
+        return refuse_by_limit(call, out, QUOTA_MEMORY, bytes_max, 0);
+    if (has_push_limits(call->caller) && !charge_caller(call, out))
+        return false;
+    return !quota_has_topics(call->quota) ||
+           quota_topic_take(call->quota, topic, now_ns(call), &wait_ns) ||
+           refuse_by_limit(call, out, QUOTA_TOPIC_RATE, 0, wait_ns);
+}
+
+/* ---- the rules ---- */
+
+static bool admit(const struct queue_caller *caller, const struct command *command, size_t i,
+                  struct queue_check *out)
+{
+    const struct access_call *call = call_of(caller);
+    switch (command->kind) {
+    case COMMAND_PUSH:
+        return admit_push(call, command->pushes[i].topic, out);
+    case COMMAND_CHANGE:
+        return access_may(call->caller, ACCESS_PUSH, command->changes[i].topic) ||
+               refuse(out, QUEUE_FORBIDDEN);
+    case COMMAND_TOPIC:
+        return access_may(call->caller, ACCESS_ADMIN, command->topic.topic) ||
+               refuse(out, QUEUE_FORBIDDEN);
+    default:
+        return true;
+    }
+}
+
+/* As the HTTP API calls them. */
+static const char *action_of(enum queue_topic_verb verb)
+{
+    switch (verb) {
+    case QUEUE_TOPIC_PUT:
+        return "topic settings changed";
+    case QUEUE_TOPIC_DELETE:
+        return "topic deleted";
+    case QUEUE_TOPIC_PAUSE:
+        return "topic paused";
+    case QUEUE_TOPIC_RESUME:
+        return "topic resumed";
+    case QUEUE_TOPIC_PURGE:
+        return "topic purged";
+    case QUEUE_TOPIC_REDRIVE:
+        return "topic redriven";
+    case QUEUE_TOPIC_GET:
+    case QUEUE_TOPIC_MARK:
+        break;
+    }
+    assert(false); /* changes nothing, or is no caller's */
+    return "";
+}
+
+static bool counts_jobs(enum queue_topic_verb verb)
+{
+    return verb == QUEUE_TOPIC_DELETE || verb == QUEUE_TOPIC_PURGE || verb == QUEUE_TOPIC_REDRIVE;
+}
+
+static void *begin(const struct queue_caller *caller, const struct command *command)
+{
+    const struct access_call *call = call_of(caller);
+    const struct queue_topic_call *topic = &command->topic;
+    struct audit_change *change = audit_change_hold(call->change);
+    const struct audit_who who = {.name = call->caller->name,
+                                  .kind = access_kind_name(call->caller->kind)};
+    if (!change)
+        change = audit_change_begin(action_of(topic->verb), &who);
+    audit_change_name(change, topic->topic, topic->id);
+    if (counts_jobs(topic->verb))
+        audit_change_count(change, 0);
+    return change;
+}
+
+static void end(void *begun, const struct queue_reply *reply)
+{
+    bool is_done = queue_status_is_success(reply->status);
+    if (is_done && reply->affected)
+        audit_change_count(begun, reply->affected);
+    audit_change_note(begun, is_done ? NULL : queue_status_code(reply->status));
+    audit_change_end(begun, NULL);
+}
+
+const struct queue_rules access_rules = {.admit = admit, .begin = begin, .end = end};
