@@ -95,6 +95,15 @@ static bool admit_push(const struct access_call *call, struct slice topic, struc
 
 /* ---- the rules ---- */
 
+/* A lease of the job is proof that its consumer may do this. */
+static bool admit_change(const struct access_call *call, const struct queue_change *change,
+                         struct queue_check *out)
+{
+    return access_may(call->caller, change->lease.len ? ACCESS_CONSUME : ACCESS_PUSH,
+                      change->topic) ||
+           refuse(out, QUEUE_FORBIDDEN);
+}
+
 static bool admit(const struct queue_caller *caller, const struct command *command, size_t i,
                   struct queue_check *out)
 {
@@ -103,8 +112,7 @@ static bool admit(const struct queue_caller *caller, const struct command *comma
     case COMMAND_PUSH:
         return admit_push(call, command->pushes[i].topic, out);
     case COMMAND_CHANGE:
-        return access_may(call->caller, ACCESS_PUSH, command->changes[i].topic) ||
-               refuse(out, QUEUE_FORBIDDEN);
+        return admit_change(call, &command->changes[i], out);
     case COMMAND_TOPIC:
         return access_may(call->caller, ACCESS_ADMIN, command->topic.topic) ||
                refuse(out, QUEUE_FORBIDDEN);

@@ -4,7 +4,7 @@
  *
  *     a push        takes the scope push for its topic; the process has memory for it; the caller has
  *                   jobs left and keeps to its rate; the topic keeps to its push_rate
- *     a change      takes the scope push for its topic
+ *     a change      takes the scope push for its topic; consume, if it names a lease of the job
  *     a topic call  takes the scope admin for its topic, if it changes something; and is recorded by the audit
  *
  * A front fills one in before each call and gives `&call.queue` with it; it may be on the stack. Answers are allowed by their

@@ -140,7 +140,9 @@ static bool late_delete_begin(const struct sqs_request *request, const struct sq
     bool has_jobs = late->count != 0;
     if (has_jobs)
         queue_change(late->front->queue, changes, late->count,
-                     (struct queue_reply_to){.done = on_late_deleted, .owner = late});
+                     (struct queue_reply_to){.done = on_late_deleted,
+                                             .owner = late,
+                                             .caller = http_exchange_caller(request->exchange)});
     else
         free(late);
     return has_jobs;
