@@ -18,7 +18,7 @@ from test_status import House
 
 FOLDER = REPO / "docs" / "runbooks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "README")
-PARTS = ["Look first", "Causes", "Over"]
+PARTS = ["First checks", "Causes", "Resolved when"]
 
 
 def anchors(page):

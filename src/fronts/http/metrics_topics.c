@@ -192,7 +192,7 @@ const struct metric http_topic_metrics[] = {
               .help = "Jobs in each state.",
               .meaning = "`ready` grows: consumers or targets are too slow, gone, or the topic is "
                          "paused (runbook pages *late*, *stuck*). `dead` grows: jobs fail again "
-                         "and again (*dead jobs pile up*). `leased` that stays high: consumers "
+                         "and again (*dead jobs accumulate*). `leased` that stays high: consumers "
                          "take and do not answer.",
               HAS_TOPICS},
     [DEAD_BYTES] = {.name = "tarry_dead_bytes",
@@ -273,7 +273,7 @@ const struct metric http_topic_metrics[] = {
               .type = PROMETHEUS_COUNTER,
               .labels = {"topic"},
               .help = "Jobs that used up their attempts.",
-              .meaning = "Worth an alert: runbook page *dead jobs pile up*.",
+              .meaning = "Worth an alert: runbook page *dead jobs accumulate*.",
               HAS_TOPICS},
     [REDRIVEN] = {.name = "tarry_jobs_redriven_total",
                   .type = PROMETHEUS_COUNTER,
