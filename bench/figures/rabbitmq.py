@@ -27,7 +27,7 @@ DELAYS = [1000 + 500 * n for n in range(30)]
 @contextlib.contextmanager
 def broker_on(core=None):
     """A RabbitMQ as the tests start it, with the queues that are measured."""
-    sys.path.append(os.path.join(ROOT, "tests", "e2e"))
+    sys.path.append(os.path.join(ROOT, "tests", "e2e", "support"))
     import rabbitmq  # needs pika
 
     broker = rabbitmq.RabbitMQ(prefix=["taskset", "-c", core] if core else [])

@@ -21,7 +21,7 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(REPO / "tests" / "e2e")]
+sys.path[:0] = [str(HERE), str(REPO / "tests" / "e2e" / "support")]
 
 import adapters  # noqa: E402
 from client import Client  # noqa: E402

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "e2e" / "support")]
 
 from server import BINARY, Server  # noqa: E402
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests" / "e2e")]
+sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 
 from server import Server  # noqa: E402
 

@@ -11,7 +11,7 @@ import pytest
 from test_frameworks import SECRET, call, callbacks_are_verified, ends_well
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests" / "e2e")]
+sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 
 from server import Server, eventually, free_port  # noqa: E402
 

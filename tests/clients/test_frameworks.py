@@ -15,7 +15,7 @@ import urllib.request
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests" / "e2e")]
+sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 
 from server import Server, eventually, free_port  # noqa: E402
 

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-sys.path[:0] = [os.path.join(os.path.dirname(__file__), "..", "e2e")]
+sys.path[:0] = [os.path.join(os.path.dirname(__file__), "..", "e2e", "support")]
 
 from server import Server  # noqa: E402
 

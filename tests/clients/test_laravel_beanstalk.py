@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-sys.path[:0] = [os.path.join(os.path.dirname(__file__), "..", "e2e")]
+sys.path[:0] = [os.path.join(os.path.dirname(__file__), "..", "e2e", "support")]
 
 from server import Server, free_port  # noqa: E402
 import test_laravel  # noqa: E402

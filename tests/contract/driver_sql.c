@@ -1,6 +1,6 @@
 /*
  * The queue on a real PostgreSQL, a real MariaDB, or a real MySQL: that of the directory that TARRY_TEST_MYSQL_SERVER
- * names, which tests/e2e/mysql.py prints.
+ * names, which tests/e2e/support/mysql.py prints.
  *
  * All time of that store is tarry.now_ms(), so the suite's clock is told to the database by putting
  * another function in its place, which reads a table. Where the suite steps the wall clock of the
@@ -128,7 +128,8 @@ static const char *mysql_begin(void)
 
     if (mysql)
         return begin_with(mysql);
-    fprintf(stderr, "no MySQL: set TARRY_TEST_MYSQL_SERVER to what tests/e2e/mysql.py prints\n");
+    fprintf(stderr,
+            "no MySQL: set TARRY_TEST_MYSQL_SERVER to what tests/e2e/support/mysql.py prints\n");
     exit(SKIPPED);
 }
 

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
+HERE = pathlib.Path(__file__).parent
+# What tests share is in support/. Some use helpers of a test in another folder.
+sys.path[:0] = [str(HERE), *(str(path) for path in sorted(HERE.iterdir()) if path.is_dir()), str(HERE.parent), str(HERE.parent / "redis")]
 
 pytest.register_assert_rewrite("sql_claims")
 

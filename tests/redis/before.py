@@ -1,10 +1,10 @@
-"""A shard as servers of before keep it (layout 1), by their own library: tests/e2e/data/layout1/layout1.lua."""
+"""A shard as servers of before keep it (layout 1), by their own library: tests/e2e/support/data/layout1/layout1.lua."""
 
 import pathlib
 
 from abi import NACK, NONE, REFUSE, Answer, Shard, jobs_taken, pack, raw, unpack
 
-TEXT = (pathlib.Path(__file__).parents[1] / "e2e" / "data" / "layout1" / "layout1.lua").read_bytes()
+TEXT = (pathlib.Path(__file__).parents[1] / "e2e" / "support" / "data" / "layout1" / "layout1.lua").read_bytes()
 LIBRARY = TEXT.split(b"\n")[0].split(b"name=")[1].decode()
 FUNCTIONS = ("adjust", "push", "take", "answer", "change", "advance", "get", "list", "topic", "topics", "purge", "redrive", "look", "pack", "hello")
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "e2e")]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "e2e" / "support")]
 
 from abi import Shard  # noqa: E402
 from redis_servers import Cluster, RedisServer  # noqa: E402

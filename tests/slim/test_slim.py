@@ -13,7 +13,7 @@ import sys
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPO / "tests" / "e2e"), str(REPO / "tests")]
+sys.path[:0] = [str(REPO / "tests" / "e2e" / "support"), str(REPO / "tests")]
 
 import server as serving  # noqa: E402
 

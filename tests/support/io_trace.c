@@ -1,6 +1,6 @@
 /*
  * io_trace: everything a program does to the files of a directory and over its sockets, in one
- * order that is true. Preloaded (LD_PRELOAD); read by tests/e2e/io_trace.py.
+ * order that is true. Preloaded (LD_PRELOAD); read by tests/e2e/support/io_trace.py.
  *
  *   TARRY_TEST_IO_TRACE       the file that is written: mapped, so it survives kill -9. An int64 where
  *                        its records end, 56 bytes of nothing, the records

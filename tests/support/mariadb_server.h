@@ -12,7 +12,7 @@ struct mariadb_server {
     pid_t process;
 };
 
-/* Starts it; aborts the test where that fails. `mysql`: the directory of a MySQL, as tests/e2e/mysql.py
+/* Starts it; aborts the test where that fails. `mysql`: the directory of a MySQL, as tests/e2e/support/mysql.py
  * prints it; NULL: Debian's MariaDB. */
 struct mariadb_server *mariadb_server_new(const char *mysql);
 /* Stops it and removes its directory. */

@@ -1,5 +1,5 @@
 /* A small AMQP 0-9-1 broker: greets, opens what it is asked to, confirms each publish. What a real
- * one does besides is tried in tests/e2e/test_rabbitmq.py. */
+ * one does besides is tried in tests/e2e/delivery/test_rabbitmq.py. */
 #include "peer.h"
 #include "rig.h"
 

@@ -19,7 +19,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[2]
 DRIVER = REPO / "build-bench" / "go" / "drive"
-sys.path[:0] = [str(REPO / "tests" / "e2e")]
+sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 
 os.environ.setdefault("TARRY_BIN", str(REPO / "build" / "tarry"))
 

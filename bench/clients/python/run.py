@@ -19,7 +19,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[2]
 VENV = REPO / "build-bench" / "python"
-sys.path[:0] = [str(REPO / "tests" / "e2e")]
+sys.path[:0] = [str(REPO / "tests" / "e2e" / "support")]
 
 os.environ.setdefault("TARRY_BIN", str(REPO / "build" / "tarry"))
 

@@ -1,5 +1,5 @@
 /* The STOMP target against a peer of the test's own, that says and keeps back what no broker would.
- * Real brokers: tests/e2e/test_activemq.py. */
+ * Real brokers: tests/e2e/delivery/test_activemq.py. */
 #include "targets/stomp_frame.h"
 
 #include "broker_rig.h"

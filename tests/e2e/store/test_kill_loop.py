@@ -1,12 +1,11 @@
 """kill -9, small: every change runs it. `make torture` and kill_loop.py by hand run it long."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
-from server import BINARY
+from server import BINARY, REPO
 
 KILLS = int(os.environ.get("TARRY_TEST_KILLS", 20))
 PUSHES = int(os.environ.get("TARRY_TEST_PUSHES", 20_000))
@@ -16,7 +15,7 @@ SECONDS = float(os.environ.get("TARRY_TEST_SECONDS", 20))
 @pytest.mark.parametrize("shards, doors", [(1, ()), (2, ("--doors",))], ids=["1", "2-doors"])
 def test_what_was_answered_survives_kill_9(shards, doors, tmp_path):
     assert BINARY.exists(), f"no server at {BINARY}"
-    command = [sys.executable, str(pathlib.Path(__file__).parent / "kill_loop.py"), "--kills", str(KILLS), "--pushes", str(PUSHES), "--seconds",
+    command = [sys.executable, str(REPO / "tests/e2e/support/kill_loop.py"), "--kills", str(KILLS), "--pushes", str(PUSHES), "--seconds",
                str(SECONDS), "--shards", str(shards), "--directory", str(tmp_path / "run"), "--quiet", *doors]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS * 5 + 200)
     print(done.stdout[-8000:], done.stderr[-4000:])

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Many batches of several servers at once on one MariaDB or MySQL: no deadlock is ever shown, and the counts agree at the end.
 
-    tests/e2e/sql_batches.py [--batches 100000] [--servers 3] [--threads 8] [--users 2] [--fresh] [--mysql]
+    tests/e2e/support/sql_batches.py [--batches 100000] [--servers 3] [--threads 8] [--users 2] [--fresh] [--mysql]
 
 Pushes (new ids and such that are there), takes, acks, returns and cancels of up to 20 jobs a call, through all servers, and
 transactions of users that push and cancel beside them. With --fresh each id is pushed once and each job acked: what most queues see. It prints how often InnoDB found a deadlock, how often servers repeated a

@@ -78,7 +78,7 @@ def test_answers_are_what_the_description_says(tools, start_delivering, endpoint
     page = server.connection().call("GET", "/metrics").body.decode()
     routes = set(re.findall(r'tarry_http_requests_total\{route="(\w+)"', page)) - {"none"}
     answered = set(re.findall(r'tarry_http_requests_total\{route="(\w+)",code="[23]\d\d"\} [1-9]', page))
-    routes -= {"history"}  # this store keeps none; tests/e2e/test_sql_history.py has it
+    routes -= {"history"}  # this store keeps none; tests/e2e/sql/test_sql_history.py has it
     of_a_test_clock = {"clock", "clock_advance", "reset"}  # a real server refuses them; test_test_clock.py has them right
     assert len(routes) > 20
     assert not routes - answered - of_a_test_clock, f"never right: {sorted(routes - answered - of_a_test_clock)}"

@@ -1,7 +1,7 @@
 """
 Three servers on one PostgreSQL, clients spread over them, and everything broken that can break; the judge is tests/checker.
 
-    python3 tests/e2e/sql_kill_loop.py --faults 300 --pushes 200000 --seconds 300 [--slow-disk]
+    python3 tests/e2e/support/sql_kill_loop.py --faults 300 --pushes 200000 --seconds 300 [--slow-disk]
 
 kill -9 of servers (also while they start), of one backend of PostgreSQL and of all its processes at once; its connections terminated; servers frozen
 (SIGSTOP); rows of jobs locked by another's open transaction, for longer than servers wait; a transaction with an old snapshot held open; commits that
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parents[2] / "redis")]
 
 import psycopg2  # noqa: E402
 from kill_loop import arguments_of_all, run_and_judge  # noqa: E402

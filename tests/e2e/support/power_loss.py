@@ -3,7 +3,7 @@ Power cuts, from a trace of the real server: what it did to its files and when i
 sync that covers it (io_order.py); and from moments of the trace directories are built as a disk could have left them (io_disk.py), opened
 (tests/support/recover.c), and compared with what had been answered (io_story.py).
 
-    python3 tests/e2e/power_loss.py --images 20000 --seed 1 --mib 300
+    python3 tests/e2e/support/power_loss.py --images 20000 --seed 1 --mib 300
 
 Exit code 0: nothing found; 1: a fault; 3: it met too little to prove anything. The images of a seed are the same for the same trace; the trace of a
 fault is kept, with its image.

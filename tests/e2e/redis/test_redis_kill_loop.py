@@ -1,12 +1,11 @@
 """Three servers on one Redis, everything broken that can break, small: every change runs it. `make torture` and redis_kill_loop.py by hand run it long."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
-from server import BINARY
+from server import BINARY, REPO
 
 LOOPS = {
     "single": ("--faults", "30", "--pushes", "5000", "--seconds", "6"),
@@ -20,7 +19,7 @@ def test_what_was_answered_survives_what_breaks_servers_and_redis(kind, tmp_path
     """single: all of it. sentinel, cluster: but for what a replica lacked that took over, which is counted."""
     assert BINARY.exists(), f"no server at {BINARY}"
     seed = ("--seed", os.environ["TARRY_TEST_LOOP_SEED"]) if "TARRY_TEST_LOOP_SEED" in os.environ else ()
-    command = [sys.executable, str(pathlib.Path(__file__).parent / "redis_kill_loop.py"), "--kind", kind, *LOOPS[kind], *seed, "--directory",
+    command = [sys.executable, str(REPO / "tests/e2e/support/redis_kill_loop.py"), "--kind", kind, *LOOPS[kind], *seed, "--directory",
                str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     print(done.stdout[-8000:], done.stderr[-4000:])

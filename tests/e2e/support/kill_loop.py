@@ -1,7 +1,7 @@
 """
 The kill -9 loop: a real server, real clients, and a history of every call for the judge (tests/checker).
 
-    python3 tests/e2e/kill_loop.py --kills 40 --pushes 100000 --seed 1 --shards 2
+    python3 tests/e2e/support/kill_loop.py --kills 40 --pushes 100000 --seed 1 --shards 2
 
 The server is killed at random moments while calls are under way, sometimes while it starts, and started again at once on the same directory. In
 between it is looked at in peace: `tarry fsck`, its counts after one start and after the next. At the end everything is taken and acked until
@@ -22,7 +22,7 @@ import time
 
 if "--doors" in sys.argv:
     os.environ["TARRY_TEST_DOORS"] = "1"  # before anything that looks at it comes in
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2])]
 
 from checker.report import EXIT, judge, render  # noqa: E402
 from client import Lost, job_path, request_bytes  # noqa: E402

@@ -2,7 +2,7 @@
 What docs/sql.md shows for each framework, as it stands there, in a program of that framework on a real PostgreSQL: rolled back means never there,
 committed means delivered.
 
-    python3 tests/e2e/sql_frameworks.py [NAME...]
+    python3 tests/e2e/support/sql_frameworks.py [NAME...]
 
 A framework that is not installed is said to be not tried. SQLAlchemy, Django and Laravel come from Debian (python3-sqlalchemy, python3-django,
 php-laravel-framework with php-pgsql); the libraries of Go, Knex and Spring come from their registries, into a temporary directory.

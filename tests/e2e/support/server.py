@@ -14,7 +14,7 @@ import time
 import doors
 from client import Client, Connection
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
+REPO = pathlib.Path(__file__).resolve().parents[3]
 BINARY = pathlib.Path(os.environ.get("TARRY_BIN") or REPO / "build" / "tarry")
 LISTENING = re.compile(r"event=listening .*?address=127\.0\.0\.1:(\d+)")
 SANITIZER = re.compile(r"ERROR: \w*Sanitizer|WARNING: ThreadSanitizer|runtime error:|AddressSanitizer|LeakSanitizer")
@@ -195,7 +195,7 @@ class LibraryServer(Server):
 
     @staticmethod
     def program():
-        return [sys.executable, str(REPO / "tests/e2e/lib_serve.py"), "--library", str(BINARY.parent / "libtarry.so")]
+        return [sys.executable, str(REPO / "tests/e2e/support/lib_serve.py"), "--library", str(BINARY.parent / "libtarry.so")]
 
 
 def _status(pid, task=None):

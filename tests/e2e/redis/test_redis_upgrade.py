@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import pathlib
 import shutil
 import subprocess
 import time
@@ -12,9 +11,9 @@ import redis
 from fake_clock import FakeClock, fake_time_library
 from redis_servers import RedisServer
 from redis_serving import metric, push_answer, ready, refused, shown, works
-from server import BINARY, eventually, together
+from server import BINARY, REPO, eventually, together
 
-DATA = pathlib.Path(__file__).parent / "data" / "layout1"
+DATA = REPO / "tests/e2e/support/data/layout1"
 WAS = json.loads((DATA / "layout1.json").read_text(encoding="ascii"))
 for topic in WAS["topics"].values():
     topic["paused_until"] = None  # which no server of before knew

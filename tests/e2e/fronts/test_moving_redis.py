@@ -51,7 +51,7 @@ def test_what_is_pending_in_redisson_comes_over_by_the_page(server, start_redis,
 
 def restore(store, name):
     """Bytes stand there as the characters of latin-1."""
-    for key, (kind, value) in json.loads((REPO / "tests/e2e/data/moving_redis.json").read_text(encoding="utf-8"))[name].items():
+    for key, (kind, value) in json.loads((REPO / "tests/e2e/support/data/moving_redis.json").read_text(encoding="utf-8"))[name].items():
         key = key.encode("latin-1")
         if kind == "hash":
             store.hset(key, mapping={field.encode("latin-1"): text.encode("latin-1") for field, text in value.items()})

@@ -2,7 +2,7 @@
 Programs that were written for Amazon SQS, against a real server: what they do and check by themselves is in tests/sqs, what became of it there is looked
 at here, by HTTP.
 
-    python3 tests/e2e/sqs_clients.py [javascript java go sqs-consumer celery spring]
+    python3 tests/e2e/support/sqs_clients.py [javascript java go sqs-consumer celery spring]
 
 What they stand on comes from npm, Maven, Go's proxy and PyPI, once, into the user's cache. A client whose tools are not here is said to be not tried.
 Exit code 1: one of those tried does not do what it should.

@@ -1,7 +1,7 @@
 """By name: what the pages of docs/moving say of BullMQ and Redisson, with BullMQ (npm) and Redisson (Maven) themselves on a real Redis.
 
-python3 tests/e2e/moving_peers.py            fills a Redis by them, follows the pages, and has Redisson's codecs read the bodies that came over
-python3 tests/e2e/moving_peers.py --record   also writes data/moving_redis.json anew, which test_moving_redis.py has in their place
+python3 tests/e2e/support/moving_peers.py            fills a Redis by them, follows the pages, and has Redisson's codecs read the bodies that came over
+python3 tests/e2e/support/moving_peers.py --record   also writes data/moving_redis.json anew, which test_moving_redis.py has in their place
 
 Packages go into build-moving/, in the versions of bench/bullmq and bench/redisson.
 """
@@ -15,7 +15,7 @@ import tempfile
 import types
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "redis"), str(HERE.parents[1] / "bench")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "redis"), str(HERE.parents[2] / "bench")]
 
 import redis  # noqa: E402
 from figures import redis_peers  # noqa: E402

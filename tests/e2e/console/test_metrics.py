@@ -16,7 +16,7 @@ from delivery import settle
 from server import BINARY, IS_SANITIZED, eventually
 from wings import lacking
 
-REPO = pathlib.Path(__file__).parents[2]
+REPO = pathlib.Path(__file__).parents[3]
 ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram|info)(?:, (\w+))?(?:; by ([^|]*))? \| (.*?) \| (.*) \|$", re.M)
 OPEN = {"Accept": "application/openmetrics-text; version=1.0.0"}
 

@@ -1,8 +1,8 @@
 """
 Three servers on a MariaDB and its replica, clients spread over them, and everything broken that can break; the judge is tests/checker.
 
-    python3 tests/e2e/sql_mariadb_kill_loop.py --faults 60 --pushes 40000 --seconds 120
-    python3 tests/e2e/sql_mariadb_kill_loop.py --asynchronous --only promote --faults 10 --pushes 5000 --seconds 60
+    python3 tests/e2e/support/sql_mariadb_kill_loop.py --faults 60 --pushes 40000 --seconds 120
+    python3 tests/e2e/support/sql_mariadb_kill_loop.py --asynchronous --only promote --faults 10 --pushes 5000 --seconds 60
 
 kill -9 of servers (also while they start) and of MariaDB; its connections cut; servers and MariaDB frozen (SIGSTOP); rows of jobs locked by another's
 open transaction; nobody may write for a while; the primary killed and its replica promoted, whose clock is up to an hour off. A commit waits
@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parents[2] / "redis")]
 
 import pymysql  # noqa: E402
 from kill_loop import arguments_of_all, run_and_judge  # noqa: E402

@@ -1,7 +1,7 @@
 """tarry serve on a real MySQL: the short form. mysql.py says where it comes from; without it these are skipped.
 
-All claims of MariaDB run on it by `TARRY_TEST_MYSQL=8.0 pytest tests/e2e/test_sql_mariadb.py`, and the contract of all stores by
-`TARRY_TEST_MYSQL_SERVER=$(tests/e2e/mysql.py) build-dev/tests/contract/contract mysql`.
+All claims of MariaDB run on it by `TARRY_TEST_MYSQL=8.0 pytest tests/e2e/sql/test_sql_mariadb.py`, and the contract of all stores by
+`TARRY_TEST_MYSQL_SERVER=$(tests/e2e/support/mysql.py) build-dev/tests/contract/contract mysql`.
 """
 
 import pytest

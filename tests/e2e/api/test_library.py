@@ -4,7 +4,6 @@
 import base64
 import json
 import os
-import pathlib
 import random
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 from endpoint import write_policy
 from lib_calls import Library, Push, Refused
 from power_loss import FLAGS, PowerLoss, Traced, record
-from server import BINARY, IS_SANITIZED, LibraryServer, Server
+from server import BINARY, IS_SANITIZED, REPO, LibraryServer, Server
 
 SEED = int(os.environ.get("TARRY_TEST_LOOP_SEED") or random.randrange(1 << 32))
 KILLS, PUSHES, SECONDS, IMAGES = 7, 2500, 7, 80
@@ -25,7 +24,7 @@ in_this_process = pytest.mark.skipif(IS_SANITIZED, reason="the sanitizer's runti
 
 
 def test_what_the_library_answered_survives_kill_9(tmp_path):
-    command = [sys.executable, str(pathlib.Path(__file__).parent / "kill_loop.py"), "--library", "--kills", str(KILLS), "--pushes", str(PUSHES),
+    command = [sys.executable, str(REPO / "tests/e2e/support/kill_loop.py"), "--library", "--kills", str(KILLS), "--pushes", str(PUSHES),
                "--seconds", str(SECONDS), "--shards", "2", "--directory", str(tmp_path / "run"), "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS * 5 + 200)
     print(done.stdout[-8000:], done.stderr[-4000:])

@@ -2,7 +2,7 @@
 Random transactions of users that push, cancel and reschedule beside an orders table, half of them rolled back, some of their clients killed (kill -9)
 in mid-commit: in the end the queue holds exactly the jobs of the orders that are there.
 
-    python3 tests/e2e/sql_transactions.py [--transactions 10000] [--clients 8] [--kill 0.02]
+    python3 tests/e2e/support/sql_transactions.py [--transactions 10000] [--clients 8] [--kill 0.02]
 """
 
 import argparse

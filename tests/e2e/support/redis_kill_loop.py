@@ -1,9 +1,9 @@
 """
 Three servers on one Redis, clients spread over them, and everything broken that can break; the judge is tests/checker.
 
-    python3 tests/e2e/redis_kill_loop.py --kind single   --faults 300 --pushes 200000 --seconds 300
-    python3 tests/e2e/redis_kill_loop.py --kind sentinel --faults 40  --flag=--wait-replicas=1
-    python3 tests/e2e/redis_kill_loop.py --kind cluster  --faults 40 --doors
+    python3 tests/e2e/support/redis_kill_loop.py --kind single   --faults 300 --pushes 200000 --seconds 300
+    python3 tests/e2e/support/redis_kill_loop.py --kind sentinel --faults 40  --flag=--wait-replicas=1
+    python3 tests/e2e/support/redis_kill_loop.py --kind cluster  --faults 40 --doors
 
 single: appendfsync always. kill -9 of servers (also while they start) and of Redis, Redis restarted, connections cut, CLIENT PAUSE, DEBUG SLEEP, FUNCTION
 FLUSH, servers and Redis frozen (SIGSTOP) for longer than anybody waits, Redis' clock set by up to half a second or slewed, also while a server is
@@ -23,7 +23,7 @@ import time
 
 if "--doors" in sys.argv:
     os.environ["TARRY_TEST_DOORS"] = "1"  # before anything that looks at it comes in
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parents[1] / "redis")]
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2]), str(pathlib.Path(__file__).parents[2] / "redis")]
 
 from invariants import scan  # noqa: E402
 from fake_clock import SLEW_PPM, FakeClock, fake_time_library  # noqa: E402

@@ -2,7 +2,7 @@
 A program with the library in its process, which answers the calls of the loops' clients as a server does: so that those who judge the server, after
 kill -9 (kill_loop.py) and after power cuts (power_loss.py), judge the library.
 
-    python3 tests/e2e/lib_serve.py --library build/libtarry.so --data DIR --listen 127.0.0.1:0 [--sync always] [--shards 1] [--wal-file 4MiB]
+    python3 tests/e2e/support/lib_serve.py --library build/libtarry.so --data DIR --listen 127.0.0.1:0 [--sync always] [--shards 1] [--wal-file 4MiB]
 
 Of the API as much as those clients speak. A call that the library answers is one that the client hears of.
 """

@@ -1,7 +1,7 @@
 """
 Random lines, wrong ones above all, side by side with Debian's beanstalkd: both answer the same words.
 
-    python3 tests/e2e/beanstalk_lines.py [--seconds 30] [--seed N]
+    python3 tests/e2e/support/beanstalk_lines.py [--seconds 30] [--seed N]
 
 Each case is a connection of its own: a few lines and some that are right behind them in one packet. Ids, bodies and figures are not compared,
 nor whether a job was there to be reserved: test_beanstalk.py does that. Exit code 1: answers differ; the case is shown.

@@ -1,11 +1,10 @@
 """kill -9 with clients that come from beanstalkd and of `--sqs` beside those of HTTP, small: every change runs it. kill_loop.py --fronts runs it long."""
 
-import pathlib
 import subprocess
 import sys
 
 import pytest
-from server import BINARY
+from server import BINARY, REPO
 
 LOOPS = {
     "embedded": ("kill_loop.py", "--kills", "6", "--pushes", "2000", "--seconds", "3"),
@@ -18,7 +17,7 @@ LOOPS = {
 def test_what_was_answered_over_each_protocol_survives_kill_9(store, tmp_path):
     assert BINARY.exists(), f"no server at {BINARY}"
     script, *arguments = LOOPS[store]
-    command = [sys.executable, str(pathlib.Path(__file__).parent / script), "--fronts", *arguments, "--directory", str(tmp_path / "run")]
+    command = [sys.executable, str(REPO / "tests/e2e/support" / script), "--fronts", *arguments, "--directory", str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     print(done.stdout[-8000:], done.stderr[-4000:])
     assert done.returncode == 0

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 """A real MySQL of a test's own, as mariadb.py has a MariaDB.
 
-    tests/e2e/mysql.py [8.0|newest]           prints the directory of a server that tests can start, or says why there is none
+    tests/e2e/support/mysql.py [8.0|newest]           prints the directory of a server that tests can start, or says why there is none
 
 The server comes once into the user's cache: `8.0` (8.0.15, the oldest that tarry takes from 8.0's line) from Maven, `newest` from the packages
 of Debian's unstable branch, with the libraries that it needs, in a directory of its own: nothing is installed. TARRY_TEST_MYSQL chooses
 which of them tests run on, `none`: they are skipped. A server's directory has the program `mysqld` and `data`, which each test copies.
 
-    TARRY_TEST_MYSQL=newest pytest tests/e2e/test_sql_mariadb.py                                                all that MariaDB is tried with
-    TARRY_TEST_MYSQL_SERVER=$(tests/e2e/mysql.py newest) build-dev/tests/contract/contract mysql                the contract of all stores
+    TARRY_TEST_MYSQL=newest pytest tests/e2e/sql/test_sql_mariadb.py                                                all that MariaDB is tried with
+    TARRY_TEST_MYSQL_SERVER=$(tests/e2e/support/mysql.py newest) build-dev/tests/contract/contract mysql                the contract of all stores
 """
 
 import contextlib
