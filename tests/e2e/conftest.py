@@ -16,6 +16,7 @@ pytest.register_assert_rewrite("sql_claims")
 
 import doors  # noqa: E402
 from endpoint import Endpoint, write_policy  # noqa: E402
+from leftovers import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest_teardown  # noqa: E402, F401: hooks
 from redis_servers import Cluster, RedisServer, Sentinel  # noqa: E402
 from server import BINARY, Server  # noqa: E402
 from wings import is_left_out, lacking  # noqa: E402

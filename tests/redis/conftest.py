@@ -8,6 +8,7 @@ import pytest
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "e2e" / "support")]
 
 from abi import Shard  # noqa: E402
+from leftovers import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest_teardown  # noqa: E402, F401: hooks
 from redis_servers import Cluster, RedisServer  # noqa: E402
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from client import Lost, Refused
-from server import BINARY, eventually
+from server import BINARY, eventually, meanwhile
 from test_cli import NOTHING, OK, REFUSED, USAGE, Worker, script, tarry  # noqa: F401
 
 
@@ -122,19 +122,15 @@ def test_what_dies_again_meanwhile_is_not_sent_round_twice(server):
     client, consumer = server.client(), server.client()
     client.put_topic("t", max_attempts=1)
     die(client, "t", {f"j{n}": "again" for n in range(1000)})
-    over = threading.Event()
 
-    def fail_at_once():
+    def fail_at_once(over):
         while not over.is_set():
             jobs = consumer.take("t", max=1000, wait="20ms")
             if jobs:
                 consumer.good("POST", "/v1/nack", json.dumps({"leases": [job["lease"] for job in jobs], "error": "again"}).encode())
 
-    worker = threading.Thread(target=fail_at_once)
-    worker.start()
-    said = client.topic_verb("t", "redrive", error="again")
-    over.set()
-    worker.join()
+    with meanwhile(fail_at_once):
+        said = client.topic_verb("t", "redrive", error="again")
     assert said["jobs"] == 1000 and client.topic("t")["totals"]["redriven"] == 1000
 
 

@@ -10,7 +10,7 @@ import pytest
 import state
 from redis_servers import Cluster, RedisServer
 from redis_serving import acl_rule
-from server import BINARY, eventually, free_port
+from server import BINARY, eventually, free_port, meanwhile
 
 CLEAN, FOUND, USAGE, UNREACHABLE = 0, 1, 2, 3
 SHARDS = 8
@@ -362,20 +362,17 @@ def test_failovers_in_the_middle_are_waited_out(cluster, start_server):
     server = start_server("--store", cluster.url)
     push_many(server, "many", 4)
     server.terminate()
-    found, over = [], threading.Event()
+    found = []
 
-    def check():
+    def check(over):
         while not over.is_set():
             found.append(fsck(cluster.url))
 
-    thread = threading.Thread(target=check)
-    thread.start()
-    eventually(lambda: found, 30)
-    old, new = cluster.fail_over(0)
-    cluster.wait_whole()
-    assert cluster.fail_over(0) == (new, old)
-    over.set()
-    thread.join()
+    with meanwhile(check):
+        eventually(lambda: found, 30)
+        old, new = cluster.fail_over(0)
+        cluster.wait_whole()
+        assert cluster.fail_over(0) == (new, old)
     assert len(found) >= 2
     for code, report, said in found:
         assert code == CLEAN and sum(shard["jobs"] for shard in report["shards"]) >= 4000, (report, said)

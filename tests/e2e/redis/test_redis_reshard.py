@@ -200,11 +200,13 @@ def test_calls_go_on_meanwhile(redis_server, start_server):
     threads = [guarded(push, server, f"p{at}") for at, server in enumerate(servers)] + [guarded(take, server) for server in servers]
     for thread in threads:
         thread.start()
-    for shards in (1, 4):
-        print(reshard(store, shards))
-    ends.set()
-    for thread in threads:
-        thread.join(60)
+    try:
+        for shards in (1, 4):
+            print(reshard(store, shards))
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join(60)
     assert not failed and not any(thread.is_alive() for thread in threads), failed
     assert sorted(acked) == sorted(pushed), (len(acked), len(pushed), set(acked) & cancelled)
     assert len(jobs_of(servers[0], "still")) == 3000

@@ -8,11 +8,10 @@ import signal
 import socket
 import ssl
 import subprocess
-import threading
 
 import pytest
 from certificates import Authority
-from server import BINARY, REPO, eventually, free_port
+from server import BINARY, REPO, eventually, free_port, meanwhile
 
 
 @pytest.fixture
@@ -95,9 +94,9 @@ def test_files_that_were_spoilt_leave_the_one_before_in_use(server, files, autho
 
 def test_no_request_fails_while_certificates_change(server, files, authority):
     context, place = authority.context(), port_of(server)
-    ended, shown, failed = threading.Event(), set(), []
+    shown, failed = set(), []
 
-    def ask():
+    def ask(ended):
         while not ended.is_set():
             try:
                 status, serial = call(place, context)
@@ -107,17 +106,12 @@ def test_no_request_fails_while_certificates_change(server, files, authority):
             except OSError as fault:
                 failed.append(fault)
 
-    askers = [threading.Thread(target=ask) for _ in range(3)]
-    for asker in askers:
-        asker.start()
-    for _ in range(5):
-        known = len(shown)
-        authority.sign("server")
-        server.proc.send_signal(signal.SIGHUP)
-        eventually(lambda: len(shown) > known, 20)  # noqa: B023
-    ended.set()
-    for asker in askers:
-        asker.join()
+    with meanwhile(ask, ask, ask):
+        for _ in range(5):
+            known = len(shown)
+            authority.sign("server")
+            server.proc.send_signal(signal.SIGHUP)
+            eventually(lambda: len(shown) > known, 20)  # noqa: B023
     assert not failed and len(shown) >= 5
 
 

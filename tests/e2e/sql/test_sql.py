@@ -16,7 +16,7 @@ import pytest
 from fake_clock import FakeClock, fake_time_library
 from postgres import PostgresServer
 from redis_serving import metric, refused, works
-from server import BINARY, REPO, eventually
+from server import BINARY, REPO, eventually, meanwhile
 from sql_claims import *  # noqa: F403, all of them  pylint: disable=wildcard-import,unused-wildcard-import
 from sql_serving import drain, due_s, fills_up_and_goes_on, push_until, tarry, transaction
 from streams import Stream
@@ -569,9 +569,13 @@ def test_a_crash_takes_nothing_back_that_was_answered_while_takes_pass_by(start_
     """Neither pushes nor acks; and no delivery number is given twice."""
     with PostgresServer("commit_delay=20000", *SLOW_DISK) as own:
         server = start_server("--store", own.url, "--migrate")
-        pushed, acked, takes, ended = [], {}, [], threading.Event()
+        pushed, acked, takes = [], {}, []
 
-        def work():
+        def push(name):
+            client = server.client()
+            return lambda ended: push_until(ended, client, "beside", name, pushed)
+
+        def work(ended):
             client = server.client()
             while not ended.is_set():
                 with contextlib.suppress(Exception):
@@ -581,17 +585,12 @@ def test_a_crash_takes_nothing_back_that_was_answered_while_takes_pass_by(start_
                         if client.ack(job["lease"])[0]["result"] == "ok":
                             acked[job["id"]] = time.monotonic()
 
-        threads = [threading.Thread(target=push_until, args=(ended, server.client(), "beside", name, pushed)) for name in "ab"] + [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for number in range(2):
-            flushed, done = metric(server, "tarry_sql_flushed_total"), len(acked)
-            eventually(lambda flushed=flushed, done=done: metric(server, "tarry_sql_flushed_total") > flushed + 5 and len(acked) > done + 5)
-            own.crash()
-            eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
-        ended.set()
-        for thread in threads:
-            thread.join()
+        with meanwhile(push("a"), push("b"), *[work] * 3):
+            for number in range(2):
+                flushed, done = metric(server, "tarry_sql_flushed_total"), len(acked)
+                eventually(lambda flushed=flushed, done=done: metric(server, "tarry_sql_flushed_total") > flushed + 5 and len(acked) > done + 5)
+                own.crash()
+                eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
         deliveries = [delivery for _, _, delivery in takes]
         assert len(deliveries) == len(set(deliveries))
         assert not [name for begun, name, _ in takes if begun > acked.get(name, begun)]

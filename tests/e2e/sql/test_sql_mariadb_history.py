@@ -11,7 +11,7 @@ import threading
 
 import pytest
 from mariadb import MariadbServer
-from server import BINARY, REPO, Server, eventually
+from server import BINARY, REPO, Server, eventually, meanwhile
 from sql_serving import tarry, transaction
 
 DAY_MS = 86400000
@@ -208,30 +208,26 @@ def test_fsck_finds_what_was_damaged_and_mends_counts_and_priorities(filled, dam
 def test_fsck_is_right_while_servers_are_at_work_and_mends_beneath_them(pair, mariadb):
     client = pair[0].client()
     client.push("beneath", "before")
-    ended = threading.Event()
 
-    def work():
+    def work(ended):
         busy = pair[1].client()
         while not ended.is_set():
             busy.push("busy", None)
             for job in busy.take("busy", max=10):
                 busy.ack(job["lease"])
 
-    working = threading.Thread(target=work)
-    working.start()
-    for _ in range(5):
-        assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
-    client.ack(client.take("beneath", wait="5s")[0]["lease"])
-    mariadb.do("DELETE FROM tarry.lane WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'beneath')")
-    mariadb.do("INSERT INTO tarry.job (topic, lane, due, seq, id, priority, first_due, body_bytes, body) "
-               "SELECT topic, 100, 1, 1, 'behind', 100, 1, 1, 'x' FROM tarry.topic WHERE name = 'beneath'")
-    taken = []
-    waiting = threading.Thread(target=lambda: taken.extend(client.take("beneath", wait="20s")))
-    waiting.start()
-    mended = tarry("fsck", "--store", mariadb.url, "--repair")
-    waiting.join()
-    ended.set()
-    working.join()
+    with meanwhile(work):
+        for _ in range(5):
+            assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
+        client.ack(client.take("beneath", wait="5s")[0]["lease"])
+        mariadb.do("DELETE FROM tarry.lane WHERE topic = (SELECT topic FROM tarry.topic WHERE name = 'beneath')")
+        mariadb.do("INSERT INTO tarry.job (topic, lane, due, seq, id, priority, first_due, body_bytes, body) "
+                   "SELECT topic, 100, 1, 1, 'behind', 100, 1, 1, 'x' FROM tarry.topic WHERE name = 'beneath'")
+        taken = []
+        waiting = threading.Thread(target=lambda: taken.extend(client.take("beneath", wait="20s")))
+        waiting.start()
+        mended = tarry("fsck", "--store", mariadb.url, "--repair")
+        waiting.join()
     assert mended.stdout.count("mended") == 2 and [job["id"] for job in taken] == ["behind"]
     assert tarry("fsck", "--store", mariadb.url).stdout == NOTHING
 

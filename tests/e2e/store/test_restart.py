@@ -1,14 +1,14 @@
 """A restart, clean or not, changes nothing that a client was told."""
 
 import datetime
+import itertools
 import os
 import stat
-import threading
 import time
 
 import pytest
 from client import Lost, Refused, request_bytes
-from server import StartFailed, eventually
+from server import StartFailed, eventually, meanwhile
 
 FLAGS = ("--sync", "always", "--shards", "1")
 FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", "cancelled", "expired")
@@ -79,9 +79,10 @@ def test_twice_restarted_is_the_same_state(start_server, how):
 
 def test_sigterm_under_load_loses_nothing(start_server):
     server = start_server(*FLAGS)
-    told, stop = [], threading.Event()
+    told, numbers = [], itertools.count()
 
-    def push_without_end(number):
+    def push_without_end(stop):
+        number = next(numbers)
         client, at = server.client(), 0
         try:
             while not stop.is_set():
@@ -93,14 +94,9 @@ def test_sigterm_under_load_loses_nothing(start_server):
             if isinstance(fault, Refused):
                 assert fault.status == 503
 
-    threads = [threading.Thread(target=push_without_end, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.7)
-    assert server.terminate() == 0
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with meanwhile(*[push_without_end] * 4):
+        eventually(lambda: len(told) > 100)
+        assert server.terminate() == 0
     server.start()
     kept = set()
     while jobs := server.client().take("load", max=1000):

@@ -13,6 +13,7 @@ import time
 
 from server import eventually, free_port
 
+RUN = "TARRY_TEST_RUN"  # the number of the process that runs the tests; whatever a test starts inherits it
 _running = set()
 
 
@@ -24,6 +25,10 @@ class NotStarted(Exception):
 def _stop_all():
     for child in list(_running):
         child.stop()
+
+
+def shared_processes():
+    return {one.proc.pid for one in list(_running) if one.is_shared and one.proc}
 
 
 def listens(port):
@@ -57,13 +62,14 @@ class Child:
         self.directory = pathlib.Path(directory or tempfile.mkdtemp(prefix=f"{self.NAME}-")).resolve()
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port, self.env, self.proc = port or free_port(), dict(env or {}), None
+        self.is_shared = False  # by all tests of a run, with which it ends
 
     # ---- life ----
 
     def spawn(self, *words, **options):
         with open(self.directory / "output.log", "ab") as log:
             return subprocess.Popen([str(word) for word in words], **{
-                "cwd": self.directory, "env": {**os.environ, **self.env}, "stdin": subprocess.DEVNULL, "stdout": log, "stderr": log,
+                "cwd": self.directory, "env": {**os.environ, **self.env, **({RUN: ""} if self.is_shared else {})}, "stdin": subprocess.DEVNULL, "stdout": log, "stderr": log,
                 "start_new_session": self.HAS_HELPERS, **options})
 
     def launch(self):

@@ -111,4 +111,6 @@ class RabbitMQ(Child):
 
 @functools.cache
 def shared():
-    return RabbitMQ(config=f"max_message_size = {SIZE_MAX}\n", with_tls=True).start()
+    broker = RabbitMQ(config=f"max_message_size = {SIZE_MAX}\n", with_tls=True)
+    broker.is_shared = True
+    return broker.start()

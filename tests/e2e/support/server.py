@@ -1,5 +1,6 @@
 """The real server as a child process: start, kill, stop, start again on the same directory."""
 
+import contextlib
 import os
 import pathlib
 import random
@@ -213,6 +214,21 @@ def eventually(check, seconds=10.0, pause=0.005):
             return found
         assert time.monotonic() < limit, f"not within {seconds} s"
         time.sleep(pause)
+
+
+@contextlib.contextmanager
+def meanwhile(*functions):
+    """Calls each function in a thread of its own, with an event. The event is set when the block ends, however it ends, and the threads are waited for."""
+    ended = threading.Event()
+    threads = [threading.Thread(target=function, args=(ended,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    try:
+        yield ended
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
 
 
 def together(*functions):

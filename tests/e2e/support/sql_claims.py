@@ -7,7 +7,7 @@ import threading
 import time
 
 from redis_serving import info, metric, works
-from server import eventually
+from server import eventually, meanwhile
 from sql_serving import drain, due_s, push_until, transaction
 
 HOUR_MS = 3600 * 1000
@@ -106,36 +106,29 @@ def test_leases_that_no_living_server_knows_of_end_all_the_same(database, start_
 def test_a_database_that_crashes_loses_nothing_that_was_answered(database, start_server):
     with type(database)() as own:
         server = start_server("--store", own.url, "--migrate")
-        pushed, ended = [], threading.Event()
-
-        pushing = threading.Thread(target=push_until, args=(ended, server.client(), "crash", "job", pushed))
-        pushing.start()
-        for number in range(2):
+        pushed, client = [], server.client()
+        with meanwhile(lambda ended: push_until(ended, client, "crash", "job", pushed)):
+            for number in range(2):
+                time.sleep(0.5)
+                own.crash()
+                eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
             time.sleep(0.5)
-            own.crash()
-            eventually(lambda n=number: metric(server, "tarry_sql_reconnects_total") > n, 60)
-        time.sleep(0.5)
-        ended.set()
-        pushing.join()
         got = drain(server.client(), "crash", 2)
         assert len(pushed) > 20 and set(pushed) <= set(got) and len(got) == len(set(got))
 
 
 def test_cut_connections_are_settled_and_nothing_is_done_twice(pair, database):
-    server, ended, pushed = pair[0], threading.Event(), 0
+    server, pushed = pair[0], 0
 
-    def cut():
+    def cut(ended):
         while not ended.wait(0.15):
             database.cut_servers()
 
-    cutting = threading.Thread(target=cut)
-    cutting.start()
     client = server.client(60)
-    while pushed < 60 or metric(server, "tarry_sql_reconnects_total") < 6:  # on a quick machine sixty are done before the first cut
-        assert client.push("cut", f"job-{pushed}", on_conflict="reject")["result"] == "created"
-        pushed += 1
-    ended.set()
-    cutting.join()
+    with meanwhile(cut):
+        while pushed < 60 or metric(server, "tarry_sql_reconnects_total") < 6:  # on a quick machine sixty are done before the first cut
+            assert client.push("cut", f"job-{pushed}", on_conflict="reject")["result"] == "created"
+            pushed += 1
     topic = client.topic("cut")
     assert topic["totals"]["pushed"] == pushed and topic["counts"]["ready"] == pushed
 

@@ -1,0 +1,76 @@
+"""A test that leaves a thread or a process behind fails, by name; fixtures of a wider scope may keep theirs until they end."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+CONFTEST = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import leftovers
+from leftovers import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest_teardown
+leftovers.GRACE_SECONDS = 0.3
+"""
+HEAD = """
+import os, subprocess, threading, time
+import pytest
+
+def sleeper(**options):
+    return subprocess.Popen(["sleep", "611"], **options)
+"""
+
+
+def run(tmp_path, *files):
+    """The lines of the summary, and the whole output."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    for number, text in enumerate(files):
+        (tmp_path / f"test_{number}.py").write_text(HEAD + text)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", tmp_path], capture_output=True, text=True, cwd=tmp_path,
+                          env={name: value for name, value in os.environ.items() if name != "TARRY_TEST_RUN"}, timeout=120, check=False)
+    return re.findall(r"^(?:FAILED|ERROR) \S*?(test_\d\.py::\S+)", done.stdout, re.MULTILINE), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("leaves, what", [
+    ("threading.Thread(target=time.sleep, args=(2,), name='cutter').start()", "thread 'cutter', which is at"),
+    ("sleeper()", r"process \d+, sleep 611"),
+    ("sleeper(start_new_session=True)", r"process \d+, sleep 611"),
+    ("subprocess.run(['sh', '-c', 'setsid sleep 611 >/dev/null 2>&1 &'])", r"process \d+, sleep 611"),
+])
+def test_names_the_test_that_left_something(tmp_path, leaves, what):
+    failed, said = run(tmp_path, f"def test_one(): pass\ndef test_two(): {leaves}; time.sleep(0.2)\ndef test_three(): pass\n")
+    assert failed == ["test_0.py::test_two"] and re.search(f"'test_0.py::test_two' left {what}", said), said
+    assert "3 passed, 1 error" in said
+
+
+def test_lets_a_test_end_what_it_began(tmp_path):
+    assert run(tmp_path, "def test_one(): p = sleeper(); p.kill(); p.wait()\ndef test_two(): threading.Thread(target=time.sleep, args=(0.1,)).start()\n")[0] == []
+
+
+FIXTURE = """
+@pytest.fixture(scope="SCOPE")
+def servers():
+    running = [sleeper()]
+    yield running
+    for one in running:
+        one.kill()
+        one.wait()
+
+def test_uses_it(servers): pass
+def test_starts_it_again(servers):
+    servers.append(sleeper())
+"""
+
+
+@pytest.mark.parametrize("scope", ["module", "session"])
+def test_a_fixture_of_a_wider_scope_keeps_its_processes_until_it_ends(tmp_path, scope):
+    text = FIXTURE.replace("SCOPE", scope)
+    assert run(tmp_path, text, "def test_one(): pass\n")[0] == []
+    failed, said = run(tmp_path, text.replace("running = [sleeper()]", "running = [sleeper()]; sleeper()"), "def test_one(): pass\n")
+    assert failed and "'a fixture' left process" in said
+    failed, said = run(tmp_path, text + "    sleeper()\n", "def test_one(): pass\n")
+    assert len(failed) == 1 and "'test_0.py::test_starts_it_again' left process" in said
