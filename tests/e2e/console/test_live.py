@@ -10,7 +10,7 @@ from certificates import Authority
 from client import Connection, request_bytes
 from conftest import FLAGS
 from fake_clock import FakeClock, fake_time_library
-from server import Server, eventually, free_port
+from server import Server, eventually, free_port, slack
 from streams import Stream
 from tokens import Token, TokenFile
 
@@ -37,7 +37,7 @@ def test_an_overview_begins_with_history_and_goes_on_once_a_second(server):
         busy, far = seen["topics"]
         assert busy["topic"] == "busy" and busy["counts"]["ready"] == 6 and far["topic"] == "far", "the busiest first"
         assert seen["rates"]["pushed_per_s"] > 1 and busy["oldest_ready_age_ms"] is not None
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 4 * slack()
 
 
 def test_rates_add_up_to_what_happened(server):
@@ -163,7 +163,7 @@ def test_a_stop_does_not_wait_for_who_listens(start_server):
         stream.data("snapshot")
     began = time.monotonic()
     assert server.terminate() == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 5 * slack()
     for stream in streams:
         stream.end()
         assert stream.retry_ms == 1000
@@ -246,7 +246,7 @@ def test_a_stream_ends_with_its_token(house):
         house.tokens.write(house.every, house.own)
         began = time.monotonic()
         live.end()
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 8 * slack()
         other.data("snapshot")
 
 

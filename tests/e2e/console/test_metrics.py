@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 from delivery import settle
-from server import BINARY, IS_SANITIZED, eventually
+from server import BINARY, IS_SANITIZED, eventually, slack
 from wings import lacking
 
 REPO = pathlib.Path(__file__).parents[3]
@@ -174,7 +174,7 @@ def test_ten_thousand_topics_hold_up_no_turn(start_server, capsys):
     longest = re.findall(r"^tarry_loop_turn_longest_seconds\{.*\} (\S+)$", page(server), re.M)
     with capsys.disabled():
         print(f" 10,000 topics: best of 10 scrapes {min(took):.1f} ms, over {passed} turns; the longest turn since the start {max(map(float, longest)) * 1000:.2f} ms")
-    assert IS_SANITIZED or min(took) < 50
+    assert IS_SANITIZED or min(took) < 50 * slack()
     assert passed >= 40, "the topics are looked at over many turns"
 
     def held():

@@ -12,7 +12,7 @@ import pytest
 from certificates import Authority
 from collector import Collector
 from delivery import settle
-from server import BINARY, eventually, free_port
+from server import BINARY, eventually, free_port, slack
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED, UNSAMPLED = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
@@ -221,7 +221,7 @@ def test_a_collector_that_is_away_disturbs_nobody(start_traced):
     assert counted(client, "tarry_trace_export_failures_total") >= 1 and spans_of(client, "sent") == 0
     began = time.monotonic()
     assert server.terminate() == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 5 * slack()
     assert server.log().count("traces not exported") == 1
 
 
@@ -237,10 +237,10 @@ def test_a_collector_that_hangs_does_not_hold_up_the_end(start_traced, collector
         began = time.monotonic()
         push(client, "u", n, {"traceparent": SAMPLED})
         slowest = max(slowest, time.monotonic() - began)
-    assert slowest < 5
+    assert slowest < 5 * slack()
     began = time.monotonic()
     assert server.terminate() == 0
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 4 * slack()
 
 
 def test_one_that_is_busy_is_asked_again_and_one_that_refuses_is_not(start_traced, collector):

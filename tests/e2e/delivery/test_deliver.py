@@ -13,7 +13,7 @@ import pytest
 from conftest import FLAGS
 from delivery import counts, deliver_test, settle, totals
 from endpoint import Endpoint, write_policy
-from server import BINARY, REPO, eventually
+from server import BINARY, REPO, eventually, slack
 
 JSON = {"Content-Type": "application/json"}
 
@@ -211,7 +211,7 @@ def test_rate_holds(server, endpoint):
         push(client, "orders", i, delay="200ms")
     eventually(lambda: totals(client, "orders")["acked"] == 40)
     took = endpoint.calls[-1].at - endpoint.calls[0].at
-    assert 0.7 <= took <= 8.0  # 39 of them at 40/s; the first may be seen late
+    assert 0.7 <= took <= 8.0 * slack()  # 39 of them at 40/s; the first may be seen late
 
 
 def test_a_paused_topic_is_not_delivered_until_it_is_resumed(server, endpoint):
@@ -227,14 +227,16 @@ def test_a_paused_topic_is_not_delivered_until_it_is_resumed(server, endpoint):
 
 def test_a_slow_endpoint_holds_up_nobody_else(server, endpoint):
     client = server.client()
-    slow = Endpoint(lambda call: time.sleep(0.3) or 200).start()
+    may_answer = threading.Event()
+    slow = Endpoint(lambda call: 200 if may_answer.wait(120) else 500).start()
     try:
-        settle(client, "orders", deliver={"callback": True, "max_in_flight": 8})
+        settle(client, "orders", deliver={"callback": True, "max_in_flight": 8, "timeout": "2m"})
         jobs = [f"slow-{i}" for i in range(20)] + [f"fast-{i}" for i in range(30)]
         for name in jobs:
             push(client, "orders", name, delay="500ms", callback=(slow if name[0] == "s" else endpoint).url)
         eventually(lambda: len(endpoint.calls) == 30)
-        assert len(slow.calls) < 12
+        assert len(slow.calls) <= 4
+        may_answer.set()
         eventually(lambda: totals(client, "orders")["acked"] == 50)
         assert slow.most_at_once <= 4
         assert sorted(slow.ids() + endpoint.ids()) == sorted(jobs)
@@ -401,7 +403,7 @@ def test_a_stop_gives_back_what_is_under_way(start_delivering, endpoint):
     eventually(lambda: endpoint.calls)
     began = time.monotonic()
     assert server.terminate() == 0
-    assert time.monotonic() - began < 7
+    assert time.monotonic() - began < 7 * slack()
     client = server.start().client()
     eventually(lambda: totals(client, "orders")["acked"] == 1)
     assert [call.attempt for call in endpoint.calls] == [1, 1]  # what was given up does not count
@@ -416,7 +418,7 @@ def test_a_stop_waits_for_what_is_under_way(start_delivering, endpoint):
     eventually(lambda: endpoint.calls)
     began = time.monotonic()
     assert server.terminate() == 0
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 3 * slack()
     client = server.start().client()
     time.sleep(0.3)
     assert len(endpoint.calls) == 1 and totals(client, "orders")["acked"] == 1

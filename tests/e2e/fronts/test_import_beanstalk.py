@@ -39,8 +39,10 @@ def put_many(connection, tube, count, delay, priority=0):
 
 
 def jobs_of(server, topic):
-    """{number over there: the job}, with bodies."""
+    """{number over there: the job}, with bodies. Empty if there is no topic yet: an import may be killed before its first push."""
     client, cursor, found = server.client(), None, {}
+    if client.call("GET", f"/v1/topics/{topic}").status == 404:
+        return found
     while True:
         page = client.list(topic, limit=1000, body="base64", cursor=cursor)
         for job in page["jobs"]:

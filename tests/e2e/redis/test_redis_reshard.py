@@ -9,7 +9,7 @@ import pytest
 from client import Refused
 from redis_servers import Cluster, RedisServer, Sentinel
 from redis_serving import info, metric, works
-from server import BINARY, eventually
+from server import BINARY, eventually, slack
 
 
 @pytest.fixture(scope="module")
@@ -211,4 +211,4 @@ def test_calls_go_on_meanwhile(redis_server, start_server):
     assert sorted(acked) == sorted(pushed), (len(acked), len(pushed), set(acked) & cancelled)
     assert len(jobs_of(servers[0], "still")) == 3000
     print(len(pushed), "pushed; the slowest call took", slowest[0])
-    assert slowest[0] < 5
+    assert slowest[0] < 5 * slack()

@@ -52,7 +52,7 @@ class Child:
     """
 
     NAME = "child"
-    START_SECONDS, PAUSE_SECONDS = 90.0, 0.05
+    START_SECONDS, PAUSE_SECONDS = 240.0, 0.05
     FAULTS = (OSError,)
     LOGS = ("output.log",)  # in its directory; patterns
     HAS_HELPERS = True  # processes that are signalled with it

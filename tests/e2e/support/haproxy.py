@@ -23,7 +23,7 @@ class HAProxy(Child):
     """`server` is 127.0.0.1:PORT, or unix@PATH; `words` say how it is spoken to: send-proxy, send-proxy-v2, check … Or `config` is all of it."""
 
     NAME = "haproxy"
-    START_SECONDS, PAUSE_SECONDS = 10.0, 0.01
+    START_SECONDS, PAUSE_SECONDS = 120.0, 0.01
     HAS_HELPERS = False
 
     def __init__(self, directory, server="", words="", config=CONFIG):

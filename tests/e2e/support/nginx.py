@@ -23,7 +23,7 @@ class Nginx(Child):
     """`fields`: what is logged of a request, blanks between; empty: no log. It listens on all of 127.0.0.0/8, once it is made."""
 
     NAME = "nginx"
-    START_SECONDS, PAUSE_SECONDS = 10.0, 0.01
+    START_SECONDS, PAUSE_SECONDS = 120.0, 0.01
     LOGS = ("output.log", "error.log")
     HAS_HELPERS = False
 

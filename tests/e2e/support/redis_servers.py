@@ -23,9 +23,9 @@ import redis
 from child import Child, NotStarted
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from server import free_port
+from server import free_port, patience
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 FAULTS = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.BusyLoadingError)
 SLOTS = 16384
 
@@ -76,7 +76,7 @@ def _query(tls):
 
 def wait_for(check, what, seconds=START_SECONDS, pause=0.01):
     """Waits until `check()` gives something true, and returns it; a server that cannot be asked has not given it."""
-    limit = time.monotonic() + seconds
+    limit = time.monotonic() + patience(seconds)
     while True:
         try:
             found = check()
@@ -432,6 +432,21 @@ class Cluster:
     def id_of(self, server):
         return _text(server.call("CLUSTER", "MYID"))
 
+    def wait_epochs(self):
+        """
+        All nodes know the same configuration epoch of each master. A node that takes a slot while it does not know the epoch of the last owner may choose
+        the same one. Then the cluster gives the slot back to the last owner, which has given it up, and no node serves it any more.
+        """
+        def known(server):
+            lines = [line.split() for line in _text(server.call("CLUSTER", "NODES")).splitlines()]
+            return frozenset((ident, epoch) for ident, _, flags, _, _, _, epoch, *_ in lines if "master" in flags.split(","))
+
+        def agreed():
+            views = {known(server) for server in self.servers if server.alive}
+            return len(views) == 1 and len({epoch for _, epoch in next(iter(views))}) == len(next(iter(views)))
+
+        wait_for(agreed, "all nodes know the same epochs")
+
     def owner(self, slot):
         """By the word of all that live, once they agree and the owner itself does; waits for that."""
         def agreed():
@@ -481,6 +496,7 @@ class Cluster:
 
     def begin_move(self, slot, to=None):
         """The slot is migrating from now on, its keys still where they were. (from, to)"""
+        self.wait_epochs()
         source = self.owner(slot)
         to = to or next(server for server in self.master_list() if server is not source)
         to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))

@@ -19,7 +19,7 @@ REPO = pathlib.Path(__file__).resolve().parents[3]
 BINARY = pathlib.Path(os.environ.get("TARRY_BIN") or REPO / "build" / "tarry")
 LISTENING = re.compile(r"event=listening .*?address=127\.0\.0\.1:(\d+)")
 SANITIZER = re.compile(r"ERROR: \w*Sanitizer|WARNING: ThreadSanitizer|runtime error:|AddressSanitizer|LeakSanitizer")
-START_SECONDS = 60.0
+START_SECONDS = 240.0
 # Under a sanitizer freed memory is kept aside for a while: how much is resident says little.
 IS_SANITIZED = BINARY.exists() and any(mark in BINARY.read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
 
@@ -118,11 +118,11 @@ class Server:
         self.proc.kill()
         self.proc.wait()
 
-    def terminate(self, timeout=30):
+    def terminate(self, timeout=60):
         """SIGTERM; the exit code."""
         if self.proc.poll() is None:
             self.proc.send_signal(signal.SIGTERM)
-        code = self.proc.wait(timeout)
+        code = self.proc.wait(patience(timeout))
         if code != 0:
             self.clean_exits = False
         return code
@@ -205,8 +205,20 @@ def _status(pid, task=None):
         return dict(line.rstrip("\n").split(":\t", 1) for line in lines if ":\t" in line)
 
 
+def slack():
+    """How many times longer than on a quiet machine a step may take now: as many as there are threads for each core. A factor for bounds on durations."""
+    load, _, _, running, *_ = pathlib.Path("/proc/loadavg").read_text(encoding="ascii").replace("/", " ").split()
+    return 1 + max(float(load), int(running) - 1) / len(os.sched_getaffinity(0))
+
+
+def patience(seconds):
+    """How long to wait for what must happen: a time that only a fault exceeds, even if forty programs share the machine. It costs nothing where all is well."""
+    return max(60.0, 4 * seconds)
+
+
 def eventually(check, seconds=10.0, pause=0.005):
-    """Waits until `check()` gives something true, and returns it."""
+    """Waits until `check()` gives something true, and returns it. On a quiet machine it does within `seconds`."""
+    seconds = patience(seconds)
     limit = time.monotonic() + seconds
     while True:
         found = check()

@@ -10,7 +10,7 @@ import subprocess
 import termios
 import time
 
-from server import BINARY
+from server import BINARY, patience
 
 
 class Terminal:
@@ -39,7 +39,7 @@ class Terminal:
             self.raw += os.read(self.main, 65536)
 
     def until(self, holds, seconds=15):
-        limit = time.monotonic() + seconds
+        limit = time.monotonic() + patience(seconds)
         while not holds(self.screen()):
             assert time.monotonic() < limit, "\n".join(self.screen())
             self.read(0.2)
@@ -49,7 +49,7 @@ class Terminal:
         os.write(self.main, keys)
 
     def end(self):
-        code = self.proc.wait(15)
+        code = self.proc.wait(patience(15))
         self.read(0.2)
         return code
 

@@ -91,6 +91,14 @@ static inline void talk_connect_server(struct connection *connection)
     while (!(CONDITION))                                                                           \
         (void)uv_run(reactor_loop((TALK)->reactor), UV_RUN_ONCE);
 
+/* Waits until the server has accepted the connection, which the kernel completes earlier. Only then
+ * can the server cut it. */
+static inline void talk_until_served(struct connection *connection)
+{
+    redis_command_words(redis_connection_out(connection->connection), "PING", NULL);
+    SYNC_CONNECTION_UNTIL(connection, connection->replies == 1)
+}
+
 /* What else the loop has to say is heard before the end. */
 static inline void talk_finish(struct connection *connection)
 {

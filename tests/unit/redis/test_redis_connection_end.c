@@ -26,8 +26,7 @@ static void a_connection_that_the_server_cuts_is_told_once(void **state)
     struct connection connection = {0};
     (void)state;
     talk_connect_server(&connection);
-    redis_command_words(talk_out(&connection), "PING", NULL);
-    SYNC_CONNECTION_UNTIL(&connection, connection.replies == 1)
+    talk_until_served(&connection);
     redis_server_do(server, "CLIENT KILL TYPE normal SKIPME yes");
     talk_expect_down(&connection, "connection closed by '127.0.0.1:", "");
 }
@@ -98,7 +97,7 @@ static void what_is_appended_after_the_end_costs_nothing(void **state)
     struct connection connection = {0};
     (void)state;
     talk_connect_server(&connection);
-    SYNC_CONNECTION_UNTIL(&connection, connection.ups)
+    talk_until_served(&connection);
     redis_server_do(server, "CLIENT KILL TYPE normal SKIPME yes");
     SYNC_CONNECTION_UNTIL(&connection, connection.downs)
     for (int i = 0; i < 100; i++)
@@ -162,7 +161,7 @@ static void may_go_when_it_is_cut(void)
     struct connection connection = {.on_down = free_it};
 
     talk_connect_server(&connection);
-    SYNC_CONNECTION_UNTIL(&connection, connection.ups)
+    talk_until_served(&connection);
     redis_server_do(server, "CLIENT KILL TYPE normal SKIPME yes");
     SYNC_CONNECTION_UNTIL(&connection, connection.downs)
     talk_finish(&connection);
