@@ -139,8 +139,8 @@ bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms)
     if (text.at[0] == 'P')
         return parse_iso(slice_make(text.at + 1, text.len - 1), ms_max, ms);
     struct slice rest = text;
-    if (take_digits(&rest, ms_max, &total) && rest.len == 0) {
-        *ms = total;
+    if (take_digits(&rest, 0, &total) && rest.len == 0) {
+        *ms = 0;
         return true;
     }
     for (total = 0; text.len > 0;) {
@@ -156,7 +156,7 @@ bool duration_parse(struct slice text, int64_t ms_max, int64_t *ms)
     return true;
 }
 
-bool duration_lacks_unit(struct slice text)
+static bool is_bare_number(struct slice text)
 {
     bool is_zero = true;
     for (size_t i = 0; i < text.len; i++) {
@@ -165,6 +165,18 @@ bool duration_lacks_unit(struct slice text)
         is_zero &= text.at[i] == '0';
     }
     return !is_zero;
+}
+
+bool duration_lacks_unit(struct slice text)
+{
+    const char *colon = text.len ? memchr(text.at, ':', text.len) : NULL;
+    if (colon)
+        text = slice_make(colon + 1, text.len - (size_t)(colon + 1 - text.at));
+    const char *dots = text.len ? memmem(text.at, text.len, "..", 2) : NULL;
+    if (!dots)
+        return is_bare_number(text);
+    return is_bare_number(slice_make(text.at, (size_t)(dots - text.at))) ||
+           is_bare_number(slice_make(dots + 2, text.len - (size_t)(dots + 2 - text.at)));
 }
 
 void duration_emit(struct buffer *out, int64_t ms)

@@ -10,6 +10,11 @@ bool http_media_is_lines(struct slice type)
            http_is(type, "application/jsonl");
 }
 
+bool http_media_is_form(struct slice type)
+{
+    return http_is(job_type_plain(type), "application/x-www-form-urlencoded");
+}
+
 bool http_media_is_valid(struct slice type)
 {
     for (size_t i = 0; i < type.len; i++)

@@ -6,6 +6,8 @@
 
 /* application/x-ndjson and its other names. */
 bool http_media_is_lines(struct slice type);
+/* What HTML forms send, and curl where no type is given. */
+bool http_media_is_form(struct slice type);
 /* Printable ASCII, so that it can stand in a header. */
 bool http_media_is_valid(struct slice type);
 

@@ -263,15 +263,16 @@ static bool read_item_body(struct item *item)
     return true;
 }
 
-bool http_item_parse(struct json_value value, struct queue_push *out, struct buffer *arena,
-                     struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault)
+/* `topic`: of the call; empty: the item names its own. `meta` may hold pairs of the call's. */
+static bool parse_item(struct json_value value, struct slice topic, struct queue_push *out,
+                       struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
+                       struct http_fault *fault)
 {
     struct item item = {.push = out, .arena = arena, .meta = meta, .hooks = hooks, .fault = fault};
     struct json_cursor cursor = {0};
     struct json_value member;
     struct slice key;
     *out = (struct queue_push){0};
-    buffer_clear(meta);
     if (value.kind != JSON_OBJECT)
         return http_fault_set(fault, PROBLEM_BAD_ITEM, 0,
                               "an item must be an object such as "
@@ -280,11 +281,20 @@ bool http_item_parse(struct json_value value, struct queue_push *out, struct buf
         if (!read_item_member(&item, key, member))
             return false;
     if (!(item.seen & MEMBER_TOPIC))
+        out->topic = topic;
+    if (!out->topic.len && !(item.seen & MEMBER_TOPIC))
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
     if (!check_item_fields(&item.fields, fault) || !read_item_body(&item) || !keep_item_meta(&item))
         return false;
     http_fields_push(&item.fields, out);
     return true;
+}
+
+bool http_item_parse(struct json_value value, struct queue_push *out, struct buffer *arena,
+                     struct buffer *meta, const struct http_hooks *hooks, struct http_fault *fault)
+{
+    buffer_clear(meta);
+    return parse_item(value, (struct slice){0}, out, arena, meta, hooks, fault);
 }
 
 /* ---- a batch ---- */
@@ -476,7 +486,93 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     http_answer_end_json(exchange, is_new ? 201 : 200);
 }
 
-/* PUT or POST of one job; its options are in the query or in headers. */
+/* Whether every member of the object is one that an item of a batch has, among them a body and
+ * something that the body alone does not have: an id or an option. */
+static bool is_envelope(struct json_value object)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    uint32_t seen = 0;
+    bool has_options = false;
+    while (json_next_member(object, &cursor, &key, &value)) {
+        uint32_t member = member_of(key);
+        bool is_option = http_option_is_allowed(OPTIONS_ITEM, slice_make(key.at + 1, key.len - 2));
+        if (!member && !is_option)
+            return false;
+        seen |= member;
+        has_options = has_options || is_option;
+    }
+    return seen & (MEMBER_BODY | MEMBER_BODY_BASE64) && (has_options || seen & MEMBER_ID);
+}
+
+/* The path says where the job goes; an envelope may say the same. */
+static bool check_envelope(const struct http_call *call, struct queue_push *push,
+                           struct http_fault *fault)
+{
+    bool is_same_topic = slice_equals(push->topic, call->topic);
+    if (!is_same_topic || (push->id.len && call->id.len && !slice_equals(push->id, call->id)))
+        return http_fault_set(
+            fault, PROBLEM_OPTION_CLASH, 0,
+            "'%s' in the body is not the one in the path, leave it out of the body",
+            is_same_topic ? "id" : "topic");
+    if (call->id.len)
+        push->id = call->id;
+    return true;
+}
+
+/* A job without an option may come with its options in an envelope, as an item of a batch has them:
+ * kept as a body it would lose its delay without a word. False: *fault is set. */
+static bool read_envelope(struct http_call *call, struct queue_push *push, struct http_fault *fault)
+{
+    struct http_front *front = call->front;
+    struct slice type = push->content_type, body = push->body;
+    bool is_form = http_media_is_form(type);
+    struct json_value object;
+    if (call->query->fields.set)
+        return true;
+    if ((!type.len || is_form || job_type_is_json(type)) && json_check(body, &object, NULL) &&
+        object.kind == JSON_OBJECT) {
+        if (!is_envelope(object))
+            return true;
+        buffer_clear(&front->arena);
+        if (!buffer_reserve(&front->arena, body.len + front->meta.len + 1))
+            return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
+        if (!parse_item(object, call->topic, push, &front->arena, &front->meta,
+                        front->shared->hooks, fault))
+            return false;
+        push->meta = buffer_slice(&front->meta);
+        return check_envelope(call, push, fault);
+    }
+    if (is_form && body.len && memchr(body.at, '=', body.len))
+        return http_fault_set(
+            fault, PROBLEM_BAD_OPTION, 0,
+            "the body is a form, and a form's fields are no options of a push: give them in the "
+            "query, as in ?delay=30m, or as JSON with 'Content-Type: application/json'; to push "
+            "the "
+            "form itself give an option, as in ?delay=0");
+    return true;
+}
+
+/* What the query, headers and body say of the job. */
+static bool read_push(struct http_call *call, struct queue_push *push, struct http_fault *fault)
+{
+    if (!http_media_is_valid(push->content_type))
+        return http_fault_set(
+            fault, PROBLEM_BAD_OPTION, 0,
+            "the Content-Type must be printable ASCII; other letters go as %%XX, as in "
+            "name*=UTF-8''%%C3%%A4");
+    http_fields_push(&call->query->fields, push);
+    if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {
+        if (!http_callback_add(&call->front->meta, call->query->fields.callback,
+                               call->front->shared->hooks, fault))
+            return false;
+        push->meta = buffer_slice(&call->front->meta);
+    }
+    return read_envelope(call, push, fault);
+}
+
+/* PUT or POST of one job; its options are in the query, in headers or in an envelope. */
 static void push_one(struct http_call *call)
 {
     struct queue_push push = {.topic = call->topic,
@@ -485,27 +581,14 @@ static void push_one(struct http_call *call)
                               .meta = buffer_slice(&call->front->meta),
                               .body = call->request->body};
     struct http_fault fault;
-    if (!http_media_is_valid(push.content_type)) {
-        (void)http_fault_set(
-            &fault, PROBLEM_BAD_OPTION, 0,
-            "the Content-Type must be printable ASCII; other letters go as %%XX, as in "
-            "name*=UTF-8''%%C3%%A4");
+    if (!read_push(call, &push, &fault)) {
         http_answer_fault(call->exchange, &fault);
         return;
-    }
-    if (http_fields_have(&call->query->fields, OPTION_CALLBACK)) {
-        if (!http_callback_add(&call->front->meta, call->query->fields.callback,
-                               call->front->shared->hooks, &fault)) {
-            http_answer_fault(call->exchange, &fault);
-            return;
-        }
-        push.meta = buffer_slice(&call->front->meta);
     }
     if (http_trace_is_on(call)) {
         http_trace_push(call, &call->front->meta);
         push.meta = buffer_slice(&call->front->meta);
     }
-    http_fields_push(&call->query->fields, &push);
     queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }
 

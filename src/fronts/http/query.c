@@ -141,6 +141,12 @@ static const struct option *find_option(uint64_t allowed, struct slice name)
     return NULL;
 }
 
+bool http_option_is_allowed(uint64_t allowed, struct slice name)
+{
+    const struct option *option = find_option(allowed, name);
+    return option && allowed & OPTION_BIT(option - options);
+}
+
 const char *http_option_says(const char *name)
 {
     const struct option *option = find_option(0, slice_of(name));
@@ -187,6 +193,12 @@ static bool refuse_value(const struct option *option, struct slice value, struct
                               "'%s' is '%s', which as milliseconds is before 1973; did you mean "
                               "seconds? write '%s000', or an RFC 3339 time",
                               option->name, http_quotable(value, 40), http_quotable(value, 40));
+    if ((option->kind == KIND_DURATION || option->kind == KIND_BACKOFF) &&
+        duration_lacks_unit(value))
+        return http_fault_set(fault, PROBLEM_BAD_OPTION, 0,
+                              "'%s' is '%s' but a duration needs a unit: write one such as 1500ms, "
+                              "30s or 30m",
+                              option->name, http_quotable(value, 40));
     return http_fault_set(fault, PROBLEM_BAD_OPTION, 0, "'%s' is '%s' but must be %s", option->name,
                           http_quotable(value, 40), option->says);
 }

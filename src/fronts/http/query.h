@@ -142,6 +142,9 @@ bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const 
                             struct slice raw_key, struct json_value value, struct buffer *scratch,
                             struct http_fault *fault);
 
+/* Whether `allowed` holds an option of this name. */
+bool http_option_is_allowed(uint64_t allowed, struct slice name);
+
 /* A body where the call takes none: options in it would be passed over in silence. True where it is
  * an object of nothing. */
 bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *scratch,

@@ -81,15 +81,7 @@ void cli_help_print_by(cli_help_printer *printer)
 
 bool cli_lacks_unit(const char *text)
 {
-    const char *colon = strchr(text, ':');
-    for (const char *part = colon ? colon + 1 : text; part;) {
-        const char *dots = strstr(part, "..");
-        size_t len = dots ? (size_t)(dots - part) : strlen(part);
-        if (duration_lacks_unit(slice_make(part, len)))
-            return true;
-        part = dots ? dots + 2 : NULL;
-    }
-    return false;
+    return duration_lacks_unit(slice_of(text));
 }
 
 /* A time as it is shown here, "2026-11-20 09:00:00.000 (in 3d)", becomes what the server takes; all

@@ -397,7 +397,7 @@ static int put_topic(struct import *import, const struct dump_line *line)
     cli_url_add_segment(target, line->topic);
     cli_url_add_segment(target, "pause");
     if (line->paused_until_ms)
-        cli_url_add_query_number(target, "for", (uint64_t)(left_ms < 1000 ? 1000 : left_ms));
+        cli_url_add_query_ms(target, "for", left_ms < 1000 ? 1000 : left_ms);
     return patience_call(&import->patience, client, "POST", NULL);
 }
 

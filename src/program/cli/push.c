@@ -38,7 +38,8 @@ static void make_target(struct buffer *target, const struct push *push, const st
     cli_url_add_segment(target, "jobs");
     if (args->count > 1)
         cli_url_add_segment(target, args->at[1]);
-    cli_url_add_query(target, "delay", push->delay);
+    /* Without any option the server would look for options in a JSON body. */
+    cli_url_add_query(target, "delay", push->delay || push->at ? push->delay : "0");
     cli_url_add_query(target, "at", push->at);
     cli_url_add_query(target, "priority", push->priority);
     cli_url_add_query(target, "ttl", push->ttl);

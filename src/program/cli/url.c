@@ -30,6 +30,13 @@ void cli_url_add_query_number(struct buffer *url, const char *key, uint64_t valu
     cli_url_add_query(url, key, text);
 }
 
+void cli_url_add_query_ms(struct buffer *url, const char *key, int64_t ms)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lldms", (long long)ms);
+    cli_url_add_query(url, key, text);
+}
+
 /* ---- for people's eyes ---- */
 
 /* Where the authority of a URL begins; where there is no scheme, `text` itself. */

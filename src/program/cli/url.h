@@ -17,6 +17,7 @@ void cli_url_add_segment(struct buffer *url, const char *text);
 /* One more parameter, `?` or `&` first. Nothing where `value` is NULL. */
 void cli_url_add_query(struct buffer *url, const char *key, const char *value);
 void cli_url_add_query_number(struct buffer *url, const char *key, uint64_t value);
+void cli_url_add_query_ms(struct buffer *url, const char *key, int64_t ms);
 
 enum { CLI_URL_SHOWN_BYTES = 512 };
 

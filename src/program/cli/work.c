@@ -518,7 +518,7 @@ static void begin_take(struct work *work)
     cli_url_add_segment(target, "topics");
     cli_url_add_segment(target, work->topic);
     cli_url_add_segment(target, "take");
-    cli_url_add_query_number(target, "wait", (uint64_t)wait_ms);
+    cli_url_add_query_ms(target, "wait", wait_ms);
     cli_url_add_query(target, "lease_for", work->answers.lease_for);
     cli_url_add_query(target, "consumer", work->consumer);
     client_want_raw(&work->taker); /* byte for byte, which JSON does not promise */

@@ -214,7 +214,7 @@ static void open_texts(struct load_speech *speech, const struct load_plan *plan)
     buffer_append_format(
         &speech->batch,
         "POST /v1/jobs %sContent-Type: application/x-ndjson\r\nContent-Length: ", host);
-    buffer_append_format(&speech->line, "{\"topic\":\"%s\",\"delay\":", plan->topic);
+    buffer_append_format(&speech->line, "{\"topic\":\"%s\",\"delay\":\"", plan->topic);
     buffer_append_format(&speech->take,
                          "POST /v1/topics/%s/take?max=%u&wait=20s %sContent-Length: 0\r\n\r\n",
                          plan->topic, plan->take_max, host);
@@ -300,6 +300,7 @@ static void push_one(struct load_speech *speech, struct buffer *out, const struc
         buffer_append(out, "?delay=", 7);
     }
     buffer_append_u64(out, (uint64_t)stamp->delay_ms);
+    buffer_append(out, "ms", 2);
     append_buffer(out, &speech->push_tail);
     load_body_append(&speech->body, stamp, out);
 }
@@ -316,6 +317,7 @@ static void http_push(struct load_speech *speech, struct buffer *out,
     for (unsigned i = 0; i < count; i++) {
         append_buffer(out, &speech->line);
         buffer_append_u64(out, (uint64_t)stamps[i].delay_ms);
+        buffer_append(out, "ms\"", 3);
         if (speech->own_ids) {
             buffer_append_text(out, ",\"id\":\"");
             append_id(speech, out, &stamps[i]);

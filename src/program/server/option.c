@@ -66,8 +66,7 @@ static bool parse_sync(const struct option *option, const char *text, struct opt
         sync.kind = WAL_SYNC_ALWAYS;
     else if (strcmp(text, "never") == 0)
         sync.kind = WAL_SYNC_NEVER;
-    else if (!duration_lacks_unit(slice_of(text)) &&
-             duration_parse(slice_of(text), option->most, &sync.interval_ms) &&
+    else if (duration_parse(slice_of(text), option->most, &sync.interval_ms) &&
              sync.interval_ms >= option->least)
         sync.kind = WAL_SYNC_INTERVAL;
     else
@@ -99,8 +98,7 @@ static bool parse_number(const struct option *option, const char *text, int64_t 
     uint64_t most = (uint64_t)option->most, natural = 0;
     int64_t number = 0;
     bool ok = option->kind == OPTION_DURATION
-                  ? !duration_lacks_unit(slice_of(text)) &&
-                        duration_parse(slice_of(text), option->most, &number)
+                  ? duration_parse(slice_of(text), option->most, &number)
               : option->kind == OPTION_BYTES ? text_parse_bytes(slice_of(text), most, &natural)
                                              : text_parse_u64(slice_of(text), most, &natural);
     if (option->kind != OPTION_DURATION)

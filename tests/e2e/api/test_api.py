@@ -107,7 +107,7 @@ def test_options_may_be_headers(client):
     assert job["state"] == "delayed" and job["priority"] == 3 and job["max_attempts"] == 2
 
 
-@pytest.mark.parametrize("written, seconds", [("1500ms", 1.5), ("30s", 30), ("2h30m", 9000), ("7d", 604800), ("1.5s", 1.5), ("2500", 2.5),
+@pytest.mark.parametrize("written, seconds", [("1500ms", 1.5), ("30s", 30), ("2h30m", 9000), ("7d", 604800), ("1.5s", 1.5), ("0", 0),
                                               ("1d2h3m4s5ms", 93784.005), ("3653d", 3653 * 86400)])
 def test_delays_as_people_write_them(client, written, seconds):
     due = seconds_from_now(client.push("t", "a", delay=written)["due_at"])
@@ -132,7 +132,7 @@ def test_never_early_and_soon_after(client):
         late = []
         while not late or (min(late) >= 60 and len(late) < 20):
             begin = time.monotonic()
-            client.push("t", "a", delay=delay)
+            client.push("t", "a", delay=f"{delay}ms")
             job = take_one(client, "t", wait="5s")
             late.append((time.monotonic() - begin) * 1000 - delay)
             client.ack(job["lease"])
@@ -276,7 +276,7 @@ def test_run_makes_it_due_now(client):
 def test_a_dead_job_can_be_cancelled_but_not_moved(client):
     client.push("t", "a", max_attempts=1)
     client.nack(take_one(client, "t")["lease"])
-    assert refusal(client.reschedule, "t", "a", delay=1).code == "dead"
+    assert refusal(client.reschedule, "t", "a", delay="1ms").code == "dead"
     assert refusal(client.run, "t", "a").code == "dead"
 
 
@@ -430,3 +430,60 @@ def test_a_job_expires_when_its_ttl_is_over(client):
     time.sleep(0.3)
     assert [job["id"] for job in client.take("t", max=5)] == ["b"]
     assert refusal(client.get, "t", "a").status == 404
+
+
+ENVELOPE = {"id": "e1", "delay": "30m", "priority": 7, "body": {"order": 5}}
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded", None])
+def test_an_envelope_is_taken_apart(content_type, client):
+    headers = {"Content-Type": content_type} if content_type else {}
+    answer = client.call("POST", "/v1/topics/envelopes/jobs", json.dumps(ENVELOPE).encode(), {**headers, "Tarry-Meta-By": "a header"})
+    assert answer.status == 201 and answer.json()["id"] == "e1" and answer.json()["state"] == "delayed"
+    job = client.get("envelopes", "e1")
+    assert job["body"] == {"order": 5} and job["priority"] == 7 and job["content_type"] == "application/json" and job["meta"] == {"by": "a header"}
+    client.call("DELETE", "/v1/topics/envelopes/jobs/e1")
+    put = client.call("PUT", "/v1/topics/envelopes/jobs/e1", json.dumps({"topic": "envelopes", "delay": "30m", "body": "text", "meta": {"a": "b"}}).encode(), headers)
+    job = client.get("envelopes", "e1")
+    assert put.status == 201 and job["body"] == "text" and job["content_type"] == "text/plain; charset=utf-8" and job["meta"] == {"a": "b"}
+
+
+def test_an_envelope_names_the_job_of_its_path(client):
+    for member, value in (("id", "other"), ("topic", "other")):
+        answer = client.call("PUT", "/v1/topics/envelopes/jobs/e2", json.dumps({"body": "x", "delay": "1h", member: value}).encode(), {"Content-Type": "application/json"})
+        assert (answer.status, answer.json()["code"]) == (400, "option_clash") and f"'{member}' in the body" in answer.json()["detail"]
+    answer = client.call("POST", "/v1/topics/envelopes/jobs", b'{"body":"x","delay":"soon"}', {"Content-Type": "application/json"})
+    assert (answer.status, answer.json()["code"]) == (400, "bad_option")
+
+
+@pytest.mark.parametrize("query, body", [
+    ("", {"order": 5, "delay": "30m", "body": "x"}),  # a member that no option has
+    ("", {"body": "x"}), ("", {"id": "1"}), ("", {"delay": "30m"}),
+    ("?delay=0", ENVELOPE), ("?priority=3", ENVELOPE)])
+def test_what_is_not_an_envelope_is_the_body(query, body, client):
+    answer = client.call("PUT", f"/v1/topics/envelopes/jobs/plain{query}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    assert answer.status in (200, 201) and answer.json()["state"] == "ready" and client.get("envelopes", "plain")["body"] == body
+
+
+def test_a_form_is_refused_unless_an_option_says_that_it_is_the_body(client):
+    headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    answer = client.call("POST", "/v1/topics/forms/jobs", b"delay=30m&body=x", headers)
+    assert (answer.status, answer.json()["code"]) == (400, "bad_option") and "in the query, as in ?delay=30m" in answer.json()["detail"]
+    assert client.call("PUT", "/v1/topics/forms/jobs/1?delay=1h", b"delay=30m&body=x", headers).status == 201
+    assert client.call("PUT", "/v1/topics/forms/jobs/2", b"no form", headers).status == 201
+
+
+@pytest.mark.parametrize("call", [
+    ("POST", "/v1/topics/units/jobs?delay=30", b"x"), ("POST", "/v1/topics/units/jobs?lease_for=1000", b"x"), ("POST", "/v1/topics/units/take?wait=1"),
+    ("POST", "/v1/jobs", b'[{"topic":"units","delay":30}]'), ("POST", "/v1/jobs", b'[{"topic":"units","delay":"30"}]'),
+    ("POST", "/v1/topics/units/jobs?backoff=fixed:10", b"x"), ("POST", "/v1/topics/units/jobs?backoff=exp:1..10m", b"x"), ("PUT", "/v1/topics/units", b'{"ttl":3600}')])
+def test_a_duration_needs_a_unit(call, client):
+    answer = client.call(*call)
+    text = answer.body.decode()
+    assert "bad_option" in text and "needs a unit" in text and not client.topics()
+
+
+def test_zero_needs_no_unit(client):
+    assert client.call("POST", "/v1/topics/units/jobs?delay=0", b"x").status == 201
+    assert client.call("POST", "/v1/jobs", b'[{"topic":"units","delay":0},{"topic":"units","delay":"0"}]').json()["results"][1]["result"] == "created"
+    assert len(client.take("units", max=9, wait=0)) == 3

@@ -52,7 +52,7 @@ def late_ms(line):
 def run_phase(client, good, number):
     """Jobs for all good endpoints, spread over a while; the lateness of each, in order."""
     before = len(good.came())
-    items = [{"topic": f"good-{n}", "id": f"{number}-{i}", "delay": 200 + (n * JOBS + i) * SPREAD_MS // (GOOD * JOBS), "body": "x" * 200}
+    items = [{"topic": f"good-{n}", "id": f"{number}-{i}", "delay": f"{200 + (n * JOBS + i) * SPREAD_MS // (GOOD * JOBS)}ms", "body": "x" * 200}
              for n in range(GOOD) for i in range(JOBS)]
     client.push_batch(items)
     eventually(lambda: len(good.came()) - before >= len(items), 30, 0.05)

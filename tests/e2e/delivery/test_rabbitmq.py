@@ -66,7 +66,7 @@ def test_exchange_and_routing_key_are_templates(broker, start_delivering):
 def test_many_are_confirmed_in_few_turns(broker, start_delivering):
     client = start_delivering().client()
     settle(client, broker, broker.queue("many"), max_in_flight=500)
-    items = [{"topic": "many", "id": f"{n}", "delay": 500, "body": f"{n}"} for n in range(3000)]
+    items = [{"topic": "many", "id": f"{n}", "delay": "500ms", "body": f"{n}"} for n in range(3000)]
     for at in range(0, len(items), 1000):
         client.push_batch(items[at:at + 1000])
     got = bodies(broker.messages("many", 3000))

@@ -241,7 +241,7 @@ def fill(client, topic, count):
     """Jobs that are due within a day, but for the first minutes."""
     pick = random.Random(1)
     for first in range(0, count, 1000):
-        items = [{"topic": topic, "id": f"{number:07}", "body": "x" * 32, "delay": 600_000 + pick.randrange(24 * HOUR_MS)}
+        items = [{"topic": topic, "id": f"{number:07}", "body": "x" * 32, "delay": f"{600_000 + pick.randrange(24 * HOUR_MS)}ms"}
                  for number in range(first, min(first + 1000, count))]
         assert all(result["result"] == "created" for result in client.push_batch(items))
 

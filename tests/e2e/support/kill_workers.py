@@ -275,7 +275,7 @@ class Pusher(Worker):
             fields = {}
             if verb == "reschedule":
                 fields = {"delay_ms": self.random.randrange(0, 1500)}
-                called = self.call("PATCH", job_path(topic, ident) + query({"delay": fields["delay_ms"]}))
+                called = self.call("PATCH", job_path(topic, ident) + query({"delay": f"{fields['delay_ms']}ms"}))
             elif verb == "cancel":
                 called = self.call("DELETE", job_path(topic, ident))
             elif verb == "run":
@@ -370,7 +370,7 @@ class Consumer(Worker):
         return self.take_from(topics, most, wait_ms, lease_ms)
 
     def take_from(self, topics, most, wait_ms, lease_ms=None):
-        options = {"max": most, "wait": wait_ms, "lease_for": lease_ms}
+        options = {"max": most, "wait": f"{wait_ms}ms", "lease_for": lease_ms and f"{lease_ms}ms"}
         if len(topics) == 1:
             target = f"/v1/topics/{topics[0]}/take" + query(options)
         else:

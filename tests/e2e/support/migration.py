@@ -229,7 +229,7 @@ def pushed(server):
 def push_many(server, count, spread_ms=0, **options):
     client = server.client()
     for start in range(0, count, 1000):
-        client.push_batch([{"topic": f"t{i % 3}", "id": f"job-{i}", "delay": 3_600_000 + i % 500 + spread_ms * i, "body": f"body of {i}", **options}
+        client.push_batch([{"topic": f"t{i % 3}", "id": f"job-{i}", "delay": f"{3_600_000 + i % 500 + spread_ms * i}ms", "body": f"body of {i}", **options}
                            for i in range(start, min(count, start + 1000))])
 
 

@@ -392,7 +392,7 @@ static void a_failure_may_be_final(void **state)
          "{\"leases\":[{\"lease\":\"a\",\"final\":true},{\"lease\":\"b\"}]}", "200 OK", 1},
         {"with a delay", "POST /v1/nack?lease=a&final=true&delay=1s", "", "option_clash", 0},
         {"with a delay in the body", "POST /v1/nack",
-         "{\"leases\":[{\"lease\":\"a\",\"final\":true,\"delay\":1}]}", "option_clash", 0},
+         "{\"leases\":[{\"lease\":\"a\",\"final\":true,\"delay\":\"1s\"}]}", "option_clash", 0},
         {"with a delay for all", "POST /v1/nack?delay=1s", "{\"leases\":[\"a\"],\"final\":true}",
          "option_clash", 0},
         {"an ack", "POST /v1/ack?lease=a&final=true", "", "unknown_option", 0},

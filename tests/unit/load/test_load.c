@@ -225,7 +225,7 @@ static void own_ids_differ_and_are_as_long_as_a_servers(void **state)
     buffer_init(&out, 65536);
     load_http.push(speech, &out, &(struct load_stamp){.run = 7, .index = 1}, 1);
     check_request(buffer_slice(&out),
-                  "PUT /v1/topics/orders/jobs/r00000007i0000000000000001?delay=0 HTTP/1.1\r\n",
+                  "PUT /v1/topics/orders/jobs/r00000007i0000000000000001?delay=0ms HTTP/1.1\r\n",
                   &body);
     buffer_fini(&out);
     load_http.close(speech);
@@ -247,7 +247,7 @@ static void http_requests_have_the_length_they_say(void **state)
     buffer_init(&out, 65536);
 
     load_http.push(speech, &out, stamps, 1);
-    check_request(buffer_slice(&out), "POST /v1/topics/orders/jobs?delay=30000 HTTP/1.1\r\n",
+    check_request(buffer_slice(&out), "POST /v1/topics/orders/jobs?delay=30000ms HTTP/1.1\r\n",
                   &body);
     assert_int_equal(body.len, plan.body_bytes);
     assert_true(load_stamp_read(body, &stamp));
@@ -257,7 +257,8 @@ static void http_requests_have_the_length_they_say(void **state)
     buffer_clear(&out);
     load_http.push(speech, &out, stamps, 2);
     check_request(buffer_slice(&out), "POST /v1/jobs HTTP/1.1\r\n", &body);
-    assert_memory_equal(body.at, "{\"topic\":\"orders\",\"delay\":30000,\"body\":\"t00000007", 49);
+    assert_memory_equal(body.at, "{\"topic\":\"orders\",\"delay\":\"30000ms\",\"body\":\"t00000007",
+                        53);
     assert_int_equal(body.at[body.len - 1], '\n');
 
     buffer_clear(&out);
