@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-HERE = pathlib.Path(__file__).parent
+SUPPORT = pathlib.Path(__file__).parents[1] / "e2e" / "support"
 CONFTEST = f"""
 import sys
-sys.path.insert(0, {str(HERE)!r})
+sys.path.insert(0, {str(SUPPORT)!r})
 import leftovers
 from leftovers import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest_teardown
 leftovers.GRACE_SECONDS = 0.3
