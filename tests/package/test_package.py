@@ -1,4 +1,4 @@
-"""The package, as an operator meets it: made without rights, installed, upgraded at work, removed, purged; backup and restore as docs/operations.md has them.
+"""The package, as an operator meets it: made without rights, installed, upgraded at work, removed, purged; backup and restore as docs/operations shows them.
 
 In this order, on one machine: each step finds what the one before it left."""
 
@@ -20,9 +20,14 @@ JOBS = 50
 ABSOLUTE = ("/etc/tarry", "/lib/systemd/system/tarry.service", "/lib/systemd/system/tarry.socket", "/usr/lib/sysusers.d/tarry.conf", "/usr/bin/tarry", "/usr/share/doc/tarry")
 
 
+def operations():
+    """All pages on operation."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPO / "docs/operations").glob("*.md")))
+
+
 def documented(name):
-    """The commands below `<!-- machine: name -->` in docs/operations.md."""
-    page = (REPO / "docs/operations.md").read_text(encoding="utf-8")
+    """The commands below `<!-- machine: name -->` in docs/operations."""
+    page = operations()
     [block] = re.findall(rf"<!-- machine: {name} -->\n```sh\n(.*?)```", page, re.DOTALL)
     return block
 
@@ -53,7 +58,7 @@ def is_served(machine):
 
 
 def test_every_documented_block_is_run_here():
-    page = (REPO / "docs/operations.md").read_text(encoding="utf-8")
+    page = operations()
     here = pathlib.Path(__file__).read_text(encoding="utf-8")
     for name in re.findall(r"<!-- machine: (\w+) -->", page):
         assert f'documented("{name}")' in here or f"documented('{name}')" in here, name

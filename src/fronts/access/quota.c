@@ -407,7 +407,7 @@ const struct metric quota_metrics[] = {
      .type = PROMETHEUS_COUNTER,
      .labels = {"limit"},
      .help = "Requests, jobs, takes and connections that a limit refused.",
-     .meaning = "Somebody meets a limit; the label says which, and *Limits* in "
-                "[operations.md](operations.md#limits) what it is for. Raise it, or speak with who "
-                "calls."},
+     .meaning = "A caller reaches a limit; the label has its name, and *Limits* in "
+                "[operations](operations/configure.md#limits) its purpose. Raise it, or contact "
+                "its owner."},
     METRIC_END};

@@ -224,8 +224,8 @@ def test_a_server_out_of_memory_refuses_pushes_and_goes_on_with_all_else(start_s
 
 
 def table_of_limits():
-    """(status, code, name or '') of each row of the table in docs/operations.md."""
-    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8").split("\n## Limits\n")[1].split("\n## ")[0]
+    """(status, code, name or '') of each row of the table in docs/operations/configure.md."""
+    page = (REPO / "docs" / "operations" / "configure.md").read_text(encoding="utf-8").split("\n## Limits\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| .* \| (\d+) `(\w+)`[^|]* \| ([^|]*)\|$", page, re.M)
     return [(int(status), code, limit.strip(" `")) for status, code, limit in rows]
 
@@ -238,7 +238,7 @@ def test_the_table_of_limits_says_what_the_server_answers(client):
         assert (problem["status"], problem["code"]) == (status, code)
     counted = set(re.findall(r'tarry_limits_met_total\{limit="([^"]*)"\}', client.call("GET", "/metrics").body.decode()))
     named = {limit for _, _, limit in rows if limit and limit != "a number"}
-    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8").split("\n## Limits\n")[1].split("\n| limit |")[0]
+    page = (REPO / "docs" / "operations" / "configure.md").read_text(encoding="utf-8").split("\n## Limits\n")[1].split("\n| limit |")[0]
     beside = set(re.findall(r"`([a-z-]+)`", page.split("without one as")[1]))
     assert counted == named | beside
 

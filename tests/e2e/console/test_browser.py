@@ -323,7 +323,7 @@ def test_a_page_that_may_in_a_real_browser(start_server, browse):
 
 @pytest.mark.plain("the proxy of the page speaks no TLS")
 def test_the_nginx_of_the_manual_needs_nothing_else(server, tmp_path):
-    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (REPO / "docs" / "operations" / "listeners.md").read_text(encoding="utf-8")
     location = page.partition("```nginx\nlocation / {")[2].partition("```")[0]
     assert "proxy_pass http://127.0.0.1:8279;" in location
     nginx = Nginx(tmp_path / "nginx", more="location /v1 {" + location.replace("8279", str(server.port)))

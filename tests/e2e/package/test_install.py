@@ -46,8 +46,8 @@ def test_what_is_installed_runs_and_is_complete(prefix):
 def test_the_unit_names_the_program_and_the_configuration_of_this_installation(prefix):
     unit = (prefix / "lib/systemd/system/tarry.service").read_text(encoding="utf-8")
     assert f"ExecStart={prefix}/bin/tarry serve --config {prefix}/etc/tarry/tarry.conf\n" in unit
-    assert f"Documentation=file://{prefix}/share/doc/tarry/docs/operations.md" in unit
-    assert "/usr/bin" not in unit and (prefix / "share/doc/tarry/docs/operations.md").exists()
+    assert f"Documentation=file://{prefix}/share/doc/tarry/docs/operations/README.md" in unit
+    assert "/usr/bin" not in unit and (prefix / "share/doc/tarry/docs/operations/README.md").exists()
 
 
 def test_links_between_installed_documents_lead_somewhere(prefix):

@@ -1,4 +1,4 @@
-"""Sections of docs/operations.md and docs/delivery.md, copied and pasted: each runs in one shell, in an empty directory, on ports of its own."""
+"""Sections of docs/operations and docs/delivery.md, copied and pasted: each runs in one shell, in an empty directory, on ports of its own."""
 
 import os
 import re
@@ -14,8 +14,8 @@ import pytest
 from pages import blocks, examples, matches
 from server import BINARY, REPO, free_port
 
-SECTIONS = {"moving": "docs/operations.md", "redis": "docs/operations.md", "sentinel": "docs/operations.md", "cluster": "docs/operations.md",
-            "lost": "docs/operations.md", "callback": "docs/delivery.md"}
+SECTIONS = {"moving": "docs/operations/backup.md", "redis": "docs/operations/storage.md", "sentinel": "docs/operations/storage.md", "cluster": "docs/operations/storage.md",
+            "lost": "docs/operations/recovery.md", "callback": "docs/delivery.md"}
 PORT = re.compile(r"\b(6379|640\d|26379|700\d|8279|8280|8000)\b")
 COMMAND_SECONDS = 90
 
@@ -121,7 +121,7 @@ def test_the_page_does_what_it_says(name, shell):
 
 
 def test_every_section_that_is_marked_is_run():
-    marked = [(name, f"docs/{page.name}") for page in (REPO / "docs").glob("*.md") for name in re.findall(r"<!-- run: (\w+) -->", page.read_text(encoding="utf-8"))]
+    marked = [(name, str(page.relative_to(REPO))) for page in (REPO / "docs").rglob("*.md") for name in re.findall(r"<!-- run: (\w+) -->", page.read_text(encoding="utf-8"))]
     assert sorted(marked) == sorted(SECTIONS.items())
 
 

@@ -299,7 +299,7 @@ def test_whoever_has_connected_is_answered_when_the_server_ends(start_server, tm
 
 
 def snippet(heading, language):
-    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (REPO / "docs" / "operations" / "listeners.md").read_text(encoding="utf-8")
     return page.partition(f"\n## {heading}\n")[2].partition(f"```{language}\n")[2].partition("```")[0]
 
 

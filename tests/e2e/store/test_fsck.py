@@ -246,11 +246,11 @@ def test_a_sound_directory_is_saved_whole(start_server, data):
 
 @pytest.mark.parametrize("which", ["table", "run", "log", "catalog"])
 def test_the_page_says_what_to_do_about_what_is_said(data, which):
-    """The advice that ends a finding stands in the table of docs/operations.md."""
+    """The advice that ends a finding is in the table of docs/operations/recovery.md."""
     first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
     flip({"table": newest(data, "*.keys"), "run": newest(data, "*.run"), "catalog": newest(data, "CATALOG-*"),
           "log": data / "shard-00" / "wal" / f"{first:08}.log"}[which], 60 if which in ("table", "catalog") else 4096 + 300)
-    page = (REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (REPO / "docs" / "operations" / "recovery.md").read_text(encoding="utf-8")
     said = [line for line in fsck(data).stdout.splitlines() if "tarry fsck --" in line]
     assert said and all(f"| `{line.rpartition('; ')[2]}" in page for line in said), said
 
