@@ -1,0 +1,113 @@
+"""scripts/test on a small repository of its own: which files belong to a group, what is counted, repeated and printed."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+RUNNER = pathlib.Path(__file__).resolve().parents[2] / "scripts/test"
+
+TESTS = """
+import pathlib, pytest
+def test_good(): pass
+def test_bad(): assert 1 == 2, "one is not two"
+def test_once():
+    first = pathlib.Path(__file__).with_suffix(".first")
+    if not first.exists():
+        first.touch()
+        raise ValueError("only the first time")
+@pytest.mark.skip(reason="no broker here")
+def test_skipped(): pass
+@pytest.mark.thorough("slow")
+def test_slow(): pass
+"""
+GROUPS = """
+[quick]
+about = "a group of make test"
+make = "test"
+pytest = ["tests/one"]
+build = "none"
+seconds = 2
+[thorough]
+about = "what it leaves out"
+pytest = ["tests/one"]
+also = true
+marks = "thorough"
+build = "none"
+seconds = 1
+[rest_named]
+about = "a file by its name"
+pytest = ["tests/one/test_named.py"]
+build = "none"
+seconds = 5
+[rest_junit]
+about = "a command that counts"
+command = "echo '1) testPoll(Queue)'; echo 'Tests run: 5,  Failures: 1'; exit 1"
+build = "none"
+seconds = 1
+[rest_absent]
+about = "a command that cannot run here"
+command = "echo 'no JDK'; exit 77"
+build = "none"
+seconds = 1
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "tests/one").mkdir(parents=True)
+    (tmp_path / "bindings/python/tests").mkdir(parents=True)
+    (tmp_path / "tests/groups.toml").write_text(GROUPS, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = thorough\n", encoding="utf-8")
+    (tmp_path / "tests/one/test_found.py").write_text(TESTS, encoding="utf-8")
+    (tmp_path / "tests/one/test_named.py").write_text(TESTS, encoding="utf-8")
+
+    def run(*words):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+        done = subprocess.run([RUNNER, *words], capture_output=True, text=True, check=False, timeout=120, env={**environment, "TARRY_TEST_ROOT": str(tmp_path)})
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_counts_failures_and_skips_and_ends_with_the_count(run):
+    code, out = run()
+    assert code == 1 and out.splitlines()[-1] == "1 passed, 2 failed, 1 skipped"
+    assert "test_found::test_bad: AssertionError: one is not two" in out and "whole log: build-test/quick.log" in out
+    assert "1 quick: no broker here" in out
+
+
+def test_make_test_repeats_no_failure(run):
+    _, out = run("test")
+    assert "again" not in out and "NOT STEADY" not in out
+
+
+def test_names_tests_that_pass_only_when_repeated(run):
+    code, out = run("rest_named")
+    assert code == 1 and out.splitlines()[-1] == "3 passed, 1 failed, 1 skipped"
+    assert "NOT STEADY: test_named::test_once (rest_named)" in out and "test_bad (" not in out
+
+
+def test_folder_of_a_group_leaves_out_files_that_others_name(run):
+    assert run("thorough")[1].splitlines()[-1] == "2 passed, 0 failed, 0 skipped"  # of both files
+    assert "test_named" not in run("quick")[1]
+
+
+def test_adds_the_counts_of_the_run_before(run):
+    run("thorough")
+    code, out = run("--add", "rest_junit", "rest_absent")
+    assert code == 1 and out.splitlines()[-1] == "6 passed, 1 failed, 1 skipped"
+    assert "testPoll(Queue)" in out and "1 rest_absent: no JDK" in out
+
+
+def test_refuses_files_in_no_group_and_unknown_groups(run, tmp_path):
+    assert "unknown group 'quack', give some of: test rest all quick thorough" in run("quack")[1]
+    (tmp_path / "tests/test_lost.py").touch()
+    code, out = run("quick")
+    assert code != 0 and "'tests/test_lost.py' is in no group" in out
+
+
+def test_prints_groups_and_package_sets(run):
+    assert "quick                test" in run("--list")[1]
+    assert run("--sets", "rest")[1].split() == ["build", "test"]
