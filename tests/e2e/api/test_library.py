@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(not SHARED.exists() or doors.ON, reason="a build
 in_this_process = pytest.mark.skipif(IS_SANITIZED, reason="the sanitizer's runtime is not the first library of this process")
 
 
+@pytest.mark.thorough("some ten seconds")
 def test_what_the_library_answered_survives_kill_9(tmp_path):
     command = [sys.executable, str(REPO / "tests/e2e/support/kill_loop.py"), "--library", "--kills", str(KILLS), "--pushes", str(PUSHES),
                "--seconds", str(SECONDS), "--shards", "2", "--directory", str(tmp_path / "run"), "--quiet"]
@@ -31,6 +32,7 @@ def test_what_the_library_answered_survives_kill_9(tmp_path):
     assert done.returncode == 0
 
 
+@pytest.mark.thorough("some ten seconds")
 def test_no_power_cut_loses_what_the_library_answered(tmp_path):
     print(f"TARRY_TEST_LOOP_SEED={SEED}")
     traced = Traced(record(tmp_path, SEED, 18, kind=LibraryServer))

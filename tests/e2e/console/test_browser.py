@@ -242,7 +242,7 @@ class Page(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def browse(tmp_path):
     """browse(url, *flags) starts a browser in which every name of example leads to this machine; it is stopped at the end."""
-    assert shutil.which(BROWSER), f"no {BROWSER}: scripts/setup test"
+    assert shutil.which(BROWSER), f"no {BROWSER}: scripts/setup test_all"
     running = []
 
     def start(url, *flags):

@@ -224,6 +224,7 @@ def test_a_restart_on_inherited_sockets_loses_no_connection(start_server, tmp_pa
         assert path.exists(), "it is not the server's to remove"
 
 
+@pytest.mark.thorough("needs systemd-socket-activate")
 def test_systemd_hands_a_socket_over(start_server):
     """The start is put off until somebody comes, who waits."""
     port = free_port()
