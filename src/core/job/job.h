@@ -122,6 +122,9 @@ enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct 
 #define JOB_META_TRACESTATE "tracestate"
 /* Of a dead letter: the topic in which it died. */
 #define JOB_META_DEAD_TOPIC "dead-topic"
+#define JOB_META_DEAD_ATTEMPT "dead-attempt" /* the attempts it had there */
+#define JOB_META_DEAD_ERROR "dead-error"
+#define JOB_META_DEAD_HOPS "dead-hops" /* how often it was forwarded */
 /* Start with *at = 0. False at the end; *at is then meta.len unless the last pair was cut short. */
 bool job_meta_next(struct slice meta, size_t *at, struct slice *name, struct slice *value);
 /* The value of a name; `at` NULL: there is none of it. */

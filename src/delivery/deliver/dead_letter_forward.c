@@ -27,10 +27,6 @@ enum {
 };
 
 #define META_ORIGIN "dead-delivery" /* topic and delivery: which dead job a copy is of */
-/* For whoever gets the copy, beside JOB_META_DEAD_TOPIC: targets hand on what does not begin with tarry-. */
-#define META_ATTEMPT "dead-attempt"
-#define META_ERROR "dead-error"
-#define META_HOPS "dead-hops" /* how often it was forwarded */
 
 enum item_state {
     ITEM_LISTED = 1, /* stays what it is */
@@ -71,7 +67,7 @@ static struct slice target_topic(const struct dead_letter_pass *pass)
 static uint64_t hops_of(struct slice meta)
 {
     uint64_t hops;
-    struct slice value = job_meta_find(meta, slice_of(META_HOPS));
+    struct slice value = job_meta_find(meta, slice_of(JOB_META_DEAD_HOPS));
     return value.len && text_parse_u64(value, UINT32_MAX, &hops) ? hops : 0;
 }
 
@@ -89,8 +85,8 @@ static bool add_own_meta(struct buffer *meta, struct slice own)
     size_t at = 0;
     while (job_meta_next(own, &at, &name, &value)) {
         if (slice_is(name, META_ORIGIN) || slice_is(name, JOB_META_DEAD_TOPIC) ||
-            slice_is(name, META_ATTEMPT) || slice_is(name, META_ERROR) ||
-            slice_is(name, META_HOPS) || slice_is(name, DELIVER_CALLBACK_META))
+            slice_is(name, JOB_META_DEAD_ATTEMPT) || slice_is(name, JOB_META_DEAD_ERROR) ||
+            slice_is(name, JOB_META_DEAD_HOPS) || slice_is(name, DELIVER_CALLBACK_META))
             continue;
         if (job_meta_add(meta, name, value) != JOB_META_OK)
             return false;
@@ -107,16 +103,16 @@ static void write_meta(struct buffer *meta, const struct dead_letter_pass *pass,
     (void)job_meta_add(meta, slice_of(META_ORIGIN),
                        origin_of(pass, job->delivery, text, sizeof text));
     int len = snprintf(text, sizeof text, "%" PRIu64, hops_of(job->meta) + 1);
-    (void)job_meta_add(meta, slice_of(META_HOPS), slice_make(text, (size_t)len));
+    (void)job_meta_add(meta, slice_of(JOB_META_DEAD_HOPS), slice_make(text, (size_t)len));
     if (!add_own_meta(meta, job->meta))
         log_event(LOG_WARN, "dead letter without all of its meta",
                   LOG_TEXT("reason", "there is no room beside tarry's own"));
     /* What is good to know, as far as there is room. */
     (void)job_meta_add(meta, slice_of(JOB_META_DEAD_TOPIC), dead_letter_pass_topic(pass));
     len = snprintf(text, sizeof text, "%" PRIu32, job->attempt);
-    (void)job_meta_add(meta, slice_of(META_ATTEMPT), slice_make(text, (size_t)len));
+    (void)job_meta_add(meta, slice_of(JOB_META_DEAD_ATTEMPT), slice_make(text, (size_t)len));
     if (job->error.len)
-        (void)job_meta_add(meta, slice_of(META_ERROR), job->error);
+        (void)job_meta_add(meta, slice_of(JOB_META_DEAD_ERROR), job->error);
 }
 
 static struct queue_push copy_of(const struct dead_letter_pass *pass, const struct job *job,

@@ -39,6 +39,8 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     (void)reply; /* where it was not carried out the lease ends, and the pass is made again */
     dead_letter_replied(worker);
     worker->has_pass = false;
+    if (worker->pass.is_done && worker->pass.figures)
+        worker->pass.figures->is_out = false;
     worker->pass_ended(worker);
 }
 
@@ -57,6 +59,7 @@ static void pass_done(struct dead_letter_worker *worker)
     int64_t now_ms = clock_inner_ms(), again_ms = worker->pass.again_ms;
     if (worker->is_stopping)
         again_ms = now_ms; /* another server may go on */
+    worker->pass.is_done = again_ms == INT64_MAX;
     if (again_ms == INT64_MAX)
         pass_answer(worker, (struct queue_answer){.verb = QUEUE_ACK, .delay_ms = -1});
     else

@@ -42,9 +42,10 @@ struct dead_letter_topic {    /* a topic with rules for its dead jobs; stays for
     struct list wanted;       /* in worker.wanted: a control job is to be pushed */
     char *name;
     bool has_rules, needs_callbacks;
-    bool is_pushing;                 /* its control job is on its way to the queue */
-    int64_t push_ms;                 /* not before; inner clock */
-    uint64_t ringed;                 /* what it has in the tally */
+    bool is_pushing; /* its control job is on its way to the queue */
+    bool is_out;     /* its last control job has not been worked off by this server */
+    int64_t push_ms; /* while it is out: no other one before; inner clock */
+    uint64_t ringed; /* what it has in the tally */
     struct dead_letter_tally *tally; /* `own`, where it is in worker.shown; else the others' */
     struct dead_letter_tally own;
     struct list shown;
@@ -59,6 +60,7 @@ struct dead_letter_pass {
     size_t lease_bytes;
     char topic[JOB_TOPIC_BYTES_MAX];
     size_t topic_bytes;
+    bool is_done;                      /* its control job is acked, not put off */
     struct dead_letter_topic *figures; /* NULL: another server's settings were not heard of yet */
     struct dead_letter rules;
     struct queue_counts counts;

@@ -13,7 +13,7 @@ static const int64_t TAKE_WAIT_MS = 24LL * 3600 * 1000;
 
 enum {
     RETRY_MS = 1000,   /* where the queue could not */
-    CONTROL_MS = 1000, /* a topic's control job is pushed at most so often */
+    CONTROL_MS = 1000, /* behind a control job that another server may have: not before */
     CONTROL_ATTEMPTS = POLICY_ATTEMPTS_MAX,
     CONTROL_BACKOFF_MS = 1000,
     CONTROL_BACKOFF_MS_MAX = 60 * 1000,
@@ -115,7 +115,7 @@ static void on_control_pushed(void *owner, uint64_t tag, const struct queue_repl
     if (!dead_letter_is_pushed(reply) && topic->has_rules)
         control_want(worker, topic);
     if (!list_is_empty(&topic->wanted))
-        worker_wake_by(worker, topic->push_ms);
+        worker_wake_by(worker, topic->is_out ? topic->push_ms : clock_inner_ms());
     dead_letter_check_stopped(worker);
 }
 
@@ -147,7 +147,7 @@ static void control_push(struct dead_letter_worker *worker, struct dead_letter_t
                (struct queue_reply_to){.done = on_control_pushed, .owner = under_way});
 }
 
-/* Pushes the control jobs whose time has come. */
+/* Pushes the control jobs whose time has come: at once, but one behind the other. */
 static void controls_push(struct dead_letter_worker *worker)
 {
     int64_t now_ms = clock_inner_ms();
@@ -156,13 +156,20 @@ static void controls_push(struct dead_letter_worker *worker)
         next = at->next;
         if (topic->is_pushing || worker->is_stopping)
             continue;
-        if (topic->push_ms > now_ms) {
+        if (topic->is_out && topic->push_ms > now_ms) {
             worker_wake_by(worker, topic->push_ms);
             continue;
         }
+        topic->is_out = true;
         topic->push_ms = now_ms + CONTROL_MS;
         control_push(worker, topic);
     }
+}
+
+static void on_pass_ended(struct dead_letter_worker *worker)
+{
+    controls_push(worker);
+    worker_take(worker);
 }
 
 /* ---- the topic for callbacks ---- */
@@ -360,7 +367,7 @@ struct dead_letter_worker *dead_letter_worker_new(const struct dead_letter_worke
         free(worker);
         return NULL;
     }
-    worker->pass_ended = worker_take;
+    worker->pass_ended = on_pass_ended;
     list_init(&worker->wanted);
     list_init(&worker->alert_runs.list);
     list_init(&worker->stop_call.list);

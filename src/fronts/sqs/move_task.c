@@ -217,6 +217,13 @@ static struct slice copy_id(const struct sqs_move_task *task, const struct messa
     return slice_make(out, (size_t)len);
 }
 
+/* What the dead-letter queue has noted of the death: in its new place the message is not a dead letter. */
+static bool is_of_death(struct slice name)
+{
+    return slice_is(name, JOB_META_DEAD_TOPIC) || slice_is(name, JOB_META_DEAD_ATTEMPT) ||
+           slice_is(name, JOB_META_DEAD_ERROR) || slice_is(name, JOB_META_DEAD_HOPS);
+}
+
 static bool copy_meta(const struct sqs_move_task *task, const struct message *message,
                       struct buffer *out)
 {
@@ -225,7 +232,7 @@ static bool copy_meta(const struct sqs_move_task *task, const struct message *me
     bool fits = job_meta_add(out, slice_of(META_MOVED),
                              copy_origin(task, message, origin, sizeof origin)) == JOB_META_OK;
     for (size_t at = 0; fits && job_meta_next(message->meta, &at, &name, &value);)
-        if (!slice_is(name, META_MOVED))
+        if (!slice_is(name, META_MOVED) && !is_of_death(name))
             fits = job_meta_add(out, name, value) == JOB_META_OK;
     return fits;
 }
