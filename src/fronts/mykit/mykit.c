@@ -17,7 +17,9 @@ enum {
     STATUS_READY = 2,
     TOPICS_MAX = 16, /* that a job of one id is looked for in */
     TOPIC_PAGE = 100,
-    MESSAGE_BYTES = 512
+    MESSAGE_BYTES = 512,
+    WAIT_MS = 10000, /* for a job, if the call does not say how long */
+    WAIT_BYTES = 1024
 };
 
 /* "this function is not open yet", as the original answers; "there is no such job". */
@@ -78,6 +80,19 @@ static void answer_status(struct http_exchange *exchange, enum queue_status stat
 
 /* ---- calls ---- */
 
+/* Does a page in a browser make the call? Not every request of a page names where it is from: pictures and frames of a
+ * server without TLS do not. But a browser calls itself Mozilla, which no page can change, or wants a picture or a page. */
+static bool is_of_page(const struct http_request *request)
+{
+    static const char java[] = "text/html, image/gif, image/jpeg, *"; /* of its HttpURLConnection */
+    struct slice accept = request->accept;
+    bool is_java = accept.len >= sizeof java - 1 && memcmp(accept.at, java, sizeof java - 1) == 0;
+    return request->has_origin || request->has_fetch_site ||
+           http_request_field(request, "referer").at ||
+           http_begins(http_request_field(request, "user-agent"), "mozilla/") ||
+           http_begins(accept, "image/") || (http_begins(accept, "text/html") && !is_java);
+}
+
 /* Calls at other listeners find nothing. GETs change things here, so pages of browsers make none. */
 static bool may_call(struct http_call *call)
 {
@@ -90,7 +105,7 @@ static bool may_call(struct http_call *call)
                             http_quotable(request->path, 80));
         return false;
     }
-    if (request->has_origin || request->has_fetch_site) {
+    if (is_of_page(request)) {
         http_answer_problem(exchange, PROBLEM_CROSS_SITE, 0,
                             "a page in a browser makes this call: calls of mykit-delay are for "
                             "programs");
@@ -120,8 +135,8 @@ static struct slice query_value(const struct http_call *call, const char *wanted
 
 struct push_fields {
     struct slice topic, id, biz_key, subtopic, body;
-    int64_t delay_ms, created_ms, status;
-    bool has_created;
+    int64_t delay_ms, created_ms, status, priority;
+    bool has_created, has_priority;
 };
 
 /* A string, or a number as its digits, as their reader of JSON has it; null is an empty one. */
@@ -159,6 +174,7 @@ static const char *read_push(struct json_value object, struct buffer *scratch,
         {"delay", NULL, &out->delay_ms},
         {"createTime", NULL, &out->created_ms},
         {"status", NULL, &out->status},
+        {"priority", NULL, &out->priority},
     };
     struct json_cursor cursor = {0};
     struct json_value value;
@@ -170,7 +186,9 @@ static const char *read_push(struct json_value object, struct buffer *scratch,
             if (members[i].text ? !read_text(value, scratch, members[i].text)
                                 : !read_number(value, scratch, members[i].number))
                 return members[i].name;
-            out->has_created |= members[i].number == &out->created_ms && value.kind != JSON_NULL;
+            bool has_number = members[i].number && value.kind != JSON_NULL;
+            out->has_created |= has_number && members[i].number == &out->created_ms;
+            out->has_priority |= has_number && members[i].number == &out->priority;
         }
     return NULL;
 }
@@ -214,7 +232,8 @@ static void submit_push(struct http_call *call, const struct push_fields *fields
                                     .meta = buffer_slice(&front->meta),
                                     .body = fields->body,
                                     .when = when_of(fields),
-                                    .priority = QUEUE_PRIORITY_UNSET,
+                                    .priority = fields->has_priority ? (int32_t)fields->priority
+                                                                     : QUEUE_PRIORITY_UNSET,
                                     .on_conflict = CONFLICT_REPLACE};
     if (http_gate_allows(front, call->caller, call->exchange->route, push.topic, &fault))
         queue_push(front->queue, &push, 1, http_reply_to(call, on_pushed));
@@ -244,6 +263,8 @@ static void push_job(struct http_call *call)
         answer_error(call->exchange, "参数topic错误");
     } else if (fields.status != STATUS_NEW && fields.status != STATUS_RESTORED) {
         answer_error(call->exchange, "bad 'status', a job that is pushed has 0 or 5");
+    } else if (fields.priority < 0 || fields.priority > JOB_PRIORITY_MAX) {
+        answer_error(call->exchange, "bad 'priority', give a number from 0 to 65535");
     } else if (!add_meta(meta, "bizkey", fields.biz_key) ||
                !add_meta(meta, "subtopic", fields.subtopic)) {
         answer_error(call->exchange, "bad 'bizKey' or 'subtopic', each is text of at most 1024 "
@@ -310,14 +331,18 @@ static void id_on_done(void *owner, uint64_t tag, const struct locate_result *re
     free(call);
 }
 
-/* Looks for the jobs of `jobId`, then acts on them. */
+/* Looks for the jobs of the id, then acts on them. The original documents it as `jobId`, as `id`, and in the path. */
 static void find_id(struct http_call *http,
                     void (*act)(struct http_exchange *exchange, const struct id_call *call))
 {
     struct http_exchange *exchange = http->exchange;
     if (!may_call(http))
         return;
-    struct slice id = query_value(http, "jobId");
+    struct slice id = http->id;
+    if (id.len == 0)
+        id = query_value(http, "jobId");
+    if (id.len == 0)
+        id = query_value(http, "id");
     if (id.len == 0) {
         answer_error(exchange, "JobId 不能为空");
         return;
@@ -591,7 +616,9 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     (void)refused;
     if (exchange)
         exchange->waiter = 0;
-    if (exchange && reply->status != QUEUE_OK)
+    if (exchange && exchange->caller && !http_gate_holds(exchange))
+        http_gate_refuse_ended(exchange);
+    else if (exchange && reply->status != QUEUE_OK)
         answer_status(exchange, reply->status, NULL);
     else if (exchange && reply->job_count)
         used = answer_job(exchange, &reply->jobs[0]);
@@ -599,6 +626,15 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         answer_ok(exchange);
     for (size_t i = used; i < reply->job_count; i++)
         http_lease_return(front, &reply->jobs[i].lease, 1);
+}
+
+/* How long the call waits for a job: not at all where nothing may be held for it. */
+static int64_t wait_of(const struct http_call *call)
+{
+    bool is_given = http_fields_have(&call->query->fields, OPTION_WAIT);
+    int64_t wait_ms = is_given ? call->query->fields.wait_ms : WAIT_MS;
+    return http_budget_is_spent(call->front) || call->exchange->connection->peer_ended ? 0
+                                                                                       : wait_ms;
 }
 
 static void get_topic(struct http_call *call)
@@ -618,10 +654,21 @@ static void get_topic(struct http_call *call)
         http_answer_fault(exchange, &fault);
         return;
     }
-    exchange->waiter = waiter_take(front->waiters, &take, 0, http_front_now_ms(front), on_taken,
-                                   front, http_exchange_tag(exchange));
+    int64_t wait_ms = wait_of(call), now_ms = http_front_now_ms(front);
+    if (wait_ms && !http_quota_wait(exchange, &fault)) {
+        http_answer_fault(exchange, &fault);
+        return;
+    }
+    if (wait_ms) {
+        wait_ms++; /* the millisecond that has begun does not count */
+        http_gate_wait(exchange, call->caller, WAIT_BYTES);
+    }
+    exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,
+                                   http_exchange_tag(exchange));
     if (!exchange->waiter)
         answer_status(exchange, QUEUE_NO_MEMORY, NULL);
+    else if (wait_ms)
+        http_front_wake_by(front, now_ms + wait_ms);
 }
 
 /* ---- the table ---- */
@@ -638,11 +685,14 @@ static const struct http_route mykit_routes[] = {
     {CALL(GET, "/finish", finish_job, ACCESS_PUSH, SHOWN), .options = OPTION_BIT(OPTION_FOREIGN)},
     {CALL(GET, "/reStoreJob", restore_job, ACCESS_ADMIN, SHOWN),
      .options = OPTION_BIT(OPTION_FOREIGN), .answer = HTTP_ANSWER_LONG, .audit = "topic redriven"},
+    {CALL(GET, "/reStore/{id}", restore_job, ACCESS_ADMIN, SHOWN),
+     .options = OPTION_BIT(OPTION_FOREIGN), .answer = HTTP_ANSWER_LONG, .audit = "topic redriven"},
     {CALL(GET, "/reStore", restore_all, ACCESS_PUSH, SHOWN), .options = OPTION_BIT(OPTION_FOREIGN)},
     {CALL(GET, "/clearAll", clear_all, ACCESS_ADMIN, ALL), .options = OPTION_BIT(OPTION_FOREIGN),
      .audit = "topic purged"},
     {CALL(GET, "/get/topic", get_topic, ACCESS_CONSUME, EACH),
-     .options = OPTION_BIT(OPTION_FOREIGN) | OPTION_BIT(OPTION_TOPIC), .answer = HTTP_ANSWER_JOB},
+     .options = OPTION_BIT(OPTION_FOREIGN) | OPTION_BIT(OPTION_TOPIC) | OPTION_BIT(OPTION_WAIT),
+     .answer = HTTP_ANSWER_TAKE},
     {0},
 };
 

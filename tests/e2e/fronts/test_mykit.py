@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import subprocess
+import threading
 import time
 import urllib.parse
 
@@ -112,11 +113,38 @@ def test_get_topic_hands_a_job_out_and_delete_ends_it(start):
     mykit.good("POST", "/push", {"topic": "t", "id": "1", "bizKey": "b", "body": "hällo", "delay": 0})
     job = eventually(lambda: mykit.good("GET", "/get/topic", topic="t"))
     assert (job["id"], job["topic"], job["bizKey"], job["subtopic"], job["body"], job["status"]) == ("1", "t", "b", None, "hällo", 2)
-    assert mykit.good("GET", "/get/topic", topic="t") is None
+    assert mykit.good("GET", "/get/topic", topic="t", wait="0s") is None
     mykit.good("GET", "/delete", jobId="1")
     eventually(lambda: totals(client, "t")["cancelled"] == 1)  # once the lease is over, and nobody gets it again
-    assert mykit.good("GET", "/get/topic", topic="t") is None
+    assert mykit.good("GET", "/get/topic", topic="t", wait="0s") is None
     assert "topic" in mykit.error("GET", "/get/topic")
+
+
+def test_get_topic_waits_for_a_job(start):
+    mykit, client = start()
+    taken = []
+    waiting = threading.Thread(target=lambda: taken.append(mykit.good("GET", "/get/topic", topic="t")))
+    waiting.start()
+    eventually(lambda: re.search(r"tarry_waiting_takes [1-9]", client.call("GET", "/metrics").body.decode()))
+    mykit.good("POST", "/push", {"topic": "t", "id": "1", "delay": 100, "body": "x"})
+    waiting.join(20)
+    assert taken[0]["id"] == "1"
+    began = time.time()
+    assert mykit.good("GET", "/get/topic", topic="t", wait="500ms") is None and time.time() - began >= 0.499
+    assert mykit.call("GET", "/get/topic", topic="t", wait="soon")[0] == 400
+
+
+def test_priority_decides_who_comes_first_and_ids_are_read_in_each_form_that_is_documented(start):
+    mykit, client = start()
+    for ident, more in (("a", {}), ("b", {"priority": 7}), ("c", {"priority": "3"}), ("d", {"priority": None}), ("e", {"priority": 65535})):
+        mykit.good("POST", "/push", {"topic": "t", "id": ident, "delay": 0, **more})
+    assert [client.get("t", ident)["priority"] for ident in "abcde"] == [100, 7, 3, 100, 65535]
+    assert [mykit.good("GET", "/get/topic", topic="t")["id"] for _ in range(2)] == ["c", "b"]
+    for wrong in (-1, 65536, "high", 1.5):
+        assert "'priority'" in mykit.error("POST", "/push", {"topic": "t", "id": "f", "priority": wrong})
+    mykit.good("GET", "/delete", id="a")
+    mykit.good("GET", "/delete", jobId="d", id="e")
+    assert [client.call("GET", f"/v1/topics/t/jobs/{ident}").status for ident in "ade"] == [404, 404, 200]
 
 
 def test_restore_of_a_dead_job_sends_it_round_again(start):
@@ -129,7 +157,11 @@ def test_restore_of_a_dead_job_sends_it_round_again(start):
     mykit.good("GET", "/reStoreJob", jobId="1")
     assert client.get("t", "1")["state"] == "ready"
     mykit.good("GET", "/reStoreJob", jobId="1")
-    assert "Job" in mykit.error("GET", "/reStoreJob", jobId="none")
+    (taken,) = client.good("POST", "/v1/topics/t/take?wait=5s")["jobs"]
+    client.good("POST", f"/v1/nack?lease={taken['lease']}")
+    mykit.good("GET", "/reStore/1")
+    assert client.get("t", "1")["state"] == "ready"
+    assert "Job" in mykit.error("GET", "/reStoreJob", jobId="none") and "Job" in mykit.error("GET", "/reStore/none")
 
 
 def test_what_they_never_did_and_what_needs_nothing(start):
@@ -158,9 +190,16 @@ def test_clear_all_drops_what_nobody_has(start):
 def test_they_are_at_their_address_alone_and_no_page_makes_them(start):
     mykit, client = start()
     assert Mykit(client.port).call("GET", "/delete", jobId="1")[0] == 404
-    for header in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-origin"}):
-        status, said = mykit.call("GET", "/delete", None, header, jobId="1")
-        assert (status, said["code"]) == (403, "cross_site")
+    mykit.good("POST", "/push", {"topic": "t", "id": "1", "delay": 60000})
+    for header in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-origin"}, {"Referer": "http://evil.example/"}, {"Referer": ""},
+                   {"Accept": "image/avif,image/webp,*/*;q=0.8"}, {"Accept": "Image/png"}, {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"},
+                   {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/156.0", "Accept": "*/*"}):
+        for path, query in (("/delete", {"jobId": "1"}), ("/clearAll", {}), ("/reStoreJob", {"jobId": "1"}), ("/reStore/1", {}), ("/reStore", {}), ("/get/topic", {"topic": "t"})):
+            status, said = mykit.call("GET", path, None, header, **query)
+            assert (status, said["code"]) == (403, "cross_site"), (header, path)
+    assert client.get("t", "1")["state"] == "delayed"
+    for header in ({"Accept": "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", "User-Agent": "Java/1.8.0_292"}, {"Accept": "text/plain, application/json, */*"}, {"Accept": "*/*"}):
+        mykit.good("GET", "/delete", None, header, jobId="1")
     assert mykit.call("GET", "/push")[0] == 405 and mykit.call("GET", "/nothing")[0] == 404
 
 
