@@ -93,8 +93,10 @@ static void refuse_connection(struct http_connection *connection, const struct h
     connection->is_closing = connection->lingers = true;
     http_input_drop(connection);
     http_phase_enter(connection, HTTP_PHASE_NONE);
-    if (exchange)
+    if (exchange) {
+        exchange->route = connection->refuser;
         http_answer_fault(exchange, fault);
+    }
     http_connection_touch(connection);
 }
 

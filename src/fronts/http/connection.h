@@ -57,6 +57,8 @@ struct http_connection {
     char *in; /* what came and is not a whole request yet; NULL: nothing */
     size_t in_len, in_cap;
     struct http_framing framing;
+    const struct http_route
+        *refuser; /* of the request under way: in whose form it is refused; NULL: a problem */
     struct buffer out;
     size_t out_counted;           /* of `out`, in the budget */
     uint64_t out_at;              /* of its first byte, in the stream of answers */

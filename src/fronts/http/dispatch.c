@@ -103,6 +103,19 @@ static bool find_route(struct http_front *front, struct http_match *out, struct 
     return refuse_target(front, fault);
 }
 
+/* In whose form the front's request is refused; NULL: a problem. */
+static const struct http_route *find_refuser(const struct http_front *front,
+                                             const struct http_match *match)
+{
+    const struct http_shared *shared = front->shared;
+    if (match->route)
+        return match->route->refuse ? match->route : NULL;
+    for (uint32_t i = 0; i < shared->route_count; i++)
+        if (shared->routes[i].claims && shared->routes[i].claims(&front->request))
+            return &shared->routes[i];
+    return NULL;
+}
+
 /* ---- whether it may begin ---- */
 
 enum { UNIT_BYTES = 64 * 1024, WEIGHT_MAX = 256 };
@@ -242,6 +255,10 @@ static bool read_call(struct http_connection *connection, const struct http_matc
 /* Nothing at the path, or not by this method: then the answer says which it has. */
 static void refuse_path(struct http_exchange *exchange, const struct http_fault *fault)
 {
+    if (exchange->route) { /* another protocol's, which has a form of its own */
+        http_answer_fault(exchange, fault);
+        return;
+    }
     struct buffer *body = http_answer_start(exchange);
     uint16_t status = http_problem_write(body, fault);
     if (fault->problem == PROBLEM_METHOD_NOT_ALLOWED)
@@ -259,7 +276,7 @@ static struct http_exchange *begin_exchange(struct http_connection *connection,
         return NULL;
     exchange->is_head = request->method == HTTP_METHOD_HEAD;
     exchange->is_http_1_0 = request->is_http_1_0;
-    exchange->route = route;
+    exchange->route = route ? route : connection->refuser;
     if (!request->keeps_alive || connection->front->is_draining)
         connection->is_closing = true;
     return exchange;
@@ -383,13 +400,14 @@ static void note_origin(struct http_connection *connection)
                 : 0;
 }
 
-/* The head is whole: its route, and how long the body may be. */
+/* The head is whole: its route, how long the body may be, and how it is refused. */
 static void look_at_head(struct http_connection *connection, struct http_match *match)
 {
     struct http_fault fault;
     if (!find_route(connection->front, match, &fault))
         match->route = NULL;
     connection->framing.body_bytes_max = body_bytes_max_of(connection->front, match->route);
+    connection->refuser = find_refuser(connection->front, match);
 }
 
 /* Is the body here, or so short that it is read and thrown away where its request is refused? Then
@@ -453,9 +471,9 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
             return HTTP_DISPATCH_REFUSED;
         case HTTP_STEP_HEAD:
             note_origin(connection);
+            look_at_head(connection, &match);
             if (!http_hosts_admit(&connection->listener->hosts, &front->request, fault))
                 return HTTP_DISPATCH_REFUSED;
-            look_at_head(connection, &match);
             if (!body_is_cheap(connection, left) && is_refused_unread(connection, &match, &done))
                 return done;
             if (!ask_for_body(connection, left))
@@ -478,6 +496,7 @@ enum http_dispatched http_dispatch(struct http_connection *connection, char *byt
         }
         *at += used;
         *framing = (struct http_framing){0};
+        connection->refuser = NULL;
         return done;
     }
 }

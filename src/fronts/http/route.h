@@ -83,6 +83,9 @@ struct http_route {
     const void *about;         /* what its handler is told */
     http_route_admit *admit;   /* who makes it; NULL: as this API's calls say it */
     http_route_refuse *refuse; /* answers what its handler did not get to see; NULL: a problem */
+    /* Does the request speak the protocol of this route, wherever it was sent? Then `refuse` answers it even if
+     * nothing is at its path. NULL: never. */
+    bool (*claims)(const struct http_request *request);
 };
 
 #define HTTP_TOPIC_PATH "/v1/topics/{topic}"

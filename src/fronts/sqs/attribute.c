@@ -158,6 +158,26 @@ static bool check_one(const struct attribute *one, struct sqs_error *error)
     return true;
 }
 
+bool sqs_system_attributes_check(struct json_value attributes, struct sqs_error *error)
+{
+    struct json_cursor cursor = {0};
+    struct json_value value;
+    struct slice key;
+    while (attributes.kind == JSON_OBJECT && json_next_member(attributes, &cursor, &key, &value)) {
+        struct json_value type = sqs_member(value, "DataType");
+        if (!json_string_is(key, "AWSTraceHeader"))
+            return sqs_error_set(error, SQS_BAD_VALUE,
+                                 "The message system attribute '%.*s' is unknown, send "
+                                 "AWSTraceHeader only.",
+                                 (int)(key.len < 80 ? key.len - 2 : 78), key.at + 1);
+        if (type.kind != JSON_STRING || !json_string_is(type.raw, "String"))
+            return sqs_error_set(error, SQS_BAD_VALUE,
+                                 "The message system attribute 'AWSTraceHeader' must have the type "
+                                 "String.");
+    }
+    return sqs_attributes_check(attributes, error);
+}
+
 bool sqs_attributes_check(struct json_value attributes, struct sqs_error *error)
 {
     struct attributes all;
@@ -259,7 +279,7 @@ void sqs_attributes_restore(struct slice meta, struct buffer *out)
 
 static bool name_matches(struct slice wanted, struct slice name)
 {
-    if (slice_is(wanted, "All") || slice_is(wanted, ".*"))
+    if (slice_is(wanted, "All") || slice_is(wanted, "*") || slice_is(wanted, ".*"))
         return true;
     if (wanted.len > 2 && memcmp(wanted.at + wanted.len - 2, ".*", 2) == 0)
         return name.len >= wanted.len - 2 && memcmp(name.at, wanted.at, wanted.len - 2) == 0;

@@ -6,6 +6,7 @@
 
 #define SQS_META_SENT JOB_META_OWN "sqs-sent"
 #define SQS_META_TRACE JOB_META_OWN "sqs-trace"
+#define SQS_META_GROUP JOB_META_OWN "sqs-group"
 
 void sqs_send(struct sqs_request *request, const struct queue_topic *topic);
 void sqs_receive(struct sqs_request *request, const struct queue_topic *topic);

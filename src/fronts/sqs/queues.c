@@ -1,9 +1,13 @@
 /* Operations on queues: create, get, list, delete, purge, attributes, tags, dead-letter sources. */
 #include "base/json_write.h"
+#include "http/topics.h"
+#include "queue/cursor.h"
 #include "sqs/operation.h"
 #include "sqs/settings.h"
 
-enum { LIST_MAX = 1000, NAMES_BYTES = 64, TAGS_MAX = 50 };
+#include <stdlib.h>
+
+enum { LIST_MAX = 1000, NAMES_BYTES = 64, TAGS_MAX = 50, PURGE_PAGE = 200 };
 
 static void fail(const struct sqs_request *request, const struct sqs_error *error)
 {
@@ -44,8 +48,20 @@ static void on_settings_put(void *front, uint64_t tag, const struct queue_reply 
         sqs_answer_empty(&request);
 }
 
+/* Other settings, and their extension, are checked as those that come by the API. */
+static bool check_redrive(const struct sqs_request *request, struct slice extension,
+                          struct sqs_error *error)
+{
+    struct http_fault fault;
+    return http_extension_check(request->exchange->front->shared->hooks, request->queue, extension,
+                                &fault) ||
+           sqs_error_set(error, SQS_BAD_VALUE,
+                         "Value for parameter RedrivePolicy is invalid. Reason: %s.", fault.detail);
+}
+
+/* `checks`: its RedrivePolicy is another one. */
 static void put_settings(const struct sqs_request *request, struct sqs_queue *queue,
-                         struct topic_settings settings, bool is_new)
+                         struct topic_settings settings, bool is_new, bool checks)
 {
     struct queue_topic_call put = {.verb = QUEUE_TOPIC_PUT, .topic = request->queue};
     struct sqs_error error;
@@ -55,7 +71,8 @@ static void put_settings(const struct sqs_request *request, struct sqs_queue *qu
         queue->created_s = queue->modified_s;
     buffer_init(&text, 2 * TOPIC_EXTENSION_BYTES_MAX);
     put.settings = settings;
-    if (sqs_queue_write(queue, is_new, &put.settings, &text, &error))
+    if (sqs_queue_write(queue, is_new, &put.settings, &text, &error) &&
+        (!checks || check_redrive(request, put.settings.extension, &error)))
         queue_topic(request->exchange->front->queue, &put, sqs_reply_to(request, on_settings_put));
     else
         fail(request, &error);
@@ -66,9 +83,27 @@ static void put_settings(const struct sqs_request *request, struct sqs_queue *qu
 static bool may_forward(const struct sqs_request *request, const struct sqs_queue *queue,
                         struct sqs_error *error)
 {
-    return queue->dead_letter.len == 0 ||
-           access_may(request->exchange->caller, ACCESS_ADMIN, queue->dead_letter) ||
+    return access_may(request->exchange->caller, ACCESS_ADMIN, queue->dead_letter) ||
            sqs_error_set(error, SQS_DENIED, "Access to the dead-letter queue is denied.");
+}
+
+/* The dead-letter queue of the call has been looked for. */
+static void on_dead_letter_seen(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sqs_request request;
+    struct sqs_error error = {0};
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    if (reply->status == QUEUE_NOT_FOUND)
+        (void)sqs_error_set(&error, SQS_BAD_VALUE,
+                            "Value for parameter RedrivePolicy is invalid. Reason: Dead letter "
+                            "target does not exist.");
+    else if (sqs_error_of(&error, reply->status) && !sqs_request_learn(&request, slice_of("seen")))
+        (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
+    if (error.fault)
+        fail(&request, &error);
+    else
+        sqs_look_up(&request);
 }
 
 /* Create and set: a queue that is there already is created again only as it is. */
@@ -80,7 +115,7 @@ static void change_queue(const struct sqs_request *request, const struct queue_t
     struct sqs_queue queue, before;
     struct sqs_error error = {0};
     struct buffer scratch;
-    bool creates = request->operation->names == SQS_NAMES_NEW;
+    bool creates = request->operation->names == SQS_NAMES_NEW, is_redriven;
     sqs_queue_read(&settings, &queue);
     if (!topic) {
         queue.visibility_s = SQS_VISIBILITY_S;
@@ -91,7 +126,10 @@ static void change_queue(const struct sqs_request *request, const struct queue_t
     buffer_init(&scratch, request->exchange->note.len);
     if (!buffer_reserve(&scratch, request->exchange->note.len))
         (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
-    else if (sqs_queue_change(&queue, attributes, &scratch, &error))
+    else
+        (void)sqs_queue_change(&queue, attributes, &scratch, &error);
+    is_redriven = queue.dead_letter.len && !slice_equals(queue.dead_letter, before.dead_letter);
+    if (!error.fault && is_redriven)
         (void)may_forward(request, &queue, &error);
     if (error.fault && creates && sqs_wants_fifo(attributes))
         (void)sqs_error_set(&error, SQS_BAD_VALUE,
@@ -104,8 +142,13 @@ static void change_queue(const struct sqs_request *request, const struct queue_t
         fail(request, &error);
     else if (creates && topic)
         answer_url(request);
+    else if (is_redriven && !request->learned.len &&
+             !slice_equals(queue.dead_letter, request->queue))
+        queue_topic(request->exchange->front->queue,
+                    &(struct queue_topic_call){.verb = QUEUE_TOPIC_GET, .topic = queue.dead_letter},
+                    sqs_reply_to(request, on_dead_letter_seen));
     else
-        put_settings(request, &queue, settings, topic == NULL);
+        put_settings(request, &queue, settings, topic == NULL, is_redriven);
     buffer_fini(&scratch);
 }
 
@@ -251,7 +294,7 @@ static void change_tags(struct sqs_request *request, const struct queue_topic *t
                             (int)request->queue.len, request->queue.at);
         fail(request, &error);
     } else {
-        put_settings(request, &queue, topic->settings, false);
+        put_settings(request, &queue, topic->settings, false, false);
     }
     buffer_fini(&tags);
 }
@@ -281,23 +324,109 @@ static void on_done(void *front, uint64_t tag, const struct queue_reply *reply)
         fail(&request, &error);
 }
 
-static void call_topic(const struct sqs_request *request, enum queue_topic_verb verb)
+static void delete_queue(struct sqs_request *request, const struct queue_topic *topic)
 {
-    const struct queue_topic_call call = {.verb = verb, .topic = request->queue};
+    const struct queue_topic_call call = {.verb = QUEUE_TOPIC_DELETE, .topic = request->queue};
+    (void)topic;
     queue_topic(request->exchange->front->queue, &call, sqs_reply_to(request, on_done));
 }
 
-static void delete_queue(struct sqs_request *request, const struct queue_topic *topic)
+/*
+ * SQS also deletes messages in flight. The queue never takes a job from its consumer, so those are asked for, page by
+ * page: they end with their leases and are not received again.
+ */
+struct purging {
+    struct http_front *front;
+    uint64_t tag;
+    char topic[JOB_TOPIC_BYTES_MAX], cursor[QUEUE_CURSOR_BYTES_MAX];
+    size_t topic_bytes, cursor_bytes;
+};
+
+static void purge_end(struct purging *purging, enum queue_status status)
 {
-    (void)topic;
-    call_topic(request, QUEUE_TOPIC_DELETE);
+    struct sqs_request request;
+    struct sqs_error error;
+    if (!sqs_request_find(purging->front, purging->tag, &request))
+        ; /* the caller is gone */
+    else if (sqs_error_of(&error, status))
+        sqs_answer_empty(&request);
+    else
+        fail(&request, &error);
+    free(purging);
 }
 
-/* What somebody has stays with him until his lease ends. */
+static void purge_list(struct purging *purging);
+
+static void on_page_purged(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct purging *purging = owner;
+    (void)tag;
+    if (reply->status == QUEUE_OK && purging->cursor_bytes)
+        purge_list(purging);
+    else
+        purge_end(purging, reply->status);
+}
+
+static void on_page_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct purging *purging = owner;
+    struct queue_change changes[PURGE_PAGE];
+    (void)tag;
+    if (reply->status != QUEUE_OK || !reply->job_count) {
+        purge_end(purging, reply->status == QUEUE_NOT_FOUND ? QUEUE_OK : reply->status);
+        return;
+    }
+    for (size_t i = 0; i < reply->job_count; i++)
+        changes[i] = (struct queue_change){.verb = QUEUE_CANCEL,
+                                           .topic = reply->jobs[i].job.topic,
+                                           .id = reply->jobs[i].job.id,
+                                           .priority = QUEUE_PRIORITY_UNSET,
+                                           .request = true};
+    purging->cursor_bytes = reply->cursor.len;
+    if (reply->cursor.len)
+        memcpy(purging->cursor, reply->cursor.at, reply->cursor.len);
+    queue_change(purging->front->queue, changes, reply->job_count,
+                 (struct queue_reply_to){.done = on_page_purged, .owner = purging});
+}
+
+static void purge_list(struct purging *purging)
+{
+    const struct queue_list list = {
+        .topic = slice_make(purging->topic, purging->topic_bytes),
+        .state = JOB_LEASED,
+        .limit = PURGE_PAGE,
+        .cursor = slice_make(purging->cursor, purging->cursor_bytes),
+    };
+    queue_list(purging->front->queue, &list,
+               (struct queue_reply_to){.done = on_page_listed, .owner = purging});
+}
+
+static void on_purged(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sqs_request request;
+    struct sqs_error error = {0};
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    struct purging *purging =
+        sqs_error_of(&error, reply->status) ? calloc(1, sizeof *purging) : NULL;
+    if (!purging) {
+        if (!error.fault)
+            (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
+        fail(&request, &error);
+        return;
+    }
+    purging->front = front;
+    purging->tag = tag;
+    memcpy(purging->topic, request.queue.at, request.queue.len);
+    purging->topic_bytes = request.queue.len;
+    purge_list(purging);
+}
+
 static void purge_queue(struct sqs_request *request, const struct queue_topic *topic)
 {
+    const struct queue_topic_call call = {.verb = QUEUE_TOPIC_PURGE, .topic = request->queue};
     (void)topic;
-    call_topic(request, QUEUE_TOPIC_PURGE);
+    queue_topic(request->exchange->front->queue, &call, sqs_reply_to(request, on_purged));
 }
 
 /* ---- lists ---- */

@@ -33,6 +33,26 @@ static void write_system(const struct wanted *wanted, struct buffer *out, const 
     json_write_string(out, value);
 }
 
+/* The receives of a dead letter include those of the queue that it comes from. */
+static uint64_t receives_of(const struct job *job)
+{
+    uint64_t before;
+    struct slice text = job_meta_find(job->meta, slice_of(JOB_META_DEAD_ATTEMPT));
+    return job->attempt + (text_parse_u64(text, UINT32_MAX, &before) ? before : 0);
+}
+
+static void write_source(const struct sqs_request *request, const struct wanted *wanted,
+                         const struct job *job, struct buffer *out)
+{
+    struct slice topic = job_meta_find(job->meta, slice_of(JOB_META_DEAD_TOPIC));
+    struct buffer arn;
+    buffer_init(&arn, 2 * JOB_TOPIC_BYTES_MAX);
+    if (job_topic_is_valid(topic))
+        sqs_write_arn(request->options, topic, &arn);
+    write_system(wanted, out, "DeadLetterQueueSourceArn", buffer_slice(&arn));
+    buffer_fini(&arn);
+}
+
 /* When a message was first received is known of its first delivery alone: later on it is when it was
  * sent, at the latest now. */
 static void write_system_attributes(const struct sqs_request *request, const struct wanted *wanted,
@@ -40,10 +60,11 @@ static void write_system_attributes(const struct sqs_request *request, const str
 {
     if (!wanted->names[0].kind && !wanted->names[1].kind)
         return;
-    char count[16], now[24], due[24];
+    char count[24], now[24], due[24];
+    uint64_t receives = receives_of(job);
     struct slice sent = job_meta_find(job->meta, slice_of(SQS_META_SENT));
     size_t before = out->len;
-    (void)snprintf(count, sizeof count, "%u", (unsigned)job->attempt);
+    (void)snprintf(count, sizeof count, "%" PRIu64, receives);
     (void)snprintf(now, sizeof now, "%" PRId64, sqs_request_now_ms(request));
     (void)snprintf(due, sizeof due, "%" PRId64, job->due_ms);
     buffer_append_text(out, ",\"Attributes\":{");
@@ -52,8 +73,10 @@ static void write_system_attributes(const struct sqs_request *request, const str
     write_system(wanted, out, "SentTimestamp", sent.len ? sent : slice_of(due));
     write_system(wanted, out, "ApproximateReceiveCount", slice_of(count));
     write_system(wanted, out, "ApproximateFirstReceiveTimestamp",
-                 job->attempt > 1 && sent.len ? sent : slice_of(now));
+                 receives > 1 && sent.len ? sent : slice_of(now));
     write_system(wanted, out, "AWSTraceHeader", job_meta_find(job->meta, slice_of(SQS_META_TRACE)));
+    write_system(wanted, out, "MessageGroupId", job_meta_find(job->meta, slice_of(SQS_META_GROUP)));
+    write_source(request, wanted, job, out);
     if (out->len == empty)
         out->len = before;
     else

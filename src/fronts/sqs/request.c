@@ -107,21 +107,23 @@ bool sqs_error_of(struct sqs_error *error, enum queue_status status)
 
 struct note_head {
     const struct sqs_operation *operation;
-    size_t queue_bytes, host_bytes, body_bytes;
+    size_t queue_bytes, host_bytes, trace_bytes, fields_bytes;
 };
 
 bool sqs_request_keep(struct http_call *call, const struct sqs_operation *operation,
-                      struct slice queue, struct slice body)
+                      struct slice queue, struct slice fields)
 {
     struct buffer *note = &call->exchange->note;
     struct slice host =
         call->request->authority.len ? call->request->authority : call->request->host;
-    const struct note_head head = {operation, queue.len, host.len, body.len};
+    struct slice trace = http_request_field(call->request, "x-amzn-trace-id");
+    const struct note_head head = {operation, queue.len, host.len, trace.len, fields.len};
     http_front_lend(call->front, note);
     buffer_append(note, &head, sizeof head);
     buffer_append_slice(note, queue);
     buffer_append_slice(note, host);
-    buffer_append_slice(note, body);
+    buffer_append_slice(note, trace);
+    buffer_append_slice(note, fields);
     http_gate_keep(call->exchange, call->caller);
     return !note->failed;
 }
@@ -131,13 +133,14 @@ struct sqs_request sqs_request_of(struct http_exchange *exchange)
     struct note_head head;
     struct sqs_request out = {.exchange = exchange, .options = exchange->route->about};
     memcpy(&head, exchange->note.at, sizeof head);
-    size_t before = sizeof head + head.queue_bytes + head.host_bytes;
+    size_t before = sizeof head + head.queue_bytes + head.host_bytes + head.trace_bytes;
     out.operation = head.operation;
     out.queue = slice_make(exchange->note.at + sizeof head, head.queue_bytes);
     out.host = slice_make(out.queue.at + head.queue_bytes, head.host_bytes);
-    (void)json_check(slice_make(exchange->note.at + before, head.body_bytes), &out.fields,
-                     NULL); /* it was checked before it was kept */
-    before += head.body_bytes;
+    out.trace = slice_make(out.host.at + head.host_bytes, head.trace_bytes);
+    out.fields.kind = JSON_OBJECT; /* it was checked before it was kept */
+    out.fields.raw = slice_make(exchange->note.at + before, head.fields_bytes);
+    before += head.fields_bytes;
     out.learned = slice_make(exchange->note.at + before, exchange->note.len - before);
     return out;
 }
@@ -174,6 +177,25 @@ struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_
     return (struct queue_reply_to){.done = done,
                                    .owner = request->exchange->front,
                                    .tag = http_exchange_tag(request->exchange)};
+}
+
+static void on_looked_up(void *front, uint64_t tag, const struct queue_reply *reply)
+{
+    struct sqs_request request;
+    struct sqs_error error;
+    if (!sqs_request_find(front, tag, &request))
+        return;
+    bool is_there = reply->status == QUEUE_OK && reply->topic_count;
+    if (is_there || (reply->status == QUEUE_NOT_FOUND && request.operation->names == SQS_NAMES_NEW))
+        request.operation->act(&request, is_there ? &reply->topics[0] : NULL);
+    else if (!sqs_error_of(&error, reply->status ? reply->status : QUEUE_NOT_FOUND))
+        sqs_answer_error(request.exchange, &error);
+}
+
+void sqs_look_up(const struct sqs_request *request)
+{
+    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = request->queue};
+    queue_topic(request->exchange->front->queue, &get, sqs_reply_to(request, on_looked_up));
 }
 
 /* ---- members ---- */

@@ -68,12 +68,13 @@ struct sqs_request {
     struct slice queue;       /* its name; empty: the call names none */
     struct slice host;        /* by which the client called the server */
     struct json_value fields; /* the object that was sent */
+    struct slice trace;       /* the header X-Amzn-Trace-Id; empty: it was not sent */
     struct slice learned;     /* by an operation of several steps; empty: nothing yet */
 };
 
-/* Keeps the call. False: out of memory. */
+/* Keeps the call. `fields`: the JSON object of its body. False: out of memory. */
 bool sqs_request_keep(struct http_call *call, const struct sqs_operation *operation,
-                      struct slice queue, struct slice body);
+                      struct slice queue, struct slice fields);
 /* Keeps what the next step needs to know; once. False: out of memory. *request is another one then. */
 bool sqs_request_learn(struct sqs_request *request, struct slice learned);
 /* Of an exchange that was kept; slices point into its note. */
@@ -85,6 +86,9 @@ int64_t sqs_request_now_ms(const struct sqs_request *request);
 struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done);
 /* Of a step that is tarry's own: no rule of the caller applies to it. */
 struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_done *done);
+
+/* Reads the topic of a call that was kept, and carries out its operation. */
+void sqs_look_up(const struct sqs_request *request);
 
 /* ---- members ---- */
 

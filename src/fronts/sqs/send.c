@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+enum { GROUP_BYTES_MAX = 128 };
+
 /* What XML may hold, as SQS wants it. */
 static bool is_text(struct slice body)
 {
@@ -31,15 +33,38 @@ struct sending {
     size_t count, bytes; /* bytes: of all bodies, good or not */
 };
 
-static bool add_trace(struct json_value entry, struct buffer *meta, struct sqs_error *error)
+/* The entry's own; else that of the call's HTTP header, unless it is too long to keep. */
+static bool add_trace(const struct sqs_request *request, struct json_value entry,
+                      struct buffer *meta, struct sqs_error *error)
 {
     struct json_value trace = sqs_member(
         sqs_member(sqs_member(entry, "MessageSystemAttributes"), "AWSTraceHeader"), "StringValue");
-    if (trace.kind != JSON_STRING)
+    if (trace.kind != JSON_STRING) {
+        if (request->trace.len)
+            (void)job_meta_add(meta, slice_of(SQS_META_TRACE), request->trace);
         return true;
+    }
     return job_meta_add(meta, slice_of(SQS_META_TRACE),
                         slice_make(trace.raw.at + 1, trace.raw.len - 2)) == JOB_META_OK ||
            sqs_error_set(error, SQS_BAD_VALUE, "The AWSTraceHeader is too long.");
+}
+
+/* For fair queues: 1 to 128 printable characters of ASCII, but blanks. Empty: the message has no group. */
+static bool read_group(struct json_value entry, struct buffer *text, struct slice *out,
+                       struct sqs_error *error)
+{
+    struct json_value group = sqs_member(entry, "MessageGroupId");
+    *out = (struct slice){0};
+    if (group.kind == JSON_NONE)
+        return true;
+    bool good = group.kind == JSON_STRING && json_string_bytes(group.raw, text, out) &&
+                out->len > 0 && out->len <= GROUP_BYTES_MAX;
+    for (size_t i = 0; good && i < out->len; i++)
+        good = out->at[i] > ' ' && out->at[i] <= '~';
+    return good || sqs_error_set(error, SQS_BAD_VALUE,
+                                 "Value for parameter MessageGroupId is invalid. Reason: "
+                                 "MessageGroupId can only include alphanumeric and punctuation "
+                                 "characters. 1 to 128 in length.");
 }
 
 static bool read_body(struct json_value entry, int64_t bytes_max, struct sending *sending,
@@ -73,6 +98,7 @@ static bool read_message(const struct sqs_request *request, struct json_value en
     struct queue_push *push = &sending->pushes[sending->count];
     struct buffer *meta = &sending->metas[sending->count];
     struct json_value attributes = sqs_member(entry, "MessageAttributes");
+    struct slice group;
     char sent[24];
     int64_t delay_s;
     int len = snprintf(sent, sizeof sent, "%" PRId64, sqs_request_now_ms(request));
@@ -82,22 +108,25 @@ static bool read_message(const struct sqs_request *request, struct json_value en
     if (!read_body(entry, queue->message_bytes, sending, &push->body, error) ||
         !sqs_number(sqs_member(entry, "DelaySeconds"), "DelaySeconds", 0,
                     POLICY_DELAY_MS_MAX / 1000, queue->delay_s, &delay_s, error) ||
-        !sqs_attributes_check(attributes, error))
+        !sqs_attributes_check(attributes, error) ||
+        !sqs_system_attributes_check(sqs_member(entry, "MessageSystemAttributes"), error) ||
+        !read_group(entry, &sending->bodies, &group, error))
         return false;
-    if (sqs_member(entry, "MessageGroupId").kind)
-        return sqs_error_set(
-            error, SQS_BAD_VALUE,
-            "The parameter MessageGroupId is for FIFO queues, which are not here.");
+    if (sqs_member(entry, "MessageDeduplicationId").kind)
+        return sqs_error_set(error, SQS_BAD_VALUE,
+                             "Value for parameter MessageDeduplicationId is invalid. Reason: The "
+                             "request include parameter that is not valid for this queue type.");
     buffer_init(meta, JOB_META_BYTES_MAX);
     sending->count++;
     push->when = (struct queue_when){delay_s ? QUEUE_DUE_DELAY : QUEUE_DUE_NOW, delay_s * 1000};
     bool good =
         job_meta_add(meta, slice_of(SQS_META_SENT), slice_make(sent, (size_t)len)) == JOB_META_OK &&
-        sqs_attributes_keep(attributes, meta);
+        sqs_attributes_keep(attributes, meta) &&
+        (!group.len || job_meta_add(meta, slice_of(SQS_META_GROUP), group) == JOB_META_OK);
     if (!good)
         (void)sqs_error_set(error, SQS_BAD_VALUE,
                             "Message attributes are too long, or hold what no meta may.");
-    good = good && add_trace(entry, meta, error);
+    good = good && add_trace(request, entry, meta, error);
     push->meta = buffer_slice(meta);
     if (!good) {
         buffer_fini(meta);
@@ -149,6 +178,9 @@ static void write_sent(struct buffer *out, size_t i, void *ctx)
                          SQS_MESSAGE_ID_BYTES, id, SQS_MD5_TEXT_BYTES, md5);
     if (sqs_attributes_md5(attributes, md5))
         buffer_append_format(out, ",\"MD5OfMessageAttributes\":\"%.*s\"", SQS_MD5_TEXT_BYTES, md5);
+    if (sqs_attributes_md5(sqs_member(entry, "MessageSystemAttributes"), md5))
+        buffer_append_format(out, ",\"MD5OfMessageSystemAttributes\":\"%.*s\"", SQS_MD5_TEXT_BYTES,
+                             md5);
 }
 
 static void on_sent(void *front, uint64_t tag, const struct queue_reply *reply)

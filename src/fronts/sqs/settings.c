@@ -123,14 +123,11 @@ static bool change_redrive(struct sqs_queue *queue, struct slice text, struct sq
     return true;
 }
 
-static const char *const refused[] = {"Policy",
-                                      "KmsMasterKeyId",
-                                      "KmsDataKeyReusePeriodSeconds",
-                                      "FifoQueue",
-                                      "ContentBasedDeduplication",
-                                      "DeduplicationScope",
-                                      "FifoThroughputLimit",
+static const char *const refused[] = {"Policy", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds",
                                       NULL};
+/* Of FIFO queues only: names that a program may ask for, and a standard queue does not know. */
+static const char *const fifo[] = {"FifoQueue", "ContentBasedDeduplication", "DeduplicationScope",
+                                   "FifoThroughputLimit", NULL};
 
 static bool is_refused(struct slice key)
 {
@@ -177,8 +174,7 @@ static bool change_one(struct sqs_queue *queue, struct slice key, struct json_va
         return true;
     if (is_refused(key))
         return sqs_error_set(error, SQS_BAD_ATTRIBUTE_VALUE,
-                             "%.*s is not supported here: there are no FIFO queues, policies and "
-                             "keys of KMS.",
+                             "%.*s is not supported here: there are no policies and keys of KMS.",
                              (int)(key.len - 2), key.at + 1);
     return sqs_error_set(error, SQS_BAD_ATTRIBUTE_NAME, "Unknown Attribute %.*s.",
                          (int)(key.len < 80 ? key.len - 2 : 78), key.at + 1);
@@ -324,6 +320,9 @@ bool sqs_attribute_name_is_known(struct slice name)
             return true;
     for (size_t i = 0; refused[i]; i++)
         if (slice_is(name, refused[i]))
+            return true;
+    for (size_t i = 0; fifo[i]; i++)
+        if (slice_is(name, fifo[i]))
             return true;
     return slice_is(name, "All");
 }

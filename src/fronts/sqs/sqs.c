@@ -73,19 +73,6 @@ static bool find_queue(const struct sqs_request *request, const struct sqs_opera
            sqs_error_set(error, SQS_NO_QUEUE, "The specified queue does not exist.");
 }
 
-static void on_looked_up(void *front, uint64_t tag, const struct queue_reply *reply)
-{
-    struct sqs_request request;
-    struct sqs_error error;
-    if (!sqs_request_find(front, tag, &request))
-        return;
-    bool is_there = reply->status == QUEUE_OK && reply->topic_count;
-    if (is_there || (reply->status == QUEUE_NOT_FOUND && request.operation->names == SQS_NAMES_NEW))
-        request.operation->act(&request, is_there ? &reply->topics[0] : NULL);
-    else if (!sqs_error_of(&error, reply->status ? reply->status : QUEUE_NOT_FOUND))
-        sqs_answer_error(request.exchange, &error);
-}
-
 /* ---- the call ---- */
 
 /* Any page could send a form here from a browser: what it cannot send is this header. */
@@ -108,7 +95,7 @@ static bool may(const struct http_call *call, const struct sqs_operation *operat
 
 /* What is asked for, and whether it may be. */
 static bool read_call(struct http_call *call, const struct sqs_operation **operation,
-                      struct slice *queue, struct sqs_error *error)
+                      struct slice *queue, struct slice *fields, struct sqs_error *error)
 {
     struct slice target = http_request_field(call->request, "x-amz-target");
     struct sqs_request request = {.exchange = call->exchange,
@@ -124,6 +111,7 @@ static bool read_call(struct http_call *call, const struct sqs_operation **opera
     if (!json_check(call->request->body, &request.fields, NULL) ||
         request.fields.kind != JSON_OBJECT)
         return sqs_error_set(error, SQS_BAD_VALUE, "The body is no JSON object.");
+    *fields = request.fields.raw;
     if (!(*operation)->act)
         return sqs_error_set(error, SQS_UNSUPPORTED, "%s", (*operation)->why);
     if (!find_queue(&request, *operation, queue, error))
@@ -137,26 +125,33 @@ static void handle(struct http_call *call)
     struct http_exchange *exchange = call->exchange;
     const struct sqs_operation *operation = NULL;
     struct sqs_error error = {0};
-    struct slice queue;
+    struct slice queue, fields;
     if (!http_request_field(call->request, "x-amz-target").len) {
         sqs_answer_query_error(exchange);
         return;
     }
-    if (!read_call(call, &operation, &queue, &error)) {
+    if (!read_call(call, &operation, &queue, &fields, &error)) {
         sqs_answer_error(exchange, &error);
         return;
     }
-    if (!sqs_request_keep(call, operation, queue, call->request->body)) {
+    if (!sqs_request_keep(call, operation, queue, fields)) {
         (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
         sqs_answer_error(exchange, &error);
         return;
     }
     struct sqs_request request = sqs_request_of(exchange);
-    const struct queue_topic_call get = {.verb = QUEUE_TOPIC_GET, .topic = request.queue};
     if (operation->names == SQS_NAMES_NOTHING)
         operation->act(&request, NULL);
     else
-        queue_topic(call->front->queue, &get, sqs_reply_to(&request, on_looked_up));
+        sqs_look_up(&request);
+}
+
+/* Whatever the host, the method and the path: an SDK can read no other error. */
+static bool claims(const struct http_request *request)
+{
+    struct slice target = http_request_field(request, "x-amz-target");
+    size_t prefix = sizeof target_prefix - 1;
+    return target.len > prefix && memcmp(target.at, target_prefix, prefix) == 0;
 }
 
 #define CALL(PATTERN)                                                                              \
@@ -164,7 +159,7 @@ static void handle(struct http_call *call)
         .method = HTTP_METHOD_POST, .pattern = (PATTERN), .name = "sqs", .handle = handle,         \
         .scope = HTTP_FOR_CALLERS, .topics = HTTP_TOPICS_EACH, .body = HTTP_BODY_BATCH,            \
         .answer = HTTP_ANSWER_JOB, .options = OPTION_BIT(OPTION_FOREIGN), .admit = sqs_admit,      \
-        .refuse = sqs_refuse                                                                       \
+        .refuse = sqs_refuse, .claims = claims                                                     \
     }
 
 /* SDKs post to the endpoint, some to the QueueUrl. */

@@ -1,6 +1,7 @@
 """The calls of SQS as the SDK for Python makes them, which checks every digest by itself; and what no SDK would send."""
 
 import functools
+import hashlib
 import http.client
 import importlib
 import json
@@ -96,13 +97,13 @@ def test_only_what_is_asked_for_comes(start):
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="x", MessageAttributes={name: {"DataType": "String", "StringValue": name} for name in ("a.x", "a.y", "b")})
     handles = []
-    for names, found in (([], None), (["b"], {"b"}), (["a.*"], {"a.x", "a.y"}), (["none"], None), (["All"], {"a.x", "a.y", "b"})):
+    for names, found in (([], None), (["b"], {"b"}), (["a.*"], {"a.x", "a.y"}), (["none"], None), (["All"], {"a.x", "a.y", "b"}), (["*"], {"a.x", "a.y", "b"})):
         (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MessageAttributeNames=names, AttributeNames=["ApproximateReceiveCount"])["Messages"]
         assert (set(message["MessageAttributes"]) if "MessageAttributes" in message else None) == found and ("MD5OfMessageAttributes" in message) == bool(found)
         assert set(message["Attributes"]) == {"ApproximateReceiveCount"}
         handles.append(message["ReceiptHandle"])
         sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handles[-1], VisibilityTimeout=0)
-    assert len(set(handles)) == 5
+    assert len(set(handles)) == 6
 
 
 def test_delays_of_a_message_and_of_its_queue_go_to_years(start):
@@ -205,6 +206,100 @@ def test_a_redrive_policy_sends_what_was_received_too_often_to_its_dead_letter_q
     eventually(lambda: counts(server.client(), "q")["dead"] == 0)
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
     assert "RedrivePolicy" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+
+
+def test_a_dead_letter_names_its_source_and_goes_on_counting_receives(start):
+    server, sqs = start()
+    dead = sqs.create_queue(QueueName="dlq")["QueueUrl"]
+    source = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"
+    url = sqs.create_queue(QueueName="q", Attributes={"RedrivePolicy": json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:dlq", "maxReceiveCount": 2})})["QueueUrl"]
+    sent = sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="tenant-1")["MessageId"]
+    for count in ("1", "2"):
+        (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10, AttributeNames=["All"])["Messages"]
+        assert message["Attributes"]["ApproximateReceiveCount"] == count and "DeadLetterQueueSourceArn" not in message["Attributes"]
+        sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+    (message,) = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=20, MessageSystemAttributeNames=["All"])["Messages"]
+    shown = message["Attributes"]
+    assert (message["MessageId"], shown["DeadLetterQueueSourceArn"], shown["ApproximateReceiveCount"], shown["MessageGroupId"]) == (sent, source, "3", "tenant-1")
+    assert shown["ApproximateFirstReceiveTimestamp"] == shown["SentTimestamp"]
+    sqs.change_message_visibility(QueueUrl=dead, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+    sqs.start_message_move_task(SourceArn=f"arn:aws:sqs:{REGION}:{ACCOUNT}:dlq")
+    (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20, MessageSystemAttributeNames=["All"])["Messages"]  # it is no dead letter any more
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1" and "DeadLetterQueueSourceArn" not in message["Attributes"]
+
+
+def test_a_dead_letter_queue_must_exist_and_be_another_one(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    for name in ("q", "none", "tarry.dead"):
+        policy = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}", "maxReceiveCount": 1})}
+        code, message = refused(sqs.set_queue_attributes, QueueUrl=url, Attributes=policy)
+        assert code == "InvalidParameterValue" and "RedrivePolicy" in message, (name, code, message)
+        assert refused(sqs.create_queue, QueueName=name.replace(".", "-") if name != "q" else "self", Attributes=policy if name != "q" else {"RedrivePolicy": policy["RedrivePolicy"].replace(":q", ":self")})[0] == "InvalidParameterValue"
+    assert "RedrivePolicy" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert sqs.list_queues()["QueueUrls"] == [url] and server.client().call("GET", "/v1/topics/none").status == 404
+
+
+def test_a_standard_queue_keeps_the_group_of_a_message_and_refuses_what_is_of_fifo_queues(start):
+    _, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    groups = ["tenant-1", "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "x" * 128]
+    sqs.send_message(QueueUrl=url, MessageBody="0", MessageGroupId=groups[0])
+    said = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "1", "MessageGroupId": groups[1]}, {"Id": "2", "MessageBody": "2", "MessageGroupId": groups[2]},
+                                                         {"Id": "3", "MessageBody": "3"}, {"Id": "4", "MessageBody": "4", "MessageGroupId": "a b"}])
+    assert [one["Id"] for one in said["Successful"]] == ["1", "2", "3"] and [(one["Id"], one["Code"]) for one in said["Failed"]] == [("4", "InvalidParameterValue")]
+    found = {message["Body"]: message["Attributes"] for message in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MaxNumberOfMessages=10, AttributeNames=["MessageGroupId", "SenderId"])["Messages"]}
+    assert {body: shown.get("MessageGroupId") for body, shown in found.items()} == {"0": groups[0], "1": groups[1], "2": groups[2], "3": None}
+    for group in ("", "x" * 129, "a b", "grüße", "a\n"):
+        code, message = refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageGroupId=group)
+        assert code == "InvalidParameterValue" and "MessageGroupId" in message
+    assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageDeduplicationId="d")[0] == "InvalidParameterValue"
+    for name, value in (("FifoQueue", "true"), ("FifoQueue", "false"), ("ContentBasedDeduplication", "false"), ("DeduplicationScope", "queue"), ("FifoThroughputLimit", "perQueue")):
+        code, message = refused(sqs.set_queue_attributes, QueueUrl=url, Attributes={name: value})
+        assert (code, message) == ("InvalidAttributeName", f"Unknown Attribute {name}."), (name, value)
+        assert refused(sqs.create_queue, QueueName="new", Attributes={name: value})[0] == ("InvalidParameterValue" if value == "true" else "InvalidAttributeName")
+
+
+def test_the_trace_header_comes_with_the_message_and_its_digest_with_the_answer(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    trace, other = "Root=1-5759e988-bd862e3fe1be46a994272793", "Root=1-00000000-000000000000000000000000"
+    attribute = {"AWSTraceHeader": {"DataType": "String", "StringValue": trace}}
+    sent = sqs.send_message(QueueUrl=url, MessageBody="x", MessageSystemAttributes=attribute, MessageAttributes={"k": {"DataType": "String", "StringValue": "v"}})
+    plain = sqs.send_message(QueueUrl=url, MessageBody="x", MessageAttributes={"k": {"DataType": "String", "StringValue": "v"}})
+    parts = b"".join(len(part).to_bytes(4, "big") + part for part in (b"AWSTraceHeader", b"String")) + b"\x01" + len(trace).to_bytes(4, "big") + trace.encode()
+    assert sent["MD5OfMessageSystemAttributes"] == hashlib.md5(parts).hexdigest() and "MD5OfMessageSystemAttributes" not in plain
+    assert sent["MD5OfMessageAttributes"] == plain["MD5OfMessageAttributes"]
+    batch = sqs.send_message_batch(QueueUrl=url, Entries=[{"Id": "1", "MessageBody": "x", "MessageSystemAttributes": attribute}, {"Id": "2", "MessageBody": "x"}])["Successful"]
+    assert [one.get("MD5OfMessageSystemAttributes") for one in batch] == [sent["MD5OfMessageSystemAttributes"], None]
+    for wrong in ({"Other": attribute["AWSTraceHeader"]}, {"AWSTraceHeader": {"DataType": "Number", "StringValue": "1"}}):
+        assert refused(sqs.send_message, QueueUrl=url, MessageBody="x", MessageSystemAttributes=wrong)[0] == "InvalidParameterValue"
+    sqs.purge_queue(QueueUrl=url)
+    headers = {"Authorization": "AWS4-HMAC-SHA256 x", "X_Amz_Target": "AmazonSQS.SendMessage", "X_Amzn_Trace_Id": trace}
+    assert raw(server.port, json.dumps({"QueueUrl": url, "MessageBody": "by the header"}).encode(), **headers)[0].status == 200
+    assert raw(server.port, json.dumps({"QueueUrl": url, "MessageBody": "by itself", "MessageSystemAttributes": {"AWSTraceHeader": {"DataType": "String", "StringValue": other}}}).encode(), **headers)[0].status == 200
+    assert raw(server.port, json.dumps({"QueueUrl": url, "MessageBody": "too long"}).encode(), **{**headers, "X_Amzn_Trace_Id": "x" * 5000})[0].status == 200
+    assert raw(server.port, json.dumps({"QueueUrl": url, "Entries": [{"Id": "1", "MessageBody": "in a batch"}]}).encode(), **{**headers, "X_Amz_Target": "AmazonSQS.SendMessageBatch"})[0].status == 200
+    found = {message["Body"]: message["Attributes"].get("AWSTraceHeader") for message in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=5, MaxNumberOfMessages=10, AttributeNames=["All"])["Messages"]}
+    assert found == {"by the header": trace, "by itself": other, "too long": None, "in a batch": trace}
+
+
+def test_a_purge_also_ends_messages_in_flight(start):
+    server, sqs = start()
+    url = sqs.create_queue(QueueName="q")["QueueUrl"]
+    fill = [{"Id": str(at), "MessageBody": f"{at}"} for at in range(10)]
+    for _ in range(25):
+        sqs.send_message_batch(QueueUrl=url, Entries=fill)
+    taken = 0
+    while taken < 240:
+        taken += len(sqs.receive_message(QueueUrl=url, VisibilityTimeout=2, MaxNumberOfMessages=10, WaitTimeSeconds=5)["Messages"])
+    (last,) = sqs.receive_message(QueueUrl=url, VisibilityTimeout=600, WaitTimeSeconds=5)["Messages"]
+    sqs.purge_queue(QueueUrl=url)
+    sqs.send_message(QueueUrl=url, MessageBody="after")
+    eventually(lambda: counts(server.client(), "q")["leased"] <= 1)
+    assert [message["Body"] for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=60)["Messages"]] == ["after"]
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=last["ReceiptHandle"], VisibilityTimeout=0)
+    assert "Messages" not in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=1)
 
 
 def test_attributes_are_settings_of_the_topic_and_outlive_a_restart(start):
@@ -312,6 +407,48 @@ def test_calls_that_no_sdk_makes_get_clear_errors(start):
     assert answer.status == 400 and answer.headers["Content-Type"] == "text/xml" and b"<Code>AWS.SimpleQueueService.UnsupportedOperation</Code>" in said
     assert raw(server.port, b"{}", **signed, Origin="https://evil.example")[0].status == 403
     assert raw(server.port, b"{}", **signed)[0].status == 200
+
+
+def test_an_error_before_the_route_has_the_form_of_sqs(start):
+    server, _ = start("--allowed-host", "queue.internal")
+    headers = {"Authorization": "AWS4-HMAC-SHA256 x", "X-Amz-Target": "AmazonSQS.ListQueues", "Content-Type": "application/x-amz-json-1.0"}
+    for method, path, more, part in (("POST", "/", {"Host": "tarry:8279"}, "--allowed-host tarry"), ("POST", f"/{ACCOUNT}/q", {"Host": "evil.example"}, "--allowed-host evil.example"), ("POST", "/", {"Host": "a b"}, "Host"),
+                                     ("GET", f"/{ACCOUNT}/q", {}, "has only"), ("DELETE", "/", {}, "has only"), ("POST", "/a/b/c/d", {}, "nothing at"),
+                                     ("POST", "/", {"Content-Length": "999999999"}, "bytes"), ("POST", "/", {"Sec-Fetch-Site": "cross-site"}, "page")):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request(method, path, b"{}", {**headers, **more})
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        assert answer.status in (400, 403) and said["__type"].partition("#")[2] and part in said["message"], (method, path, more, said)
+        assert answer.headers["Content-Type"] == "application/x-amz-json-1.0" and answer.headers["x-amzn-query-error"], (method, path, more)
+        del headers["X-Amz-Target"]  # others are answered as ever
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("DELETE", "/a/b/c/d", b"{}", headers)
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["Content-Type"]) == (404, "application/problem+json") and answer.read()
+        headers["X-Amz-Target"] = "AmazonSQS.ListQueues"
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection.request("POST", "/", b"{}", {**headers, "Host": "queue.internal:8279"})
+    assert connection.getresponse().status == 200
+
+
+def test_a_dead_letter_arrives_at_once(start):
+    """It once waited up to a second behind the settings of its queue, in each new one."""
+    server, sqs = start()
+    dead = sqs.create_queue(QueueName="dlq")["QueueUrl"]
+    policy = json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:dlq", "maxReceiveCount": 1})
+    took = []
+    for at in range(5):
+        url = sqs.create_queue(QueueName=f"q-{at}", Attributes={"RedrivePolicy": policy})["QueueUrl"]
+        for _ in range(2):
+            sqs.send_message(QueueUrl=url, MessageBody="x")
+            (message,) = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=10)["Messages"]
+            began = time.monotonic()
+            sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+            (message,) = sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=20)["Messages"]
+            took.append(time.monotonic() - began)
+            sqs.delete_message(QueueUrl=dead, ReceiptHandle=message["ReceiptHandle"])
+    assert sorted(took)[len(took) // 2] < 0.5, took
 
 
 def test_a_kill_loses_no_message(start):
