@@ -192,11 +192,11 @@ void audit_emit_metrics(struct metric_page *page)
 const struct metric audit_metrics[] = {
     [EVENTS] = {.name = "tarry_audit_events_total",
                 .type = PROMETHEUS_COUNTER,
-                .help = "Administrative changes, and what the audit tells of beside them.",
-                .meaning = "Somebody changes settings, pauses, purges, redrives: the audit says "
-                           "who and what."},
+                .help = "Administrative changes, and other audit events.",
+                .meaning = "A user changes settings, pauses, purges or redrives: the audit has the "
+                           "caller and the change."},
     [FAILURES] = {.name = "tarry_audit_failures_total",
                   .type = PROMETHEUS_COUNTER,
                   .help = "Events that the audit file does not have: it could not be written.",
-                  .meaning = "Worth an alert where the audit must be whole: see to its disk."},
+                  .meaning = "Alert on it if the audit must be complete: check its disk."},
     METRIC_END};

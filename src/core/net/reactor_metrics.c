@@ -45,22 +45,24 @@ const struct metric reactor_metrics[] = {
                        .type = PROMETHEUS_HISTOGRAM,
                        .labels = {"reactor"},
                        .help = "From a loop's waking up to its going to sleep, or round, again.",
-                       .meaning = "Nothing else happens on the loop meanwhile. Its sum's rate is "
-                                  "how busy the loop is: near 1 it is full, add `--shards`. Turns "
-                                  "over 10 ms make jobs late."},
+                       .meaning =
+                           "Nothing else runs on the loop meanwhile. The rate of its sum is the "
+                           "load of the loop: near 1 it is full, add `--shards`. Steps over 10 ms "
+                           "delay jobs."},
     [TURN_LONGEST] = {.name = "tarry_loop_turn_longest_seconds",
                       .type = PROMETHEUS_GAUGE,
                       .labels = {"reactor"},
                       .help = "The longest such turn of the last minute.",
-                      .meaning = "Over 0.1 now and then: the machine has too few processors, or "
-                                 "swaps. Regularly, with the machine idle: tell us what was asked "
-                                 "of the server then."},
+                      .meaning =
+                          "Over 0.1 occasionally: the machine has too few processors, or swaps. "
+                          "Regularly, on an idle machine: report it with the calls of that time."},
     [LAG] = {.name = "tarry_loop_lag_seconds",
              .type = PROMETHEUS_HISTOGRAM,
              .labels = {"reactor"},
              .help = "How much later than asked for a loop's deadlines ran.",
-             .meaning = "What the machine adds to every job's lateness. Grows: the loop is busy "
-                        "(`tarry_loop_turn_duration_seconds`), or the process gets no processor."},
+             .meaning = "The machine adds this to every job's lateness. Grows: the loop is busy "
+                        "(`tarry_loop_turn_duration_seconds`), or the process gets no processor "
+                        "time."},
     [LETTERS] = {.name = "tarry_loop_letters_total",
                  .type = PROMETHEUS_COUNTER,
                  .labels = {"reactor"},

@@ -232,20 +232,20 @@ const struct metric lateness_metrics[] = {
               .type = PROMETHEUS_HISTOGRAM,
               .labels = {"topic", "way"},
               .help = "From a job's due to its being handed out, first attempts.",
-              .meaning =
-                  "What a delay queue is for. Way `take`: a consumer took it; it grows where "
-                  "consumers are too few or slow (`tarry_jobs{state=\"ready\"}` grows too). "
-                  "`callback`, `broker`: the server sent it; it grows where the target is "
-                  "slow or down (`tarry_endpoint_duration_seconds`, "
-                  "`tarry_deliver_endpoints`), or `max_in_flight` or `rate` is met. Late in "
-                  "all topics: the server itself (`tarry_loop_turn_longest_seconds`).",
+              .meaning = "The main figure of a delay queue. Way `take`: a consumer took the job; "
+                         "it grows if consumers are too few or slow "
+                         "(`tarry_jobs{state=\"ready\"}` grows too). `callback`, `broker`: the "
+                         "server sent it; it grows if the target is slow or down "
+                         "(`tarry_endpoint_duration_seconds`, `tarry_deliver_endpoints`), or "
+                         "`max_in_flight` or `rate` is reached. Late in all topics: the server "
+                         "itself (`tarry_loop_turn_longest_seconds`).",
               .when = "once a job was handed out"},
     [ATTEMPTS] = {.name = "tarry_delivery_attempts",
                   .type = PROMETHEUS_HISTOGRAM,
                   .labels = {"topic", "way"},
                   .help = "Which attempt of its job a delivery was.",
-                  .meaning = "Of 1 is what went well or is tried first. The share above 1 grows: "
-                             "jobs fail or their leases end; `tarry_jobs_nacked_total` and "
-                             "`tarry_jobs_lease_ended_total` tell which.",
+                  .meaning = "The share of 1 is first attempts. The share above 1 grows: jobs fail "
+                             "or their leases end; `tarry_jobs_nacked_total` and "
+                             "`tarry_jobs_lease_ended_total` show which.",
                   .when = "once a job was handed out"},
     METRIC_END};

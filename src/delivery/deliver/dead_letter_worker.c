@@ -461,7 +461,7 @@ const struct metric dead_letter_metrics[] = {
     [FORWARDED] = {.name = "tarry_dead_forwarded_total",
                    .type = PROMETHEUS_COUNTER,
                    .labels = {"topic"},
-                   .help = "Dead jobs forwarded to where 'dead_letter.to' says.",
+                   .help = "Dead jobs forwarded by 'dead_letter.to'.",
                    .meaning = "Jobs of the topic use up their attempts; the other topic has them.",
                    HAS_RULES},
     [RINGED] = {.name = "tarry_dead_ringed",
@@ -469,26 +469,28 @@ const struct metric dead_letter_metrics[] = {
                 .labels = {"topic"},
                 .help = "Dead jobs that stay because topics name each other as 'dead_letter.to' in "
                         "a ring.",
-                .meaning = "Above 0: change `dead_letter.to` of one of the topics, then drop the "
-                           "jobs or push them anew.",
+                .meaning = "Above 0: change `dead_letter.to` of one of the topics, then remove the "
+                           "jobs or push them again.",
                 HAS_RULES},
     [DROPPED] = {.name = "tarry_dead_dropped_total",
                  .type = PROMETHEUS_COUNTER,
                  .labels = {"topic", "reason"},
                  .help = "Dead jobs dropped because 'dead_letter.keep' was met.",
-                 .meaning = "They are gone for good. Wider bounds in `dead_letter.keep` keep more; "
+                 .meaning = "They are lost. Wider bounds in `dead_letter.keep` keep more; "
                             "`dead_letter.to` keeps them elsewhere.",
                  HAS_RULES},
     [ALERTS] = {.name = "tarry_alerts_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"topic"},
                 .help = "Alerts of dead jobs given to their callback or command.",
-                .meaning = "Somebody was told of dead jobs: see the runbook page on them.",
+                .meaning = "An alert about dead jobs was sent: see the runbook page on them.",
                 HAS_RULES},
     [ALERT_FAILURES] = {.name = "tarry_alert_failures_total",
                         .type = PROMETHEUS_COUNTER,
                         .labels = {"topic"},
                         .help = "Alerts that could not be given, and will be tried again.",
-                        .meaning = "Nobody hears of dead jobs. `alert failed` in the log says why.",
+                        .meaning =
+                            "Alerts about dead jobs are not delivered. The log has the reason in "
+                            "`alert failed`.",
                         HAS_RULES},
     METRIC_END};

@@ -194,9 +194,10 @@ const struct metric deliver_metrics[] = {
     [ATTEMPTS] = {.name = "tarry_deliver_attempts_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"topic", "outcome"},
-                  .help = "Jobs handed to a target, by what became of them.",
-                  .meaning = "`failed` comes again by backoff, `refused` is dead at once, `unsent` "
-                             "never left. What the target answers stands in each job's last error.",
+                  .help = "Jobs handed to a target, by outcome.",
+                  .meaning =
+                      "`failed` is retried after the backoff, `refused` is dead immediately, "
+                      "`unsent` was not sent. Each job's last error has the target's answer.",
                   HAS_TARGET},
     [IN_FLIGHT] = {.name = "tarry_deliver_in_flight",
                    .type = PROMETHEUS_GAUGE,
@@ -216,32 +217,33 @@ const struct metric deliver_metrics[] = {
                      .type = PROMETHEUS_COUNTER,
                      .labels = {"topic"},
                      .help = "Outcomes that came after the job's lease had ended: it comes again.",
-                     .meaning = "Those jobs come twice. The store was away, or the process stood "
-                                "still.",
+                     .meaning =
+                         "These jobs are delivered twice. The store was away, or the process was "
+                         "suspended.",
                      HAS_TARGET},
     [ENDPOINTS] = {.name = "tarry_deliver_endpoints",
                    .type = PROMETHEUS_GAUGE,
                    .labels = {"state"},
                    .help = "Endpoints in use; resting: nothing is sent there but probes.",
                    .meaning = "`resting` above 0 for long: an endpoint is down. Its jobs wait as "
-                              "ready and lose no attempts; it goes on by itself when it answers."},
-    [ENDPOINT_OUTCOMES] = {.name = "tarry_endpoint_outcomes_total",
-                           .type = PROMETHEUS_COUNTER,
-                           .labels = {"endpoint", "outcome"},
-                           .help = "Messages sent to an endpoint, by what became of them; alerts "
-                                   "and tests too.",
-                           .meaning = "`failed` grows at one endpoint: it, and no topic, is the "
-                                      "cause. `GET /v1/topics/{topic}/endpoints` has its last "
-                                      "error.",
-                           HAS_TARGET},
-    [ENDPOINT_DURATION] = {.name = "tarry_endpoint_duration_seconds",
-                           .type = PROMETHEUS_HISTOGRAM,
-                           .labels = {"endpoint"},
-                           .help = "From handing a message over to the outcome.",
-                           .meaning = "Grows where the endpoint becomes slow, up to the topic's "
-                                      "`timeout`; then raise `max_in_flight` or make it faster, or "
-                                      "jobs become late.",
-                           HAS_TARGET},
+                              "ready and lose no attempts; deliveries resume when it answers."},
+    [ENDPOINT_OUTCOMES] =
+        {.name = "tarry_endpoint_outcomes_total",
+         .type = PROMETHEUS_COUNTER,
+         .labels = {"endpoint", "outcome"},
+         .help = "Messages sent to an endpoint, by outcome, including alerts and tests.",
+         .meaning = "`failed` grows at one endpoint: it, and no topic, is the "
+                    "cause. `GET /v1/topics/{topic}/endpoints` has its last "
+                    "error.",
+         HAS_TARGET},
+    [ENDPOINT_DURATION] =
+        {.name = "tarry_endpoint_duration_seconds",
+         .type = PROMETHEUS_HISTOGRAM,
+         .labels = {"endpoint"},
+         .help = "From handing a message over to the outcome.",
+         .meaning = "Grows if the endpoint becomes slow, up to the topic's `timeout`; then "
+                    "raise `max_in_flight` or make it faster, or jobs become late.",
+         HAS_TARGET},
     [ENDPOINT_IN_FLIGHT] = {.name = "tarry_endpoint_in_flight",
                             .type = PROMETHEUS_GAUGE,
                             .labels = {"endpoint"},
@@ -254,8 +256,9 @@ const struct metric deliver_metrics[] = {
                           .labels = {"endpoint"},
                           .help = "1 while nothing but probes is sent there; of `(others)`, how "
                                   "many of them.",
-                          .meaning = "Worth an alert after some minutes: the endpoint is down. Its "
-                                     "jobs wait and lose no attempts; it goes on by itself. "
-                                     "Runbook page *stuck*.",
+                          .meaning =
+                              "Alert on it after some minutes: the endpoint is down. Its jobs wait "
+                              "and lose no attempts; deliveries resume by themselves. Runbook page "
+                              "*stuck*.",
                           HAS_TARGET},
     METRIC_END};

@@ -297,14 +297,14 @@ const struct metric tracer_metrics[] = {
     [SPANS] = {.name = "tarry_trace_spans_total",
                .type = PROMETHEUS_COUNTER,
                .labels = {"outcome"},
-               .help = "Spans made, by what became of them.",
-               .meaning = "`dropped` found no room, `failed` nobody took: see to the collector, or "
-                          "sample less. Jobs are not held up by either.",
+               .help = "Spans made, by outcome.",
+               .meaning = "`dropped`: no room; `failed`: not accepted. Check the collector, or "
+                          "sample less. Neither delays jobs.",
                .when = "with `--otlp`"},
     [FAILURES] = {.name = "tarry_trace_export_failures_total",
                   .type = PROMETHEUS_COUNTER,
                   .help = "Requests to the collector without a good answer.",
-                  .meaning = "Rises: it is away, busy, or refuses; the log says why "
+                  .meaning = "Rises: it is away, busy, or rejects spans; the log has the reason "
                              "(`traces not exported`).",
                   .when = "with `--otlp`"},
     METRIC_END};

@@ -717,28 +717,29 @@ const struct metric access_metrics[] = {
     [TOKENS] = {.name = "tarry_access_tokens",
                 .type = PROMETHEUS_GAUGE,
                 .help = "Tokens and certificates that are known and not revoked.",
-                .meaning = "Falls where tokens end or are revoked. 0 with `--tokens`: nobody can "
-                           "call; look at the log for `tokens not read`."},
+                .meaning = "Falls when tokens end or are revoked. 0 with `--tokens`: no client can "
+                           "call; look for `tokens not read` in the log."},
     [JWT_KEYS] = {.name = "tarry_access_jwt_keys",
                   .type = PROMETHEUS_GAUGE,
                   .help = "Keys of the issuer of JWTs that serve.",
-                  .meaning = "0 with `--jwt-issuer`: no JWT is admitted. See whether the issuer "
-                             "can be reached; the log says why not."},
+                  .meaning = "0 with `--jwt-issuer`: no JWT is accepted. Check whether the issuer "
+                             "can be reached; the log has the reason."},
     [CHANGES] = {.name = "tarry_access_changes_total",
                  .type = PROMETHEUS_COUNTER,
-                 .help = "How often what is known of callers has changed.",
-                 .meaning = "Rises with each new token, revocation and change of keys. Nothing to "
-                            "do, unless nobody of yours did it: then read the audit."},
+                 .help = "Changes of the known callers.",
+                 .meaning = "Rises with each new token, revocation and change of keys. If the "
+                            "change is not yours, read the audit."},
     [RELOAD_FAILURES] = {.name = "tarry_access_reload_failures_total",
                          .type = PROMETHEUS_COUNTER,
                          .help = "Tokens or keys that could not be read again.",
-                         .meaning = "Worth an alert: the old ones go on, so a revoked token still "
-                                    "serves. The log names the file or URL and the fault."},
+                         .meaning =
+                             "Alert on it: the old ones stay in force, so a revoked token still "
+                             "works. The log names the file or URL and the fault."},
     [REFUSALS] = {.name = "tarry_access_refusals_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"reason"},
-                  .help = "Requests of which it was not clear who asked, by reason.",
+                  .help = "Requests without a valid caller, by reason.",
                   .meaning = "Rises by `expired` or `revoked`: a client has an old token; by "
-                             "`unknown` or `forged` on a network that others can reach: somebody "
-                             "tries. See [security.md](security.md)."},
+                             "`unknown` or `forged` on a network that others can reach: a possible "
+                             "attack. See [security.md](security.md)."},
     METRIC_END};

@@ -377,8 +377,8 @@ const struct metric http_consumers_metrics[] = {
      .type = PROMETHEUS_GAUGE,
      .labels = {"topic"},
      .help = "Consumers that gave a name and asked this server for jobs in the last 5 minutes.",
-     .meaning =
-         "Who works on the topic: `GET /v1/topics/TOPIC/consumers` names them. Falls: workers "
-         "died or lost the server. Takes without `consumer` are not in it.",
+     .meaning = "The consumers of the topic: `GET /v1/topics/TOPIC/consumers` lists "
+                "them. Falls: workers died or lost the server. Takes without `consumer` "
+                "are not included.",
      .when = "once a take gave a name"},
     METRIC_END};

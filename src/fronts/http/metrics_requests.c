@@ -197,9 +197,10 @@ const struct metric http_metrics[] = {
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"route", "code"},
                   .help = "Requests answered, by call and status.",
-                  .meaning = "`5..` grows: the server could not; `code=\"503\"` and `\"507\"` say "
-                             "that it is full or not ready. `4..` grows: a client is wrong; "
-                             "`\"429\"` that a limit is met. Route `none`: there is no such call."},
+                  .meaning =
+                      "`5..` grows: the server failed; `code=\"503\"` and `\"507\"` mean that "
+                      "it is full or not ready. `4..` grows: a client is wrong; `\"429\"` "
+                      "means that a limit is reached. Route `none`: there is no such call."},
     [DURATION] = {.name = "tarry_http_request_duration_seconds",
                   .type = PROMETHEUS_HISTOGRAM,
                   .labels = {"route", "code"},
@@ -227,8 +228,9 @@ const struct metric http_metrics[] = {
                 .labels = {"listener"},
                 .help = "Connections closed before their first request, by listener: they lacked "
                         "the header of a proxy, or their TLS handshake was not finished.",
-                .meaning = "A client lacks the certificate's authority, a proxy sends no header, "
-                           "or somebody scans. `log-level = debug` says each time why."},
+                .meaning = "A client does not trust the certificate's authority, a proxy sends no "
+                           "header, or a scanner connects. With `log-level = debug` the log has "
+                           "each reason."},
     [RECEIVED] = {.name = "tarry_http_received_bytes_total",
                   .type = PROMETHEUS_COUNTER,
                   .help = "Bytes received.",
@@ -236,42 +238,45 @@ const struct metric http_metrics[] = {
     [SENT] = {.name = "tarry_http_sent_bytes_total",
               .type = PROMETHEUS_COUNTER,
               .help = "Bytes sent.",
-              .meaning = "Lists with bodies and this page count too."},
+              .meaning = "It includes lists with bodies and this page."},
     [REQUEST_MEMORY] = {.name = "tarry_http_memory_bytes",
                         .type = PROMETHEUS_GAUGE,
-                        .help = "What requests, answers and waiting takes hold now.",
+                        .help = "Memory held by requests, answers and waiting takes.",
                         .meaning = "Near `tarry_http_memory_max_bytes` requests are refused."},
     [REQUEST_MEMORY_MAX] = {.name = "tarry_http_memory_max_bytes",
                             .type = PROMETHEUS_GAUGE,
-                            .help = "What they may hold (--max-request-memory).",
+                            .help = "Limit of that memory (--max-request-memory).",
                             .meaning = "As configured, else a quarter of the machine's memory."},
-    [MEMORY_REFUSED] = {.name = "tarry_http_memory_refused_total",
-                        .type = PROMETHEUS_COUNTER,
-                        .help = "Requests refused because they would have held more.",
-                        .meaning = "Clients ask for more at once than `--max-request-memory` "
-                                   "allows: smaller batches, or a larger bound."},
+    [MEMORY_REFUSED] =
+        {.name = "tarry_http_memory_refused_total",
+         .type = PROMETHEUS_COUNTER,
+         .help = "Requests refused because they would have held more.",
+         .meaning = "Clients request more at a time than `--max-request-memory` allows: use "
+                    "smaller batches, or a larger limit."},
     [WAITING_TAKES] = {.name = "tarry_waiting_takes",
                        .type = PROMETHEUS_GAUGE,
                        .help = "Takes that wait for a job.",
-                       .meaning = "Consumers that are free. 0 while jobs are ready: there are too "
-                                  "few of them. More than 0 while jobs are ready: of other topics, "
-                                  "or the topic is paused."},
+                       .meaning =
+                           "Free consumers. 0 while jobs are ready: there are too few of them. "
+                           "More than 0 while jobs are ready: they wait for other topics, or the "
+                           "topic is paused."},
     [STREAMS] = {.name = "tarry_http_streams",
                  .type = PROMETHEUS_GAUGE,
                  .help = "Open streams of events.",
-                 .meaning = "Who looks at the server live: pages of the console, `tarry top`, "
-                            "`tarry tail`. From 64 of a thread on the next one is refused with "
+                 .meaning = "Live viewers of the server: pages of the console, `tarry top`, `tarry "
+                            "tail`. From 64 per thread on the next one is rejected with "
                             "`too_many_streams`."},
-    [STREAM_EVENTS_LOST] = {.name = "tarry_http_stream_events_lost_total",
-                            .type = PROMETHEUS_COUNTER,
-                            .help = "Events that clients of streams read too slowly to get.",
-                            .meaning = "Somebody listens to more than he can read: name fewer "
-                                       "topics or kinds of events."},
+    [STREAM_EVENTS_LOST] =
+        {.name = "tarry_http_stream_events_lost_total",
+         .type = PROMETHEUS_COUNTER,
+         .help = "Events dropped because clients of streams read too slowly.",
+         .meaning = "A client listens to more events than it can read: select fewer topics "
+                    "or kinds."},
     [DENIED] = {.name = "tarry_access_denied_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"reason"},
-                .help = "Requests, and items of batches, that callers may not make, by what they "
-                        "lack.",
+                .help = "Requests, and items of batches, that callers may not make, by the "
+                        "missing right.",
                 .meaning = "A token lacks a scope or a topic: the answer names it, and the audit "
-                           "tells whose it is."},
+                           "has its owner."},
     METRIC_END};

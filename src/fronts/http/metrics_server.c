@@ -77,32 +77,33 @@ const struct metric http_store_metrics[] = {
     [STORE_INFO] = {.name = "tarry_store_info",
                     .type = PROMETHEUS_INFO,
                     .labels = {"store", "durability", "sync"},
-                    .help = "What keeps the jobs and what an answered push survives, as labels.",
-                    .meaning = "Another `durability` than before: somebody changed how Redis "
-                               "persists, or `--sync`."},
+                    .help = "The store of the jobs and what an answered push survives, as labels.",
+                    .meaning = "A different `durability` than before: the persistence of Redis, or "
+                               "`--sync`, was changed."},
     [STORE_HEALTHY] = {.name = "tarry_store_healthy",
                        .type = PROMETHEUS_GAUGE,
-                       .help = "0 where the store has failed or cannot be reached.",
+                       .help = "0 if the store has failed or cannot be reached.",
                        .meaning = "Worth an alert: nothing is pushed or delivered. Runbook pages "
                                   "*store*, *Redis away*."},
-    [STORE_ACCEPTING] = {.name = "tarry_store_accepting",
-                         .type = PROMETHEUS_GAUGE,
-                         .help = "0 where pushes are refused for want of space.",
-                         .meaning = "Worth an alert: runbook page *full*. Jobs there are go on."},
+    [STORE_ACCEPTING] =
+        {.name = "tarry_store_accepting",
+         .type = PROMETHEUS_GAUGE,
+         .help = "0 if pushes are rejected because of missing space.",
+         .meaning = "Alert on it: runbook page *full*. Existing jobs are still processed."},
     [DISK_USED] = {.name = "tarry_disk_used_bytes",
                    .type = PROMETHEUS_GAUGE,
                    .help = "Bytes that the store takes.",
-                   .meaning = "On the disk of the data directory; of Redis, its memory. Its slope "
-                              "says when it will be full."},
+                   .meaning = "On the disk of the data directory; for Redis, its memory. Its slope "
+                              "predicts when it will be full."},
 #define EMBEDDED .when = "with the embedded store"
     [RUN_JOBS] = {.name = "tarry_store_run_jobs",
                   .type = PROMETHEUS_GAUGE,
                   .help = "Jobs that outlived the log: in runs on the disk.",
-                  .meaning = "Jobs due far ahead lie there, and take no memory.",
+                  .meaning = "Jobs due in the far future, which use no memory.",
                   EMBEDDED},
     [RUNS] = {.name = "tarry_store_runs",
               .type = PROMETHEUS_GAUGE,
-              .help = "Files these jobs lie in.",
+              .help = "Files of these jobs.",
               .meaning = "Some dozens. Hundreds: merging does not keep up with a slow disk.",
               EMBEDDED},
     [CHECKPOINTS] = {.name = "tarry_store_checkpoints_total",
@@ -110,35 +111,37 @@ const struct metric http_store_metrics[] = {
                      .help = "Times the log's oldest files were made unnecessary.",
                      .meaning = "One for each log file or so that is written.",
                      EMBEDDED},
-    [CHECKPOINT_FAILURES] = {.name = "tarry_store_checkpoint_failures_total",
-                             .type = PROMETHEUS_COUNTER,
-                             .help = "Checkpoints given up, to be tried again.",
-                             .meaning = "Grows: the log's files cannot be let go and the disk "
-                                        "fills. The server's log says why.",
-                             EMBEDDED},
+    [CHECKPOINT_FAILURES] =
+        {.name = "tarry_store_checkpoint_failures_total",
+         .type = PROMETHEUS_COUNTER,
+         .help = "Failed checkpoints, which are retried.",
+         .meaning = "Grows: log files cannot be released and the disk fills. The server's "
+                    "log has the reason.",
+         EMBEDDED},
     METRIC_END};
 
 const struct metric http_server_metrics[] = {
     [BUILD] = {.name = "tarry_build_info",
                .type = PROMETHEUS_INFO,
                .labels = {"version", "wings"},
-               .help = "The version, and what this build has, as labels.",
-               .meaning = "Several versions at once: an upgrade is under way."},
+               .help = "The version and the parts of this build, as labels.",
+               .meaning = "Several versions at the same time: an upgrade is in progress."},
     [STARTED] = {.name = "process_start_time_seconds",
                  .type = PROMETHEUS_GAUGE,
                  .help = "When the process started, in seconds since 1970.",
                  .meaning = "Changes: it was started again; all counters begin at 0."},
     [MEMORY] = {.name = "tarry_memory_bytes",
                 .type = PROMETHEUS_GAUGE,
-                .help = "What the process uses and is its own.",
+                .help = "Private memory of the process.",
                 .meaning = "Grows with jobs due soon, connections and requests."},
     [MEMORY_MAX] = {.name = "tarry_memory_max_bytes",
                     .type = PROMETHEUS_GAUGE,
-                    .help = "What it may use (--max-memory).",
-                    .meaning = "0: there is no bound."},
+                    .help = "Limit of that memory (--max-memory).",
+                    .meaning = "0: there is no limit."},
     [MEMORY_SPENT] = {.name = "tarry_memory_spent",
                       .type = PROMETHEUS_GAUGE,
-                      .help = "1 while pushes are refused for want of memory.",
-                      .meaning = "Worth an alert: jobs that are due are not taken fast enough, or "
-                                 "`--max-memory` is too small. Runbook page *full*."},
+                      .help = "1 while pushes are rejected because of missing memory.",
+                      .meaning =
+                          "Alert on it: due jobs are not taken fast enough, or `--max-memory` is "
+                          "too small. Runbook page *full*."},
     METRIC_END};

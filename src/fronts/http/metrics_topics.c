@@ -190,58 +190,59 @@ const struct metric http_topic_metrics[] = {
               .type = PROMETHEUS_GAUGE,
               .labels = {"topic", "state"},
               .help = "Jobs in each state.",
-              .meaning = "`ready` grows: consumers or targets are too slow, gone, or the topic is "
-                         "paused (runbook pages *late*, *stuck*). `dead` grows: jobs fail again "
-                         "and again (*dead jobs accumulate*). `leased` that stays high: consumers "
+              .meaning = "`ready` grows: consumers or targets are too slow, gone, or the topic "
+                         "is paused (runbook pages *late*, *stuck*). `dead` grows: jobs fail "
+                         "repeatedly (*dead jobs accumulate*). `leased` stays high: consumers "
                          "take and do not answer.",
               HAS_TOPICS},
     [DEAD_BYTES] = {.name = "tarry_dead_bytes",
                     .type = PROMETHEUS_GAUGE,
                     .labels = {"topic"},
-                    .help = "What dead jobs take in the store, about.",
-                    .meaning = "Dead jobs stay for ever unless `dead_letter.keep` bounds them: "
-                               "redrive or purge them.",
+                    .help = "Approximate size of dead jobs in the store.",
+                    .meaning =
+                        "Dead jobs stay forever unless `dead_letter.keep` bounds them: redrive "
+                        "or purge them.",
                     HAS_TOPICS},
     [PAUSED] = {.name = "tarry_topic_paused",
                 .type = PROMETHEUS_GAUGE,
                 .labels = {"topic"},
-                .help = "1 where delivery is paused.",
-                .meaning = "Somebody paused it, and nothing of it is delivered: `tarry resume "
-                           "TOPIC`. Of `(others)`: one of them is.",
+                .help = "1 if delivery is paused.",
+                .meaning = "The topic was paused, and its jobs are not delivered: `tarry resume "
+                           "TOPIC`. For `(others)`: one of them is paused.",
                 HAS_TOPICS},
     [OLDEST_READY] = {.name = "tarry_oldest_ready_age_seconds",
                       .type = PROMETHEUS_GAUGE,
                       .labels = {"topic"},
-                      .help = "How long ago the oldest ready job was due; 0: none is ready.",
-                      .meaning = "The one figure that tells of a topic nobody takes from: lateness "
-                                 "is told only of jobs that were delivered. Rises with the clock: "
-                                 "runbook page *stuck*.",
+                      .help = "Time since the oldest ready job was due; 0: no job is ready.",
+                      .meaning =
+                          "The one figure for a topic without consumers, because lateness counts "
+                          "only delivered jobs. Rises with the clock: runbook page *stuck*.",
                       HAS_TOPICS},
     [PUSHED] = {.name = "tarry_jobs_pushed_total",
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"topic"},
                 .help = "Jobs pushed.",
-                .meaning = "Its rate is what comes in; more than `tarry_jobs_acked_total` for long "
-                           "means that jobs gather.",
+                .meaning = "Its rate is the input; if it exceeds `tarry_jobs_acked_total` for "
+                           "long, jobs accumulate.",
                 HAS_TOPICS},
     [ACKED] = {.name = "tarry_jobs_acked_total",
                .type = PROMETHEUS_COUNTER,
                .labels = {"topic"},
                .help = "Jobs acked.",
-               .meaning = "Stands still while jobs are delivered: nothing is finished.",
+               .meaning = "Stands still while jobs are delivered: no job is finished.",
                HAS_TOPICS},
     [CANCELLED] = {.name = "tarry_jobs_cancelled_total",
                    .type = PROMETHEUS_COUNTER,
                    .labels = {"topic"},
                    .help = "Jobs cancelled.",
-                   .meaning = "What producers took back.",
+                   .meaning = "Jobs that producers cancelled.",
                    HAS_TOPICS},
     [EXPIRED] = {.name = "tarry_jobs_expired_total",
                  .type = PROMETHEUS_COUNTER,
                  .labels = {"topic"},
                  .help = "Jobs whose ttl passed while they were ready.",
-                 .meaning = "They were never delivered and are gone: consumers are too slow for "
-                            "the topic's `ttl`.",
+                 .meaning = "They were never delivered: consumers are too slow for the topic's "
+                            "`ttl`.",
                  HAS_TOPICS},
     [REPLACED] = {.name = "tarry_jobs_replaced_total",
                   .type = PROMETHEUS_COUNTER,
@@ -260,14 +261,15 @@ const struct metric http_topic_metrics[] = {
                 .type = PROMETHEUS_COUNTER,
                 .labels = {"topic"},
                 .help = "Deliveries answered with a nack.",
-                .meaning = "Consumers or targets fail: the last error of the jobs says why.",
+                .meaning = "Consumers or targets fail: the jobs' last errors have the reason.",
                 HAS_TOPICS},
     [LEASE_ENDED] = {.name = "tarry_jobs_lease_ended_total",
                      .type = PROMETHEUS_COUNTER,
                      .labels = {"topic"},
                      .help = "Deliveries whose lease ended unanswered.",
-                     .meaning = "A consumer died or is slower than its lease: those jobs come "
-                                "again. Extend leases, or make them longer.",
+                     .meaning =
+                         "A consumer died or is slower than its lease: these jobs come again. "
+                         "Extend leases, or use longer ones.",
                      HAS_TOPICS},
     [DIED] = {.name = "tarry_jobs_died_total",
               .type = PROMETHEUS_COUNTER,
@@ -279,13 +281,14 @@ const struct metric http_topic_metrics[] = {
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"topic"},
                   .help = "Dead jobs sent round again.",
-                  .meaning = "Somebody redrives. If `tarry_jobs_died_total` follows, what made "
-                             "them fail is still there.",
+                  .meaning =
+                      "A user redrives. If `tarry_jobs_died_total` follows, the cause of the "
+                      "failures remains.",
                   HAS_TOPICS},
     [TOPICS] = {.name = "tarry_topics",
                 .type = PROMETHEUS_GAUGE,
                 .help = "Topics there are.",
-                .meaning = "Grows without end: a producer makes a topic of what should be an id. "
-                           "`--max-topics` is where it ends.",
+                .meaning = "Grows without end: a producer uses topics instead of ids. "
+                           "`--max-topics` is the limit.",
                 .when = "while the store can be reached"},
     METRIC_END};

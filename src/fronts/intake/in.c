@@ -299,38 +299,41 @@ const struct metric amqp_in_metrics[] = {
     [RECEIVED] = {.name = "tarry_amqp_in_received_total",
                   .type = PROMETHEUS_COUNTER,
                   .help = "Messages that RabbitMQ delivered to --amqp-in.",
-                  .meaning = "Stands still while the queue in RabbitMQ grows: see "
+                  .meaning = "Stands still while the queue in RabbitMQ grows: check "
                              "`tarry_amqp_in_connected` and `tarry_amqp_in_paused`.",
                   AMQP_IN_ON},
     [TAKEN] = {.name = "tarry_amqp_in_taken_total",
                .type = PROMETHEUS_COUNTER,
                .help = "Messages of --amqp-in that are kept as jobs and acknowledged.",
-               .meaning = "Falls behind what was received where messages are rejected or put "
-                          "aside.",
+               .meaning = "Less than the received ones if messages are rejected or put aside.",
                AMQP_IN_ON},
     [REJECTED] = {.name = "tarry_amqp_in_rejected_total",
                   .type = PROMETHEUS_COUNTER,
                   .labels = {"reason"},
                   .help = "Messages of --amqp-in that can never be taken, by reason.",
-                  .meaning = "A publisher sends what cannot be a job. They are dead-lettered by "
-                             "their queue where it has a dead letter exchange, else gone.",
+                  .meaning = "A publisher sends invalid messages. RabbitMQ dead-letters them if "
+                             "their queue has a dead letter exchange, otherwise they are lost.",
                   AMQP_IN_ON},
     [OFFERED_AGAIN] = {.name = "tarry_amqp_in_offered_again_total",
                        .type = PROMETHEUS_COUNTER,
-                       .help = "Times a message of --amqp-in was refused for now and put aside.",
-                       .meaning = "Rises while the store takes nothing, or a topic is full. "
-                                  "`tarry_limits_met_total` and `tarry_store_accepting` say why.",
+                       .help = "Times a message of --amqp-in was put aside for a later try.",
+                       .meaning =
+                           "Rises while the store accepts no jobs, or a topic is full. "
+                           "`tarry_limits_met_total` and `tarry_store_accepting` show the cause.",
                        AMQP_IN_ON},
     [CONNECTIONS] = {.name = "tarry_amqp_in_connections_total",
                      .type = PROMETHEUS_COUNTER,
                      .help = "Connections that --amqp-in has made.",
-                     .meaning = "Rises again and again: RabbitMQ or the network cuts it. The log "
-                                "says each time why.",
+                     .meaning =
+                         "Rises repeatedly: RabbitMQ or the network cuts it. The log has each "
+                         "reason.",
                      AMQP_IN_ON},
     [IS_CONNECTED] = {.name = "tarry_amqp_in_connected",
                       .type = PROMETHEUS_GAUGE,
                       .help = "1 while --amqp-in is connected and consumes.",
-                      .meaning = "0 for a minute: nothing comes from RabbitMQ. The log says why.",
+                      .meaning =
+                          "0 for a minute: no message arrives from RabbitMQ. The log has the "
+                          "reason.",
                       AMQP_IN_ON},
     [IS_PAUSED] = {.name = "tarry_amqp_in_paused",
                    .type = PROMETHEUS_GAUGE,

@@ -26,7 +26,7 @@ void cli_print_metrics(void)
     size_t count = server_metric_tables(tables);
     for (size_t i = 0; i < count; i++) {
         printf("%s## %s\n\n", i ? "\n" : "", tables[i].title);
-        puts("| metric | type | is | tells |\n|---|---|---|---|");
+        puts("| metric | type | meaning | what to do |\n|---|---|---|---|");
         for (const struct metric *row = tables[i].rows; row->name; row++)
             print_row(row);
     }

@@ -121,9 +121,9 @@ static const struct metric redis_metrics[] = {
                ON_REDIS},
     [RESENT] = {.name = "tarry_redis_resent_total",
                 .type = PROMETHEUS_COUNTER,
-                .help = "Calls whose fate had to be settled by asking again.",
-                .meaning = "A connection was cut in the midst of a call. Nothing was done twice; "
-                           "see why Redis or the network cuts it.",
+                .help = "Calls without a reply, settled by their tickets.",
+                .meaning = "A connection was cut during a call. Nothing was done twice; find out "
+                           "why Redis or the network cuts it.",
                 ON_REDIS},
     [RECONNECTS] = {.name = "tarry_redis_reconnects_total",
                     .type = PROMETHEUS_COUNTER,
@@ -133,31 +133,31 @@ static const struct metric redis_metrics[] = {
                     ON_REDIS},
     [REDIRECTS] = {.name = "tarry_redis_redirects_total",
                    .type = PROMETHEUS_COUNTER,
-                   .help = "Times a cluster said that a slot is elsewhere.",
+                   .help = "Redirects by a cluster because a slot has moved.",
                    .meaning = "Slots are moved, or a master is another. Nothing to do.",
                    ON_REDIS},
     [FAILOVERS] = {.name = "tarry_redis_failovers_total",
                    .type = PROMETHEUS_COUNTER,
                    .help = "Times a shard had another master than before.",
-                   .meaning = "A master was restarted, or is another: look whether jobs may have "
-                              "been lost "
-                              "([redis.md](redis.md#what-an-answered-push-survives)).",
+                   .meaning =
+                       "A master was restarted or replaced: check whether jobs may have been "
+                       "lost ([redis.md](redis.md#what-an-answered-push-survives)).",
                    ON_REDIS},
     [CLOCK_DISAGREEMENTS] = {.name = "tarry_redis_clock_disagreements_total",
                              .type = PROMETHEUS_COUNTER,
-                             .help = "Times a shard's clock was not as it ran and put right.",
+                             .help = "Times a shard's clock deviated and was corrected.",
                              .meaning = "Run NTP on the hosts of Redis; the servers have corrected "
                                         "it.",
                              ON_REDIS},
     [LOSSES] = {.name = "tarry_redis_losses_total",
                 .type = PROMETHEUS_COUNTER,
                 .help = "Times a shard was gone: Redis lost its data.",
-                .meaning = "Jobs are lost: `FLUSHALL`, or a restart that kept nothing. Put the "
-                           "topics' settings again and see what Redis keeps.",
+                .meaning = "Jobs are lost: `FLUSHALL`, or a restart that kept nothing. Set the "
+                           "topics' settings again and check the persistence of Redis.",
                 ON_REDIS},
     [NEWS_LOST] = {.name = "tarry_redis_news_lost_total",
                    .type = PROMETHEUS_COUNTER,
-                   .help = "Looks that found what no message had told.",
+                   .help = "Checks that found an event without its message.",
                    .meaning = "Rises steadily: messages between the servers are not heard, and a "
                               "delivery may come up to a second late. Compare the ACL rule.",
                    ON_REDIS},
@@ -169,23 +169,24 @@ static const struct metric redis_metrics[] = {
     [RECEIVED_BYTES] = {.name = "tarry_redis_received_bytes_total",
                         .type = PROMETHEUS_COUNTER,
                         .help = "Bytes received from Redis.",
-                        .meaning = "Mostly bodies of jobs that are taken. Grows without "
-                                   "deliveries: somebody lists or scrapes much.",
+                        .meaning =
+                            "Mostly bodies of taken jobs. Grows without deliveries: a client lists "
+                            "or scrapes much.",
                         ON_REDIS},
     [ROUND_TRIP] = {.name = "tarry_redis_round_trip_duration_seconds",
                     .type = PROMETHEUS_HISTOGRAM,
                     .labels = {"shard"},
                     .help = "From a call of a script sent to its reply.",
-                    .meaning = "What every push, take and ack waits for, at least: the network, "
-                               "Redis' line, the script. Grows at one shard: its master is busy or "
-                               "far. At all: the network, or this server's loop "
-                               "(`tarry_loop_turn_duration_seconds`).",
+                    .meaning =
+                        "The minimum wait of every push, take and ack: the network, the queue "
+                        "of Redis, the script. Grows at one shard: its master is busy or far "
+                        "away. At all: the network, or this server's loop "
+                        "(`tarry_loop_turn_duration_seconds`).",
                     ON_REDIS},
     [SCRIPT_DURATION] = {.name = "tarry_redis_script_duration_seconds",
                          .type = PROMETHEUS_HISTOGRAM,
                          .labels = {"script"},
-                         .help = "The same, by script. What it takes within Redis alone is not "
-                                 "known here.",
+                         .help = "The same, by script, including the way to Redis and back.",
                          .meaning = "One script much slower than the others, as `list` or `purge` "
                                     "may be: it holds Redis up for all. `SLOWLOG GET` in Redis has "
                                     "the time within Redis.",
@@ -193,11 +194,10 @@ static const struct metric redis_metrics[] = {
     [CLOCK_ADJUST] = {.name = "tarry_redis_clock_adjust_seconds",
                       .type = PROMETHEUS_GAUGE,
                       .labels = {"shard"},
-                      .help = "How far a shard's clock is put ahead of its master's; negative: "
-                              "behind.",
-                      .meaning = "Other than 0: the masters that the shard has had did not agree "
-                                 "about the time. It stays so, and does no harm; that it changes "
-                                 "is what NTP should prevent.",
+                      .help = "Distance of a shard's clock to its master's; negative: behind.",
+                      .meaning =
+                          "Other than 0: the masters of the shard disagreed about the time. It "
+                          "stays and does no harm; NTP should prevent changes of it.",
                       ON_REDIS},
     [SHARDS] = {.name = "tarry_redis_shards",
                 .type = PROMETHEUS_GAUGE,

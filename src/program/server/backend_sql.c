@@ -87,8 +87,8 @@ static const struct metric sql_metrics[] = {
     [REPEATED] = {.name = "tarry_sql_repeated_total",
                   .type = PROMETHEUS_COUNTER,
                   .help = "Transactions that came to nothing and went again.",
-                  .meaning = "Deadlocks, locks that users' transactions hold, lost connections. "
-                             "Rises steadily: somebody keeps transactions with jobs open for long.",
+                  .meaning = "Deadlocks, locks of users' transactions, lost connections. Rises "
+                             "steadily: a user keeps transactions with jobs open for long.",
                   ON_SQL},
     [RECONNECTS] = {.name = "tarry_sql_reconnects_total",
                     .type = PROMETHEUS_COUNTER,
@@ -98,15 +98,15 @@ static const struct metric sql_metrics[] = {
                     ON_SQL},
     [SETTLED] = {.name = "tarry_sql_settled_total",
                  .type = PROMETHEUS_COUNTER,
-                 .help = "Commits whose fate had to be asked for.",
-                 .meaning =
-                     "A connection was cut in the midst of a commit. Nothing was done twice.",
+                 .help = "Commits without a reply, settled by their tickets.",
+                 .meaning = "A connection was cut during a commit. Nothing was done twice.",
                  ON_SQL},
     [FLUSHED] = {.name = "tarry_sql_flushed_total",
                  .type = PROMETHEUS_COUNTER,
                  .help = "Transactions whose commit was not waited for, but made durable beside "
                          "the next ones.",
-                 .meaning = "PostgreSQL's disk is slow, and takes pass by what waits for it.",
+                 .meaning = "PostgreSQL's disk is slow, and takes overtake the commits that wait "
+                            "for it.",
                  ON_SQL},
     [UP] = {.name = "tarry_sql_up",
             .type = PROMETHEUS_GAUGE,

@@ -196,7 +196,7 @@ const struct metric certificates_metrics[] = {
     {.name = "tarry_tls_certificate_expiry_timestamp_seconds",
      .type = PROMETHEUS_GAUGE,
      .help = "When the certificate that clients are shown ends, in seconds of Unix time.",
-     .meaning = "Less than two weeks ahead of `time()`: it was not renewed. Put the new one in its "
-                "place; the server reads it by itself.",
+     .meaning = "Less than two weeks ahead of `time()`: it was not renewed. Install the "
+                "new one; the server reads it by itself.",
      .when = "with `--tls-certificate`"},
     METRIC_END};

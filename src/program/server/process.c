@@ -152,13 +152,13 @@ void process_emit_metrics(struct metric_page *page)
 const struct metric process_metrics[] = {
     [RESIDENT] = {.name = "process_resident_memory_bytes",
                   .type = PROMETHEUS_GAUGE,
-                  .help = "What of the process is in memory, pages of its files included.",
-                  .meaning = "Follows the number of jobs that are due soon. What counts against "
-                             "`--max-memory` is `tarry_memory_bytes`."},
+                  .help = "Resident memory of the process, including pages of its files.",
+                  .meaning = "Follows the number of jobs that are due soon. `--max-memory` limits "
+                             "`tarry_memory_bytes` instead."},
     [VIRTUAL] = {.name = "process_virtual_memory_bytes",
                  .type = PROMETHEUS_GAUGE,
                  .help = "Address space of the process.",
-                 .meaning = "Much larger than what is in memory, and no measure of it."},
+                 .meaning = "Much larger than the resident memory, and not a measure of it."},
     [CPU] = {.name = "process_cpu_seconds_total",
              .type = PROMETHEUS_COUNTER,
              .help = "Time on a processor, of the process and of the system for it.",
@@ -176,6 +176,6 @@ const struct metric process_metrics[] = {
     [THREADS] = {.name = "process_threads",
                  .type = PROMETHEUS_GAUGE,
                  .help = "Threads.",
-                 .meaning = "Five for a shard of the embedded store, and those that look up names. "
-                            "Grows without end: tell us."},
+                 .meaning = "Five per shard of the embedded store, and those that look up names. "
+                            "Grows without end: report it."},
     METRIC_END};

@@ -168,25 +168,26 @@ const struct metric local_metrics[] = {
                        .type = PROMETHEUS_HISTOGRAM,
                        .labels = {"shard"},
                        .help = "From beginning to write a batch to its being synced.",
-                       .meaning = "What a push or an ack waits for, at least, with `--sync "
-                                  "always`. Grows: the disk is slow, or somebody else uses it. "
-                                  "Batches that were written but not synced do not count here, so "
-                                  "with `--sync never` there are hardly any.",
+                       .meaning =
+                           "The minimum wait of a push or an ack with `--sync always`. Grows: the "
+                           "disk is slow, or shared with other programs. Batches written without a "
+                           "sync are not included, so with `--sync never` there are hardly any.",
                        EMBEDDED},
     [BATCH_BYTES] = {.name = "tarry_log_batch_bytes",
                      .type = PROMETHEUS_HISTOGRAM,
                      .labels = {"shard"},
-                     .help = "Bytes written to the log at once.",
-                     .meaning = "What comes during a sync is the next batch: large ones mean that "
-                                "there is more to do or that syncs take longer. Nothing to do.",
+                     .help = "Bytes per write to the log.",
+                     .meaning =
+                         "Changes that arrive during a sync form the next batch: large batches "
+                         "mean more load or longer syncs. No action needed.",
                      EMBEDDED},
     [BATCH_RECORDS] = {.name = "tarry_log_batch_records",
                        .type = PROMETHEUS_HISTOGRAM,
                        .labels = {"shard"},
-                       .help = "Changes written to the log at once.",
-                       .meaning = "Mostly 1: every change pays for a sync of its own, as clients "
-                                  "come one after the other. Batches or more clients at once cost "
-                                  "less.",
+                       .help = "Changes per write to the log.",
+                       .meaning =
+                           "Mostly 1: every change pays for its own sync, because clients come one "
+                           "after the other. Batches or more parallel clients cost less.",
                        EMBEDDED},
     [RECORDS] = {.name = "tarry_log_records_total",
                  .type = PROMETHEUS_COUNTER,
@@ -199,8 +200,7 @@ const struct metric local_metrics[] = {
                        .type = PROMETHEUS_COUNTER,
                        .labels = {"shard"},
                        .help = "Bytes written to the log.",
-                       .meaning =
-                           "What the disk has to take, without runs. A body is written once.",
+                       .meaning = "The load on the disk, without runs. A body is written once.",
                        EMBEDDED},
     [LOG_FILES] = {.name = "tarry_log_files",
                    .type = PROMETHEUS_GAUGE,
@@ -235,31 +235,32 @@ const struct metric local_metrics[] = {
                  .type = PROMETHEUS_COUNTER,
                  .labels = {"result"},
                  .help = "Jobs looked for in runs, as they were not in memory.",
-                 .meaning = "Each is a read or two of the disk. `found`: jobs that outlived the "
-                            "log are changed or fetched by id. `absent`: a filter had said maybe.",
+                 .meaning =
+                     "Each is a read or two of the disk. `found`: jobs that outlived the log "
+                     "are changed or read by id. `absent`: a filter was wrong.",
                  EMBEDDED},
     [FILTER_MISSES] = {.name = "tarry_store_filter_misses_total",
                        .type = PROMETHEUS_COUNTER,
-                       .help = "Times a filter said maybe where there was nothing.",
+                       .help = "Times a filter matched a key without a job.",
                        .meaning = "Some in a thousand pushes with new ids. All of them right after "
                                   "a start: the filters are still being read.",
                        EMBEDDED},
     [READS] = {.name = "tarry_store_body_reads_total",
                .type = PROMETHEUS_COUNTER,
                .labels = {"from"},
-               .help = "Bodies read for deliveries and answers, by where they were.",
+               .help = "Bodies read for deliveries and answers, by source.",
                .meaning = "`disk` is most of them: bodies do not fit into memory, and deliveries "
                           "wait for the disk. More memory for the page cache helps.",
                EMBEDDED},
     [SPARE_BYTES] = {.name = "tarry_store_spare_bytes",
                      .type = PROMETHEUS_GAUGE,
                      .help = "Memory that jobs had and the next ones get.",
-                     .meaning = "Stays after a peak, and is no leak.",
+                     .meaning = "It stays after a peak, and is not a leak.",
                      EMBEDDED},
     [RECOVERY] = {.name = "tarry_store_recovery_duration_seconds",
                   .type = PROMETHEUS_GAUGE,
-                  .help = "How long the store took to open, of the slowest shard.",
-                  .meaning = "What a restart costs. Grows with the log that is replayed.",
+                  .help = "Time to open the store, of the slowest shard.",
+                  .meaning = "The duration of a restart. Grows with the log that is replayed.",
                   EMBEDDED},
     [CLOCK_STEPS] = {.name = "tarry_clock_steps_total",
                      .type = PROMETHEUS_COUNTER,
@@ -270,7 +271,8 @@ const struct metric local_metrics[] = {
     [CLOCK_LAST_STEP] = {.name = "tarry_clock_last_step_seconds",
                          .type = PROMETHEUS_GAUGE,
                          .help = "How far the last one went; negative: back.",
-                         .meaning = "Large ones are somebody's hand or a machine that was "
-                                    "suspended, small ones NTP that steps where it should slew.",
+                         .meaning =
+                             "Large steps come from a manual change or a suspended machine, small "
+                             "ones from an NTP that steps instead of slewing.",
                          EMBEDDED},
     METRIC_END};
