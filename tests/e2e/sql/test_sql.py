@@ -55,6 +55,35 @@ def test_the_schema_is_made_once_and_asked_for():
     assert "cannot reach PostgreSQL" in refused("--store", empty.url)
 
 
+DEFAULTS = ("standard_conforming_strings = off", "search_path = public", "bytea_output = escape", "datestyle = 'SQL, DMY'", "intervalstyle = sql_standard",
+            "timezone = 'Asia/Kathmandu'", "array_nulls = off", "transform_null_equals = on", "default_transaction_isolation = 'serializable'",
+            "\"plpgsql.extra_errors\" = 'all'")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_defaults_of_a_database_change_nothing(when, start_server):
+    with PostgresServer() as own:
+        if when == "after":
+            assert tarry("sql", "migrate", own.url).returncode == 0
+        for setting in DEFAULTS:
+            own.do(f"ALTER DATABASE postgres SET {setting}")
+        assert tarry("sql", "migrate", own.url).returncode == 0
+        client = start_server("--store", own.url).client()
+        for ident in ("nacked", "final", "extended", "returned", "acked"):
+            client.push("t", ident, bytes(range(256)), meta={"a": "\\b'"})
+        leases = {job["id"]: job["lease"] for job in client.take("t", max=9, wait="10s")}
+        assert len(leases) == 5
+        client.nack(leases["nacked"], delay="1h", error="a \\ and '")
+        client.nack(leases["final"], final="true", error="never")
+        client.extend(leases["extended"], lease_for="10m")
+        client.answer("return", [leases["returned"]])
+        client.ack(leases["acked"])
+        assert client.get("t", "nacked")["last_error"] == "a \\ and '" and client.get("t", "final")["state"] == "dead"
+        own.do("SELECT tarry.push('t', 'by-hand', interval '1 hour', 'x'::text)")  # as the session of an application has it
+        assert 3500 < due_s(client.get("t", "by-hand")) - time.time() <= 3600
+        assert tarry("fsck", "--store", own.url).returncode == 0
+
+
 def test_the_schema_can_be_made_by_hand_and_by_a_start(start_server):
     text = tarry("sql", "schema").stdout
     with PostgresServer() as by_hand:

@@ -44,6 +44,29 @@ def pair(mariadb, start_server):
     return [start_server("--store", mariadb.url) for _ in range(2)]
 
 
+def test_defaults_of_a_database_change_nothing(start_server):
+    greeting = ("SET autocommit = 0, sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES', time_zone = '+05:45', sql_safe_updates = 1, sql_select_limit = 1, "
+                "completion_type = 'RELEASE', group_concat_max_len = 4")
+    with DatabaseServer(f"init-connect={greeting}", "log-bin-trust-function-creators=1") as own:
+        own.do("CREATE USER keeper@localhost")  # init_connect is not for root
+        own.do("GRANT ALL ON tarry.* TO keeper@localhost")
+        own.do("GRANT CREATE ON *.* TO keeper@localhost")
+        url = own.url.replace("root@", "keeper@")
+        done = tarry("sql", "migrate", url)
+        assert done.returncode == 0, done.stderr
+        assert own.do("SELECT version FROM tarry.schema_version") == 1 and own.do("SELECT COUNT(*) FROM tarry.store") == 1
+        client = start_server("--store", url).client()
+        for ident in ("nacked", "final", "extended", "acked"):
+            client.push("t", ident, bytes(range(256)), meta={"a": "\\b'\""})
+        leases = {job["id"]: job["lease"] for job in client.take("t", max=9, wait="10s")}
+        assert len(leases) == 4
+        client.nack(leases["nacked"], delay="1h", error="a \\ and '")
+        client.nack(leases["final"], final="true", error="never")
+        client.extend(leases["extended"], lease_for="10m")
+        client.ack(leases["acked"])
+        assert client.get("t", "nacked")["last_error"] == "a \\ and '" and client.get("t", "final")["state"] == "dead"
+
+
 # ---- the schema ----
 
 def test_the_schema_is_made_once_and_asked_for(start_server):

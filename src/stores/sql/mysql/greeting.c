@@ -222,6 +222,27 @@ bool maria_version_check(const char *version, char *error, size_t error_bytes)
                                  version);
 }
 
+/* What the meaning of tarry's SQL depends on, for every connection: the database's own defaults and its
+ * init_connect may say otherwise. */
+static bool agree(MYSQL *mysql, char *error, size_t error_bytes)
+{
+    static const char *const texts[] = {
+        "SET NAMES utf8mb4",
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
+        "sql_safe_updates = 0, sql_select_limit = DEFAULT, sql_big_selects = 1, "
+        "sql_auto_is_null = 0, completion_type = 'NO_CHAIN', foreign_key_checks = 1, "
+        "unique_checks = 1, div_precision_increment = 4, group_concat_max_len = 1000000, "
+        "lc_time_names = 'en_US', default_week_format = 0"
+        "/*M!100600 , sql_if_exists = 0, check_constraint_checks = 1 */",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (libmariadb.mysql_real_query(mysql, texts[i], strlen(texts[i])) != 0)
+            return error_text(error, error_bytes, "cannot set up the session: %s",
+                              libmariadb.mysql_error(mysql));
+    return true;
+}
+
 MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
 {
     struct place place;
@@ -238,7 +259,9 @@ MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
         mysql = NULL;
     }
     explicit_bzero(&place, sizeof place);
-    if (!mysql || maria_version_check(libmariadb.mysql_get_server_info(mysql), error, error_bytes))
+    if (!mysql ||
+        (maria_version_check(libmariadb.mysql_get_server_info(mysql), error, error_bytes) &&
+         agree(mysql, error, error_bytes)))
         return mysql;
     libmariadb.mysql_close(mysql);
     return NULL;
@@ -250,10 +273,8 @@ MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
 static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
 {
     static const char *const texts[] = {
-        "USE tarry", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        "SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
-        "innodb_lock_wait_timeout = 1, group_concat_max_len = 1000000, "
-        "eq_range_index_dive_limit = 1"
+        "USE tarry",
+        "SET SESSION innodb_lock_wait_timeout = 1, eq_range_index_dive_limit = 1"
         "/*M!100600 , idle_transaction_timeout = 5, max_statement_time = 10, "
         "in_predicate_conversion_threshold = 0 */"
         "/*!80000 , wait_timeout = 10 */", /* MySQL has no time for idle transactions alone */

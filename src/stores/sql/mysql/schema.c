@@ -113,9 +113,10 @@ bool maria_schema_check(MYSQL *mysql, bool migrate, char *error, size_t error_by
     int version, oldest;
     if (!read_version(mysql, &version, &oldest, error, error_bytes))
         return false;
-    if (version < MARIA_SCHEMA_VERSION && migrate)
-        return migrate_locked(mysql, error, error_bytes) &&
-               read_version(mysql, &version, &oldest, error, error_bytes);
+    if (version < MARIA_SCHEMA_VERSION && migrate &&
+        (!migrate_locked(mysql, error, error_bytes) ||
+         !read_version(mysql, &version, &oldest, error, error_bytes)))
+        return false;
     if (version == 0)
         return error_text(error, error_bytes,
                           "the server has no schema 'tarry', run 'tarry sql migrate URL', or start "

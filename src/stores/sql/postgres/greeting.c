@@ -10,11 +10,20 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What the meaning of tarry's SQL depends on, for every connection: a database or a role may have
+ * other defaults. */
+static const char terms[] =
+    "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET bytea_output = hex;"
+    "SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';"
+    "SET extra_float_digits = 1; SET array_nulls = on; SET transform_null_equals = off;"
+    "SET default_transaction_isolation = 'read committed';"
+    "SET plpgsql.extra_errors = none;"
+    "SET check_function_bodies = on; SET row_security = on; SET xmloption = content";
+
 /* Plans that never go over a whole table: what a planner knows of a queue is always out of date. */
 static const char settings[] =
     "SET lock_timeout = '100ms'; SET statement_timeout = '30s';"
     "SET idle_in_transaction_session_timeout = '5s';"
-    "SET default_transaction_isolation = 'read committed'; SET search_path = pg_catalog;"
     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off;"
     "SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
 
@@ -34,6 +43,17 @@ static void drop_notice(void *ctx, const char *message)
     (void)message;
 }
 
+static bool agree(PGconn *connection, const char *text, char *error, size_t error_bytes)
+{
+    PGresult *result = libpq.PQexec(connection, text);
+    bool is_done = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
+    if (!is_done)
+        error_line(error, error_bytes, "cannot set up the session",
+                   libpq.PQresultErrorMessage(result));
+    libpq.PQclear(result);
+    return is_done;
+}
+
 PGconn *sql_connect(const char *url, char *error, size_t error_bytes)
 {
     static const char *const names[] = {"dbname",
@@ -48,9 +68,11 @@ PGconn *sql_connect(const char *url, char *error, size_t error_bytes)
         return NULL;
     PGconn *connection = libpq.PQconnectdbParams(names, values, 1);
     (void)libpq.PQsetNoticeProcessor(connection, drop_notice, NULL);
-    if (libpq.PQstatus(connection) == CONNECTION_OK)
+    bool is_reached = libpq.PQstatus(connection) == CONNECTION_OK;
+    if (is_reached && agree(connection, terms, error, error_bytes))
         return connection;
-    error_line(error, error_bytes, "cannot reach PostgreSQL", libpq.PQerrorMessage(connection));
+    if (!is_reached)
+        error_line(error, error_bytes, "cannot reach PostgreSQL", libpq.PQerrorMessage(connection));
     libpq.PQfinish(connection);
     return NULL;
 }
@@ -79,17 +101,6 @@ static PGresult *ask(struct meeting *meeting, const char *text, int64_t number, 
                    libpq.PQresultErrorMessage(result));
     libpq.PQclear(result);
     return NULL;
-}
-
-static bool set_up(struct meeting *meeting)
-{
-    PGresult *result = libpq.PQexec(meeting->connection, settings);
-    bool is_done = libpq.PQresultStatus(result) == PGRES_COMMAND_OK;
-    if (!is_done)
-        error_line(meeting->out->error, sizeof meeting->out->error, "cannot set up the session",
-                   libpq.PQresultErrorMessage(result));
-    libpq.PQclear(result);
-    return is_done;
 }
 
 static bool read_durability(struct meeting *meeting)
@@ -200,8 +211,9 @@ bool postgres_greet(const struct sql_wish *wish, struct sql_greeting *out, PGcon
     bool is_ready =
         is_new_enough(&meeting) &&
         sql_schema_check(meeting.connection, wish->migrate, out->error, sizeof out->error) &&
-        read_durability(&meeting) && set_up(&meeting) && listen_to_news(&meeting) &&
-        introduce(&meeting, wish) && read_ticket(&meeting) &&
+        read_durability(&meeting) &&
+        agree(meeting.connection, settings, out->error, sizeof out->error) &&
+        listen_to_news(&meeting) && introduce(&meeting, wish) && read_ticket(&meeting) &&
         sql_statements_prepare(meeting.connection, out->error, sizeof out->error);
     *flusher =
         is_ready ? postgres_flusher_of(sql_connect(wish->url, NULL, 0), meeting.connection) : NULL;

@@ -383,16 +383,16 @@ END $$;
 -- Seven bits a byte, the lowest first, as in a job's record: up to 49 bits. One expression each, so that a statement has them in itself.
 CREATE FUNCTION tarry._varint(p bigint) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
-    WHEN p < 128 THEN set_byte('\x00'::bytea, 0, p::int)
-    WHEN p < 16384 THEN set_byte(set_byte('\x0000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7)::int)
-    WHEN p < 2097152 THEN set_byte(set_byte(set_byte('\x000000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7 & 127)::int | 128), 2, (p >> 14)::int)
-    WHEN p < 268435456 THEN set_byte(set_byte(set_byte(set_byte('\x00000000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7 & 127)::int | 128),
+    WHEN p < 128 THEN set_byte(E'\\x00'::bytea, 0, p::int)
+    WHEN p < 16384 THEN set_byte(set_byte(E'\\x0000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7)::int)
+    WHEN p < 2097152 THEN set_byte(set_byte(set_byte(E'\\x000000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7 & 127)::int | 128), 2, (p >> 14)::int)
+    WHEN p < 268435456 THEN set_byte(set_byte(set_byte(set_byte(E'\\x00000000'::bytea, 0, (p & 127)::int | 128), 1, (p >> 7 & 127)::int | 128),
       2, (p >> 14 & 127)::int | 128), 3, (p >> 21)::int)
-    WHEN p < 34359738368 THEN set_byte(set_byte(set_byte(set_byte(set_byte('\x0000000000'::bytea, 0, (p & 127)::int | 128),
+    WHEN p < 34359738368 THEN set_byte(set_byte(set_byte(set_byte(set_byte(E'\\x0000000000'::bytea, 0, (p & 127)::int | 128),
       1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28)::int)
-    WHEN p < 4398046511104 THEN set_byte(set_byte(set_byte(set_byte(set_byte(set_byte('\x000000000000'::bytea, 0, (p & 127)::int | 128),
+    WHEN p < 4398046511104 THEN set_byte(set_byte(set_byte(set_byte(set_byte(set_byte(E'\\x000000000000'::bytea, 0, (p & 127)::int | 128),
       1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28 & 127)::int | 128), 5, (p >> 35)::int)
-    ELSE set_byte(set_byte(set_byte(set_byte(set_byte(set_byte(set_byte('\x00000000000000'::bytea, 0, (p & 127)::int | 128),
+    ELSE set_byte(set_byte(set_byte(set_byte(set_byte(set_byte(set_byte(E'\\x00000000000000'::bytea, 0, (p & 127)::int | 128),
       1, (p >> 7 & 127)::int | 128), 2, (p >> 14 & 127)::int | 128), 3, (p >> 21 & 127)::int | 128), 4, (p >> 28 & 127)::int | 128),
       5, (p >> 35 & 127)::int | 128), 6, (p >> 42)::int)
   END $$;

@@ -77,7 +77,8 @@ bool sql_schema_check(PGconn *connection, bool migrate, char *error, size_t erro
             (void)do_text(connection, "ROLLBACK", NULL, 0);
             return false;
         }
-        return read_version(connection, &version, &oldest, error, error_bytes);
+        if (!read_version(connection, &version, &oldest, error, error_bytes))
+            return false;
     }
     if (version == 0)
         return error_text(error, error_bytes,
