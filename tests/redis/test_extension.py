@@ -16,8 +16,8 @@ def news(shard):
     def told(kinds=b"sx"):
         out = []
         while (message := listener.parse_response(block=False, timeout=0.05)) is not None:
-            if message[2][:1] in [kinds[at:at + 1] for at in range(len(kinds))]:
-                out.append(message[2])
+            if message[2][9:10] in [kinds[at:at + 1] for at in range(len(kinds))]:
+                out.append(message[2][9:])
         return out
 
     yield told

@@ -227,7 +227,7 @@ def test_only_an_earlier_event_is_news(shard):
     nacked = shard.turn([(NACK, turn.jobs[0][1].delivery, 5000, b"")])
     told = []
     while (message := news.parse_response(block=False, timeout=0.05)) is not None:
-        told.append(message[2])
+        told.append(message[2][9:])
     assert [one[:1] for one in told] == [b"d", b"d"] and told[1] == b"d%d t" % nacked.next
     news.close()
 

@@ -615,11 +615,16 @@ static void wait_reply(struct redis_session *session, struct redis_call *call,
 
 /* ---- news ---- */
 
+/* "@", the mark, and what is told. Messages of the same shard in another database are not for us. */
 static void on_message(void *ctx, struct slice message)
 {
     const struct redis_session *session = ctx;
-    if (session->options.message)
-        session->options.message(session->options.ctx, message);
+    const size_t head = 1 + SESSION_MARK_BYTES;
+    bool is_own = message.len > head && message.at[0] == '@' &&
+                  memcmp(message.at + 1, session->mark, SESSION_MARK_BYTES) == 0;
+    if (is_own && session->options.message)
+        session->options.message(session->options.ctx,
+                                 slice_make(message.at + head, message.len - head));
 }
 
 static void on_subscribed(void *ctx)

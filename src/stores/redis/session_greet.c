@@ -19,7 +19,8 @@ enum {
     ADJUSTS_MAX = 3,
     LEASE_KEY_BYTES = sizeof(struct mac_key),
     HELLO_KEY_AT = 11,
-    HELLO_REST_BYTES = HELLO_KEY_AT + LEASE_KEY_BYTES,
+    HELLO_MARK_AT = HELLO_KEY_AT + LEASE_KEY_BYTES,
+    HELLO_REST_BYTES = HELLO_MARK_AT + SESSION_MARK_BYTES,
     JOURNEY_US_MAX = 20000, /* one that took longer is no good to set a clock by */
     UNSURE_MAX = 10,
     /* The log tells of a clock at most so often: one that is slewed is set again and again. */
@@ -315,6 +316,7 @@ static struct session_greeting hello_reply(struct redis_session *session, const 
     const unsigned char *at = (const void *)(head.rest.at + 1);
     memcpy(&session->lease_key, head.rest.at + HELLO_KEY_AT, LEASE_KEY_BYTES);
     session->has_lease_key = true;
+    memcpy(session->mark, head.rest.at + HELLO_MARK_AT, SESSION_MARK_BYTES);
     uint32_t shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
     if (session->options.name)
         redis_name_read(

@@ -36,7 +36,8 @@ enum {
     SESSION_TICKET_BYTES = 21,
     SESSION_WINDOW_BYTES = 12, /* earliest, latest: 48 bits each */
     SESSION_WHY_BYTES = 200,
-    SESSION_RUN_ID_BYTES = 41
+    SESSION_RUN_ID_BYTES = 41,
+    SESSION_MARK_BYTES = 8
 };
 
 /* Why a greeting is made: what it has to do. */
@@ -116,6 +117,7 @@ struct redis_session {
 
     struct mac_key lease_key; /* as the last hello said */
     bool has_lease_key;
+    char mark[SESSION_MARK_BYTES]; /* of the shard's messages, as the last hello said */
 
     bool was_up;
     bool said_gone;                    /* that the queue is gone, since it was up */

@@ -6,6 +6,7 @@ import pytest
 from redis_servers import Cluster, RedisServer, Sentinel
 from redis_serving import info, metric, push_answer, ready, refused, works
 from server import eventually, free_port
+from streams import Stream
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +141,18 @@ def test_the_shards_of_other_masters_go_on_where_one_is_lost(start_server):
         made = [ident for ident, status in answers.items() if status == 201]
         assert 0 < len(made) < 12 and set(answers.values()) == {201, 503}
         assert sorted(job["id"] for job in client.take("others", max=12)) == sorted(made)
+
+
+def test_databases_of_one_redis_hear_nothing_of_each_other(start_server):
+    with RedisServer() as redis:
+        first, second = (start_server("--store", f"redis://127.0.0.1:{redis.port}/{number}") for number in range(2))
+        with Stream(first.port, "/v1/events") as ours, Stream(second.port, "/v1/events") as theirs:
+            for at in range(3):
+                first.client().push("secret", f"s{at}")
+                first.client().take("secret")
+            first.client().put_topic("secret", max_attempts=1)
+            assert ours.data("pushed")["topic"] == "secret"
+            time.sleep(0.5)
+            second.client().push("plain", "p", delay="300ms")  # what comes first to the other one is its own
+            assert theirs.next()[1]["topic"] == "plain"
+            assert second.client().take("plain", wait="10s") and theirs.data("delivered")["topic"] == "plain"

@@ -50,4 +50,4 @@ for i = 1, #old do
 end
 
 write('')
-return shown(pack('>BI4I6', is_new and 1 or 0, more.shards, sequence) .. more.lease_key .. name)
+return shown(pack('>BI4I6', is_new and 1 or 0, more.shards, sequence) .. more.lease_key .. LAYOUT.mark() .. name)

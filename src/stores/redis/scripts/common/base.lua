@@ -222,9 +222,14 @@ local function text_of(number)
     return format('%d', number)
 end
 
+-- The shard's mark on its messages: databases of one Redis share its channels, and have the same names for them.
+function LAYOUT.mark()
+    return sub(redis.sha1hex(core_more().lease_key), 1, 8)
+end
+
 -- To the other servers. They look by themselves where nothing comes, so nothing fails of it: an error here would leave a call half done.
 local function tell(news)
-    redis.pcall('SPUBLISH', T .. ':told', news)
+    redis.pcall('SPUBLISH', T .. ':told', '@' .. LAYOUT.mark() .. news)
 end
 
 -- ---- sending many arguments ----
