@@ -8,7 +8,7 @@ import pytest
 TOPICS = 2500
 
 
-@pytest.fixture(params=["embedded", "three shards", "redis"])
+@pytest.fixture(params=["embedded", pytest.param("three shards", marks=pytest.mark.thorough("a minute with all stores")), pytest.param("redis", marks=pytest.mark.thorough("a minute with all stores"))])
 def server(request, start_server):
     more = ("--max-topics", "100000", "--metrics-topics", "10")
     if request.param == "redis":

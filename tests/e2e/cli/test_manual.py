@@ -1,5 +1,6 @@
 """Manual pages and completions are made of the tables of the help: nothing is in one that is not in the other."""
 
+import functools
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ def tarry(*args):
     return subprocess.run([BINARY, *args], capture_output=True, text=True, timeout=30, check=False)
 
 
+@functools.cache
 def printed(*args):
     done = tarry(*args)
     assert done.returncode == 0 and not done.stderr, done.stderr

@@ -182,6 +182,7 @@ def test_python(message, tmp_path):
     judge(message, ["/usr/bin/python3", "verify.py"], tmp_path)
 
 
+@pytest.mark.thorough("needs a JDK")
 def test_java(message, tmp_path):
     java = need("java")
     need("javac")  # a runtime alone does not run sources
@@ -191,6 +192,7 @@ def test_java(message, tmp_path):
     judge(message, [java, "-XX:TieredStopAtLevel=1", "-Xshare:auto", "Verify.java"], tmp_path)
 
 
+@pytest.mark.thorough("needs Go, which compiles its library first")
 def test_go(message, tmp_path):
     go = need("go")
     (tmp_path / "verify.go").write_text(snippet("go").replace("package webhook", "package main"), encoding="utf-8")
@@ -202,12 +204,14 @@ def test_go(message, tmp_path):
     judge(message, [go, "run", "-gcflags=all=-N -l", "-ldflags=-s -w", "verify.go", "main.go"], tmp_path, environment)
 
 
+@pytest.mark.thorough("needs PHP")
 def test_php(message, tmp_path):
     php = need("php")
     (tmp_path / "verify.php").write_text(snippet("php") + PHP, encoding="utf-8")
     judge(message, [php, "-n", "verify.php"], tmp_path)
 
 
+@pytest.mark.thorough("needs Node")
 def test_node(message, tmp_path):
     node = need("node")
     (tmp_path / "verify.mjs").write_text(snippet("js") + NODE, encoding="utf-8")
