@@ -7,6 +7,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN(test_jobs_released_for_ever_do_not_grow_the_disk),
         RUN(test_a_few_jobs_years_away_do_not_keep_the_short_ones),
+        RUN(test_a_purge_that_stops_half_way_reports_what_it_did),
         RUN(test_a_delay_above_2_to_the_32_is_not_cut),
         RUN(test_a_restart_adds_nothing_to_a_delay),
         RUN(test_a_stalled_consumer_loses_nothing),

@@ -36,6 +36,7 @@ struct rig {
     bool body_is_right[QUEUE_TAKE_MAX];
     /* The last get. */
     enum queue_status status;
+    uint64_t affected;
     uint32_t seen[JOBS_MAX];
     uint32_t reported, harmed_most; /* of damage */
 };
@@ -59,6 +60,8 @@ void rig_skip_to(int64_t wall_ms);
 void rig_ask(const struct command *command);
 /* So many from the id on, the i-th after `delay_ms` and i times `step_ms`. */
 void rig_push(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms);
+/* The same, all after `delay_ms`. False: refused, as rig.status says. */
+bool rig_try_push(uint32_t first, uint32_t count, int64_t delay_ms);
 /* How many came: rig.ids, rig.due_ms and so on. */
 size_t rig_take(uint32_t max);
 /* What there is, also where it has to be loaded first. */
@@ -76,6 +79,7 @@ void rig_age(void);
 /* regressions_disk.c: The space jobs take on the disk. */
 void test_jobs_released_for_ever_do_not_grow_the_disk(void **state);
 void test_a_few_jobs_years_away_do_not_keep_the_short_ones(void **state);
+void test_a_purge_that_stops_half_way_reports_what_it_did(void **state);
 /* regressions_time.c: When a job is due. */
 void test_a_delay_above_2_to_the_32_is_not_cut(void **state);
 void test_a_restart_adds_nothing_to_a_delay(void **state);

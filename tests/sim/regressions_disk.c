@@ -1,6 +1,8 @@
 /* The space jobs take on the disk. */
 #include "regressions.h"
 
+#include "local/shard_core.h"
+
 enum {
     RECORD_BYTES = 200, /* of a job besides its body, at most */
     LOG_FILES = 8       /* in use, being given up, and kept ready */
@@ -67,5 +69,53 @@ void test_a_few_jobs_years_away_do_not_keep_the_short_ones(void **state)
     }
     for (uint32_t round = 0; round < ROUNDS; round++)
         assert_true(rig_get(round) > 0);
+    rig_end();
+}
+
+static uint64_t waiting_jobs(void)
+{
+    struct queue_topic topic;
+
+    assert_true(engine_topic_show(rig.world.shard->engine, slice_of("t"),
+                                  (struct engine_now){.inner_ms = rig.world.machine.inner_ms},
+                                  &topic));
+    return topic.counts.delayed + topic.counts.ready;
+}
+
+static void purge(void)
+{
+    const struct queue_topic_call call = {.verb = QUEUE_TOPIC_PURGE, .topic = slice_of("t")};
+
+    rig_ask(&(struct command){.kind = COMMAND_TOPIC, .topic = call});
+}
+
+/* On a full disk the log has no room for the ends of all jobs, and here no checkpoint makes some. */
+void test_a_purge_that_stops_half_way_reports_what_it_did(void **state)
+{
+    enum { DISK_BYTES = 3 << 20 };
+    struct scenario scenario = rig_small;
+    uint64_t jobs;
+    (void)state;
+
+    scenario.limits.topic_quota = JOBS_MAX;
+    scenario.limits.scan_changes = 32; /* for which the small log is asked in earnest */
+    scenario.limits.checkpoint_files_min = scenario.limits.checkpoint_files_max = 1000;
+    rig_begin(&scenario, 8);
+    rig.disk.bytes_max = DISK_BYTES;
+    for (uint32_t id = 0; id < JOBS_MAX && rig_try_push(id, ROUND, HOUR_MS); id += ROUND)
+        continue;
+    assert_int_equal(rig.status, QUEUE_NO_SPACE);
+    jobs = waiting_jobs();
+    purge();
+    assert_int_equal(rig.status, QUEUE_NO_SPACE);
+    assert_in_range(rig.affected, 1, jobs - 1);
+    assert_int_equal(waiting_jobs(), jobs - rig.affected);
+    jobs -= rig.affected;
+    rig.disk.bytes_max = 0;
+    world_wait(&rig.world, 5 * SECOND_MS);
+    purge();
+    assert_int_equal(rig.status, QUEUE_OK);
+    assert_int_equal(rig.affected, jobs);
+    assert_int_equal(waiting_jobs(), 0);
     rig_end();
 }

@@ -119,6 +119,7 @@ static void on_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
     (void)owner;
     (void)tag;
     rig.status = reply->status;
+    rig.affected = reply->affected;
     for (size_t i = 0; i < reply->result_count; i++)
         if (reply->results[i].status > QUEUE_CANCELLED)
             rig.status = reply->results[i].status;
@@ -143,26 +144,42 @@ void rig_ask(const struct command *command)
     }
 }
 
-/* So many from the id on, the i-th after `delay_ms` and i times `step_ms`. */
-void rig_push(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms)
+/* So many at once. */
+static void push_batch(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms)
 {
     static char ids[BATCH][16], bodies[BATCH][JUDGE_BODY_MAX];
     static struct queue_push pushes[BATCH];
 
-    for (uint32_t from = 0; from < count; from += BATCH) {
-        uint32_t many = count - from < BATCH ? count - from : BATCH;
+    for (uint32_t i = 0; i < count; i++) {
+        snprintf(ids[i], sizeof ids[i], "%u", first + i);
+        body_of(first + i, bodies[i]);
+        pushes[i] =
+            (struct queue_push){.topic = slice_of("t"),
+                                .id = slice_of(ids[i]),
+                                .body = slice_make(bodies[i], rig.body_bytes),
+                                .priority = QUEUE_PRIORITY_UNSET,
+                                .when = {.due = QUEUE_DUE_DELAY, .ms = delay_ms + i * step_ms}};
+    }
+    rig_ask(&(struct command){.kind = COMMAND_PUSH, .count = count, .pushes = pushes});
+}
 
-        for (uint32_t i = 0; i < many; i++) {
-            snprintf(ids[i], sizeof ids[i], "%u", first + from + i);
-            body_of(first + from + i, bodies[i]);
-            pushes[i] = (struct queue_push){
-                .topic = slice_of("t"),
-                .id = slice_of(ids[i]),
-                .body = slice_make(bodies[i], rig.body_bytes),
-                .priority = QUEUE_PRIORITY_UNSET,
-                .when = {.due = QUEUE_DUE_DELAY, .ms = delay_ms + (from + i) * step_ms}};
-        }
-        rig_ask(&(struct command){.kind = COMMAND_PUSH, .count = many, .pushes = pushes});
+/* Pushes so many from the id on, all after `delay_ms`. False: refused. */
+bool rig_try_push(uint32_t first, uint32_t count, int64_t delay_ms)
+{
+    for (uint32_t from = 0; from < count; from += BATCH) {
+        push_batch(first + from, count - from < BATCH ? count - from : BATCH, delay_ms, 0);
+        if (rig.status != QUEUE_OK)
+            return false;
+    }
+    return true;
+}
+
+/* So many from the id on, the i-th after `delay_ms` and i times `step_ms`. */
+void rig_push(uint32_t first, uint32_t count, int64_t delay_ms, int64_t step_ms)
+{
+    for (uint32_t from = 0; from < count; from += BATCH) {
+        push_batch(first + from, count - from < BATCH ? count - from : BATCH,
+                   delay_ms + from * step_ms, step_ms);
         assert_int_equal(rig.status, QUEUE_OK);
     }
 }

@@ -381,8 +381,9 @@ struct queue_reply {
     struct queue_rank next;
     const struct queue_topic *topics; /* topic calls (one), topics */
     size_t topic_count;
-    struct slice cursor;                   /* list: empty when there is no more */
-    uint64_t affected;                     /* purge, redrive, delete: how many jobs */
+    struct slice cursor; /* list: empty when there is no more */
+    uint64_t
+        affected; /* purge, redrive, delete: how many jobs; also of a call that stopped half-way */
     const struct queue_forecast *forecast; /* forecast; NULL where it is refused */
 };
 

@@ -71,7 +71,9 @@ static void join_sums(struct sharded_gather *gather)
     }
     struct queue_topic *topics = malloc((total + 1) * sizeof *topics);
     if (!topics || (reply.status != QUEUE_OK && reply.status != QUEUE_CREATED)) {
-        sharded_gather_refuse(gather, topics ? reply.status : QUEUE_NO_MEMORY);
+        if (!topics)
+            reply.status = QUEUE_NO_MEMORY;
+        sharded_gather_finish(gather, &reply); /* with what the other parts have done */
         free(topics);
         return;
     }

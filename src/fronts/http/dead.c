@@ -18,14 +18,6 @@ static bool sweep_is_wanted(void *owner, uint64_t tag)
     return http_exchange_is_wanted(owner, tag);
 }
 
-static void refuse_sweep(struct http_exchange *exchange, const struct sweep_result *result)
-{
-    char detail[300];
-    (void)snprintf(detail, sizeof detail, "cut short after %" PRIu64 " jobs: %s", result->jobs,
-                   queue_status_sentence(result->status));
-    http_answer_refusal(exchange, result->status, result->jobs ? detail : NULL, 0);
-}
-
 static void on_swept(void *owner, uint64_t tag, const struct sweep_result *result)
 {
     struct http_front *front = owner;
@@ -35,7 +27,7 @@ static void on_swept(void *owner, uint64_t tag, const struct sweep_result *resul
         return;
     http_change_count(exchange, result->jobs);
     if (result->status != QUEUE_OK) {
-        refuse_sweep(exchange, result);
+        http_answer_stopped(exchange, result->status, result->jobs);
         return;
     }
     struct buffer *body = http_answer_start_affected(exchange, result->jobs);

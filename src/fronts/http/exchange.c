@@ -9,7 +9,9 @@
 #include "trace/tracer.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -704,13 +706,29 @@ struct buffer *http_answer_start_affected(struct http_exchange *exchange, uint64
     return body;
 }
 
+void http_answer_stopped(struct http_exchange *exchange, enum queue_status status, uint64_t jobs)
+{
+    char detail[300];
+    if (!jobs) {
+        http_answer_refusal(exchange, status, NULL, 0);
+        return;
+    }
+    http_change_count(exchange, jobs);
+    (void)snprintf(detail, sizeof detail, "stopped after %" PRIu64 " %s, the rest is left: %s",
+                   jobs, jobs == 1 ? "job" : "jobs", queue_status_sentence(status));
+    exchange->outcome = queue_status_code(status);
+    http_quota_note_refusal(exchange->front, status);
+    end_problem(exchange,
+                http_refusal_stopped_write(http_answer_start(exchange), status, detail, jobs), 0);
+}
+
 void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
     if (!exchange)
         return;
     if (reply->status != QUEUE_OK) {
-        http_answer_refusal(exchange, reply->status, NULL, 0);
+        http_answer_stopped(exchange, reply->status, reply->affected);
         return;
     }
     buffer_append_byte(http_answer_start_affected(exchange, reply->affected), '}');

@@ -123,6 +123,8 @@ void http_answer_no_jobs(struct http_exchange *exchange);
 void http_answer_continue(struct http_exchange *exchange);
 
 /* `{"topic":…,"result":"ok","jobs":N`, without its end; the note has the topic. */
+/* Answers a call for many jobs that stopped half-way, with how many it had changed by then. */
+void http_answer_stopped(struct http_exchange *exchange, enum queue_status status, uint64_t jobs);
 struct buffer *http_answer_start_affected(struct http_exchange *exchange, uint64_t jobs);
 /* The reply to delete, purge or redrive: how many jobs it concerned; the note has the topic. */
 void http_answer_affected(void *owner, uint64_t tag, const struct queue_reply *reply);

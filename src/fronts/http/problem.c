@@ -218,6 +218,17 @@ uint16_t http_refusal_write(struct buffer *out, enum queue_status status, const 
     return refusal_status(status);
 }
 
+uint16_t http_refusal_stopped_write(struct buffer *out, enum queue_status status,
+                                    const char *detail, uint64_t jobs)
+{
+    write_object(out, queue_status_code(status), refusal_title(status), refusal_status(status));
+    http_refusal_members_write(out, status, detail, 0, 0);
+    buffer_append_text(out, ",\"jobs\":");
+    buffer_append_u64(out, jobs);
+    buffer_append_text(out, "}\n");
+    return refusal_status(status);
+}
+
 static void describe_code(struct buffer *out, const char *code, const char *title, uint16_t status,
                           const char *detail)
 {

@@ -19,6 +19,9 @@ uint16_t http_problem_write(struct buffer *out, const struct http_fault *fault);
  * 0: none. */
 uint16_t http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,
                             enum job_state state, uint64_t limit);
+/* The same for a call for many jobs that stopped after so many of them. */
+uint16_t http_refusal_stopped_write(struct buffer *out, enum queue_status status,
+                                    const char *detail, uint64_t jobs);
 
 /* One item of many that has this fault: `{"result":"CODE","detail":…}`. */
 void http_fault_item_write(struct buffer *out, const struct http_fault *fault);

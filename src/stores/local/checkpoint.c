@@ -32,7 +32,11 @@ enum {
     EVICTS = 8192,       /* entries looked at in a turn */
     DAMAGED_MAX = 512,   /* jobs whose record is damaged, and which stay where they are */
 
+    /* The reserve: so many files of the log, before the first checkpoint a part of one, and never more than
+     * a part of the disk. */
     RESERVE_FILES = 4,
+    RESERVE_FIRST = 4,
+    RESERVE_OF_DISK = 8,
     MERGE_ENTRIES = 2000000, /* of tables; then a checkpoint may come in between */
     KEYS_EVERY_MS = 1000,
     SPACE_EVERY_MS = 1000, /* also where runs written anew would not become smaller */
@@ -244,23 +248,35 @@ static int commit_catalog(struct checkpoint *checkpoint)
     return depot_commit(depot, &checkpoint->catalog, &checkpoint->is_fatal);
 }
 
-/* The first work of the archivist, and where filters could not be read: what crashed attempts left is
- * removed, filters are read. */
-static int begin_depot(struct checkpoint *checkpoint)
-{
-    depot_tidy(checkpoint->shard->depot);
-    return depot_load_filters(checkpoint->filters);
-}
-
-/* A server whose log never filled two files needs no reserve. */
-static int tidy_depot(struct checkpoint *checkpoint)
+/* Makes the reserve, or a larger one. Before the first checkpoint it is enough that one can be written
+ * after most jobs have ended. */
+static int make_reserve(struct checkpoint *checkpoint, bool is_first)
 {
     const struct local_options *local = checkpoint->shard->options.local;
     uint64_t file_bytes = local->wal_file_bytes ? local->wal_file_bytes : 64u << 20;
+    uint64_t bytes = is_first ? file_bytes / RESERVE_FIRST : file_bytes * RESERVE_FILES;
+    struct fs_room room;
+    if (wal_room(checkpoint->shard->wal, &room) && room.all_bytes / RESERVE_OF_DISK < bytes)
+        bytes = room.all_bytes / RESERVE_OF_DISK;
+    return depot_make_reserve(checkpoint->shard->depot, bytes);
+}
+
+/* The first work of the archivist, and where filters could not be read: what crashed attempts left is
+ * removed, filters are read. A disk that has no space for the reserve yet is looked at again later. */
+static int begin_depot(struct checkpoint *checkpoint)
+{
+    depot_tidy(checkpoint->shard->depot);
+    int result = depot_load_filters(checkpoint->filters);
+    (void)make_reserve(checkpoint, true);
+    return result;
+}
+
+static int tidy_depot(struct checkpoint *checkpoint)
+{
     depot_tidy(checkpoint->shard->depot);
     if (!checkpoint->before_file && !checkpoint->is_without_space)
         return 0;
-    return depot_make_reserve(checkpoint->shard->depot, RESERVE_FILES * file_bytes);
+    return make_reserve(checkpoint, false);
 }
 
 /* How many entries of tables are merged before a checkpoint may come in. */

@@ -231,10 +231,30 @@ static void scan_free(struct shard *shard, struct scan *scan)
     free(scan);
 }
 
-/* It ends with this status. */
+/* Each shard tells of its own jobs; that the topic is gone the first one tells. */
+static void tell_change(struct shard *shard, const struct walk *walk, bool is_finished)
+{
+    enum job_event_kind kind = walk->kind == WALK_REDRIVE ? JOB_EVENT_REDRIVEN : JOB_EVENT_PURGED;
+    if (walk->kind == WALK_DELETE && is_finished && shard->options.index == 0)
+        kind = JOB_EVENT_DELETED;
+    if (walk->affected || kind == JOB_EVENT_DELETED)
+        shard_feed_topic(shard, kind, slice_make(walk->topic, walk->topic_bytes), walk->affected);
+}
+
+/* It ends with this status. What it has changed until then is reported, once that is durable. */
 static void scan_refuse(struct shard *shard, struct scan *scan, enum queue_status status)
 {
-    completion_status_soon(shard, status, scan->reply_to);
+    const struct walk *walk = &scan->walk;
+    struct completion *completion =
+        walk->affected && !shard->broken ? completion_new(shard, 0, 0, scan->reply_to) : NULL;
+    if (completion) {
+        tell_change(shard, walk, false);
+        completion->reply.status = status;
+        completion->reply.affected = walk->affected;
+        completion_when_durable(shard, completion);
+    } else {
+        completion_status_soon(shard, status, scan->reply_to);
+    }
     scan_free(shard, scan);
 }
 
@@ -385,16 +405,6 @@ static void list_finish(struct shard *shard, struct scan *scan)
                     cursor, scan->reply_to);
 }
 
-/* Each shard tells of its own jobs; that the topic is gone the first one tells. */
-static void tell_change(struct shard *shard, const struct walk *walk)
-{
-    enum job_event_kind kind = walk->kind == WALK_REDRIVE ? JOB_EVENT_REDRIVEN : JOB_EVENT_PURGED;
-    if (walk->kind == WALK_DELETE && shard->options.index == 0)
-        kind = JOB_EVENT_DELETED;
-    if (walk->affected || kind == JOB_EVENT_DELETED)
-        shard_feed_topic(shard, kind, slice_make(walk->topic, walk->topic_bytes), walk->affected);
-}
-
 /* False: it begins again. */
 static bool change_finish(struct shard *shard, struct scan *scan)
 {
@@ -417,7 +427,7 @@ static bool change_finish(struct shard *shard, struct scan *scan)
             shard_event(shard, QUEUE_EVENT_TOPIC, topic);
     }
     if (status == QUEUE_OK)
-        tell_change(shard, walk);
+        tell_change(shard, walk, true);
     struct completion *completion = completion_new(shard, 0, 0, scan->reply_to);
     assert(completion);
     completion->reply.status = status;

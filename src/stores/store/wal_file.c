@@ -260,16 +260,22 @@ int wal_files_open_readable(const struct wal_disk *disk, uint32_t first, struct 
 
 /* ---- making ---- */
 
-/* Goes on where an attempt on a full disk had to stop. */
+/* Whether the disk is known to have less space than that. */
+static bool lacks_space(const struct fs *fs, int fd, uint32_t bytes)
+{
+    struct fs_room room;
+
+    return fs->ops->room && fs->ops->room(fs->ctx, fd, &room) == 0 && room.free_bytes < bytes;
+}
+
+/* Writes zeros. Nothing is begun that has no space: what it took meanwhile others could not have. */
 static int fill(const struct fs *fs, int fd, uint32_t bytes)
 {
-    int64_t size = fs->ops->size(fs->ctx, fd);
     uint32_t portion = bytes < FILL_BYTES ? bytes : FILL_BYTES;
-    char *zeros = size < 0 ? NULL : calloc(1, portion);
-    int result = size < 0 ? (int)size : zeros ? 0 : -ENOMEM;
-    uint32_t at, unsynced = 0;
+    char *zeros = calloc(1, portion);
+    int result = !zeros ? -ENOMEM : lacks_space(fs, fd, bytes) ? -ENOSPC : 0;
+    uint32_t at = 0, unsynced = 0;
 
-    at = size < 0 || size > bytes ? 0 : (uint32_t)size;
     while (result == 0 && at < bytes) {
         uint32_t some = bytes - at < portion ? bytes - at : portion;
 
@@ -316,7 +322,7 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
     if (spare)
         wal_file_name(spare, name);
     wal_path(disk, spare ? name : "next.tmp", from);
-    fd = fs->ops->open(fs->ctx, from, O_RDWR | (spare ? 0 : O_CREAT), 0600);
+    fd = fs->ops->open(fs->ctx, from, O_RDWR | (spare ? 0 : O_CREAT | O_TRUNC), 0600);
     result = fd < 0 ? fd : 0;
     if (result == 0 && !spare)
         result = fill(fs, fd, bytes);
@@ -331,8 +337,9 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
         /* Where there is no descriptor for it, no sync was tried: the next attempt makes the name
          * again. */
         *is_fatal = is_named && result < 0 && result != -EMFILE && result != -ENFILE;
-    } else if (fd >= 0 && result != -ENOSPC && result != -EDQUOT) {
-        (void)fs->ops->unlink(fs->ctx, from); /* its pages are not to be trusted */
+    } else if (fd >= 0) {
+        (void)fs->ops->unlink(fs->ctx,
+                              from); /* its pages are not to be trusted, or its space is needed */
     }
     if (result < 0) {
         if (fd >= 0)

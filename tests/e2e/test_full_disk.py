@@ -1,0 +1,91 @@
+"""
+A disk that becomes full, at whatever moment of the log: what is purged is reported, and pushes are accepted again without a restart.
+
+A few sizes are tried; TARRY_TEST_DISKS=all tries twenty, from 20 MB to 1 GB.
+"""
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+LOG_FILES = {4: (20, 24, 28, 33, 40, 48, 57, 68, 80, 96), 16: (100, 120, 150, 180, 220), 64: (270, 300, 420, 600, 1000)}  # MiB: disks in MB
+QUICK = {24, 40, 57}
+DISKS = [(disk, file) for file, disks in LOG_FILES.items() for disk in disks if os.environ.get("TARRY_TEST_DISKS") == "all" or disk in QUICK]
+SECONDS = 60  # until there is space again
+MANY = 1000
+
+
+@pytest.fixture(name="disk")
+def disk_fixture(tmp_path, request):
+    """A file system of its own with so many MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={request.param}m", "tarry-test", str(place)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("only root can mount a file system of a given size")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def push_many(client, first):
+    """Pushes a batch; returns how many jobs were accepted."""
+    lines = (json.dumps({"topic": "full", "id": str(first + i), "delay": "2h", "body": "x" * 300}) for i in range(MANY))
+    reply = client.call("POST", "/v1/jobs", "\n".join(lines).encode(), {"Content-Type": "application/x-ndjson"})
+    assert reply.status in (200, 507), reply.body
+    return sum(result["result"] == "created" for result in reply.json()["results"]) if reply.status == 200 else 0
+
+
+def fill(client, first=0):
+    """Pushes until the disk is full; returns how many jobs there are."""
+    count = 0
+    while (done := push_many(client, first + count)) == MANY:
+        count += done
+    return count + done
+
+
+def jobs_of(client):
+    counts = client.topic("full")["counts"]
+    return sum(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
+
+
+def purge(client, count):
+    """Purges until it is done. What each call reports is what is missing afterwards."""
+    limit = time.monotonic() + SECONDS
+    while time.monotonic() < limit:
+        reply = client.call("POST", "/v1/topics/full/purge")
+        left = jobs_of(client)
+        assert reply.json()["jobs"] == count - left, reply.body
+        if reply.ok:
+            assert left == 0
+            return
+        assert (reply.status, reply.code) == (507, "no_space"), reply.body
+        count = left
+        time.sleep(0.5)
+    pytest.fail("the purge does not come to an end")
+
+
+def accepts_pushes_again(client, first):
+    limit = time.monotonic() + SECONDS
+    while time.monotonic() < limit:
+        if push_many(client, first) == MANY:
+            return True
+        time.sleep(0.5)
+    return False
+
+
+@pytest.mark.parametrize(("disk", "file_mib"), DISKS, indirect=["disk"])
+def test_a_full_disk_has_space_again_after_a_purge(disk, file_mib, start_server):
+    server = start_server("--wal-file", f"{file_mib}MiB", directory=disk)
+    client = server.client(120)
+    for times in range(2):
+        first = 10_000_000 * times
+        count = fill(client, first)
+        assert count > MANY
+        purge(client, jobs_of(client))
+        assert accepts_pushes_again(client, first + 5_000_000), server.log()[-2000:]
+        purge(client, jobs_of(client))
+    assert server.terminate() == 0
+    assert "clean" in server.fsck().stdout
