@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import resource
 import signal
@@ -322,6 +323,15 @@ def test_a_state_does_not_run_ahead_of_the_server(source, target, tmp_path):
     assert all(job["id"] in there[job["topic"]]["jobs"] for job in done)
 
 
+def sleeps(process):
+    """Whether the process waits for something in each of several looks."""
+    def look():
+        time.sleep(0.02)
+        return pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+    return all(look() for _ in range(5))
+
+
 def test_progress_is_shown_on_a_terminal_alone(source, tmp_path):
     push_many(source, 5000, meta={"pad": "x" * 900})
     path, (near, far) = tmp_path / "dump", os.openpty()
@@ -329,6 +339,7 @@ def test_progress_is_shown_on_a_terminal_alone(source, tmp_path):
         running = begin(gate, "export", "--output", str(path), stderr=far)
         os.close(far)
         gate.wait(running)
+        eventually(lambda: sleeps(running))  # it has counted all that came
         time.sleep(1.1)
         gate.open()
         shown = os.read(near, 65536)
@@ -337,7 +348,7 @@ def test_progress_is_shown_on_a_terminal_alone(source, tmp_path):
         while more := os.read(near, 65536):
             shown += more
     os.close(near)
-    assert re.search(rb"\r\x1b\[Kexported \d+ of 5000 jobs, \d+/s, \d+ %, \d+s left", shown), shown
+    assert re.search(rb"\r\x1b\[Kexported \d+ of 5000 jobs, \d+/s, \d+ %, [\dms]+ left", shown), shown
     assert shown.endswith(b"\r\x1b[Kexported 5000 jobs of 3 topics\r\n"), shown
     quiet = begin(source, "export", "--output", str(tmp_path / "other"))
     assert quiet.communicate(timeout=60)[1] == b"exported 5000 jobs of 3 topics\n"
