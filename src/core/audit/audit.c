@@ -2,6 +2,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/json_write.h"
 #include "base/log.h"
 
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -91,6 +93,8 @@ static void write_line(struct buffer *line, const struct audit_event *event)
     write_text(line, "job", event->job);
     if (event->counts_jobs)
         json_write_member_number(line, "jobs", event->jobs);
+    if (event->left_out)
+        json_write_member_number(line, "left_out", event->left_out);
     write_text(line, "detail", event->detail);
     write_text(line, "outcome", event->outcome);
     buffer_append_text(line, "}\n");
@@ -152,23 +156,108 @@ static void append_to_log(const struct audit_event *event)
         {"detail", event->detail}, {"outcome", event->outcome},
     };
     enum { TEXTS = sizeof texts / sizeof texts[0] };
-    struct log_field fields[TEXTS + 2] = {0};
+    struct log_field fields[TEXTS + 3] = {0};
     size_t count = 0;
     for (size_t i = 0; i < TEXTS; i++)
         if (texts[i].text)
             fields[count++] = LOG_TEXT(texts[i].key, texts[i].text);
     if (event->counts_jobs)
         fields[count++] = LOG_NUMBER("jobs", event->jobs);
+    if (event->left_out)
+        fields[count++] = LOG_NUMBER("left_out", event->left_out);
     bool is_ok = event->outcome && strcmp(event->outcome, AUDIT_OUTCOME_OK) == 0;
     log_fields(is_ok ? LOG_INFO : LOG_WARN, "audit", fields);
+}
+
+static void append(const struct audit_event *event)
+{
+    append_to_log(event);
+    if (audit.path)
+        append_to_file(event);
+}
+
+/* ---- what one caller may have written that was not done ---- */
+
+/* Callers whose hashes meet share a place. */
+enum { SENDERS = 64, SENDER_BYTES = 128, EACH_MS = 1000 / AUDIT_REFUSED_PER_S };
+
+static struct sender {
+    int64_t full_ms; /* when it may have a whole burst again */
+    uint64_t left_out;
+    const char *kind;
+    char caller[SENDER_BYTES], peer[SENDER_BYTES]; /* of the first one that was left out */
+} senders[SENDERS];
+
+static pthread_mutex_t senders_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The address without its port, as each connection has another one. */
+static struct slice address_of(const char *peer)
+{
+    const char *colon = peer ? strrchr(peer, ':') : NULL;
+    return colon ? slice_make(peer, (size_t)(colon - peer)) : (struct slice){0};
+}
+
+static struct sender *sender_of(const struct audit_event *event)
+{
+    bool has_name = event->kind && strcmp(event->kind, "anonymous") != 0;
+    struct slice address = has_name ? (struct slice){0} : address_of(event->peer);
+    return &senders[hash_pair(slice_of(event->caller), address, 0).low % SENDERS];
+}
+
+static bool is_one_too_many(const struct audit_event *event)
+{
+    int64_t now_ms = clock_boot_ms();
+    struct sender *sender = sender_of(event);
+    pthread_mutex_lock(&senders_lock);
+    int64_t from_ms = sender->full_ms > now_ms ? sender->full_ms : now_ms;
+    bool is_too_many = from_ms + EACH_MS - now_ms > AUDIT_REFUSED_BURST * EACH_MS;
+    if (!is_too_many) {
+        sender->full_ms = from_ms + EACH_MS;
+    } else if (sender->left_out++ == 0) {
+        sender->kind = event->kind;
+        (void)snprintf(sender->caller, sizeof sender->caller, "%s", event->caller);
+        (void)snprintf(sender->peer, sizeof sender->peer, "%s", event->peer ? event->peer : "");
+    }
+    pthread_mutex_unlock(&senders_lock);
+    return is_too_many;
+}
+
+static void tell_left_out(const struct sender *sender)
+{
+    append(&(struct audit_event){.action = "events left out",
+                                 .caller = sender->caller,
+                                 .kind = sender->kind,
+                                 .peer = sender->peer[0] ? sender->peer : NULL,
+                                 .left_out = sender->left_out});
+}
+
+bool audit_tell_left_out(void)
+{
+    bool has_told = false;
+    for (size_t i = 0; i < SENDERS; i++) {
+        pthread_mutex_lock(&senders_lock);
+        const struct sender sender = senders[i];
+        senders[i].left_out = 0;
+        pthread_mutex_unlock(&senders_lock);
+        if (sender.left_out)
+            tell_left_out(&sender);
+        has_told |= sender.left_out != 0;
+    }
+    return has_told;
+}
+
+/* ---- events ---- */
+
+static bool was_done(const struct audit_event *event)
+{
+    return event->outcome && strcmp(event->outcome, AUDIT_OUTCOME_OK) == 0;
 }
 
 void audit_event(const struct audit_event *event)
 {
     atomic_fetch_add_explicit(&audit.events, 1, memory_order_relaxed);
-    append_to_log(event);
-    if (audit.path)
-        append_to_file(event);
+    if (was_done(event) || !event->caller || !is_one_too_many(event))
+        append(event);
 }
 
 uint64_t audit_events(void)

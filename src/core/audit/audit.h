@@ -9,6 +9,10 @@
  * told in the log once, counted, and tried again with each event; the changes go on, as the log has
  * the event too.
  *
+ * What was done is always written. Events of changes that were refused or failed are limited to AUDIT_REFUSED_PER_S for each caller
+ * (an anonymous one: for each address): else one that repeats such a call fills the disk. What is left out is counted, and the number
+ * is an event of its own (audit_tell_left_out).
+ *
  * audit_open and audit_close where no other thread audits; the rest from any thread.
  */
 #ifndef TARRY_AUDIT_AUDIT_H
@@ -33,6 +37,7 @@ struct audit_event {
     const char *outcome; /* AUDIT_OUTCOME_OK, or the code of what went wrong */
     bool counts_jobs;    /* `jobs` says how many it concerned */
     uint64_t jobs;
+    uint64_t left_out; /* so many events of this caller were not written; 0: none */
 };
 
 /* Events go to this file too, made with mode 0600 where missing. False with errno set. */
@@ -41,7 +46,13 @@ bool audit_open(const char *path);
 bool audit_reopen(void);
 void audit_close(void);
 
+enum { AUDIT_REFUSED_PER_S = 10, AUDIT_REFUSED_BURST = 50 };
+
 void audit_event(const struct audit_event *event);
+
+/* To be called once a second while it returns true: writes how many events of each caller were left out since. False: there is
+ * nothing left to write. */
+bool audit_tell_left_out(void);
 
 /* So far: events, and those that the file does not have. */
 uint64_t audit_events(void);

@@ -1,5 +1,6 @@
 #include "server/limits.h"
 
+#include "audit/audit.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -206,12 +207,24 @@ static void fall_asleep_or_go_on(struct limits *limits, int64_t now_ms)
     uint64_t came = http_shared_bytes_in(limits->http);
     bool is_idle = came == limits->came;
     limits->came = came;
-    if (limits->is_spent || limits->never_sleeps || !is_idle) {
+    if (!is_idle)
+        limits->busy_ms = now_ms;
+    if (limits->is_spent || limits->never_sleeps || limits->has_left_out || !is_idle ||
+        limits->audited_ms <= limits->busy_ms) {
         deadline_set(limits->alarm, now_ms + PERIOD_MS);
         return;
     }
     limits->woken.run = run_woken;
     http_shared_wake_once(limits->http, wake, limits);
+}
+
+/* What the audit left out is written once a second, and before the looks fall asleep. */
+static void look_at_audit(struct limits *limits, int64_t now_ms)
+{
+    if (now_ms - limits->audited_ms < LOOK_MS)
+        return;
+    limits->audited_ms = now_ms;
+    limits->has_left_out = audit_tell_left_out();
 }
 
 static void on_alarm(void *ctx)
@@ -220,6 +233,7 @@ static void on_alarm(void *ctx)
     int64_t now_ms = clock_inner_ms();
     look_at_memory(limits, now_ms);
     look_at_jobs(limits, now_ms);
+    look_at_audit(limits, now_ms);
     if (limits->on_look)
         limits->on_look(limits->on_look_ctx);
     fall_asleep_or_go_on(limits, now_ms);

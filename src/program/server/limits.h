@@ -36,7 +36,8 @@ struct limits {
     struct letter woken;
     struct reactor *reactor;
     uint64_t came; /* bytes at all fronts, at the last look */
-    int64_t looked_ms, trimmed_ms;
+    int64_t looked_ms, trimmed_ms, audited_ms, busy_ms;
+    bool has_left_out; /* events of the audit, at the last look */
     void (*on_event)(void *owner, enum queue_event event,
                      struct slice topic); /* of who came before */
     void *on_event_owner;

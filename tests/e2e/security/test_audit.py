@@ -132,3 +132,15 @@ def test_a_file_that_cannot_be_made_stops_the_start(tmp_path):
     ended = subprocess.run([BINARY, "serve", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", "--audit", tmp_path / "none" / "audit"],
                            capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode != 0 and "cannot write the audit file" in ended.stdout + ended.stderr
+
+
+def test_a_refused_call_that_is_repeated_fills_no_log(audited):
+    """What was left out is counted, and nothing that was done is left out."""
+    client = audited.client()
+    for _ in range(400):
+        client.call("DELETE", "/v1/topics/absent")
+    client.call("PUT", "/v1/topics/there")
+    eventually(lambda: any("left_out" in event for event in audited.audit()), 10)
+    eventually(lambda: sum(event.get("left_out", 0) + (event["outcome"] == "not_found" if "outcome" in event else 0) for event in audited.audit()) == 400, 10)
+    assert len(audited.audit()) < 200 and len(told_in_log(audited)) < 200
+    assert [event["topic"] for event in audited.audit() if event.get("outcome") == "ok"] == ["there"]

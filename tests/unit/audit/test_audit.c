@@ -170,6 +170,54 @@ static void a_full_disk_is_told_once_and_forges_no_line(void **state)
     assert_non_null(strstr(written(log_path), "event=\"the audit file is written again\""));
 }
 
+static size_t count_of(const char *text)
+{
+    size_t count = 0;
+    for (const char *at = written(path); (at = strstr(at, text)); at++)
+        count++;
+    return count;
+}
+
+/* How many events the caller's summary counts; 0: it has none. */
+static unsigned long left_out_of(const char *caller)
+{
+    char wanted[128];
+    snprintf(wanted, sizeof wanted, "\"action\":\"events left out\",\"caller\":\"%s\"", caller);
+    const char *at = strstr(written(path), wanted);
+    const char *number = at ? strstr(at, "\"left_out\":") : NULL;
+    return number ? strtoul(number + sizeof "\"left_out\":" - 1, NULL, 10) : 0;
+}
+
+static void repeat(const char *caller, const char *outcome, int times)
+{
+    for (int i = 0; i < times; i++)
+        audit_event(&(struct audit_event){
+            .action = "topic deleted", .caller = caller, .kind = "token", .outcome = outcome});
+}
+
+static void refused_calls_at_any_rate_are_few_lines_and_a_number(void **state)
+{
+    (void)state;
+    start();
+    repeat("flood", "not_found", 1000);
+    repeat("other", "forbidden", 1);
+    assert_int_equal(count_of("\"caller\":\"flood\""), AUDIT_REFUSED_BURST);
+    assert_int_equal(count_of("\"caller\":\"other\""), 1); /* nobody else is left out */
+    assert_true(audit_tell_left_out());
+    assert_int_equal(left_out_of("flood"), 1000 - AUDIT_REFUSED_BURST);
+    assert_int_equal(left_out_of("other"), 0);
+    assert_false(audit_tell_left_out());
+}
+
+static void what_was_done_is_always_written(void **state)
+{
+    (void)state;
+    start();
+    repeat("busy", AUDIT_OUTCOME_OK, 300);
+    assert_int_equal(count_of("\"caller\":\"busy\""), 300);
+    assert_false(audit_tell_left_out());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +226,8 @@ int main(void)
         cmocka_unit_test(no_text_begins_a_line),
         cmocka_unit_test(nobody_else_may_read_it),
         cmocka_unit_test(a_file_moved_away_is_made_anew),
+        cmocka_unit_test(refused_calls_at_any_rate_are_few_lines_and_a_number),
+        cmocka_unit_test(what_was_done_is_always_written),
         cmocka_unit_test(a_full_disk_is_told_once_and_forges_no_line),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
