@@ -18,7 +18,8 @@ struct http_stream {
     struct http_exchange *exchange; /* the first and only one of its connection */
     http_stream_ended *on_end;
     void *ctx;
-    struct list node; /* in front->streams, by sent_ms */
+    struct list node;                  /* in front->streams, by sent_ms */
+    const struct quota_account *payer; /* held by the connection; NULL: nobody's */
     int64_t sent_ms;
     uint64_t lost;        /* events that the client has not been told of yet */
     struct buffer events; /* whole ones, each with its blank line */
@@ -163,13 +164,38 @@ void http_streams_ping(void *ctx)
     set_stream_alarm(front);
 }
 
-static bool may_begin_stream(struct http_front *front, struct http_fault *fault)
+/* For whom a stream of the connection counts; NULL: for nobody. */
+static const struct quota_account *payer_of(const struct http_connection *connection)
 {
-    if (front->stream_count >= HTTP_STREAMS_MAX)
-        return http_fault_set(fault, PROBLEM_TOO_MANY_STREAMS, HTTP_STREAMS_MAX,
-                              "%d streams are open already, and no more may be: close one, or try "
-                              "again later",
-                              HTTP_STREAMS_MAX);
+    const struct http_quota *quota = &connection->quota;
+    return quota->caller ? quota->caller : quota->is_local ? NULL : quota->address;
+}
+
+static int count_streams_of(const struct http_front *front, const struct quota_account *payer)
+{
+    int count = 0;
+    for (const struct list *node = front->streams.next; node != &front->streams; node = node->next)
+        count += list_entry(node, struct http_stream, node)->payer == payer;
+    return count;
+}
+
+static bool may_begin_stream(const struct http_exchange *exchange,
+                             const struct access_caller *caller, struct http_fault *fault)
+{
+    struct http_front *front = exchange->front;
+    const struct quota_account *payer =
+        exchange->connection ? payer_of(exchange->connection) : NULL;
+    uint32_t most =
+        caller->has_all_topics ? HTTP_STREAMS_MAX : HTTP_STREAMS_MAX - HTTP_STREAMS_RESERVED;
+    if (payer && count_streams_of(front, payer) >= HTTP_STREAMS_OF_CALLER_MAX)
+        return http_fault_set(fault, PROBLEM_TOO_MANY_STREAMS, HTTP_STREAMS_OF_CALLER_MAX,
+                              "this caller has the %d streams that it may have open: close one",
+                              HTTP_STREAMS_OF_CALLER_MAX);
+    if (front->stream_count >= most)
+        return http_fault_set(fault, PROBLEM_TOO_MANY_STREAMS, most,
+                              "the server has the %u streams open that it may have: close one, or "
+                              "try again later",
+                              most);
     if (http_budget_has(front, HTTP_STREAM_BYTES_MAX))
         return true;
     http_budget_refuse(front, fault);
@@ -207,7 +233,7 @@ struct http_stream *http_stream_begin(struct http_exchange *exchange, struct acc
 {
     struct http_front *front = exchange->front;
     struct http_fault fault;
-    if (!may_begin_stream(front, &fault)) {
+    if (!may_begin_stream(exchange, caller, &fault)) {
         http_answer_fault(exchange, &fault);
         return NULL;
     }
@@ -226,6 +252,7 @@ struct http_stream *http_stream_begin(struct http_exchange *exchange, struct acc
         return NULL;
     }
     stream->exchange = exchange;
+    stream->payer = payer_of(exchange->connection);
     stream->on_end = on_end;
     stream->ctx = ctx;
     exchange->stream = stream;

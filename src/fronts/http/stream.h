@@ -14,6 +14,9 @@
  * `retry: 1000`), within a second after its caller is nobody any more, or when its owner ends it. The
  * owner hears of each by `on_end`, once; the stream is no more then.
  *
+ * A caller has a share of a front's streams, and some are kept for those who may see all topics: so a reader of one topic does not
+ * keep an operator from the console.
+ *
  * Memory: HTTP_STREAM_BYTES_MAX of the budget for each, as long as it is open. One thread: the
  * reactor's; `on_end` may come within http_front_free, when the reactor has stopped.
  */
@@ -24,6 +27,9 @@
 
 enum {
     HTTP_STREAMS_MAX = 64, /* of a front, at a time */
+    HTTP_STREAMS_OF_CALLER_MAX =
+        16, /* of these, for one caller; without a name, for its address, if that is not this machine's */
+    HTTP_STREAMS_RESERVED = 8, /* of these, for callers of all topics alone */
     HTTP_STREAM_BYTES_MAX = 64 * 1024
 };
 

@@ -2,12 +2,15 @@
 
 import json
 import re
+import socket
 import subprocess
 import time
 
 import pytest
 from client import Client, Connection, Refused, request_bytes
+from conftest import FLAGS
 from server import BINARY, IS_SANITIZED, REPO, eventually
+from tokens import Token, TokenFile
 
 
 def refusal(call, *args, **options):
@@ -259,3 +262,27 @@ def test_one_above_each_fixed_limit_is_refused_as_the_table_says(client, call, s
     lambda client: client.push_batch([{"topic": "t"}] * 1000)])
 def test_each_fixed_limit_itself_is_let_in(client, call):
     call(client)
+
+
+def test_a_reader_of_one_topic_keeps_no_operator_from_the_streams(start_server, tmp_path):
+    """A caller has a share of the streams, and some are kept for callers of all topics."""
+    readers = [Token(f"reader-{n}", scopes=("read",), topics=("orders",)) for n in range(5)]
+    operator = Token("operator")
+    tokens = TokenFile(tmp_path / "tokens", operator, *readers)
+    server = start_server(*FLAGS, "--tokens", str(tokens.path))
+    server.client().call("PUT", "/v1/topics/orders", headers=operator.headers)
+    held = []
+
+    def opens(token, path="/v1/events?topic=orders"):
+        connection = socket.create_connection(("127.0.0.1", server.port))
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token.secret}\r\n\r\n".encode())
+        status = int(connection.recv(1000).split()[1])
+        held.append(connection)
+        return status
+
+    assert [opens(readers[0]) for _ in range(17)] == [200] * 16 + [503]
+    assert [opens(reader) for reader in readers[1:4] for _ in range(16)] == [200] * 40 + [503] * 8
+    assert opens(readers[4]) == 503, "the others are for callers of all topics"
+    assert [opens(operator, "/v1/events") for _ in range(8)] == [200] * 8
+    for connection in held:
+        connection.close()
