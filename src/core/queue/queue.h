@@ -104,7 +104,8 @@ struct queue_push {
     struct slice topic;
     struct slice id; /* empty: the queue makes one */
     bool id_is_made; /* by a part of the queue for this push alone, so no job has it */
-    bool is_own;     /* tarry's own, for a job that it has: also while no new ones are taken */
+    bool
+        is_own; /* tarry's own, for a job that it has: also while no new ones are taken, and to its own topics */
     struct slice content_type, meta, body;
     struct queue_when when;
     int32_t priority;                 /* or QUEUE_PRIORITY_UNSET */

@@ -157,12 +157,6 @@ static bool check_callback_url(struct guard *guard, struct slice url,
     return check_callback_form(url, error) && check_to(guard, &none, url, error);
 }
 
-/* What is pushed to these tarry takes for its own work. */
-static bool is_own(struct slice topic)
-{
-    return slice_is(topic, DEAD_LETTER_TOPIC) || slice_is(topic, DEAD_LETTER_CALLBACKS_TOPIC);
-}
-
 static bool check_dead_letter(struct guard *guard, struct slice topic, struct slice json,
                               char error[DELIVER_ERROR_BYTES])
 {
@@ -173,7 +167,7 @@ static bool check_dead_letter(struct guard *guard, struct slice topic, struct sl
     bool ok = true;
     if (rules.to_topic && slice_is(topic, rules.to_topic))
         ok = error_text(error, DELIVER_ERROR_BYTES, "'to' is the topic itself, name another one");
-    if (ok && rules.to_topic && is_own(slice_of(rules.to_topic)))
+    if (ok && rules.to_topic && job_topic_is_own(slice_of(rules.to_topic)))
         ok = error_text(error, DELIVER_ERROR_BYTES,
                         "'to' is a topic of tarry's own, name another one");
     if (ok && rules.to_url)

@@ -76,12 +76,22 @@ static bool has_push_limits(const struct access_caller *caller)
     return caller->limits.jobs_max || caller->limits.push_rate.count;
 }
 
-static bool admit_push(const struct access_call *call, struct slice topic, struct queue_check *out)
+/* What is done once is kept there: only who may administer them brings such jobs, from another store. */
+static bool may_push_own(const struct access_call *call, const struct queue_push *push)
 {
+    return push->is_own && access_may(call->caller, ACCESS_ADMIN, push->topic);
+}
+
+static bool admit_push(const struct access_call *call, const struct queue_push *push,
+                       struct queue_check *out)
+{
+    const struct slice topic = push->topic;
     uint64_t bytes_max;
     int64_t wait_ns;
     if (!access_may(call->caller, ACCESS_PUSH, topic))
         return refuse(out, QUEUE_FORBIDDEN);
+    if (job_topic_is_own(topic) && !may_push_own(call, push))
+        return refuse(out, QUEUE_OWN_TOPIC);
     if (!call->quota)
         return true;
     if (quota_memory_is_spent(call->quota, &bytes_max))
@@ -110,7 +120,7 @@ static bool admit(const struct queue_caller *caller, const struct command *comma
     const struct access_call *call = call_of(caller);
     switch (command->kind) {
     case COMMAND_PUSH:
-        return admit_push(call, command->pushes[i].topic, out);
+        return admit_push(call, &command->pushes[i], out);
     case COMMAND_CHANGE:
         return admit_change(call, &command->changes[i], out);
     case COMMAND_TOPIC:

@@ -2,8 +2,8 @@
  * call: on whose behalf a front calls the queue: the caller, what is counted for it, and the operation that the call is part of. With
  * it come the rules that the door of the queue applies (queue/caller.h), which are the same for every protocol:
  *
- *     a push        takes the scope push for its topic; the process has memory for it; the caller has
- *                   jobs left and keeps to its rate; the topic keeps to its push_rate
+ *     a push        takes the scope push for its topic, which is none of tarry's own (job_topic_is_own); the process has memory for
+ *                   it; the caller has jobs left and keeps to its rate; the topic keeps to its push_rate
  *     a change      takes the scope push for its topic; consume, if it names a lease of the job
  *     a topic call  takes the scope admin for its topic, if it changes something; and is recorded by the audit
  *

@@ -69,6 +69,7 @@ void http_shared_add_routes(struct http_shared *shared, const struct http_route 
     for (; rows->pattern; rows++) {
         struct http_route *route = &shared->routes[shared->route_count];
         assert(shared->route_count < HTTP_ROUTES_MAX - 1);
+        assert(rows->scope != ACCESS_ADMIN || rows->audit);
         *route = *rows;
         route->head_bytes = (uint8_t)strcspn(rows->pattern, "{");
         route->about = about;

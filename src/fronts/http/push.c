@@ -657,6 +657,13 @@ static bool batch_allows(void *ctx, struct slice topic, struct http_fault *fault
     return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault);
 }
 
+/* What is brought back from elsewhere may be tarry's own. Whether the caller may do that is for the door. */
+static void restore_own(struct queue_push *pushes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        pushes[i].is_own = job_topic_is_own(pushes[i].topic);
+}
+
 /* POST /v1/jobs: many jobs in one body. */
 static void push_many(struct http_call *call)
 {
@@ -686,6 +693,8 @@ static void push_many(struct http_call *call)
     }
     if (exchange->span)
         http_trace_batch_read(exchange, front->pushes, batch.push_count, batch.carried);
+    if (call->query->fields.restore)
+        restore_own(front->pushes, batch.push_count);
     exchange->count = batch.item_count;
     exchange->wants_lines = http_media_is_lines(call->request->accept);
     if (batch.push_count)
@@ -713,6 +722,7 @@ const struct http_route http_push_routes[] = {
      .scope = ACCESS_PUSH,
      .topics = HTTP_TOPICS_EACH,
      .handle = push_many,
+     .options = OPTION_BIT(OPTION_RESTORE),
      .body = HTTP_BODY_BATCH},
     {0},
 };

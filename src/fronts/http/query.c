@@ -98,6 +98,7 @@ static const struct option {
                             "an RFC 3339 time such as 2026-11-20T09:00:00Z or milliseconds since "
                             "1970"},
     [OPTION_DRY_RUN] = {NAME("dry_run"), KIND_FLAG, INTO(dry_run), 0, 0, "true or false"},
+    [OPTION_RESTORE] = {NAME("restore"), KIND_FLAG, INTO(restore), 0, 0, "true or false"},
     [OPTION_FOR] = {NAME("for"), KIND_DURATION, INTO(for_ms), 1000, POLICY_DELAY_MS_MAX,
                     "a duration from 1s to 10 years"},
     [OPTION_CONSUMER] = {NAME("consumer"), KIND_CONSUMER, INTO(consumer), 1, JOB_CONSUMER_BYTES_MAX,

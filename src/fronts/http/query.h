@@ -60,6 +60,7 @@ enum http_option_id {
     OPTION_TIMEOUT,
     OPTION_AUTO,
     OPTION_ORDER,
+    OPTION_RESTORE,
     OPTION_COUNT
 };
 /* Of calls that are not this API's: names that no option has are theirs to read. */
@@ -121,7 +122,7 @@ struct http_fields {
     enum http_bodies bodies;
     uint32_t events; /* kinds, a bit each */
     uint32_t attempt;
-    bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority;
+    bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore;
     enum http_live_view view;
     struct slice error, cursor, id, id_prefix, callback, meta, consumer;
 };

@@ -36,7 +36,8 @@ static bool set_parameter(struct slice name, struct slice value, struct amqp_in_
                source_fail(error, "malformed parameter", name, "give the name of an exchange");
     }
     if (slice_is(name, "topic"))
-        return (job_topic_is_valid(value) && set_name(value, out->topic, sizeof out->topic)) ||
+        return (job_topic_is_valid(value) && !job_topic_is_own(value) &&
+                set_name(value, out->topic, sizeof out->topic)) ||
                source_fail(error, "malformed parameter", name, "give the name of a topic");
     if (slice_is(name, "prefetch")) {
         bool ok = text_parse_u64(value, AMQP_IN_PREFETCH_MAX, &number) && number > 0;

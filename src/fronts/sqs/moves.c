@@ -1,4 +1,5 @@
 /* Operations on message move tasks: start, list, cancel. What they do is done by the mover. */
+#include "audit/change.h"
 #include "base/json_write.h"
 #include "sqs/move_log.h"
 #include "sqs/operation.h"
@@ -24,10 +25,11 @@ static struct slice queue_of_arn(const struct sqs_request *request, const char *
     return job_topic_is_valid(name) ? name : (struct slice){0};
 }
 
+/* Messages come from and go to queues, none of which is tarry's own. */
 static bool may(const struct sqs_request *request, unsigned scopes, struct slice topic,
                 struct sqs_error *error)
 {
-    return access_may(request->exchange->caller, scopes, topic) ||
+    return (access_may(request->exchange->caller, scopes, topic) && !job_topic_is_own(topic)) ||
            sqs_error_set(error, SQS_DENIED, "Access to the resource %.*s is denied.",
                          (int)topic.len, topic.at);
 }
@@ -41,6 +43,7 @@ static bool find_source(const struct sqs_request *request, unsigned scopes, char
                              "You must use this format to specify the SourceArn: "
                              "arn:aws:sqs:<region>:<account-id>:<queue>");
     (void)snprintf(out, JOB_TOPIC_BYTES_MAX + 1, "%.*s", (int)name.len, name.at);
+    audit_change_name(request->exchange->change, name, (struct slice){0});
     return may(request, scopes, name, error);
 }
 
@@ -339,6 +342,7 @@ static bool find_handle(const struct sqs_request *request, char handle[SQS_MOVE_
         return sqs_error_set(error, SQS_BAD_VALUE, "Value for parameter TaskHandle is invalid.");
     (void)snprintf(handle, SQS_MOVE_HANDLE_BYTES, "%.*s", (int)text.len, text.at);
     (void)snprintf(source, JOB_TOPIC_BYTES_MAX + 1, "%.*s", (int)name.len, name.at);
+    audit_change_name(request->exchange->change, name, (struct slice){0});
     return may(request, ACCESS_CONSUME, slice_of(source), error);
 }
 

@@ -117,7 +117,7 @@ static bool change_redrive(struct sqs_queue *queue, struct slice text, struct sq
     if (count.kind == JSON_NONE ||
         !sqs_number(count, "maxReceiveCount", 1, 1000, 0, &queue->receives_max, &ignored))
         return refuse_value(error, "maxReceiveCount");
-    if (!job_topic_is_valid(name))
+    if (!job_topic_is_valid(name) || job_topic_is_own(name))
         return refuse_value(error, "deadLetterTargetArn");
     queue->dead_letter = name;
     return true;

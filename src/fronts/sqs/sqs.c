@@ -4,16 +4,18 @@
 #include "sqs/operation.h"
 #include "sqs/signer.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 static const char target_prefix[] = "AmazonSQS.";
 
 /* ---- the operation ---- */
 
+static const struct sqs_operation *const tables[] = {sqs_message_operations, sqs_queue_operations,
+                                                     sqs_move_operations};
+
 static const struct sqs_operation *find_operation(struct slice target)
 {
-    static const struct sqs_operation *const tables[] = {sqs_message_operations,
-                                                         sqs_queue_operations, sqs_move_operations};
     size_t prefix = sizeof target_prefix - 1;
     if (target.len <= prefix || memcmp(target.at, target_prefix, prefix) != 0)
         return NULL;
@@ -165,7 +167,16 @@ static bool claims(const struct http_request *request)
 /* SDKs post to the endpoint, some to the QueueUrl. */
 static const struct http_route routes[] = {CALL("/"), CALL("/{topic}/{id}"), CALL("/{id}"), {0}};
 
+/* What administers is recorded. */
+static void check_audit(const struct sqs_operation *rows)
+{
+    for (; rows->name; rows++)
+        assert(rows->audit || rows->scopes != ACCESS_ADMIN);
+}
+
 void sqs_add(struct http_shared *shared, const struct sqs_options *options)
 {
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        check_audit(tables[i]);
     http_shared_add_routes(shared, routes, options);
 }

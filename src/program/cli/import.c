@@ -219,7 +219,9 @@ static void send_batch(struct import_batches *batches, struct import_batch *batc
     struct slice body = buffer_slice(&batch->body);
     batch->under_way = true;
     batch->again_ms = 0;
-    cli_url_add_segment(client_begin(&batch->client), "jobs");
+    struct buffer *url = client_begin(&batch->client);
+    cli_url_add_segment(url, "jobs");
+    cli_url_add_query(url, "restore", "true");
     client_add_header(&batch->client, "Content-Type: application/x-ndjson");
     if (!client_prepare(&batch->client, "POST", &body, 60 * 1000)) {
         batches_fail(batches, CLI_REFUSED);

@@ -71,9 +71,9 @@ bool patience_is_passing(const struct client *client, CURLcode code)
 
 bool patience_is_passing_code(const char *code)
 {
-    static const char *const codes[] = {"no_space",          "no_memory",       "stopping",
-                                        "unavailable",       "directory_moved", "topic_full",
-                                        "too_many_requests", "caller_full",     "memory"};
+    static const char *const codes[] = {
+        "no_space",   "no_memory",         "stopping",    "unavailable", "directory_moved",
+        "topic_full", "too_many_requests", "caller_full", "memory",      "draining"};
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
         if (strcmp(code, codes[i]) == 0)
             return true;

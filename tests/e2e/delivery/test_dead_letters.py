@@ -265,7 +265,9 @@ def test_the_first_death_after_a_move_to_another_store_is_told(start_delivering,
     new.put_topic("noisy", dead_letter={"alert": {"to": endpoint.url + "/new", "every": "1s"}})
     die(new, "noisy", "d")
     eventually(lambda: '"died": 1' in json.dumps(new.list("tarry.dead", body="true")))  # nothing is under way any more
-    new.push("tarry.dead", notes[0]["id"], json.dumps(notes[0]["body"]).encode(), "application/json", delay="1000d")
+    note = {"topic": "tarry.dead", "id": notes[0]["id"], "body": notes[0]["body"], "delay": "1000d"}
+    (moved,) = new.call("POST", "/v1/jobs?restore=true", json.dumps([note]).encode(), {"Content-Type": "application/json"}).json()["results"]
+    assert moved["result"] in ("created", "replaced"), moved
     die(new, "noisy", "e")
     eventually(lambda: [json.loads(call.body)["ids"] for call in list(endpoint.calls) if call.path == "/new"] == [["d"], ["d", "e"]])
 

@@ -182,8 +182,12 @@ def test_a_job_in_the_topic_of_tasks_that_is_no_task_moves_nothing(start):
     urls = make(sqs, "a")
     fill(sqs, urls["dead"], 3)
     client = server.client()
-    client.push("tarry.moves", "run:dead", json.dumps({"handle": "move/0123456789abcdef/dead", "status": "RUNNING", "source": "dead", "to": "a", "rate": 0, "started": 1,
-                                                       "total": 3, "moved": 0, "reason": "", "sources": ["a"]}).encode())
+    task = {"handle": "move/0123456789abcdef/dead", "status": "RUNNING", "source": "dead", "to": "a", "rate": 0, "started": 1, "total": 3, "moved": 0, "reason": "",
+            "sources": ["a"]}
+    assert client.call("PUT", "/v1/topics/tarry.moves/jobs/run:dead", json.dumps(task).encode()).code == "reserved_topic"
+    (restored,) = client.call("POST", "/v1/jobs?restore=true", json.dumps([{"topic": "tarry.moves", "id": "run:dead", "body": task}]).encode(),
+                              {"Content-Type": "application/json"}).json()["results"]
+    assert restored["result"] == "created"
     eventually(lambda: client.call("GET", "/v1/topics/tarry.moves/jobs/run:dead").status == 404)
     assert ready(server, "dead") == 3 and ready(server, "a") == 0
     sqs.start_message_move_task(SourceArn=arn("dead"))
