@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import json
 import random
 import struct
 import time
@@ -301,3 +302,33 @@ def test_the_address_is_said_right_or_refused(start_server, tmp_path, broker):
     server = start_server("--amqp-in", f"{broker.url}?queue=a", started=False).launch()
     assert server.proc.wait(20) != 0 and "--deliver" in server.log()
     server.proc = None
+
+
+@pytest.mark.parametrize("limit, at_most", [({"push_rate": "3/h"}, 3), ({"max_jobs": 3}, 3)], ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")
+def test_messages_beyond_a_limit_wait_at_the_broker(limit, at_most, broker, start_in):
+    """They are neither refused nor lost: once the limit is raised, all come in."""
+    (name,) = limit
+    queue = f"limited-{name.replace('_', '-')}"
+    broker.queue(queue, **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": broker.queue(queue + "-dead")})
+    client = start_in(queue, more="&prefetch=4").client()
+    assert client.call("PATCH", "/v1/topics/amqp-in", json.dumps(limit).encode()).ok
+    time.sleep(0.5)  # the server hears of it
+    publish(broker, "", queue, *(delayed(b"x", 3_600_000, headers={"x-routing-key": "elsewhere"}) for _ in range(8)))
+    eventually(lambda: client.topic("amqp-in")["counts"]["delayed"] == at_most and metric(client, "tarry_amqp_in_paused") == 1)
+    time.sleep(1)
+    assert client.topic("amqp-in")["counts"]["delayed"] == at_most and in_queue(broker, queue) >= 1, "not all were fetched"
+    assert client.call("PATCH", "/v1/topics/amqp-in", json.dumps({name: None}).encode()).ok
+    eventually(lambda: client.topic("amqp-in")["counts"]["delayed"] == 8)
+    assert metric(client, "tarry_amqp_in_rejected_total") == 0 and in_queue(broker, queue + "-dead") == 0
+
+
+def test_messages_wait_at_the_broker_while_new_jobs_are_refused(broker, start_in):
+    dead = broker.queue("drained-dead")
+    broker.queue("drained-in", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+    client = start_in("drained-in").client()
+    assert client.call("POST", "/v1/drain").ok
+    publish(broker, "", "drained-in", delayed(b"x", 3_600_000, headers={"x-routing-key": "elsewhere"}))
+    eventually(lambda: metric(client, "tarry_amqp_in_paused") == 1)
+    assert client.call("DELETE", "/v1/drain").ok
+    eventually(lambda: client.topic("amqp-in")["counts"]["delayed"] == 1)
+    assert in_queue(broker, dead) == 0
