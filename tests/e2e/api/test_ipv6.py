@@ -41,6 +41,7 @@ class Relay:
         return self
 
     def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self.listener.close()
 
     def _accept(self):

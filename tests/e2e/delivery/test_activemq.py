@@ -202,6 +202,7 @@ class TlsPeer:
                     peer.sendall(b"RECEIPT\nreceipt-id:" + receipt + b"\n\n\0")
 
     def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self.listener.close()
 
 

@@ -121,5 +121,6 @@ def test_refuses_a_redis_that_is_too_old():
     old = OldRedis()
     old.start()
     said = refused("--store", f"redis://127.0.0.1:{old.port}")
+    old.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
     old.listener.close()
     assert "6.2.14" in said and "7.0" in said

@@ -174,6 +174,7 @@ class Deaf(threading.Thread):
 def deaf(fresh):
     proxy = Deaf(fresh.port)
     yield proxy
+    proxy.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
     proxy.listener.close()
 
 

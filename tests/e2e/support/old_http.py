@@ -65,4 +65,5 @@ class OldHttp:
             peer.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
 
     def stop(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self.listener.close()
