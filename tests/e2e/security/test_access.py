@@ -335,7 +335,7 @@ def rows(page, first):
 
 def test_the_pages_say_the_scope_of_each_call():
     wanted = {f"{call.method} {call.path}": {"": "any", None: "none"}.get(call.scope, call.scope) for call in CALLS}
-    reference = {call: scope for calls, scope, _ in rows("api.md", "| call | scope | does |") for call in re.findall(r"`(\w+ /[^`]*)`", calls)}
+    reference = {call: scope for calls, scope, _ in rows("api.md", "| call | scope | purpose |") for call in re.findall(r"`(\w+ /[^`]*)`", calls)}
     assert reference == wanted
     names = {"any caller": "any", "everybody": "none"}
     table = {call: names.get(scope, scope.strip("`")) for scope, _, calls in rows("security.md", "| scope | may | calls |") for call in re.findall(r"`(\w+ /[^`]*)`", calls)}
