@@ -22,7 +22,7 @@ export function pausedBadge(topic) {
 
 export const deliversBadge = () => el("span", { class: "badge delivers" }, icon("delivers"), t("state.delivers"));
 
-const TIMES = ["late", "stuck", "certificate", "clock"];
+const TIMES = ["late", "stuck", "certificate", "clock", "checkpoint", "background"];
 
 /** What is not well, as a sentence: the server's own in English, ours by its code in another language. @param {any} problem */
 export function sentenceOf(problem) {

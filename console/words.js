@@ -70,6 +70,8 @@ const WORDS = {
     "status.clock": ["The clock was set by {value}", "系统时钟被调整了 {value}"],
     "status.memory": ["Memory is nearly used up, {value}", "内存即将用尽：{value}"],
     "status.certificate": ["The certificate ends in {value}", "证书还有 {value} 到期"],
+    "status.checkpoint": ["Checkpoints have failed for {value}", "检查点已连续失败 {value}"],
+    "status.background": ["Work in the background has failed for {value}", "后台任务已连续失败 {value}"],
     "status.certificateEnded": ["The certificate has ended", "证书已到期"],
     "status.toTopic": ["To the topic", "查看主题"],
     "status.runbook": ["What to do", "处理方法"],

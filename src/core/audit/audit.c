@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/json_write.h"
 #include "base/log.h"
+#include "base/trouble.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,6 +125,7 @@ static void note_outcome(bool is_written, int error)
 {
     bool is_news = audit.is_failing == is_written;
     audit.is_failing = !is_written;
+    trouble_note(TROUBLE_AUDIT_FILE, 0, !is_written);
     if (!is_written)
         atomic_fetch_add_explicit(&audit.failures, 1, memory_order_relaxed);
     if (is_news && is_written)

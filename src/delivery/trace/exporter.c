@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/trouble.h"
 #include "net/thread.h"
 
 #include <curl/curl.h>
@@ -173,6 +174,7 @@ static void note_outcome(struct trace_exporter *exporter, const struct attempt *
     if (!is_down && exporter->is_down)
         log_event(LOG_INFO, "traces exported again");
     exporter->is_down = is_down;
+    trouble_note(TROUBLE_TRACES, 0, is_down);
 }
 
 static void count(struct trace_exporter *exporter, uint64_t spans, const struct attempt *attempt)

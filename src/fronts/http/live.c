@@ -82,6 +82,8 @@ static void read_status(struct http_status_input *input, const struct http_live 
     if (caller->has_all_topics)
         input->lateness = http_sample_lateness(shared, (struct slice){0});
     clock_steps(&input->steps);
+    for (int trouble = 1; trouble < TROUBLES; trouble++)
+        input->troubles_ms[trouble] = trouble_lasts_ms((enum trouble)trouble);
 }
 
 static void read_snapshot(struct http_snapshot_input *input, const struct http_live *live,

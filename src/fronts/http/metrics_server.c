@@ -2,6 +2,7 @@
 
 #include "audit/audit.h"
 #include "base/feature.h"
+#include "base/trouble.h"
 #include "http/state.h"
 
 enum {
@@ -15,7 +16,7 @@ enum {
     CHECKPOINT_FAILURES
 };
 
-enum { BUILD, STARTED, MEMORY, MEMORY_MAX, MEMORY_SPENT };
+enum { BUILD, STARTED, MEMORY, MEMORY_MAX, MEMORY_SPENT, FAILING };
 
 /* ---- the store ---- */
 
@@ -68,6 +69,10 @@ void http_metrics_server_write(struct http_shared *shared, struct metric_page *p
     metric_write(page, &http_server_metrics[MEMORY_MAX], shared->process_bytes_max);
     metric_write(page, &http_server_metrics[MEMORY_SPENT],
                  atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed));
+    metric_begin(page, &http_server_metrics[FAILING]);
+    for (int trouble = 1; trouble < TROUBLES; trouble++)
+        metric_sample_time(page, METRIC_LABELS(slice_of(trouble_name((enum trouble)trouble))),
+                           trouble_lasts_ms((enum trouble)trouble), 1000);
     audit_emit_metrics(page);
 }
 
@@ -144,4 +149,12 @@ const struct metric http_server_metrics[] = {
                       .meaning =
                           "Alert on it: due jobs are not taken fast enough, or `--max-memory` is "
                           "too small. Runbook page *full*."},
+    [FAILING] =
+        {.name = "tarry_background_failing_seconds",
+         .type = PROMETHEUS_GAUGE,
+         .labels = {"work"},
+         .help =
+             "For how long each kind of background work has failed again and again; 0: it works.",
+         .meaning =
+             "Worth an alert above 60: `/v1/status` names the problem. Runbook page *background*."},
     METRIC_END};

@@ -15,6 +15,7 @@ HTTP_RUNBOOK(dead);
 HTTP_RUNBOOK(full);
 HTTP_RUNBOOK(redis_away);
 HTTP_RUNBOOK(store);
+HTTP_RUNBOOK(background);
 HTTP_RUNBOOK(clock);
 HTTP_RUNBOOK(certificate);
 HTTP_RUNBOOK(down);

@@ -17,6 +17,7 @@ static const struct runbook {
     RUNBOOK("full", full),
     RUNBOOK("redis-away", redis_away),
     RUNBOOK("store", store),
+    RUNBOOK("background", background),
     RUNBOOK("clock", clock),
     RUNBOOK("certificate", certificate),
     RUNBOOK("down", down),

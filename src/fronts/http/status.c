@@ -23,6 +23,7 @@ enum problem_row {
     ROW_VERY_LATE,
     ROW_CERTIFICATE_ENDED,
     ROW_CERTIFICATE_ENDS_NOW,
+    ROW_CHECKPOINTS_STOPPED,
     ROW_LATE,
     ROW_SLOW,
     ROW_TOPIC_FULL,
@@ -30,6 +31,18 @@ enum problem_row {
     ROW_PAUSED,
     ROW_DEAD,
     ROW_CERTIFICATE_ENDS,
+    ROW_CHECKPOINTS,
+    ROW_MERGE,
+    ROW_LOAD,
+    ROW_TOKENS,
+    ROW_ISSUER_KEYS,
+    ROW_CERTIFICATE_FILES,
+    ROW_CONFIGURATION,
+    ROW_POLICY,
+    ROW_AUDIT_FILE,
+    ROW_LOG_FILE,
+    ROW_INTAKE,
+    ROW_TRACES,
     ROW_CLOCK,
     ROWS
 };
@@ -67,6 +80,9 @@ static const struct http_problem_row rows[ROWS] = {
                                "the certificate ended {value} ago"},
     [ROW_CERTIFICATE_ENDS_NOW] = {"certificate", "certificate", HTTP_CRITICAL, KIND_TIME, DAY_MS,
                                   "the certificate ends in {value}"},
+    [ROW_CHECKPOINTS_STOPPED] =
+        {"checkpoint", "background", HTTP_CRITICAL, KIND_TIME, 10 * MINUTE_MS,
+         "checkpoints have failed for {value}: the log grows until the disk is full"},
     [ROW_LATE] = {"late", "late", HTTP_WARNING, KIND_TIME, SECOND_MS,
                   "one job in a hundred is handed out {value} late or later"},
     [ROW_SLOW] = {"late", "late", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
@@ -81,6 +97,36 @@ static const struct http_problem_row rows[ROWS] = {
     [ROW_DEAD] = {"dead", "dead", HTTP_WARNING, KIND_COUNT, 0, "'{topic}' has {value} that died"},
     [ROW_CERTIFICATE_ENDS] = {"certificate", "certificate", HTTP_WARNING, KIND_TIME, 7 * DAY_MS,
                               "the certificate ends in {value}"},
+    [ROW_CHECKPOINTS] = {"checkpoint", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+                         "checkpoints have failed for {value}: the log grows"},
+    [ROW_MERGE] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+                   "tables of keys have not been merged for {value}: lookups become slower"},
+    [ROW_LOAD] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+                  "jobs that are due soon have not been loaded for {value}: memory is short"},
+    [ROW_TOKENS] = {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+                    "the tokens have been unreadable for {value}: the previous ones stay in force"},
+    [ROW_ISSUER_KEYS] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+                         "the keys of the issuer have been unreadable for {value}: the previous "
+                         "ones stay in force"},
+    [ROW_CERTIFICATE_FILES] = {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+                               "the certificate files have been unreadable for {value}: the "
+                               "previous certificate stays in force"},
+    [ROW_CONFIGURATION] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+         "the configuration has been unreadable for {value}: the previous one stays in force"},
+    [ROW_POLICY] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+         "the policy file has been unreadable for {value}: the previous policy stays in force"},
+    [ROW_AUDIT_FILE] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+         "the audit file has not been written for {value}: audit events are only in the log"},
+    [ROW_LOG_FILE] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+         "the log file has not been reopened for {value}: lines go to the previous file"},
+    [ROW_INTAKE] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+                    "the intake of messages has had no connection to its broker for {value}"},
+    [ROW_TRACES] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+                    "spans have not been exported for {value}: they are dropped"},
     [ROW_CLOCK] = {"clock", "clock", HTTP_WARNING, KIND_TIME, 0, "the clock was set by {value}"},
 };
 
@@ -174,6 +220,32 @@ static void judge_certificate(struct http_status *status, const struct http_stat
         found(status, ROW_CERTIFICATE_ENDS, NULL, left_ms);
 }
 
+/* Work in the background that fails again and again. */
+static void judge_background(struct http_status *status, const int64_t lasts_ms[TROUBLES])
+{
+    static const enum problem_row of[TROUBLES] = {
+        [TROUBLE_CHECKPOINT] = ROW_CHECKPOINTS,
+        [TROUBLE_MERGE] = ROW_MERGE,
+        [TROUBLE_LOAD] = ROW_LOAD,
+        [TROUBLE_CONFIGURATION] = ROW_CONFIGURATION,
+        [TROUBLE_POLICY] = ROW_POLICY,
+        [TROUBLE_CERTIFICATE] = ROW_CERTIFICATE_FILES,
+        [TROUBLE_TOKENS] = ROW_TOKENS,
+        [TROUBLE_ISSUER_KEYS] = ROW_ISSUER_KEYS,
+        [TROUBLE_LOG_FILE] = ROW_LOG_FILE,
+        [TROUBLE_AUDIT_FILE] = ROW_AUDIT_FILE,
+        [TROUBLE_INTAKE] = ROW_INTAKE,
+        [TROUBLE_TRACES] = ROW_TRACES,
+    };
+    for (int trouble = 1; trouble < TROUBLES; trouble++) {
+        enum problem_row row = of[trouble];
+        if (row == ROW_CHECKPOINTS && lasts_ms[trouble] > rows[ROW_CHECKPOINTS_STOPPED].limit)
+            row = ROW_CHECKPOINTS_STOPPED;
+        if (lasts_ms[trouble] > rows[row].limit)
+            found(status, row, NULL, lasts_ms[trouble]);
+    }
+}
+
 /* What is the machine's and all topics' is for those who may see all topics. */
 static void judge_server(struct http_status *status, const struct http_status_input *input)
 {
@@ -190,6 +262,7 @@ static void judge_server(struct http_status *status, const struct http_status_in
     else if (max && bytes > max / 100 * MEMORY_PERCENT)
         found(status, ROW_MEMORY, NULL, (int64_t)bytes);
     judge_certificate(status, input);
+    judge_background(status, input->troubles_ms);
     if (steps->count && input->sample->inner_ms - steps->last_at_ms < CLOCK_MS)
         found(status, ROW_CLOCK, NULL, steps->last_ms < 0 ? -steps->last_ms : steps->last_ms);
 }

@@ -10,6 +10,7 @@
 
 #include "access/access.h"
 #include "base/clock.h"
+#include "base/trouble.h"
 #include "http/sampler.h"
 
 enum http_severity { HTTP_CRITICAL = 1, HTTP_WARNING };
@@ -24,10 +25,11 @@ struct http_status_input {
     bool is_memory_spent;
     int64_t certificate_ends_s; /* of Unix time; 0: there is none */
     struct clock_steps steps;
+    int64_t troubles_ms[TROUBLES]; /* for how long each has lasted; 0: it has ended */
 };
 
 enum {
-    HTTP_STATUS_ROWS_MAX = 20,
+    HTTP_STATUS_ROWS_MAX = 36,
     HTTP_STATUS_TOPICS_MAX = 10, /* told of a row; the others are counted */
     HTTP_SENTENCE_BYTES = 400
 };

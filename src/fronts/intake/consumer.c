@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/trouble.h"
 #include "net/thread.h"
 #include "queue/status.h"
 
@@ -330,6 +331,7 @@ static void connection_lose(struct amqp_in_consumer *consumer, const char *error
     target_amqp_connection_close(&consumer->link, false);
     connection_forget(consumer);
     atomic_store(&consumer->counts->is_connected, false);
+    trouble_note(TROUBLE_INTAKE, 0, true);
     consumer->next_open_ms = clock_boot_ms() + consumer->pause_ms;
     consumer->pause_ms =
         consumer->pause_ms * 2 < PAUSE_MS_MAX ? consumer->pause_ms * 2 : PAUSE_MS_MAX;
@@ -390,6 +392,7 @@ static void connection_try(struct amqp_in_consumer *consumer)
         return;
     }
     atomic_store(&consumer->counts->is_connected, true);
+    trouble_note(TROUBLE_INTAKE, 0, false);
     atomic_fetch_add(&consumer->counts->connections, 1);
     consumer->opened_ms = clock_boot_ms();
     consumer->is_proven = false;

@@ -104,6 +104,7 @@ static _Noreturn void become_command(const struct start *start)
     sigemptyset(&none);
     setpgid(0, 0);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     descriptors_hide();
     /* A parent that ended before the first call will not be told of by the kernel. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent &&

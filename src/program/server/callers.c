@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/trouble.h"
 #include "server/config_jwt.h"
 
 #include <stdio.h>
@@ -45,9 +46,11 @@ static void on_keys(void *ctx, struct slice text, const char *url, const char *f
     if (fetch_error)
         snprintf(error, sizeof error, "%s", fetch_error);
     if (fetch_error || access_set_jwt_keys(callers->access, text, url, &change, error) != 0) {
+        trouble_note(TROUBLE_ISSUER_KEYS, 0, true);
         complain(callers->key_complaint, "issuer keys not read", error);
         return;
     }
+    trouble_note(TROUBLE_ISSUER_KEYS, 0, false);
     callers->key_complaint[0] = '\0';
     say_change(&change);
 }
@@ -69,7 +72,9 @@ static void on_stored(void *ctx, struct slice text, const char *read_error)
     char error[ACCESS_ERROR_BYTES] = "";
     if (read_error)
         snprintf(error, sizeof error, "%s", read_error);
-    if (read_error || access_set_tokens(callers->access, text, &change, error) != 0) {
+    bool has_failed = read_error || access_set_tokens(callers->access, text, &change, error) != 0;
+    trouble_note(TROUBLE_TOKENS, 1, has_failed);
+    if (has_failed) {
         complain(callers->complaint, "tokens not read", error);
         return;
     }
@@ -100,7 +105,9 @@ static void look(struct callers *callers, bool is_forced)
 {
     struct access_change change;
     char error[ACCESS_ERROR_BYTES] = "";
-    if (access_reload(callers->access, is_forced, &change, error) != 0)
+    int failed = access_reload(callers->access, is_forced, &change, error);
+    trouble_note(TROUBLE_TOKENS, 0, failed != 0);
+    if (failed)
         complain(callers->complaint, "tokens not read", error);
     else if (!callers->follows_store)
         callers->complaint[0] = '\0';

@@ -5,6 +5,7 @@
 #include "base/file_mode.h"
 #include "base/log.h"
 #include "base/timestamp.h"
+#include "base/trouble.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -137,7 +138,9 @@ static void look(struct certificates *certificates, bool is_forced)
         warn_of_end(certificates);
         return;
     }
-    if (take_files(certificates, error)) {
+    bool is_read = take_files(certificates, error);
+    trouble_note(TROUBLE_CERTIFICATE, 0, !is_read);
+    if (is_read) {
         certificates->complaint[0] = '\0';
         return;
     }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/trouble.h"
 #include "deliver/deliver.h"
 
 #include <stdio.h>
@@ -206,7 +207,9 @@ void delivery_reload(struct delivery *delivery)
     char error[GUARD_ERROR_BYTES] = "";
     if (!guard_is_on(delivery->guard))
         return;
-    if (guard_reload(delivery->guard, error) != 0)
+    int failed = guard_reload(delivery->guard, error);
+    trouble_note(TROUBLE_POLICY, 0, failed != 0);
+    if (failed)
         log_event(LOG_ERROR, "policy not reloaded, the old one stays", LOG_TEXT("error", error));
     else {
         log_event(LOG_INFO, "policy reloaded");

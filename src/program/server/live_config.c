@@ -1,6 +1,7 @@
 #include "server/live_config.h"
 
 #include "base/log.h"
+#include "base/trouble.h"
 
 #include <stdlib.h>
 
@@ -23,6 +24,7 @@ bool live_config_reload(struct live_config *live, bool *is_changed, char *detail
     char left[CONFIG_NAMES_BYTES];
     uint64_t taken = 0, kept = 0;
     struct config *fresh = read_again(live);
+    trouble_note(TROUBLE_CONFIGURATION, 0, !fresh);
     *is_changed = false;
     if (!fresh)
         return false;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/timestamp.h"
+#include "base/trouble.h"
 #include "http/front.h"
 #include "net/thread.h"
 #include "queue/door.h"
@@ -287,11 +288,15 @@ static void reload(struct server *server)
 {
     char detail[CONFIG_NAMES_BYTES] = "";
     tell_reloading();
-    if (!log_reopen())
+    bool is_open = log_reopen();
+    trouble_note(TROUBLE_LOG_FILE, 0, !is_open);
+    if (!is_open)
         log_event(LOG_ERROR, "log not reopened", LOG_TEXT("error", strerror(errno)));
     else
         log_event(LOG_INFO, "log reopened");
-    if (!audit_reopen())
+    is_open = audit_reopen();
+    trouble_note(TROUBLE_AUDIT_FILE, 1, !is_open);
+    if (!is_open)
         log_event(LOG_ERROR, "audit file not reopened", LOG_TEXT("error", strerror(errno)));
     bool is_changed, is_good = live_config_reload(&server->config, &is_changed, detail);
     if (is_changed)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/trouble.h"
 #include "base/vector.h"
 #include "local/preload.h"
 
@@ -121,6 +122,10 @@ static void checkpoint_failed(struct checkpoint *checkpoint, int failed, const c
     checkpoint->figures.failed++;
     atomic_store_explicit(&checkpoint->shard->checkpoints_failed, checkpoint->figures.failed,
                           memory_order_relaxed);
+    bool is_merge =
+        checkpoint->phase == CHECKPOINT_MERGING || checkpoint->phase == CHECKPOINT_FILTERS;
+    trouble_note(is_merge ? TROUBLE_MERGE : TROUBLE_CHECKPOINT, checkpoint->shard->options.index,
+                 true);
     checkpoint->is_without_space |= failed == -ENOSPC || failed == -EDQUOT;
     int64_t wait_ms = (int64_t)RETRY_MS << (checkpoint->failures < 5 ? checkpoint->failures++ : 5);
     checkpoint->retry_ms =
@@ -617,6 +622,7 @@ static void depot_tidied(struct checkpoint *checkpoint)
     else if (checkpoint->is_without_space)
         checkpoint->retry_ms = checkpoint->now_ms + RETRY_MS;
     if (checkpoint->build.depot) {
+        trouble_note(TROUBLE_CHECKPOINT, checkpoint->shard->options.index, false);
         checkpoint->figures.checkpoints++;
         atomic_store_explicit(&checkpoint->shard->checkpoints, checkpoint->figures.checkpoints,
                               memory_order_relaxed);
@@ -652,6 +658,8 @@ static void filters_read(struct checkpoint *checkpoint)
     checkpoint->filters_failed = checkpoint->result < 0;
     if (checkpoint->result < 0)
         checkpoint_failed(checkpoint, checkpoint->result, "reading a filter", NULL);
+    else
+        trouble_note(TROUBLE_MERGE, checkpoint->shard->options.index, false);
     checkpoint->phase = CHECKPOINT_IDLE;
 }
 
@@ -695,6 +703,7 @@ static bool keys_merged(struct checkpoint *checkpoint)
         return false;
     }
     checkpoint->is_merging = false;
+    trouble_note(TROUBLE_MERGE, checkpoint->shard->options.index, false);
     checkpoint->figures.keys_merges++;
     counter_add(&checkpoint->shard->tally.keys_merges, 1);
     checkpoint->phase = CHECKPOINT_SNAPSHOT;

@@ -7,6 +7,7 @@
 #include "local/preload.h"
 
 #include "base/log.h"
+#include "base/trouble.h"
 #include "local/preload_slice.h"
 
 #include <assert.h>
@@ -622,6 +623,7 @@ static bool load_some(struct preload *preload, struct engine_now now)
                 return true;
             uint64_t before = engine_entries(preload->shard->engine);
             if (slice_load_one(slice, item, now) == -ENOMEM) {
+                trouble_note(TROUBLE_LOAD, preload->shard->options.index, true);
                 log_event(LOG_WARN, "no memory for jobs that come up soon, trying again",
                           LOG_NUMBER("shard", preload->shard->options.index));
                 preload->retry_ms = now.inner_ms + RETRY_MS;
@@ -630,6 +632,7 @@ static bool load_some(struct preload *preload, struct engine_now now)
             preload_topics_count_loaded(&preload->topics, slice, item,
                                         engine_entries(preload->shard->engine) != before);
         }
+        trouble_note(TROUBLE_LOAD, preload->shard->options.index, false);
         queue_shift(preload);
     }
     return false;

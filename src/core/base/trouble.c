@@ -1,0 +1,53 @@
+#include "base/trouble.h"
+
+#include "base/clock.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+
+static const char *const names[TROUBLES] = {
+    [TROUBLE_CHECKPOINT] = "checkpoint",
+    [TROUBLE_MERGE] = "merge",
+    [TROUBLE_LOAD] = "load",
+    [TROUBLE_CONFIGURATION] = "configuration",
+    [TROUBLE_POLICY] = "policy",
+    [TROUBLE_CERTIFICATE] = "certificate",
+    [TROUBLE_TOKENS] = "tokens",
+    [TROUBLE_ISSUER_KEYS] = "issuer_keys",
+    [TROUBLE_LOG_FILE] = "log_file",
+    [TROUBLE_AUDIT_FILE] = "audit_file",
+    [TROUBLE_INTAKE] = "intake",
+    [TROUBLE_TRACES] = "traces",
+};
+
+/* By the inner clock; 0: the party's last attempt went well. */
+static _Atomic int64_t since_ms[TROUBLES][TROUBLE_PARTIES];
+
+void trouble_note(enum trouble trouble, uint32_t party, bool has_failed)
+{
+    int64_t none = 0;
+    assert(trouble > 0 && trouble < TROUBLES && party < TROUBLE_PARTIES);
+    if (has_failed)
+        (void)atomic_compare_exchange_strong(&since_ms[trouble][party], &none, clock_inner_ms());
+    else
+        atomic_store_explicit(&since_ms[trouble][party], 0, memory_order_relaxed);
+}
+
+int64_t trouble_lasts_ms(enum trouble trouble)
+{
+    int64_t now_ms = clock_inner_ms(), longest_ms = 0;
+    assert(trouble > 0 && trouble < TROUBLES);
+    for (uint32_t party = 0; party < TROUBLE_PARTIES; party++) {
+        int64_t at_ms = atomic_load_explicit(&since_ms[trouble][party], memory_order_relaxed);
+        /* What has failed within this millisecond has failed too. */
+        int64_t lasts_ms = at_ms ? now_ms - at_ms + 1 : 0;
+        if (lasts_ms > longest_ms)
+            longest_ms = lasts_ms;
+    }
+    return longest_ms;
+}
+
+const char *trouble_name(enum trouble trouble)
+{
+    return trouble > 0 && trouble < TROUBLES ? names[trouble] : "";
+}
