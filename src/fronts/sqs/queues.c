@@ -7,7 +7,14 @@
 
 #include <stdlib.h>
 
-enum { LIST_MAX = 1000, NAMES_BYTES = 64, TAGS_MAX = 50, PURGE_PAGE = 200 };
+enum {
+    LIST_MAX = 1000,
+    NAMES_BYTES = 64,
+    TAGS_MAX = 50,
+    PURGE_PAGE = 200,
+    LIST_PAGE = 256,
+    LIST_BYTES_MAX = 4 * 1024 * 1024
+};
 
 static void fail(const struct sqs_request *request, const struct sqs_error *error)
 {
@@ -451,53 +458,133 @@ static bool is_listed(const struct sqs_request *request, const struct queue_topi
     return slice_equals(queue.dead_letter, request->queue);
 }
 
-/* NextToken is the last name of the page before, as it is. */
-static void on_listed(void *front, uint64_t tag, const struct queue_reply *reply)
+/* A list under way: topics are read page by page, so that many of them hold up no other call. */
+struct listing {
+    struct http_front *front;
+    uint64_t tag;
+    int64_t count, most;
+    bool has_more;
+    struct buffer urls;
+    char after[JOB_TOPIC_BYTES_MAX], last[JOB_TOPIC_BYTES_MAX]; /* last: that is listed */
+    size_t after_bytes, last_bytes;
+};
+
+static void listing_free(struct listing *listing)
 {
-    struct sqs_request request;
-    struct sqs_error error = {0};
-    struct slice prefix, last = {0};
-    int64_t most = LIST_MAX, count = 0;
-    bool more = false;
-    if (!sqs_request_find(front, tag, &request))
-        return;
-    struct json_value token = sqs_member(request.fields, "NextToken"),
-                      limit = sqs_member(request.fields, "MaxResults");
-    struct slice after = token.kind == JSON_STRING ? slice_make(token.raw.at + 1, token.raw.len - 2)
-                                                   : (struct slice){0};
-    if (!sqs_error_of(&error, reply->status) ||
-        !sqs_number(limit, "MaxResults", 1, LIST_MAX, LIST_MAX, &most, &error)) {
-        fail(&request, &error);
-        return;
-    }
-    prefix = sqs_text(&request, sqs_member(request.fields, "QueueNamePrefix"));
-    struct buffer *body = http_answer_start(request.exchange);
-    buffer_append_text(body, request.queue.len ? "{\"queueUrls\":[" : "{\"QueueUrls\":[");
-    for (size_t i = 0; i < reply->topic_count && !more; i++) {
-        const struct queue_topic *topic = &reply->topics[i];
-        if (!is_listed(&request, topic, prefix) ||
-            (after.len && slice_compare(topic->name, after) <= 0))
-            continue;
-        more = count == most;
-        if (more)
-            break;
-        buffer_append_text(body, count++ ? "," : "");
-        write_url(&request, topic->name, body);
-        last = topic->name;
-    }
+    buffer_fini(&listing->urls);
+    free(listing);
+}
+
+/* NextToken is the last name of the page before, as it is. */
+static void listing_answer(struct listing *listing, const struct sqs_request *request)
+{
+    struct buffer *body = http_answer_start(request->exchange);
+    buffer_append_text(body, request->queue.len ? "{\"queueUrls\":[" : "{\"QueueUrls\":[");
+    buffer_append_slice(body, buffer_slice(&listing->urls));
     buffer_append_byte(body, ']');
-    if (more) {
+    if (listing->has_more) {
         buffer_append_text(body, ",\"NextToken\":");
-        json_write_string(body, last);
+        json_write_string(body, slice_make(listing->last, listing->last_bytes));
     }
     buffer_append_byte(body, '}');
-    sqs_answer(&request);
+    sqs_answer(request);
+    listing_free(listing);
+}
+
+/* False: the list is full. */
+static bool listing_add(struct listing *listing, const struct sqs_request *request,
+                        struct slice name)
+{
+    listing->has_more = listing->count == listing->most;
+    if (listing->has_more)
+        return false;
+    buffer_append_text(&listing->urls, listing->count++ ? "," : "");
+    write_url(request, name, &listing->urls);
+    memcpy(listing->last, name.at, name.len);
+    listing->last_bytes = name.len;
+    return true;
+}
+
+static uint32_t listing_page(const struct listing *listing)
+{
+    return listing->most < LIST_PAGE ? LIST_PAGE : (uint32_t)listing->most + 1;
+}
+
+static void listing_read(struct listing *listing);
+
+static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    struct listing *listing = owner;
+    struct sqs_request request;
+    struct sqs_error error;
+    uint32_t page = listing_page(listing);
+    (void)tag;
+    if (!sqs_request_find(listing->front, listing->tag, &request)) {
+        listing_free(listing);
+        return;
+    }
+    if (!sqs_error_of(&error, listing->urls.failed ? QUEUE_NO_MEMORY : reply->status)) {
+        fail(&request, &error);
+        listing_free(listing);
+        return;
+    }
+    /* What comes behind a whole page may lack topics of other parts of the queue. */
+    size_t at = queue_topics_after(reply->topics, reply->topic_count,
+                                   slice_make(listing->after, listing->after_bytes));
+    size_t end = reply->topic_count - at < page ? reply->topic_count : at + page;
+    struct slice prefix = sqs_text(&request, sqs_member(request.fields, "QueueNamePrefix"));
+    bool is_full = false;
+    for (size_t i = at; i < end && !is_full; i++)
+        if (is_listed(&request, &reply->topics[i], prefix))
+            is_full = !listing_add(listing, &request, reply->topics[i].name);
+    if (is_full || end - at < page) {
+        listing_answer(listing, &request);
+        return;
+    }
+    listing->after_bytes = reply->topics[end - 1].name.len;
+    memcpy(listing->after, reply->topics[end - 1].name.at, listing->after_bytes);
+    listing_read(listing);
+}
+
+static void listing_read(struct listing *listing)
+{
+    queue_topics_page(
+        listing->front->queue,
+        (struct queue_topics_page){.after = slice_make(listing->after, listing->after_bytes),
+                                   .limit = listing_page(listing)},
+        (struct queue_reply_to){.done = on_listed, .owner = listing});
 }
 
 static void list_queues(struct sqs_request *request, const struct queue_topic *topic)
 {
+    struct json_value token = sqs_member(request->fields, "NextToken");
+    struct sqs_error error = {0};
+    struct listing *listing = calloc(1, sizeof *listing);
     (void)topic;
-    queue_topics(request->exchange->front->queue, sqs_reply_to(request, on_listed));
+    if (!listing)
+        (void)sqs_error_set(&error, SQS_BUSY, "out of memory");
+    else if (sqs_number(sqs_member(request->fields, "MaxResults"), "MaxResults", 1, LIST_MAX,
+                        LIST_MAX, &listing->most, &error) &&
+             token.kind == JSON_STRING && token.raw.len - 2 > sizeof listing->after)
+        (void)sqs_error_set(&error, SQS_BAD_VALUE, "The parameter NextToken is invalid.");
+    if (error.fault) {
+        free(listing);
+        fail(request, &error);
+        return;
+    }
+    listing->front = request->exchange->front;
+    listing->tag = http_exchange_tag(request->exchange);
+    buffer_init(&listing->urls, LIST_BYTES_MAX);
+    /* Names that begin with the prefix come behind the prefix without its last byte. */
+    struct slice prefix = sqs_text(request, sqs_member(request->fields, "QueueNamePrefix"));
+    struct slice after = slice_make(prefix.at, prefix.len ? prefix.len - 1 : 0);
+    if (token.kind == JSON_STRING)
+        after = slice_make(token.raw.at + 1, token.raw.len - 2);
+    if (after.len <= sizeof listing->after)
+        listing->after_bytes = after.len;
+    if (listing->after_bytes)
+        memcpy(listing->after, after.at, after.len);
+    listing_read(listing);
 }
 
 /* ---- the table ---- */

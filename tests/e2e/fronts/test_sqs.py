@@ -377,6 +377,31 @@ def test_queues_are_listed_purged_and_deleted(start):
     assert refused(sqs.get_queue_url, QueueName="a-0")[0] == "AWS.SimpleQueueService.NonExistentQueue"
 
 
+def test_lists_of_many_queues_come_page_by_page(start):
+    server, sqs = start("--shards", "2")
+    client = server.client()
+    names = sorted([f"a-{at:03}" for at in range(300)] + [f"b-{at:03}" for at in range(300)])
+    client.good("POST", "/v1/jobs", json.dumps([{"topic": name, "delay": "1h"} for name in names]).encode(), {"Content-Type": "application/json"})
+    settle(client, "b-000", dead_letter={"to": "a-000"})
+    settle(client, "b-299", dead_letter={"to": "a-000"})
+
+    def listed(member="QueueUrls", call=sqs.list_queues, **fields):
+        found, token, pages = [], {}, 0
+        while True:
+            page = call(**fields, **token)
+            found += [url.rpartition("/")[2] for url in page.get(member, [])]
+            pages += 1
+            if "NextToken" not in page:
+                return found, pages
+            token = {"NextToken": page["NextToken"]}
+
+    assert listed() == (names, 1) and listed(MaxResults=600) == (names, 1) and listed(MaxResults=599) == (names, 2)
+    assert listed(MaxResults=70) == (names, 9) and listed(MaxResults=1000, QueueNamePrefix="b-") == (names[300:], 1)
+    assert listed(MaxResults=100, QueueNamePrefix="b-") == (names[300:], 3) and listed(QueueNamePrefix="c") == ([], 1) and listed(MaxResults=1, QueueNamePrefix="b-29") == (names[590:], 10)
+    assert listed("queueUrls", sqs.list_dead_letter_source_queues, QueueUrl="a-000", MaxResults=1) == (["b-000", "b-299"], 2)
+    assert refused(sqs.list_queues, MaxResults=5, NextToken="x" * 2000)[0] == "InvalidParameterValue"
+
+
 def test_what_is_not_here_is_refused_by_its_own_error(start):
     _, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
