@@ -8,7 +8,9 @@
 #include "store/catalog.h"
 #include "store/datadir.h"
 #include "store/keys.h"
+#include "store/marks.h"
 #include "store/run.h"
+#include "store/wal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -229,6 +231,7 @@ struct moment {
     struct catalog catalog; /* zeroed: it has none */
     struct extent *log;
     size_t log_count;
+    uint64_t epoch, sequence; /* of the log, and its last batch */
 };
 
 struct backup {
@@ -417,11 +420,16 @@ static int note_log(struct moment *moment, const json_t *shard)
 static int copy_catalog(struct backup *backup, uint32_t index, uint64_t generation)
 {
     struct moment *moment = &backup->moments[index];
-    char name[32], from[PATH_MAX], into[PATH_MAX], dir[PATH_MAX];
+    char name[32], from[PATH_MAX], into[PATH_MAX], dir[PATH_MAX], unused[PATH_MAX], copy[PATH_MAX];
     uint32_t damaged = 0;
     catalog_file_name(generation, name);
     both_paths(backup, index, "run", name, from, into);
     int result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
+    if (result < 0)
+        return result;
+    catalog_copy_name(generation, name);
+    both_paths(backup, index, "run", name, unused, copy);
+    result = backup_copy(&backup->copying, from, copy, UINT64_MAX, 0);
     if (result < 0)
         return result;
     shard_path(dir, backup->into, index, "run");
@@ -446,6 +454,10 @@ static int take_moment(struct backup *backup, uint32_t index)
         const json_t *shard = json_array_get(json_object_get(backup->client.json, "shards"), index);
         int64_t generation = json_integer_value(json_object_get(shard, "generation"));
         exit_code = note_log(&backup->moments[index], shard);
+        backup->moments[index].epoch =
+            (uint64_t)json_integer_value(json_object_get(shard, "epoch"));
+        backup->moments[index].sequence =
+            (uint64_t)json_integer_value(json_object_get(shard, "sequence"));
         result = generation ? copy_catalog(backup, index, (uint64_t)generation) : 0;
     }
     if (result == -ENOENT)
@@ -459,8 +471,14 @@ static int copy_log(struct backup *backup, uint32_t index)
 {
     const struct moment *moment = &backup->moments[index];
     char name[32], from[PATH_MAX], into[PATH_MAX];
-    both_paths(backup, index, "wal", "MANIFEST", from, into);
-    int result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
+    shard_path(from, backup->from, index, "wal");
+    shard_path(into, backup->into, index, "wal");
+    if (moment->log_count == 0)
+        return cli_error("the server's answer is none this version knows, use its own 'tarry'");
+    int result = wal_copy_manifest(&fs_posix, from, into, moment->log[moment->log_count - 1].file,
+                                   moment->sequence);
+    if (result < 0)
+        return cli_error("cannot copy '%s/MANIFEST': %s", from, strerror(-result));
     for (size_t i = 0; result == 0 && i < moment->log_count; i++) {
         const struct extent *extent = &moment->log[i];
         if (extent->file < moment->catalog.log_first)
@@ -535,6 +553,27 @@ static void sum_up(struct backup *backup)
 
 /* ---- the whole ---- */
 
+/* The backup's own: how far each of its shards has come. */
+static int write_marks(struct backup *backup, const char *manifest)
+{
+    struct marks marks = {.generation = 1, .shards = backup->shards};
+    struct datadir_manifest about;
+    char text[MANIFEST_BYTES_MAX];
+    FILE *file = fopen(manifest, "re");
+    size_t len = file ? fread(text, 1, sizeof text, file) : 0;
+    if (file)
+        fclose(file);
+    if (manifest_parse(slice_make(text, len), &about) < 0)
+        return cli_error("'%s' is damaged", manifest);
+    memcpy(marks.store, about.name, sizeof marks.store);
+    for (uint32_t i = 0; i < backup->shards; i++)
+        marks.shard[i] = (struct marks_shard){.epoch = backup->moments[i].epoch,
+                                              .synced = backup->moments[i].sequence};
+    int result = marks_write(&fs_posix, backup->into, &marks);
+    return result < 0 ? cli_error("cannot write '%s/MARKS': %s", backup->into, strerror(-result))
+                      : CLI_OK;
+}
+
 /* Only from here on is it a data directory. */
 static int complete(struct backup *backup)
 {
@@ -545,9 +584,10 @@ static int complete(struct backup *backup)
     int result = backup_copy(&backup->copying, from, into, UINT64_MAX, 0);
     if (result == -ENOENT)
         return cli_error("'%s' is gone", from);
-    if (result == 0)
-        result = backup_sync_dir(&backup->copying, backup->into);
-    if (result < 0)
+    int exit_code = result < 0 ? say_copy_error(backup) : write_marks(backup, into);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    if (backup_sync_dir(&backup->copying, backup->into) < 0)
         return say_copy_error(backup);
     if (unlink(mark) < 0)
         return cli_error("cannot remove '%s': %s", mark, strerror(errno));

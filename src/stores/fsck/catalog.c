@@ -117,11 +117,49 @@ static int make_room(struct fsck_exam *exam)
     return exam->runs && exam->tables && exam->is_table_bad ? fsck_topics_load(exam) : -ENOMEM;
 }
 
+/* 0, or why the copy is not the one that counts. */
+static int look_at_copy(struct fsck_exam *exam, const char *name)
+{
+    struct store_identity identity;
+    int result = catalog_look(&exam->reading.fs, exam->run_dir, name, &identity);
+
+    fsck_unread(exam, name);
+    return result == 0 && !store_identity_equals(&identity, &exam->disk.identity) ? -EBADMSG
+                                                                                  : result;
+}
+
+/* A crash may leave the second copy out. 0 or -ENOMEM. */
+static int look_at_copies(struct fsck_exam *exam)
+{
+    char first[32], second[32];
+    int one, other;
+
+    catalog_file_name(exam->catalog.generation, first);
+    catalog_copy_name(exam->catalog.generation, second);
+    one = look_at_copy(exam, first);
+    other = look_at_copy(exam, second);
+    if (one == -ENOMEM || other == -ENOMEM)
+        return -ENOMEM;
+    exam->is_copy_bad = one == -EBADMSG || one == -ENOENT || other == -EBADMSG;
+    if (exam->is_copy_bad)
+        fsck_find(exam, NOWHERE, FSCK_REPAIR,
+                  "one of the two copies of catalog %" PRIu64
+                  " is damaged or missing; the other one counts",
+                  exam->catalog.generation);
+    else if (other == -ENOENT)
+        fsck_note(exam,
+                  "run/%s, the second copy of the catalog, is missing; the next checkpoint makes "
+                  "both anew",
+                  second);
+    return 0;
+}
+
 int fsck_catalog_read(struct fsck_exam *exam)
 {
     struct fsck_shard *shard = &exam->report->shard[exam->shard];
-    int result = catalog_read(&exam->reading.fs, exam->run_dir, &exam->catalog,
-                              &exam->newer_damaged, exam->error, sizeof exam->error);
+    int result =
+        catalog_read_of(&exam->reading.fs, exam->run_dir, &exam->disk.identity, &exam->catalog,
+                        &exam->newer_damaged, exam->error, sizeof exam->error);
 
     if (result == -ENOMEM)
         return result;
@@ -144,7 +182,8 @@ int fsck_catalog_read(struct fsck_exam *exam)
                   "%" PRIu32 " catalog%s newer than generation %" PRIu64 " cannot be read",
                   exam->newer_damaged, exam->newer_damaged == 1 ? "" : "s",
                   exam->catalog.generation);
-    return make_room(exam);
+    result = look_at_copies(exam);
+    return result < 0 ? result : make_room(exam);
 }
 
 /* ---- files that nothing names ---- */

@@ -2,6 +2,7 @@
  * exam: a shard that is being examined, and what the files of this room share.
  *
  *   fsck      a directory, its shards one after the other, whether they agree about topics; the log
+ *   owner     which shard the files of a directory belong to
  *   read      reading, more than once where the disk fails
  *   catalog   the catalog, and files that nothing names
  *   runs      runs: every slot in order, every record that is alive
@@ -23,6 +24,7 @@
 #include "store/alive.h"
 #include "store/catalog.h"
 #include "store/keys.h"
+#include "store/marks.h"
 #include "store/run.h"
 #include "store/wal_private.h"
 
@@ -67,8 +69,14 @@ struct fsck_reading {
 struct fsck_exam {
     const struct fsck_options *options;
     struct fsck_report *report;
-    uint32_t shard;
+    uint32_t shard; /* the number of its directory; whose files lie there says disk.identity */
+    uint32_t shards;
     uint64_t hash_seed;
+    bool was_opened;         /* as the directory's MANIFEST has it */
+    struct marks_shard mark; /* how far it had come */
+    struct marks *saved;     /* of the new directory, while it is salvaged */
+    bool is_foreign;         /* its files belong to another store, or to a shard that has its own */
+    uint64_t misplaced;      /* records of jobs that belong to another shard */
     struct fsck_reading reading;
     /* what was found, also beyond the findings that are kept */
     bool has_unread, has_no_memory;
@@ -78,6 +86,7 @@ struct fsck_exam {
     char run_dir[PATH_MAX - 64];
     struct catalog catalog;     /* zeroed: there is none */
     bool is_catalog_bad;        /* nothing is known of runs */
+    bool is_copy_bad;           /* of the catalog's two */
     uint32_t newer_damaged;     /* catalogs passed over */
     struct fsck_run_exam *runs; /* as catalog.runs */
     bool *is_table_bad;         /* as catalog.keys */
@@ -113,6 +122,16 @@ void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure c
 void fsck_note(struct fsck_exam *exam, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void fsck_advance(struct fsck_exam *exam, uint64_t records);
+
+/* ---- owner ---- */
+/* Whose the files below disk.dir and run_dir are, by most of them; `expected` where they do not say.
+ * 0 or -ENOMEM. */
+int fsck_owner_find(struct fsck_exam *exam, const struct store_identity *expected,
+                    struct store_identity *out);
+/* A job's key was seen, in a record at that place. */
+void fsck_owner_check(struct fsck_exam *exam, struct fsck_where where, struct hash128 key);
+/* Makes the log's manifest from the headers of its files, for salvage. False: none has one. */
+bool fsck_owner_rebuild(struct fsck_exam *exam);
 
 /* ---- read ---- */
 void fsck_reading_init(struct fsck_reading *reading, const struct fs *below);
@@ -159,6 +178,6 @@ int fsck_salvage_begin(const struct fsck_options *options, const char *data_dir,
 int fsck_salvage_shard(struct fsck_exam *exam);
 /* Now it is complete. */
 int fsck_salvage_end(const struct fsck_options *options, const struct datadir_manifest *manifest,
-                     struct fsck_report *report);
+                     struct marks *saved, struct fsck_report *report);
 
 #endif

@@ -125,7 +125,7 @@ static int examine_log(struct fsck_exam *exam)
         return result;
     shard->torn_bytes = exam->reader.torn_bytes;
     is_whole = result == 0 && !exam->has_log_gap;
-    if (result < 0)
+    if (result < 0 && !exam->has_log_gap) /* what is missing was found */
         find(exam, exam->reader.bad_file, exam->reader.bad_at, "%s", exam->error);
     if (!is_whole && exam->options->salvage && exam->replay && examine_rest(exam) < 0)
         return -ENOMEM;
@@ -288,37 +288,60 @@ static void check_catalog_is_there(struct fsck_exam *exam)
          "in runs are still to come");
 }
 
-/* Where the runs say that the log goes on. */
-static int skip_to_first(struct fsck_exam *exam)
+/* The log begins with its manifest where the runs say that it goes on. */
+static int check_manifest(struct fsck_exam *exam)
 {
+    int result = wal_manifest_reaches(&exam->disk, &exam->manifest, exam->mark.epoch,
+                                      exam->mark.synced, exam->error, sizeof exam->error);
+
     check_catalog_is_there(exam);
-    if (exam->catalog.log_first == 0)
-        return 0;
+    if (result < 0 || exam->catalog.log_first == 0)
+        return result;
     return wal_manifest_begin_at(&exam->disk, &exam->manifest, exam->catalog.log_first,
                                  exam->catalog.log_first_sequence, exam->error, sizeof exam->error);
 }
 
-/* To be salvaged: the files behind one that is missing or has a damaged header. */
+/* To be salvaged: every batch in every file that is whole, whatever else is wrong. 1: there are
+ * files; 0: there are none. */
 static int open_rest(struct fsck_exam *exam)
 {
+    const struct catalog *catalog = &exam->catalog;
+
     exam->has_log_gap = true;
     if (!exam->options->salvage)
         return 0;
-    if (wal_files_open_readable(&exam->disk, exam->manifest.first + exam->files.count + 1,
-                                &exam->files) < 0)
+    if (!store_identity_equals(&exam->manifest.identity, &exam->disk.identity) &&
+        !fsck_owner_rebuild(exam))
+        return 0;
+    if (catalog->log_first) {
+        exam->manifest.first = catalog->log_first;
+        exam->manifest.first_sequence = catalog->log_first_sequence;
+    }
+    wal_files_fini(&exam->disk, &exam->files);
+    if (wal_files_open_any(&exam->disk, exam->manifest.first, &exam->files) < 0)
         return -ENOMEM;
     return exam->files.count > 0;
 }
 
-/* 1: there is a log to be read; 0: there is not. */
-static int open_log(struct fsck_exam *exam)
+/* The log was there and is not. */
+static int miss_log(struct fsck_exam *exam)
+{
+    exam->has_log_gap = true;
+    find(exam, 0, 0,
+         "the shard has no log, and it had one: a start of this directory was completed");
+    return 0;
+}
+
+/* Reads the log's manifest. 1: it counts; 0: there is no log, or none that can be read. */
+static int open_manifest(struct fsck_exam *exam)
 {
     struct fsck_shard *shard = &exam->report->shard[exam->shard];
+    const bool had_log = exam->was_opened || exam->mark.epoch;
     int fd, slots_bad = 0;
     int result = wal_manifest_open(&exam->disk, O_RDONLY, &fd, &exam->manifest, &slots_bad);
 
     if (result == -ENOENT && was_never_opened(exam))
-        return 0;
+        return had_log ? miss_log(exam) : 0;
     if (result == -ENOMEM)
         return result;
     if (result < 0) {
@@ -326,34 +349,63 @@ static int open_log(struct fsck_exam *exam)
              result == -EBADMSG  ? "is damaged"
              : result == -ENOENT ? "is missing"
                                  : strerror(-result));
-        return 0;
+        exam->manifest = (struct wal_manifest){0};
+        return open_rest(exam);
     }
     (void)exam->reading.fs.ops->close(&exam->reading, fd);
     shard->manifest_copies_bad = (uint32_t)slots_bad;
     if (exam->manifest.epoch == 0 && was_never_opened(exam))
-        return 0;
-    result = skip_to_first(exam);
-    if (result < 0) {
-        find(exam, 0, 0, "%s", exam->error);
-        return 0;
-    }
-    result = wal_files_open(&exam->disk, exam->manifest.first, O_RDONLY, &exam->files, exam->error,
-                            sizeof exam->error);
-    shard->first_file = exam->manifest.first;
-    shard->files = exam->files.count;
-    if (result == -ENOMEM)
-        return result;
-    if (result < 0) {
-        find(exam, exam->manifest.first + exam->files.count, 0, "%s", exam->error);
-        return open_rest(exam);
-    }
+        return had_log ? miss_log(exam) : 0;
     return 1;
+}
+
+static void note_excess(struct fsck_exam *exam)
+{
+    for (uint32_t i = 0; i < exam->files.count; i++) {
+        const struct wal_file *file = exam->files.at[i];
+
+        if (file->size > file->bytes)
+            fsck_note(exam,
+                      "log file %" PRIu32 " is %" PRId64 " bytes longer than it was made; what is "
+                      "behind its end is ignored",
+                      file->number, file->size - file->bytes);
+    }
+}
+
+/* 1: there is a log to be read; 0: there is not. */
+static int open_log(struct fsck_exam *exam)
+{
+    struct fsck_shard *shard = &exam->report->shard[exam->shard];
+    int result = open_manifest(exam);
+
+    if (result == 1 && !exam->has_log_gap && check_manifest(exam) < 0) {
+        find(exam, 0, 0, "%s", exam->error);
+        result = open_rest(exam);
+    }
+    if (result == 1 && !exam->has_log_gap) {
+        result = wal_files_open(&exam->disk, exam->manifest.first,
+                                exam->manifest.epoch ? exam->manifest.newest : 0, O_RDONLY,
+                                &exam->files, exam->error, sizeof exam->error);
+        if (result == -ENOMEM)
+            return result;
+        if (result < 0) {
+            find(exam, exam->manifest.first + exam->files.count, 0, "%s", exam->error);
+            result = open_rest(exam);
+        } else {
+            note_excess(exam);
+            result = 1;
+        }
+    }
+    shard->first_file = exam->files.count ? exam->files.at[0]->number : exam->manifest.first;
+    shard->files = exam->files.count;
+    return result;
 }
 
 /* Where nothing is known of the runs, records that speak of them make no sense. */
 static int look_at_log(struct fsck_exam *exam)
 {
-    const bool has_runs = exam->catalog.generation != 0, salvages = exam->options->salvage;
+    const bool has_runs = exam->catalog.generation != 0;
+    const bool salvages = exam->options->salvage && !exam->is_foreign;
     int result = open_log(exam);
 
     if (result < 0 || (result == 0 && !(salvages && has_runs)))
@@ -400,19 +452,56 @@ static int set_paths(struct fsck_exam *exam, const struct datadir *datadir)
     return len < sizeof path ? 0 : -ENAMETOOLONG; /* both have as many bytes */
 }
 
-static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir,
-                         struct halves *halves)
+static void ignore_name(void *ctx, const char *name)
 {
-    int result = set_paths(exam, datadir);
+    (void)ctx, (void)name;
+}
 
-    if (result == 0)
-        result = look_at_runs(exam);
+static void check_folder(struct fsck_exam *exam, const struct datadir *datadir)
+{
+    char path[PATH_MAX];
+
+    datadir_shard_path(datadir, exam->shard, path, sizeof path);
+    if (exam->reading.fs.ops->list(&exam->reading, path, ignore_name, NULL) == -ENOENT)
+        find(exam, 0, 0, "the shard's directory is missing");
+    else
+        fsck_unread(exam, path);
+}
+
+static void tell_owner(struct fsck_exam *exam, const struct store_identity *expected)
+{
+    const struct store_identity *owner = &exam->disk.identity;
+
+    if (!store_identity_equals(owner, expected))
+        find(exam, 0, 0,
+             "the files in 'shard-%02" PRIu32 "' belong to shard %02" PRIu32 " of %s store",
+             exam->shard, owner->shard,
+             strcmp(owner->store, expected->store) == 0 ? "this" : "another");
+}
+
+static int examine_files(struct fsck_exam *exam, struct halves *halves)
+{
+    int result = look_at_runs(exam);
+
     if (result == 0)
         result = look_at_log(exam);
     if (result == 0 && exam->replay && !halves_add(halves, exam->replay))
         result = -ENOMEM;
-    if (result == 0 && exam->options->salvage)
+    if (result == 0 && exam->options->salvage && !exam->is_foreign)
         result = fsck_salvage_shard(exam);
+    return result;
+}
+
+static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir,
+                         const struct store_identity *expected, struct halves *halves)
+{
+    int result = set_paths(exam, datadir);
+
+    if (result == 0) {
+        check_folder(exam, datadir);
+        tell_owner(exam, expected);
+        result = examine_files(exam, halves);
+    }
     wal_reader_fini(&exam->reader);
     wal_files_fini(&exam->disk, &exam->files);
     if (result == 0 && exam->options->repair)
@@ -437,44 +526,134 @@ static int open_dir(const char *path, bool for_repair, struct datadir **datadir,
     return datadir_open(path, 0, datadir, manifest, report->error, sizeof report->error);
 }
 
+/* A directory under examination. */
+struct visit {
+    const struct fsck_options *options;
+    struct fsck_report *report;
+    struct datadir *datadir;
+    struct datadir_manifest manifest;
+    struct marks marks;                               /* zeroed: there are none */
+    struct marks saved;                               /* of the new directory */
+    struct store_identity owners[DATADIR_SHARDS_MAX]; /* of the files in each shard's directory */
+    struct halves halves;
+};
+
+/* Those of another store vouch for nothing. */
+static void visit_read_marks(struct visit *visit)
+{
+    const struct fs *fs = datadir_fs(visit->datadir);
+
+    if (marks_read(fs, datadir_path(visit->datadir), &visit->marks) < 0 ||
+        strcmp(visit->marks.store, visit->manifest.name) != 0)
+        visit->marks = (struct marks){0};
+    visit->saved = (struct marks){.generation = 1, .shards = visit->manifest.shards};
+    memcpy(visit->saved.store, visit->manifest.name, sizeof visit->saved.store);
+}
+
+static struct store_identity visit_expects(const struct visit *visit, uint32_t shard)
+{
+    struct store_identity identity = {.shard = shard};
+
+    memcpy(identity.store, visit->manifest.name, sizeof identity.store);
+    return identity;
+}
+
+static struct fsck_exam *exam_new(struct visit *visit, uint32_t shard)
+{
+    struct fsck_exam *exam = calloc(1, sizeof *exam);
+
+    if (!exam)
+        return NULL;
+    exam->options = visit->options;
+    exam->report = visit->report;
+    exam->shard = shard;
+    exam->shards = visit->manifest.shards;
+    exam->hash_seed = visit->manifest.hash_seed;
+    exam->skew_ms = visit->manifest.skew_ms;
+    exam->was_opened = visit->manifest.is_opened;
+    exam->saved = &visit->saved;
+    fsck_reading_init(&exam->reading, datadir_fs(visit->datadir));
+    return exam;
+}
+
+/* Finds out whose the files in each shard's directory are. */
+static int visit_find_owners(struct visit *visit)
+{
+    int result = 0;
+
+    for (uint32_t i = 0; result == 0 && i < visit->manifest.shards; i++) {
+        const struct store_identity expected = visit_expects(visit, i);
+        struct fsck_exam *exam = exam_new(visit, i);
+
+        result = exam ? set_paths(exam, visit->datadir) : -ENOMEM;
+        if (result == 0)
+            result = fsck_owner_find(exam, &expected, &visit->owners[i]);
+        free(exam);
+    }
+    return result;
+}
+
+/* Files of another store are not saved, nor is a copy of a shard: the one in its own place is, else
+ * the first. */
+static bool visit_is_foreign(const struct visit *visit, uint32_t shard)
+{
+    const struct store_identity *owner = &visit->owners[shard];
+
+    if (strcmp(owner->store, visit->manifest.name) != 0 || owner->shard >= visit->manifest.shards)
+        return true;
+    if (owner->shard == shard)
+        return false;
+    for (uint32_t i = 0; i < visit->manifest.shards; i++)
+        if (i != shard && store_identity_equals(&visit->owners[i], owner) &&
+            (i == owner->shard || i < shard))
+            return true;
+    return false;
+}
+
+static int visit_shard(struct visit *visit, uint32_t shard)
+{
+    const struct store_identity expected = visit_expects(visit, shard);
+    const struct store_identity *owner = &visit->owners[shard];
+    struct fsck_exam *exam = exam_new(visit, shard);
+    int result;
+
+    if (!exam)
+        return -ENOMEM;
+    exam->disk.identity = *owner;
+    exam->is_foreign = visit_is_foreign(visit, shard);
+    if (strcmp(owner->store, expected.store) == 0 && owner->shard < visit->marks.shards)
+        exam->mark = visit->marks.shard[owner->shard];
+    result = examine_shard(exam, visit->datadir, &expected, &visit->halves);
+    free(exam);
+    return result;
+}
+
 int fsck_run_with(const char *data_dir, const struct fsck_options *options,
                   struct fsck_report *report)
 {
-    struct datadir *datadir;
-    struct datadir_manifest manifest;
-    struct halves halves = {0};
+    struct visit visit = {.options = options, .report = report};
     int result;
 
     *report = (struct fsck_report){0};
-    result = open_dir(data_dir, options->repair, &datadir, &manifest, report);
+    result = open_dir(data_dir, options->repair, &visit.datadir, &visit.manifest, report);
     if (result < 0)
         return result;
-    report->shards = manifest.shards;
-    if (options->salvage)
-        result = fsck_salvage_begin(options, data_dir, manifest.shards, report);
-    for (uint32_t i = 0; result == 0 && i < manifest.shards; i++) {
-        struct fsck_exam *exam = calloc(1, sizeof *exam);
-
-        if (exam) {
-            exam->options = options;
-            exam->report = report;
-            exam->shard = i;
-            exam->hash_seed = manifest.hash_seed;
-            exam->skew_ms = manifest.skew_ms;
-            fsck_reading_init(&exam->reading, datadir_fs(datadir));
-        }
-        result = exam ? examine_shard(exam, datadir, &halves) : -ENOMEM;
-        free(exam);
-    }
-    if (result == 0)
-        halves_tell(&halves, report);
-    halves_fini(&halves);
+    report->shards = visit.manifest.shards;
+    visit_read_marks(&visit);
+    result = visit_find_owners(&visit);
     if (result == 0 && options->salvage)
-        result = fsck_salvage_end(options, &manifest, report);
+        result = fsck_salvage_begin(options, data_dir, visit.manifest.shards, report);
+    for (uint32_t i = 0; result == 0 && i < visit.manifest.shards; i++)
+        result = visit_shard(&visit, i);
+    if (result == 0)
+        halves_tell(&visit.halves, report);
+    halves_fini(&visit.halves);
+    if (result == 0 && options->salvage)
+        result = fsck_salvage_end(options, &visit.manifest, &visit.saved, report);
     if (result < 0 && !*report->error)
         snprintf(report->error, sizeof report->error, "cannot examine '%s': %s", data_dir,
                  strerror(-result));
-    datadir_close(datadir);
+    datadir_close(visit.datadir);
     return result;
 }
 

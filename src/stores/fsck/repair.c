@@ -280,8 +280,8 @@ int fsck_repair(struct fsck_exam *exam)
                   "restore a backup");
         return 0;
     }
-    if (exam->catalog.generation &&
-        (wants_tables(exam) || exam->are_counts_wrong || exam->newer_damaged)) {
+    if (exam->catalog.generation && (wants_tables(exam) || exam->are_counts_wrong ||
+                                     exam->newer_damaged || exam->is_copy_bad)) {
         result = commit(exam);
         if (result == 0)
             mark_mended(exam);

@@ -256,14 +256,29 @@ static int64_t missing_of(const struct queue_topic *topic)
 
 static const char *const never_stored = "a job is stored in a state that is never stored";
 
-/* What is below a slot that no catalog knows is looked for by its key. */
+/* What is below a slot that no catalog knows is looked for by its key. So is, after a gap, a job of
+ * which the record names no slot: what ended it there may be what is missing. */
 static struct record_place known_slot(struct fsck_replay *replay, struct record_place from,
                                       struct hash128 key)
 {
+    if (!from.bytes && replay->is_unsure && engine_known(replay->engine, key) != ENGINE_KNOWN_JOB)
+        return found_slot(replay, key);
     if (!from.bytes || !record_place_is_run(from) ||
         record_place_run(from) < replay->exam->catalog.next_run)
         return from;
     return found_slot(replay, key);
+}
+
+/* Whether it belongs to this shard at all. */
+static void check_key(const struct fsck_replay *replay, struct hash128 key)
+{
+    char name[32], path[48];
+
+    wal_file_name(replay->place.file, name);
+    snprintf(path, sizeof path, "wal/%s", name);
+    fsck_owner_check(
+        replay->exam,
+        (struct fsck_where){.file = path, .at = replay->place.at, .slot = FSCK_NO_SLOT}, key);
 }
 
 static bool replay_job(struct fsck_replay *replay, struct record *record)
@@ -271,6 +286,7 @@ static bool replay_job(struct fsck_replay *replay, struct record *record)
     const struct hash128 key = fsck_key_of(replay->exam, record);
     const bool was_there = has_job(replay, key);
 
+    check_key(replay, key);
     if (record->job.state == JOB_READY || record->job.state == JOB_FINISHED) {
         replay_complain(replay, never_stored);
         record->job.state = JOB_DELAYED;
@@ -289,6 +305,7 @@ static bool replay_state(struct fsck_replay *replay, struct record *record)
     const struct hash128 key = record->state.key;
     const enum engine_known known = engine_known(replay->engine, key);
 
+    check_key(replay, key);
     if (record->state.state == JOB_READY || record->state.state == JOB_FINISHED) {
         replay_complain(replay, never_stored);
         record->state.state = JOB_DELAYED;
@@ -317,6 +334,7 @@ static void judge_end(struct fsck_replay *replay, const struct record_done *done
 
 static bool replay_done(struct fsck_replay *replay, struct record *record)
 {
+    check_key(replay, record->done.key);
     if (!record->done.topic.len) {
         replay_complain(replay, "a job ends, and of which topic is not said");
         return true;

@@ -184,7 +184,10 @@ static bool on_record(void *ctx, uint32_t slot, const struct run_slot *entry, st
     why = disagreement(walk, slot, entry, &record);
     if (why)
         fsck_find(walk->exam, at_slot(walk, slot, entry), FSCK_RESTORE, "%s", why);
-    walk->run->sum += fsck_mix(fsck_key_of(walk->exam, &record).low, slot);
+    const struct hash128 key = fsck_key_of(walk->exam, &record);
+
+    fsck_owner_check(walk->exam, at_slot(walk, slot, entry), key);
+    walk->run->sum += fsck_mix(key.low, slot);
     return true;
 }
 

@@ -17,7 +17,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LOT_JOBS = 1 << 20, COLLECT_STEPS = 4096 };
+enum {
+    LOT_JOBS = 1 << 20,
+    COLLECT_STEPS = 4096,
+    LOG_BYTES = 1 << 20 /* of a log whose files say nothing: a server makes the next ones */
+};
 
 /* Where the record of a job that is saved lies in the old directory. */
 struct saved_job {
@@ -182,13 +186,61 @@ static void join_kept(struct fsck_report *report)
     report->kept_count = kept;
 }
 
+/* No clock was started: the batches say what the old log's last one said. */
+static int64_t inner_ms, wall_ms;
+
+static int64_t last_inner_ms(struct clock *clock)
+{
+    (void)clock;
+    return inner_ms;
+}
+
+static int64_t last_wall_ms(struct clock *clock)
+{
+    (void)clock;
+    return wall_ms;
+}
+
+/* A shard of which nothing was saved has an empty log, since the directory was opened. */
+static int make_empty(const struct fsck_options *options, struct marks *saved, uint32_t shard,
+                      struct fsck_report *report)
+{
+    const struct fs *fs = &fs_posix;
+    char dir[PATH_MAX];
+    struct wal_options log = {.fs = fs,
+                              .dir = dir,
+                              .file_bytes = LOG_BYTES,
+                              .sync = WAL_SYNC_ALWAYS,
+                              .identity = {.shard = shard},
+                              .inner_ms = last_inner_ms,
+                              .wall_ms = last_wall_ms};
+    struct wal *wal;
+    int result;
+
+    memcpy(log.identity.store, saved->store, sizeof log.identity.store);
+    snprintf(dir, sizeof dir, "%.*s/shard-%02" PRIu32, PATH_MAX - 32, options->salvage, shard);
+    result = wal_open(&log, NULL, NULL, &wal, NULL, report->error, sizeof report->error);
+    if (result < 0)
+        return result;
+    saved->shard[shard] = (struct marks_shard){.epoch = wal_epoch(wal), .synced = wal_synced(wal)};
+    wal_close(wal);
+    return 0;
+}
+
 int fsck_salvage_end(const struct fsck_options *options, const struct datadir_manifest *manifest,
-                     struct fsck_report *report)
+                     struct marks *saved, struct fsck_report *report)
 {
     const struct fs *fs = &fs_posix;
     char mark[PATH_MAX];
-    int result = write_manifest(fs, options->salvage, manifest);
+    int result = 0;
 
+    for (uint32_t i = 0; result == 0 && i < manifest->shards; i++)
+        if (!saved->shard[i].epoch)
+            result = make_empty(options, saved, i, report);
+    if (result == 0)
+        result = marks_write(fs, options->salvage, saved);
+    if (result == 0)
+        result = write_manifest(fs, options->salvage, manifest);
     snprintf(mark, sizeof mark, "%s/" DATADIR_INCOMPLETE, options->salvage);
     if (result == 0)
         result = fs->ops->unlink(fs->ctx, mark);
@@ -204,7 +256,7 @@ int fsck_salvage_end(const struct fsck_options *options, const struct datadir_ma
 static int read_log_record(struct fsck_exam *exam, struct record_place place,
                            struct buffer *scratch, struct slice *out)
 {
-    const struct wal_file *file = wal_files_find(&exam->files, place.file);
+    const struct wal_file *file = wal_files_search(&exam->files, place.file);
     size_t check;
     char *into;
     ssize_t got;
@@ -568,28 +620,18 @@ static int tell_kept(struct saving *saving)
 
 /* ---- a shard ---- */
 
-/* No clock was started: the batches say what the old log's last one said. */
-static int64_t inner_ms, wall_ms;
-
-static int64_t last_inner_ms(struct clock *clock)
-{
-    (void)clock;
-    return inner_ms;
-}
-
-static int64_t last_wall_ms(struct clock *clock)
-{
-    (void)clock;
-    return wall_ms;
-}
-
 static int open_new(struct saving *saving, const char *dir)
 {
     struct fsck_exam *exam = saving->exam;
-    const struct depot_options depot = {.fs = saving->fs, .dir = dir, .hash_seed = exam->hash_seed};
+    const struct depot_options depot = {.fs = saving->fs,
+                                        .dir = dir,
+                                        .hash_seed = exam->hash_seed,
+                                        .identity = exam->disk.identity};
     const struct wal_options log = {.fs = saving->fs,
+                                    .identity = exam->disk.identity,
                                     .dir = dir,
-                                    .file_bytes = exam->log_file_bytes,
+                                    .file_bytes =
+                                        exam->log_file_bytes ? exam->log_file_bytes : LOG_BYTES,
                                     .sync = WAL_SYNC_ALWAYS,
                                     .inner_ms = last_inner_ms,
                                     .wall_ms = last_wall_ms};
@@ -622,6 +664,14 @@ static int save_all(struct saving *saving, struct engine_now now)
     return result;
 }
 
+/* Above every epoch that was seen: leases of before are not taken for new ones. */
+static uint64_t next_epoch(const struct fsck_exam *exam)
+{
+    const uint64_t read = exam->reader.epoch, told = exam->manifest.epoch;
+
+    return (told == UINT64_MAX || read > told ? read : told) + 1;
+}
+
 int fsck_salvage_shard(struct fsck_exam *exam)
 {
     struct saving saving = {.exam = exam, .fs = &fs_posix};
@@ -633,17 +683,20 @@ int fsck_salvage_shard(struct fsck_exam *exam)
     saving.engine = fsck_replay_engine(exam->replay);
     if (engine_topic_count(saving.engine) == 0)
         return 0; /* no job is anywhere */
-    engine_start(saving.engine, exam->manifest.epoch + 1);
+    engine_start(saving.engine, next_epoch(exam));
     exam->total += engine_entries(saving.engine);
     for (int section = 0; section < SECTIONS; section++)
         exam->total += exam->cold[section];
     snprintf(dir, sizeof dir, "%.*s/shard-%02" PRIu32, PATH_MAX - 16, exam->options->salvage,
-             exam->shard);
+             exam->disk.identity.shard);
     result = open_new(&saving, dir);
     if (result == 0)
         result = save_all(&saving, fsck_replay_now(exam->replay));
     if (result == 0)
         result = tell_kept(&saving);
+    if (result == 0)
+        exam->saved->shard[exam->disk.identity.shard] =
+            (struct marks_shard){.epoch = wal_epoch(saving.wal), .synced = wal_synced(saving.wal)};
     wal_close(saving.wal);
     depot_close(saving.depot);
     forget_lot(&saving);

@@ -39,7 +39,7 @@ struct visit {
     struct letter letter;
     struct backup_call *call;
     uint32_t shard;
-    uint64_t generation;
+    uint64_t generation, epoch, sequence;
     struct wal_extent *extents;
     uint32_t extent_count;
     bool has_failed; /* out of memory */
@@ -111,8 +111,11 @@ static void backup_call_finish(struct backup_call *call, enum queue_status statu
 
 static void write_visit(struct buffer *out, const struct visit *visit)
 {
-    buffer_append_format(out, "%s{\"shard\":%" PRIu32 ",\"generation\":%" PRIu64 ",\"log\":[",
-                         visit->shard ? "," : "", visit->shard, visit->generation);
+    buffer_append_format(out,
+                         "%s{\"shard\":%" PRIu32 ",\"generation\":%" PRIu64 ",\"epoch\":%" PRIu64
+                         ",\"sequence\":%" PRIu64 ",\"log\":[",
+                         visit->shard ? "," : "", visit->shard, visit->generation, visit->epoch,
+                         visit->sequence);
     for (uint32_t i = 0; i < visit->extent_count; i++)
         buffer_append_format(
             out, "%s{\"file\":%" PRIu32 ",\"bytes\":%" PRIu32 ",\"file_bytes\":%" PRIu32 "}",
@@ -151,6 +154,8 @@ static void visit_look(struct shard *shard, struct visit *visit)
 {
     uint32_t room = EXTENTS_FIRST;
     visit->generation = shard->depot ? depot_catalog(shard->depot)->generation : 0;
+    visit->epoch = wal_epoch(shard->wal);
+    visit->sequence = wal_committed_sequence(shard->wal);
     for (;;) {
         visit->extents = calloc(room, sizeof *visit->extents);
         if (!visit->extents)

@@ -12,6 +12,7 @@
 #include "queue/door.h"
 #include "queue/sharded.h"
 #include "store/datadir.h"
+#include "store/marks.h"
 
 #include <stdatomic.h>
 
@@ -64,6 +65,8 @@ struct local {
     struct clock own_clock;        /* where it goes by a test clock */
     struct test_clock *test_clock; /* NULL: it does not */
     struct backups *backups;       /* made with the first handle */
+    struct marks marks;            /* as they were read */
+    struct mark_keeper *keeper;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
     struct stop_letter stops[DATADIR_SHARDS_MAX];

@@ -11,6 +11,7 @@
 #include "feed/feed.h"
 #include "local/backup.h"
 #include "local/handle.h"
+#include "local/mark_keeper.h"
 #include "local/shard_core.h"
 #include "local/test_clock.h"
 #include "queue/copy.h"
@@ -312,9 +313,7 @@ static const struct queue_ops part_ops = {
 static uint32_t handle_shard_of_job(void *ctx, struct slice topic, struct slice id)
 {
     const struct local *local = ((struct handle *)ctx)->local;
-    /* The high half: the low one finds the bucket within the shard. */
-    struct hash128 key = hash_pair(topic, id, local->manifest.hash_seed);
-    return (uint32_t)(((key.high >> 32) * local->shard_count) >> 32);
+    return datadir_shard_of(hash_pair(topic, id, local->manifest.hash_seed), local->shard_count);
 }
 
 static bool handle_shard_of_lease(void *ctx, struct slice text, uint32_t *shard)
@@ -539,6 +538,7 @@ static void start_test_clock(struct clock *clock, const struct datadir_manifest 
 /* The same of a test clock. */
 static int remember_test_clock(struct local *local)
 {
+    local->manifest.is_opened = true;
     clock_boot_id(local->manifest.boot_id);
     clock_both_ms_of(local->options.clock, &local->manifest.test_inner_ms,
                      &local->manifest.skew_ms);
@@ -551,6 +551,7 @@ static int remember_clock(struct local *local)
 {
     if (is_test_directory(local))
         return remember_test_clock(local);
+    local->manifest.is_opened = true;
     clock_boot_id(local->manifest.boot_id);
     /* In this order: a millisecond that passes in between makes the next start late, not early. */
     int64_t inner_ms = clock_inner_ms_of(local->options.clock);
@@ -573,6 +574,23 @@ static void name_sync_interval(struct local *local)
     buffer_fini(&text);
 }
 
+/* What was durable once must be there. Marks of another store vouch for nothing here. */
+static int read_marks(struct local *local, char *error, size_t error_bytes)
+{
+    struct marks *marks = &local->marks;
+    int result = marks_read(datadir_fs(local->datadir), datadir_path(local->datadir), marks);
+
+    if (result < 0 && result != -ENOENT && result != -EBADMSG)
+        return error_result(result, error, error_bytes, "cannot read '%s/MARKS': %s",
+                            local->options.data_dir, strerror(-result));
+    if (result < 0 || strcmp(marks->store, local->manifest.name) != 0 ||
+        marks->shards != local->manifest.shards)
+        *marks = (struct marks){.shards = local->manifest.shards};
+    memcpy(marks->store, local->manifest.name, sizeof marks->store);
+    local->keeper = mark_keeper_new(local->datadir, marks, local->options.mark_pause_ms);
+    return local->keeper ? 0 : error_result(-ENOMEM, error, error_bytes, "out of memory");
+}
+
 int local_open(const struct local_options *options, struct local **out, uint32_t *shards,
                char *error, size_t error_bytes)
 {
@@ -592,6 +610,8 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
     }
     local->shard_count = local->manifest.shards;
     failed = claim_clock(local, error, error_bytes);
+    if (!failed)
+        failed = read_marks(local, error, error_bytes);
     if (!failed && is_test_directory(local)) {
         local->own_clock = (struct clock)CLOCK_INIT;
         local->options.clock = &local->own_clock;
@@ -602,6 +622,7 @@ int local_open(const struct local_options *options, struct local **out, uint32_t
         start_clock(local->options.clock, &local->manifest);
     }
     if (failed) {
+        mark_keeper_free(local->keeper);
         datadir_close(local->datadir);
         free(local);
         return failed;
@@ -653,6 +674,12 @@ static void on_shard_failed(void *ctx)
         handle->local->options.failed(handle->local->options.failed_ctx);
 }
 
+static void on_shard_synced(void *ctx, uint64_t sequence)
+{
+    struct handle *handle = ctx;
+    mark_keeper_note(handle->local->keeper, handle->index, sequence);
+}
+
 static void on_shard_active(void *ctx)
 {
     struct handle *handle = ctx;
@@ -677,7 +704,13 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
         return -ENOMEM;
     }
     datadir_shard_path(local->datadir, index, dir, sizeof dir);
+    const struct marks_shard *mark = &local->marks.shard[index];
     struct shard_options options = {.local = &local->options,
+                                    .identity = {.shard = index},
+                                    .epoch_min =
+                                        local->manifest.is_opened && !mark->epoch ? 1 : mark->epoch,
+                                    .synced_min = mark->synced,
+                                    .synced = on_shard_synced,
                                     .dir = dir,
                                     .fs = datadir_fs(local->datadir),
                                     .index = index,
@@ -691,13 +724,20 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
                                     .stepped = index == 0 ? on_clock_stepped : NULL,
                                     .active = local->test_clock ? on_shard_active : NULL,
                                     .ctx = handle};
+    memcpy(options.identity.store, local->manifest.name, sizeof options.identity.store);
     local->handles[index] = handle;
+    if (index == 0 && mark_keeper_live_on(local->keeper, reactor)) {
+        snprintf(error, error_bytes, "out of memory");
+        return -ENOMEM;
+    }
     if (index == 0 && !(local->backups = backups_new(local, reactor))) {
         snprintf(error, error_bytes, "out of memory");
         return -ENOMEM;
     }
     int failed =
         shard_open(&options, reactor, &local->shards[index], &recovered, error, error_bytes);
+    if (!failed)
+        mark_keeper_open(local->keeper, index, recovered.epoch, recovered.sequence);
     /* The last one: any of them may have raised the clock. */
     bool is_last = !failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count;
     if (is_last)
@@ -705,6 +745,10 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
     if (is_last && (failed = remember_clock(local)))
         snprintf(error, error_bytes, "cannot write the manifest in '%s': %s",
                  local->options.data_dir, strerror(-failed));
+    if (is_last && !failed &&
+        (failed = mark_keeper_begin(local->keeper, shard_helper(local->shards[0]))))
+        snprintf(error, error_bytes, "cannot write '%s/MARKS': %s", local->options.data_dir,
+                 strerror(-failed));
     if (failed)
         return failed; /* local_free gives back what there is */
     const struct queue_counts *counts = &recovered.counts;
@@ -792,6 +836,7 @@ void local_free(struct local *local)
         handle_free(local->handles[i]);
     }
     backups_free(local->backups);
+    mark_keeper_free(local->keeper);
     test_clock_free(local->test_clock);
     datadir_close(local->datadir);
     free(local);

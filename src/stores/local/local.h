@@ -38,6 +38,7 @@ struct local_options {
     int64_t test_clock_ms;
     int64_t lease_grace_ms; /* no lease from before ends sooner after the start; 0: it may */
     int64_t backup_hold_ms; /* how long a backup may go without a word; 0: 60 s */
+    int64_t mark_pause_ms;  /* between two writings of the marks (store/marks.h); 0: 5 s */
 };
 
 /* Locks the directory and reads its manifest, starts the clock where its jobs left off. `*shards` is how many reactors

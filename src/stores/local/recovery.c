@@ -199,6 +199,7 @@ static int open_depot(struct shard *shard, char *error, size_t error_bytes)
     struct depot_options options = {.fs = fs_of(shard),
                                     .dir = shard->options.dir,
                                     .hash_seed = shard->options.hash_seed,
+                                    .identity = shard->options.identity,
                                     .pace = checkpoint_pace,
                                     .ctx = shard,
                                     .slack_bytes = limits->slack_bytes,
@@ -221,6 +222,9 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
                                   .first = depot_catalog(shard->depot)->log_first,
                                   .first_sequence = depot_catalog(shard->depot)->log_first_sequence,
                                   .is_alone = depot_catalog(shard->depot)->generation == 0,
+                                  .identity = shard->options.identity,
+                                  .epoch_min = shard->options.epoch_min,
+                                  .synced_min = shard->options.synced_min,
                                   .dir = shard->options.dir,
                                   .file_bytes = file_bytes,
                                   .batch_bytes_max = batch_bytes,
@@ -314,6 +318,8 @@ int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *
     *recovered = (struct shard_recovered){.counts = stats.counts,
                                           .records = found.records,
                                           .torn_bytes = found.torn_bytes,
+                                          .epoch = found.epoch,
+                                          .sequence = wal_synced(shard->wal),
                                           .took_ms = (clock_boot_us() - began_us) / 1000};
     shard->durable = wal_open_sequence(shard->wal) - 1;
     return 0;

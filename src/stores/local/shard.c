@@ -303,6 +303,11 @@ static bool shard_turn(void *ctx)
 
 /* ---- stop, and what others see ---- */
 
+struct worker *shard_helper(const struct shard *shard)
+{
+    return shard->librarian;
+}
+
 void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx)
 {
     shard->stopping = true;

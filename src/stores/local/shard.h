@@ -33,6 +33,8 @@ struct shard_options {
     uint32_t shards; /* that there are */
     uint64_t hash_seed;
     struct mac_key lease_key;
+    struct store_identity identity;
+    uint64_t epoch_min, synced_min; /* wal_options */
     /* A watched topic has ready jobs: for each reactor whose bit is set. On the shard's thread, at
      * the end of a turn. */
     void (*ready)(void *ctx, struct slice topic, uint64_t reactors);
@@ -53,6 +55,8 @@ struct shard_options {
         uint32_t checkpoint_jobs, scan_changes;
     } limits;
     struct feed_desk *desk; /* where what happens is told; NULL: nowhere */
+    /* NULL, or called when a batch was synced, which is the newest that was. The shard's thread. */
+    void (*synced)(void *ctx, uint64_t sequence);
     /* NULL, or called on a helper thread after each step of the wall clock. */
     void (*stepped)(void *ctx);
     /* NULL, or called at the end of a turn in which commands came that do not only look. */
@@ -64,6 +68,7 @@ struct shard_options {
 struct shard_recovered {
     struct queue_counts counts;
     uint64_t records, torn_bytes;
+    uint64_t epoch, sequence; /* of the log, and its last batch, which is synced */
     int64_t took_ms;
 };
 
@@ -84,6 +89,9 @@ void shard_watch(struct shard *shard, struct slice topic, uint32_t reactor, bool
  * at a time. */
 typedef void shard_settled(void *ctx, int64_t next_ms, uint64_t happened);
 void shard_settle(struct shard *shard, bool keeps, shard_settled *settled, void *ctx);
+
+/* A helper that does what need not be done soon. */
+struct worker *shard_helper(const struct shard *shard);
 
 /* From now on QUEUE_STOPPING; `stopped` once all that was accepted is answered and durable. */
 void shard_stop(struct shard *shard, void (*stopped)(void *ctx), void *ctx);

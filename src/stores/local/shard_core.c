@@ -364,6 +364,8 @@ static void commit_done(struct work *work)
     struct shard *shard = list_entry(work, struct shard, commit_work);
     shard->committing = false;
     shard->durable = wal_committed(shard->wal);
+    if (shard->options.synced)
+        shard->options.synced(shard->options.ctx, wal_synced(shard->wal));
     commit_count(shard);
     if (shard->commit_error)
         shard_fail(shard, "commit", shard->commit_error);

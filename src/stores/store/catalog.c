@@ -13,7 +13,7 @@
 
 enum {
     HEAD_BYTES = 20,
-    HEAD_MAX = 128 /* with counts and clocks */,
+    HEAD_MAX = 160 /* with counts and clocks */,
     SUM_BYTES = 8,
     RUN_BYTES = 24
 };
@@ -45,11 +45,15 @@ static void put(struct buffer *out, uint64_t value, size_t bytes)
 
 static void put_head(const struct catalog *catalog, struct buffer *out)
 {
+    char identity[STORE_IDENTITY_BYTES];
+
     buffer_append(out, MAGIC, sizeof MAGIC);
     put(out, CATALOG_FORMAT, 4);
     put(out, 0, 8); /* the length, known at the end */
     put(out, catalog->generation, 8);
     put(out, catalog->seed, 8);
+    store_identity_encode(&catalog->identity, identity);
+    buffer_append(out, identity, sizeof identity);
     put(out, catalog->next_run, 4);
     put(out, catalog->next_keys, 4);
     put(out, catalog->log_first, 4);
@@ -265,10 +269,14 @@ static int get_topics(struct reader *reader, uint32_t count, struct catalog *out
 static int get_all(struct reader *reader, struct catalog *out)
 {
     uint32_t runs, keys, topics;
+    const char *identity;
     int result;
 
     out->generation = get(reader, 8);
     out->seed = get(reader, 8);
+    identity = take(reader, STORE_IDENTITY_BYTES);
+    if (identity)
+        out->identity = store_identity_decode(identity);
     out->next_run = (uint32_t)get(reader, 4);
     out->next_keys = (uint32_t)get(reader, 4);
     out->log_first = (uint32_t)get(reader, 4);
@@ -278,7 +286,7 @@ static int get_all(struct reader *reader, struct catalog *out)
     runs = (uint32_t)get(reader, 4);
     keys = (uint32_t)get(reader, 4);
     topics = (uint32_t)get(reader, 4);
-    if (reader->bad || out->generation == 0 || out->seed == 0)
+    if (reader->bad || out->generation == 0 || out->seed == 0 || !store_identity_is_sound(identity))
         return -EBADMSG;
     result = get_runs(reader, runs, out);
     if (result == 0)
@@ -348,7 +356,7 @@ int catalog_check(struct slice bytes)
 enum { DIGITS = 8, DIGITS_MAX = 20, FOUND_MAX = 64 };
 #define CATALOG_BYTES_MAX ((size_t)1 << 33) /* a bit for each of 2^32 slots, 16 times */
 
-static const char PREFIX[] = "CATALOG-";
+static const char PREFIX[] = "CATALOG-", COPY_SUFFIX[] = ".2";
 static const char FRESH[] = "CATALOG.tmp";
 
 void catalog_file_name(uint64_t generation, char out[32])
@@ -356,16 +364,22 @@ void catalog_file_name(uint64_t generation, char out[32])
     snprintf(out, 32, "%s%0*" PRIu64, PREFIX, DIGITS, generation);
 }
 
+void catalog_copy_name(uint64_t generation, char out[32])
+{
+    snprintf(out, 32, "%s%0*" PRIu64 "%s", PREFIX, DIGITS, generation, COPY_SUFFIX);
+}
+
 uint64_t catalog_file_generation(const char *name)
 {
     uint64_t generation;
-    char again[32];
+    char again[32], copy[32];
 
     if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0 || strlen(name) >= sizeof again)
         return 0;
     generation = strtoull(name + sizeof PREFIX - 1, NULL, 10);
     catalog_file_name(generation, again);
-    return strcmp(name, again) == 0 ? generation : 0;
+    catalog_copy_name(generation, copy);
+    return strcmp(name, again) == 0 || strcmp(name, copy) == 0 ? generation : 0;
 }
 
 static bool path_of(const char *dir, const char *name, char out[PATH_MAX])
@@ -392,7 +406,7 @@ static void note(void *ctx, const char *name)
         return;
     while (at < found->count && found->generations[at] > generation)
         at++;
-    if (at == FOUND_MAX)
+    if (at == FOUND_MAX || (at < found->count && found->generations[at] == generation))
         return;
     if (found->count < FOUND_MAX)
         found->count++;
@@ -428,13 +442,25 @@ static int read_all(const struct fs *fs, int fd, struct buffer *into)
     return result;
 }
 
-static int read_one(const struct fs *fs, const char *dir, uint64_t generation, struct catalog *out)
+/* Without what somebody put behind it. */
+static struct slice cut_excess(struct slice bytes)
+{
+    struct reader head = {.at = bytes.at, .left = bytes.len};
+    uint64_t length;
+
+    take(&head, sizeof MAGIC + 4);
+    length = get(&head, 8);
+    return head.bad || length > bytes.len ? bytes : slice_make(bytes.at, (size_t)length);
+}
+
+/* One copy, of the generation that its name says. identity NULL: of any. */
+static int read_copy(const struct fs *fs, const char *dir, const char *name,
+                     const struct store_identity *identity, struct catalog *out)
 {
     struct buffer bytes;
-    char name[32], path[PATH_MAX];
+    char path[PATH_MAX];
     int fd, result;
 
-    catalog_file_name(generation, name);
     if (!path_of(dir, name, path))
         return -ENAMETOOLONG;
     fd = fs->ops->open(fs->ctx, path, O_RDONLY, 0);
@@ -444,13 +470,43 @@ static int read_one(const struct fs *fs, const char *dir, uint64_t generation, s
     result = read_all(fs, fd, &bytes);
     fs->ops->close(fs->ctx, fd);
     if (result == 0)
-        result = catalog_decode(buffer_slice(&bytes), out);
+        result = catalog_decode(cut_excess(buffer_slice(&bytes)), out);
     buffer_fini(&bytes);
-    if (result == 0 && out->generation != generation) { /* under another's name */
+    if (result == 0 &&
+        (out->generation != catalog_file_generation(name) || /* under another's name */
+         (identity && !store_identity_equals(identity, &out->identity)))) {
         catalog_fini(out);
         return -EBADMSG;
     }
     return result;
+}
+
+int catalog_look(const struct fs *fs, const char *dir, const char *name,
+                 struct store_identity *identity)
+{
+    struct catalog found = {0};
+    int result = read_copy(fs, dir, name, NULL, &found);
+
+    *identity = found.identity;
+    if (result == 0)
+        catalog_fini(&found);
+    return result;
+}
+
+/* Either copy. */
+static int read_one(const struct fs *fs, const char *dir, uint64_t generation,
+                    const struct store_identity *identity, struct catalog *out)
+{
+    char name[32];
+    int first, second;
+
+    catalog_file_name(generation, name);
+    first = read_copy(fs, dir, name, identity, out);
+    if (first != -EBADMSG && first != -ENOENT)
+        return first;
+    catalog_copy_name(generation, name);
+    second = read_copy(fs, dir, name, identity, out);
+    return second == -ENOENT ? first : second;
 }
 
 static int refuse(int result, const char *dir, uint64_t generation, char *error, size_t error_bytes)
@@ -476,6 +532,12 @@ static int refuse(int result, const char *dir, uint64_t generation, char *error,
 int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint32_t *damaged,
                  char *error, size_t error_bytes)
 {
+    return catalog_read_of(fs, dir, NULL, out, damaged, error, error_bytes);
+}
+
+int catalog_read_of(const struct fs *fs, const char *dir, const struct store_identity *identity,
+                    struct catalog *out, uint32_t *damaged, char *error, size_t error_bytes)
+{
     struct found found;
     uint32_t passed = 0;
     int result = look(fs, dir, UINT64_MAX, &found);
@@ -485,7 +547,7 @@ int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint
         return result;
     }
     for (size_t i = 0; i < found.count; i++, passed++) {
-        result = read_one(fs, dir, found.generations[i], out);
+        result = read_one(fs, dir, found.generations[i], identity, out);
         if (result == 0) {
             *damaged = passed;
             return 0;
@@ -528,18 +590,20 @@ static void remove_older(const struct fs *fs, const char *dir, uint64_t generati
         catalog_file_name(found.generations[i], name);
         path_of(dir, name, path); /* as long as that of the newest, at most */
         fs->ops->unlink(fs->ctx, path);
+        catalog_copy_name(found.generations[i], name);
+        if (path_of(dir, name, path))
+            fs->ops->unlink(fs->ctx, path);
     }
     fs->ops->fsync_dir(fs->ctx, dir);
 }
 
-static int write_bytes(const struct fs *fs, const char *dir, uint64_t generation,
-                       struct slice bytes, bool *is_fatal)
+static int write_bytes(const struct fs *fs, const char *dir, const char *name, struct slice bytes,
+                       bool *is_fatal)
 {
-    char name[32], fresh[PATH_MAX], path[PATH_MAX];
+    char fresh[PATH_MAX], path[PATH_MAX];
     bool is_named = false;
     int result;
 
-    catalog_file_name(generation, name);
     if (!path_of(dir, name, path)) /* the other name is no longer */
         return -ENAMETOOLONG;
     path_of(dir, FRESH, fresh);
@@ -556,16 +620,22 @@ int catalog_write(const struct fs *fs, const char *dir, const struct catalog *ca
                   bool *is_fatal)
 {
     struct buffer bytes;
+    char name[32], copy[32];
+    bool ignored;
     int result = -ENOMEM;
 
     assert(catalog->generation > 0 && catalog->seed != 0);
     *is_fatal = false;
+    catalog_file_name(catalog->generation, name);
+    catalog_copy_name(catalog->generation, copy);
     buffer_init(&bytes, CATALOG_BYTES_MAX);
     /* There is no other once it counts: what could not be read back must not replace what can. */
     if (catalog_encode(catalog, &bytes))
         result = catalog_check(buffer_slice(&bytes));
     if (result == 0)
-        result = write_bytes(fs, dir, catalog->generation, buffer_slice(&bytes), is_fatal);
+        result = write_bytes(fs, dir, name, buffer_slice(&bytes), is_fatal);
+    if (result == 0) /* it counts; the next one gets its copy where this does not */
+        (void)write_bytes(fs, dir, copy, buffer_slice(&bytes), &ignored);
     buffer_fini(&bytes);
     if (result == 0)
         remove_older(fs, dir, catalog->generation);

@@ -3,8 +3,10 @@
  * is alive in them, and where the log begins.
  *
  * DIR/run/CATALOG-00000012: written whole under a temporary name, synced, renamed, directory
- * synced; then the one before is removed. The newest whole one counts; where the newest is damaged
- * and no older one is there, opening fails. Binary, with a format version and a checksum.
+ * synced; then once more as CATALOG-00000012.2, which counts if the first copy is damaged or gone;
+ * then the ones before are removed. The newest whole one counts; where the newest is damaged and no
+ * older one is there, opening fails. Binary, with a format version and a checksum. Bytes behind its
+ * length are ignored.
  *
  * State of a shard = the runs it names, less the slots it calls dead, and the log from
  * `log_first` on replayed over that.
@@ -22,6 +24,7 @@
 #include "base/buffer.h"
 #include "job/section.h"
 #include "store/fs.h"
+#include "store/identity.h"
 
 enum { CATALOG_FORMAT = 1 };
 
@@ -43,7 +46,8 @@ struct catalog_topic {
 struct catalog {
     uint64_t generation; /* rises with every writing; 0: none was ever written */
     uint64_t seed;       /* for the checksums of runs and tables; drawn once */
-    uint32_t next_run;   /* numbers from here on were never committed */
+    struct store_identity identity;
+    uint32_t next_run; /* numbers from here on were never committed */
     uint32_t next_keys;
     uint32_t log_first;          /* the log's oldest file that counts; 0: whatever the log says */
     uint64_t log_first_sequence; /* of the first batch in it */
@@ -64,7 +68,11 @@ void catalog_fini(struct catalog *catalog); /* zeroed ones too */
  * (memory, an I/O error, a newer format) is never passed over. */
 int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint32_t *damaged,
                  char *error, size_t error_bytes);
-/* Writes it as the generation it says, durably; then removes older ones. 0 or negative errno: then
+/* The same; those of another identity count as damaged. */
+int catalog_read_of(const struct fs *fs, const char *dir, const struct store_identity *identity,
+                    struct catalog *out, uint32_t *damaged, char *error, size_t error_bytes);
+/* Writes it as the generation it says, durably; then its second copy, which may fail; then removes
+ * older ones. 0 or negative errno: then
  * *is_fatal says whether the disk may have got it nevertheless (a sync failed), so that nobody
  * knows what counts. One that catalog_read would refuse is not written: -EBADMSG. */
 int catalog_write(const struct fs *fs, const char *dir, const struct catalog *catalog,
@@ -75,6 +83,11 @@ bool catalog_encode(const struct catalog *catalog, struct buffer *out);
 int catalog_decode(struct slice bytes, struct catalog *out);
 int catalog_check(struct slice bytes); /* what catalog_decode would say */
 void catalog_file_name(uint64_t generation, char out[32]);
-uint64_t catalog_file_generation(const char *name); /* 0: something else */
+void catalog_copy_name(uint64_t generation, char out[32]);
+uint64_t catalog_file_generation(const char *name); /* of either copy; 0: something else */
+/* Whether a copy, which may be either, is whole, and whose it is: 0, -ENOENT, -EBADMSG or another
+ * negative errno. */
+int catalog_look(const struct fs *fs, const char *dir, const char *name,
+                 struct store_identity *identity);
 
 #endif

@@ -263,8 +263,9 @@ static int list_shards(const struct datadir *datadir, uint64_t *there, char *err
     return 0;
 }
 
+/* may_lack: that one is missing is for the caller to find. */
 static int check_shards(const struct datadir *datadir, const struct datadir_manifest *manifest,
-                        char *error, size_t error_bytes)
+                        bool may_lack, char *error, size_t error_bytes)
 {
     uint64_t there;
     int result = list_shards(datadir, &there, error, error_bytes);
@@ -278,7 +279,7 @@ static int check_shards(const struct datadir *datadir, const struct datadir_mani
                 "data directory '%s' has a 'shard-%02u' and its MANIFEST speaks of %u "
                 "shard%s; restore it from a backup (nothing was changed)",
                 datadir->path, i, manifest->shards, manifest->shards == 1 ? "" : "s");
-        if (!is_there && i < manifest->shards)
+        if (!is_there && i < manifest->shards && !may_lack)
             return error_result(
                 -EBADMSG, error, error_bytes,
                 "data directory '%s' lacks 'shard-%02u', and its MANIFEST speaks of %u "
@@ -478,7 +479,7 @@ static int open_any(const char *path, bool existing, uint32_t shards, struct dat
             "be changed: leave it out, or use another directory",
             datadir->path, found.shards, found.shards == 1 ? "" : "s", shards);
     if (result == 0 && !found.is_new)
-        result = check_shards(datadir, &found, error, error_bytes);
+        result = check_shards(datadir, &found, existing, error, error_bytes);
 out:
     if (result < 0) {
         datadir_close(datadir);
@@ -502,6 +503,11 @@ int datadir_open_existing(const char *path, struct datadir **out, struct datadir
                           char *error, size_t error_bytes)
 {
     return open_any(path, true, 0, out, manifest, error, error_bytes);
+}
+
+const char *datadir_path(const struct datadir *datadir)
+{
+    return datadir->path;
 }
 
 void datadir_shard_path(const struct datadir *datadir, uint32_t shard, char *out, size_t out_bytes)

@@ -341,6 +341,18 @@ static uint64_t draw_seed(const struct depot_options *options)
     return options->seed ? options->seed : random_u64() | 1; /* 0 stands for none */
 }
 
+static int refuse_identity(const struct depot *depot, char *error, size_t error_bytes)
+{
+    snprintf(error, error_bytes,
+             "the catalog in '%s' belongs to shard %02" PRIu32
+             " of %s store; put each shard back in its place, or restore a backup (nothing was "
+             "changed)",
+             depot->dir, depot->catalog.identity.shard,
+             strcmp(depot->catalog.identity.store, depot->options.identity.store) == 0 ? "this"
+                                                                                       : "another");
+    return -EBADMSG;
+}
+
 static int open_all(struct depot *depot, char *error, size_t error_bytes)
 {
     uint32_t damaged = 0;
@@ -353,8 +365,12 @@ static int open_all(struct depot *depot, char *error, size_t error_bytes)
     if (result < 0 && result != -ENOENT)
         return result;
     if (result == -ENOENT)
-        depot->catalog =
-            (struct catalog){.seed = draw_seed(&depot->options), .next_run = 1, .next_keys = 1};
+        depot->catalog = (struct catalog){.seed = draw_seed(&depot->options),
+                                          .identity = depot->options.identity,
+                                          .next_run = 1,
+                                          .next_keys = 1};
+    if (!store_identity_equals(&depot->catalog.identity, &depot->options.identity))
+        return refuse_identity(depot, error, error_bytes);
     depot->committed_next_run = depot->catalog.next_run;
     depot->is_tidy_due = depot->catalog.run_count > 0;
     result = load_view(depot, error, error_bytes);

@@ -50,6 +50,7 @@ struct depot_options {
     const char *dir;                      /* the shard's directory; DIR/run is made where missing */
     uint64_t hash_seed;                   /* of job keys */
     uint64_t seed;                        /* for checksums of a new depot; 0: drawn by chance */
+    struct store_identity identity;       /* a catalog of another store or shard is refused */
     int (*pace)(void *ctx, size_t bytes); /* [helper] as in run.h; NULL: none */
     void *ctx;
     /* Tests make them small. 0: default. */

@@ -98,6 +98,7 @@ int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_s
 {
     struct catalog made = {.generation = depot->catalog.generation + 1,
                            .seed = depot->catalog.seed,
+                           .identity = depot->catalog.identity,
                            .next_run = depot->next_run,
                            .next_keys = depot->next_keys,
                            .log_first = log_first,

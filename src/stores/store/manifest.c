@@ -10,13 +10,13 @@
 
 size_t manifest_emit(const struct datadir_manifest *manifest, char out[MANIFEST_BYTES_MAX])
 {
-    size_t len =
-        (size_t)snprintf(out, MANIFEST_BYTES_MAX,
-                         "# written by tarry; do not edit\n"
-                         "format=%" PRIu32 "\nshards=%" PRIu32 "\nhash_seed=0x%016" PRIx64
-                         "\nboot_id=%s\nboot_offset_ms=%" PRId64 "\nskew_ms=%" PRId64 "\nname=%s\n",
-                         manifest->format, manifest->shards, manifest->hash_seed, manifest->boot_id,
-                         manifest->boot_offset_ms, manifest->skew_ms, manifest->name);
+    size_t len = (size_t)snprintf(
+        out, MANIFEST_BYTES_MAX,
+        "# written by tarry; do not edit\n"
+        "format=%" PRIu32 "\nshards=%" PRIu32 "\nhash_seed=0x%016" PRIx64
+        "\nboot_id=%s\nboot_offset_ms=%" PRId64 "\nskew_ms=%" PRId64 "\nname=%s\nopened=%d\n",
+        manifest->format, manifest->shards, manifest->hash_seed, manifest->boot_id,
+        manifest->boot_offset_ms, manifest->skew_ms, manifest->name, manifest->is_opened);
 
     if (manifest->test_start_ms)
         len += (size_t)snprintf(out + len, MANIFEST_BYTES_MAX - len,
@@ -98,6 +98,7 @@ int manifest_parse(struct slice text, struct datadir_manifest *out)
     manifest.test_start_ms = find_signed(copy, "test_start_ms");
     manifest.test_inner_ms = find_signed(copy, "test_inner_ms");
     find_text(copy, "name", manifest.name, sizeof manifest.name);
+    manifest.is_opened = find_number(copy, "opened") == 1;
     if (!is_name(manifest.name) ||
         !slice_equals(text, slice_make(again, manifest_emit(&manifest, again))))
         return -EBADMSG;

@@ -9,13 +9,14 @@
 #define TARRY_STORE_MANIFEST_H
 
 #include "base/slice.h"
+#include "store/identity.h"
 
 #include <stdint.h>
 
 enum {
     DATADIR_FORMAT = 1,
     DATADIR_SHARDS_MAX = 64,
-    DATADIR_NAME_BYTES = 32,
+    DATADIR_NAME_BYTES = STORE_NAME_BYTES,
     MANIFEST_BYTES_MAX = 4096
 };
 
@@ -28,6 +29,7 @@ struct datadir_manifest {
     int64_t skew_ms; /* wall clock minus inner clock, when it was last known; never too low */
     /* The store's own, in hex: drawn once, and kept by every copy. */
     char name[DATADIR_NAME_BYTES + 1];
+    bool is_opened; /* a start was completed: every shard has a log */
     /* Of a directory whose server goes by a test clock: where that began, and its inner time when it was last
      * known. 0: an ordinary one, in whose text there is nothing of it, so that a version which knows of no
      * test clock refuses the others. */

@@ -165,34 +165,46 @@ uint32_t run_record_check(uint64_t seed, uint32_t number, uint32_t slot, struct 
 
 /* ---- header ---- */
 
-/* This block keeps its form in every format, so that older versions can name newer ones. */
-static void header_encode(uint64_t seed, uint32_t number, uint32_t format, char *block)
+/* The first bytes of this block, and its checksum, keep their form in every format, so that older
+ * versions can name newer ones. */
+void run_header_encode(uint64_t seed, uint32_t number, const struct run_footer *footer, char *block)
 {
-    char *at = block + MAGIC_BYTES;
+    char end[RUN_BLOCK_BYTES], *at = block + MAGIC_BYTES;
 
     memset(block, 0, RUN_BLOCK_BYTES);
     memcpy(block, HEADER_MAGIC, MAGIC_BYTES);
-    at = wire_put_u32(at, format);
-    wire_put_u32(at, number);
+    at = wire_put_u32(at, RUN_FORMAT);
+    at = wire_put_u32(at, number);
+    if (footer) {
+        run_footer_encode(seed, footer, end);
+        at = wire_put_u64(at, footer->info.file_bytes);
+        memcpy(at, end, FOOTER_USED_BYTES);
+    }
     run_block_seal(seed, number, 0, block);
 }
 
-void run_header_encode(uint64_t seed, uint32_t number, char *block)
+/* 0, with the footer that it holds a copy of; -EBADMSG; -EPROTONOSUPPORT: made by a newer version,
+ * *format says which. */
+static int run_header_decode(uint64_t seed, uint32_t number, const char *block, uint32_t *format,
+                             struct run_footer *footer)
 {
-    header_encode(seed, number, RUN_FORMAT, block);
-}
-
-/* 0; -EBADMSG; -EPROTONOSUPPORT: made by a newer version, *format says which. */
-static int run_header_decode(uint64_t seed, uint32_t number, const char *block, uint32_t *format)
-{
-    struct wire_in in = wire_in_make(slice_make(block + MAGIC_BYTES, 4));
-    char again[RUN_BLOCK_BYTES];
+    const char *copy = block + MAGIC_BYTES + 16;
+    struct wire_in in = wire_in_make(slice_make(block + MAGIC_BYTES, 16));
+    char end[RUN_BLOCK_BYTES] = {0};
+    uint64_t file_bytes;
 
     *format = wire_take_u32(&in);
-    header_encode(seed, number, *format, again);
-    if (memcmp(block, again, RUN_BLOCK_BYTES) != 0 || *format == 0)
+    if (memcmp(block, HEADER_MAGIC, MAGIC_BYTES) != 0 || wire_take_u32(&in) != number ||
+        *format == 0 || !run_block_is_whole(seed, number, 0, block))
         return -EBADMSG;
-    return *format > RUN_FORMAT ? -EPROTONOSUPPORT : 0;
+    if (*format > RUN_FORMAT)
+        return -EPROTONOSUPPORT;
+    file_bytes = wire_take_u64(&in);
+    if (file_bytes < 2 * RUN_BLOCK_BYTES || file_bytes % RUN_BLOCK_BYTES)
+        return -EBADMSG;
+    memcpy(end, copy, FOOTER_USED_BYTES);
+    run_block_seal(seed, number, file_bytes - RUN_BLOCK_BYTES, end);
+    return run_footer_decode(seed, number, file_bytes, end, footer) ? 0 : -EBADMSG;
 }
 
 /* ---- footer ---- */
@@ -342,10 +354,10 @@ static void look_at_ends(struct looking *looking)
     const struct run_footer *footer = &looking->run->footer;
     char header[RUN_BLOCK_BYTES], end[RUN_BLOCK_BYTES];
 
-    run_header_encode(looking->run->seed, footer->info.number, header);
+    run_header_encode(looking->run->seed, footer->info.number, footer, header);
     check_unread(looking, 0, header, 0, RUN_BLOCK_BYTES);
     run_footer_encode(looking->run->seed, footer, end);
-    check_unread(looking, footer->info.file_bytes - RUN_BLOCK_BYTES, end, 0, RUN_BLOCK_ROOM);
+    check_unread(looking, footer->info.file_bytes - RUN_BLOCK_BYTES, end, 0, RUN_BLOCK_BYTES);
 }
 
 static void look_at_padding(struct looking *looking)
@@ -433,19 +445,23 @@ static int read_footer(struct run *run, uint32_t number, const struct run_compla
     return result;
 }
 
-/* Where the footer makes no sense: perhaps a newer version wrote it. `result` if not. */
-static int explain(const struct run *run, uint32_t number, int result,
-                   const struct run_complaint *to)
+/* Where the footer makes no sense its copy in the header counts, or a newer version wrote it.
+ * `result` if neither. */
+static int read_header(struct run *run, uint32_t number, int result, const struct run_complaint *to)
 {
     char block[RUN_BLOCK_BYTES];
-    uint32_t format;
+    uint32_t format = 0;
     int read = fs_pread_whole(run->fs, run->fd, true, block, RUN_BLOCK_BYTES, 0);
 
     if (read < 0 && read != -EBADMSG)
         return error_result(read, to->error, to->bytes, "cannot read run file '%s': %s", to->path,
                             strerror(-read));
-    if (read < 0 || run_header_decode(run->seed, number, block, &format) != -EPROTONOSUPPORT)
-        return result;
+    if (read == 0)
+        read = run_header_decode(run->seed, number, block, &format, &run->footer);
+    if (read == 0)
+        *to->error = '\0';
+    if (read != -EPROTONOSUPPORT)
+        return read == 0 ? 0 : result;
     return error_result(-EPROTONOSUPPORT, to->error, to->bytes,
                         "run file '%s' is of format %" PRIu32
                         " and this version knows up to %d: it was written by a newer one, use that",
@@ -494,7 +510,7 @@ static int read_all(struct run *run, uint32_t number, const struct run_complaint
                             to->path, strerror(-run->fd));
     result = read_footer(run, number, to);
     if (result == -EBADMSG)
-        return explain(run, number, result, to);
+        result = read_header(run, number, result, to);
     return result < 0 ? result : read_topics(run, to);
 }
 

@@ -7,7 +7,7 @@
  *   run_read     slots and records one by one and in large reads; punching
  *
  * The file, in blocks of RUN_BLOCK_BYTES:
- *   header      1 block
+ *   header      1 block: the format, and a copy of the footer
  *   records     back to back from block 1 on: the record, 4 bytes of checksum. Zeros to the block's
  *               end behind the last one
  *   directory   RUN_BLOCK_SLOTS entries a block: u64 when, u64 sequence, u64 offset | topic << 40;
@@ -16,9 +16,9 @@
  *   footer      1 block
  * The last 8 bytes of every block but those of records are its checksum.
  *
- * What is never read costs no job where it was changed: the header (the footer says all of it
- * again; it is there to name newer formats), and the zeros behind the last record, entry, topic and
- * figure.
+ * What is never read costs no job where it was changed: the header (it names newer formats, and
+ * counts where the footer is damaged or cut off), and the zeros behind the last record, entry, topic
+ * and figure. Bytes behind the footer are ignored.
  */
 #ifndef TARRY_STORE_RUN_PRIVATE_H
 #define TARRY_STORE_RUN_PRIVATE_H
@@ -109,7 +109,9 @@ bool run_block_holds(uint64_t seed, uint32_t number, uint64_t offset, const char
                      size_t from, size_t to);
 uint32_t run_record_check(uint64_t seed, uint32_t number, uint32_t slot, struct slice record);
 
-void run_header_encode(uint64_t seed, uint32_t number, char *block);
+/* footer NULL: it is not known yet. */
+void run_header_encode(uint64_t seed, uint32_t number, const struct run_footer *footer,
+                       char *block);
 void run_footer_encode(uint64_t seed, const struct run_footer *footer, char *block);
 /* False: it is not whole, or its figures do not go together. */
 bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, const char *block,

@@ -132,7 +132,7 @@ static int begin(struct run_writer *writer)
     writer->fd = fs->ops->open(fs->ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (writer->fd < 0)
         return writer->fd;
-    run_header_encode(writer->writing.seed, writer->writing.number, header);
+    run_header_encode(writer->writing.seed, writer->writing.number, NULL, header);
     return put(writer, header, sizeof header);
 }
 
@@ -317,6 +317,10 @@ static int put_end(struct run_writer *writer)
     result = put(writer, block, sizeof block);
     if (result == 0)
         result = flush(writer);
+    if (result < 0)
+        return result;
+    run_header_encode(writer->writing.seed, footer->info.number, footer, block);
+    result = fs_pwrite_whole(writer->writing.fs, writer->fd, block, sizeof block, 0);
     return result < 0 ? result : sync_file(writer);
 }
 

@@ -2,7 +2,7 @@
  * wal: a shard's write-ahead log: what happened since the checkpoint that its oldest files went by.
  *
  * Files DIR/wal/00000001.log, … of a fixed size, zero-filled once and re-used. A file starts with a
- * header; then batches, one per commit: {magic, bytes, count, epoch, sequence, synced_sequence,
+ * header, which says whose it is and holds the log's seed; then batches, one per commit: {magic, bytes, count, epoch, sequence, synced_sequence,
  * inner_ms, wall_ms, XXH3 of the records, XXH3 of the head} + `count` times: a record
  *   (job/record.h), and where it is one that is read by its place four bytes of XXH3 of both
  * `epoch` rises with every opening of the log, `sequence` by one with every batch: what a file held
@@ -37,6 +37,7 @@
 
 #include "job/record.h"
 #include "store/fs.h"
+#include "store/identity.h"
 
 struct wal;
 
@@ -66,6 +67,10 @@ struct wal_options {
     int64_t (*wall_ms)(struct clock *clock);
     int64_t (*elapsed_ms)(void); /* what sync_interval_ms is counted by; NULL: the inner clock */
     uint64_t seed; /* for the checksums of a new log; 0: drawn by chance. Tests set it */
+    struct store_identity identity; /* a log of another store or shard is refused */
+    /* What was durable once, as the directory's marks have it (marks.h): the newest epoch (0: the
+     * log was never opened) and the newest synced batch. A log without them is refused. */
+    uint64_t epoch_min, synced_min;
     wal_replay_soon *replay_soon; /* or NULL; its ctx is wal_open's */
     /* What the catalog says: files before this one do not count, whatever the log's own manifest
      * says (a crash came between the two). 0: the manifest alone counts. Opening is refused where
@@ -186,6 +191,8 @@ uint64_t wal_first_sequence(const struct wal *wal, uint32_t file);
 void wal_checkpointed(struct wal *wal, uint32_t file);
 /* The newest batch that is known to be synced. */
 uint64_t wal_synced(const struct wal *wal);
+/* The epoch of this opening. */
+uint64_t wal_epoch(const struct wal *wal);
 /* The file in which the last batch was begun. The next may begin a newer one. */
 uint32_t wal_current_file(const struct wal *wal);
 /* While held, no file is dropped, and none that was dropped before is used again or unlinked: for
@@ -201,6 +208,12 @@ struct wal_extent {
     uint32_t file, bytes, file_bytes;
 };
 uint32_t wal_extents(const struct wal *wal, struct wal_extent *out, uint32_t max);
+/* The newest batch whose commit has come back: the last one of the extents. */
+uint64_t wal_committed_sequence(const struct wal *wal);
+/* Makes INTO/MANIFEST of a backup from FROM/MANIFEST, both log directories: the log ends with file
+ * `newest` and batch `sequence`, all of which is synced. 0 or negative errno. */
+int wal_copy_manifest(const struct fs *fs, const char *from, const char *into, uint32_t newest,
+                      uint64_t sequence);
 
 /* ---- space ---- */
 

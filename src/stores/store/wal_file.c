@@ -1,4 +1,5 @@
 /* The files of a log: names, headers, their table; making one ready. */
+#include "base/vector.h"
 #include "job/wire.h"
 #include "store/wal_private.h"
 
@@ -9,11 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A file's header: MAGIC · u32 format · u32 number · u32 bytes · u64 epoch · u64 sum of that; zeros
- * up to WAL_HEADER_BYTES. */
+/* A file's header: MAGIC · u32 format · u32 number · u32 bytes · the identity · u64 the log's seed ·
+ * u64 epoch · u64 sum of that, made without the seed; zeros up to WAL_HEADER_BYTES. */
 static const char MAGIC[8] = {'t', 'a', 'r', 'r', 'y', 'l', 'o', 'g'};
 
-enum { HEADER_USED_BYTES = 36, FILL_BYTES = 1 << 20, FILL_SYNC_BYTES = 4 << 20 };
+enum {
+    HEADER_USED_BYTES = 8 + 3 * 4 + STORE_IDENTITY_BYTES + 3 * 8,
+    FILL_BYTES = 1 << 20,
+    FILL_SYNC_BYTES = 4 << 20
+};
 
 /* ---- small change ---- */
 
@@ -77,9 +82,23 @@ struct wal_file *wal_files_find(const struct wal_files *files, uint32_t number)
     return index < files->count ? files->at[index] : NULL;
 }
 
+struct wal_file *wal_files_search(const struct wal_files *files, uint32_t number)
+{
+    uint32_t low = 0, high = files->count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (files->at[middle]->number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < files->count && files->at[low]->number == number ? files->at[low] : NULL;
+}
+
 bool wal_files_add(struct wal_files *files, struct wal_file *file)
 {
-    assert(files->count == 0 || files->at[files->count - 1]->number + 1 == file->number);
     if (files->count == files->cap) {
         uint32_t cap = files->cap ? files->cap * 2 : 16;
         struct wal_file **at = realloc(files->at, cap * sizeof *at);
@@ -130,24 +149,96 @@ void wal_file_header(const struct wal_disk *disk, uint32_t format, uint32_t numb
     at = wire_put_u32(at, format);
     at = wire_put_u32(at, number);
     at = wire_put_u32(at, bytes);
+    store_identity_encode(&disk->identity, at);
+    at = wire_put_u64(at + STORE_IDENTITY_BYTES, disk->seed);
     at = wire_put_u64(at, epoch);
-    wire_put_u64(at, wal_sum(out, (size_t)(at - out), disk->seed));
+    wire_put_u64(at, wal_sum(out, (size_t)(at - out), 0));
 }
 
-/* The header is what would be written again just so. */
-static bool header_is_sound(const struct wal_disk *disk, const char *header, int64_t size,
-                            struct wal_file *file)
+bool wal_file_header_decode(const char *header, struct wal_file_about *out)
 {
-    struct wire_in in =
-        wire_in_make(slice_make(header + sizeof MAGIC, HEADER_USED_BYTES - sizeof MAGIC));
-    const uint32_t format = wire_take_u32(&in);
+    const char *identity = header + sizeof MAGIC + 12;
+    struct wire_in in = wire_in_make(slice_make(header + sizeof MAGIC, 12));
+
+    if (memcmp(header, MAGIC, sizeof MAGIC) != 0)
+        return false;
+    out->format = wire_take_u32(&in);
+    out->number = wire_take_u32(&in);
+    out->bytes = wire_take_u32(&in);
+    out->identity = store_identity_decode(identity);
+    in = wire_in_make(slice_make(identity + STORE_IDENTITY_BYTES, 24));
+    out->seed = wire_take_u64(&in);
+    out->epoch = wire_take_u64(&in);
+    return wire_take_u64(&in) == wal_sum(header, HEADER_USED_BYTES - 8, 0);
+}
+
+/* What is wrong with it; NULL: it is what would be written again just so. */
+static const char *judge_header(const struct wal_disk *disk, const char *header, uint32_t number,
+                                int64_t size, struct wal_file_about *about)
+{
     char again[WAL_HEADER_BYTES];
 
-    wire_take_u32(&in);
-    file->bytes = wire_take_u32(&in);
-    wal_file_header(disk, format, file->number, file->bytes, wire_take_u64(&in), again);
-    return memcmp(header, again, WAL_HEADER_BYTES) == 0 && format == WAL_FORMAT &&
-           file->bytes >= WAL_FILE_BYTES_MIN && size == file->bytes;
+    if (!wal_file_header_decode(header, about))
+        return "its header is damaged";
+    if (about->format != WAL_FORMAT)
+        return "its format is not known to this version";
+    if (!store_identity_equals(&about->identity, &disk->identity) || about->seed != disk->seed)
+        return "it belongs to another log";
+    if (about->number != number)
+        return "it is another file of this log";
+    wal_file_header(disk, about->format, number, about->bytes, about->epoch, again);
+    if (memcmp(header, again, WAL_HEADER_BYTES) != 0 || about->bytes < WAL_FILE_BYTES_MIN)
+        return "its header is damaged";
+    return size < about->bytes ? "it is too short" : NULL;
+}
+
+/* Opens a file of the log's directory and reads its header, as far as it has one. Returns the
+ * descriptor or negative errno. */
+static int open_named(const struct wal_disk *disk, const char *name, int flags,
+                      char header[WAL_HEADER_BYTES], int64_t *size)
+{
+    const struct fs *fs = disk->fs;
+    char path[PATH_MAX];
+    ssize_t got;
+    int fd;
+
+    wal_path(disk, name, path);
+    fd = fs->ops->open(fs->ctx, path, flags, 0);
+    if (fd < 0)
+        return fd;
+    memset(header, 0, WAL_HEADER_BYTES);
+    got = fs_pread_some(fs, fd, true, header, WAL_HEADER_BYTES, 0);
+    *size = got < 0 ? got : fs->ops->size(fs->ctx, fd);
+    if (*size >= 0)
+        return fd;
+    fs->ops->close(fs->ctx, fd);
+    return (int)*size;
+}
+
+int wal_file_look(const struct wal_disk *disk, const char *name, struct wal_file_about *out)
+{
+    char header[WAL_HEADER_BYTES];
+    int64_t size;
+    int fd = open_named(disk, name, O_RDONLY, header, &size);
+
+    if (fd < 0)
+        return fd;
+    disk->fs->ops->close(disk->fs->ctx, fd);
+    return wal_file_header_decode(header, out) ? 0 : -EBADMSG;
+}
+
+static struct wal_file *file_new(uint32_t number, uint32_t bytes, int fd, int64_t size)
+{
+    struct wal_file *file = calloc(1, sizeof *file);
+
+    if (file)
+        *file = (struct wal_file){.number = number,
+                                  .bytes = bytes,
+                                  .fd = fd,
+                                  .size = size,
+                                  .stamp = {.bytes = -1},
+                                  .end = WAL_HEADER_BYTES};
+    return file;
 }
 
 static int open_one(const struct wal_disk *disk, uint32_t number, int flags, struct wal_file **out,
@@ -155,41 +246,30 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
 {
     const struct fs *fs = disk->fs;
     char name[32], path[PATH_MAX], header[WAL_HEADER_BYTES];
-    struct wal_file found = {.number = number, .stamp = {.bytes = -1}, .end = WAL_HEADER_BYTES},
-                    *file;
-    ssize_t got;
+    struct wal_file_about about;
+    const char *why;
+    int64_t size;
     int fd;
 
     wal_file_name(number, name);
     wal_path(disk, name, path);
-    fd = fs->ops->open(fs->ctx, path, flags, 0);
+    fd = open_named(disk, name, flags, header, &size);
     if (fd < 0)
-        return wal_complain(error, error_bytes, fd, "cannot open log file '%s': %s", path,
+        return wal_complain(error, error_bytes, fd, "cannot read log file '%s': %s", path,
                             strerror(-fd));
-    got = fs_pread_some(fs, fd, true, header, sizeof header, 0);
-    if (got < 0) {
+    why = judge_header(disk, header, number, size, &about);
+    if (why) {
         fs->ops->close(fs->ctx, fd);
-        return wal_complain(error, error_bytes, (int)got, "cannot read log file '%s': %s", path,
-                            strerror((int)-got));
+        return wal_complain(error, error_bytes, -EBADMSG,
+                            "log file '%s' is damaged at byte 0: %s; restore it from a backup "
+                            "(nothing was changed)",
+                            path, why);
     }
-    if (got < WAL_HEADER_BYTES ||
-        !header_is_sound(disk, header, fs->ops->size(fs->ctx, fd), &found)) {
-        fs->ops->close(fs->ctx, fd);
-        return wal_complain(
-            error, error_bytes, -EBADMSG,
-            "log file '%s' is damaged at byte 0: its header or size is wrong; restore it "
-            "from a backup (nothing was changed)",
-            path);
-    }
-    file = calloc(1, sizeof *file);
-    if (!file) {
-        fs->ops->close(fs->ctx, fd);
-        return wal_complain(error, error_bytes, -ENOMEM, "out of memory");
-    }
-    found.fd = fd;
-    *file = found;
-    *out = file;
-    return 0;
+    *out = file_new(number, about.bytes, fd, size);
+    if (*out)
+        return 0;
+    fs->ops->close(fs->ctx, fd);
+    return wal_complain(error, error_bytes, -ENOMEM, "out of memory");
 }
 
 /* ---- what is there ---- */
@@ -210,10 +290,10 @@ static void note_file(void *ctx, const char *name)
         listing->newest = number;
 }
 
-int wal_files_open(const struct wal_disk *disk, uint32_t first, int flags, struct wal_files *files,
-                   char *error, size_t error_bytes)
+int wal_files_open(const struct wal_disk *disk, uint32_t first, uint32_t newest, int flags,
+                   struct wal_files *files, char *error, size_t error_bytes)
 {
-    struct listing listing = {.first = first};
+    struct listing listing = {.first = first, .newest = newest};
     int result = disk->fs->ops->list(disk->fs->ctx, disk->dir, note_file, &listing);
 
     if (result < 0)
@@ -238,24 +318,138 @@ int wal_files_open(const struct wal_disk *disk, uint32_t first, int flags, struc
     return result;
 }
 
-int wal_files_open_readable(const struct wal_disk *disk, uint32_t first, struct wal_files *files)
+/* ---- whatever can be read ---- */
+
+VECTOR_DECLARE(log_numbers, uint32_t)
+
+struct names {
+    struct log_numbers numbers;
+    bool has_failed; /* out of memory */
+};
+
+static void note_number(void *ctx, const char *name)
 {
-    struct listing listing = {.first = first};
-    char why[WAL_ERROR_BYTES];
+    struct names *names = ctx;
+    const uint32_t number = wal_file_number(name);
 
-    (void)disk->fs->ops->list(disk->fs->ctx, disk->dir, note_file, &listing);
-    for (uint32_t number = first; number <= listing.newest; number++) {
-        struct wal_file *file;
-        int result = open_one(disk, number, O_RDONLY, &file, why, sizeof why);
+    if (number && !log_numbers_add(&names->numbers, number))
+        names->has_failed = true;
+}
 
-        if (result == 0 && !wal_files_add(files, file)) {
-            close_file(disk, file);
-            result = -ENOMEM;
-        }
-        if (result == -ENOMEM)
-            return result;
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t one = *(const uint32_t *)a, other = *(const uint32_t *)b;
+
+    return (one > other) - (one < other);
+}
+
+/* Whether a batch in it was written for a file of this number. What cannot be read is no batch. */
+static bool has_batch_of(const struct wal_disk *disk, int fd, int64_t size, uint32_t number)
+{
+    enum { CHUNK_BYTES = 65536 };
+    const uint64_t magic = wal_head_magic();
+    char *chunk = malloc(CHUNK_BYTES);
+    struct wal_head head;
+    bool found = false;
+
+    for (int64_t at = WAL_HEADER_BYTES; chunk && !found && at < size;) {
+        const ssize_t got = fs_pread_some(disk->fs, fd, true, chunk, CHUNK_BYTES, at);
+
+        for (ssize_t i = 0; !found && i + WAL_HEAD_BYTES <= got; i += WAL_ALIGN)
+            found = memcmp(chunk + i, &magic, sizeof magic) == 0 &&
+                    wal_head_decode(disk, number, (uint32_t)(at + i), chunk + i, &head);
+        at += CHUNK_BYTES - WAL_HEAD_BYTES; /* a multiple of WAL_ALIGN */
     }
+    free(chunk);
+    return found;
+}
+
+/* The number for which the file's batches were written; 0: there are none. Its name is tried first,
+ * then those of all files there are, and of one that may be missing at either end. */
+static uint32_t guess_number(const struct wal_disk *disk, int fd, int64_t size, uint32_t name,
+                             const struct log_numbers *numbers)
+{
+    const uint32_t last = numbers->at[numbers->count - 1] + 1;
+
+    if (has_batch_of(disk, fd, size, name))
+        return name;
+    for (uint32_t number = numbers->at[0] > 1 ? numbers->at[0] - 1 : 1;
+         number <= last && number - numbers->at[0] + 1 < numbers->count * 2 + 8; number++)
+        if (number != name && has_batch_of(disk, fd, size, number))
+            return number;
     return 0;
+}
+
+/* Adds the file in its place; one that is there already stays. */
+static int add_sorted(const struct wal_disk *disk, struct wal_files *files, struct wal_file *file)
+{
+    uint32_t at;
+
+    if (wal_files_search(files, file->number)) {
+        close_file(disk, file);
+        return 0;
+    }
+    if (!wal_files_add(files, file)) {
+        close_file(disk, file);
+        return -ENOMEM;
+    }
+    for (at = files->count - 1; at > 0 && files->at[at - 1]->number > file->number; at--)
+        files->at[at] = files->at[at - 1];
+    files->at[at] = file;
+    return 0;
+}
+
+/* `is_named`: those that are what their names say come first, the others in a second round. */
+static int open_any(const struct wal_disk *disk, const struct log_numbers *numbers, uint32_t name,
+                    uint32_t first, bool is_named, struct wal_files *files)
+{
+    char text[32], header[WAL_HEADER_BYTES];
+    struct wal_file_about about;
+    struct wal_file *file;
+    uint32_t number = name, bytes;
+    int64_t size;
+    int fd;
+
+    wal_file_name(name, text);
+    fd = open_named(disk, text, O_RDONLY, header, &size);
+    if (fd < 0)
+        return fd == -ENOMEM ? fd : 0;
+    if (size > UINT32_MAX)
+        size = UINT32_MAX;
+    bytes = (uint32_t)size;
+    if (!wal_file_header_decode(header, &about)) {
+        number = guess_number(disk, fd, size, name, numbers);
+    } else {
+        number = about.seed == disk->seed ? about.number : 0;
+        bytes = about.bytes < bytes ? about.bytes : bytes;
+    }
+    if (number < first || number == 0 || bytes <= WAL_HEADER_BYTES ||
+        (number == name) != is_named) {
+        disk->fs->ops->close(disk->fs->ctx, fd);
+        return 0;
+    }
+    file = file_new(number, bytes, fd, size);
+    if (file)
+        return add_sorted(disk, files, file);
+    disk->fs->ops->close(disk->fs->ctx, fd);
+    return -ENOMEM;
+}
+
+int wal_files_open_any(const struct wal_disk *disk, uint32_t first, struct wal_files *files)
+{
+    struct names names = {0};
+    int result = 0;
+
+    (void)disk->fs->ops->list(disk->fs->ctx, disk->dir, note_number, &names);
+    if (names.has_failed)
+        result = -ENOMEM;
+    if (names.numbers.count)
+        qsort(names.numbers.at, names.numbers.count, sizeof *names.numbers.at, by_number);
+    for (int round = 0; result == 0 && round < 2; round++)
+        for (size_t i = 0; result == 0 && i < names.numbers.count; i++)
+            result = open_any(disk, &names.numbers, names.numbers.at[i], first, round == 0, files);
+    log_numbers_fini(&names.numbers);
+    return result;
 }
 
 /* ---- making ---- */
@@ -350,6 +544,7 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
     *file = (struct wal_file){.number = number,
                               .bytes = bytes,
                               .fd = fd,
+                              .size = bytes,
                               .stamp = fs_stamp(fs, fd),
                               .end = WAL_HEADER_BYTES};
     *out = file;

@@ -17,20 +17,22 @@
  */
 enum { FORMAT = 1, SLOT_BYTES = 512, SLOT_STRIDE = 4096, SLOTS = 2 };
 
+static const char NO_STORE[] = "-";
+
 static void emit(const struct wal_manifest *manifest, char slot[SLOT_BYTES + 1])
 {
-    int len = snprintf(slot, SLOT_BYTES,
-                       "format=%d\ngeneration=%" PRIu64 "\nseed=%016" PRIx64 "\nfirst=%" PRIu32
-                       "\nfirst_sequence=%" PRIu64 "\nepoch=%" PRIu64 "\nepoch_sequence=%" PRIu64
-                       "\nsynced=%" PRIu64 "\nclean=%d\n",
-                       FORMAT, manifest->generation, manifest->seed, manifest->first,
-                       manifest->first_sequence, manifest->epoch, manifest->epoch_sequence,
-                       manifest->synced, manifest->is_clean);
-    uint64_t sum;
+    int len = snprintf(
+        slot, SLOT_BYTES,
+        "format=%d\ngeneration=%" PRIu64 "\nstore=%s\nshard=%" PRIu32 "\nseed=%016" PRIx64
+        "\nfirst=%" PRIu32 "\nfirst_sequence=%" PRIu64 "\nnewest=%" PRIu32 "\nepoch=%" PRIu64
+        "\nepoch_sequence=%" PRIu64 "\nsynced=%" PRIu64 "\nclean=%d\nruns=%d\n",
+        FORMAT, manifest->generation,
+        *manifest->identity.store ? manifest->identity.store : NO_STORE, manifest->identity.shard,
+        manifest->seed, manifest->first, manifest->first_sequence, manifest->newest,
+        manifest->epoch, manifest->epoch_sequence, manifest->synced, manifest->is_clean,
+        manifest->has_runs);
+    const uint64_t sum = wal_sum(slot, (size_t)len, 0);
 
-    if (manifest->has_runs)
-        len += snprintf(slot + len, SLOT_BYTES - (size_t)len, "runs=1\n");
-    sum = wal_sum(slot, (size_t)len, 0);
     len += snprintf(slot + len, SLOT_BYTES - (size_t)len, "check=%016" PRIx64 "\n", sum);
     memset(slot + len, ' ', SLOT_BYTES - (size_t)len);
     slot[SLOT_BYTES - 1] = '\n';
@@ -42,18 +44,20 @@ static bool parse(const char slot[SLOT_BYTES + 1], struct wal_manifest *out)
 {
     struct wal_manifest manifest = {0};
     char again[SLOT_BYTES + 1];
-    int format = 0, clean = 0;
+    int format = 0, clean = 0, runs = 0;
 
     if (sscanf(slot,
-               "format=%d generation=%" SCNu64 " seed=%" SCNx64 " first=%" SCNu32
-               " first_sequence=%" SCNu64 " epoch=%" SCNu64 " epoch_sequence=%" SCNu64
-               " synced=%" SCNu64 " clean=%d",
-               &format, &manifest.generation, &manifest.seed, &manifest.first,
-               &manifest.first_sequence, &manifest.epoch, &manifest.epoch_sequence,
-               &manifest.synced, &clean) != 9)
+               "format=%d generation=%" SCNu64 " store=%32s shard=%" SCNu32 " seed=%" SCNx64
+               " first=%" SCNu32 " first_sequence=%" SCNu64 " newest=%" SCNu32 " epoch=%" SCNu64
+               " epoch_sequence=%" SCNu64 " synced=%" SCNu64 " clean=%d runs=%d",
+               &format, &manifest.generation, manifest.identity.store, &manifest.identity.shard,
+               &manifest.seed, &manifest.first, &manifest.first_sequence, &manifest.newest,
+               &manifest.epoch, &manifest.epoch_sequence, &manifest.synced, &clean, &runs) != 13)
         return false;
+    if (strcmp(manifest.identity.store, NO_STORE) == 0)
+        *manifest.identity.store = '\0';
     manifest.is_clean = clean == 1;
-    manifest.has_runs = strstr(slot, "\nruns=1\n") != NULL;
+    manifest.has_runs = runs == 1;
     emit(&manifest, again);
     if (memcmp(slot, again, SLOT_BYTES) != 0 || manifest.first == 0)
         return false;
@@ -123,6 +127,30 @@ int wal_manifest_begin_at(const struct wal_disk *disk, struct wal_manifest *mani
     return 0;
 }
 
+int wal_manifest_reaches(const struct wal_disk *disk, struct wal_manifest *manifest, uint64_t epoch,
+                         uint64_t synced, char *error, size_t error_bytes)
+{
+    if (!store_identity_equals(&manifest->identity, &disk->identity))
+        return wal_complain(
+            error, error_bytes, -EBADMSG,
+            "the log in '%s' belongs to shard %02" PRIu32
+            " of %s store; put each shard back in its place, or restore a backup "
+            "(nothing was changed)",
+            disk->dir, manifest->identity.shard,
+            strcmp(manifest->identity.store, disk->identity.store) == 0 ? "this" : "another");
+    if (manifest->epoch < epoch)
+        return wal_complain(error, error_bytes, -EBADMSG,
+                            "the log in '%s' is older than the rest of the directory: it was "
+                            "opened %" PRIu64 " times, and must have been %" PRIu64
+                            " times; restore all of it from one backup (nothing was changed)",
+                            disk->dir, manifest->epoch, epoch);
+    if (manifest->synced < synced) {
+        manifest->synced = synced;
+        manifest->is_clean = false;
+    }
+    return 0;
+}
+
 static int write_slot(const struct wal_disk *disk, int fd, const struct wal_manifest *manifest)
 {
     char slot[SLOT_BYTES + 1];
@@ -148,6 +176,30 @@ int wal_manifest_write(const struct wal_disk *disk, int fd, struct wal_manifest 
     result = wal_manifest_settle(disk, fd, &next);
     if (result == 0)
         *manifest = next;
+    return result;
+}
+
+int wal_copy_manifest(const struct fs *fs, const char *from, const char *into, uint32_t newest,
+                      uint64_t sequence)
+{
+    struct wal_disk disk = {.fs = fs};
+    struct wal_manifest manifest;
+    int fd, result;
+
+    if (strlen(from) >= sizeof disk.dir || strlen(into) >= sizeof disk.dir)
+        return -ENAMETOOLONG;
+    strcpy(disk.dir, from);
+    result = wal_manifest_open(&disk, O_RDONLY, &fd, &manifest, NULL);
+    if (result < 0)
+        return result;
+    fs->ops->close(fs->ctx, fd);
+    strcpy(disk.dir, into);
+    manifest.newest = newest;
+    manifest.synced = sequence;
+    manifest.is_clean = true;
+    result = wal_manifest_make(&disk, &fd, &manifest);
+    if (result == 0)
+        fs->ops->close(fs->ctx, fd);
     return result;
 }
 

@@ -129,6 +129,7 @@ static void set_options(struct wal *wal, const struct wal_options *options)
     if (mine->recent_bytes_max == 0)
         mine->recent_bytes_max = RECENT_BYTES;
     wal->disk.fs = options->fs;
+    wal->disk.identity = options->identity;
     wal->reserve_bytes = mine->file_bytes / 100 * RESERVE_PERCENT;
     wal->dirty_since_ms = INT64_MAX;
 }
@@ -181,9 +182,16 @@ static int make_manifest(struct opening *opening)
                             "'%s' has %s but no MANIFEST; restore it from a backup (nothing was "
                             "changed)",
                             wal->disk.dir, has_files ? "log files" : "runs beside it");
+    if (wal->options.epoch_min)
+        return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
+                            "the log in '%s' is missing, and it was opened before: put the shard's "
+                            "files back, or restore a backup (nothing was changed)",
+                            wal->disk.dir);
     opening->read = (struct wal_manifest){
+        .identity = wal->options.identity,
         .seed = wal->options.seed ? wal->options.seed : random_u64(),
         .first = 1,
+        .newest = 1,
         .first_sequence = 1,
         .epoch_sequence = 1,
     };
@@ -213,6 +221,10 @@ static int open_manifest(struct opening *opening)
     if (result < 0)
         return fail(opening, result, "cannot read MANIFEST");
     wal->chore.manifest = opening->read;
+    result = wal_manifest_reaches(&wal->disk, &wal->chore.manifest, wal->options.epoch_min,
+                                  wal->options.synced_min, opening->error, opening->error_bytes);
+    if (result < 0)
+        return result;
     if (wal->options.is_alone && opening->read.has_runs)
         return wal_complain(opening->error, opening->error_bytes, -EBADMSG,
                             "the log in '%s' goes on where a catalog of runs ended, and there is "
@@ -400,6 +412,34 @@ static int sync_tail(struct opening *opening)
     return result < 0 ? fail(opening, result, "cannot write and sync the end of the log again") : 0;
 }
 
+/* The newest file that wal_tidy leaves. */
+static uint32_t newest_to_keep(const struct opening *opening)
+{
+    const struct wal *wal = opening->wal;
+    uint32_t last = wal->files.count - 1;
+
+    while (last > opening->reader.index && wal->files.at[last]->bytes != wal->options.file_bytes)
+        last--;
+    return wal->files.at[last]->number;
+}
+
+/* What is behind a file's end is nobody's: a copy or a file system put it there. */
+static int cut_excess(struct opening *opening)
+{
+    const struct fs *fs = opening->wal->disk.fs;
+    int result = 0;
+
+    for (uint32_t i = 0; result == 0 && i < opening->wal->files.count; i++) {
+        struct wal_file *file = opening->wal->files.at[i];
+
+        if (file->size == file->bytes)
+            continue;
+        result = fs->ops->truncate(fs->ctx, file->fd, file->bytes);
+        file->size = file->bytes;
+    }
+    return result < 0 ? fail(opening, result, "cannot cut log files to their size") : 0;
+}
+
 /* From here on what the crash left behind the tail does not count, whatever becomes of it. */
 static int begin_epoch(struct opening *opening)
 {
@@ -414,6 +454,7 @@ static int begin_epoch(struct opening *opening)
     manifest->epoch_sequence = reader->expected;
     manifest->synced = reader->expected - 1;
     manifest->is_clean = false;
+    manifest->newest = newest_to_keep(opening);
     result = wal_manifest_write(&wal->disk, wal->chore.manifest_fd, manifest);
     if (result < 0)
         return fail(opening, result, "cannot write MANIFEST");
@@ -430,6 +471,12 @@ static int begin_epoch(struct opening *opening)
 
 /* ---- the whole ---- */
 
+/* Until the log is opened for the first time the first file may not be made yet. */
+static uint32_t newest_made(const struct wal *wal)
+{
+    return wal->chore.manifest.epoch ? wal->chore.manifest.newest : 0;
+}
+
 static int recover(struct opening *opening, const char *dir)
 {
     struct wal *wal = opening->wal;
@@ -440,8 +487,8 @@ static int recover(struct opening *opening, const char *dir)
     if (result == 0)
         result = make_first(opening);
     if (result == 0)
-        result = wal_files_open(&wal->disk, wal->chore.manifest.first, O_RDWR, &wal->files,
-                                opening->error, opening->error_bytes);
+        result = wal_files_open(&wal->disk, wal->chore.manifest.first, newest_made(wal), O_RDWR,
+                                &wal->files, opening->error, opening->error_bytes);
     if (result == 0)
         result = wal_reader_init(&opening->reader, &wal->disk, &wal->chore.manifest, &wal->files,
                                  opening->error, opening->error_bytes);
@@ -449,6 +496,8 @@ static int recover(struct opening *opening, const char *dir)
         return result;
     wal->shared.first_needed = wal->current = wal->chore.manifest.first;
     result = replay_all(opening);
+    if (result == 0)
+        result = cut_excess(opening);
     if (result == 0)
         result = sync_tail(opening);
     if (result == 0)

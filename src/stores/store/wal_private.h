@@ -38,6 +38,7 @@ struct wal_disk {
     const struct fs *fs;
     char dir[PATH_MAX - 64]; /* DIR/wal */
     uint64_t seed;
+    struct store_identity identity;
 };
 
 static inline uint32_t wal_aligned(uint32_t at)
@@ -54,7 +55,9 @@ int wal_complain(char *error, size_t error_bytes, int result, const char *format
 struct wal_manifest {
     uint64_t generation; /* rises with every writing */
     uint64_t seed;
+    struct store_identity identity;
     uint32_t first;          /* the oldest file that counts */
+    uint32_t newest;         /* the newest file that was made: no batch is in a newer one */
     uint64_t first_sequence; /* of the first batch in it */
     uint64_t epoch;          /* the newest ever used; 0: the log was made but never opened */
     uint64_t epoch_sequence; /* from this batch on only the newest epoch counts */
@@ -73,6 +76,10 @@ int wal_manifest_make(struct wal_disk *disk, int *fd, struct wal_manifest *manif
  * older files held. -EBADMSG with `error`: that cannot be true. Nothing is written. */
 int wal_manifest_begin_at(const struct wal_disk *disk, struct wal_manifest *manifest,
                           uint32_t first, uint64_t first_sequence, char *error, size_t error_bytes);
+/* The log is the one of the disk's identity, and not older than the epoch and the batch, which were
+ * durable once; from now on the batch must be there. -EBADMSG with `error`: it is not. */
+int wal_manifest_reaches(const struct wal_disk *disk, struct wal_manifest *manifest, uint64_t epoch,
+                         uint64_t synced, char *error, size_t error_bytes);
 /* Writes and syncs what was read once more: a process that died may have left it in the page cache
  * only, and the older copy is about to be written over. */
 int wal_manifest_settle(const struct wal_disk *disk, int fd, const struct wal_manifest *manifest);
@@ -85,6 +92,7 @@ struct wal_file {
     uint32_t number;
     uint32_t bytes;
     int fd;
+    int64_t size;          /* as found at opening; what is beyond `bytes` is nobody's */
     struct fs_stamp stamp; /* the committer's, once it counts */
     /* As found at opening. */
     uint32_t end; /* where its batches end */
@@ -96,7 +104,7 @@ struct wal_file {
     bool is_gone;
 };
 
-/* In the order of their numbers, without a gap. */
+/* In the order of their numbers, without a gap (but for wal_files_open_any). */
 struct wal_files {
     struct wal_file **at;
     uint32_t count, cap;
@@ -109,12 +117,18 @@ void wal_files_drop_first(const struct wal_disk *disk, struct wal_files *files);
 void wal_files_drop_last(const struct wal_disk *disk, struct wal_files *files);
 void wal_files_fini(const struct wal_disk *disk, struct wal_files *files);
 
-/* Opens every file from `first` on. Refuses a gap, a damaged header, no file at all. `spare`: the
- * newest file older than `first`, 0 none. */
-int wal_files_open(const struct wal_disk *disk, uint32_t first, int flags, struct wal_files *files,
-                   char *error, size_t error_bytes);
-/* Adds the files from `first` on that can be opened; passes over the others. 0 or -ENOMEM. */
-int wal_files_open_readable(const struct wal_disk *disk, uint32_t first, struct wal_files *files);
+/* Opens every file from `first` on. Refuses a gap, a damaged header, no file at all, and an end
+ * before `newest` (0: wherever). */
+int wal_files_open(const struct wal_disk *disk, uint32_t first, uint32_t newest, int flags,
+                   struct wal_files *files, char *error, size_t error_bytes);
+/*
+ * For whoever wants what can still be read: adds every file from `first` on that may hold batches
+ * of this log, under the number for which these were written, whatever its name, header and size
+ * are now. There may be gaps. 0 or -ENOMEM.
+ */
+int wal_files_open_any(const struct wal_disk *disk, uint32_t first, struct wal_files *files);
+/* Of a table that may have gaps. */
+struct wal_file *wal_files_search(const struct wal_files *files, uint32_t number);
 void wal_file_name(uint32_t number, char out[32]);
 /* The number of "00000012.log"; 0: it is something else. */
 uint32_t wal_file_number(const char *name);
@@ -128,6 +142,15 @@ int wal_file_unlink(const struct wal_disk *disk, uint32_t number);
 /* The file's header into WAL_HEADER_BYTES. */
 void wal_file_header(const struct wal_disk *disk, uint32_t format, uint32_t number, uint32_t bytes,
                      uint64_t epoch, char *out);
+/* What a header says, where it is one: its checksum needs no seed. */
+struct wal_file_about {
+    uint32_t format, number, bytes;
+    struct store_identity identity;
+    uint64_t seed, epoch;
+};
+bool wal_file_header_decode(const char *header, struct wal_file_about *out);
+/* The header of a file in the log's directory. 0; -EBADMSG: it has none; or an errno of reading. */
+int wal_file_look(const struct wal_disk *disk, const char *name, struct wal_file_about *out);
 
 /* ---- wal_batch ---- */
 
@@ -235,6 +258,7 @@ struct wal_chore {
     /* Files older than the manifest's first, to be used again: as many as a checkpoint lets go. */
     uint32_t spares[WAL_SPARES_MAX], spare_count;
     uint32_t spares_wanted; /* when wal_wants_upkeep was asked */
+    uint64_t synced;        /* then */
     struct wal_file *made;
     uint32_t dropped_before;
     int result;

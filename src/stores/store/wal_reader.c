@@ -240,7 +240,7 @@ static int find_end(struct wal_reader *reader)
         return refuse(reader, reader->index, reader->at,
                       reader->expected == manifest->first_sequence
                           ? "the log should begin there with a batch that was stored safely"
-                          : "a batch should stand there that the MANIFEST says was stored safely");
+                          : "a batch should stand there that was stored safely");
     if (manifest->is_clean && manifest->synced + 1 == reader->expected)
         return 0;
     for (uint32_t index = reader->index; result == 0 && index < reader->files->count; index++)

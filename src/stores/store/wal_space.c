@@ -68,6 +68,16 @@ uint64_t wal_synced(const struct wal *wal)
     return wal->synced;
 }
 
+uint64_t wal_epoch(const struct wal *wal)
+{
+    return wal->epoch;
+}
+
+uint64_t wal_committed_sequence(const struct wal *wal)
+{
+    return wal->committed;
+}
+
 uint32_t wal_current_file(const struct wal *wal)
 {
     return wal->current;
@@ -94,6 +104,7 @@ bool wal_wants_upkeep(struct wal *wal)
     uint32_t oldest = wal->files.at[0]->number;
 
     wal->chore.is_held = wal->held;
+    wal->chore.synced = wal->synced;
     wal->chore.first_needed = wal->held ? oldest : wal->shared.first_needed;
     wal->chore.spares_wanted = wal->spares_unwanted ? 0 : WAL_SPARES_MAX;
     return !wal->is_broken && (!wal_next_is_ready(wal) || wal->chore.first_needed > oldest ||
@@ -170,6 +181,20 @@ static void drop(struct wal *wal, uint32_t first)
     }
 }
 
+/* Before any batch is in it: a file that is missing later was there. */
+static void note_next(struct wal *wal, uint32_t number)
+{
+    struct wal_chore *chore = &wal->chore;
+    int result;
+
+    chore->manifest.newest = number;
+    if (chore->manifest.synced < chore->synced)
+        chore->manifest.synced = chore->synced;
+    result = wal_manifest_write(&wal->disk, chore->manifest_fd, &chore->manifest);
+    if (result < 0)
+        fail(wal, result, true, "cannot write MANIFEST");
+}
+
 static void make_next(struct wal *wal, uint32_t number)
 {
     struct wal_chore *chore = &wal->chore;
@@ -185,6 +210,8 @@ static void make_next(struct wal *wal, uint32_t number)
         fail(wal, result, is_fatal,
              result == -ENOSPC || result == -EDQUOT ? "no space for the next log file"
                                                     : "cannot make the next log file");
+    else
+        note_next(wal, number);
 }
 
 int wal_upkeep(struct wal *wal)

@@ -3,10 +3,13 @@ read is saved into another directory."""
 
 import hashlib
 import json
+import os
 import random
 import re
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 from server import BINARY, REPO, Server, StartFailed, eventually
@@ -49,7 +52,7 @@ def runs(data):
 
 
 def newest(data, pattern, folder="run"):
-    return sorted((data / "shard-00" / folder).glob(pattern))[-1]
+    return sorted(path for path in (data / "shard-00" / folder).glob(pattern) if path.suffix != ".2")[-1]
 
 
 def flip(path, at):
@@ -58,6 +61,14 @@ def flip(path, at):
         byte = file.read(1)[0]
         file.seek(at)
         file.write(bytes([byte ^ 0x20]))
+
+
+def flip_catalog(data):
+    """Both copies of it."""
+    catalog = newest(data, "CATALOG-*")
+    flip(catalog, 90)
+    flip(catalog.with_name(f"{catalog.name}.2"), 90)
+    return catalog
 
 
 @pytest.fixture(scope="module")
@@ -207,8 +218,7 @@ def test_a_missing_run_is_named_and_the_others_are_saved(start_server, data):
 
 
 def test_a_damaged_catalog_is_left_to_a_backup(start_server, data):
-    catalog = newest(data, "CATALOG-*")
-    flip(catalog, 60)
+    catalog = flip_catalog(data)
     before = catalog.read_bytes()
     found = findings(data)
     assert found[0]["cure"] == "restore" and catalog.name in found[0]["text"]
@@ -217,6 +227,17 @@ def test_a_damaged_catalog_is_left_to_a_backup(start_server, data):
     with pytest.raises(StartFailed):
         Server(data.parent, FLAGS).start()
     assert 0 < salvage(data)[1]["jobs"] < LEFT, "those of the log"
+
+
+def test_one_of_two_copies_of_the_catalog_is_enough(start_server, data):
+    catalog = newest(data, "CATALOG-*")
+    flip(catalog, 90)
+    assert salvage(data)[1]["jobs"] == LEFT
+    assert [one["cure"] for one in findings(data)] == ["repair"]
+    assert [one["mended"] for one in findings(data, "--repair")] == [True]
+    assert findings(data) == []
+    newest(data, "CATALOG-*").unlink()
+    serves(start_server, data, LEFT)
 
 
 def test_a_damaged_log_is_named_with_file_and_byte(data):
@@ -248,8 +269,11 @@ def test_a_sound_directory_is_saved_whole(start_server, data):
 def test_the_page_says_what_to_do_about_what_is_said(data, which):
     """The advice that ends a finding is in the table of docs/operations/recovery.md."""
     first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
-    flip({"table": newest(data, "*.keys"), "run": newest(data, "*.run"), "catalog": newest(data, "CATALOG-*"),
-          "log": data / "shard-00" / "wal" / f"{first:08}.log"}[which], 60 if which in ("table", "catalog") else 4096 + 300)
+    if which == "catalog":
+        flip_catalog(data)
+    else:
+        flip({"table": newest(data, "*.keys"), "run": newest(data, "*.run"), "log": data / "shard-00" / "wal" / f"{first:08}.log"}[which],
+             60 if which == "table" else 4096 + 300)
     page = (REPO / "docs" / "operations" / "recovery.md").read_text(encoding="utf-8")
     said = [line for line in fsck(data).stdout.splitlines() if "tarry fsck --" in line]
     assert said and all(f"| `{line.rpartition('; ')[2]}" in page for line in said), said
@@ -325,3 +349,98 @@ def test_flags_that_make_no_sense(tmp_path):
     for flags in (("--accept-loss",), ("--repair", "--salvage", str(tmp_path / "x")), ("--salvage", str(tmp_path / "x"), "--store", "redis://127.0.0.1")):
         ended = subprocess.run([str(BINARY), "fsck", *([] if "--store" in flags else [str(tmp_path)]), *flags], capture_output=True, text=True, check=False)
         assert ended.returncode == 2, ended
+
+
+# ---- parts that are missing, or are not of this place or time ----
+
+SHARDS = ("--sync", "always", "--shards", "2", "--wal-file", "4MiB")
+
+
+@pytest.fixture(scope="module")
+def halves(tmp_path_factory):
+    """A directory of two shards, as a kill leaves it, and its second shard as it was before."""
+    server = Server(tmp_path_factory.mktemp("halves"), SHARDS).start()
+    client, chance = server.client(), random.Random(1)
+
+    def push(first, last):
+        for number in range(first, last):
+            client.push_batch([{"topic": "orders", "id": f"{number}-{i}", "delay": "30d", "body": chance.randbytes(10_000).hex()} for i in range(100)])
+
+    def copy(part, name):
+        """As a kill would leave it."""
+        os.kill(server.proc.pid, signal.SIGSTOP)
+        shutil.copytree(server.data / part, server.data.parent / name)
+        os.kill(server.proc.pid, signal.SIGCONT)
+        return server.data.parent / name
+
+    push(0, 8)
+    before = copy("shard-01", "before")
+    push(8, 12)
+    time.sleep(6)  # until the marks are written
+    killed = copy("", "killed")
+    server.terminate()
+    return killed, before
+
+
+def swap(data, _before):
+    (data / "shard-00").rename(data / "x")
+    (data / "shard-01").rename(data / "shard-00")
+    (data / "x").rename(data / "shard-01")
+
+
+def empty(*shards):
+    def carry_out(data, _before):
+        for shard in shards:
+            shutil.rmtree(data / shard)
+            (data / shard).mkdir(mode=0o700)
+    return carry_out
+
+
+def put(path):
+    """In place of the second shard."""
+    def carry_out(data, before):
+        shutil.rmtree(data / "shard-01")
+        shutil.copytree(data / path if path else before, data / "shard-01")
+    return carry_out
+
+
+def drop_newest_logs(data, _before):
+    for log in sorted((data / "shard-01" / "wal").glob("*.log"))[-2:]:
+        log.unlink()
+
+
+@pytest.mark.parametrize("how", [empty("shard-01"), empty("shard-00", "shard-01"), drop_newest_logs, put(None), put("shard-00"), swap],
+                         ids=["shard emptied", "all emptied", "newest logs missing", "older shard", "copy of a shard", "shards swapped"])
+def test_answered_jobs_that_are_missing_are_found_and_no_server_starts(halves, tmp_path, how):
+    killed, before = halves
+    data = tmp_path / "server" / "data"
+    shutil.copytree(killed, data)
+    assert findings(data) == []
+    how(data, before)
+    assert {one["cure"] for one in findings(data)} >= {"restore"}
+    with pytest.raises(StartFailed) as failed:
+        Server(data.parent, SHARDS).start()
+    assert "nothing was changed" in str(failed.value)
+    new = tmp_path / "saved"
+    report = json.loads(fsck(data, "--json", "--salvage", str(new)).stdout)
+    assert findings(new) == []
+    assert report["saved"]["jobs"] == 1200 if how is swap else report["saved"]["jobs"] < 1200
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "longer", "shorter", "copy", "zeroed"])
+def test_a_damaged_log_file_costs_only_what_was_in_it(halves, tmp_path, how):
+    data = tmp_path / "data"
+    shutil.copytree(halves[0], data)
+    logs = [log for log in sorted((data / "shard-00" / "wal").glob("*.log")) if log.stat().st_size]
+    first = json.loads(fsck(data, "--json").stdout)["shards"][0]["first_file"]
+    counting = [log for log in logs if int(log.stem) >= first]
+    log, other = counting[len(counting) // 2], counting[0]
+    content = log.read_bytes()
+    if how == "missing":
+        log.unlink()
+    else:
+        log.write_bytes({"empty": b"", "longer": content + b"x", "shorter": content[:-1], "copy": other.read_bytes(),
+                         "zeroed": bytes(4096) + content[4096:]}[how])
+    saved = json.loads(fsck(data, "--json", "--salvage", str(tmp_path / "saved")).stdout)["saved"]
+    assert findings(tmp_path / "saved") == []
+    assert saved["jobs"] == 1200 if how in ("longer", "zeroed") else saved["jobs"] > 600

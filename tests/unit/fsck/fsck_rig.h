@@ -176,6 +176,7 @@ static inline void make_catalog(void)
                                 .run_count = 2,
                                 .key_count = 2,
                                 .topic_count = 2};
+    memcpy(catalog->identity.store, scene.manifest.name, sizeof catalog->identity.store);
     catalog->runs = calloc(2, sizeof *catalog->runs);
     catalog->keys = malloc(sizeof tables);
     memcpy(catalog->keys, tables, sizeof tables);
@@ -200,6 +201,7 @@ static inline void open_log(const char *shard_dir)
                                         .file_bytes = 65536,
                                         .batch_bytes_max = 20000,
                                         .sync = WAL_SYNC_ALWAYS,
+                                        .identity = scene.catalog.identity,
                                         .inner_ms = now_ms,
                                         .wall_ms = now_ms};
 
@@ -371,12 +373,24 @@ static inline void path_of(const char *name, char out[256])
     snprintf(out, 256, "%s/%s", scene.run_dir, name);
 }
 
+/* The second copy of a catalog; false: it is another file, which has none. */
+static inline bool copy_of_catalog(const char *name, char copy[32])
+{
+    const uint64_t generation = catalog_file_generation(name);
+
+    catalog_copy_name(generation, copy);
+    return generation && strcmp(name, copy) != 0;
+}
+
+/* Of a catalog both copies. */
 static inline void flip(const char *name, int64_t at)
 {
-    char path[256];
+    char path[256], copy[32];
     unsigned char byte;
     int fd;
 
+    if (copy_of_catalog(name, copy) && (path_of(copy, path), access(path, F_OK) == 0))
+        flip(copy, at);
     path_of(name, path);
     fd = open(path, O_RDWR);
     assert_true(fd >= 0);
@@ -390,8 +404,12 @@ static inline void flip(const char *name, int64_t at)
 
 static inline void remove_file(const char *name)
 {
-    char path[256];
+    char path[256], copy[32];
 
+    if (copy_of_catalog(name, copy)) {
+        path_of(copy, path);
+        (void)unlink(path);
+    }
     path_of(name, path);
     assert_int_equal(unlink(path), 0);
 }

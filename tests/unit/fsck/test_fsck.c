@@ -42,6 +42,7 @@ static void open_log(void)
                                   .inner_ms = now_ms,
                                   .wall_ms = now_ms};
 
+    memcpy(options.identity.store, scene.manifest.name, sizeof options.identity.store);
     datadir_shard_path(scene.datadir, 0, path, sizeof path);
     assert_int_equal(wal_open(&options, NULL, NULL, &scene.wal, NULL, error, sizeof error), 0);
     snprintf(scene.log, sizeof scene.log, "%s/wal/00000001.log", path);
@@ -80,13 +81,26 @@ static void append(const struct record *record)
     wal_append(scene.wal, record);
 }
 
+/* The id, made longer until its job belongs to the first shard. */
+static const char *at_home(const char *id)
+{
+    static char text[32];
+    struct hash128 key;
+
+    snprintf(text, sizeof text, "%s", id);
+    while (key = hash_pair(slice_of("orders"), slice_of(text), scene.manifest.hash_seed),
+           datadir_shard_of(key, scene.manifest.shards) != 0)
+        strcat(text, "+");
+    return text;
+}
+
 static void push(const char *id, enum record_job_origin origin)
 {
     const struct record record = {
         .kind = RECORD_JOB,
         .origin = origin,
         .job = {.topic = slice_of("orders"),
-                .id = slice_of(id),
+                .id = slice_of(at_home(id)),
                 .body = slice_of("some body that is long enough to be hit"),
                 .state = JOB_DELAYED}};
 
@@ -95,7 +109,7 @@ static void push(const char *id, enum record_job_origin origin)
 
 static struct hash128 key_of(const char *id)
 {
-    return hash_pair(slice_of("orders"), slice_of(id), scene.manifest.hash_seed);
+    return hash_pair(slice_of("orders"), slice_of(at_home(id)), scene.manifest.hash_seed);
 }
 
 static void set_state(const char *id, enum job_state job_state)
@@ -284,30 +298,33 @@ static void a_changed_byte_is_never_written(void **state)
 }
 
 /* The second shard has the same log. */
-static void each_shard_is_saved_by_itself(void **state)
+static void a_copy_of_a_shard_is_not_saved_twice(void **state)
 {
     char command[300], into[200];
     const struct fsck_options options = {.salvage = into};
+    bool is_told = false;
 
     (void)state;
     some_life();
-    set_totals(6, 1);
+    set_totals(4, 1);
     examine();
     snprintf(command, sizeof command, "cp -a '%s/shard-00/.' '%s/shard-01'", scene.dir, scene.dir);
     assert_int_equal(system(command), 0);
     snprintf(into, sizeof into, "%s-saved", scene.dir);
     assert_int_equal(fsck_run_with(scene.dir, &options, &scene.report), 0);
-    assert_int_equal(scene.report.finding_count, 2);
-    assert_int_equal(scene.report.mended, 0);
-    for (uint32_t i = 0; i < 2; i++)
-        assert_int_equal(scene.report.finding[i].shard, i);
+    for (uint64_t i = 0; i < scene.report.finding_count; i++)
+        is_told |= scene.report.finding[i].shard == 1 &&
+                   strstr(scene.report.finding[i].text,
+                          "the files in 'shard-01' belong to shard 00 of this store");
+    assert_true(is_told);
     assert_int_equal(scene.report.kept_count, 1);
     assert_string_equal(scene.report.kept[0].topic, "orders");
-    assert_int_equal(scene.report.kept[0].jobs, 6);
+    assert_int_equal(scene.report.kept[0].jobs, 3);
     fsck_report_fini(&scene.report);
     assert_int_equal(fsck_run(into, &scene.report), 0);
     assert_int_equal(scene.report.finding_count, 0);
-    assert_int_equal(scene.report.shard[1].cold, 3);
+    assert_int_equal(scene.report.shard[0].cold, 3);
+    assert_int_equal(scene.report.shard[1].cold, 0);
     snprintf(command, sizeof command, "rm -rf '%s'", into);
     assert_int_equal(system(command), 0);
 }
@@ -331,7 +348,7 @@ int main(void)
         ROW(no_bit_of_the_directory_s_manifest_is_wrong_unseen),
         ROW(records_that_make_no_sense_are_findings),
         ROW(a_changed_byte_is_never_written),
-        ROW(each_shard_is_saved_by_itself),
+        ROW(a_copy_of_a_shard_is_not_saved_twice),
         ROW(a_directory_in_use_is_not_examined),
 #undef ROW
     };

@@ -156,6 +156,7 @@ static void a_large_batch(void)
                                         .file_bytes = 4 << 20,
                                         .batch_bytes_max = 3 << 20,
                                         .sync = WAL_SYNC_ALWAYS,
+                                        .identity = scene.catalog.identity,
                                         .inner_ms = now_ms,
                                         .wall_ms = now_ms};
     char error[600], *end = strrchr(scene.run_dir, '/');

@@ -383,7 +383,8 @@ static void in_a_damaged_log_no_job_is_ended(void **state)
 static void a_log_that_was_made_and_never_opened_is_none_yet(void **state)
 {
     struct wal_disk disk = {.fs = &fs_posix};
-    struct wal_manifest manifest = {.seed = 5, .first = 1, .first_sequence = 1};
+    struct wal_manifest manifest = {
+        .seed = 5, .identity = scene.catalog.identity, .first = 1, .first_sequence = 1};
     char path[5000];
     int fd;
 

@@ -166,12 +166,17 @@ static void job_of_nobody(void)
 static void a_catalog_without_runs_is_clean(void **state)
 {
     const uint64_t generation = scene.catalog.generation + 1;
+    const struct store_identity identity = scene.catalog.identity;
 
     (void)state;
     forget_shard();
     catalog_fini(&scene.catalog);
-    scene.catalog = (struct catalog){
-        .generation = generation, .seed = SEED, .next_run = 1, .next_keys = 1, .log_first = 0};
+    scene.catalog = (struct catalog){.generation = generation,
+                                     .identity = identity,
+                                     .seed = SEED,
+                                     .next_run = 1,
+                                     .next_keys = 1,
+                                     .log_first = 0};
     write_catalog();
     write_log(job_of_nobody);
     expect_clean();

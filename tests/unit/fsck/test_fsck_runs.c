@@ -74,10 +74,14 @@ static void a_missing_run_is_named_with_how_many_jobs_were_in_it(void **state)
     assert_int_equal(scene.report.shard[0].cold, JOBS + 2);
 }
 
-static void damage_anywhere_in_a_run_is_found(void **state)
+static void a_damaged_footer_is_noted_and_its_copy_in_the_header_counts(void **state)
 {
     (void)state;
-    flip("00000002.run", -4000); /* footer */
+    flip("00000002.run", -4000);
+    expect_clean();
+    assert_int_equal(scene.report.note_count, 1);
+    assert_non_null(strstr(scene.report.note[0].text, "00000002.run"));
+    flip("00000002.run", 40); /* the copy too */
     examine();
     assert_true(scene.report.finding_count >= 1);
     assert_string_equal(scene.report.finding[0].file, "run/00000002.run");
@@ -345,7 +349,7 @@ int main(void)
         ROW(a_damaged_record_is_left_out_of_what_is_saved),
         ROW(a_damaged_record_of_a_dead_slot_is_no_fault),
         ROW(a_missing_run_is_named_with_how_many_jobs_were_in_it),
-        ROW(damage_anywhere_in_a_run_is_found),
+        ROW(a_damaged_footer_is_noted_and_its_copy_in_the_header_counts),
         ROW(a_damaged_table_is_written_anew),
         ROW(a_missing_table_is_written_anew),
         ROW(a_damaged_filter_is_found),

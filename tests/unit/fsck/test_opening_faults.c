@@ -17,8 +17,11 @@ static bool count_record(void *ctx, const struct record *record, struct record_p
 
 static struct depot *open_depot(const char *dir, char error[512], int *result)
 {
-    const struct depot_options options = {
-        .fs = &fs_posix, .dir = dir, .hash_seed = scene.manifest.hash_seed, .seed = SEED};
+    const struct depot_options options = {.fs = &fs_posix,
+                                          .dir = dir,
+                                          .hash_seed = scene.manifest.hash_seed,
+                                          .seed = SEED,
+                                          .identity = scene.catalog.identity};
     struct depot *depot = NULL;
 
     *result = depot_open(&options, &depot, error, 512);
@@ -62,6 +65,7 @@ static int open_all(char error[512])
                                                 .dir = dir,
                                                 .file_bytes = 1 << 20,
                                                 .sync = WAL_SYNC_ALWAYS,
+                                                .identity = scene.catalog.identity,
                                                 .inner_ms = now_ms,
                                                 .wall_ms = now_ms,
                                                 .first = catalog->log_first,

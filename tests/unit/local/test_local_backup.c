@@ -135,9 +135,9 @@ static void every_shard_says_what_to_copy(void **state)
     char id[17];
 
     begin(world, id);
-    assert_non_null(strstr(world->json,
-                           "\"shards\":[{\"shard\":0,\"generation\":0,\"log\":[{\"file\""
-                           ":1,\"bytes\":"));
+    assert_non_null(strstr(world->json, "\"shards\":[{\"shard\":0,\"generation\":0,\"epoch\":1,"
+                                        "\"sequence\":"));
+    assert_non_null(strstr(world->json, ",\"log\":[{\"file\":1,\"bytes\":"));
     assert_non_null(strstr(world->json, "]},{\"shard\":1,"));
     assert_non_null(strstr(world->json, world->dir));
     assert_int_equal(ask(world, LOCAL_BACKUP_END, id), QUEUE_OK);

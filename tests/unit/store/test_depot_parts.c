@@ -130,6 +130,7 @@ static void a_damaged_catalog_is_refused_and_nothing_removed(void **state)
     scene_run(rig);
     depot_close(rig->depot);
     sim_fs_damage(&sim, "shard/run/CATALOG-00000001", 40, 1);
+    sim_fs_damage(&sim, "shard/run/CATALOG-00000001.2", 40, 1);
     assert_int_equal(rig_open(rig), -EBADMSG);
     assert_non_null(strstr(rig->error, "CATALOG-00000001"));
     assert_true(scene_size_of(rig, "shard/run/00000001.run") > 0);

@@ -350,7 +350,7 @@ static void breaks_for_good(enum wal_sync sync, uint64_t io)
     assert_non_null(strstr(wal_error(scene->wal), "Input/output error"));
     wal_owner_close(&scene->owner);
     sim_fs_crash(&scene->sim, SIM_SOME_SECTORS);
-    scene->owner.synced_acked = 1;
+    scene->owner.synced_acked = sync == WAL_SYNC_ALWAYS;
     open_scene(scene);
     end(scene);
 }
