@@ -537,6 +537,16 @@ size_t engine_take(struct engine *engine, struct slice name, uint32_t max, size_
     return taken;
 }
 
+bool engine_show_first(struct engine *engine, struct slice name, struct engine_now now,
+                       struct engine_view *out)
+{
+    const struct topic *topic = engine_topic_find(engine, name);
+    if (!topic || !topic->ready_count)
+        return false;
+    entry_view(engine, topic->ready[0].id, now, out);
+    return true;
+}
+
 uint32_t engine_first_ready(struct engine *engine, struct slice name, struct record_place *out)
 {
     struct topic *topic = engine_topic_find(engine, name);

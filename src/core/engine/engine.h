@@ -153,6 +153,11 @@ size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size
                    int64_t lease_ms, struct slice consumer, struct engine_now now,
                    struct engine_view *out);
 
+/* Shows the ready job of the topic that would be taken first, also while the topic is paused. The view is the
+ * caller's to end. False: none is ready in memory, or the topic is unknown. */
+bool engine_show_first(struct engine *engine, struct slice topic, struct engine_now now,
+                       struct engine_view *out);
+
 /* Names the job of the topic that would be taken first, for an engine_pop with nothing between, and says where its record lies.
  * 0: none is ready, or the topic is unknown or paused. */
 uint32_t engine_first_ready(struct engine *engine, struct slice topic, struct record_place *out);

@@ -90,6 +90,12 @@ int64_t reactor_now_us(struct reactor *reactor)
     return reactor->now_us;
 }
 
+bool reactor_is_late(struct reactor *reactor)
+{
+    int64_t began_us = reactor_now_us(reactor);
+    return clock_awake_us() - began_us >= REACTOR_SHARE_US;
+}
+
 /* After a poll: the loop's own time is still the one at which it returned, cut to milliseconds. */
 static void on_polled(uv_check_t *polled)
 {

@@ -73,6 +73,12 @@ void deadline_free(struct deadline *deadline);
  * turn. For durations. */
 int64_t reactor_now_us(struct reactor *reactor);
 
+/* Has this turn lasted so long, since the first reactor_now_us in it, that whoever can wait shall wait for the
+ * next one? All that clients can ask for in any number asks this before each step, so that one client does not
+ * hold up the others. Reads the clock. */
+enum { REACTOR_SHARE_US = 500 };
+bool reactor_is_late(struct reactor *reactor);
+
 /*
  * How a reactor fares. A turn is what it does from the return of a poll to the next poll. It counts
  * from the first reactor_now_us, letter or deadline in it; what comes before those is known by the

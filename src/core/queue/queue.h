@@ -180,6 +180,9 @@ struct queue_list {
     uint32_t limit;       /* 1..QUEUE_LIST_MAX */
     struct slice cursor;  /* empty: from the start; else from an earlier reply */
     bool with_body;
+    /* Of READY: only the job that a take by priority hands out first is of interest. A store, or a shard, that
+     * has it at hand shows it alone; the others ignore this. */
+    bool first_only;
 };
 
 enum queue_topic_verb {

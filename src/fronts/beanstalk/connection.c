@@ -4,6 +4,30 @@
 
 enum { KEPT_BYTES = 16 * 1024 }; /* of an empty buffer, so that idle connections cost little */
 
+/* ---- memory ---- */
+
+static void connection_count(struct beanstalk_connection *connection)
+{
+    budget_recount(connection->budget, &connection->counted,
+                   connection->in.cap + connection->out.cap + connection->writing.cap);
+}
+
+/* What may be read while it is not consumed. */
+static size_t input_bytes_max(const struct beanstalk_connection *connection)
+{
+    if (!budget_is_spent(connection->budget))
+        return connection->input_bytes_max;
+    return connection->wanted_bytes > BUDGET_SMALL_BYTES ? connection->wanted_bytes
+                                                         : (size_t)BUDGET_SMALL_BYTES;
+}
+
+bool beanstalk_connection_may_answer(const struct beanstalk_connection *connection)
+{
+    if (budget_is_spent(connection->budget))
+        return !connection->out.len && !connection->is_writing;
+    return connection->out.len < BEANSTALK_UNSENT_BYTES_MAX;
+}
+
 /* ---- life ---- */
 
 static void connection_check_gone(struct beanstalk_connection *connection)
@@ -13,6 +37,7 @@ static void connection_check_gone(struct beanstalk_connection *connection)
     buffer_fini(&connection->in);
     buffer_fini(&connection->out);
     buffer_fini(&connection->writing);
+    budget_recount(connection->budget, &connection->counted, 0);
     connection->events->gone(connection);
 }
 
@@ -56,6 +81,7 @@ struct slice beanstalk_connection_input(const struct beanstalk_connection *conne
 void beanstalk_connection_consume(struct beanstalk_connection *connection, size_t bytes)
 {
     connection->in_at += bytes;
+    connection->wanted_bytes = 0;
     if (connection->in_at < connection->in.len)
         return;
     connection->in_at = 0;
@@ -65,8 +91,11 @@ void beanstalk_connection_consume(struct beanstalk_connection *connection, size_
 static void on_alloc(uv_handle_t *handle, size_t wanted, uv_buf_t *out)
 {
     struct beanstalk_connection *connection = handle->data;
+    size_t unread = connection->in.len - connection->in_at, most = input_bytes_max(connection);
+    size_t room = unread < most ? most - unread : 1;
     (void)wanted;
-    *out = uv_buf_init(connection->read_at, BEANSTALK_READ_BYTES);
+    *out = uv_buf_init(connection->read_at,
+                       room < BEANSTALK_READ_BYTES ? (unsigned)room : BEANSTALK_READ_BYTES);
 }
 
 /* What is consumed makes room first. */
@@ -86,8 +115,10 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
     struct beanstalk_connection *connection = stream->data;
     if (count == 0)
         return;
-    if (count > 0)
+    if (count > 0) {
         input_append(connection, buffer->base, (size_t)count);
+        connection_count(connection);
+    }
     if (connection->in.failed || (count < 0 && count != UV_EOF)) {
         beanstalk_connection_end(connection);
         return;
@@ -103,7 +134,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 static void read_where_room(struct beanstalk_connection *connection)
 {
     size_t unread = connection->in.len - connection->in_at;
-    bool reads = !connection->has_ended && unread < connection->input_bytes_max;
+    bool reads = !connection->has_ended && unread < input_bytes_max(connection);
     if (reads == connection->is_reading || connection->is_closing)
         return;
     connection->is_reading = reads;
@@ -120,6 +151,7 @@ static void on_written(uv_write_t *write, int status)
     struct beanstalk_connection *connection = write->data;
     connection->is_writing = false;
     buffer_shrink(&connection->writing, KEPT_BYTES);
+    connection_count(connection);
     if (status < 0)
         beanstalk_connection_end(connection);
     if (!connection->is_closing)
@@ -152,6 +184,7 @@ static void write_out(struct beanstalk_connection *connection)
 void beanstalk_connection_go_on(struct beanstalk_connection *connection)
 {
     write_out(connection);
+    connection_count(connection);
     read_where_room(connection);
 }
 
@@ -177,13 +210,14 @@ void beanstalk_connection_wake(struct beanstalk_connection *connection, int64_t 
 /* ---- open ---- */
 
 void beanstalk_connection_open(struct beanstalk_connection *connection, uv_loop_t *loop, int fd,
-                               bool is_unix, size_t input_bytes_max, char *read_at,
+                               bool is_unix, size_t bytes_max, char *read_at, struct budget *budget,
                                const struct beanstalk_connection_events *events)
 {
     connection->events = events;
-    connection->input_bytes_max = input_bytes_max;
+    connection->input_bytes_max = bytes_max;
     connection->read_at = read_at;
-    buffer_init(&connection->in, input_bytes_max + 2 * (size_t)BEANSTALK_READ_BYTES);
+    connection->budget = budget;
+    buffer_init(&connection->in, bytes_max + 2 * (size_t)BEANSTALK_READ_BYTES);
     buffer_init(&connection->out, SIZE_MAX / 2);
     buffer_init(&connection->writing, SIZE_MAX / 2);
     /* Neither of the two fails in libuv, beyond arguments that are wrong. */

@@ -4,6 +4,8 @@
  * Embedded in what its owner keeps of the client. What came stands in one piece until it is consumed; what
  * is answered is gathered and goes out as one write when the owner says so. Reading stops while there
  * is as much unread as the longest command takes; the owner begins no command while too much is unsent.
+ * All its buffers are counted in a budget; while that is spent only little is read ahead, and nothing is
+ * answered before what was answered earlier has gone out.
  *
  * One thread: the loop's. Life: open, any number of calls, end (by either side), `gone`. Between a
  * hold and its release it is not gone, so that replies of a queue find it.
@@ -12,6 +14,7 @@
 #define TARRY_BEANSTALK_CONNECTION_H
 
 #include "base/buffer.h"
+#include "net/budget.h"
 
 #include <uv.h>
 
@@ -45,17 +48,22 @@ struct beanstalk_connection {
     uv_timer_t timer;
     uv_write_t write;
     struct buffer in, out, writing;
+    struct budget *budget;
+    size_t counted;         /* in the budget */
     size_t in_at;           /* of `in`: what is consumed */
     size_t input_bytes_max; /* unread, then reading stops */
-    char *read_at;          /* BEANSTALK_READ_BYTES that all connections of a loop read into */
+    size_t
+        wanted_bytes; /* the command at the front takes so many, and has room in the budget; else 0 */
+    char *read_at;    /* BEANSTALK_READ_BYTES that all connections of a loop read into */
     uint32_t handles, holds;
     bool is_closing, is_reading, is_writing;
     bool has_ended; /* the client sends no more */
 };
 
-/* Takes `fd`. Where it fails it ends, by `ended` and `gone`. Its memory is zeroed; `read_at` outlives it. */
+/* Takes `fd`. Where it fails it ends, by `ended` and `gone`. Its memory is zeroed; `read_at` and `budget`
+ * outlive it. */
 void beanstalk_connection_open(struct beanstalk_connection *connection, uv_loop_t *loop, int fd,
-                               bool is_unix, size_t input_bytes_max, char *read_at,
+                               bool is_unix, size_t bytes_max, char *read_at, struct budget *budget,
                                const struct beanstalk_connection_events *events);
 void beanstalk_connection_end(struct beanstalk_connection *connection);
 
@@ -66,6 +74,9 @@ void beanstalk_connection_release(struct beanstalk_connection *connection);
 /* What came and is not consumed; good until it is consumed or the owner returns to the loop. */
 struct slice beanstalk_connection_input(const struct beanstalk_connection *connection);
 void beanstalk_connection_consume(struct beanstalk_connection *connection, size_t bytes);
+
+/* May a command be begun, as far as unsent answers and the budget go? */
+bool beanstalk_connection_may_answer(const struct beanstalk_connection *connection);
 
 /* Sends what `out` has, in one write, and reads on where there is room. It may end by that. */
 void beanstalk_connection_go_on(struct beanstalk_connection *connection);

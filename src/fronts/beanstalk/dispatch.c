@@ -1,6 +1,8 @@
 #include "beanstalk/dispatch.h"
 
 #include "beanstalk/commands.h"
+#include "beanstalk/phase.h"
+#include "beanstalk/share.h"
 
 /* ---- what is no command ---- */
 
@@ -179,15 +181,20 @@ static void go_on(struct beanstalk_session *session)
     }
     beanstalk_connection_hold(connection);
     session->is_going_on = true;
-    bool goes_on = true;
+    bool goes_on = true, has_moved = !session->wait;
+    uint32_t begun = 0;
     while (goes_on && !connection->is_closing && !session->wait &&
-           connection->out.len < BEANSTALK_UNSENT_BYTES_MAX)
+           beanstalk_connection_may_answer(connection) && beanstalk_share_take(session, begun++))
         goes_on =
             session->skip.bytes || session->skip.line ? skip_input(session) : next_command(session);
+    has_moved &= begun > 1;
     session->is_going_on = false;
     beanstalk_connection_go_on(connection);
-    if (connection->has_ended && !connection->is_writing && !session->wait)
+    bool is_later = !list_is_empty(&session->later);
+    if (connection->has_ended && !connection->is_writing && !session->wait && !is_later)
         beanstalk_session_end(session);
+    if (!connection->is_closing)
+        beanstalk_phase_settle(session, has_moved);
     beanstalk_connection_release(connection);
 }
 

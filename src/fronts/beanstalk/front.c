@@ -1,7 +1,9 @@
 /* The front: connections come in, and the end. */
 #include "beanstalk/alias.h"
 #include "beanstalk/dispatch.h"
+#include "beanstalk/phase.h"
 #include "beanstalk/session.h"
+#include "beanstalk/share.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+enum { IDLE_MS = 3600 * 1000, LINE_MS = 10 * 1000, BODY_MS = 120 * 1000, WRITE_MS = 60 * 1000 };
 
 /* ---- connections ---- */
 
@@ -50,6 +54,21 @@ static void on_poll_closed(uv_handle_t *handle)
 
 /* ---- life ---- */
 
+static void set_options(struct beanstalk_options *into, const struct beanstalk_options *given)
+{
+    *into = *given;
+    if (!into->job_bytes_max)
+        into->job_bytes_max = BEANSTALK_JOB_BYTES;
+    if (!into->idle_ms)
+        into->idle_ms = IDLE_MS;
+    if (!into->line_ms)
+        into->line_ms = LINE_MS;
+    if (!into->body_ms)
+        into->body_ms = BODY_MS;
+    if (!into->write_ms)
+        into->write_ms = WRITE_MS;
+}
+
 struct beanstalk_front *beanstalk_front_new(const struct beanstalk_options *options, char *error)
 {
     struct beanstalk_front *front = calloc(1, sizeof *front);
@@ -57,18 +76,17 @@ struct beanstalk_front *beanstalk_front_new(const struct beanstalk_options *opti
         (void)error_text(error, BEANSTALK_ERROR_BYTES, "out of memory");
         return NULL;
     }
-    front->options = *options;
-    if (!front->options.job_bytes_max)
-        front->options.job_bytes_max = BEANSTALK_JOB_BYTES;
+    set_options(&front->options, options);
     front->fd = -1;
     front->closed = on_handle_closed;
     list_init(&front->sessions);
+    beanstalk_share_init(front);
     front->started_ms = clock_inner_ms();
     front->numbers = beanstalk_numbers_new(options->queue);
     front->read_at = malloc(BEANSTALK_READ_BYTES);
     snprintf(front->instance, sizeof front->instance, "%016" PRIx64, random_u64());
     if (!beanstalk_tubes_init(&front->tubes) || !beanstalk_aliases_init(front) || !front->numbers ||
-        !front->read_at) {
+        !front->read_at || !beanstalk_phases_init(front)) {
         (void)error_text(error, BEANSTALK_ERROR_BYTES, "out of memory");
         beanstalk_front_free(front);
         return NULL;
@@ -114,6 +132,8 @@ void beanstalk_front_free(struct beanstalk_front *front)
         return;
     if (front->fd >= 0)
         (void)close(front->fd);
+    beanstalk_phases_fini(front);
+    beanstalk_share_fini(front);
     beanstalk_numbers_free(front->numbers);
     beanstalk_tubes_fini(&front->tubes);
     beanstalk_aliases_fini(front);

@@ -11,6 +11,7 @@
 #ifndef TARRY_BEANSTALK_FRONT_H
 #define TARRY_BEANSTALK_FRONT_H
 
+#include "net/budget.h"
 #include "net/listener.h"
 #include "net/reactor.h"
 #include "queue/waiter.h"
@@ -26,8 +27,12 @@ struct beanstalk_options {
     struct waiters *waiters;
     struct listener *listener; /* open; outlives the front */
     struct quota *quota;    /* what limits of pushes are held against; NULL: nothing; outlives it */
+    struct budget *budget;  /* outlives it */
     uint32_t job_bytes_max; /* 0: BEANSTALK_JOB_BYTES */
     uint32_t connections_max;
+    /* How long a client may be without a command that holds no job and waits for none; with an unfinished line;
+     * with an unfinished body; without reading its answers. 0: an hour, 10 s, 120 s, 60 s. */
+    int64_t idle_ms, line_ms, body_ms, write_ms;
 };
 
 /* NULL: `error` (BEANSTALK_ERROR_BYTES) says why. */

@@ -133,8 +133,18 @@ bool beanstalk_put(struct beanstalk_session *session, const struct beanstalk_com
         session->is_producer = true;
         session->front->producers++;
     }
-    if (input.len < whole)
+    if (input.len < whole && !budget_has(connection->budget, whole - input.len)) {
+        budget_note_refused(connection->budget);
+        session->front->verbs[BEANSTALK_PUT]++;
+        beanstalk_connection_consume(connection, line_bytes);
+        session->skip.bytes = (uint64_t)put->bytes + 2;
+        session->skip.answer = "OUT_OF_MEMORY\r\n";
+        return true;
+    }
+    if (input.len < whole) {
+        connection->wanted_bytes = whole;
         return false;
+    }
     if (memcmp(input.at + whole - 2, "\r\n", 2) != 0) {
         session->front->verbs[BEANSTALK_PUT]++;
         beanstalk_connection_consume(connection, whole);

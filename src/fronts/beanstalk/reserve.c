@@ -95,9 +95,10 @@ static bool hold(struct beanstalk_session *session, const struct queue_job *take
         until_ms = lease_until_ms;
         view.ttr_s = (uint32_t)((until_ms - now_ms + 999) / 1000);
     }
-    if (!beanstalk_reservations_add(&session->reservations, view.number, taken->lease, view.ttr_s,
+    if (!beanstalk_session_has_memory(session, job->body.len) ||
+        !beanstalk_reservations_add(&session->reservations, view.number, taken->lease, view.ttr_s,
                                     until_ms, lease_until_ms)) {
-        beanstalk_give_back(session->front, taken->lease);
+        beanstalk_return(session->front, taken->lease);
         return false;
     }
     beanstalk_answer_job(session, "RESERVED", view.number, job->body);

@@ -18,10 +18,22 @@ void beanstalk_answer(struct beanstalk_session *session, const char *text)
     buffer_append_text(&session->connection.out, text);
 }
 
+bool beanstalk_session_has_memory(struct beanstalk_session *session, size_t bytes)
+{
+    bool has = budget_has(session->connection.budget, bytes);
+    if (!has)
+        budget_note_refused(session->connection.budget);
+    return has;
+}
+
 void beanstalk_answer_job(struct beanstalk_session *session, const char *word, uint64_t number,
                           struct slice body)
 {
     struct buffer *out = &session->connection.out;
+    if (!beanstalk_session_has_memory(session, body.len)) {
+        beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
+        return;
+    }
     buffer_append_format(out, "%s %" PRIu64 " %zu\r\n", word, number, body.len);
     buffer_append_slice(out, body);
     buffer_append_text(out, "\r\n");
@@ -30,10 +42,14 @@ void beanstalk_answer_job(struct beanstalk_session *session, const char *word, u
 void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yaml)
 {
     struct buffer *out = &session->connection.out;
-    buffer_append_format(out, "OK %zu\r\n", yaml->len);
-    buffer_append_slice(out, buffer_slice(yaml));
-    buffer_append_text(out, "\r\n");
-    out->failed |= yaml->failed;
+    if (beanstalk_session_has_memory(session, yaml->len)) {
+        buffer_append_format(out, "OK %zu\r\n", yaml->len);
+        buffer_append_slice(out, buffer_slice(yaml));
+        buffer_append_text(out, "\r\n");
+        out->failed |= yaml->failed;
+    } else {
+        beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
+    }
     buffer_fini(yaml);
 }
 
@@ -140,6 +156,12 @@ void beanstalk_give_back(struct beanstalk_front *front, struct slice lease)
     queue_answer(front->options.queue, &nack, 1, (struct queue_reply_to){.done = on_given_back});
 }
 
+void beanstalk_return(struct beanstalk_front *front, struct slice lease)
+{
+    const struct queue_answer back = {.verb = QUEUE_RETURN, .lease = lease, .delay_ms = -1};
+    queue_answer(front->options.queue, &back, 1, (struct queue_reply_to){.done = on_given_back});
+}
+
 void beanstalk_session_expire(struct beanstalk_session *session, int64_t now_ms)
 {
     session->front->timeouts += beanstalk_reservations_expire(&session->reservations, now_ms);
@@ -198,6 +220,8 @@ static void on_ended(struct beanstalk_connection *connection)
         beanstalk_connection_release(connection);
     }
     beanstalk_session_stop_waiting(session);
+    list_remove(&session->timed);
+    list_remove(&session->later);
     give_all_back(session);
     leave_tubes(session);
     front->connection_count--;
@@ -211,6 +235,7 @@ static void on_gone(struct beanstalk_connection *connection)
     struct beanstalk_front *front = session->front;
     list_remove(&session->list);
     beanstalk_change_end(session);
+    budget_remove(front->options.budget, sizeof *session);
     free(session);
     front->closed(front);
 }
@@ -258,6 +283,9 @@ void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct 
     session->peer = *peer;
     session->call = (struct access_call){
         .queue.rules = &access_rules, .quota = front->options.quota, .caller = access_anyone()};
+    list_init(&session->timed);
+    list_init(&session->later);
+    budget_add(front->options.budget, sizeof *session);
     session->used = session->watched[0] =
         beanstalk_tubes_find(&front->tubes, slice_of(BEANSTALK_TUBE_DEFAULT));
     session->used->users++;
@@ -270,5 +298,6 @@ void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct 
     beanstalk_connection_open(&session->connection, reactor_loop(front->options.reactor), fd,
                               peer->kind == PEER_UNIX,
                               (size_t)front->options.job_bytes_max + BEANSTALK_READ_BYTES,
-                              front->read_at, &connection_events);
+                              front->read_at, front->options.budget, &connection_events);
+    driver->go_on(session);
 }

@@ -39,7 +39,12 @@ struct beanstalk_session_driver {
 };
 
 struct beanstalk_session {
-    struct list list; /* front->sessions */
+    struct list list;  /* front->sessions */
+    struct list timed; /* front->timed[phase], or alone */
+    struct list later; /* front->later, or alone */
+    enum beanstalk_phase phase;
+    int64_t until_ms;
+    size_t unsent; /* when its phase began */
     struct beanstalk_front *front;
     const struct beanstalk_session_driver *driver;
     struct beanstalk_connection connection;
@@ -105,6 +110,9 @@ static inline bool beanstalk_session_has_ended(const struct beanstalk_session *s
 
 /* ---- answers ---- */
 
+/* Is there memory for an answer of so many bytes? If not, that is counted. */
+bool beanstalk_session_has_memory(struct beanstalk_session *session, size_t bytes);
+
 void beanstalk_answer(struct beanstalk_session *session, const char *text);
 /* A word, a number and a body. */
 void beanstalk_answer_job(struct beanstalk_session *session, const char *word, uint64_t number,
@@ -135,8 +143,10 @@ static inline enum queue_status beanstalk_reply_status(const struct queue_reply 
 {
     return reply->result_count ? reply->results[0].status : reply->status;
 }
-/* The end of a lease that nobody has any more: a failed attempt. */
+/* Ends a lease whose client has gone: a failed attempt. */
 void beanstalk_give_back(struct beanstalk_front *front, struct slice lease);
+/* Ends a lease that no client was told of: not an attempt. */
+void beanstalk_return(struct beanstalk_front *front, struct slice lease);
 
 /* Reservations whose time is over by `now_ms` are the client's no more, and counted: the queue sees to their jobs. */
 void beanstalk_session_expire(struct beanstalk_session *session, int64_t now_ms);

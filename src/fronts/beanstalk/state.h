@@ -11,11 +11,26 @@
 
 struct beanstalk_alias; /* alias.c */
 
+/* What a client is waited for, see phase.h. */
+enum beanstalk_phase {
+    BEANSTALK_PHASE_NONE = 0,
+    BEANSTALK_PHASE_IDLE, /* the next command */
+    BEANSTALK_PHASE_LINE,
+    BEANSTALK_PHASE_BODY,
+    BEANSTALK_PHASE_WRITE, /* the client does not read its answers */
+    BEANSTALK_PHASES
+};
+
 struct beanstalk_front {
     struct beanstalk_options options;
     struct beanstalk_numbers *numbers;
     struct beanstalk_tubes tubes;
-    struct list sessions;
+    struct list sessions, timed[BEANSTALK_PHASES];
+    struct deadline *alarm; /* of the first session whose time passes, at alarm_ms */
+    int64_t alarm_ms;
+    struct list later; /* sessions that have had their share of this turn, see share.c */
+    struct turn_end_call turn_end; /* then these go on */
+    uint32_t turn_commands;        /* begun in this turn */
     uint32_t connection_count, producers, workers, waiting;
     uint64_t connections_total, timeouts, verbs[BEANSTALK_VERBS];
     int64_t started_ms;

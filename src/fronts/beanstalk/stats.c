@@ -119,12 +119,18 @@ static bool is_shown(const struct beanstalk_front *front, const struct queue_top
            !beanstalk_tubes_find(&front->tubes, topic->name);
 }
 
-static size_t count_tubes(const struct beanstalk_front *front, const struct queue_reply *topics)
+void beanstalk_sum_add(struct beanstalk_sum *sum, const struct beanstalk_front *front,
+                       const struct queue_topic *topic)
 {
-    size_t count = front->tubes.table.table.count;
-    for (size_t i = 0; i < topics->topic_count; i++)
-        count += is_shown(front, &topics->topics[i]);
-    return count;
+    const struct queue_counts *counts = &topic->counts;
+    if (beanstalk_topic_is_own(topic->name))
+        return;
+    sum->counts.ready += counts->ready;
+    sum->counts.leased += counts->leased;
+    sum->counts.delayed += counts->delayed + counts->retrying;
+    sum->counts.dead += counts->dead;
+    sum->total += topic->totals.pushed + topic->totals.replaced;
+    sum->tubes += is_shown(front, topic);
 }
 
 static void write_machine(struct buffer *out, const struct beanstalk_front *front)
@@ -154,32 +160,20 @@ static void write_machine(struct buffer *out, const struct beanstalk_front *fron
 }
 
 void beanstalk_stats(struct buffer *out, struct beanstalk_front *front,
-                     const struct queue_reply *topics)
+                     const struct beanstalk_sum *sum)
 {
-    struct queue_counts sum = {0};
-    uint64_t total = 0;
-    for (size_t i = 0; i < topics->topic_count; i++) {
-        const struct queue_topic *topic = &topics->topics[i];
-        if (beanstalk_topic_is_own(topic->name))
-            continue;
-        sum.ready += topic->counts.ready;
-        sum.leased += topic->counts.leased;
-        sum.delayed += topic->counts.delayed + topic->counts.retrying;
-        sum.dead += topic->counts.dead;
-        total += topic->totals.pushed + topic->totals.replaced;
-    }
     buffer_append_text(out, "---\n");
     write_number(out, "current-jobs-urgent", 0);
-    write_number(out, "current-jobs-ready", sum.ready);
-    write_number(out, "current-jobs-reserved", sum.leased);
-    write_number(out, "current-jobs-delayed", sum.delayed);
-    write_number(out, "current-jobs-buried", sum.dead);
+    write_number(out, "current-jobs-ready", sum->counts.ready);
+    write_number(out, "current-jobs-reserved", sum->counts.leased);
+    write_number(out, "current-jobs-delayed", sum->counts.delayed);
+    write_number(out, "current-jobs-buried", sum->counts.dead);
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         write_number(out, verbs[i].name, front->verbs[verbs[i].verb]);
     write_number(out, "job-timeouts", front->timeouts);
-    write_number(out, "total-jobs", total);
+    write_number(out, "total-jobs", sum->total);
     write_number(out, "max-job-size", front->options.job_bytes_max);
-    write_number(out, "current-tubes", count_tubes(front, topics));
+    write_number(out, "current-tubes", front->tubes.table.table.count + sum->tubes);
     write_number(out, "current-connections", front->connection_count);
     write_number(out, "current-producers", front->producers);
     write_number(out, "current-workers", front->workers);
@@ -193,13 +187,16 @@ static void write_tube(struct buffer *out, struct slice name)
     buffer_append_format(out, "- %.*s\n", (int)name.len, name.at);
 }
 
-void beanstalk_list_tubes(struct buffer *out, const struct beanstalk_front *front,
-                          const struct queue_reply *topics)
+void beanstalk_list_tubes(struct buffer *out, const struct beanstalk_front *front)
 {
     buffer_append_text(out, "---\n");
     for (const struct list *at = front->tubes.order.next; at != &front->tubes.order; at = at->next)
         write_tube(out, beanstalk_tube_name(list_entry(at, struct beanstalk_tube, order)));
-    for (size_t i = 0; i < topics->topic_count; i++)
-        if (is_shown(front, &topics->topics[i]))
-            write_tube(out, topics->topics[i].name);
+}
+
+void beanstalk_list_topic(struct buffer *out, const struct beanstalk_front *front,
+                          const struct queue_topic *topic)
+{
+    if (is_shown(front, topic))
+        write_tube(out, topic->name);
 }

@@ -3,6 +3,10 @@
 
 #include "beanstalk/stats.h"
 
+#include "queue/topic_walk.h"
+
+#include <stdlib.h>
+
 static void call_topic(struct beanstalk_session *session, struct queue_topic_call call,
                        queue_done *done)
 {
@@ -86,29 +90,61 @@ void beanstalk_tell_tube(struct beanstalk_session *session)
     call_topic(session, (struct queue_topic_call){.verb = QUEUE_TOPIC_GET}, on_tube);
 }
 
-/* ---- stats, list-tubes ---- */
+/* ---- stats, list-tubes: over all topics, page by page ---- */
 
-static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
+struct census {
+    struct beanstalk_session *session;
+    struct beanstalk_sum sum;
+    struct buffer tubes; /* list-tubes */
+};
+
+static bool on_page(void *owner, uint64_t tag, const struct queue_topic *topics, size_t count)
 {
-    struct beanstalk_session *session = owner;
-    struct buffer yaml;
+    struct census *census = owner;
+    const struct beanstalk_session *session = census->session;
     (void)tag;
-    if (!beanstalk_session_called(session))
-        return;
-    if (reply->status != QUEUE_OK) {
-        beanstalk_finish(session, beanstalk_answer_of(reply->status));
-        return;
+    for (size_t i = 0; i < count; i++)
+        if (session->command.verb == BEANSTALK_STATS)
+            beanstalk_sum_add(&census->sum, session->front, &topics[i]);
+        else
+            beanstalk_list_topic(&census->tubes, session->front, &topics[i]);
+    return !beanstalk_session_has_ended(session);
+}
+
+static void on_counted(void *owner, uint64_t tag, enum queue_status status)
+{
+    struct census *census = owner;
+    struct beanstalk_session *session = census->session;
+    (void)tag;
+    bool is_there = beanstalk_session_called(session);
+    if (is_there && status == QUEUE_OK) {
+        if (session->command.verb == BEANSTALK_STATS)
+            beanstalk_stats(&census->tubes, session->front, &census->sum);
+        beanstalk_answer_yaml(session, &census->tubes);
+        session->driver->go_on(session);
+    } else if (is_there) {
+        beanstalk_finish(session, beanstalk_answer_of(status));
     }
-    buffer_init(&yaml, SESSION_YAML_BYTES_MAX);
-    if (session->command.verb == BEANSTALK_STATS)
-        beanstalk_stats(&yaml, session->front, reply);
-    else
-        beanstalk_list_tubes(&yaml, session->front, reply);
-    beanstalk_answer_yaml(session, &yaml);
-    session->driver->go_on(session);
+    buffer_fini(&census->tubes);
+    free(census);
 }
 
 void beanstalk_tell_all(struct beanstalk_session *session)
 {
-    queue_topics(beanstalk_session_queue(session), beanstalk_session_call(session, on_topics));
+    struct census *census = calloc(1, sizeof *census);
+    const struct topic_walk_listener listener = {
+        .page = on_page, .done = on_counted, .owner = census};
+    if (census) {
+        census->session = session;
+        buffer_init(&census->tubes, SESSION_YAML_BYTES_MAX);
+        if (session->command.verb != BEANSTALK_STATS)
+            beanstalk_list_tubes(&census->tubes, session->front);
+        (void)beanstalk_session_call(session, NULL);
+        if (topic_walk_start(beanstalk_session_queue(session), (struct slice){0}, &listener))
+            return;
+        (void)beanstalk_session_called(session);
+        buffer_fini(&census->tubes);
+        free(census);
+    }
+    beanstalk_answer(session, beanstalk_answer_of(QUEUE_NO_MEMORY));
 }

@@ -39,12 +39,14 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
 
 static void peek(struct beanstalk_session *session, enum job_state state, uint32_t limit)
 {
-    const struct queue_list list = {
-        .topic = beanstalk_tube_name(session->used), .state = state, .limit = limit};
+    const struct queue_list list = {.topic = beanstalk_tube_name(session->used),
+                                    .state = state,
+                                    .limit = limit,
+                                    .first_only = state == JOB_READY};
     queue_list(beanstalk_session_queue(session), &list, beanstalk_session_call(session, on_listed));
 }
 
-/* That of the best priority comes first, as far as a page shows. */
+/* The one of the best priority; where the store shows a page of them, the best on that. */
 void beanstalk_peek_ready(struct beanstalk_session *session)
 {
     peek(session, JOB_READY, QUEUE_LIST_MAX);

@@ -20,7 +20,8 @@ enum {
     GREETING_MAX = 2048, /* connections before their first request; the oldest give way */
     HANDSHAKES_MAX = 16, /* in a turn: those who are greeted already are not to wait for more */
     TURN_REQUESTS = 512, /* of all connections in a turn; beyond it each has only its share, */
-    TURN_SHARE = 8,      /* so that many who pipeline do not hold up who asks for one thing */
+    TURN_SHARE = 8,      /* so that many who pipeline do not hold up who asks for one thing; */
+    LATE_SHARE = 1,      /* in a turn that has lasted long, less still */
     OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
     CONNECTION_BYTES = 1024,       /* what an open connection takes, about */
     /* A leftover up to this is copied in front of what comes next; a longer one gets its own growing
@@ -136,7 +137,8 @@ static void stop_reading(struct http_connection *connection)
 /* In this turn, with so many requests. It goes on at the turn's end. */
 static inline bool has_had_share(const struct http_front *front, uint32_t begun)
 {
-    return begun >= TURN_SHARE && front->turn_requests >= TURN_REQUESTS;
+    return (begun >= TURN_SHARE && front->turn_requests >= TURN_REQUESTS) ||
+           (begun >= LATE_SHARE && reactor_is_late(front->reactor));
 }
 
 /* Has what is there carried out, as far as it is whole and there is room. `bytes` is the shared buffer
@@ -232,7 +234,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
         cap <= connection->in_cap || http_budget_has(connection->front, cap - connection->in_cap);
     if (!has_room) {
         cap = connection->in_len + LEFTOVER_BYTES;
-        has_room = cap <= HTTP_BUDGET_SMALL_BYTES;
+        has_room = cap <= BUDGET_SMALL_BYTES;
     }
     connection->is_starved = !has_room;
     if (!has_room || !http_input_grow(connection, cap))
@@ -564,6 +566,12 @@ static void resume_input(struct http_connection *connection)
     if (!connection->is_blocked ||
         input_is_full(connection, http_budget_is_spent(connection->front)))
         return;
+    if (connection->is_heavy && connection->front->turn_heavy &&
+        reactor_is_late(connection->front->reactor)) { /* without reading it again */
+        http_connection_touch(connection);
+        return;
+    }
+    connection->is_heavy = false;
     feed_input(connection, connection->in, connection->in_len);
     if (!connection->is_cut && !connection->is_blocked)
         start_reading(connection);
@@ -643,7 +651,7 @@ static void settle_connection(struct http_connection *connection)
 bool http_connections_flush(struct http_front *front)
 {
     struct list now;
-    front->handshake_count = front->turn_requests = 0;
+    front->handshake_count = front->turn_requests = front->turn_heavy = 0;
     if (list_is_empty(&front->dirty))
         return false;
     uint32_t serial = front->serial;

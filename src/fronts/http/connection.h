@@ -41,6 +41,7 @@ struct http_connection {
     int64_t until_ms;
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
+    bool is_heavy;     /* its request waits for a turn with time */
     bool is_crowd;     /* beyond the limit: here only to be told so */
     bool awaits_proxy; /* the header of a proxy comes first */
     bool is_greeting;  /* the header of a proxy or a handshake comes first; counted by the front */

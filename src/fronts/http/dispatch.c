@@ -6,6 +6,8 @@
  *            under way weigh 16 MiB together at most, or there is only one
  *   long     lists and pages over all topics: begin once all earlier answers of the connection
  *            are out; a front has few under way at a time, the other connections stand in line
+ *   heavy    with a body of some size, or a list: not in a turn that has lasted long, behind another
+ *            such request
  *   take     not behind a take that waits: its jobs could not be handed over
  *   stream   once all earlier answers of the connection are out: it is the last one
  *
@@ -118,7 +120,7 @@ static const struct http_route *find_refuser(const struct http_front *front,
 
 /* ---- whether it may begin ---- */
 
-enum { UNIT_BYTES = 64 * 1024, WEIGHT_MAX = 256 };
+enum { UNIT_BYTES = 64 * 1024, WEIGHT_MAX = 256, HEAVY_BODY_BYTES = 4096 };
 
 static uint32_t weight_of_bytes(uint64_t bytes)
 {
@@ -163,6 +165,22 @@ static bool may_begin_long(struct http_connection *connection)
     return false;
 }
 
+/* Does it hold up the loop for longer than others? Then it waits for a turn with time, in the order in which
+ * such requests came. */
+static bool may_begin_heavy(struct http_connection *connection, const struct http_route *route)
+{
+    struct http_front *front = connection->front;
+    if (front->request.body.len <= HEAVY_BODY_BYTES && route->answer != HTTP_ANSWER_LONG)
+        return true;
+    if (front->turn_heavy && reactor_is_late(front->reactor)) {
+        connection->is_heavy = true;
+        http_connection_touch(connection);
+        return false;
+    }
+    front->turn_heavy++;
+    return true;
+}
+
 /* The request just parsed: may it begin now? Then *weight is for begin_weight. Else it keeps its
  * place, and the connection is touched when it is to ask again. */
 static bool may_begin(struct http_connection *connection, const struct http_route *route,
@@ -172,13 +190,12 @@ static bool may_begin(struct http_connection *connection, const struct http_rout
     if (route->answer == HTTP_ANSWER_STREAM)
         return !connection->first && !connection->out.len;
     *weight = weight_of(front, route);
-    if (!*weight)
-        return true;
-    if (connection->weight && connection->weight + *weight > WEIGHT_MAX)
+    if (connection->weight && *weight && connection->weight + *weight > WEIGHT_MAX)
         return false;
-    if (route->answer == HTTP_ANSWER_TAKE)
-        return !connection->wait_count;
-    return route->answer != HTTP_ANSWER_LONG || may_begin_long(connection);
+    if (route->answer == HTTP_ANSWER_TAKE && *weight && connection->wait_count)
+        return false;
+    return may_begin_heavy(connection, route) &&
+           (route->answer != HTTP_ANSWER_LONG || may_begin_long(connection));
 }
 
 /* Only for a weight other than 0. */
@@ -418,8 +435,7 @@ static bool body_is_cheap(const struct http_connection *connection, size_t bytes
     if (framing->chunked || framing->length > framing->body_bytes_max)
         return false;
     return bytes_here - framing->head_bytes >= framing->length ||
-           (framing->length <= HTTP_BUDGET_SMALL_BYTES &&
-            !connection->front->request.expects_continue);
+           (framing->length <= BUDGET_SMALL_BYTES && !connection->front->request.expects_continue);
 }
 
 /* True: nobody is let through with this, and its body is not read. The connection ends, as it is not

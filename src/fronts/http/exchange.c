@@ -511,7 +511,7 @@ static void write_answer(struct http_exchange *exchange, uint16_t status, const 
 /* Only an answer that changed nothing may be left out. */
 static bool answer_is_too_much(const struct http_exchange *exchange)
 {
-    return exchange->front->body.len > HTTP_BUDGET_SMALL_BYTES && exchange->route &&
+    return exchange->front->body.len > BUDGET_SMALL_BYTES && exchange->route &&
            exchange->route->method == HTTP_METHOD_GET &&
            !http_budget_has(exchange->front, exchange->front->body.len);
 }

@@ -95,7 +95,12 @@ void http_shared_set_tracer(struct http_shared *shared, struct tracer *tracer)
 
 void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max)
 {
-    shared->memory_bytes_max = bytes_max ? bytes_max : BUDGET_BYTES;
+    shared->budget.bytes_max = bytes_max ? bytes_max : BUDGET_BYTES;
+}
+
+struct budget *http_shared_budget(struct http_shared *shared)
+{
+    return &shared->budget;
 }
 
 void http_shared_set_tls(struct http_shared *shared, struct tls_context *context)

@@ -55,6 +55,8 @@ void http_shared_free(struct http_shared *shared);
 /* What requests, answers and waiting takes may take together, beyond which there is 503; 0: 256 MiB.
  * Before the reactors run. */
 void http_shared_set_memory(struct http_shared *shared, uint64_t bytes_max);
+/* What counts it, for fronts of other protocols. It lives as long as `shared`. */
+struct budget *http_shared_budget(struct http_shared *shared);
 /* How late jobs are; as many topics as it tells apart have lines of their own at /metrics, the
  * largest, and the rest is summed up; without it 200. Before the reactors run; outlives the fronts. */
 void http_shared_set_lateness(struct http_shared *shared, struct lateness *lateness);

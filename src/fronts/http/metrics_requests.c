@@ -180,8 +180,8 @@ void http_metrics_requests_write_rest(const struct http_metrics_requests *sums,
     metric_write(page, &http_metrics[RECEIVED], sums->bytes_in);
     metric_write(page, &http_metrics[SENT], sums->bytes_out);
     metric_write(page, &http_metrics[REQUEST_MEMORY], http_budget_used(shared));
-    metric_write(page, &http_metrics[REQUEST_MEMORY_MAX], shared->memory_bytes_max);
-    metric_write(page, &http_metrics[MEMORY_REFUSED], counter_get(&shared->memory_refused));
+    metric_write(page, &http_metrics[REQUEST_MEMORY_MAX], shared->budget.bytes_max);
+    metric_write(page, &http_metrics[MEMORY_REFUSED], counter_get(&shared->budget.refused));
     metric_write(page, &http_metrics[WAITING_TAKES], sums->waiting);
     metric_write(page, &http_metrics[STREAMS], sums->streams);
     metric_write(page, &http_metrics[STREAM_EVENTS_LOST], sums->events_lost);

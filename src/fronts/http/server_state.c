@@ -54,7 +54,7 @@ static void write_memory(struct buffer *out, const struct http_shared *shared)
     buffer_append_u64(out, atomic_load_explicit(&shared->process_bytes, memory_order_relaxed));
     json_write_member_number(out, "process_max_bytes", shared->process_bytes_max);
     json_write_member_number(out, "request_bytes", http_budget_used(shared));
-    json_write_member_number(out, "request_max_bytes", shared->memory_bytes_max);
+    json_write_member_number(out, "request_max_bytes", shared->budget.bytes_max);
     write_flag(out, "spent", atomic_load_explicit(&shared->is_memory_spent, memory_order_relaxed));
     buffer_append_byte(out, '}');
 }

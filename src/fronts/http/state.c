@@ -2,8 +2,6 @@
 
 #include <inttypes.h>
 
-enum { LARGE_BYTES = 1024 * 1024 };
-
 /* ---- time ---- */
 
 static void look_at_clock(struct http_front *front)
@@ -57,32 +55,10 @@ void http_front_give_back(struct http_front *front, struct buffer *buffer)
     *buffer = (struct buffer){0};
 }
 
-void http_budget_add(struct http_front *front, size_t bytes)
-{
-    atomic_fetch_add_explicit(&front->shared->memory_bytes, bytes, memory_order_relaxed);
-}
-
-void http_budget_remove(struct http_front *front, size_t bytes)
-{
-    atomic_fetch_sub_explicit(&front->shared->memory_bytes, bytes, memory_order_relaxed);
-}
-
-uint64_t http_budget_used(const struct http_shared *shared)
-{
-    return atomic_load_explicit(&shared->memory_bytes, memory_order_relaxed);
-}
-
-/* The last quarter is not for what is large. */
-bool http_budget_has_room(const struct http_front *front, size_t bytes)
-{
-    uint64_t max = front->shared->memory_bytes_max;
-    return http_budget_used(front->shared) + bytes <= (bytes > LARGE_BYTES ? max / 4 * 3 : max);
-}
-
 void http_budget_refuse(struct http_front *front, struct http_fault *fault)
 {
-    uint64_t max = front->shared->memory_bytes_max;
-    atomic_fetch_add_explicit(&front->shared->memory_refused, 1, memory_order_relaxed);
+    uint64_t max = front->shared->budget.bytes_max;
+    budget_note_refused(&front->shared->budget);
     (void)http_fault_set(
         fault, PROBLEM_TOO_MUCH_MEMORY, max,
         "requests and answers under way take all of the %" PRIu64

@@ -18,6 +18,7 @@
 #include "http/host.h"
 #include "http/query.h"
 #include "http/route.h"
+#include "net/budget.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,11 +27,10 @@ enum {
     HTTP_READ_BYTES = 128 * 1024, /* one read at most, shared by all connections */
     HTTP_OUT_BYTES_MAX = 1 << 30, /* never met: dispatch.c keeps answers far below */
     HTTP_LATE_MS = 1000,          /* a turn so long after the last: did the loop stand still? */
-    HTTP_BUDGET_SMALL_BYTES = 16 * 1024, /* allowed whatever the budget says */
-    HTTP_RECENT_MS = 1000, /* who came in that time may be about to ask, when a front ends */
-    HTTP_POLITE_MS = 100,  /* and has so long to do so */
-    HTTP_STATUSES = 32,    /* different ones that are answered with */
-    HTTP_CLASSES = 4,      /* of statuses: 2xx to 5xx */
+    HTTP_RECENT_MS = 1000,        /* who came in that time may be about to ask, when a front ends */
+    HTTP_POLITE_MS = 100,         /* and has so long to do so */
+    HTTP_STATUSES = 32,           /* different ones that are answered with */
+    HTTP_CLASSES = 4,             /* of statuses: 2xx to 5xx */
     HTTP_SPARES_MAX = 64,
     HTTP_SPARE_BYTES_MAX = 256 * 1024,
     HTTP_FRONTS_MAX = 256
@@ -114,6 +114,7 @@ struct http_front {
     uint32_t greeting_count;  /* connections before their first request, see connection.c */
     uint32_t handshake_count; /* steps of handshakes, in this turn */
     uint32_t turn_requests;   /* begun in this turn */
+    uint32_t turn_heavy;      /* of these such as take long, see dispatch.c */
     struct http_request request;
     struct http_query query;
     struct buffer meta, decoded, body, fields, arena;
@@ -159,8 +160,7 @@ struct http_shared {
     const struct http_clock_hooks *clock;   /* NULL: an ordinary clock */
     const struct http_drain_hooks *drain;   /* NULL: none */
     const struct http_server_hooks *server; /* NULL: none */
-    uint64_t memory_bytes_max;
-    _Atomic uint64_t memory_bytes, memory_refused;
+    struct budget budget;
     pthread_mutex_t tls_lock;
     struct tls_context *tls; /* of connections that come from now on; NULL: there is no TLS */
     pthread_mutex_t lock;    /* of the fronts */
@@ -200,32 +200,34 @@ void http_front_wake_by(struct http_front *front, int64_t at_ms);
 void http_front_lend(struct http_front *front, struct buffer *buffer);
 void http_front_give_back(struct http_front *front, struct buffer *buffer);
 
-/*
- * The budget: the memory of all fronts of a server together, as far as clients can make it grow.
- * Counted are buffers of requests that are not whole yet, bodies the store works on, answers that
- * are not written yet, connections and waiting takes. Not counted: what the store itself keeps, and
- * one read and one answer under way of each front.
- */
-void http_budget_add(struct http_front *front, size_t bytes);
-void http_budget_remove(struct http_front *front, size_t bytes);
-uint64_t http_budget_used(const struct http_shared *shared);
-/* Is there room for so much more, as it is not little? */
-bool http_budget_has_room(const struct http_front *front, size_t bytes);
-/* Says so in *fault, and counts it. */
-void http_budget_refuse(struct http_front *front, struct http_fault *fault);
+/* The budget of a server (net/budget.h), which all its fronts share. */
+static inline void http_budget_add(struct http_front *front, size_t bytes)
+{
+    budget_add(&front->shared->budget, bytes);
+}
 
-/* Is there room for so much more? Little is always allowed, so that a good client with small jobs
- * is served whatever others do. */
+static inline void http_budget_remove(struct http_front *front, size_t bytes)
+{
+    budget_remove(&front->shared->budget, bytes);
+}
+
+static inline uint64_t http_budget_used(const struct http_shared *shared)
+{
+    return budget_used(&shared->budget);
+}
+
 static inline bool http_budget_has(const struct http_front *front, size_t bytes)
 {
-    return bytes <= HTTP_BUDGET_SMALL_BYTES || http_budget_has_room(front, bytes);
+    return budget_has(&front->shared->budget, bytes);
 }
 
 static inline bool http_budget_is_spent(const struct http_front *front)
 {
-    return atomic_load_explicit(&front->shared->memory_bytes, memory_order_relaxed) >=
-           front->shared->memory_bytes_max;
+    return budget_is_spent(&front->shared->budget);
 }
+
+/* Says so in *fault, and counts it. */
+void http_budget_refuse(struct http_front *front, struct http_fault *fault);
 
 /* Does this server deliver by itself, now? */
 static inline bool http_delivery_is_on(const struct http_hooks *hooks)

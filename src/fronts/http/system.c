@@ -57,7 +57,7 @@ static void write_limits(struct buffer *out, const struct http_front *front)
         {"idle_ms", (uint64_t)options->idle_ms},
         {"connections", options->connections_max},
         {"waiting_takes", options->waiting_max},
-        {"memory_bytes", front->shared->memory_bytes_max},
+        {"memory_bytes", front->shared->budget.bytes_max},
         {"process_memory_bytes", front->shared->process_bytes_max},
     };
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {

@@ -646,6 +646,7 @@ static bool open_side_front(struct server *server)
                                                .waiters = per->waiters,
                                                .listener = &server->listening.side.at[0],
                                                .quota = server->limits.quota,
+                                               .budget = http_shared_budget(server->http),
                                                .job_bytes_max = (uint32_t)job_bytes,
                                                .connections_max = config->max_connections};
     char error[SIDE_FRONT_ERROR_BYTES] = "";

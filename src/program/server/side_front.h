@@ -22,6 +22,7 @@ struct side_front_options {
     struct waiters *waiters;
     struct listener *listener; /* open */
     struct quota *quota;       /* what limits of pushes are held against */
+    struct budget *budget;     /* outlives it */
     uint32_t job_bytes_max, connections_max;
 };
 

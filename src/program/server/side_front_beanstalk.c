@@ -12,6 +12,7 @@ static void *on_open(const struct side_front_options *options, char *error)
                                             .waiters = options->waiters,
                                             .listener = options->listener,
                                             .quota = options->quota,
+                                            .budget = options->budget,
                                             .job_bytes_max = options->job_bytes_max,
                                             .connections_max = options->connections_max};
     return beanstalk_front_new(&front, error);

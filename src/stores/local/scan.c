@@ -294,6 +294,25 @@ static struct walk scan_walk(enum walk_kind kind, struct slice topic, enum job_s
     return walk;
 }
 
+/* Answers with the first ready job alone. False: none is at hand. */
+static bool list_first(struct shard *shard, const struct queue_list *list,
+                       struct queue_reply_to reply_to)
+{
+    struct engine_view first, *views = NULL;
+    if (list->state != JOB_READY ||
+        !engine_show_first(shard->engine, list->topic, shard_now(shard), &first))
+        return false;
+    views = malloc(sizeof *views);
+    if (!views) {
+        engine_view_fini(&first);
+        return false;
+    }
+    *views = first;
+    job_reply_start(shard, views, 1, (struct job_reply_options){.with_body = list->with_body},
+                    (struct slice){0}, reply_to);
+    return true;
+}
+
 static void list_begin(struct shard *shard, const struct queue_list *list,
                        struct queue_reply_to reply_to)
 {
@@ -301,6 +320,8 @@ static void list_begin(struct shard *shard, const struct queue_list *list,
     walk.limit = list->limit;
     walk.shard = shard->options.index;
     walk.has_cursor = list->cursor.len > 0;
+    if (list->first_only && !walk.has_cursor && list_first(shard, list, reply_to))
+        return;
     if (walk.has_cursor && !queue_cursor_parse(list->cursor, &walk.after))
         completion_status_soon(shard, QUEUE_BAD_CURSOR, reply_to);
     else

@@ -1,0 +1,73 @@
+/*
+ * budget: the memory that the connections of a server may take together, whatever their protocol.
+ *
+ * Counted are buffers of requests that are not whole yet, bodies that the store works on, answers that are not
+ * written yet, connections and waiting takes. Not counted: what the store itself keeps, and one read and one
+ * answer under way of each front. A budget does not refuse anything: whoever adds asks it first.
+ *
+ * Any thread. Owner: the caller's storage, zeroed but for `bytes_max`; it outlives the connections.
+ */
+#ifndef TARRY_NET_BUDGET_H
+#define TARRY_NET_BUDGET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    BUDGET_SMALL_BYTES =
+        16 * 1024, /* allowed whatever else is used, so that small jobs get through */
+    BUDGET_LARGE_BYTES = 1024 * 1024 /* above it the last quarter is not available */
+};
+
+struct budget {
+    uint64_t bytes_max;
+    _Atomic uint64_t bytes, refused;
+};
+
+static inline void budget_add(struct budget *budget, size_t bytes)
+{
+    atomic_fetch_add_explicit(&budget->bytes, bytes, memory_order_relaxed);
+}
+
+static inline void budget_remove(struct budget *budget, size_t bytes)
+{
+    atomic_fetch_sub_explicit(&budget->bytes, bytes, memory_order_relaxed);
+}
+
+/* Counts a buffer that has `bytes` now, where *counted of them are counted. */
+static inline void budget_recount(struct budget *budget, size_t *counted, size_t bytes)
+{
+    if (bytes > *counted)
+        budget_add(budget, bytes - *counted);
+    else if (bytes < *counted)
+        budget_remove(budget, *counted - bytes);
+    *counted = bytes;
+}
+
+static inline uint64_t budget_used(const struct budget *budget)
+{
+    return atomic_load_explicit(&budget->bytes, memory_order_relaxed);
+}
+
+static inline bool budget_is_spent(const struct budget *budget)
+{
+    return budget_used(budget) >= budget->bytes_max;
+}
+
+/* Is there room for so many more bytes? */
+static inline bool budget_has(const struct budget *budget, size_t bytes)
+{
+    uint64_t max = budget->bytes_max;
+    return bytes <= BUDGET_SMALL_BYTES ||
+           budget_used(budget) + bytes <= (bytes > BUDGET_LARGE_BYTES ? max / 4 * 3 : max);
+}
+
+/* Counts a request that was refused for want of room. */
+static inline void budget_note_refused(struct budget *budget)
+{
+    atomic_fetch_add_explicit(&budget->refused, 1, memory_order_relaxed);
+}
+
+#endif

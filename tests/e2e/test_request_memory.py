@@ -1,0 +1,135 @@
+"""Buffers of connections, of each kind and at each listener: --max-request-memory bounds their memory, and a time limit ends them."""
+
+import contextlib
+import re
+import socket
+import ssl
+import time
+
+import pytest
+from certificates import Authority
+from server import IS_SANITIZED, eventually
+
+MIB = 1 << 20
+CLIENTS, BODY_BYTES = 120, 900_000
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
+PROXY = b"PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n"
+
+
+@pytest.fixture
+def server(start_server, tmp_path):
+    cert, key = Authority(tmp_path / "ca").sign("server")
+    server = start_server("--max-request-memory", "32MiB", "--beanstalk", "127.0.0.1:0", "--beanstalk-max-job", "1MiB", "--mykit", "127.0.0.1:0", "--sqs", "us-east-1/000000000000",
+                          "--listen", f"unix:{tmp_path}/http", "--listen", "127.0.0.1:0,tls", "--listen", "127.0.0.1:0,proxy-protocol", "--tls-cert", cert, "--tls-key", key,
+                          "--sync", "never", "--idle-timeout", "2s")
+    also = re.findall(r'event="listening also" address=(\S+)([^\n]*)', server.log())
+    of = {"unix" if address.startswith("unix") else "tls" if "=tls" in words else "proxy" if "=proxy" in words else "beanstalk" if "=beanstalk" in words else "mykit": address for address, words in also}
+    server.addresses = {name: address.removeprefix("unix:") if name == "unix" else ("127.0.0.1", int(address.rpartition(":")[2])) for name, address in of.items()}
+    server.addresses["http"] = ("127.0.0.1", server.port)
+    yield server
+    assert server.alive and server.terminate() == 0
+
+
+def dial(server, listener):
+    """A connection past what comes before requests."""
+    address = server.addresses[listener]
+    one = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
+    one.settimeout(30)
+    one.connect(address)
+    if listener == "proxy":
+        one.sendall(PROXY)
+    if listener == "tls":
+        one = TLS.wrap_socket(one)
+    return one
+
+
+def pour(connections, data):
+    """Sends it on each, as far as the server reads it: until none has taken more for a while. None reads."""
+    left, moved = dict.fromkeys(connections, 0), time.monotonic()
+    for one in connections:
+        one.setblocking(False)
+    while left and time.monotonic() < moved + 0.7:
+        for one, at in list(left.items()):
+            try:
+                left[one] = at + one.send(data[at : at + 65536])
+                moved = time.monotonic()
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                continue
+            except OSError:  # it has been ended
+                left[one] = len(data)
+            if left[one] >= len(data):
+                del left[one]
+        time.sleep(0.002)
+
+
+def request(method, target, length=0, *fields):
+    return f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{''.join(f + chr(13) + chr(10) for f in fields)}Content-Length: {length}\r\n\r\n".encode()
+
+
+SQS = "X-Amz-Target: AmazonSQS.SendMessage", "Content-Type: application/x-amz-json-1.0"
+HTTP_LISTENERS = ["http", "unix", "tls", "proxy", "mykit"]
+# What each client sends, and never ends or never reads the answer of: by listener and kind of buffer.
+BUFFERS = {
+    **{(listener, "body"): request("POST", "/v1/topics/t/jobs", 1_000_000) + b"b" * 800_000 for listener in HTTP_LISTENERS},
+    **{(listener, "answer"): request("GET", "/v1/topics/held/jobs/1") * 8 for listener in HTTP_LISTENERS},
+    ("mykit", "push"): request("POST", "/push", 1_000_000) + b"b" * 800_000,
+    ("http", "sqs"): request("POST", "/", 1_000_000, *SQS) + b"b" * 800_000,
+    ("beanstalk", "body"): b"put 1 0 60 1000000\r\n" + b"b" * 800_000,
+    ("beanstalk", "answer"): b"use held\r\n" + b"peek-ready\r\n" * 8,
+    ("beanstalk", "pipelined puts"): b"reserve\r\n" + (b"put 1 0 60 50000\r\n" + b"b" * 50_000 + b"\r\n") * 20,
+}
+
+
+@pytest.mark.parametrize(("listener", "kind"), BUFFERS)
+def test_buffers_stay_within_the_budget(server, listener, kind):
+    server.client().good("PUT", "/v1/topics/held/jobs/1", b"b" * BODY_BYTES)
+    before = server.resident_bytes()
+    with contextlib.ExitStack() as stack:
+        pour([stack.enter_context(dial(server, listener)) for _ in range(CLIENTS)], BUFFERS[listener, kind])
+        client = server.client()  # an earlier one has been idle for too long
+        used = client.good("GET", "/v1/server")["memory"]["request_bytes"]
+        grown = server.resident_bytes() - before
+        assert used < 48 * MIB, f"{used / MIB:.0f} MiB"
+        assert IS_SANITIZED or grown < 64 * MIB, f"{grown / MIB:.0f} MiB"
+        assert client.call("POST", "/v1/topics/good/jobs", b"small").status == 201
+    eventually(lambda: server.client().good("GET", "/v1/server")["memory"]["request_bytes"] < 2 * MIB, 30)
+
+
+# What ends by itself, and after how many seconds at most (the limits are 2 s where nothing has come, and 10 s).
+SILENT = {
+    **{(listener, "nothing"): (b"", 2) for listener in [*HTTP_LISTENERS, "beanstalk"] if listener != "beanstalk"},
+    **{(listener, "half a head"): (b"GET /healthz HTTP/1.1\r\nHos", 10) for listener in HTTP_LISTENERS},
+    ("beanstalk", "half a line"): (b"list-tu", 10),
+    ("beanstalk", "a line without end"): (b"x" * 5000, 10),
+    ("raw tls", "nothing"): (b"", 10),
+    ("raw tls", "half a handshake"): (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", 10),
+    ("raw proxy", "nothing"): (b"", 10),
+    ("raw proxy", "half a header"): (PROXY[:20], 10),
+}
+
+
+def test_what_is_unfinished_ends_at_each_listener(server):
+    server.addresses.update({"raw tls": server.addresses["tls"], "raw proxy": server.addresses["proxy"]})
+    with contextlib.ExitStack() as stack:
+        waiting = {}
+        for (listener, kind), (data, seconds) in SILENT.items():
+            one = stack.enter_context(dial(server, listener))
+            one.sendall(data)
+            one.settimeout(60)
+            waiting[listener, kind] = one, time.monotonic(), seconds
+        for name, (one, began, seconds) in waiting.items():
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                while one.recv(4096):
+                    pass
+            assert seconds - 1 <= time.monotonic() - began or name[0] == "raw proxy", name
+            assert time.monotonic() - began < 40, name
+
+
+def test_a_worker_of_beanstalk_is_waited_for(server):
+    with dial(server, "beanstalk") as one:
+        one.sendall(b"reserve\r\n")
+        time.sleep(12)
+        with dial(server, "beanstalk") as other:
+            other.sendall(b"put 0 0 60 1\r\nx\r\n")
+            assert one.recv(100).startswith(b"RESERVED ")
