@@ -71,6 +71,7 @@ static void cut_connection(struct http_connection *connection)
     list_remove(&connection->node);
     list_remove(&connection->dirty);
     list_remove(&connection->timed);
+    list_remove(&connection->put_off);
     http_input_drop(connection);
     http_output_drop(connection);
     http_gate_fini(connection);
@@ -203,10 +204,12 @@ static bool is_sealed(const struct http_connection *connection)
     return connection->channel && !connection->awaits_proxy;
 }
 
-/* Must its handshake wait for the next turn, since there were enough in this one? */
+/* Must its handshake wait in line, since others do, or there were enough in this turn? */
 static bool must_put_off(const struct http_connection *connection)
 {
-    return connection->is_greeting && connection->front->handshake_count >= HANDSHAKES_MAX;
+    const struct http_front *front = connection->front;
+    return connection->is_greeting && !connection->may_shake &&
+           (front->handshake_count >= HANDSHAKES_MAX || !list_is_empty(&front->put_off));
 }
 
 /* Reads go to the shared buffer behind a short leftover, else to the connection's own, as far as the
@@ -452,7 +455,8 @@ static void open_input(struct http_connection *connection, const char *sealed, s
         refuse_read_for_memory(connection);
         return;
     }
-    connection->front->handshake_count += connection->is_greeting;
+    connection->front->handshake_count += connection->is_greeting && !connection->may_shake;
+    connection->may_shake = false;
     enum http_opened opened =
         http_channel_open(channel, connection->front, sealed, len, into + kept, &got);
     if (opened == HTTP_OPENED_PLAIN) {
@@ -519,11 +523,15 @@ static void end_stream(struct http_connection *connection)
         end_input(connection);
 }
 
-/* It goes on at the end of the turn. */
+/* It stands in line, and is not looked at until it is at the front. */
 static void put_off(struct http_connection *connection)
 {
+    struct http_front *front = connection->front;
     stop_reading(connection);
-    http_connection_touch(connection);
+    if (list_is_empty(&front->put_off))
+        reactor_turn_again(front->reactor);
+    if (list_is_empty(&connection->put_off))
+        list_add_last(&front->put_off, &connection->put_off);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
@@ -553,7 +561,8 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 
 static void start_reading(struct http_connection *connection)
 {
-    if (connection->is_reading || connection->saw_end || connection->is_cut)
+    if (connection->is_reading || connection->saw_end || connection->is_cut ||
+        !list_is_empty(&connection->put_off))
         return;
     connection->is_reading = uv_read_start(&connection->stream, on_alloc, on_read) == 0;
     if (!connection->is_reading)
@@ -638,22 +647,35 @@ static void settle_connection(struct http_connection *connection)
             cut_connection(connection);
         return;
     }
-    if (connection->is_put_off) {
-        connection->is_put_off = false;
-        start_reading(connection);
-    }
     resume_input(connection);
     if (!connection->is_cut && is_done && !connection->first &&
         connection->phase == HTTP_PHASE_NONE)
         http_phase_enter(connection, HTTP_PHASE_IDLE);
 }
 
+/* The next ones of the line read in the coming turn. False: none stands there. */
+static bool resume_handshakes(struct http_front *front)
+{
+    bool has_some = !list_is_empty(&front->put_off);
+    while (!list_is_empty(&front->put_off) && front->handshake_count < HANDSHAKES_MAX) {
+        struct http_connection *connection =
+            list_entry(front->put_off.next, struct http_connection, put_off);
+        list_remove(&connection->put_off);
+        connection->is_put_off = false;
+        connection->may_shake = true;
+        front->handshake_count++;
+        start_reading(connection);
+    }
+    return has_some;
+}
+
 bool http_connections_flush(struct http_front *front)
 {
     struct list now;
     front->handshake_count = front->turn_requests = front->turn_heavy = 0;
+    bool has_put_off = resume_handshakes(front);
     if (list_is_empty(&front->dirty))
-        return false;
+        return has_put_off;
     uint32_t serial = front->serial;
     bool has_cut = false;
     /* What becomes dirty from here on has its turn next time. */
@@ -670,7 +692,7 @@ bool http_connections_flush(struct http_front *front)
         has_cut |= connection->is_cut;
     }
     /* The queue has had its turn: what it was asked since must not wait until something else comes. */
-    return !list_is_empty(&front->dirty) || front->serial != serial || has_cut;
+    return !list_is_empty(&front->dirty) || front->serial != serial || has_cut || has_put_off;
 }
 
 /* ---- all of a front ---- */
@@ -710,6 +732,7 @@ static struct http_connection *connection_new(struct http_listener *listener)
     list_init(&connection->dirty);
     list_init(&connection->timed);
     list_init(&connection->long_line);
+    list_init(&connection->put_off);
     (void)http_front_now_ms(front);
     /* One of those that came while the loop stood still is asked whether it still stands. */
     connection->pauses = front->pauses - front->is_late;

@@ -38,6 +38,7 @@ struct http_connection {
     struct list dirty;     /* in front->dirty, or alone */
     struct list timed;     /* in front->timed[phase], or alone */
     struct list long_line; /* in front->long_line, or alone */
+    struct list put_off;   /* in front->put_off, or alone */
     int64_t until_ms;
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
@@ -45,7 +46,8 @@ struct http_connection {
     bool is_crowd;     /* beyond the limit: here only to be told so */
     bool awaits_proxy; /* the header of a proxy comes first */
     bool is_greeting;  /* the header of a proxy or a handshake comes first; counted by the front */
-    bool is_put_off;   /* its handshake waits for the next turn */
+    bool is_put_off;   /* its handshake waits in line */
+    bool may_shake;    /* it has been at the front of that line */
     bool peer_ended;   /* it sends no more, and may be gone */
     bool is_starved;   /* the last read found no memory for its bytes in the budget */
     uint16_t cors_origin;         /* of the page that made the last request, see cors.h; 0: none */

@@ -145,7 +145,7 @@ static void list_all(struct http_call *call)
 
 /* ---- search ---- */
 
-enum { SEARCH_ANSWER_BYTES_MAX = 8 << 20 }; /* then the rest is the next page's */
+enum { SEARCH_ANSWER_BYTES_MAX = 512 << 10 }; /* then the rest is the next page's */
 
 /* What has been found for an exchange so far. */
 struct job_search {

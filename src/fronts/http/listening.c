@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS_MAX = 256, /* in a turn */
-    STALL_MS = 100,    /* no connection can be let in, for want of memory or files: tried again */
-    AHEAD_MAX = 8,     /* connections that a front may have more than another */
+    ACCEPTS_MAX = 256,    /* in a turn */
+    ACCEPTS_WAITING = 16, /* while handshakes wait in line, of a listener with TLS */
+    STALL_MS = 100, /* no connection can be let in, for want of memory or files: tried again */
+    AHEAD_MAX = 8,  /* connections that a front may have more than another */
     AHEAD_MS = 1,
     SETTLE_MS = 20 /* for handshakes under way */
 };
@@ -74,8 +75,9 @@ static bool is_ahead(struct http_front *front)
  */
 static int accepts_due(struct http_listener *listener)
 {
+    bool has_line = listener->about->options.tls && !list_is_empty(&listener->front->put_off);
     if (!listener->is_shared)
-        return ACCEPTS_MAX;
+        return has_line ? ACCEPTS_WAITING : ACCEPTS_MAX;
     if (listener->was_paused || listener->front->is_draining || !is_ahead(listener->front))
         return 1;
     pause_listeners(listener->front, false, AHEAD_MS);

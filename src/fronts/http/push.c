@@ -299,11 +299,16 @@ bool http_item_parse(struct json_value value, struct queue_push *out, struct buf
 
 /* ---- a batch ---- */
 
+static bool refuse_count(struct http_fault *fault)
+{
+    return http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
+                          "a batch has at most %d jobs: send several", QUEUE_BATCH_MAX);
+}
+
 static bool begin_item(struct http_batch *batch, struct http_fault *fault)
 {
     if (batch->item_count == QUEUE_BATCH_MAX)
-        return http_fault_set(fault, PROBLEM_TOO_MANY_ITEMS, QUEUE_BATCH_MAX,
-                              "a batch has at most %d jobs: send several", QUEUE_BATCH_MAX);
+        return refuse_count(fault);
     batch->item_count++;
     return true;
 }
@@ -388,11 +393,39 @@ static bool parse_lines(struct slice body, bool is_json, struct http_batch *batc
     return batch->item_count || !is_json || refuse_json(fault, body.len);
 }
 
+/* Has the array more items than a batch may, as far as a quick look at its first part shows? So a huge one is
+ * refused before all of it is checked. */
+static bool has_too_many(struct slice body)
+{
+    enum { LOOK_BYTES = 256 * 1024 };
+    size_t len = body.len < LOOK_BYTES ? body.len : LOOK_BYTES, commas = 0;
+    uint32_t depth = 0;
+    bool in_text = false;
+    for (size_t i = 0; i < len && commas < QUEUE_BATCH_MAX; i++) {
+        char c = body.at[i];
+        if (in_text) {
+            i += c == '\\';
+            in_text = c != '"';
+        } else if (c == '"') {
+            in_text = true;
+        } else if (c == '[' || c == '{') {
+            depth++;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        } else {
+            commas += c == ',' && depth == 1;
+        }
+    }
+    return commas >= QUEUE_BATCH_MAX;
+}
+
 static bool parse_array(struct slice body, struct http_batch *batch, struct http_fault *fault)
 {
     struct json_cursor cursor = {0};
     struct json_value array, value;
     size_t error_at;
+    if (has_too_many(body))
+        return refuse_count(fault);
     if (!json_check(body, &array, &error_at))
         return refuse_json(fault, error_at);
     while (json_next_item(array, &cursor, &value)) {

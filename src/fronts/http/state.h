@@ -113,6 +113,7 @@ struct http_front {
     char *sealed_at;          /* the same for what TLS connections read; see channel.h */
     uint32_t greeting_count;  /* connections before their first request, see connection.c */
     uint32_t handshake_count; /* steps of handshakes, in this turn */
+    struct list put_off;      /* connections whose next step waits for a turn, see connection.c */
     uint32_t turn_requests;   /* begun in this turn */
     uint32_t turn_heavy;      /* of these such as take long, see dispatch.c */
     struct http_request request;

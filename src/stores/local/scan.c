@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 enum {
-    LIST_BYTES_MAX = 8 << 20,
-    WALK_STEPS = 16384, /* jobs looked at in a turn, about a millisecond */
+    LIST_BYTES_MAX = 512 << 10, /* of a page, which is read and written in one turn */
+    WALK_STEPS = 16384,         /* jobs looked at in a turn, about a millisecond */
     WALK_CHANGES = 512,
     SLICE_JOBS = 1024,
     SLICE_BYTES = 4 << 20,
