@@ -81,6 +81,9 @@ static enum beanstalk_phase phase_of(const struct beanstalk_session *session)
     const struct beanstalk_connection *connection = &session->connection;
     if (connection->is_writing)
         return BEANSTALK_PHASE_WRITE;
+    /* It waits for a job, and sends more than is kept: nothing is read then, not even its end. */
+    if (session->wait == SESSION_WAIT_JOB && !connection->is_reading && !connection->has_ended)
+        return BEANSTALK_PHASE_LINE;
     if (session->wait || !list_is_empty(&session->later))
         return BEANSTALK_PHASE_NONE;
     if (session->skip.bytes || session->connection.wanted_bytes)
