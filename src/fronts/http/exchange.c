@@ -5,6 +5,7 @@
 #include "base/timestamp.h"
 #include "http/connection.h"
 #include "http/cors.h"
+#include "http/output.h"
 #include "queue/status.h"
 #include "trace/tracer.h"
 
@@ -436,6 +437,7 @@ static void finish_answer(struct http_exchange *exchange)
     }
     if (!connection->first)
         connection->last = NULL;
+    http_output_count(connection);
     http_connection_touch(connection);
 }
 

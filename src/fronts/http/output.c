@@ -18,14 +18,9 @@ struct http_writing {
     bool is_sealed;
 };
 
-/* What waits in `out` while something is being written. */
 static void count_out(struct http_connection *connection, size_t bytes)
 {
-    if (bytes > connection->out_counted)
-        http_budget_add(connection->front, bytes - connection->out_counted);
-    else if (bytes < connection->out_counted)
-        http_budget_remove(connection->front, connection->out_counted - bytes);
-    connection->out_counted = bytes;
+    budget_recount(&connection->front->shared->budget, &connection->out_counted, bytes);
 }
 
 /* How much of the answers in it the peer cannot have read while the last `left` bytes are not sent. */

@@ -19,4 +19,12 @@ bool http_output_write(struct http_connection *connection, http_output_written *
 /* The connection ends: what was not written is not written any more. */
 void http_output_drop(struct http_connection *connection);
 
+/* Counts what waits to be written in the budget: at once, so that many answers of one turn do not exceed it. */
+static inline void http_output_count(struct http_connection *connection)
+{
+    if (connection->out.cap > BUDGET_SMALL_BYTES)
+        budget_recount(&connection->front->shared->budget, &connection->out_counted,
+                       connection->out.cap);
+}
+
 #endif
