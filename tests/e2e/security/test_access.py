@@ -337,7 +337,7 @@ def test_the_pages_say_the_scope_of_each_call():
     wanted = {f"{call.method} {call.path}": {"": "any", None: "none"}.get(call.scope, call.scope) for call in CALLS}
     reference = {call: scope for calls, scope, _ in rows("api.md", "| call | scope | purpose |") for call in re.findall(r"`(\w+ /[^`]*)`", calls)}
     assert reference == wanted
-    names = {"any caller": "any", "everybody": "none"}
+    names = {"any caller": "any", "no credentials": "none"}
     table = {call: names.get(scope, scope.strip("`")) for scope, _, calls in rows("security.md", "| scope | may | calls |") for call in re.findall(r"`(\w+ /[^`]*)`", calls)}
     assert table == wanted
 
