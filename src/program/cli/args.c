@@ -1,4 +1,5 @@
 /* The command line: flags by a table, help made of it. */
+#include "base/url.h"
 #include "cli/cli.h"
 #include "cli/credentials.h"
 #include "cli/show.h"
@@ -85,14 +86,16 @@ bool cli_lacks_unit(const char *text)
 }
 
 /* A time as it is shown here, "2026-11-20 09:00:00.000 (in 3d)", becomes what the server takes; all
- * else is left to the server. */
-static const char *read_time(const char *value)
+ * else is left to the server. NULL: there is no such time, explained. */
+static const char *read_time(const char *name, const char *value)
 {
     enum { TIMES_MAX = 4 };
     static char times[TIMES_MAX][TIMESTAMP_BYTES + 1];
     static unsigned count;
     char *out = times[count % TIMES_MAX];
-    if (!show_time_read(value, out))
+    if (!show_time_read(name, value, out))
+        return NULL;
+    if (!*out)
         return value;
     count++;
     return out;
@@ -119,7 +122,7 @@ static bool store_value(const struct cli_flag *flag, const char *value)
         *(const char **)flag->into = value;
         return true;
     case CLI_TIME:
-        *(const char **)flag->into = read_time(value);
+        *(const char **)flag->into = value;
         return true;
     case CLI_SWITCH:
         *(bool *)flag->into = true;
@@ -159,6 +162,8 @@ static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
     if (flag->kind == CLI_TIME && is_date_alone(value))
         return cli_usage("no time of day in '%s' for '--%s', write it as in '%s 09:00'", value,
                          flag->name, value);
+    if (flag->kind == CLI_TIME && !(value = read_time(flag->name, value)))
+        return CLI_USAGE;
     if (!store_value(flag, value))
         return cli_usage("bad value '%s' for '--%s', give a number", value, flag->name);
     return -1;
@@ -174,6 +179,22 @@ static int check_arguments(const struct cli_syntax *syntax, const struct cli_arg
     if (syntax->takes_command && (!args->command || !args->command[0]))
         return cli_usage("no command after '--', usage: tarry %s", syntax->usage);
     return -1;
+}
+
+/* A '?' or a '#' would take away the path of every call, and without a host curl looks up "v1". curl takes
+ * a URL without a scheme for one of http. */
+static int check_url(const char *text)
+{
+    char whole[CLI_URL_SHOWN_BYTES + 8], shown[CLI_URL_SHOWN_BYTES];
+    struct url url;
+    if (strncmp(text, "unix:", 5) == 0)
+        return -1;
+    int len = snprintf(whole, sizeof whole, "%s%s", strstr(text, "://") ? "" : "http://", text);
+    if ((size_t)len < sizeof whole && url_parse(slice_of(whole), &url) == URL_OK &&
+        url.host_count == 1 && !url.has_query)
+        return -1;
+    cli_url_show(text, shown, sizeof shown);
+    return cli_usage("bad URL '%s', give one such as " CLI_URL_DEFAULT, shown);
 }
 
 int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli_args *out)
@@ -209,5 +230,7 @@ int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli
     if (!out->url || !*out->url)
         out->url = CLI_URL_DEFAULT;
     int exit_code = check_arguments(syntax, out);
+    if (exit_code < 0 && !syntax->is_local)
+        exit_code = check_url(out->url);
     return exit_code >= 0 || syntax->is_local ? exit_code : credentials_read();
 }

@@ -261,6 +261,11 @@ int client_call(struct client *client, const char *method, const struct slice *b
     return client_finish(client, curl_easy_perform(client->curl));
 }
 
+int client_expect(struct client *client, const char *member)
+{
+    return json_object_get(client->json, member) ? CLI_OK : client_fail_unexpected(client);
+}
+
 void client_print_json(const struct client *client)
 {
     (void)show_json_text(buffer_slice(&client->answer), stdout);

@@ -58,6 +58,9 @@ bool client_prepare(struct client *client, const char *method, const struct slic
                     int64_t wait_ms);
 int client_finish(struct client *client, CURLcode code);
 
+/* Whether the answer has what was asked for: CLI_OK, or explained that it does not. */
+int client_expect(struct client *client, const char *member);
+
 /* The answer as it came, and a line end. */
 void client_print_json(const struct client *client);
 

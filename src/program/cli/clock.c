@@ -25,12 +25,6 @@ static void print_clock(const json_t *answer)
                json_integer_value(happened), json_integer_value(happened) == 1 ? "" : "s");
 }
 
-/* A time as it is shown here, or as the server takes it. */
-static const char *read_to(const char *to, char time[TIMESTAMP_BYTES + 1])
-{
-    return to && show_time_read(to, time) ? time : to;
-}
-
 /* How long the server may take, at most. */
 static int64_t patience_ms(const struct clock_flags *flags)
 {
@@ -40,12 +34,14 @@ static int64_t patience_ms(const struct clock_flags *flags)
 
 static int call_advance(struct client *client, const struct clock_flags *flags)
 {
-    char time[TIMESTAMP_BYTES + 1];
+    char time[TIMESTAMP_BYTES + 1] = "";
+    if (flags->to && !show_time_read("to", flags->to, time))
+        return CLI_USAGE;
     struct buffer *target = client_begin(client);
     cli_url_add_segment(target, "clock");
     cli_url_add_segment(target, "advance");
     cli_url_add_query(target, "by", flags->by);
-    cli_url_add_query(target, "to", read_to(flags->to, time));
+    cli_url_add_query(target, "to", *time ? time : flags->to);
     cli_url_add_query(target, "wait", flags->wait);
     cli_url_add_query(target, "timeout", flags->timeout);
     cli_url_add_query(target, "auto", flags->is_auto);

@@ -119,6 +119,8 @@ static int get_command(int argc, char **argv)
     struct buffer *target = begin_job(&client, args.list.at[0], args.list.at[1]);
     cli_url_add_query(target, "body", raw ? "base64" : NULL);
     exit_code = client_call(&client, "GET", NULL, 0);
+    if (exit_code == CLI_OK)
+        exit_code = client_expect(&client, "id");
     if (exit_code == CLI_OK && raw)
         exit_code = print_body(&client);
     else if (exit_code == CLI_OK && args.json)
@@ -233,6 +235,8 @@ static int list_jobs(struct client *client, const struct cli_args *args,
     cli_url_add_query(target, "meta", options->meta);
     cli_url_add_query(target, "error", options->error);
     int exit_code = client_call(client, "GET", NULL, 0);
+    if (exit_code == CLI_OK)
+        exit_code = client_expect(client, "jobs");
     if (exit_code != CLI_OK)
         return exit_code;
     if (args->json) {

@@ -99,6 +99,9 @@ def test_features_are_told_to_people_and_programs():
         (["work", "t", "--jobs", "0", "--", "true"], "bad value '0' for '--jobs', give a number from 1 to "),
         (["reschedule", "t", "a"], "nothing to change"),
         (["topics", "--url", "ftp://x"], "bad URL 'ftp://x'"),
+        (["get", "t", "x", "--url", "http://127.0.0.1:8279#x"], "bad URL 'http://127.0.0.1:8279#x'"),
+        (["list", "t", "--url", "http://127.0.0.1:8279/?x"], "bad URL 'http://127.0.0.1:8279/?x'"),
+        (["get", "t", "x", "--url", "http://"], "bad URL 'http://'"),
     ],
 )
 def test_a_wrong_command_line_is_refused_with_advice(arguments, says):
@@ -268,7 +271,7 @@ def test_a_list_shows_when_leases_end(tarry):
     heads, *rows = tarry("list", "t").splitlines()
     column = heads.index("LEASE UNTIL")
     rows = {row.split()[0]: row[column:].strip() for row in rows}
-    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \(in (10m|9m 5\ds)\)", rows["taken"]), rows
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d \(in (10m|9m 5\ds)\)", rows["taken"]), rows
     assert not re.match(r"\d{4}-", rows["later"]), rows
 
 
@@ -287,9 +290,42 @@ def test_a_time_is_taken_as_it_is_printed(server, monkeypatch, zone):
         assert client.get("t", "a")["due_at"] == due
     assert server.cli("reschedule", "t", "a", "--at", plain[:16]).returncode == OK
     assert client.get("t", "a")["due_at"][17:] == "00.000Z"
-    for wrong in (plain + " tomorrow", plain[:5] + "02-30 10:00", "soon"):
-        assert server.cli("reschedule", "t", "a", "--at", wrong).returncode == REFUSED, wrong
+    for wrong, code in ((plain + " tomorrow", REFUSED), (plain[:5] + "02-30 10:00", USAGE), ("soon", REFUSED)):
+        assert server.cli("reschedule", "t", "a", "--at", wrong).returncode == code, wrong
     assert server.cli("redrive", "t", "--died-before", shown).returncode == OK
+
+
+GAPS = [("Europe/Berlin", "2027-03-28 02:30"), ("America/New_York", "2027-03-14 02:59:59.999"), ("Australia/Lord_Howe", "2027-10-03 02:15"),
+        ("Pacific/Apia", "2011-12-30 12:00")]
+TWICE = [("Europe/Berlin", "2027-10-31 02:30", "2027-10-31T00:30:00.000Z", "2027-10-31T01:30:00.000Z"),
+         ("America/New_York", "2027-11-07 01:00", "2027-11-07T05:00:00.000Z", "2027-11-07T06:00:00.000Z"),
+         ("Australia/Lord_Howe", "2027-04-04 01:45", "2027-04-03T14:45:00.000Z", "2027-04-03T15:15:00.000Z")]
+
+
+@pytest.mark.parametrize("zone, text", GAPS)
+def test_a_local_time_that_does_not_exist_is_refused(zone, text, server, monkeypatch):
+    monkeypatch.setenv("TZ", zone)
+    done = server.cli("push", "t", "a", "--at", text, "--body", "x")
+    assert done.returncode == USAGE and b"there is no such local time" in done.stderr
+
+
+@pytest.mark.parametrize("zone, text, first, second", TWICE)
+def test_a_local_time_that_comes_twice_is_refused_and_each_of_both_is_printed_so_that_it_can_be_given(zone, text, first, second, server, monkeypatch):
+    monkeypatch.setenv("TZ", zone)
+    client = server.client()
+    done = server.cli("push", "t", "a", "--at", text, "--body", "x")
+    assert done.returncode == USAGE and f"give {first} or {second}" in done.stderr.decode()
+    for due in (first, second):
+        shown = re.search(r"due (.*)\n", server.cli("push", "t", "a", "--at", due, "--body", "x").stdout.decode())[1]
+        assert server.cli("push", "t", "b", "--at", shown, "--body", "x").returncode == OK
+        assert client.get("t", "b")["due_at"] == due
+
+
+@pytest.mark.parametrize("zone, is_known", [("Garbage/Nowhere", False), ("Europe/Berlin", True), ("UTC", True), ("", True), ("EST5EDT", True), ("<+03>-3", True), (":Asia/Tokyo", True)])
+def test_an_unknown_time_zone_is_warned_of(zone, is_known, server, monkeypatch):
+    monkeypatch.setenv("TZ", zone)
+    done = server.cli("push", "t", "x", "--at", "2027-07-01 12:00", "--body", "x")
+    assert done.returncode == OK and (done.stderr.count(b"unknown time zone") == 0) == is_known
 
 
 def test_conflicts_are_refused(tarry):
