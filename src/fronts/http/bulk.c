@@ -176,6 +176,10 @@ static void change_jobs(struct http_call *call)
 {
     struct http_fault fault;
     struct ids_reading reading = {.call = call, .fault = &fault};
+    if (!job_topic_is_valid(call->topic)) { /* the queue is not asked where there is no id */
+        http_answer_refusal(call->exchange, QUEUE_BAD_TOPIC, NULL, 0);
+        return;
+    }
     if (!read_call(&reading) || !change_all(&reading))
         http_answer_fault(call->exchange, &fault);
 }
@@ -283,6 +287,10 @@ void http_bulk_redrive(struct http_call *call)
 {
     struct http_fault fault;
     struct ids_reading reading = {.call = call, .fault = &fault};
+    if (!job_topic_is_valid(call->topic)) {
+        http_answer_refusal(call->exchange, QUEUE_BAD_TOPIC, NULL, 0);
+        return;
+    }
     bool done = read_call(&reading) && ids_are_named(&reading);
     if (done && call->query->fields.set)
         done = http_fault_set(&fault, PROBLEM_OPTION_CLASH, 0,

@@ -422,8 +422,10 @@ bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *
     struct json_value object, value;
     struct json_cursor cursor = {0};
     struct slice key, name;
-    bool is_object = json_check(body, &object, NULL) && object.kind == JSON_OBJECT;
-    if (!is_object)
+    bool is_json = json_check(body, &object, NULL);
+    if (is_json && object.kind == JSON_NULL)
+        return true; /* as below */
+    if (!is_json || object.kind != JSON_OBJECT)
         return http_fault_set(
             fault, PROBLEM_BAD_REQUEST, 0,
             "this call takes no body: leave it out, its options are in the query");

@@ -487,3 +487,26 @@ def test_zero_needs_no_unit(client):
     assert client.call("POST", "/v1/topics/units/jobs?delay=0", b"x").status == 201
     assert client.call("POST", "/v1/jobs", b'[{"topic":"units","delay":0},{"topic":"units","delay":"0"}]').json()["results"][1]["result"] == "created"
     assert len(client.take("units", max=9, wait=0)) == 3
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "extend", "return"])
+@pytest.mark.parametrize("body", [b"null", b"{}", b" { } "])
+def test_an_empty_body_beside_a_lease_is_none(body, verb, client):
+    client.push("t", "a")
+    lease = take_one(client, "t")["lease"]
+    headers = {"Content-Type": "application/json"}
+    assert client.call("POST", f"/v1/{verb}", body, headers).status == 400
+    assert client.call("POST", f"/v1/{verb}?lease={lease}", body, headers).json()["results"][0]["result"] == "ok"
+    assert client.call("POST", "/v1/topics/t/take?max=1", body, headers).status == 200
+
+
+@pytest.mark.parametrize("call", [
+    ("GET", "/v1/load?topic="), ("GET", "/v1/load?topic=.x"), ("POST", "/v1/topics/.x/cancel", b'{"ids":[]}'), ("POST", "/v1/topics/.x/run", b'{"ids":[]}'),
+    ("POST", "/v1/topics/.x/reschedule?delay=1s", b'{"ids":[]}'), ("POST", "/v1/topics/.x/redrive", b'{"ids":[]}')])
+def test_a_bad_topic_is_refused_also_where_there_is_nothing_to_do(call, client):
+    answer = client.call(*call)
+    assert (answer.status, answer.json()["code"]) == (400, "bad_topic")
+
+
+def test_a_batch_of_none_has_no_results(client):
+    assert client.call("POST", "/v1/jobs", b"[]", {"Content-Type": "application/json"}).json() == {"results": []}
