@@ -2,7 +2,7 @@
 #include "base/url.h"
 #include "cli/cli.h"
 #include "cli/credentials.h"
-#include "cli/show.h"
+#include "cli/local_time.h"
 #include "cli/url.h"
 
 #include "base/duration.h"
@@ -93,7 +93,7 @@ static const char *read_time(const char *name, const char *value)
     static char times[TIMES_MAX][TIMESTAMP_BYTES + 1];
     static unsigned count;
     char *out = times[count % TIMES_MAX];
-    if (!show_time_read(name, value, out))
+    if (!local_time_read(name, value, out))
         return NULL;
     if (!*out)
         return value;
@@ -232,5 +232,7 @@ int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli
     int exit_code = check_arguments(syntax, out);
     if (exit_code < 0 && !syntax->is_local)
         exit_code = check_url(out->url);
+    if (exit_code < 0 && !syntax->is_local && !out->json)
+        local_time_warn();
     return exit_code >= 0 || syntax->is_local ? exit_code : credentials_read();
 }

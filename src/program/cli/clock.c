@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/commands.h"
+#include "cli/local_time.h"
 #include "cli/show.h"
 
 #include <string.h>
@@ -35,7 +36,7 @@ static int64_t patience_ms(const struct clock_flags *flags)
 static int call_advance(struct client *client, const struct clock_flags *flags)
 {
     char time[TIMESTAMP_BYTES + 1] = "";
-    if (flags->to && !show_time_read("to", flags->to, time))
+    if (flags->to && !local_time_read("to", flags->to, time))
         return CLI_USAGE;
     struct buffer *target = client_begin(client);
     cli_url_add_segment(target, "clock");

@@ -50,10 +50,6 @@ const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES]);
 const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES]);
 /* The same with "in 29m 12s" or "3s ago" in brackets. */
 const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES]);
-/* The reverse of both, for the value of an option `name`: RFC 3339 into `out`; without an offset it is a
- * local time. "" if the value is written in another way, which the server may know. False, explained: no
- * such local time exists, or two do. */
-bool show_time_read(const char *name, const char *value, char out[TIMESTAMP_BYTES + 1]);
 /* A number of milliseconds as "12ms", "1m 3s". */
 const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES]);
 /* A job's body in at most `columns` columns. */
