@@ -109,5 +109,5 @@ def test_refuses_files_in_no_group_and_unknown_groups(run, tmp_path):
 
 
 def test_prints_groups_and_package_sets(run):
-    assert "quick                test" in run("--list")[1]
+    assert "quick                   test" in run("--list")[1]
     assert run("--sets", "rest")[1].split() == ["build", "test"]

@@ -12,6 +12,10 @@ from leftovers import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest
 from redis_servers import Cluster, RedisServer  # noqa: E402
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "thorough(reason): only in make test-all")
+
+
 @pytest.fixture(scope="session")
 def redis_server():
     with RedisServer() as server:

@@ -464,6 +464,7 @@ def fill_many(shard, jobs=3000):
     assert len(shard.take("t", 100)) == 100
 
 
+@pytest.mark.thorough("a quarter of a minute")
 @pytest.mark.parametrize("most", [7, 200])
 def test_steps_are_bounded_and_together_see_everything(shard, most):
     fill_many(shard)
@@ -502,6 +503,7 @@ def test_a_walk_that_is_overtaken_again_and_again_says_so_and_raises_no_alarm(sh
 
 # ---- beside servers at work ----
 
+@pytest.mark.thorough("a quarter of a minute")
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("mode", ["check", "repair"])
 def test_nothing_is_found_while_others_work(shard, seed, mode):
@@ -604,6 +606,7 @@ def damaged(shard, seed):
     return actor
 
 
+@pytest.mark.thorough("a quarter of a minute")
 @pytest.mark.parametrize("seed", range(int(os.environ.get("TARRY_TEST_SEEDS", 25))))
 def test_random_damage_is_mended_at_once(shard, seed):
     actor = damaged(shard, seed)

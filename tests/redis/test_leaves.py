@@ -33,6 +33,7 @@ def push_all(shard, dues, batch):
     shard.pack_all()
 
 
+@pytest.mark.thorough("a quarter of a minute")
 @pytest.mark.parametrize("batch", [1, 7, 1000])
 @pytest.mark.parametrize("order", ["random", "rising", "falling", "every fourth far away"])
 def test_leaves_stay_compact_and_well_filled(quiet, order, batch):
