@@ -18,7 +18,7 @@ struct queue_caller {
 
 struct queue_rules {
     /* May the caller do this: item `i` of a push or change, or a call that changes a topic? Called once for each that is well
-     * formed, in their order. An item that is admitted is charged. False: *out, which comes zeroed, says why not. */
+     * formed, in their order. An item that is admitted is charged. False: *out says why not, in all its members. */
     bool (*admit)(const struct queue_caller *caller, const struct command *command, size_t i,
                   struct queue_check *out);
     /* A call that changes a topic begins, admitted or not. What is returned is handed to `end` with the reply, before the

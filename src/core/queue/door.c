@@ -419,11 +419,14 @@ void queue_submit(struct queue *queue, const struct command *command,
                   struct queue_reply_to reply_to)
 {
     uint64_t body_bytes_max = queue->door ? queue->door->body_bytes_max : UINT64_MAX;
-    struct admission admission = {0};
+    struct admission admission;
     assert(command->count <= QUEUE_BATCH_MAX);
     enum found found = look_at(command, body_bytes_max);
+    admission.caller = NULL;
     if (reply_to.caller && is_ruled(command)) {
         admission.caller = reply_to.caller;
+        admission.admitted = 0;
+        admission.refused.status = QUEUE_OK;
         if (found != FOUND_FAULT && !admit_all(&admission, command))
             found = FOUND_FAULT;
         if (changes_topic(command))

@@ -23,7 +23,6 @@ struct access_call {
     const struct access_caller *caller;
     struct quota_account *account; /* the caller's; NULL: looked up when it is needed */
     struct audit_change *change; /* the operation; NULL: an event of its own for each topic call */
-    int64_t now_us;              /* clock_awake_us, if the front has it at hand; else 0 */
 };
 
 extern const struct queue_rules access_rules;

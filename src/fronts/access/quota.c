@@ -382,6 +382,12 @@ bool quota_topic_take(struct quota *quota, struct slice topic, int64_t now_ns, i
     return true;
 }
 
+bool quota_limits_pushes(const struct quota *quota)
+{
+    return atomic_load_explicit(&quota->spent_bytes_max, memory_order_relaxed) != 0 ||
+           atomic_load_explicit(&quota->topic_count, memory_order_relaxed) != 0;
+}
+
 /* ---- what was refused ---- */
 
 void quota_refused(struct quota *quota, enum quota_limit limit)

@@ -130,6 +130,9 @@ bool quota_topic_take(struct quota *quota, struct slice topic, int64_t now_ns, i
 /* Whether some topic has one. */
 bool quota_has_topics(const struct quota *quota);
 
+/* Whether pushes of anybody are limited just now: by memory, or into some topic. */
+bool quota_limits_pushes(const struct quota *quota);
+
 /* ---- what was refused ---- */
 
 void quota_refused(struct quota *quota, enum quota_limit limit);

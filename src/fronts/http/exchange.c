@@ -65,33 +65,34 @@ bool http_exchange_is_wanted(struct http_front *front, uint64_t tag)
 
 /* The front has room for one, as a call is made at once. */
 static const struct queue_caller *call_as(struct http_exchange *exchange,
-                                          const struct access_caller *caller)
+                                          const struct access_caller *caller,
+                                          struct quota_account *account)
 {
-    struct http_front *front = exchange->front;
-    const struct http_connection *connection = exchange->connection;
-    struct access_call *as = &front->call;
-    as->quota = front->shared->quota;
+    struct access_call *as = &exchange->front->call;
     as->caller = caller;
-    as->account = connection && connection->gate.caller == caller ? connection->quota.caller : NULL;
+    as->account = account;
     as->change = exchange->change;
-    as->now_us = http_front_now_us(front);
     return &as->queue;
 }
 
 struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done)
 {
     struct http_exchange *exchange = call->exchange;
-    return (struct queue_reply_to){.done = done,
-                                   .owner = call->front,
-                                   .tag = http_exchange_tag(exchange),
-                                   .caller = call_as(exchange, call->caller)};
+    return (struct queue_reply_to){
+        .done = done,
+        .owner = call->front,
+        .tag = http_exchange_tag(exchange),
+        .caller = call_as(exchange, call->caller, exchange->connection->quota.caller)};
 }
 
 const struct queue_caller *http_exchange_caller(struct http_exchange *exchange)
 {
-    assert(exchange->caller || exchange->connection); /* a later step without a caller kept */
-    return call_as(exchange,
-                   exchange->caller ? exchange->caller : exchange->connection->gate.caller);
+    const struct http_connection *connection = exchange->connection;
+    assert(exchange->caller || connection); /* a later step without a caller kept */
+    const struct access_caller *caller =
+        exchange->caller ? exchange->caller : connection->gate.caller;
+    bool is_same = connection && connection->gate.caller == caller;
+    return call_as(exchange, caller, is_same ? connection->quota.caller : NULL);
 }
 
 struct queue_reply_to http_exchange_reply_to(struct http_exchange *exchange, queue_done *done)
@@ -715,7 +716,6 @@ void http_answer_stopped(struct http_exchange *exchange, enum queue_status statu
         http_answer_refusal(exchange, status, NULL, 0);
         return;
     }
-    http_change_count(exchange, jobs);
     (void)snprintf(detail, sizeof detail, "stopped after %" PRIu64 " %s, the rest is left: %s",
                    jobs, jobs == 1 ? "job" : "jobs", queue_status_sentence(status));
     exchange->outcome = queue_status_code(status);

@@ -311,6 +311,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->waiters = waiters;
     front->shared = shared;
     front->call.queue.rules = &access_rules;
+    front->call.quota = shared->quota;
     set_front_options(front, options);
     list_init(&front->long_line);
     list_init(&front->put_off);

@@ -474,8 +474,6 @@ static void clear_end(struct clearing *clearing, enum queue_status status)
 {
     struct http_exchange *exchange = http_exchange_find(clearing->front, clearing->tag);
     char text[128];
-    if (exchange)
-        http_change_count(exchange, clearing->jobs); /* also of a call that stopped half-way */
     if (exchange && status != QUEUE_OK) {
         answer_status(exchange, status, NULL);
     } else if (exchange) {
