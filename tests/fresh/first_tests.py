@@ -1,0 +1,52 @@
+"""first_tests.py SET...: collects each group of tests that needs the last of these package sets and no others than these, and runs the first test of each that is not skipped.
+
+Runs in the root, in the clone."""
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+loader = importlib.machinery.SourceFileLoader("groups", "scripts/test")
+groups = importlib.util.module_from_spec(importlib.util.spec_from_loader("groups", loader))
+sys.dont_write_bytecode = True
+loader.exec_module(groups)
+
+
+COLLECTED_ONLY = ("kill", "kill_thorough", "power")  # a test takes minutes
+
+
+def pytest(group, *words):
+    marks = ["-m", group.marks] if group.marks else []
+    command = [groups.PYTHON, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *marks, *words]
+    return subprocess.run(command, env={**group.environ(), "TARRY_BIN": os.path.abspath("build/tarry")}, capture_output=True, text=True, check=False)
+
+
+def try_group(group):
+    """What is wrong; empty: nothing."""
+    collected = pytest(group, "--collect-only", *shlex.split(group.options), *group.arguments)
+    names = re.findall(r"^\S+\.py::.*$", collected.stdout, re.MULTILINE)
+    if collected.returncode != 0 or not names:
+        return f"not collected:\n{collected.stdout[-3000:]}{collected.stderr[-1000:]}"
+    print(f"{group.name}: {len(names)} tests", flush=True)
+    firsts = {name.partition("::")[0]: name for name in reversed(names)}  # of each file
+    for name in reversed(firsts.values()) if group.name not in COLLECTED_ONLY else ():
+        ran = pytest(group, name)
+        print(f"    {name}: {ran.stdout.splitlines()[-1] if ran.stdout else ran.stderr}", flush=True)
+        if ran.returncode != 0:
+            return f"'{name}' does not pass:\n{ran.stdout[-3000:]}{ran.stderr[-1000:]}"
+        if "1 passed" in ran.stdout:
+            return ""
+    return "" if group.name in COLLECTED_ONLY else "every first test of a file is skipped"
+
+
+faults = []
+for one in groups.read_groups().values():
+    if one.pytest and sys.argv[-1] in one.needs and set(one.needs) <= set(sys.argv[1:]) and one.preset in ("asan", "dev", "none"):
+        if fault := try_group(one):
+            faults.append(f"group '{one.name}': {fault}")
+print("\n".join(faults))
+sys.exit(bool(faults))

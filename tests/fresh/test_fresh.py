@@ -1,0 +1,51 @@
+"""What a new developer does on a bare Debian: the demo, then the tests, as an ordinary user and as root. A package that scripts/setup forgets fails here."""
+
+import pathlib
+import shutil
+import tempfile
+
+import pytest
+from root import REPO, Root, lacks
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    why = lacks()
+    assert why is None, why
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="tarry-fresh-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    root = Root(directory / "root", REPO / "build-fresh" / "packages")
+    try:
+        root.make()
+        yield root
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def test_the_demo_runs_as_the_first_command(fresh):
+    said = fresh("make demo").stdout
+    assert "every order came once, none early" in said, said
+
+
+def test_the_groups_of_make_test_run_with_their_packages(fresh):
+    fresh("scripts/setup build lint test")
+    print(fresh("python3 tests/fresh/first_tests.py build lint test").stdout)
+    fresh("scripts/check TEST=duration")
+
+
+def test_the_other_groups_run_with_their_packages(fresh):
+    fresh("scripts/setup build lint test_all")
+    print(fresh("python3 tests/fresh/first_tests.py test test_all").stdout)
+
+
+def test_root_runs_them_too(fresh):
+    print(fresh("python3 tests/fresh/first_tests.py test test_all", user="root").stdout)
+
+
+def test_no_service_starts_with_the_machine_because_a_test_needs_its_package(fresh):
+    """As on a machine with systemd, where the directory is that says so."""
+    services = "postgresql prometheus beanstalkd"
+    fresh("sudo DEBIAN_FRONTEND=noninteractive apt-get purge -q -y postgresql postgresql-common prometheus beanstalkd")
+    fresh("sudo mkdir -p /run/systemd/system && scripts/setup test_all")
+    shown = fresh(f"sudo systemctl is-enabled {services}", check=False).stdout.split()
+    assert shown == ["disabled"] * 3, shown
