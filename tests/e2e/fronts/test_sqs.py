@@ -231,11 +231,15 @@ def test_a_dead_letter_names_its_source_and_goes_on_counting_receives(start):
 def test_a_dead_letter_queue_must_exist_and_be_another_one(start):
     server, sqs = start()
     url = sqs.create_queue(QueueName="q")["QueueUrl"]
-    for name in ("q", "none", "tarry.dead"):
-        policy = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}", "maxReceiveCount": 1})}
-        code, message = refused(sqs.set_queue_attributes, QueueUrl=url, Attributes=policy)
-        assert code == "InvalidParameterValue" and "RedrivePolicy" in message, (name, code, message)
-        assert refused(sqs.create_queue, QueueName=name.replace(".", "-") if name != "q" else "self", Attributes=policy if name != "q" else {"RedrivePolicy": policy["RedrivePolicy"].replace(":q", ":self")})[0] == "InvalidParameterValue"
+
+    def policy(name):
+        return {"RedrivePolicy": json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}", "maxReceiveCount": 1})}
+
+    for name, expected in (("q", "InvalidParameterValue"), ("none", "InvalidParameterValue"), ("tarry.dead", "InvalidAttributeValue")):
+        code, message = refused(sqs.set_queue_attributes, QueueUrl=url, Attributes=policy(name))
+        assert code == expected and ("RedrivePolicy" in message or "deadLetterTargetArn" in message), (name, code, message)
+        new = "new" if name != "q" else "self"
+        assert refused(sqs.create_queue, QueueName=new, Attributes=policy(new if name == "q" else name))[0] == expected
     assert "RedrivePolicy" not in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     assert sqs.list_queues()["QueueUrls"] == [url] and server.client().call("GET", "/v1/topics/none").status == 404
 
