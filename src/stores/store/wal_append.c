@@ -180,7 +180,8 @@ int wal_has_room(struct wal *wal, size_t bytes, enum wal_need need)
         return -EIO;
     if (room + WAL_HEAD_BYTES > wal->options.batch_bytes_max)
         return -EMSGSIZE;
-    if (need == WAL_FOR_PUSH && !ready && used + room + wal->reserve_bytes > file->bytes)
+    if (need == WAL_FOR_PUSH && !ready &&
+        used + room + file->bytes / 100 * WAL_RESERVE_PERCENT > file->bytes)
         return wait_for_file(wal);
     if (!is_empty(wal)) {
         if (wal->open->len + room > wal->options.batch_bytes_max || used + room > file->bytes)

@@ -90,7 +90,6 @@ enum {
     FILE_BYTES = 64 << 20,
     BATCH_BYTES = 24 << 20,
     RECENT_BYTES = 16 << 20,
-    RESERVE_PERCENT = 25,
     REWRITE_FILES = 2 /* the newest ones, at most */
 };
 
@@ -130,7 +129,6 @@ static void set_options(struct wal *wal, const struct wal_options *options)
         mine->recent_bytes_max = RECENT_BYTES;
     wal->disk.fs = options->fs;
     wal->disk.identity = options->identity;
-    wal->reserve_bytes = mine->file_bytes / 100 * RESERVE_PERCENT;
     wal->dirty_since_ms = INT64_MAX;
 }
 
@@ -245,6 +243,8 @@ static int make_first(struct opening *opening)
     char path[PATH_MAX];
     struct wal_file *file;
     bool has_files = false, is_fatal;
+    uint32_t first_bytes = wal->options.file_bytes < WAL_FIRST_FILE_BYTES ? wal->options.file_bytes
+                                                                          : WAL_FIRST_FILE_BYTES;
     int result;
 
     wal_path(&wal->disk, "next.tmp", path);
@@ -257,7 +257,7 @@ static int make_first(struct opening *opening)
     if (result == 0 && has_files)
         return 0;
     if (result == 0)
-        result = wal_file_make(&wal->disk, number, wal->options.file_bytes, 1, 0, &file, &is_fatal);
+        result = wal_file_make(&wal->disk, number, first_bytes, 1, 0, &file, &is_fatal);
     if (result < 0)
         return fail(opening, result, "cannot make the first log file");
     wal->disk.fs->ops->close(wal->disk.fs->ctx, file->fd);

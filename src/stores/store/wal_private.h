@@ -30,6 +30,9 @@ enum {
     WAL_ALIGN = 8,           /* batches start at multiples of it */
     WAL_FILE_BYTES_MIN = 16384,
     WAL_SPARES_MAX = 3,
+    WAL_RESERVE_PERCENT = 25, /* of a file, for answers when there is no next file */
+    /* The first file of a new log is small: the start waits until it is filled with zeros. */
+    WAL_FIRST_FILE_BYTES = 4 << 20,
     WAL_ERROR_BYTES = PATH_MAX + 512
 };
 
@@ -269,7 +272,6 @@ struct wal_chore {
 struct wal {
     struct wal_options options;
     struct wal_disk disk;
-    uint32_t reserve_bytes;
 
     struct wal_files files;
     uint32_t current; /* number of the file the open batch goes to */

@@ -438,3 +438,15 @@ def test_what_root_makes_in_a_users_directory_belongs_to_the_user(start_server, 
     assert repaired.returncode == 0, repaired.stdout
     assert list(runs.glob("*.keys"))
     assert owners() == {(NOBODY, NOBODY)}
+
+
+def test_a_new_directory_begins_with_a_small_log_file(start_server):
+    """So that the first start does not wait for a large one to be filled with zeros."""
+    server = start_server("--wal-file", "64MiB")
+    wal = server.data / "shard-00" / "wal"
+    assert (wal / "00000001.log").stat().st_size == 4 << 20
+    client = server.client()
+    for number in range(60):
+        client.push("t", str(number), body=b"x" * 100_000, delay="1h")
+    assert (wal / "00000002.log").stat().st_size == 64 << 20
+    assert server.restart("kill").client().topic("t")["counts"]["delayed"] == 60
