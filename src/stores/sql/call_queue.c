@@ -9,7 +9,9 @@ enum {
     TURN_ITEMS_MAX = 2000,
     TURN_BYTES_MAX = 16 << 20,
     /* Retries of calls whose rows others hold leave so many parts of the time to the rest. */
-    RETRY_SHARE = 4
+    RETRY_SHARE = 4,
+    /* A reply that always asks again must not keep the server from stopping. */
+    END_ROUNDS_MAX = 8
 };
 
 void sql_call_queue_init(struct sql_call_queue *queue, int64_t patience_ms)
@@ -197,5 +199,13 @@ void sql_call_queue_reply(struct sql_call_queue *queue)
             sql_call_reply(call);
         queue->commands -= call->kind == SQL_CALL_COMMAND;
         sql_call_free(call);
+    }
+}
+
+void sql_call_queue_end(struct sql_call_queue *queue)
+{
+    for (int round = 0; round < END_ROUNDS_MAX; round++) {
+        sql_call_queue_refuse_all(queue, &queue->waiting);
+        sql_call_queue_reply(queue);
     }
 }

@@ -51,5 +51,7 @@ void sql_call_queue_refuse_late(struct sql_call_queue *queue, struct list *calls
 /* All of the list: the server's own just go. */
 void sql_call_queue_refuse_all(struct sql_call_queue *queue, struct list *calls);
 void sql_call_queue_reply(struct sql_call_queue *queue);
+/* Refuses all that waits and replies, also to calls that a reply adds, in a few rounds. */
+void sql_call_queue_end(struct sql_call_queue *queue);
 
 #endif

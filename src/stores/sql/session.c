@@ -175,10 +175,9 @@ static void end(struct sql_session *session)
 {
     void (*stopped)(void *ctx) = session->stopped;
     session->stopped = NULL;
-    sql_call_queue_refuse_all(&session->calls, &session->calls.waiting);
     sql_call_queue_refuse_all(&session->calls, &session->turn.calls);
     sql_call_queue_refuse_all(&session->calls, &session->connection.flush.calls);
-    sql_call_queue_reply(&session->calls);
+    sql_call_queue_end(&session->calls);
     sql_connection_close(&session->connection);
     session->turn.phase = SQL_PHASE_DOWN;
     if (stopped)

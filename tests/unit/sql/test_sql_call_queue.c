@@ -189,6 +189,31 @@ static void late_commands_are_refused_once_and_the_servers_own_have_time(void **
     end(&queue, &turn);
 }
 
+static struct sql_call_queue *asked_again;
+
+static void on_reply_that_asks_again(void *owner, uint64_t tag, const struct queue_reply *reply)
+{
+    on_reply(owner, tag, reply);
+    add_topics(asked_again, tag + 1);
+}
+
+/* As a server does that follows the pages of its topics while it stops. */
+static void an_end_answers_what_its_own_replies_ask_for(void **state)
+{
+    struct sql_call_queue queue;
+    struct list turn;
+    (void)state;
+    start(&queue, &turn);
+    asked_again = &queue;
+    sql_call_queue_add(&queue, &(struct command){.kind = COMMAND_TOPICS},
+                       (struct queue_reply_to){.done = on_reply_that_asks_again, .tag = 1});
+    sql_call_queue_end(&queue);
+    assert_int_equal(reply_count, 2);
+    assert_int_equal(replies[1].tag, 2);
+    assert_int_equal(replies[1].status, QUEUE_UNAVAILABLE);
+    assert_int_equal(queue.commands, 0);
+}
+
 /* A call with another step does not answer yet. */
 static void a_step_that_is_done_waits_for_the_next_or_is_answered(void **state)
 {
@@ -220,6 +245,7 @@ int main(void)
         cmocka_unit_test(a_call_whose_rows_others_hold_waits_and_the_others_pass),
         cmocka_unit_test(a_retry_ends_with_the_patience),
         cmocka_unit_test(late_commands_are_refused_once_and_the_servers_own_have_time),
+        cmocka_unit_test(an_end_answers_what_its_own_replies_ask_for),
         cmocka_unit_test(a_step_that_is_done_waits_for_the_next_or_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
