@@ -2,7 +2,11 @@
 
 #include <stdlib.h>
 
-enum { KEPT_BYTES = 16 * 1024 }; /* of an empty buffer, so that idle connections cost little */
+enum {
+    KEPT_BYTES = 16 * 1024, /* of an empty buffer, so that idle connections cost little */
+    LARGE_BYTES =
+        128 * 1024 /* a command of more gets its memory at once, and no bytes behind it are read */
+};
 
 /* ---- memory ---- */
 
@@ -15,6 +19,8 @@ static void connection_count(struct beanstalk_connection *connection)
 /* What may be read while it is not consumed. */
 static size_t input_bytes_max(const struct beanstalk_connection *connection)
 {
+    if (connection->wanted_bytes > LARGE_BYTES)
+        return connection->wanted_bytes;
     if (!budget_is_spent(connection->budget))
         return connection->input_bytes_max;
     return connection->wanted_bytes > BUDGET_SMALL_BYTES ? connection->wanted_bytes
@@ -98,16 +104,33 @@ static void on_alloc(uv_handle_t *handle, size_t wanted, uv_buf_t *out)
                        room < BEANSTALK_READ_BYTES ? (unsigned)room : BEANSTALK_READ_BYTES);
 }
 
+static void input_compact(struct beanstalk_connection *connection)
+{
+    struct buffer *in = &connection->in;
+    if (!connection->in_at)
+        return;
+    memmove(in->at, in->at + connection->in_at, in->len - connection->in_at);
+    in->len -= connection->in_at;
+    connection->in_at = 0;
+}
+
 /* What is consumed makes room first. */
 static void input_append(struct beanstalk_connection *connection, const char *bytes, size_t count)
 {
+    input_compact(connection);
+    buffer_append(&connection->in, bytes, count);
+}
+
+/* Counted at once, so that many that begin in one turn do not exceed the budget together. */
+void beanstalk_connection_want(struct beanstalk_connection *connection, size_t bytes)
+{
     struct buffer *in = &connection->in;
-    if (connection->in_at) {
-        memmove(in->at, in->at + connection->in_at, in->len - connection->in_at);
-        in->len -= connection->in_at;
-        connection->in_at = 0;
-    }
-    buffer_append(in, bytes, count);
+    connection->wanted_bytes = bytes;
+    if (bytes <= LARGE_BYTES || bytes <= in->cap)
+        return;
+    input_compact(connection);
+    (void)buffer_reserve(in, bytes - in->len); /* where it fails, the read does, too */
+    connection_count(connection);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)

@@ -75,6 +75,9 @@ void beanstalk_connection_release(struct beanstalk_connection *connection);
 struct slice beanstalk_connection_input(const struct beanstalk_connection *connection);
 void beanstalk_connection_consume(struct beanstalk_connection *connection, size_t bytes);
 
+/* The command at the front takes so many bytes, for which the budget has room. The input moves. */
+void beanstalk_connection_want(struct beanstalk_connection *connection, size_t bytes);
+
 /* May a command be begun, as far as unsent answers and the budget go? */
 bool beanstalk_connection_may_answer(const struct beanstalk_connection *connection);
 

@@ -142,7 +142,7 @@ bool beanstalk_put(struct beanstalk_session *session, const struct beanstalk_com
         return true;
     }
     if (input.len < whole) {
-        connection->wanted_bytes = whole;
+        beanstalk_connection_want(connection, whole);
         return false;
     }
     if (memcmp(input.at + whole - 2, "\r\n", 2) != 0) {

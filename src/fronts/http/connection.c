@@ -18,7 +18,7 @@
 enum {
     CROWD_MAX = 64,      /* beyond the limit, and told so; more are closed without a word */
     GREETING_MAX = 2048, /* connections before their first request; the oldest give way */
-    HANDSHAKES_MAX = 16, /* in a turn: those who are greeted already are not to wait for more */
+    HANDSHAKES_MAX = 4,  /* in a turn: those who are greeted already are not to wait for more */
     TURN_REQUESTS = 512, /* of all connections in a turn; beyond it each has only its share, */
     TURN_SHARE = 8,      /* so that many who pipeline do not hold up who asks for one thing; */
     LATE_SHARE = 1,      /* in a turn that has lasted long, less still */
