@@ -3,12 +3,17 @@
 #include "base/json_read.h"
 
 #include "base/hex.h"
+#include "base/json_levels.h"
 #include "base/json_scan.h"
 
+#include <assert.h>
+
 struct scan {
-    const char *at, *end; /* after a fault: where it is */
-    uint64_t objects;     /* lowest bit: the innermost container is an object */
-    int depth;
+    const char *at, *end;          /* after a fault: where it is */
+    bool objects[JSON_LEVELS_MAX]; /* by level: the container is an object */
+    int depth, levels;
+    bool skips; /* containers that are too deep */
+    bool is_too_deep;
 };
 
 enum next { NEXT_VALUE = 1, NEXT_NOTHING, NEXT_FAULT };
@@ -183,15 +188,34 @@ static bool check_key(struct scan *scan)
     return true;
 }
 
+/* Skips a container that is too deep: finds its end by its brackets. False: it has none. */
+static bool skip_container(struct scan *scan)
+{
+    int64_t open = 0;
+    do {
+        if (scan->at == scan->end)
+            return false;
+        char byte = *scan->at++;
+        if (byte == '"') {
+            while (scan->at < scan->end && *scan->at != '"')
+                scan->at += *scan->at == '\\' && scan->end - scan->at > 1 ? 2 : 1;
+            if (scan->at == scan->end)
+                return false;
+            scan->at++;
+        }
+        open += byte == '{' || byte == '[';
+        open -= byte == '}' || byte == ']';
+    } while (open > 0);
+    scan->is_too_deep = true;
+    return true;
+}
+
 /* What is expected at the beginning of a container: its end, or something in it. */
 static bool check_opening(struct scan *scan, bool *is_empty)
 {
     bool is_object = *scan->at == '{';
 
-    if (scan->depth == JSON_DEPTH_MAX)
-        return false;
-    scan->depth++;
-    scan->objects = scan->objects << 1 | is_object;
+    scan->objects[scan->depth++] = is_object;
     scan->at++;
     skip_space(scan);
     *is_empty = sees(scan, is_object ? '}' : ']');
@@ -203,7 +227,7 @@ static bool check_opening(struct scan *scan, bool *is_empty)
 static enum next check_after_value(struct scan *scan)
 {
     while (scan->depth > 0) {
-        bool in_object = scan->objects & 1;
+        bool in_object = scan->objects[scan->depth - 1];
         skip_space(scan);
         if (sees(scan, ',')) {
             scan->at++;
@@ -216,7 +240,6 @@ static enum next check_after_value(struct scan *scan)
             return NEXT_FAULT;
         scan->at++;
         scan->depth--;
-        scan->objects >>= 1;
     }
     return NEXT_NOTHING;
 }
@@ -228,7 +251,11 @@ static bool check_value(struct scan *scan)
     enum next next;
 
     do {
-        if (sees(scan, '{') || sees(scan, '[')) {
+        bool is_container = sees(scan, '{') || sees(scan, '[');
+        if (is_container && scan->depth == scan->levels) {
+            if (!scan->skips || !skip_container(scan))
+                return false;
+        } else if (is_container) {
             bool is_empty;
             if (!check_opening(scan, &is_empty))
                 return false;
@@ -244,11 +271,18 @@ static bool check_value(struct scan *scan)
     return next == NEXT_NOTHING;
 }
 
-bool json_check(struct slice text, struct json_value *value, size_t *error_at)
+static enum json_finding examine(struct slice text, int levels, bool skips,
+                                 struct json_value *value, size_t *error_at)
 {
     if (text.len == 0)
         text.at = "";
-    struct scan scan = {.at = text.at, .end = text.at + text.len};
+    struct scan scan;
+    scan.at = text.at;
+    scan.end = text.at + text.len;
+    scan.depth = 0;
+    scan.levels = levels;
+    scan.skips = skips;
+    scan.is_too_deep = false;
 
     skip_space(&scan);
     const char *first = scan.at;
@@ -259,11 +293,23 @@ bool json_check(struct slice text, struct json_value *value, size_t *error_at)
     if (!valid || scan.at != scan.end) {
         if (error_at)
             *error_at = (size_t)(scan.at - text.at);
-        return false;
+        return JSON_MALFORMED;
     }
     value->kind = json_kind_of(*first);
     value->raw = slice_make(first, (size_t)(last - first));
-    return true;
+    return scan.is_too_deep ? JSON_TOO_DEEP : JSON_SOUND;
+}
+
+enum json_finding json_check_levels(struct slice text, int levels, struct json_value *value,
+                                    size_t *error_at)
+{
+    assert(levels > 0 && levels <= JSON_LEVELS_MAX);
+    return examine(text, levels, true, value, error_at);
+}
+
+bool json_check(struct slice text, struct json_value *value, size_t *error_at)
+{
+    return examine(text, JSON_DEPTH_MAX, false, value, error_at) == JSON_SOUND;
 }
 
 bool json_utf8_is_valid(struct slice text)

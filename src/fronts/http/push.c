@@ -1,6 +1,7 @@
 #include "http/push.h"
 
 #include "base/clock.h"
+#include "base/json_levels.h"
 #include "base/json_write.h"
 #include "base/text.h"
 #include "http/connection.h"
@@ -350,6 +351,22 @@ static void add_item(struct http_batch *batch, struct json_value value)
     }
 }
 
+/* The levels of a body count: a taken job shows a deeper one as text. `above`: those it stands in. */
+static enum json_finding check_levels(struct slice text, int above, struct json_value *value,
+                                      size_t *error_at)
+{
+    return json_check_levels(text, JSON_DEPTH_MAX + above, value, error_at);
+}
+
+static bool refuse_depth(struct http_fault *fault)
+{
+    return http_fault_set(
+        fault, PROBLEM_BAD_ITEM, JSON_DEPTH_MAX,
+        "a JSON body is nested deeper than %d levels, make it flatter or push it as "
+        "text or bytes",
+        JSON_DEPTH_MAX);
+}
+
 static bool refuse_json(struct http_fault *fault, size_t at)
 {
     return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", at);
@@ -357,6 +374,17 @@ static bool refuse_json(struct http_fault *fault, size_t at)
 
 /* One line. False: the whole is refused. A line that is no JSON is set aside like any bad item; but
  * in what was announced as one JSON value (`is_json`) it shows that the value is malformed. */
+static void add_item_of(struct http_batch *batch, struct json_value value, bool is_too_deep)
+{
+    struct http_fault fault;
+    if (!is_too_deep) {
+        add_item(batch, value);
+        return;
+    }
+    (void)refuse_depth(&fault);
+    set_aside(batch, &fault);
+}
+
 static bool parse_line(struct slice line, bool is_json, struct http_batch *batch,
                        struct http_fault *fault)
 {
@@ -365,8 +393,9 @@ static bool parse_line(struct slice line, bool is_json, struct http_batch *batch
     size_t error_at;
     if (!begin_item(batch, fault))
         return false;
-    if (json_check(line, &value, &error_at) && (value.kind == JSON_OBJECT || !is_json)) {
-        add_item(batch, value);
+    enum json_finding finding = check_levels(line, 1, &value, &error_at);
+    if (finding != JSON_MALFORMED && (value.kind == JSON_OBJECT || !is_json)) {
+        add_item_of(batch, value, finding == JSON_TOO_DEEP);
         return true;
     }
     if (is_json)
@@ -426,12 +455,16 @@ static bool parse_array(struct slice body, struct http_batch *batch, struct http
     size_t error_at;
     if (has_too_many(body))
         return refuse_count(fault);
-    if (!json_check(body, &array, &error_at))
+    enum json_finding finding = check_levels(body, 2, &array, &error_at), item = JSON_SOUND;
+    if (finding == JSON_MALFORMED)
         return refuse_json(fault, error_at);
     while (json_next_item(array, &cursor, &value)) {
         if (!begin_item(batch, fault))
             return false;
-        add_item(batch, value);
+        struct json_value ignored;
+        if (finding == JSON_TOO_DEEP) /* some item is */
+            item = check_levels(value.raw, 1, &ignored, NULL);
+        add_item_of(batch, value, item != JSON_SOUND);
     }
     return true;
 }
@@ -564,8 +597,8 @@ static bool read_envelope(struct http_call *call, struct queue_push *push, struc
     struct json_value object;
     if (call->query->fields.set)
         return true;
-    if ((!type.len || is_form || job_type_is_json(type)) && json_check(body, &object, NULL) &&
-        object.kind == JSON_OBJECT) {
+    if ((!type.len || is_form || job_type_is_json(type)) &&
+        check_levels(body, 1, &object, NULL) == JSON_SOUND && object.kind == JSON_OBJECT) {
         if (!is_envelope(object))
             return true;
         buffer_clear(&front->arena);
@@ -602,7 +635,11 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct ht
             return false;
         push->meta = buffer_slice(&call->front->meta);
     }
-    return read_envelope(call, push, fault);
+    if (!read_envelope(call, push, fault))
+        return false;
+    struct json_value ignored;
+    return !job_type_is_json(push->content_type) ||
+           check_levels(push->body, 0, &ignored, NULL) != JSON_TOO_DEEP || refuse_depth(fault);
 }
 
 /* PUT or POST of one job; its options are in the query, in headers or in an envelope. */

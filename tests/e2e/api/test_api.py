@@ -510,3 +510,26 @@ def test_a_bad_topic_is_refused_also_where_there_is_nothing_to_do(call, client):
 
 def test_a_batch_of_none_has_no_results(client):
     assert client.call("POST", "/v1/jobs", b"[]", {"Content-Type": "application/json"}).json() == {"results": []}
+
+
+def levels(count):
+    return b"[" * count + b"]" * count
+
+
+@pytest.mark.parametrize("framing", ["array", "lines"])
+@pytest.mark.parametrize("depth", [65, 66, 67, 200, 100_000])
+def test_an_item_that_is_nested_too_deep_is_refused_alone(depth, framing, client):
+    items = [b'{"topic":"t","id":"a","body":1}', b'{"topic":"t","id":"deep","body":%s}' % levels(depth), b'{"topic":"t","id":"b","body":%s}' % levels(64)]
+    body = b"[" + b",".join(items) + b"]" if framing == "array" else b"\n".join(items)
+    results = client.call("POST", "/v1/jobs", body, {"Content-Type": "application/json" if framing == "array" else "application/x-ndjson"}).json()["results"]
+    assert [one["result"] for one in results] == ["created", "bad_item", "created"] and results[1]["limit"] == 64 and "nested deeper" in results[1]["detail"]
+    assert client.get("t", "b")["body"] == json.loads(levels(64))
+
+
+def test_a_push_and_what_it_shows_have_one_limit_of_levels(client):
+    headers = {"Content-Type": "application/json"}
+    assert client.call("PUT", "/v1/topics/t/jobs/a", levels(64), headers).status == 201 and client.get("t", "a")["body"] == json.loads(levels(64))
+    answer = client.call("PUT", "/v1/topics/t/jobs/b", levels(65), headers)
+    assert (answer.status, answer.json()["limit"]) == (400, 64)
+    assert client.call("PUT", "/v1/topics/t/jobs/c", levels(65), {"Content-Type": "text/plain"}).status == 201
+    assert client.call("PUT", "/v1/topics/t/jobs/d", levels(65)[:-1], headers).status == 201  # no JSON: a text, whatever it is called
