@@ -27,7 +27,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 from checker.report import EXIT, judge, render  # noqa: E402
 from client import Lost, job_path, request_bytes  # noqa: E402
 import front_workers  # noqa: E402
-from kill_workers import KNOWN, TOPICS, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
+from kill_workers import KNOWN, TOPICS, Churner, Consumer, Punctual, Pusher, fingerprint_of_job, now  # noqa: E402
 from server import LibraryServer, Server, StartFailed, free_port  # noqa: E402
 
 PEACE_EVERY = 5  # kills between two looks in peace
@@ -40,6 +40,8 @@ FIGURES = ("pushed", "delayed", "retrying", "ready", "leased", "dead", "acked", 
 
 class Loop:
     """Traffic, faults, a drain, and the history of it all. What is served and what is broken, those who inherit say."""
+
+    others = ()  # roles of whom the history has nothing
 
     def __init__(self, chosen, directory):
         self.chosen, self.directory = chosen, pathlib.Path(directory)
@@ -148,7 +150,7 @@ class Loop:
 
     def hire(self):
         stop, workers = multiprocessing.Event(), []
-        roles = ROLES_WITH_FRONTS if self.chosen.fronts else ROLES
+        roles = (*(ROLES_WITH_FRONTS if self.chosen.fronts else ROLES), *self.others)
         pushers = sum(count for role, count in roles if role.__name__.endswith("Pusher"))
         rate = 1.4 * self.chosen.pushes / self.chosen.seconds / pushers
         for role, count in roles:
@@ -210,11 +212,15 @@ class Loop:
 class KillLoop(Loop):
     """One server with the store built in, killed at random moments, sometimes while it starts."""
 
+    others = ((Churner, 2),)
+
     def __init__(self, chosen, directory):
         super().__init__(chosen, directory)
         self.port, self.beanstalk_port = free_port(), free_port()
         self.flags = ["--sync", "always", "--shards", str(chosen.shards), *chosen.flag]
         self.server = (LibraryServer if chosen.library else Server)(self.directory)
+        if chosen.library:
+            self.others = ()  # it has fewer calls
 
     def wanted_faults(self):
         return self.chosen.kills

@@ -466,3 +466,16 @@ class Punctual(Pusher, Consumer):
             self.other = None
         self.write("push", begin=begin, end=now(), items=[self.note(job, outcome)])
         self.again, self.recent, self.finished = [], [], []
+
+
+class Churner(Worker):
+    """Pushes, takes, cancels, configures, purges and deletes a topic of its own all the time: whatever the server does meanwhile, it must go on."""
+
+    def step(self):
+        topic, job = f"/v1/topics/{self.name}", f"/v1/topics/{self.name}/jobs/{self.random.randrange(40)}"
+        delay = self.random.choice((0, 50, 1500, 3_600_000))
+        target = self.random.choices((
+            ("PUT", f"{job}?delay={delay}"), ("POST", f"{topic}/take?max=3&lease=1s"), ("DELETE", job), ("PUT", f"{topic}?dedup_window=1h"), ("PUT", topic),
+            ("POST", f"{topic}/purge"), ("POST", f"{topic}/purge?state=delayed"), ("DELETE", topic)), (50, 15, 10, 5, 5, 4, 4, 4))[0]
+        done = self.call(*target, b"b" * self.random.choice((10, 200, 3000)) if target[1].startswith(f"{job}?") else b"")
+        assert not done or not done[0] or done[0].status < 500, done[0].body
