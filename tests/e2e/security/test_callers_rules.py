@@ -188,7 +188,7 @@ def test_a_refused_operation_of_sqs_is_one_event(name, action, audited):
         assert event["outcome"] == "AccessDeniedException"
 
 
-MYKIT_CALLS = {"/reStoreJob": ("/reStoreJob?jobId=1", "dead", "1", 1), "/clearAll": ("/clearAll", "dead", None, 2)}
+MYKIT_CALLS = {"/reStoreJob": ("/reStoreJob?jobId=1", "dead", "1", 1), "/reStore/{id}": ("/reStore/1", "dead", "1", 1), "/clearAll": ("/clearAll", "dead", None, 2)}
 
 
 @pytest.mark.parametrize("path, action", [(path, action) for path, _, action in mykit_routes() if action])
