@@ -6,7 +6,6 @@ import subprocess
 import threading
 
 import pytest
-import rabbitmq
 from endpoint import Endpoint, write_policy
 from mariadb import MariadbServer
 from postgres import PostgresServer
@@ -107,7 +106,9 @@ def test_the_command_line_reaches_a_listener(start_server):
     tarry("bench", "--url", url, "--jobs", "200")
 
 
+@pytest.mark.thorough("needs RabbitMQ")
 def test_rabbitmq(start_server, tmp_path):
+    import rabbitmq
     broker = rabbitmq.shared()
     for queue in ("six-in", "six-out"):
         broker.queue(queue)
@@ -150,6 +151,7 @@ def test_postgresql(start_server):
         try_database(start_server, f"postgres://tarry@{relay.at}/postgres", relay)
 
 
+@pytest.mark.thorough("needs MariaDB")
 def test_mariadb(start_server):
     with MariadbServer() as database, Relay(database.socket) as relay:
         try_database(start_server, f"mysql://root@{relay.at}/", relay)
