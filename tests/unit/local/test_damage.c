@@ -33,7 +33,7 @@ enum {
     IDS = 240,
     VERSIONS_MAX = 250,
     FILES_MAX = 200,
-    DAMAGES = 2400,
+    DAMAGES = 2000,
     PATIENCE_MS = 30000
 };
 
