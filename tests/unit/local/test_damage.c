@@ -587,15 +587,16 @@ static bool damage_file(struct damage *damage, const struct file *file)
         other = cousin_of(world, file);
         break;
     case BIT: {
-        char byte = file->len ? (char)(file->bytes[at] ^ 1 << random_below(&world->random, 8)) : 0;
-        char *copy = malloc(file->len + 1);
+        char *copy;
 
+        if (!file->len)
+            return false;
+        copy = malloc(file->len);
         memcpy(copy, file->bytes, file->len);
-        copy[at] = byte;
-        if (file->len)
-            change_file(damage, file, copy, file->len);
+        copy[at] = (char)(copy[at] ^ (char)(1 << random_below(&world->random, 8)));
+        change_file(damage, file, copy, file->len);
         free(copy);
-        return file->len > 0;
+        return true;
     }
     case BYTE:
         return damage_bytes(damage, file, at, 1, false);
