@@ -12,44 +12,44 @@
 
 enum {
     CHANNEL = 1,
-    WINDOW = 2 * AMQP_IN_PREFETCH_MAX, /* a power of two */
+    WINDOW = 2 * AMQP_IN_PREFETCH_MAX, /* must be a power of two */
     MARKS_MASK = WINDOW - 1,
     LOOK_MS = TARGET_AMQP_HEARTBEAT_S * 1000 / 2,
     PAUSE_MS = 100,
     PAUSE_MS_MAX = 5000,
     AGAIN_MS = 1000,
     STOP_MS = 2000,
-    PROVEN_MS = 10000, /* a connection that has lasted so long is good, also without a message */
+    PROVEN_MS = 10000, /* a connection of this age is stable, even without a message */
     LINES_A_SECOND = 10
 };
 
-enum mark { MARK_WAITS = 1, MARK_KEPT, MARK_REJECTED }; /* of a message */
+enum mark { MARK_WAITS = 1, MARK_KEPT, MARK_REJECTED }; /* state of a message */
 
-struct amqp_in_consumer { /* the thread's own, but what is under the lock */
+struct amqp_in_consumer { /* owned by the thread, except what the mutex guards */
     const struct amqp_in_source *source;
     struct target_amqp_connection link;
     struct amqp_in_consumer_events events;
     void *ctx;
-    struct amqp_in_counts *counts; /* the owner's */
+    struct amqp_in_counts *counts; /* owned by the caller */
     pthread_t thread;
     bool has_thread;
 
-    uint64_t generation;         /* rises with each connection */
-    uint64_t first, next;        /* delivery tags not acknowledged yet */
-    unsigned char marks[WINDOW]; /* enum mark, by delivery tag */
-    struct amqp_in_batch *open;  /* being filled; NULL: none */
-    struct list again;           /* jobs that were refused, to be offered again */
+    uint64_t generation;         /* incremented with each connection */
+    uint64_t first, next;        /* range of delivery tags that are not acknowledged */
+    unsigned char marks[WINDOW]; /* enum mark by delivery tag */
+    struct amqp_in_batch *open;  /* the batch being filled, or NULL */
+    struct list again;           /* jobs that were refused and will be offered again */
     int64_t again_at_ms;
     size_t batches_out;
     int64_t pause_ms, next_open_ms, opened_ms;
-    uint64_t misread;     /* the tag of the message that could not be decoded; 0: none */
-    bool is_renewing;     /* the connection is opened again behind such a message */
-    bool is_proven;       /* a message was settled, or the connection has lasted */
-    bool has_logged_loss; /* the log has it: the connection is lost */
-    int64_t log_second;   /* of the last lines about rejected messages, and how many */
+    uint64_t misread;     /* tag of the message that could not be decoded; 0: none */
+    bool is_renewing;     /* the connection is reopened after such a message */
+    bool is_proven;       /* a message was settled, or the connection has lasted PROVEN_MS */
+    bool has_logged_loss; /* whether the loss of the connection has been logged */
+    int64_t log_second; /* second of the last log lines about rejected messages, and their number */
     unsigned lines_this_second, lines_left_out;
 
-    pthread_mutex_t mutex; /* over what follows */
+    pthread_mutex_t mutex; /* guards the members below */
     struct list settled;   /* batches that came back */
     bool is_stopping;
 };
@@ -71,8 +71,9 @@ static void log_connected(const struct amqp_in_consumer *consumer)
               LOG_NUMBER("prefetch", consumer->source->prefetch));
 }
 
-/* Only now the next loss is a new one: a broker that accepts every connection and ends it again would
- * otherwise be called without a pause and fill the log. */
+/* Marks the connection as stable; only the next loss is then logged and retried as a new one.
+ * Otherwise a broker that accepts every connection and closes it would be called without a pause
+ * and flood the log. */
 static void connection_prove(struct amqp_in_consumer *consumer)
 {
     if (consumer->is_proven)
@@ -86,7 +87,7 @@ static void connection_prove(struct amqp_in_consumer *consumer)
 
 /* ---- what can never be taken ---- */
 
-/* A flood of bad messages is not to be a flood of lines: what is left out is counted. */
+/* Logs a rejected message. Limits the lines per second and counts the omitted ones. */
 static void log_rejected(struct amqp_in_consumer *consumer, enum amqp_in_refusal refusal,
                          const char *why)
 {
@@ -121,7 +122,7 @@ static bool message_reject(struct amqp_in_consumer *consumer, uint64_t tag,
 
 /* ---- out ---- */
 
-/* Hands the open batch on. */
+/* Passes the open batch on. */
 static void batch_flush(struct amqp_in_consumer *consumer)
 {
     struct amqp_in_batch *batch = consumer->open;
@@ -132,7 +133,7 @@ static void batch_flush(struct amqp_in_consumer *consumer)
     consumer->events.batch(consumer->ctx, batch);
 }
 
-/* False: out of memory. */
+/* Adds a job to the open batch. Returns false if out of memory. */
 static bool batch_add(struct amqp_in_consumer *consumer, struct amqp_in_job *job)
 {
     if (!consumer->open && !(consumer->open = calloc(1, sizeof *consumer->open)))
@@ -144,7 +145,8 @@ static bool batch_add(struct amqp_in_consumer *consumer, struct amqp_in_job *job
     return true;
 }
 
-/* A message came. False: the connection is of no more use; `error` (TARGET_ERROR_BYTES) says why. */
+/* Takes a delivered message. Returns false if the connection is no longer usable; then `error`
+ * (TARGET_ERROR_BYTES) describes the reason. */
 static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_t *envelope,
                          char *error)
 {
@@ -164,14 +166,14 @@ static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_
     free(job);
     if (refusal != AMQP_IN_TAKEN && refusal != AMQP_IN_NO_MEMORY)
         return message_reject(consumer, tag, refusal, why, error);
-    /* The broker delivers it again once the connection is gone. */
+    /* The broker redelivers the message after the connection is closed. */
     snprintf(error, TARGET_ERROR_BYTES, "connection given up, out of memory");
     return false;
 }
 
 /* ---- back ---- */
 
-/* The log hears of a change, not of each message. */
+/* Records whether the queue refuses jobs, and logs changes only. */
 static void set_refused(struct amqp_in_consumer *consumer, bool is_refused, const char *why)
 {
     if (atomic_exchange(&consumer->counts->is_refused, is_refused) == is_refused)
@@ -188,7 +190,8 @@ static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
     uint64_t tag = job->delivery_tag;
     enum queue_status status = job->status;
     if (status == QUEUE_EXISTED && !job->may_be_there) {
-        /* It comes the first time: a publisher has sent the same twice, and means it. */
+        /* The job was not redelivered: a publisher has intentionally sent the same message twice.
+         * */
         job->id.len = 0;
         list_add_last(&consumer->again, &job->list);
         return true;
@@ -213,7 +216,7 @@ static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
     return true;
 }
 
-/* All up to the first that waits, with one acknowledgement. */
+/* Acknowledges all messages before the first waiting one, in a single call. */
 static bool messages_acknowledge(struct amqp_in_consumer *consumer, char *error)
 {
     uint64_t last = 0;
@@ -238,7 +241,7 @@ static bool batch_settle(struct amqp_in_consumer *consumer, struct amqp_in_batch
                          char *error)
 {
     bool ok = true;
-    /* Tags of a connection that is gone mean nothing: the broker has delivered them again. */
+    /* Delivery tags of a closed connection are invalid: the broker has redelivered the messages. */
     bool is_current = batch->generation == consumer->generation && consumer->link.state;
     for (size_t i = 0; is_current && i < batch->count; i++) {
         struct amqp_in_job *job = batch->jobs[i];
@@ -269,8 +272,8 @@ static bool jobs_offer_again(struct amqp_in_consumer *consumer, char *error)
     return true;
 }
 
-/* What came back is acknowledged, rejected, or put aside; what waits long enough is offered again.
- * False as above. */
+/* Acknowledges, rejects or sets aside the jobs that came back, and offers waiting jobs again when
+ * it is time. Returns false if the connection is lost, as message_take does. */
 static bool batches_settle(struct amqp_in_consumer *consumer, char *error)
 {
     bool ok = true;
@@ -291,8 +294,8 @@ static bool batches_settle(struct amqp_in_consumer *consumer, char *error)
     return ok && messages_acknowledge(consumer, error) && jobs_offer_again(consumer, error);
 }
 
-/* Hands on what is open, and waits for what is on its way to the queue, which comes back soon. False:
- * the connection was lost meanwhile; `error` says why. */
+/* Passes on the open batch, and waits for the batches in the queue, which come back soon. Returns
+ * false if the connection was lost meanwhile; `error` describes the reason. */
 static bool batches_await(struct amqp_in_consumer *consumer, char *error)
 {
     int64_t until_ms = clock_boot_ms() + STOP_MS, left_ms;
@@ -303,14 +306,14 @@ static bool batches_await(struct amqp_in_consumer *consumer, char *error)
             target_amqp_connection_close(&consumer->link, false);
             ok = false;
         }
-        /* Not for what the broker sends: that it delivers again to somebody else. */
+        /* Waits without reading: the broker redelivers unread messages to another consumer. */
         if (consumer->batches_out > 0)
             target_amqp_connection_wait_woken(&consumer->link, left_ms);
     }
     return ok;
 }
 
-/* The connection is gone: what it delivered will be delivered again. */
+/* Forgets the messages of a lost connection, which will be redelivered. */
 static void connection_forget(struct amqp_in_consumer *consumer)
 {
     batch_free(consumer->open);
@@ -343,8 +346,8 @@ static void connection_lose(struct amqp_in_consumer *consumer, const char *error
     consumer->is_renewing = false;
 }
 
-/* Settles what came before a message that could not be decoded, rejects that message, and opens the
- * connection again at once. */
+/* Settles the messages before one that could not be decoded, rejects that message, and reopens the
+ * connection immediately. */
 static void connection_renew(struct amqp_in_consumer *consumer)
 {
     char error[TARGET_ERROR_BYTES];
@@ -401,7 +404,7 @@ static void connection_try(struct amqp_in_consumer *consumer)
     consumer->is_renewing = false;
 }
 
-/* A frame that is no delivery. */
+/* Handles a frame that is not a delivery. */
 static bool frame_take(struct amqp_in_consumer *consumer, char *error)
 {
     amqp_frame_t frame;
@@ -425,7 +428,8 @@ static bool frame_take(struct amqp_in_consumer *consumer, char *error)
     }
 }
 
-/* All that is there. False: nothing further can be read; `misread` is set, or `error` says why. */
+/* Reads all available messages. Returns false if nothing more can be read: `misread` is set, or
+ * `error` describes the reason. */
 static bool messages_read(struct amqp_in_consumer *consumer, char *error)
 {
     const struct timeval at_once = {0};
@@ -475,7 +479,7 @@ static bool is_stopping(struct amqp_in_consumer *consumer)
     return stopping;
 }
 
-/* What is kept is acknowledged. */
+/* Acknowledges stored messages before the end. */
 static void consumer_finish(struct amqp_in_consumer *consumer)
 {
     char error[TARGET_ERROR_BYTES];

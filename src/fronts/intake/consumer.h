@@ -1,14 +1,17 @@
 /*
- * consumer: the thread that takes messages from a queue of RabbitMQ, hands them on in batches, and
- * acknowledges each once it is kept.
+ * consumer: the thread that reads messages from a RabbitMQ queue, passes them on in batches, and
+ * acknowledges each message after it is stored.
  *
- * A message that can never be taken is rejected without requeue, so the queue's own dead-letter
- * exchange gets it. One that cannot be taken now stays here, unacknowledged, and is offered again
- * every second; what the broker sends is bounded by the prefetch, so consumption rests meanwhile.
- * Connects for ever: 100 ms after a loss, doubling up to 5 s until a connection has proven good.
+ * A message that can never be accepted is rejected without requeue, so the dead-letter exchange of
+ * the
+ * queue gets it. A message that cannot be accepted now stays here, unacknowledged, and is offered
+ * again
+ * every second. The prefetch limits what the broker sends, so consumption pauses meanwhile.
+ * Reconnects forever: after 100 ms, doubling up to 5 s until a connection has proven stable.
  *
- * librabbitmq reads nothing behind a message that it cannot decode. Such a message is rejected like any
- * other that can never be taken, and the connection is opened again at once.
+ * librabbitmq reads nothing after a message that it cannot decode. Such a message is rejected like
+ * any
+ * other that can never be accepted, and the connection is reopened immediately.
  */
 #ifndef TARRY_AMQP_CONSUMER_H
 #define TARRY_AMQP_CONSUMER_H
@@ -19,43 +22,45 @@
 
 enum { AMQP_IN_BATCH = 256 };
 
-/* Goes to the queue's thread and comes back with each job's status. Freed by whoever has it. */
+/* A batch of jobs, which goes to the queue's thread and returns with the status of each job. Freed
+ * by its current owner. */
 struct amqp_in_batch {
     struct list list;
-    uint64_t generation; /* of the connection its delivery tags belong to */
+    uint64_t generation; /* generation of the connection that its delivery tags belong to */
     size_t count;
     struct amqp_in_job *jobs[AMQP_IN_BATCH];
 };
 
-struct amqp_in_counts { /* any thread reads */
+struct amqp_in_counts { /* readable from any thread */
     _Atomic uint64_t received, taken, again, rejected[AMQP_IN_BAD_JOB + 1], connections;
-    atomic_bool is_connected, is_refused; /* is_refused: the queue takes nothing now */
+    atomic_bool is_connected, is_refused; /* is_refused: the queue currently accepts no jobs */
 };
 
-struct amqp_in_consumer_events {                           /* on the consumer's thread */
-    void (*batch)(void *ctx, struct amqp_in_batch *batch); /* takes it over */
-    void (*ended)(void *ctx);                              /* nothing follows: join the thread */
+struct amqp_in_consumer_events {                           /* called on the consumer's thread */
+    void (*batch)(void *ctx, struct amqp_in_batch *batch); /* takes ownership of the batch */
+    void (*ended)(void *ctx);                              /* last event; join the thread now */
 };
 
 struct amqp_in_consumer;
 
-/* 0 or negative errno. `guard`, `source`, `version`, `counts` outlive it. */
+/* Creates a consumer. Returns 0 or a negative errno. `guard`, `source`, `version` and `counts` must
+ * outlive it. */
 int amqp_in_consumer_new(struct guard *guard, const struct amqp_in_source *source,
                          const char *version, struct amqp_in_counts *counts,
                          const struct amqp_in_consumer_events *events, void *ctx,
                          struct amqp_in_consumer **out);
-/* False: no thread could be started. */
+/* Starts the thread. Returns false if that fails. */
 bool amqp_in_consumer_start(struct amqp_in_consumer *consumer);
-/* Waits for the thread's end, which it hastens where it was not asked to stop; batches out there are
- * not counted. NULL is fine. */
+/* Frees the consumer after its thread has ended, and stops the thread immediately if it was not
+ * asked to stop. Does not wait for batches that have not come back. NULL is allowed. */
 void amqp_in_consumer_free(struct amqp_in_consumer *consumer);
 
 /* ---- any thread ---- */
 
-/* A batch comes back. */
+/* Returns a batch to the consumer. */
 void amqp_in_consumer_settle(struct amqp_in_consumer *consumer, struct amqp_in_batch *batch);
-/* Takes no more, acknowledges what comes back within two seconds, ends. `at_once`: also where it is
- * in the midst of something. */
+/* Stops reading, acknowledges batches that come back within two seconds, then ends. `at_once` also
+ * interrupts a blocking call. */
 void amqp_in_consumer_stop(struct amqp_in_consumer *consumer, bool at_once);
 
 #endif

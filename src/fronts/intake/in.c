@@ -11,10 +11,12 @@
 #include <stdlib.h>
 
 enum {
-    CUT_MS = 3000, /* a thread that has not ended by then is in the midst of something */
+    CUT_MS = 3000, /* a thread that is still running after this time is blocked in a call */
     TOPIC_AGAIN_MS = 1000,
-    TOPIC_LOOK_MS = 1000, /* after messages came: somebody may have deleted the topic */
-    REMEMBER_MS = 60000   /* finished ids: a message may come once more after a cut */
+    TOPIC_LOOK_MS =
+        1000, /* interval of topic checks after messages came: the topic may have been deleted */
+    REMEMBER_MS =
+        60000 /* how long ids of finished jobs are kept: a lost connection can cause a redelivery */
 };
 
 enum phase { NEW = 1, MAKING_TOPIC, CONSUMING, STOPPING, STOPPED };
@@ -25,8 +27,8 @@ struct amqp_in {
     struct amqp_in_consumer *consumer;
     struct amqp_in_counts counts;
     enum phase phase;
-    /* MAKING_TOPIC: the next try; CONSUMING: the next look at the topic; STOPPING: when it stops
-     * without waiting any longer. */
+    /* The next try in MAKING_TOPIC, the next check of the topic in CONSUMING, the latest stop in
+     * STOPPING. */
     struct deadline *deadline;
     struct letter stopped_letter;
     void (*stopped)(void *ctx);
@@ -34,7 +36,7 @@ struct amqp_in {
     bool has_thread, has_logged_topic, will_look;
 };
 
-/* To the reactor and back. */
+/* A message to the reactor and back. */
 struct trip {
     struct letter letter;
     struct amqp_in *in;
@@ -82,7 +84,7 @@ static void run_trip(struct letter *letter)
     }
 }
 
-/* The consumer's thread. */
+/* Sends a batch to the reactor. Runs on the consumer's thread. */
 static void on_batch(void *ctx, struct amqp_in_batch *batch)
 {
     struct amqp_in *in = ctx;
@@ -157,8 +159,8 @@ static void put_topic(struct amqp_in *in, const struct topic_settings *given)
     buffer_fini(&extension);
 }
 
-/* Settings that somebody gave it are not touched: where messages go, and how fast, is his to say.
- */
+/* Checks the settings of the topic. Existing settings are not changed: destination and speed are
+ * the operator's choice. */
 static void on_topic_got(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     static const struct topic_settings none;
@@ -201,7 +203,7 @@ static void post_stopped(struct amqp_in *in)
     reactor_post(in->options.reactor, &in->stopped_letter);
 }
 
-/* The consumer's thread. */
+/* Reports the end of the consumer. Runs on the consumer's thread. */
 static void on_ended(void *ctx)
 {
     post_stopped(ctx);

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 enum {
-    RETURNED_MS = 1000, /* what comes back without a new delay goes round no faster */
-    PART_BYTES = 1024,  /* a meta's value */
+    RETURNED_MS = 1000, /* minimum delay of a message that comes back without a new delay */
+    PART_BYTES = 1024,  /* maximum size of a meta value */
     MESSAGE_ID_BYTES = 100
 };
 #define SUFFIX ".delayed"
@@ -36,10 +36,10 @@ const char *amqp_in_refusal_name(enum amqp_in_refusal refusal)
 
 /* ---- when it is due ---- */
 
-/* Beyond what a double keeps exactly there is no delay anyway. */
+/* The limit of numbers that a double represents exactly; longer delays do not exist. */
 #define NUMBER_MAX (1LL << 53)
 
-/* The entry of that name; NULL: there is none. */
+/* Returns the header of that name, or NULL. */
 static amqp_table_entry_t *find_header(const amqp_table_t *headers, const char *name)
 {
     for (int i = 0; i < headers->num_entries; i++)
@@ -48,7 +48,7 @@ static amqp_table_entry_t *find_header(const amqp_table_t *headers, const char *
     return NULL;
 }
 
-/* Rounded up. */
+/* Converts a number, rounded up and limited to NUMBER_MAX. */
 static bool clip_number(double number, int64_t *out)
 {
     if (number != number)
@@ -113,10 +113,11 @@ static bool read_number(const amqp_field_value_t *field, int64_t *out)
     }
 }
 
-/* A bare number before 1973 is in seconds, which only AMQP's own kind of field is. */
+/* Reads a time. A plain number before 1973 is read as seconds, which only an AMQP timestamp may be.
+ * */
 static bool read_time(const amqp_field_value_t *field, int64_t *out)
 {
-    if (field->kind == AMQP_FIELD_KIND_TIMESTAMP) { /* seconds */
+    if (field->kind == AMQP_FIELD_KIND_TIMESTAMP) { /* in seconds */
         if (field->value.u64 > INT64_MAX / 1000)
             return false;
         *out = (int64_t)field->value.u64 * 1000;
@@ -156,7 +157,7 @@ bool amqp_in_delay_read(const amqp_table_t *headers, struct queue_when *out, cha
     return true;
 }
 
-/* x-delay as it goes out: negative. */
+/* Negates x-delay, as it is published. */
 static void delay_negate(amqp_table_t *headers)
 {
     amqp_table_entry_t *delay = find_header(headers, AMQP_IN_HEADER_DELAY);
@@ -243,7 +244,7 @@ static bool add_properties(struct buffer *meta, struct slice encoded)
     return ok;
 }
 
-/* What is left out of the properties, and why, stands in the header. */
+/* Removes a header. job.h documents which properties are removed, and why. */
 static void drop_header(amqp_table_t *headers, const char *name)
 {
     amqp_table_entry_t *entry = find_header(headers, name);
@@ -251,7 +252,7 @@ static void drop_header(amqp_table_t *headers, const char *name)
         *entry = headers->entries[--headers->num_entries];
 }
 
-/* In wire form into `out`; 0: they do not fit. */
+/* Encodes the properties in wire format into `out`. Returns 0 if they do not fit. */
 static size_t encode_properties(amqp_basic_properties_t *properties, char *out, size_t out_bytes)
 {
     properties->_flags &= ~(amqp_flags_t)AMQP_BASIC_USER_ID_FLAG;
@@ -280,7 +281,7 @@ static enum amqp_in_refusal make_meta(amqp_basic_properties_t *properties, struc
     return AMQP_IN_PROPERTIES_TOO_BIG;
 }
 
-/* The context of the trace that the message belongs to; NULL `at` of what it has not. */
+/* Finds the trace context of the message; `at` is NULL for a missing part. */
 static void find_trace(const amqp_table_t *headers, struct slice *parent, struct slice *state)
 {
     bool found;
@@ -288,7 +289,7 @@ static void find_trace(const amqp_table_t *headers, struct slice *parent, struct
     *state = text_header(headers, "tracestate", &found);
 }
 
-/* Where there is room. */
+/* Adds the trace context to the meta if it fits. */
 static void add_trace(struct buffer *meta, struct slice parent, struct slice state)
 {
     struct trace_carry carry;
@@ -298,8 +299,8 @@ static void add_trace(struct buffer *meta, struct slice parent, struct slice sta
 
 /* ---- the job ---- */
 
-/* Of a message that has an id: the same for the same message once more, another one for any other
- * content, also where a publisher uses an id twice. */
+/* Makes a job id for a message that has an id. A redelivered message gets the same job id;
+ * different content gets a different one, even if a publisher reuses a message id. */
 static size_t make_id(const amqp_basic_properties_t *properties, struct slice meta,
                       struct slice body, char out[JOB_ID_BYTES_MAX + 1])
 {
@@ -323,7 +324,7 @@ static struct slice copy_to(char **at, struct slice text)
     return copied;
 }
 
-/* The first `hashed` bytes of the meta are what its id is made of. */
+/* Allocates a job. The first `hashed` bytes of the meta are hashed into its id. */
 static struct amqp_in_job *new_job(const amqp_envelope_t *envelope, struct slice meta,
                                    size_t hashed)
 {
@@ -377,7 +378,7 @@ enum amqp_in_refusal amqp_in_job_make(const struct amqp_in_source *source,
         when = (struct queue_when){.due = QUEUE_DUE_DELAY, .ms = RETURNED_MS};
     buffer_init(&meta, JOB_META_BYTES_MAX);
     find_trace(headers, &parent, &state);
-    /* Changes the headers' own memory, which nobody reads afterwards. */
+    /* Modifies the memory of the headers, which is not read afterwards. */
     enum amqp_in_refusal refusal = make_meta(&properties, exchange, key, &meta, why);
     if (refusal == AMQP_IN_TAKEN) {
         size_t hashed = meta.len;

@@ -48,7 +48,7 @@ static bool set_parameter(struct slice name, struct slice value, struct amqp_in_
     return source_fail(error, "unknown parameter", name, "give queue, topic, exchange or prefetch");
 }
 
-/* `given`: percent-encoded. */
+/* Decodes a parameter; `given` is percent-encoded. */
 static bool decode_parameter(struct slice name, struct slice given, struct amqp_in_source *out,
                              char *error)
 {

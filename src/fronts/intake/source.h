@@ -1,10 +1,10 @@
 /*
- * source: where --amqp-in takes messages from: amqp://HOST[:PORT][/VHOST]?queue=NAME[&…]. Pure.
+ * source: the source URL of --amqp-in: amqp://HOST[:PORT][/VHOST]?queue=NAME[&…]. Pure.
  *
- *   queue      the queue; it must exist
- *   topic      what its messages are as jobs; "amqp-in"
- *   exchange   where they go, unless they say so themselves
- *   prefetch   how many it may hold without acknowledging; 256
+ *   queue      the queue, which must exist
+ *   topic      topic of the jobs (default: "amqp-in")
+ *   exchange   destination of messages that do not name one
+ *   prefetch   maximum number of unacknowledged messages (default: 256)
  */
 #ifndef TARRY_AMQP_SOURCE_H
 #define TARRY_AMQP_SOURCE_H
@@ -16,14 +16,15 @@ enum { AMQP_IN_ERROR_BYTES = 512, AMQP_IN_PREFETCH = 256, AMQP_IN_PREFETCH_MAX =
 
 struct amqp_in_source {
     struct target_amqp_place broker;
-    struct slice place; /* the URL without its parameters; points into what was parsed */
+    struct slice place; /* the URL without its parameters; points into the parsed text */
     char queue[TARGET_NAME_BYTES], exchange[TARGET_NAME_BYTES];
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     bool has_exchange;
     uint32_t prefetch;
 };
 
-/* False: `error` (AMQP_IN_ERROR_BYTES) says what is wrong and what would be right. */
+/* Parses a source URL. On false, `error` (AMQP_IN_ERROR_BYTES) describes the problem and a valid
+ * value. */
 bool amqp_in_source_parse(struct slice text, struct amqp_in_source *out, char *error);
 
 #endif

@@ -12,17 +12,17 @@
 #include <stdlib.h>
 
 enum {
-    STATUS_NEW = 0, /* of a job that is pushed; what others say was done already */
+    STATUS_NEW = 0, /* status of a pushed job; jobs pushed with another status are already done */
     STATUS_RESTORED = 5,
     STATUS_READY = 2,
-    TOPICS_MAX = 16, /* that a job of one id is looked for in */
+    TOPICS_MAX = 16, /* topics that are searched for a job of one id */
     TOPIC_PAGE = 100,
     MESSAGE_BYTES = 512,
-    WAIT_MS = 10000, /* for a job, if the call does not say how long */
+    WAIT_MS = 10000, /* timeout of a take if the call gives none */
     WAIT_BYTES = 1024
 };
 
-/* "this function is not open yet", as the original answers; "there is no such job". */
+/* Messages of the original: "this function is not open yet" and "there is no such job". */
 static const char not_open[] = "功能暂未开放", no_such_job[] = "Job不存在!";
 
 static const struct mykit_options *options_of(const struct http_exchange *exchange)
@@ -32,7 +32,7 @@ static const struct mykit_options *options_of(const struct http_exchange *exchan
 
 /* ---- answers ---- */
 
-/* `data` is JSON, or empty; `message` NULL: none. */
+/* Answers the call. `data` is JSON or empty; `message` is NULL if there is none. */
 static void answer(struct http_exchange *exchange, bool success, struct slice data,
                    const char *message)
 {
@@ -80,11 +80,13 @@ static void answer_status(struct http_exchange *exchange, enum queue_status stat
 
 /* ---- calls ---- */
 
-/* Does a page in a browser make the call? Not every request of a page names where it is from: pictures and frames of a
- * server without TLS do not. But a browser calls itself Mozilla, which no page can change, or wants a picture or a page. */
+/* Returns whether a page in a browser makes the request. Some requests of a page, such as images
+ * and frames of a server without TLS, do not name their origin. But a browser's User-Agent contains
+ * Mozilla, which no page can change, or the request accepts an image or a page. */
 static bool is_of_page(const struct http_request *request)
 {
-    static const char java[] = "text/html, image/gif, image/jpeg, *"; /* of its HttpURLConnection */
+    static const char java[] =
+        "text/html, image/gif, image/jpeg, *"; /* Accept of Java's HttpURLConnection */
     struct slice accept = request->accept;
     bool is_java = accept.len >= sizeof java - 1 && memcmp(accept.at, java, sizeof java - 1) == 0;
     return request->has_origin || request->has_fetch_site ||
@@ -93,7 +95,8 @@ static bool is_of_page(const struct http_request *request)
            http_begins(accept, "image/") || (http_begins(accept, "text/html") && !is_java);
 }
 
-/* Calls at other listeners find nothing. GETs change things here, so pages of browsers make none. */
+/* Returns whether the call may be made, and answers it if not. Calls on other listeners are not
+ * found. Since GET requests change data here, requests of browser pages are refused. */
 static bool may_call(struct http_call *call)
 {
     const struct http_request *request = call->request;
@@ -114,7 +117,7 @@ static bool may_call(struct http_call *call)
     return true;
 }
 
-/* A value of the query, unescaped into the front's arena; empty where there is none. */
+/* Returns a parameter of the query, unescaped into the front's arena, or an empty slice. */
 static struct slice query_value(const struct http_call *call, const char *wanted)
 {
     struct slice query = call->request->query, name, value;
@@ -139,7 +142,8 @@ struct push_fields {
     bool has_created, has_priority;
 };
 
-/* A string, or a number as its digits, as their reader of JSON has it; null is an empty one. */
+/* Reads a string, or a number as its digits, as the original's JSON reader does. null is read as an
+ * empty string. */
 static bool read_text(struct json_value value, struct buffer *scratch, struct slice *out)
 {
     if (value.kind == JSON_STRING)
@@ -156,8 +160,8 @@ static bool read_number(struct json_value value, struct buffer *scratch, int64_t
     return read_text(value, scratch, &text) && json_number_i64(text, out);
 }
 
-/* Members that are not named here are passed over, as their reader does. NULL, or the member that
- * cannot be read. */
+/* Reads the members of a push; like the original, ignores unknown members. Returns NULL, or the
+ * name of the member that cannot be read. */
 static const char *read_push(struct json_value object, struct buffer *scratch,
                              struct push_fields *out)
 {
@@ -211,7 +215,7 @@ static bool add_meta(struct buffer *meta, const char *name, struct slice value)
     return value.len == 0 || job_meta_add(meta, slice_of(name), value) == JOB_META_OK;
 }
 
-/* The delay counts from when the job was made. */
+/* Returns when the job is due. The delay counts from the creation of the job. */
 static struct queue_when when_of(const struct push_fields *fields)
 {
     if (!fields->has_created)
@@ -276,7 +280,7 @@ static void push_job(struct http_call *call)
 
 /* ---- calls about an id ---- */
 
-/* Where jobs of the id are. */
+/* The topics in which an id was found. */
 struct id_call {
     struct http_front *front;
     char id[JOB_ID_BYTES_MAX];
@@ -331,7 +335,8 @@ static void id_on_done(void *owner, uint64_t tag, const struct locate_result *re
     free(call);
 }
 
-/* Looks for the jobs of the id, then acts on them. The original documents it as `jobId`, as `id`, and in the path. */
+/* Finds the jobs of the id, then calls the action. The original documents the id as `jobId`, as
+ * `id` and as a part of the path. */
 static void find_id(struct http_call *http,
                     void (*act)(struct http_exchange *exchange, const struct id_call *call))
 {
@@ -369,7 +374,7 @@ static void find_id(struct http_call *http,
     answer_status(exchange, QUEUE_NO_MEMORY, NULL);
 }
 
-/* What is gone meanwhile is deleted as well. */
+/* Answers a delete. A job that disappeared in the meantime counts as deleted. */
 static void on_deleted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
@@ -385,7 +390,8 @@ static void on_deleted(void *owner, uint64_t tag, const struct queue_reply *repl
         answer_status(exchange, status, NULL);
 }
 
-/* Of a job that somebody has it is asked: no end of its lease but an ack brings it back. */
+/* Deletes the jobs found. For a leased job the deletion is requested: it takes effect when the
+ * lease ends, in any way but an ack. */
 static void act_delete(struct http_exchange *exchange, const struct id_call *call)
 {
     struct queue_change changes[TOPICS_MAX];
@@ -416,7 +422,7 @@ static void on_restored(void *owner, uint64_t tag, const struct queue_reply *rep
         answer_status(exchange, reply->status, NULL);
 }
 
-/* A dead job goes round again; one that waits or is with somebody needs nothing. */
+/* Redrives dead jobs. A waiting or leased job needs no change. */
 static void act_restore(struct http_exchange *exchange, const struct id_call *call)
 {
     for (size_t i = 0; i < call->count; i++) {
@@ -448,7 +454,7 @@ static void finish_job(struct http_call *call)
         answer_error(call->exchange, not_open);
 }
 
-/* Nothing was lost, so nothing is restored. */
+/* Answers with success: no job was lost, so there is nothing to restore. */
 static void restore_all(struct http_call *call)
 {
     if (may_call(call))
@@ -457,12 +463,12 @@ static void restore_all(struct http_call *call)
 
 /* ---- clearAll ---- */
 
-/* Goes from topic to topic by name. */
+/* A clearAll in progress, which visits the topics in order of name. */
 struct clearing {
     struct http_front *front;
     uint64_t tag, jobs;
     int64_t began_ms;
-    struct buffer names; /* of a page, each behind its length in one byte */
+    struct buffer names; /* topic names of a page, each preceded by its length in one byte */
     size_t at;
     char last[JOB_TOPIC_BYTES_MAX];
     size_t last_bytes;
@@ -496,7 +502,7 @@ static void on_purged(void *owner, uint64_t tag, const struct queue_reply *reply
         clear_end(clearing, reply->status);
 }
 
-/* tarry's own topics, which hold what is to be done once, are left alone. */
+/* Collects the topics of a page, except tarry's internal topics, which hold pending work. */
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct clearing *clearing = owner;
@@ -578,7 +584,8 @@ static void write_text(struct buffer *out, const char *key, struct slice text)
         buffer_append_text(out, "null");
 }
 
-/* A job as theirs: what was its delay is not known any more, so it counts from when it was due. */
+/* Writes a job as the original does. The original delay is not stored, so the delay counts from the
+ * due time. */
 static void write_job(struct buffer *out, const struct job *job)
 {
     buffer_append_byte(out, '{');
@@ -593,7 +600,8 @@ static void write_job(struct buffer *out, const struct job *job)
     buffer_append_byte(out, '}');
 }
 
-/* The job is with the caller until its lease ends; if the answer does not reach him it goes back. */
+/* Answers with the job, which is leased to the caller. If the response cannot be delivered the job
+ * goes back. */
 static size_t answer_job(struct http_exchange *exchange, const struct queue_job *taken)
 {
     struct buffer json;
@@ -628,7 +636,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         http_lease_return(front, &reply->jobs[i].lease, 1);
 }
 
-/* How long the call waits for a job: not at all where nothing may be held for it. */
+/* Returns how long the call waits for a job; 0 if the call may not wait. */
 static int64_t wait_of(const struct http_call *call)
 {
     bool is_given = http_fields_have(&call->query->fields, OPTION_WAIT);
@@ -660,7 +668,7 @@ static void get_topic(struct http_call *call)
         return;
     }
     if (wait_ms) {
-        wait_ms++; /* the millisecond that has begun does not count */
+        wait_ms++; /* rounds a started millisecond up */
         http_gate_wait(exchange, call->caller, WAIT_BYTES);
     }
     exchange->waiter = waiter_take(front->waiters, &take, wait_ms, now_ms, on_taken, front,

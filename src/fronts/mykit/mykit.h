@@ -1,9 +1,10 @@
 /*
- * mykit: the calls of mykit-delay, for its clients: push, delete, finish, reStoreJob, reStore, clearAll
- * and get/topic, on a listener of their own. Each answer is 200 with an object that says whether it
- * went well, as theirs are. Ids are looked for over all topics, since their calls name none.
+ * mykit: the HTTP calls of mykit-delay (push, delete, finish, reStoreJob, reStore, clearAll and
+ * get/topic) for its existing clients, on a separate listener. As in the original, each response is
+ * 200 with an object that reports success or failure. The calls carry an id without a topic, so ids
+ * are looked up in all topics.
  *
- * One thread: the front's reactor.
+ * Runs on the reactor thread of the front.
  */
 #ifndef TARRY_MYKIT_MYKIT_H
 #define TARRY_MYKIT_MYKIT_H
@@ -14,11 +15,11 @@
 struct http_shared;
 
 struct mykit_options {
-    uint8_t protocol; /* of the listeners where the calls are made (net/listener.h) */
-    bool clears;      /* clearAll may drop all jobs */
+    uint8_t protocol; /* protocol of the listeners that serve the calls (net/listener.h) */
+    bool clears;      /* whether clearAll may delete all jobs */
 };
 
-/* Before the reactors run; `options` outlives the fronts. */
+/* Registers the calls. Call it before the reactors run; `options` must outlive the fronts. */
 void mykit_add(struct http_shared *shared, const struct mykit_options *options);
 
 #endif
