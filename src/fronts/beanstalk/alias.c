@@ -10,7 +10,7 @@ enum { ALIASES_MAX = 4096 };
 #define ALIAS_FIRST (UINT64_C(1) << 52)
 
 struct beanstalk_alias {
-    uint64_t number; /* 0: none */
+    uint64_t number; /* 0: unused */
     char topic[JOB_TOPIC_BYTES_MAX], id[JOB_ID_BYTES_MAX];
     uint8_t topic_bytes, id_bytes;
 };
@@ -26,7 +26,7 @@ void beanstalk_aliases_fini(struct beanstalk_front *front)
     free(front->aliases);
 }
 
-/* As a number is written, and below where aliases begin. */
+/* Returns true for a canonical decimal number below the first alias. */
 static bool is_number(struct slice id, uint64_t *number)
 {
     return id.len && *id.at != '0' && text_parse_u64(id, ALIAS_FIRST - 1, number);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What follows a verb. */
+/* The arguments of a verb. */
 enum shape {
     SHAPE_NOTHING = 1,
     SHAPE_PUT,
@@ -17,7 +17,7 @@ enum shape {
     SHAPE_PAUSE
 };
 
-/* The longer of two that begin alike comes first. */
+/* Verbs and their arguments. If one verb is a prefix of another, the longer one comes first. */
 static const struct verb_row {
     const char *text;
     enum beanstalk_verb verb;
@@ -71,7 +71,7 @@ static void skip_blanks(struct slice *rest)
         skip(rest, 1);
 }
 
-/* A number up to `most`, with blanks before it. */
+/* Parses a number up to `most`, after optional blanks. */
 static bool read_number(struct slice *rest, uint64_t most, uint64_t *out)
 {
     uint64_t number = 0;
@@ -134,7 +134,7 @@ static bool read_pause(struct slice *rest, struct beanstalk_command *out)
     return len && read_u32(rest, &out->number) && beanstalk_tube_is_valid(out->tube);
 }
 
-/* What the verb wants; the rest is what is left of the line. */
+/* Parses the arguments of a verb. `rest` is then the unparsed remainder of the line. */
 static bool read_words(enum shape shape, struct slice *rest, struct beanstalk_command *out)
 {
     switch (shape) {
@@ -170,14 +170,16 @@ size_t beanstalk_line_bytes(struct slice input)
     return end ? (size_t)(end - input.at) + 2 : 0;
 }
 
-/* No command has this: names hold no blank, and behind a name comes a number. */
+/* Tests for the version of an HTTP request. No command contains it: names contain no blank, and a
+ * name is followed by a number. */
 bool beanstalk_has_http_version(struct slice line)
 {
     _Static_assert(sizeof " HTTP/" - 1 == BEANSTALK_VERSION_BYTES, "the bytes of a version");
     return line.len && memmem(line.at, line.len, " HTTP/", BEANSTALK_VERSION_BYTES);
 }
 
-/* "PATCH /x", as of HTTP/0.9 or cut off; words of commands are in small letters. */
+/* Tests for a request line such as "PATCH /x", from HTTP/0.9 or truncated. Commands are in lower
+ * case. */
 static bool begins_with_method(struct slice line)
 {
     size_t len = 0;

@@ -1,9 +1,9 @@
 /*
- * command: a line of the protocol, read. Pure.
+ * command: parser for a command line of the protocol. Pure.
  *
- * As beanstalkd 1.13 reads it: blanks before a number are passed over, what follows the last word is
- * not, a name is 1 to 200 of [A-Za-z0-9-+/;.$_()] and begins with no dash. Beyond that no dot either:
- * no topic's name does.
+ * Follows beanstalkd 1.13: blanks before a number are skipped, anything after the last word is an
+ * error. A name is 1 to 200 of [A-Za-z0-9-+/;.$_()] and does not begin with a dash. In addition, a
+ * name must not begin with a dot, since no topic name does.
  */
 #ifndef TARRY_BEANSTALK_COMMAND_H
 #define TARRY_BEANSTALK_COMMAND_H
@@ -12,9 +12,9 @@
 
 #include <stdint.h>
 
-enum { BEANSTALK_LINE_BYTES_MAX = 224 }; /* with its CR and LF */
+enum { BEANSTALK_LINE_BYTES_MAX = 224 }; /* including CR and LF */
 
-/* In the order in which `stats` counts them; the first is none. */
+/* Verbs in the order in which `stats` counts them. The first is not a verb. */
 enum beanstalk_verb {
     BEANSTALK_UNKNOWN = 0,
     BEANSTALK_PUT,
@@ -49,23 +49,25 @@ struct beanstalk_command {
     enum beanstalk_verb verb;
     uint64_t id;
     uint32_t priority, delay_s, ttr_s, bytes;
-    uint32_t number; /* of reserve-with-timeout: seconds; of kick: jobs; of pause-tube: seconds */
+    uint32_t number; /* reserve-with-timeout: seconds; kick: jobs; pause-tube: seconds */
     struct slice tube;
-    bool has_rest; /* put: something follows, which is wrong, but its body is sent all the same */
+    bool
+        has_rest; /* put only: the line has extra text, which is an error, but the client still sends the body */
 };
 
-/* How long the line at the front of the input is, with its CR and LF; 0: its end is not among the bytes that a
- * line may have. */
+/* Returns the length of the line at the front of the input, including CR and LF. Returns 0 if the
+ * line does not end within the maximum length of a line. */
 size_t beanstalk_line_bytes(struct slice input);
 
-/* Does a line that is not a command begin HTTP or TLS? `line` may lack its end. */
+/* Returns true if a line that is not a command begins HTTP or TLS. `line` may be incomplete. */
 bool beanstalk_line_is_foreign(struct slice line);
-/* Is the version of a request of HTTP in it? Needs only the BEANSTALK_VERSION_BYTES around it. */
+/* Returns true if the line contains the version of an HTTP request. BEANSTALK_VERSION_BYTES of
+ * context are enough. */
 enum { BEANSTALK_VERSION_BYTES = 6 };
 bool beanstalk_has_http_version(struct slice line);
 
-/* The line without its end. False: its words are not what the verb wants (`verb` is known all the
- * same). An unknown verb is BEANSTALK_UNKNOWN, and true. */
+/* Parses a line without its CR and LF. Returns false if the arguments do not fit the verb; `verb`
+ * is set even then. For an unknown verb returns true and BEANSTALK_UNKNOWN. */
 bool beanstalk_command_parse(struct slice line, struct beanstalk_command *out);
 
 bool beanstalk_tube_is_valid(struct slice name);

@@ -3,9 +3,12 @@
 #include <stdlib.h>
 
 enum {
-    KEPT_BYTES = 16 * 1024, /* of an empty buffer, so that idle connections cost little */
+    KEPT_BYTES =
+        16 *
+        1024, /* capacity kept by an empty buffer; small, since idle connections should cost little */
     LARGE_BYTES =
-        128 * 1024 /* a command of more gets its memory at once, and no bytes behind it are read */
+        128 *
+        1024 /* a larger command gets its memory in advance, and no bytes behind it are read */
 };
 
 /* ---- memory ---- */
@@ -16,7 +19,7 @@ static void connection_count(struct beanstalk_connection *connection)
                    connection->in.cap + connection->out.cap + connection->writing.cap);
 }
 
-/* What may be read while it is not consumed. */
+/* Returns the limit of unconsumed input. */
 static size_t input_bytes_max(const struct beanstalk_connection *connection)
 {
     if (connection->wanted_bytes > LARGE_BYTES)
@@ -114,14 +117,15 @@ static void input_compact(struct beanstalk_connection *connection)
     connection->in_at = 0;
 }
 
-/* What is consumed makes room first. */
+/* Appends to the input after removing consumed bytes. */
 static void input_append(struct beanstalk_connection *connection, const char *bytes, size_t count)
 {
     input_compact(connection);
     buffer_append(&connection->in, bytes, count);
 }
 
-/* Counted at once, so that many that begin in one turn do not exceed the budget together. */
+/* Counts the memory immediately, so that commands that begin in the same loop iteration cannot
+ * exceed the budget together. */
 void beanstalk_connection_want(struct beanstalk_connection *connection, size_t bytes)
 {
     struct buffer *in = &connection->in;
@@ -129,7 +133,7 @@ void beanstalk_connection_want(struct beanstalk_connection *connection, size_t b
     if (bytes <= LARGE_BYTES || bytes <= in->cap)
         return;
     input_compact(connection);
-    (void)buffer_reserve(in, bytes - in->len); /* where it fails, the read does, too */
+    (void)buffer_reserve(in, bytes - in->len); /* if this fails, the read fails, too */
     connection_count(connection);
 }
 
@@ -243,7 +247,7 @@ void beanstalk_connection_open(struct beanstalk_connection *connection, uv_loop_
     buffer_init(&connection->in, bytes_max + 2 * (size_t)BEANSTALK_READ_BYTES);
     buffer_init(&connection->out, SIZE_MAX / 2);
     buffer_init(&connection->writing, SIZE_MAX / 2);
-    /* Neither of the two fails in libuv, beyond arguments that are wrong. */
+    /* In libuv, both calls fail only on invalid arguments. */
     if (is_unix)
         (void)uv_pipe_init(loop, &connection->pipe, 0);
     else

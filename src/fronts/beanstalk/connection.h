@@ -1,14 +1,16 @@
 /*
- * connection: the bytes of one client, in and out, and the end of both. It knows no command.
+ * connection: reads and writes the bytes of one client until either side closes. Does not interpret
+ * commands.
  *
- * Embedded in what its owner keeps of the client. What came stands in one piece until it is consumed; what
- * is answered is gathered and goes out as one write when the owner says so. Reading stops while there
- * is as much unread as the longest command takes; the owner begins no command while too much is unsent.
- * All its buffers are counted in a budget; while that is spent only little is read ahead, and nothing is
- * answered before what was answered earlier has gone out.
+ * The owner embeds it in its own structure for the client. Input stays contiguous until it is
+ * consumed. Output is collected and sent in one write when the owner asks for it. Reading stops
+ * while the unread input reaches the length of the longest command. The owner must not begin a
+ * command while too much output is unsent. All buffers are counted in a budget. While the budget is
+ * spent, the connection reads ahead only a little, and the owner may answer only after earlier
+ * output has been sent.
  *
- * One thread: the loop's. Life: open, any number of calls, end (by either side), `gone`. Between a
- * hold and its release it is not gone, so that replies of a queue find it.
+ * Used on the loop's thread only. Life cycle: open, any number of calls, end (by either side),
+ * `gone`. A hold delays `gone` until its release, so that replies of a queue find the connection.
  */
 #ifndef TARRY_BEANSTALK_CONNECTION_H
 #define TARRY_BEANSTALK_CONNECTION_H
@@ -19,21 +21,21 @@
 #include <uv.h>
 
 enum {
-    BEANSTALK_READ_BYTES = 64 * 1024,    /* at once */
-    BEANSTALK_UNSENT_BYTES_MAX = 1 << 20 /* then no command is begun */
+    BEANSTALK_READ_BYTES = 64 * 1024,    /* per read */
+    BEANSTALK_UNSENT_BYTES_MAX = 1 << 20 /* limit above which no command may begin */
 };
 
 struct beanstalk_connection;
 
-/* What the owner is told of. */
+/* Callbacks to the owner. */
 struct beanstalk_connection_events {
-    /* Something came, or nothing more will (`has_ended`), or what was unsent has gone out. */
+    /* Input has arrived, the input has ended (`has_ended`), or all output has been sent. */
     void (*ready)(struct beanstalk_connection *connection);
-    /* The moment of beanstalk_connection_wake. */
+    /* The time set by beanstalk_connection_wake has come. */
     void (*woken)(struct beanstalk_connection *connection);
-    /* It ends, once: nothing more is read or sent. */
+    /* The connection has ended. Called once; nothing more is read or sent. */
     void (*ended)(struct beanstalk_connection *connection);
-    /* Nothing of it is under way any more, its memory may go. */
+    /* No operation is in progress any longer, so the owner may free the memory. */
     void (*gone)(struct beanstalk_connection *connection);
 };
 
@@ -49,42 +51,44 @@ struct beanstalk_connection {
     uv_write_t write;
     struct buffer in, out, writing;
     struct budget *budget;
-    size_t counted;         /* in the budget */
-    size_t in_at;           /* of `in`: what is consumed */
-    size_t input_bytes_max; /* unread, then reading stops */
+    size_t counted;         /* bytes counted in the budget */
+    size_t in_at;           /* number of consumed bytes in `in` */
+    size_t input_bytes_max; /* limit of unread input above which reading stops */
     size_t
-        wanted_bytes; /* the command at the front takes so many, and has room in the budget; else 0 */
-    char *read_at;    /* BEANSTALK_READ_BYTES that all connections of a loop read into */
+        wanted_bytes; /* size of the command at the front, if the budget has room for it; otherwise 0 */
+    char *read_at; /* buffer of BEANSTALK_READ_BYTES, shared by all connections of a loop */
     uint32_t handles, holds;
     bool is_closing, is_reading, is_writing;
     bool has_ended; /* the client sends no more */
 };
 
-/* Takes `fd`. Where it fails it ends, by `ended` and `gone`. Its memory is zeroed; `read_at` and `budget`
- * outlive it. */
+/* Opens a connection on `fd` and takes ownership of it. On failure, the connection ends through
+ * `ended` and `gone`. The caller zeroes the memory; `read_at` and `budget` must outlive the
+ * connection. */
 void beanstalk_connection_open(struct beanstalk_connection *connection, uv_loop_t *loop, int fd,
                                bool is_unix, size_t bytes_max, char *read_at, struct budget *budget,
                                const struct beanstalk_connection_events *events);
 void beanstalk_connection_end(struct beanstalk_connection *connection);
 
 void beanstalk_connection_hold(struct beanstalk_connection *connection);
-/* It may be gone after that, where it has ended. */
+/* Releases a hold. A connection that has ended may then be freed. */
 void beanstalk_connection_release(struct beanstalk_connection *connection);
 
-/* What came and is not consumed; good until it is consumed or the owner returns to the loop. */
+/* Returns the unconsumed input. Valid until it is consumed or the owner returns to the loop. */
 struct slice beanstalk_connection_input(const struct beanstalk_connection *connection);
 void beanstalk_connection_consume(struct beanstalk_connection *connection, size_t bytes);
 
-/* The command at the front takes so many bytes, for which the budget has room. The input moves. */
+/* Announces the size of the command at the front, for which the budget has room. Moves the input. */
 void beanstalk_connection_want(struct beanstalk_connection *connection, size_t bytes);
 
-/* May a command be begun, as far as unsent answers and the budget go? */
+/* Returns true if unsent answers and the budget permit another command. */
 bool beanstalk_connection_may_answer(const struct beanstalk_connection *connection);
 
-/* Sends what `out` has, in one write, and reads on where there is room. It may end by that. */
+/* Sends `out` in one write and resumes reading if there is room. May end the connection. */
 void beanstalk_connection_go_on(struct beanstalk_connection *connection);
 
-/* `woken` in so many ms, in place of the moment before; negative: not at all. */
+/* Schedules `woken` in `in_ms` milliseconds and replaces an earlier schedule. A negative value
+ * cancels it. */
 void beanstalk_connection_wake(struct beanstalk_connection *connection, int64_t in_ms);
 
 #endif

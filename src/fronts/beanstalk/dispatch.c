@@ -4,16 +4,17 @@
 #include "beanstalk/phase.h"
 #include "beanstalk/share.h"
 
-/* ---- what is no command ---- */
+/* ---- input that is not a command ---- */
 
-/* A web page, or a client of another port, gets no answer. */
+/* Closes the connection of a web page, or of a client for another port, without an answer. */
 static bool end_foreign(struct beanstalk_session *session)
 {
     beanstalk_session_end(session);
     return false;
 }
 
-/* Throws away a line that is too long, up to its end. False: more of it is to come, or the session has ended. */
+/* Discards a line that is too long. Returns false if its end has not arrived or the session has
+ * ended. */
 static bool skip_line(struct beanstalk_session *session)
 {
     struct beanstalk_connection *connection = &session->connection;
@@ -22,7 +23,7 @@ static bool skip_line(struct beanstalk_session *session)
     if (beanstalk_has_http_version(
             slice_make(input.at, end ? (size_t)(end - input.at) : input.len)))
         return end_foreign(session);
-    if (!end) { /* the end or a version may have begun */
+    if (!end) { /* keeps bytes that may begin the line's end or an HTTP version */
         size_t kept =
             input.len < BEANSTALK_VERSION_BYTES ? input.len : (size_t)BEANSTALK_VERSION_BYTES;
         beanstalk_connection_consume(connection, input.len - kept);
@@ -34,7 +35,7 @@ static bool skip_line(struct beanstalk_session *session)
     return true;
 }
 
-/* Throws away what nobody wants. False: more of it is to come. */
+/* Discards unwanted input. Returns false if more of it must arrive. */
 static bool skip_input(struct beanstalk_session *session)
 {
     struct beanstalk_connection *connection = &session->connection;
@@ -72,7 +73,7 @@ static void reserve_job(struct beanstalk_session *session)
     beanstalk_look_up(session);
 }
 
-/* What it has asked is still answered. */
+/* Stops reading; commands before quit are still answered. */
 static void quit(struct beanstalk_session *session)
 {
     session->connection.has_ended = true;
@@ -80,7 +81,7 @@ static void quit(struct beanstalk_session *session)
                                  beanstalk_connection_input(&session->connection).len);
 }
 
-/* All but put, which has a body. */
+/* Handlers of all commands but put, which has a body. */
 static void (*const begin[BEANSTALK_VERBS])(struct beanstalk_session *session) = {
     [BEANSTALK_PEEK] = beanstalk_look_up,
     [BEANSTALK_PEEK_READY] = beanstalk_peek_ready,
@@ -108,7 +109,8 @@ static void (*const begin[BEANSTALK_VERBS])(struct beanstalk_session *session) =
     [BEANSTALK_QUIT] = quit,
 };
 
-/* What the audit calls a command; NULL: it is not recorded. These are what takes the scope admin over HTTP. */
+/* Returns the action under which the audit records a command, or NULL if it is not recorded.
+ * Recorded commands are those that require the scope admin over HTTP. */
 static const char *audit_name(const struct beanstalk_command *command)
 {
     switch (command->verb) {
@@ -122,7 +124,7 @@ static const char *audit_name(const struct beanstalk_command *command)
     }
 }
 
-/* A line was read. The names in it are kept: the input goes on. */
+/* Executes a parsed command. Copies its names, since the input is consumed. */
 static void begin_command(struct beanstalk_session *session,
                           const struct beanstalk_command *command, size_t line_bytes)
 {
@@ -139,7 +141,7 @@ static void begin_command(struct beanstalk_session *session,
         beanstalk_change_end(session);
 }
 
-/* Carries out the command at the front of the input. False: it is not all there. */
+/* Executes the command at the front of the input. Returns false if it is incomplete. */
 static bool next_command(struct beanstalk_session *session)
 {
     struct slice input = beanstalk_connection_input(&session->connection);
@@ -166,7 +168,7 @@ static bool next_command(struct beanstalk_session *session)
     return true;
 }
 
-/* As many commands as can be, then all their answers in one write. */
+/* Executes as many commands as possible, then sends all their answers in one write. */
 static void go_on(struct beanstalk_session *session)
 {
     struct beanstalk_connection *connection = &session->connection;
@@ -174,7 +176,7 @@ static void go_on(struct beanstalk_session *session)
         beanstalk_change_end(session);
     if (session->is_going_on || connection->is_closing)
         return;
-    /* Who sends no more is answered what he has asked, and no waiting any longer. */
+    /* A client that has closed its side is still answered, but does not wait any longer. */
     if (connection->has_ended && session->wait == SESSION_WAIT_JOB) {
         beanstalk_reserve_give_up(session, "TIMED_OUT\r\n");
         return;

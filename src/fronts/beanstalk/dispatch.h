@@ -1,6 +1,6 @@
 /*
- * dispatch: what came from a client is cut into commands, which are carried out one after the other. A
- * command that waits for the queue holds up those behind it and nobody else. One thread.
+ * dispatch: cuts the input of a client into commands and executes them in order. A command that
+ * waits for the queue delays only the commands behind it. One thread.
  */
 #ifndef TARRY_BEANSTALK_DISPATCH_H
 #define TARRY_BEANSTALK_DISPATCH_H

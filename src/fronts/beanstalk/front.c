@@ -1,4 +1,4 @@
-/* The front: connections come in, and the end. */
+/* The front: accepting connections, starting and stopping. */
 #include "beanstalk/alias.h"
 #include "beanstalk/dispatch.h"
 #include "beanstalk/phase.h"
@@ -116,13 +116,13 @@ void beanstalk_front_stop(struct beanstalk_front *front, void (*stopped)(void *c
     front->is_stopping = true;
     front->stopped = stopped;
     front->stopped_ctx = ctx;
-    front->open_handles++; /* until all have been asked to close */
+    front->open_handles++; /* keeps the count above 0 until all handles have been asked to close */
     if (front->is_polling)
         uv_close((uv_handle_t *)&front->poll, on_poll_closed);
     front->is_polling = false;
     while ((session = beanstalk_session_first(front)))
         beanstalk_session_end(session);
-    /* Never inside the call: the poll is closed in a turn to come. */
+    /* Does not call `stopped` here: the poll closes in a later loop iteration. */
     front->open_handles--;
 }
 

@@ -1,12 +1,12 @@
 /*
- * front: beanstalkd's protocol 1.13 in front of a queue: the public face of this room.
+ * front: beanstalkd's protocol 1.13 in front of a queue. This is the public interface of the room.
  *
- * One front, on one reactor, whose thread it belongs to. A tube is the topic of its name; a job's id is a
- * decimal number, dense over all servers of the store (numbers.h). What a command of the protocol means
- * for the queue stands in docs/beanstalk.md.
+ * A front runs on one reactor and belongs to its thread. A tube is the topic of the same name. A
+ * job's id is a decimal number, dense over all servers of the store (numbers.h). docs/beanstalk.md
+ * documents how each command maps to the queue.
  *
- * Life: new before the reactor runs; start once it does; stop: no more connections come, those there are
- * end, jobs that they hold go back; free after the reactor has stopped.
+ * Life cycle: new before the reactor runs; start once it runs; stop closes all connections, accepts
+ * no more and returns the jobs that they hold; free after the reactor has stopped.
  */
 #ifndef TARRY_BEANSTALK_FRONT_H
 #define TARRY_BEANSTALK_FRONT_H
@@ -23,23 +23,25 @@ struct quota;
 
 struct beanstalk_options {
     struct reactor *reactor;
-    struct queue *queue; /* of that reactor */
+    struct queue *queue; /* a queue of the same reactor */
     struct waiters *waiters;
-    struct listener *listener; /* open; outlives the front */
-    struct quota *quota;    /* what limits of pushes are held against; NULL: nothing; outlives it */
-    struct budget *budget;  /* outlives it */
+    struct listener *listener; /* open; must outlive the front */
+    struct quota
+        *quota; /* enforces the limits of pushes; NULL: no limits; must outlive the front */
+    struct budget *budget;  /* must outlive the front */
     uint32_t job_bytes_max; /* 0: BEANSTALK_JOB_BYTES */
     uint32_t connections_max;
-    /* How long a client may be without a command that holds no job and waits for none; with an unfinished line;
-     * with an unfinished body; without reading its answers. 0: an hour, 10 s, 120 s, 60 s. */
+    /* Time limits for a client that holds no job and waits for none but sends no command; for an
+     * unfinished line; for an unfinished body; for answers that the client does not read. 0 selects
+     * the default: an hour, 10 s, 120 s, 60 s. */
     int64_t idle_ms, line_ms, body_ms, write_ms;
 };
 
-/* NULL: `error` (BEANSTALK_ERROR_BYTES) says why. */
+/* Returns NULL on failure, with the reason in `error` (BEANSTALK_ERROR_BYTES). */
 struct beanstalk_front *beanstalk_front_new(const struct beanstalk_options *options, char *error);
 void beanstalk_front_start(struct beanstalk_front *front);
-/* `stopped` once, never inside the call. */
+/* Calls `stopped` once, never before this function returns. */
 void beanstalk_front_stop(struct beanstalk_front *front, void (*stopped)(void *ctx), void *ctx);
-void beanstalk_front_free(struct beanstalk_front *front); /* NULL is fine */
+void beanstalk_front_free(struct beanstalk_front *front); /* accepts NULL */
 
 #endif

@@ -18,7 +18,7 @@ void beanstalk_put_meta(struct buffer *meta, uint32_t priority, uint32_t delay_s
     (void)job_meta_add(meta, slice_of(META_NAME), slice_make(text, (size_t)len));
 }
 
-/* As it was put; false: not by this protocol. */
+/* Reads the numbers of the put. Returns false if the job was not put by this protocol. */
 static bool read_meta(struct slice meta, struct beanstalk_job_view *out, int64_t *put_ms)
 {
     struct slice name, value;
@@ -34,7 +34,7 @@ static bool read_meta(struct slice meta, struct beanstalk_job_view *out, int64_t
     return false;
 }
 
-/* ---- what the attempts tell ---- */
+/* ---- numbers from attempts ---- */
 
 static const char release_format[] = "released, priority %" SCNu32 ", delay %" SCNu32 " s";
 static const char bury_format[] = "buried, priority %" SCNu32;
@@ -52,7 +52,7 @@ struct slice beanstalk_bury_reason(uint32_t priority, char out[BEANSTALK_REASON_
     return slice_make(out, (size_t)len);
 }
 
-/* One attempt more: what it ended with counts, and says which numbers the job had from then on. */
+/* Counts an attempt and applies the numbers that its end gave to the job. */
 static void note_attempt(struct beanstalk_job_view *view, const struct job_attempt *attempt)
 {
     char text[BEANSTALK_REASON_BYTES];
@@ -75,7 +75,7 @@ static void note_attempts(struct beanstalk_job_view *view, const struct job *job
     uint32_t count = 0, before = 0;
     size_t at = 0;
     while (job_history_next(job->history, &at, &attempt)) {
-        view->kicks += attempt.attempt <= before; /* attempts are counted anew after a kick */
+        view->kicks += attempt.attempt <= before; /* a kick restarts the attempt count */
         before = attempt.attempt;
         note_attempt(view, &attempt);
         count++;
@@ -88,8 +88,8 @@ static void note_attempts(struct beanstalk_job_view *view, const struct job *job
 
 enum { CLOCKS_APART_MS = 50 };
 
-/* Of a time that was `whole_s` when it began, as a rule: what is left of a second that has begun is none. Two
- * clocks may show a little more than the whole. */
+/* Returns the remaining whole seconds; a second that has begun does not count. `whole_s` is the
+ * full duration. A difference between two clocks may exceed it slightly. */
 static int64_t seconds_left(int64_t until_ms, int64_t now_ms, uint32_t whole_s)
 {
     int64_t left_ms = until_ms - now_ms, whole_ms = (int64_t)whole_s * 1000;
@@ -114,7 +114,7 @@ struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
                                       .ttr_s = (uint32_t)(lease_ms / 1000)};
     (void)read_meta(job->meta, &view, &put_ms);
     note_attempts(&view, job);
-    /* One that was given otherwise is known by its 16 bits alone. */
+    /* If the priority was changed otherwise, only its 16 bits are known. */
     if (beanstalk_priority_pack(view.priority) != job->priority)
         view.priority = beanstalk_priority_unpack(job->priority);
     view.age_s = (now_ms - put_ms) / 1000;

@@ -1,8 +1,10 @@
 /*
- * job_view: what a client is told of a job, and what a put keeps with it so that it can be told.
+ * job_view: the data of a job that the protocol shows, and what a put stores with the job to make
+ * that possible.
  *
- * The queue keeps 16 bits of a priority, and no delay once it is over. So a put leaves its four numbers in
- * the job's meta, and a release or a bury its own in what the attempt ended with. One thread.
+ * The queue stores 16 bits of a priority and drops a delay once it has passed. So a put stores its
+ * four numbers in the job's meta. A release or a bury stores its numbers in the error of the
+ * attempt. One thread.
  */
 #ifndef TARRY_BEANSTALK_JOB_VIEW_H
 #define TARRY_BEANSTALK_JOB_VIEW_H
@@ -14,16 +16,16 @@ struct beanstalk_job_view {
     struct slice tube;
     const char *state;
     uint32_t priority, delay_s, ttr_s;
-    /* As far back as the queue remembers attempts. Kicks are those of buried jobs. */
+    /* Limited to the attempts that the queue remembers. `kicks` counts kicks of buried jobs. */
     uint32_t reserves, timeouts, releases, buries, kicks;
     int64_t age_s, left_s;
 };
 
-/* Good as long as the job's texts. */
+/* Returns the view of a job. Valid as long as the job's texts. */
 struct beanstalk_job_view beanstalk_job_view_of(struct beanstalk_front *front,
                                                 const struct job *job);
 
-/* A job that a command goes on with, by its topic and id. */
+/* The job on which a command operates, by its topic and id. */
 struct beanstalk_subject {
     bool is_there;
     enum job_state state;
@@ -32,7 +34,8 @@ struct beanstalk_subject {
     struct beanstalk_job_view view;
 };
 
-/* `number`: what the client calls it by; 0: by its own. */
+/* Sets the subject to a job. `number`: the number that the client used, or 0 to use the job's own
+ * number. */
 void beanstalk_subject_set(struct beanstalk_subject *subject, struct beanstalk_front *front,
                            const struct job *job, uint64_t number);
 
@@ -46,11 +49,11 @@ static inline struct slice beanstalk_subject_id(const struct beanstalk_subject *
     return slice_make(subject->id, subject->id_bytes);
 }
 
-/* Appends to a job's meta with which numbers it was put, at `now_ms` by the wall clock of the queue. */
+/* Appends the numbers of a put to the job's meta. `now_ms` is the queue's wall clock. */
 void beanstalk_put_meta(struct buffer *meta, uint32_t priority, uint32_t delay_s, uint32_t ttr_s,
                         int64_t now_ms);
 
-/* What a release, or a bury, gives the queue as the reason for which an attempt ended, in `out`. */
+/* Formats the error that a release or a bury passes to the queue for the attempt, in `out`. */
 enum { BEANSTALK_REASON_BYTES = 64 };
 struct slice beanstalk_release_reason(uint32_t priority, uint32_t delay_s,
                                       char out[BEANSTALK_REASON_BYTES]);

@@ -1,6 +1,6 @@
 /*
- * delete, release, bury and touch: what becomes of a job that the client holds. Deletes that came together go to the
- * queue as one call, and so to the disk at once.
+ * delete, release, bury and touch for a job that the client holds. Deletes that have arrived
+ * together go to the queue as one call, and so to the disk in one write.
  */
 #include "beanstalk/commands.h"
 
@@ -17,7 +17,8 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     enum queue_status status = beanstalk_reply_status(reply);
     struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, session->command.id);
-    bool is_good = status == QUEUE_OK || status == QUEUE_CANCELLED; /* it was asked for meanwhile */
+    bool is_good = status == QUEUE_OK ||
+                   status == QUEUE_CANCELLED; /* its cancellation was requested in the meantime */
     if (is_good && verb == BEANSTALK_TOUCH) {
         int64_t now_ms = beanstalk_session_now_ms(session);
         if (reservation)
@@ -92,8 +93,9 @@ static bool is_under_way(const struct beanstalk_session *session, uint64_t numbe
     return false;
 }
 
-/* The reservation that the command at the front of the input deletes, which is then consumed. NULL: it is no such command,
- * or not whole, or of a job that is not held, or is deleted already. */
+/* Returns the reservation that the command at the front of the input deletes, and consumes the
+ * command. Returns NULL if the input is not a complete delete, or if the job is not held or its
+ * delete is already in progress. */
 static const struct beanstalk_reservation *take_next_delete(struct beanstalk_session *session)
 {
     struct beanstalk_command next;

@@ -1,4 +1,4 @@
-/* Jobs by their number: they are located first, over all tubes, and then the command goes on. */
+/* Jobs by their number: locates a job across all tubes, then continues the command. */
 #include "beanstalk/commands.h"
 
 #include "beanstalk/alias.h"
@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-/* ---- what is done with a job that is there ---- */
+/* ---- commands on a located job ---- */
 
 static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -38,7 +38,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;
     (void)tag;
-    if (beanstalk_session_has_ended(session)) /* nobody is there to have it */
+    if (beanstalk_session_has_ended(session)) /* no client is left to receive it */
         for (size_t i = 0; i < reply->job_count; i++)
             beanstalk_give_back(session->front, reply->jobs[i].lease);
     if (!beanstalk_session_called(session))
@@ -105,7 +105,7 @@ static void kick(struct beanstalk_session *session)
 static void go_on_with_job(struct beanstalk_session *session)
 {
     switch (session->command.verb) {
-    case BEANSTALK_PEEK: /* answered when it was found */
+    case BEANSTALK_PEEK: /* answered when the job was found */
         session->driver->go_on(session);
         break;
     case BEANSTALK_STATS_JOB:
@@ -123,7 +123,7 @@ static void go_on_with_job(struct beanstalk_session *session)
     }
 }
 
-/* ---- where it is ---- */
+/* ---- location ---- */
 
 static void note_found(struct beanstalk_session *session, const struct job *job)
 {
@@ -165,7 +165,7 @@ static void on_located(void *owner, uint64_t tag, const struct locate_result *re
         beanstalk_finish_not_found(session, result->status);
 }
 
-/* The job of an alias, whose topic is known. */
+/* Continues with the job of an alias, whose topic is known. */
 static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;

@@ -18,12 +18,12 @@ VECTOR_DECLARE(wants, struct want)
 
 struct beanstalk_numbers {
     struct queue *queue;
-    uint64_t next, end; /* of the block in hand; equal: it is used up */
-    uint64_t block;     /* the next one to claim; 0: not known yet */
-    uint64_t low, high; /* while that is looked for: the last claimed, the first that is not */
+    uint64_t next, end; /* rest of the current block; equal if used up */
+    uint64_t block;     /* next block to claim; 0: not yet found */
+    uint64_t low, high; /* during the search: the last claimed block, the first unclaimed block */
     bool is_under_way;
     struct wants wants;
-    /* Of the look under way. */
+    /* The probes of the search in progress. */
     struct queue_find finds[PROBES];
     uint64_t probes[PROBES];
     char ids[PROBES][ID_BYTES];
@@ -61,7 +61,7 @@ static struct slice block_id(uint64_t block, char out[ID_BYTES])
     return slice_make(out, (size_t)snprintf(out, ID_BYTES, "%" PRIu64, block));
 }
 
-/* Those who wait are told; they may ask again from there. */
+/* Notifies all waiting callers. They may ask again from the callback. */
 static void tell_all(struct beanstalk_numbers *numbers, enum queue_status status)
 {
     struct wants told = numbers->wants;
@@ -74,7 +74,7 @@ static void tell_all(struct beanstalk_numbers *numbers, enum queue_status status
 
 static void claim(struct beanstalk_numbers *numbers);
 
-/* Somebody else's: the one behind it is tried. */
+/* Handles the reply to a claim. If another server owns the block, tries the next one. */
 static void on_claimed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_numbers *numbers = owner;
@@ -106,8 +106,8 @@ static void claim(struct beanstalk_numbers *numbers)
                (struct queue_reply_to){.done = on_claimed, .owner = numbers});
 }
 
-/* ---- the first block that nobody has: claimed ones are dense, so between the highest known and the
- * lowest that is free ---- */
+/* ---- search for the first unclaimed block: claimed blocks are dense, so it lies between the
+ * highest known claimed block and the lowest known free block ---- */
 
 static void look(struct beanstalk_numbers *numbers);
 

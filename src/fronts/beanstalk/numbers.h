@@ -1,11 +1,12 @@
 /*
- * numbers: the ids of jobs that are put, 1, 2, 3, …, dense over all servers of a store.
+ * numbers: ids of new jobs, 1, 2, 3, …, dense over all servers of a store.
  *
- * Numbers are claimed in blocks: block k, of BLOCK numbers, by a job k in a topic of tarry's own, which
- * nobody else can push then. Who starts looks for the first block that is not claimed; what a process
- * had not given out of its last one is left out. A claim survives what the store survives.
+ * A server claims numbers in blocks. It claims block k, of BLOCK numbers, by pushing a job with the
+ * id k to an internal topic, so no other server can push the same job. At start, a server searches
+ * for the first block that is not claimed. Numbers that a process had not used of its last block
+ * are skipped. A claim is as durable as the store.
  *
- * One thread: the queue handle's.
+ * Used on the thread of the queue handle only.
  */
 #ifndef TARRY_BEANSTALK_NUMBERS_H
 #define TARRY_BEANSTALK_NUMBERS_H
@@ -16,12 +17,14 @@
 
 struct beanstalk_numbers;
 
-struct beanstalk_numbers *beanstalk_numbers_new(struct queue *queue); /* NULL: out of memory */
-/* No claim is under way. */
+struct beanstalk_numbers *beanstalk_numbers_new(
+    struct queue *queue); /* returns NULL if out of memory */
+/* Frees the numbers. No claim may be in progress. */
 void beanstalk_numbers_free(struct beanstalk_numbers *numbers);
 
-/* The next number; 0: none is there now, and `ready` is called once some are, or once it is known that
- * none will be (`status`). */
+/* Returns the next number, or 0 if the current block is used up. In that case,
+ * beanstalk_numbers_want calls `ready` when numbers are available or when claiming them has failed
+ * (`status`). */
 uint64_t beanstalk_numbers_next(struct beanstalk_numbers *numbers);
 void beanstalk_numbers_want(struct beanstalk_numbers *numbers,
                             void (*ready)(void *owner, enum queue_status status), void *owner);

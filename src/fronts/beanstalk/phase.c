@@ -17,7 +17,7 @@ static int64_t timeout_ms(const struct beanstalk_front *front, enum beanstalk_ph
     }
 }
 
-/* ---- the alarm of the front ---- */
+/* ---- alarm of the front ---- */
 
 static void phases_set_alarm(struct beanstalk_front *front)
 {
@@ -49,7 +49,7 @@ static void phase_begin(struct beanstalk_session *session, enum beanstalk_phase 
     }
 }
 
-/* The time of its phase has passed. A client that reads at all has another period. */
+/* Handles the end of a phase's time limit. A client that has read some output gets another period. */
 static void phase_expire(struct beanstalk_session *session)
 {
     size_t unsent = uv_stream_get_write_queue_size(&session->connection.stream);
@@ -74,14 +74,15 @@ static void on_alarm(void *ctx)
     phases_set_alarm(front);
 }
 
-/* ---- the phase of a session ---- */
+/* ---- phase of a session ---- */
 
 static enum beanstalk_phase phase_of(const struct beanstalk_session *session)
 {
     const struct beanstalk_connection *connection = &session->connection;
     if (connection->is_writing)
         return BEANSTALK_PHASE_WRITE;
-    /* It waits for a job, and sends more than is kept: nothing is read then, not even its end. */
+    /* The session waits for a job and has sent more input than is buffered. Reading has stopped, so
+     * not even the client's end of input is noticed. */
     if (session->wait == SESSION_WAIT_JOB && !connection->is_reading && !connection->has_ended)
         return BEANSTALK_PHASE_LINE;
     if (session->wait || !list_is_empty(&session->later))

@@ -1,21 +1,23 @@
 /*
- * phase: what a client is waited for, and how long.
+ * phase: what the server expects from a client, and for how long it waits.
  *
- * Each phase has one time limit, and a list of its sessions in the front, which is in order of time by itself.
- * The front has one alarm, for the first of all. A session that waits for a job or for the queue, or that holds
- * jobs, is in no phase: a worker may take as long as its TTR allows. One thread.
+ * Each phase has one time limit and one list of sessions in the front. Since the limit is the same
+ * for all sessions of a list, the list is sorted by time. The front has one alarm, set for the
+ * earliest session. A session that waits for a job or for the queue, or that holds jobs, is in no
+ * phase: a worker may take as long as its TTR allows. One thread.
  */
 #ifndef TARRY_BEANSTALK_PHASE_H
 #define TARRY_BEANSTALK_PHASE_H
 
 #include "beanstalk/session.h"
 
-/* Decides on the phase. `has_moved`: a command has been carried out, so that the time counts from now. */
+/* Determines the phase of a session. `has_moved`: a command has been executed, so the time limit
+ * restarts now. */
 void beanstalk_phase_settle(struct beanstalk_session *session, bool has_moved);
-/* The session is in no phase from now on. */
+/* Removes the session from its phase. */
 void beanstalk_phase_leave(struct beanstalk_session *session);
 
-/* False: out of memory. */
+/* Returns false if out of memory. */
 bool beanstalk_phases_init(struct beanstalk_front *front);
 void beanstalk_phases_fini(struct beanstalk_front *front);
 

@@ -2,7 +2,7 @@
 
 enum { EXACT = 1 << 12, MANTISSA_BITS = 11, MANTISSA = (1 << MANTISSA_BITS) - 1 };
 
-/* A number from EXACT on is 1.mantissa times a power of two, from 2^12 on. */
+/* Packs numbers from EXACT upwards as 1.mantissa times a power of two, beginning with 2^12. */
 uint16_t beanstalk_priority_pack(uint32_t priority)
 {
     if (priority < EXACT)
@@ -18,7 +18,7 @@ uint32_t beanstalk_priority_unpack(uint16_t packed)
         return packed;
     uint32_t exponent = ((uint32_t)packed - EXACT) >> MANTISSA_BITS;
     uint32_t mantissa = ((uint32_t)packed - EXACT) & MANTISSA;
-    if (exponent > 31 - 12) /* no priority is packed so */
+    if (exponent > 31 - 12) /* no priority has this packed value */
         return UINT32_MAX;
     return (1u << MANTISSA_BITS | mantissa) << (exponent + 1);
 }

@@ -1,8 +1,8 @@
 /*
- * priority: a client's 32 bits in a job's 16, in the same order. Pure.
+ * priority: maps a client's 32-bit priority to a job's 16 bits and keeps the order. Pure.
  *
- * Up to 4095 exact; above that 11 bits of mantissa and 5 of exponent: jobs whose priorities fall
- * together go by their due.
+ * Priorities up to 4095 are exact. Larger ones keep 11 bits of mantissa and 5 bits of exponent.
+ * Jobs whose priorities map to the same value are ordered by due time.
  */
 #ifndef TARRY_BEANSTALK_PRIORITY_H
 #define TARRY_BEANSTALK_PRIORITY_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 uint16_t beanstalk_priority_pack(uint32_t priority);
-/* The least that is packed so. */
+/* Returns the smallest priority with this packed value. */
 uint32_t beanstalk_priority_unpack(uint16_t packed);
 
 #endif

@@ -1,4 +1,4 @@
-/* put: all puts that came together go to the queue as one call. */
+/* put: sends all puts that have arrived together to the queue as one call. */
 #include "beanstalk/commands.h"
 
 #include "beanstalk/priority.h"
@@ -25,7 +25,8 @@ static void on_put(void *owner, uint64_t tag, const struct queue_reply *reply)
     session->driver->go_on(session);
 }
 
-/* The put that had no number is still in the input, and is begun again, or refused with its body. */
+/* Resumes the put that had no number. It is still in the input, and is begun again, or rejected and
+ * its body skipped. */
 static void on_numbers(void *owner, enum queue_status status)
 {
     struct beanstalk_session *session = owner;
@@ -38,8 +39,8 @@ static void on_numbers(void *owner, enum queue_status status)
     session->driver->go_on(session);
 }
 
-/* A put that is all there, `at` bytes from the front. 0: it is none, or not whole, or is refused by its
- * form; else how many bytes it has. */
+/* Parses a complete put, `at` bytes from the front of the input. Returns its size, or 0 if the
+ * input there is not a put, is incomplete, or is not well-formed. */
 static size_t find_whole_put(struct beanstalk_session *session, size_t at,
                              struct beanstalk_command *out, struct slice *body)
 {
@@ -76,7 +77,7 @@ static struct queue_push push_of(struct beanstalk_session *session,
                                           .backoff = {.kind = BACKOFF_NONE}}};
 }
 
-/* The first put of the input is whole, of `first_bytes`. */
+/* Sends all complete puts to the queue. The first one, of `first_bytes`, must be complete. */
 static void put_all(struct beanstalk_session *session, size_t first_bytes)
 {
     struct queue_push pushes[SESSION_PUTS_MAX];

@@ -1,8 +1,9 @@
 #include "beanstalk/reservations.h"
 
 enum {
-    RENEW_MS = 3600 * 1000, /* before a lease ends that is shorter than its TTR */
-    EQUAL_MS = 500          /* two ends that lie no further apart are one, seen by two clocks */
+    RENEW_MS =
+        3600 * 1000, /* how long before its end a lease is renewed that is shorter than its TTR */
+    EQUAL_MS = 500 /* ends at most this far apart count as equal, since two clocks measured them */
 };
 
 static struct slice key_of(const uint64_t *number)
@@ -16,7 +17,8 @@ struct beanstalk_reservation *beanstalk_reservations_find(const struct beanstalk
     return beanstalk_reservation_table_find(&held->table, key_of(&number));
 }
 
-/* Puts it among those that need a renewal, or takes it out, as its two ends now say. There is room. */
+/* Adds the reservation to the renewals or removes it, depending on its two ends. Needs reserved
+ * space. */
 static void renewal_place(struct beanstalk_reservations *held, struct beanstalk_reservation *at)
 {
     bool is_in = at->renewal_index != SIZE_MAX,

@@ -1,10 +1,11 @@
 /*
- * reservations: the jobs that a client holds, by number, and whose time is over next. Pure: time comes
- * in, by the inner clock.
+ * reservations: the jobs that a client holds, by number and by end time. Pure: the caller passes
+ * the time, by the inner clock.
  *
- * A reservation ends at `until_ms`, its TTR after it was made or touched. The queue's lease behind it
- * may end before that, since a TTR may be longer than any lease: then it is to be renewed in time.
- * A zeroed list is a valid empty one. Each call takes logarithmic time, however many a client holds.
+ * A reservation ends at `until_ms`, one TTR after it was made or touched. The queue's lease behind
+ * it may end earlier, since a TTR may be longer than the longest lease. Such a lease must be
+ * renewed in time. A zeroed list is a valid empty list. Each call takes logarithmic time in the
+ * number of reservations.
  */
 #ifndef TARRY_BEANSTALK_RESERVATIONS_H
 #define TARRY_BEANSTALK_RESERVATIONS_H
@@ -16,7 +17,7 @@
 struct beanstalk_reservation {
     struct table_entry entry;
     uint64_t number;
-    size_t end_index, renewal_index; /* SIZE_MAX: it needs no renewal */
+    size_t end_index, renewal_index; /* SIZE_MAX in renewal_index: needs no renewal */
     int64_t until_ms, lease_until_ms;
     uint32_t ttr_s;
     uint8_t lease_bytes;
@@ -60,35 +61,37 @@ struct beanstalk_reservations {
 
 void beanstalk_reservations_fini(struct beanstalk_reservations *held);
 
-/* In place of an earlier one of that number, the client's until then. False: out of memory. */
+/* Adds a reservation and replaces an earlier one with the same number. Returns false if out of
+ * memory; the earlier one is then kept. */
 bool beanstalk_reservations_add(struct beanstalk_reservations *held, uint64_t number,
                                 struct slice lease, uint32_t ttr_s, int64_t until_ms,
                                 int64_t lease_until_ms);
-/* NULL: the client does not hold it. */
+/* Returns NULL if the client does not hold the job. */
 struct beanstalk_reservation *beanstalk_reservations_find(const struct beanstalk_reservations *held,
                                                           uint64_t number);
 void beanstalk_reservations_remove(struct beanstalk_reservations *held,
                                    struct beanstalk_reservation *reservation);
-/* Those whose time is over are the client's no more. How many there were. */
+/* Removes reservations that have ended. Returns their count. */
 uint64_t beanstalk_reservations_expire(struct beanstalk_reservations *held, int64_t now_ms);
-/* When the next one's time is over; INT64_MAX: none. */
+/* Returns when the next reservation ends, or INT64_MAX if the list is empty. */
 int64_t beanstalk_reservations_end_ms(const struct beanstalk_reservations *held);
 
-/* Its time begins anew, and its lease now ends then. */
+/* Restarts the TTR of a reservation and records the new end of its lease. */
 void beanstalk_reservations_touch(struct beanstalk_reservations *held,
                                   struct beanstalk_reservation *reservation, int64_t now_ms,
                                   int64_t lease_until_ms);
 
-/* When the next lease is to be renewed, and whose; INT64_MAX and NULL: none is. */
+/* Returns when the next lease must be renewed, and its reservation. Returns INT64_MAX and NULL if
+ * no lease needs a renewal. */
 int64_t beanstalk_reservations_renewal_ms(const struct beanstalk_reservations *held);
 struct beanstalk_reservation *beanstalk_reservations_renewal(
     const struct beanstalk_reservations *held);
-/* Its lease was renewed until then. */
+/* Records that the lease was renewed until `lease_until_ms`. */
 void beanstalk_reservations_renewed(struct beanstalk_reservations *held,
                                     struct beanstalk_reservation *reservation,
                                     int64_t lease_until_ms);
 
-/* Of the queue, for a TTR. */
+/* Returns the length of the queue's lease for a TTR. */
 static inline int64_t beanstalk_lease_ms(uint32_t ttr_s)
 {
     int64_t ttr_ms = (int64_t)ttr_s * 1000;

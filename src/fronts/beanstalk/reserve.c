@@ -1,14 +1,15 @@
 /*
- * reserve: jobs are taken from the tubes that are watched, waited for, and held for their time: the last
- * second of it is told to a client that waits, and leases that are shorter are renewed.
+ * reserve: takes jobs from the watched tubes, waits for them and holds them for their TTR. A
+ * waiting client receives DEADLINE_SOON in the last second of a TTR. Leases that are shorter than
+ * the TTR are renewed.
  */
 #include "beanstalk/commands.h"
 
 #include "base/clock.h"
 
 enum {
-    MARGIN_MS = 1000, /* before the end of a ttr: DEADLINE_SOON */
-    LOOK_MS = 20      /* a test clock tells nobody that it was moved */
+    MARGIN_MS = 1000, /* time before the end of a TTR when DEADLINE_SOON is sent */
+    LOOK_MS = 20 /* polling interval for a test clock, which does not report that it was moved */
 };
 
 /* ---- time ---- */
@@ -21,7 +22,7 @@ static bool deadline_is_near(const struct beanstalk_session *session, int64_t no
 
 static void on_renewed(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    (void)owner; /* a lease that had ended is found out when it is answered */
+    (void)owner; /* the answer to the job will detect a lease that had already ended */
     (void)tag;
     (void)reply;
 }
@@ -41,7 +42,7 @@ static void renew_leases(struct beanstalk_session *session, int64_t now_ms)
     }
 }
 
-/* When the session's reservations are to be looked at next, by the process's clock. */
+/* Returns when the session's reservations must be checked next, by the process's clock. */
 static int64_t reservations_next_ms(const struct beanstalk_session *session, int64_t process_ms)
 {
     struct clock *clock = beanstalk_session_clock(session);
@@ -82,7 +83,8 @@ void beanstalk_reserve_woken(struct beanstalk_session *session)
 
 /* ---- jobs ---- */
 
-/* The client has the job from now on, and is told so. False: out of memory, it went back. */
+/* Records a taken job as held by the client and answers with it. Returns false if out of memory;
+ * the job is then returned to the queue. */
 static bool hold(struct beanstalk_session *session, const struct queue_job *taken)
 {
     const struct job *job = &taken->job;
@@ -91,7 +93,7 @@ static bool hold(struct beanstalk_session *session, const struct queue_job *take
     int64_t lease_until_ms =
         now_ms + job->lease_until_ms - queue_wall_ms(beanstalk_session_queue(session));
     int64_t until_ms = now_ms + (int64_t)view.ttr_s * 1000;
-    if (!job->policy.lease_ms) { /* its topic's, which the take has given it */
+    if (!job->policy.lease_ms) { /* the take applied the topic's default */
         until_ms = lease_until_ms;
         view.ttr_s = (uint32_t)((until_ms - now_ms + 999) / 1000);
     }
@@ -112,7 +114,7 @@ bool beanstalk_reserve_hold(struct beanstalk_session *session, const struct queu
     return is_held;
 }
 
-/* All reserves under way. */
+/* Answers all reserves in progress. */
 static void answer_reserves(struct beanstalk_session *session, const char *text)
 {
     for (; session->reserve_count; session->reserve_count--)
@@ -121,7 +123,7 @@ static void answer_reserves(struct beanstalk_session *session, const char *text)
 
 static bool take(struct beanstalk_session *session, bool waits);
 
-/* As many reserves as there are jobs are answered; the others when a take finds nothing. */
+/* Answers as many reserves as there are jobs. The others are answered when a take finds nothing. */
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
     struct beanstalk_session *session = owner;
@@ -158,7 +160,8 @@ void beanstalk_reserve_give_up(struct beanstalk_session *session, const char *te
     beanstalk_connection_release(&session->connection);
 }
 
-/* Takes a job for each reserve under way. False: out of memory, and all are answered. */
+/* Takes a job for each reserve in progress. Returns false if out of memory; all reserves are then
+ * answered. */
 static bool take(struct beanstalk_session *session, bool waits)
 {
     struct slice topics[SESSION_WATCHED_MAX];
@@ -188,7 +191,8 @@ static bool take(struct beanstalk_session *session, bool waits)
     return false;
 }
 
-/* Is the command at the front of the input a reserve that waits for nothing? Then it is consumed. */
+/* Consumes the command at the front of the input if it is a reserve that does not wait. Returns
+ * true if it was. */
 static bool take_next_reserve(struct beanstalk_session *session)
 {
     struct beanstalk_command next;

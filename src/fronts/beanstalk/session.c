@@ -97,7 +97,7 @@ void beanstalk_finish_not_found(struct beanstalk_session *session, enum queue_st
     beanstalk_finish(session, beanstalk_answer_of(status));
 }
 
-/* ---- calls of the queue ---- */
+/* ---- calls to the queue ---- */
 
 struct queue_reply_to beanstalk_session_call(struct beanstalk_session *session, queue_done *done)
 {
@@ -144,7 +144,7 @@ const struct job *beanstalk_session_got_job(struct beanstalk_session *session,
 
 static void on_given_back(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
-    (void)owner; /* nobody is there who would want to know */
+    (void)owner; /* no client is waiting for this reply */
     (void)tag;
     (void)reply;
 }
@@ -189,7 +189,8 @@ void beanstalk_session_stop_waiting(struct beanstalk_session *session)
 
 /* ---- life ---- */
 
-/* Who closes gives up what he holds: a failed attempt each, so a job that kills its worker is counted. */
+/* Returns all jobs of a client that disconnects. Each counts as a failed attempt, so a job that
+ * crashes its worker is counted. */
 static void give_all_back(struct beanstalk_session *session)
 {
     for (size_t i = 0; i < session->reservations.ends.count; i++)

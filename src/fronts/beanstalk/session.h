@@ -1,9 +1,10 @@
 /*
- * session: a client: what it uses, watches and holds, and the command that it waits for.
+ * session: a client: the tubes that it uses and watches, the jobs that it holds and the command in
+ * progress.
  *
- * One command is under way at a time; while it waits for the queue those behind it stay in the input. How
- * a command is carried out is for those who stand above (dispatch.h): they are called by `go_on` when
- * the session may take the next one. This room only; one thread.
+ * One command is in progress at a time. While it waits for the queue, the commands behind it stay
+ * in the input. The session does not execute commands itself: it calls `go_on` of its driver
+ * (dispatch.h) when it is ready for the next one. Private to this room; one thread.
  */
 #ifndef TARRY_BEANSTALK_SESSION_H
 #define TARRY_BEANSTALK_SESSION_H
@@ -15,63 +16,64 @@
 #include "beanstalk/state.h"
 
 enum {
-    SESSION_PUTS_MAX = 64,             /* of one call */
-    SESSION_DELETES_MAX = 64,          /* of one call */
-    SESSION_RESERVES_MAX = 16,         /* of one call, which brings as many bodies */
-    SESSION_YAML_BYTES_MAX = 64 << 20, /* of one answer */
+    SESSION_PUTS_MAX = 64,             /* per call */
+    SESSION_DELETES_MAX = 64,          /* per call */
+    SESSION_RESERVES_MAX = 16,         /* per call, which returns as many bodies */
+    SESSION_YAML_BYTES_MAX = 64 << 20, /* per answer */
     SESSION_WATCHED_MAX = QUEUE_TAKE_TOPICS_MAX
 };
 
-/* What the command under way waits for. */
+/* What the command in progress waits for. */
 enum session_wait {
     SESSION_WAIT_NONE = 0,
-    SESSION_WAIT_JOB, /* for as long as it takes, or until `give_up_ms` */
-    SESSION_WAIT_CALL /* a reply of the queue */
+    SESSION_WAIT_JOB, /* without limit, or until `give_up_ms` */
+    SESSION_WAIT_CALL /* a reply from the queue */
 };
 
 struct beanstalk_session;
 
-/* What stands above a session and is called by it. */
+/* Callbacks to the layer above a session. */
 struct beanstalk_session_driver {
-    void (*go_on)(
-        struct beanstalk_session *session); /* no command is under way, or more has come */
-    void (*woken)(struct beanstalk_session *session); /* the time that was set has come */
+    void (*go_on)(struct beanstalk_session
+                      *session); /* no command is in progress, or more input has arrived */
+    void (*woken)(struct beanstalk_session *session); /* the timer has fired */
 };
 
 struct beanstalk_session {
-    struct list list;  /* front->sessions */
-    struct list timed; /* front->timed[phase], or alone */
-    struct list later; /* front->later, or alone */
+    struct list list;  /* in front->sessions */
+    struct list timed; /* in front->timed[phase], or unlinked */
+    struct list later; /* in front->later, or unlinked */
     enum beanstalk_phase phase;
     int64_t until_ms;
-    size_t unsent; /* when its phase began */
+    size_t unsent; /* unsent bytes when the phase began */
     struct beanstalk_front *front;
     const struct beanstalk_session_driver *driver;
     struct beanstalk_connection connection;
     struct peer peer;        /* the client */
-    struct access_call call; /* of the queue; its change is that of the command under way */
+    struct access_call call; /* caller of the queue; `change` belongs to the command in progress */
     bool is_producer, is_worker, is_going_on;
-    /* Of the input, what is thrown away. */
+    /* Input to discard. */
     struct {
-        uint64_t bytes; /* so many, then `answer` is given */
+        uint64_t bytes; /* discard this many bytes, then send `answer` */
         const char *answer;
-        bool line; /* up to the end of a line that is too long */
+        bool line; /* discard up to the end of a line that is too long */
     } skip;
-    /* The command under way. */
+    /* The command in progress. */
     enum session_wait wait;
-    struct beanstalk_command command; /* its tube lies in `tube_name` */
+    struct beanstalk_command command; /* `tube` points to `tube_name` */
     char tube_name[JOB_TOPIC_BYTES_MAX];
-    struct beanstalk_subject subject; /* the job that it is about */
+    struct beanstalk_subject subject; /* the job on which the command operates */
     uint64_t put_numbers[SESSION_PUTS_MAX];
-    size_t put_count, put_skip_bytes;      /* under way; of one that gets no number */
-    uint64_t deletes[SESSION_DELETES_MAX]; /* under way: numbers of jobs that are held */
+    size_t put_count,
+        put_skip_bytes; /* puts in progress; size of a put that could not get a number */
+    uint64_t deletes[SESSION_DELETES_MAX]; /* numbers of the held jobs that are being deleted */
     size_t delete_count;
-    uint32_t reserve_count; /* under way, without an answer */
-    uint32_t kicked;        /* jobs, by the kick under way */
+    uint32_t reserve_count; /* reserves in progress, not yet answered */
+    uint32_t kicked;        /* jobs kicked so far by the kick in progress */
     uint64_t waiter;
-    bool is_deadline_near; /* a reserve that found nothing says so */
-    int64_t give_up_ms;    /* of a reserve; INT64_MAX: never */
-    /* The client's. */
+    bool is_deadline_near; /* answer a reserve that finds no job with DEADLINE_SOON */
+    int64_t give_up_ms;    /* end of a reserve's wait; INT64_MAX: never */
+    /* The state of the client. */
     struct beanstalk_tube *used, *watched[SESSION_WATCHED_MAX];
     uint32_t watched_count;
     struct beanstalk_reservations reservations;
@@ -81,9 +83,9 @@ struct beanstalk_session {
 
 void beanstalk_session_open(struct beanstalk_front *front, int fd, const struct peer *peer,
                             const struct beanstalk_session_driver *driver);
-/* Its reservations go back to the queue. It may be gone after that. */
+/* Closes the session and returns its reservations to the queue. May free the session. */
 void beanstalk_session_end(struct beanstalk_session *session);
-/* NULL: there is none that has not ended. */
+/* Returns NULL if all sessions have ended. */
 struct beanstalk_session *beanstalk_session_first(struct beanstalk_front *front);
 
 static inline struct queue *beanstalk_session_queue(const struct beanstalk_session *session)
@@ -91,7 +93,8 @@ static inline struct queue *beanstalk_session_queue(const struct beanstalk_sessi
     return session->front->options.queue;
 }
 
-/* Jobs, and so TTRs, go by the clock of their queue; waits go by the process's. */
+/* Returns the clock for jobs and TTRs, which is that of the queue. Waits use the clock of the
+ * process. */
 static inline struct clock *beanstalk_session_clock(const struct beanstalk_session *session)
 {
     struct clock *clock = beanstalk_session_queue(session)->clock;
@@ -110,50 +113,52 @@ static inline bool beanstalk_session_has_ended(const struct beanstalk_session *s
 
 /* ---- answers ---- */
 
-/* Is there memory for an answer of so many bytes? If not, that is counted. */
+/* Returns true if there is memory for an answer of `bytes`. Counts a refusal otherwise. */
 bool beanstalk_session_has_memory(struct beanstalk_session *session, size_t bytes);
 
 void beanstalk_answer(struct beanstalk_session *session, const char *text);
-/* A word, a number and a body. */
+/* Appends a word, a number and a body. */
 void beanstalk_answer_job(struct beanstalk_session *session, const char *word, uint64_t number,
                           struct slice body);
-/* Frees it. */
+/* Sends the YAML and frees the buffer. */
 void beanstalk_answer_yaml(struct beanstalk_session *session, struct buffer *yaml);
-/* What the queue refused, where no other answer says it. */
+/* Returns the answer to an error of the queue that has no more specific answer. */
 const char *beanstalk_answer_of(enum queue_status status);
-/* The command under way changes something that the audit records; beanstalk_change_end is called when it has ended. */
+/* Begins an audit record for the command in progress. beanstalk_change_end is called when the
+ * command has ended. */
 void beanstalk_change_begin(struct beanstalk_session *session, const char *action);
 void beanstalk_change_end(struct beanstalk_session *session);
-/* The answer of the command that was under way; the next one begins. */
+/* Answers the command in progress and begins the next one. */
 void beanstalk_finish(struct beanstalk_session *session, const char *text);
-/* The same where nothing was found: NOT_FOUND, or what the queue refused. */
+/* Does the same for a job that was not found: answers NOT_FOUND, or the error of the queue. */
 void beanstalk_finish_not_found(struct beanstalk_session *session, enum queue_status status);
 
-/* ---- calls of the queue, one at a time ---- */
+/* ---- calls to the queue, one at a time ---- */
 
-/* To be given with a call. Its `done` begins with beanstalk_session_called. */
+/* Returns the reply target for a call. Its `done` must begin with beanstalk_session_called. */
 struct queue_reply_to beanstalk_session_call(struct beanstalk_session *session, queue_done *done);
-/* False: the session has ended meanwhile, and may be gone now. */
+/* Ends a call. Returns false if the session has ended in the meantime; it may then be freed. */
 bool beanstalk_session_called(struct beanstalk_session *session);
-/* The same of a get: its job. NULL: the session has ended, or was told that there is none. */
+/* Ends a get and returns its job. Returns NULL if the session has ended, or if no job was found and
+ * the client was answered. */
 const struct job *beanstalk_session_got_job(struct beanstalk_session *session,
                                             const struct queue_reply *reply);
-/* What the reply says of the one item that was asked for. */
+/* Returns the status of the single item of a call. */
 static inline enum queue_status beanstalk_reply_status(const struct queue_reply *reply)
 {
     return reply->result_count ? reply->results[0].status : reply->status;
 }
-/* Ends a lease whose client has gone: a failed attempt. */
+/* Ends the lease of a client that has disconnected, as a failed attempt. */
 void beanstalk_give_back(struct beanstalk_front *front, struct slice lease);
-/* Ends a lease that no client was told of: not an attempt. */
+/* Ends a lease that no client has received. Does not count as an attempt. */
 void beanstalk_return(struct beanstalk_front *front, struct slice lease);
 
-/* Reservations whose time is over by `now_ms` are the client's no more, and counted: the queue sees to their jobs. */
+/* Removes and counts reservations that have ended by `now_ms`. The queue handles their jobs. */
 void beanstalk_session_expire(struct beanstalk_session *session, int64_t now_ms);
 
 /* ---- waiting for a job ---- */
 
-/* The waiter is the session's, and counted by the tubes that it watches. */
+/* Marks the session as waiting and counts it in the tubes that it watches. */
 void beanstalk_session_wait(struct beanstalk_session *session);
 void beanstalk_session_stop_waiting(struct beanstalk_session *session);
 

@@ -1,8 +1,9 @@
 #include "beanstalk/share.h"
 
-enum { COMMANDS_MAX = 64 /* of a session, one after the other */ };
+enum { COMMANDS_MAX = 64 /* per session and loop iteration */ };
 
-/* Those that stood in line before this turn ended, as long as there is time; at least the first one. */
+/* Resumes the sessions that were waiting when this iteration ended, while there is time, but at
+ * least the first one. */
 static void on_turn_end(struct turn_end_call *call)
 {
     struct beanstalk_front *front = list_entry(call, struct beanstalk_front, turn_end);
@@ -18,7 +19,7 @@ static void on_turn_end(struct turn_end_call *call)
     }
     if (list_is_empty(&now))
         return;
-    /* The rest comes before those who have just had their share. */
+    /* Puts the remaining sessions before those that have just used their share. */
     now.prev->next = front->later.next;
     front->later.next->prev = now.prev;
     front->later.next = now.next;

@@ -8,7 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* The protocol's version, which clients look at; not ours. */
+/* The version of the protocol, which clients check; not tarry's version. */
 #define PROTOCOL_VERSION "1.13"
 
 bool beanstalk_topic_is_own(struct slice name)
@@ -77,7 +77,7 @@ void beanstalk_stats_tube(struct buffer *out, const struct beanstalk_tube *tube,
     write_number(out, "pause-time-left", left_s);
 }
 
-/* The verbs in the order in which beanstalkd shows them. */
+/* Verbs in the order of beanstalkd's output. */
 static const struct {
     enum beanstalk_verb verb;
     const char *name;
@@ -112,7 +112,8 @@ static bool has_jobs(const struct queue_topic *topic)
     return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead > 0;
 }
 
-/* A tube is there while it has jobs, or somebody uses or watches it. */
+/* Returns true if the tube must be added to those in front->tubes. A tube exists while it has jobs,
+ * or while a client uses or watches it. */
 static bool is_shown(const struct beanstalk_front *front, const struct queue_topic *topic)
 {
     return !beanstalk_topic_is_own(topic->name) && has_jobs(topic) &&

@@ -1,4 +1,4 @@
-/* What the queue knows of tubes, which are its topics: pause-tube, stats-tube, stats, list-tubes. */
+/* Commands about tubes as topics of the queue: pause-tube, stats-tube, stats, list-tubes. */
 #include "beanstalk/commands.h"
 
 #include "beanstalk/stats.h"
@@ -21,7 +21,7 @@ static void on_paused(void *owner, uint64_t tag, const struct queue_reply *reply
 void beanstalk_pause_tube(struct beanstalk_session *session)
 {
     int64_t pause_ms = (int64_t)session->command.number * 1000;
-    /* Beyond what the queue knows as a time: until it is resumed. */
+    /* A pause longer than the queue's longest time lasts until the topic is resumed. */
     call_topic(session,
                (struct queue_topic_call){
                    .verb = session->command.number ? QUEUE_TOPIC_PAUSE : QUEUE_TOPIC_RESUME,
@@ -41,7 +41,8 @@ static void on_made(void *owner, uint64_t tag, const struct queue_reply *reply)
         beanstalk_finish(session, beanstalk_answer_of(reply->status));
 }
 
-/* A tube that somebody uses or watches is there, though the queue has no topic of it yet. */
+/* Handles the reply to a pause. A tube that a client uses or watches exists even if the queue does
+ * not have its topic yet. */
 static void on_paused(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;
@@ -90,12 +91,12 @@ void beanstalk_tell_tube(struct beanstalk_session *session)
     call_topic(session, (struct queue_topic_call){.verb = QUEUE_TOPIC_GET}, on_tube);
 }
 
-/* ---- stats, list-tubes: over all topics, page by page ---- */
+/* ---- stats, list-tubes: all topics, page by page ---- */
 
 struct census {
     struct beanstalk_session *session;
     struct beanstalk_sum sum;
-    struct buffer tubes; /* list-tubes */
+    struct buffer tubes; /* output of list-tubes */
 };
 
 static bool on_page(void *owner, uint64_t tag, const struct queue_topic *topics, size_t count)

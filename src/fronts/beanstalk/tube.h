@@ -1,6 +1,6 @@
 /*
- * tube: what this server knows of the tubes that its connections use or watch. The jobs are the queue's.
- * The tube "default" is always there. One thread.
+ * tube: what this server stores about the tubes that its connections use or watch. The jobs
+ * themselves belong to the queue. The tube "default" always exists. One thread.
  */
 #ifndef TARRY_BEANSTALK_TUBE_H
 #define TARRY_BEANSTALK_TUBE_H
@@ -9,11 +9,11 @@
 #include "base/table.h"
 
 struct beanstalk_tube {
-    struct table_entry entry; /* by name */
-    struct list order;        /* by first use */
+    struct table_entry entry; /* keyed by name */
+    struct list order;        /* position in the list, in order of first use */
     uint32_t users, watchers, waiting;
     uint64_t pauses;
-    uint32_t pause_s; /* as the last pause said */
+    uint32_t pause_s; /* duration of the last pause */
     char name[];
 };
 
@@ -26,15 +26,15 @@ struct beanstalk_tubes {
 
 #define BEANSTALK_TUBE_DEFAULT "default"
 
-/* False: out of memory. */
+/* Returns false if out of memory. */
 bool beanstalk_tubes_init(struct beanstalk_tubes *tubes);
 void beanstalk_tubes_fini(struct beanstalk_tubes *tubes);
-/* NULL: nobody uses or watches it. */
+/* Returns NULL if no client uses or watches the tube. */
 struct beanstalk_tube *beanstalk_tubes_find(const struct beanstalk_tubes *tubes, struct slice name);
-/* Made where it is not there; NULL: out of memory. Whoever does not count himself among its users or
- * watchers drops it. */
+/* Finds or creates a tube. Returns NULL if out of memory. A caller that does not count itself as a
+ * user or a watcher must drop the tube again. */
 struct beanstalk_tube *beanstalk_tubes_need(struct beanstalk_tubes *tubes, struct slice name);
-/* Goes where nobody uses or watches it any more. */
+/* Frees the tube if no client uses or watches it. */
 void beanstalk_tubes_drop(struct beanstalk_tubes *tubes, struct beanstalk_tube *tube);
 
 static inline struct slice beanstalk_tube_name(const struct beanstalk_tube *tube)

@@ -1,4 +1,4 @@
-/* Jobs of the tube that is used: peek-ready, peek-delayed, peek-buried, kick. */
+/* Jobs of the used tube: peek-ready, peek-delayed, peek-buried, kick. */
 #include "beanstalk/commands.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
     (void)tag;
     if (!beanstalk_session_called(session))
         return;
-    for (size_t i = 0; i < reply->job_count; i++) /* they come by due, then push order */
+    for (size_t i = 0; i < reply->job_count; i++) /* sorted by due time, then by push order */
         if (!best || reply->jobs[i].job.priority < best->priority)
             best = &reply->jobs[i].job;
     if (best)
@@ -46,7 +46,8 @@ static void peek(struct beanstalk_session *session, enum job_state state, uint32
     queue_list(beanstalk_session_queue(session), &list, beanstalk_session_call(session, on_listed));
 }
 
-/* The one of the best priority; where the store shows a page of them, the best on that. */
+/* Finds the job of the best priority. If the store returns a page of jobs, finds the best one on
+ * this page. */
 void beanstalk_peek_ready(struct beanstalk_session *session)
 {
     peek(session, JOB_READY, QUEUE_LIST_MAX);
@@ -64,7 +65,7 @@ void beanstalk_peek_buried(struct beanstalk_session *session)
 
 /* ---- kick ---- */
 
-/* Of the command, so many jobs are left to kick. */
+/* Returns how many jobs the command may still kick. */
 static uint32_t kick_left(const struct beanstalk_session *session)
 {
     return session->command.number - session->kicked;
@@ -116,7 +117,7 @@ static void on_delayed(void *owner, uint64_t tag, const struct queue_reply *repl
     free(runs);
 }
 
-/* The next ones that fall due. */
+/* Runs the delayed jobs that are due next. */
 static void run_delayed(struct beanstalk_session *session)
 {
     uint32_t left = kick_left(session);
@@ -127,7 +128,7 @@ static void run_delayed(struct beanstalk_session *session)
                beanstalk_session_call(session, on_delayed));
 }
 
-/* Where none is buried, delayed ones run. */
+/* Handles the reply to a redrive. If the tube has no buried jobs, runs delayed jobs. */
 static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct beanstalk_session *session = owner;

@@ -1,4 +1,4 @@
-/* Which tubes the client uses and watches: the queue is not asked. */
+/* Commands for the used tube and the watched tubes. They do not call the queue. */
 #include "beanstalk/commands.h"
 
 #include <inttypes.h>
@@ -29,7 +29,7 @@ void beanstalk_list_used(struct beanstalk_session *session)
     answer_used(session);
 }
 
-/* Where it stands among those that are watched; `watched_count`: it is not. */
+/* Returns the index of a watched tube, or `watched_count` if the tube is not watched. */
 static uint32_t find_watched(const struct beanstalk_session *session, struct slice name)
 {
     uint32_t i = 0;
