@@ -1,15 +1,17 @@
 /*
- * datadir: the directory a server owns: its lock, and what was fixed when it was made.
+ * datadir: the directory that a server owns: its lock, and the properties that were fixed at its
+ * creation.
  *
- * It is held by its descriptor, with all directories below it (fs_dir.h), and locked (flock): the
- * directory itself, so that nothing that happens to files lets another one in, and
+ * The directory and all directories below it are held open by descriptor (fs_dir.h) and locked with
+ * flock. The lock is on the directory itself, so no change to the files in it can let a second
+ * server in.
  *
- *   DIR/LOCK        which versions before locked alone; holds the process's number
- *   DIR/MANIFEST    what the directory is (manifest.h). Replaced whole (temporary file, fsync,
- *                   rename, directory fsync), never edited
- *   DIR/MARKS       how far each shard had come (marks.h)
- *   DIR/shard-00/   one per shard, made before the manifest: a manifest whose shards are not all
- *                   there, or are more, is refused
+ *   DIR/LOCK        the only lock of earlier versions; contains the process id
+ *   DIR/MANIFEST    the description of the directory (manifest.h). Replaced as a whole (temporary
+ *                   file, fsync, rename, directory fsync), never edited
+ *   DIR/MARKS       the progress of each shard (marks.h)
+ *   DIR/shard-00/   one per shard, created before the manifest: a manifest is rejected if
+ *                   directories of its shards are missing or if there are more
  */
 #ifndef TARRY_STORE_DATADIR_H
 #define TARRY_STORE_DATADIR_H
@@ -18,41 +20,43 @@
 #include "store/fs.h"
 #include "store/manifest.h"
 
-/* Of how many shards a job's key belongs to: by its high half, since the low one finds the bucket
- * within the shard. */
+/* Returns the shard of a job's key out of `shards`. Uses the high half of the key, since the low
+ * half selects the bucket within the shard. */
 static inline uint32_t datadir_shard_of(struct hash128 key, uint32_t shards)
 {
     return (uint32_t)(((key.high >> 32) * shards) >> 32);
 }
 
-/* A file that says: a backup which was not completed. */
+/* A file that marks a backup that was not completed. */
 #define DATADIR_INCOMPLETE "INCOMPLETE"
 
 struct datadir;
 
 /*
- * Opens and locks DIR, making it (0700) and its manifest where missing. `shards` 0: whatever the directory has (1 where new); else it must agree. 0 or
- * negative errno; `error` then says what and what to do: locked by another server (with its pid),
- * not writable, a different number of shards, a newer format, a manifest that cannot be read or
- * whose shards are not those that are there, a backup that was not completed, a directory that
- * belongs to somebody else or may be written by others.
+ * Opens and locks DIR, and creates it (0700) and its manifest if they are missing. `shards` must
+ * equal the directory's number of shards; 0 accepts any number, and creates 1 shard in a new
+ * directory. Returns 0 or a negative errno. `error` then describes the problem and what to do:
+ * locked by another server (with its pid), not writable, a different number of shards, a newer
+ * format, a manifest that cannot be read or does not match the existing shards, an incomplete
+ * backup, a directory that belongs to another user or is writable by others.
  */
 int datadir_open(const char *path, uint32_t shards, struct datadir **out,
                  struct datadir_manifest *manifest, char *error, size_t error_bytes);
-/* As datadir_open for reading only: no file is made or changed; still refuses a directory in use.
- * Directories of shards may be missing. For fsck. */
+/* Works as datadir_open but read-only: creates and changes no file. Still rejects a directory in
+ * use. Directories of shards may be missing. For fsck. */
 int datadir_open_existing(const char *path, struct datadir **out, struct datadir_manifest *manifest,
                           char *error, size_t error_bytes);
-/* Writes the manifest anew (boot id and offset), in this version's format. 0 or negative errno.
- * -ESTALE: another one has taken its place. */
+/* Rewrites the manifest (boot id and offset) in this version's format. Returns 0 or a negative
+ * errno; -ESTALE: another directory has taken its place. */
 int datadir_write(struct datadir *datadir, const struct datadir_manifest *manifest);
 const char *datadir_path(const struct datadir *datadir);
 void datadir_shard_path(const struct datadir *datadir, uint32_t shard, char *out, size_t out_bytes);
-/* The files below it, from the descriptors that are held. As long as the directory is open. */
+/* Returns access to the files below the directory through the held descriptors. Valid as long as
+ * the directory is open. */
 const struct fs *datadir_fs(const struct datadir *datadir);
 void datadir_close(struct datadir *datadir);
-/* In a child that was forked: lets go of the locks that it has inherited, which the parent keeps. Nothing else can be
- * done with it there. */
+/* Closes the locks that a forked child has inherited; the parent keeps them. The child cannot use
+ * the datadir for anything else. */
 void datadir_leave(struct datadir *datadir);
 
 #endif

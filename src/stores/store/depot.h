@@ -1,39 +1,41 @@
 /*
- * depot: a shard's jobs that outlived the log: its runs, the tables that find a job by its key,
- * what is alive of them, and the catalog that says which of it counts.
+ * depot: the jobs of a shard that outlived the log: the runs, the tables that find a job by its
+ * key, the bitmaps of alive slots, and the catalog that lists which of these files count.
  *
- * What is here and not in the engine's memory is a cold job. It comes back by time (slices of runs
- * just ahead of due) or by key, and goes for good when its slot is released.
+ * A job that is in the depot but not in the engine's memory is a cold job. It is loaded by time
+ * (slices of runs shortly before they are due) or by key, and is removed permanently when its slot
+ * is released.
  *
- * Views. The owner (the shard's thread) changes what there is; helpers work on a view: the runs and
- * tables of one moment, which stay open and on the disk as long as a view of them is held.
+ * Views. The owner (the shard's thread) changes the set of runs and tables. Helpers work on a view:
+ * the runs and tables at one moment, which stay open and on disk as long as a view of them is held.
  *
- * Checkpoint, one at a time (local/checkpoint.c drives it):
- *   1. owner   depot_plan chooses runs that are mostly dead, or small: the victims
- *   2. owner   collects items: jobs in memory whose records lie in the log files to be given up,
+ * Checkpoint, one at a time (driven by local/checkpoint.c):
+ *   1. owner   depot_plan chooses the victims: runs that are mostly dead, or small
+ *   2. owner   collects items: jobs in memory whose records are in the log files to be dropped,
  *              and those of victims
- *   3. helper  depot_build writes one new run of the items and of all else alive in the victims,
- *              and its table of keys; nothing counts yet
+ *   3. helper  depot_build writes one new run of the items and of everything else alive in the
+ *              victims, and its key table; the files do not count yet
  *   4. owner   depot_install: the new run can be read, and a place in a victim is translated
- *              (depot_moved). The owner goes over the items in steps, tells the engine, and clears
- *              (depot_release) new slots whose job is gone or whose slot in a victim is dead.
- *              Then depot_installed: its jobs can be found by key and loaded by time; only now may
- *              the engine evict them
- *   5. owner   depot_snapshot: one moment's bitmaps and lists. It must not be committed before the
- *              log is synced up to that moment
- *   6. helper  depot_commit: the catalog is written
+ *              (depot_moved). The owner processes the items in steps, passes the new places to
+ *              the engine, and clears (depot_release) new slots whose job is gone or whose slot
+ *              in a victim is dead. Then depot_installed: the jobs can be found by key and
+ *              loaded by time; only now may the engine evict them
+ *   5. owner   depot_snapshot copies the bitmaps and lists at one moment. The snapshot must not
+ *              be committed before the log is synced up to that moment
+ *   6. helper  depot_commit writes the catalog
  *   7. owner   depot_committed: victims and dead runs leave the view; the log may drop its files
  *              before log_first
- *   8. helper  depot_tidy: what left the view is removed once nobody holds a view of it, dead parts
- *              of runs are punched. May be called at any time, and again
- * Merging tables of keys is a commit of its own: depot_keys_wanted, depot_keys_merge,
- * depot_keys_install, then 5 to 8. Between two calls of depot_keys_merge whole checkpoints may be
- * made, else the two never go on at once (asserted).
+ *   8. helper  depot_tidy removes files that left the view, once no view of them is held, and
+ *              punches dead parts of runs. May be called at any time and repeatedly
+ * A merge of key tables is a separate commit: depot_keys_wanted, depot_keys_merge,
+ * depot_keys_install, then steps 5 to 8. Complete checkpoints may run between two calls of
+ * depot_keys_merge; otherwise the two never run concurrently (asserted).
  *
- * The number of a run is never used twice, nor after a crash: the log may name a run that never
- * came to count. Such a run's file stays, empty, until a catalog is written that says so.
+ * A run number is never reused, not even after a crash, because the log may name a run that was
+ * never committed. The file of such a run remains, empty, until a catalog is written that covers
+ * its number.
  *
- * Threads: functions belong to the owner but those marked [helper]. Errors: negative errno.
+ * Threads: functions belong to the owner unless marked [helper]. Errors: negative errno.
  */
 #ifndef TARRY_STORE_DEPOT_H
 #define TARRY_STORE_DEPOT_H
@@ -47,33 +49,33 @@ struct depot;
 
 struct depot_options {
     const struct fs *fs;
-    const char *dir;                      /* the shard's directory; DIR/run is made where missing */
+    const char *dir;                      /* the shard's directory; DIR/run is created if missing */
     uint64_t hash_seed;                   /* of job keys */
-    uint64_t seed;                        /* for checksums of a new depot; 0: drawn by chance */
-    struct store_identity identity;       /* a catalog of another store or shard is refused */
+    uint64_t seed;                        /* for checksums of a new depot; 0: random */
+    struct store_identity identity;       /* catalogs of another store or shard are rejected */
     int (*pace)(void *ctx, size_t bytes); /* [helper] as in run.h; NULL: none */
     void *ctx;
-    /* Tests make them small. 0: default. */
-    uint64_t slack_bytes;      /* garbage that is always fine; default 256 MiB */
+    /* Limits that tests reduce. 0: default. */
+    uint64_t slack_bytes;      /* amount of garbage that is always accepted; default 256 MiB */
     uint64_t victim_bytes_max; /* alive bytes of victims of one checkpoint; default 256 MiB */
-    uint64_t small_run_bytes;  /* runs with less alive are small; default 16 MiB */
-    uint64_t punch_bytes;      /* punched at least so much at a time; default 1 MiB */
-    uint32_t keys_fan;         /* tables of one size that are merged into one; default 6 */
-    uint64_t keys_entries_max; /* a table with so many is merged no more; default 20 million */
+    uint64_t small_run_bytes;  /* runs with fewer alive bytes are small; default 16 MiB */
+    uint64_t punch_bytes;      /* smallest amount to punch at a time; default 1 MiB */
+    uint32_t keys_fan; /* number of tables of one size that are merged into one; default 6 */
+    uint64_t keys_entries_max; /* tables of this size are not merged further; default 20 million */
 };
 
-/* Opens what the catalog names, and changes no file. Filters are not read yet (depot_load_filters),
- * nothing is punched (depot_tidy: call it once early). 0 or negative errno with `error`: what is
- * damaged and what to do. */
+/* Opens the files that the catalog names, and changes no file. Does not read filters (see
+ * depot_load_filters) and does not punch (call depot_tidy once early). Returns 0 or a negative
+ * errno, and describes in `error` what is damaged and what to do. */
 int depot_open(const struct depot_options *options, struct depot **out, char *error,
                size_t error_bytes);
-/* Removes the files that did not count when it was opened. Call it once, when the log over it was
- * taken: where that is refused, the catalog may be the wrong one and these files the right ones.
- * Beside a damaged newer catalog nothing goes. */
+/* Removes the files that did not count at opening. Call it once, after the log on top was accepted:
+ * if the log is rejected, the catalog may be the wrong one and these files the right ones. Removes
+ * nothing if a newer catalog is damaged. */
 void depot_remove_orphans(struct depot *depot);
 void depot_close(struct depot *depot);
-/* The catalog as it was read or last committed; its bitmaps and topics are there only until the
- * first depot_forget_catalog. */
+/* Returns the catalog as read or last committed. Its bitmaps and topics are available only until
+ * the first depot_forget_catalog. */
 const struct catalog *depot_catalog(const struct depot *depot);
 void depot_forget_catalog(struct depot *depot);
 
@@ -83,107 +85,112 @@ struct depot_run {
     struct run *run;
     struct alive alive;
     uint32_t number;
-    _Atomic bool is_victim; /* of the checkpoint under way */
-    _Atomic bool is_new;    /* of the checkpoint under way, not yet to be loaded from */
+    _Atomic bool is_victim; /* of the current checkpoint */
+    _Atomic bool is_new;    /* of the current checkpoint; must not be loaded from yet */
     /* private below */
     struct depot *depot;
-    uint32_t keys;        /* number of the table its keys are in; 0: none has joined yet */
+    uint32_t keys;        /* number of the table that holds its keys; 0: none yet */
     uint64_t alive_bytes; /* of the alive slots' records */
     uint64_t file_bytes;
     _Atomic uint64_t freed; /* bytes of the file that were punched */
-    /* A bit for each slot whose job is in memory; made with the first. The owner writes it. */
+    /* A bit for each slot whose job is in memory; allocated with the first. Written by the
+     * owner. */
     _Atomic uint64_t *_Atomic in_memory;
-    uint32_t *moved; /* by slot: its slot in the new run plus 1; 0: none. While a victim */
-    /* Slots of each section, from its first, that are dead: as of the catalog being written, as of the
-     * committed one (under the depot's lock), and those whose space went (the helper's). */
+    uint32_t *moved; /* by slot: its slot in the new run plus 1, or 0. Only while a victim */
+    /* Number of dead slots at the start of each section: as of the catalog being written, as of the
+     * committed one (under the depot's lock), and those already punched (helper only). */
     uint32_t dead_written[SECTIONS], dead_committed[SECTIONS], punched[SECTIONS];
     _Atomic uint32_t holds;
-    bool is_counted;    /* in the depot's sums */
+    bool is_counted;    /* included in the depot's sums */
     bool was_committed; /* a catalog named it */
-    bool is_gone;       /* its file goes with the last hold */
+    bool is_gone;       /* the file is removed with the last hold */
     struct depot_run *next_gone;
 };
 
 struct depot_view {
-    struct depot_run **runs; /* by number, rising */
+    struct depot_run **runs; /* ascending by number */
     uint32_t run_count;
     struct depot_table **tables; /* private */
     uint32_t table_count;
     struct depot *depot;
     _Atomic uint32_t holds;
-    uint64_t generation; /* rises with every change of the view */
+    uint64_t generation; /* increases with every change of the view */
 };
 
-/* The owner's own view: good until the next call that changes it. */
+/* Returns the owner's view, valid until the next call that changes it. */
 const struct depot_view *depot_view(const struct depot *depot);
 struct depot_view *depot_hold(struct depot *depot);
 void depot_let_go(struct depot_view *view); /* [any thread] */
-/* NULL: not in the view. */
+/* Returns the run, or NULL if it is not in the view. */
 struct depot_run *depot_view_run(const struct depot_view *view, uint32_t number);
 
-/* ---- cold jobs: in slots that are alive, and not in memory ---- */
+/* ---- cold jobs: in alive slots, and not in memory ---- */
 
-/* The slot's job came to memory, or left it. A slot of no run is passed over; so is the note where there
- * is no memory for it. */
+/* Records that the slot's job entered or left memory. Ignores slots without a run. Silently does
+ * nothing if out of memory. */
 void depot_hold_slot(struct depot *depot, struct record_place place, bool in_memory);
-/* Whether what is cold in the run counts: not in one that is being installed, or whose jobs lie elsewhere
- * by now. The owner's. */
+/* Returns whether cold slots of the run count: false while the run is being installed or if its
+ * jobs are already in another run. Owner only. */
 bool depot_run_counts(const struct depot_run *run);
-/* How many of the slots [first, end) are cold; whether one is. Any thread, while the view is held. */
+/* Returns the number of cold slots in [first, end), or whether one slot is cold. Any thread, while
+ * the view is held. */
 uint32_t depot_cold_count(const struct depot_run *run, uint32_t first, uint32_t end);
 bool depot_is_cold(const struct depot_run *run, uint32_t slot);
 
-/* ---- directories, where a damaged block in which nothing is alive (it was given up, or all of it
- * is done) is passed over: nobody misses what stands there. Any thread, while the view is held ---- */
+/* ---- directories: a damaged block without alive slots (given up, or all finished) is skipped,
+ * since its contents are not needed. Any thread, while the view is held ---- */
 
-/* As run_scan. */
+/* Works as run_scan. */
 int depot_scan(const struct depot_run *run, const struct run_scan *scan, uint32_t *next);
-/* As run_slots, may_block. What is passed over has no topic: UINT32_MAX. */
+/* Works as run_slots with may_block. Skipped slots have the topic UINT32_MAX. */
 int depot_slots(const struct depot_run *run, uint32_t first, uint32_t count, struct run_slot *out);
 
 /* ---- slots ---- */
 
 bool depot_is_alive(const struct depot *depot, struct record_place place);
 enum depot_release { DEPOT_RELEASED = 0, DEPOT_WAS_DEAD, DEPOT_NEVER_COMMITTED };
-/* The slot holds nothing that counts any more; told after the record that makes it so was appended.
- * RELEASED with its section; WAS_DEAD: it is dead already or its run was dropped; NEVER_COMMITTED
- * (replay only): a run that a crash kept from counting. */
+/* Marks that the slot no longer counts; called after the record that causes this was appended.
+ * Returns RELEASED and the slot's section; WAS_DEAD if it was already dead or its run was dropped;
+ * NEVER_COMMITTED (replay only) for a run that was not committed because of a crash. */
 enum depot_release depot_release(struct depot *depot, struct record_place place,
                                  enum job_section *section);
-/* Returns the place of a slot after the checkpoint under way: the place in the new run if it is in a
+/* Returns the place of a slot after the current checkpoint: the place in the new run if it is in a
  * victim and depot_install was called, else the place itself. */
 struct record_place depot_moved(const struct depot *depot, struct record_place place);
 /*
- * Finds the slot that counts for a job that a helper found: true with its place, in the new run if the
- * job is in a victim. False: the job has ended, or it is in memory. Until depot_installed a slot of the
- * new run counts only through a living slot of a victim: its own bit is set already, but the job may
- * have ended since it was collected, and its owner does not count the slot before it is installed.
+ * Finds the slot that counts for a job that a helper found. Returns true and its place, in the new
+ * run if the job is in a victim. Returns false if the job has ended or is in memory. Until
+ * depot_installed, a slot of the new run counts only through an alive slot of a victim: its own bit
+ * is already set, but the job may have ended since it was collected, and the owner does not count
+ * the slot before it is installed.
  */
 bool depot_find_counted(const struct depot *depot, struct record_place found,
                         struct record_place *out);
-/* The record, copied to scratch. may_block false: -EAGAIN. [helper with may_block] */
+/* Reads the record into `scratch`. Returns -EAGAIN if it would block and may_block is false.
+ * [helper with may_block] */
 int depot_read(const struct depot_view *view, struct record_place place, bool may_block,
                struct buffer *scratch, struct slice *out);
 
 /* ---- by key ---- */
 
-/* False: no cold job has this key, for certain. */
+/* Returns false if certainly no cold job has this key. */
 bool depot_maybe(const struct depot *depot, struct hash128 key);
 void depot_prefetch(const struct depot *depot, struct hash128 key);
-/* True: no cold job has this key, although a filter said maybe: the tables were asked, as far as
- * the system has them in memory. Waits for nothing. */
+/* Returns true if no cold job has this key although a filter matched: searches the tables as far as
+ * the system has them in memory. Never blocks. */
 bool depot_is_absent(const struct depot *depot, struct hash128 key);
 
 struct depot_hit {
     struct record_place place;
     enum job_section section;
-    size_t at; /* of the record in `records` */
+    size_t at; /* position of the record in `records` */
 };
-/* [helper] 1: found alive, its record appended to `records`; 0: there is none; negative errno. */
+/* [helper] Finds an alive slot by key. Returns 1 and appends its record to `records`; 0 if there is
+ * none; or a negative errno. */
 int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128 key,
                struct buffer *records, struct depot_hit *out);
-/* The same of many at once, at a fraction of the cost each. place: where its record lies as far as
- * is known, bytes 0: not known; afterwards where it was found. */
+/* A key in a lookup of many, each at a fraction of the cost of depot_find. place: the expected
+ * place of its record, bytes 0 if unknown; afterwards the place where it was found. */
 struct depot_want {
     struct hash128 key;
     struct record_place place;
@@ -191,13 +198,13 @@ struct depot_want {
     bool is_met;
 };
 typedef void depot_met(void *ctx, const struct depot_want *want, const struct record *record);
-/* [helper] Calls `met` for those that are alive, in the order in which they lie. One that cannot be
- * read, or whose hash is that of many others, is left out like those there are none of: ask for it
- * by itself. 0 or -ENOMEM: then some of them were met. */
+/* [helper] Calls `met` for the alive ones in the order of their places. A key whose record cannot
+ * be read, or whose hash is shared by many others, is left out as if it did not exist: look it up
+ * individually. Returns 0, or -ENOMEM if only some were processed. */
 int depot_find_many(const struct depot_view *view, uint64_t hash_seed, struct depot_want *wants,
                     size_t count, depot_met *met, void *ctx);
-/* [helper] Reads filters not read yet, newest tables first. Negative: one could not be read (its
- * keys are looked for on the disk). */
+/* [helper] Reads filters that have not been read yet, newest tables first. Returns a negative errno
+ * if one could not be read (its keys are then looked up on disk). */
 int depot_load_filters(struct depot_view *view);
 
 /* ---- checkpoint ---- */
@@ -205,31 +212,31 @@ int depot_load_filters(struct depot_view *view);
 struct depot_item {
     uint64_t when_ms : 48;
     uint64_t section : 8;
-    uint64_t failed : 1; /* its record could not be read: it stays where it is. After building */
+    uint64_t failed : 1; /* after building: its record could not be read and stays where it is */
     uint64_t sequence;
     struct record_place place; /* of its record, in the log or in a run */
     uint32_t id;               /* the engine's; 0: from a victim */
-    const void *changed; /* what is true of it now, where the record does not say so; else NULL.
-                            Whoever gave it frees it: after building, or where that never came */
-    uint64_t key_low;    /* after building */
+    const void *
+        changed; /* current state of the job if the record is outdated, else NULL. The caller frees it, after building or if the build never runs */
+    uint64_t key_low; /* after building */
 };
 
 struct depot_build {
-    /* Own memory (malloc); sorted by building: item i lies in slot i, failed ones last. An item
-     * whose place has become nowhere stays in its victim after all; its new slot is dead. */
+    /* Array owned by the build (malloc), sorted by building: item i is in slot i, failed ones last.
+     * An item whose place has become empty stays in its victim after all; its new slot is dead. */
     struct depot_item *items;
     size_t count, cap;
     uint32_t run; /* number of the new run; 0: nothing to write */
     uint32_t slots;
-    uint32_t *bytes; /* by slot: of its record, as it is in the new run. Own memory */
-    uint32_t failed; /* items */
-    int64_t cold_ms; /* set before depot_build, as in run_writing */
-    bool no_victims; /* set before depot_plan: none is chosen, for want of disk space */
-    uint32_t kept;   /* victims that stay: something in them could not be read */
-    /* [helper] The record of an item in the log. */
+    uint32_t *bytes; /* by slot: size of its record in the new run; owned */
+    uint32_t failed; /* number of failed items */
+    int64_t cold_ms; /* set before depot_build, see run_writing */
+    bool no_victims; /* set before depot_plan: choose no victims, because disk space is short */
+    uint32_t kept;   /* victims that stay because something in them could not be read */
+    /* [helper] Reads the record of an item in the log. */
     int (*read_log)(void *ctx, struct record_place place, struct buffer *scratch,
                     struct slice *out);
-    /* [helper] Overlays item->changed on the decoded record. Once for an item at most. */
+    /* [helper] Applies item->changed to the decoded record. Called at most once per item. */
     void (*apply)(void *ctx, const void *changed, struct record *record);
     void *ctx;
     char error[256];
@@ -244,65 +251,71 @@ struct depot_build {
     size_t victim_count;
 };
 
-/* The place of an item that did not fail, in the new run. After building. */
+/* Returns the place in the new run of an item that did not fail. After building. */
 struct record_place depot_build_place(const struct depot_build *build, size_t item);
 
-/* Whether what is dead and not given back is worth a checkpoint although the log is short. */
+/* Returns whether there is enough unreclaimed garbage for a checkpoint although the log is
+ * short. */
 bool depot_wants_checkpoint(const struct depot *depot);
-/* Chooses victims (depot_run.is_victim) and readies `build` (zeroed before; read_log, apply and ctx
- * may be set before or after); it is then the checkpoint under way. */
+/* Chooses victims (depot_run.is_victim) and prepares `build`, which was zeroed before (read_log,
+ * apply and ctx may be set before or after). It becomes the current checkpoint. */
 int depot_plan(struct depot *depot, struct depot_build *build);
-/* [helper] Adds what is alive in the victims to the items and writes the run. 0; negative errno
- * with `error`: nothing is left on the disk, and depot_abandon is what follows. */
+/* [helper] Adds the alive slots of the victims to the items and writes the run. Returns 0, or a
+ * negative errno with `error`: then nothing is left on disk, and depot_abandon must follow. */
 int depot_build(struct depot_build *build);
-/* The new run joins the view, without its table of keys. Also where there is none. False: out of
- * memory; nothing has happened. */
+/* Adds the new run, if there is one, to the view without its key table. Returns false if out of
+ * memory; then nothing has changed. */
 bool depot_install(struct depot *depot, struct depot_build *build);
-/* Its table joins; depot_run.is_new ends. False: out of memory, try again. */
+/* Adds the key table and ends depot_run.is_new. Returns false if out of memory; try again. */
 bool depot_installed(struct depot *depot, struct depot_build *build);
-/* Gives it up: nothing has happened. Also after a failed build. */
+/* Abandons the checkpoint and undoes it. Also called after a failed build. */
 void depot_abandon(struct depot *depot, struct depot_build *build);
-/* After commit or abandoning, or with it still under way where nothing but depot_close follows.
- * Frees items but not their `changed`. */
+/* Frees the items but not their `changed`. Call it after commit or abandon, or during the
+ * checkpoint if only depot_close follows. */
 void depot_build_fini(struct depot_build *build);
 
-/* What a commit writes. topics: the owner's; copied. */
+/* Collects the data for a commit. `topics` are the owner's and are copied. */
 int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_sequence,
                    const struct catalog_topic *topics, uint32_t topic_count, int64_t inner_ms,
                    int64_t wall_ms, struct catalog *out);
-/* [helper] -ESTALE: the runs' directory is astray (depot_leads); nothing was written. */
+/* [helper] Writes the catalog. Returns -ESTALE, without writing, if the directory of the runs was
+ * moved (depot_leads). */
 int depot_commit(struct depot *depot, const struct catalog *catalog, bool *is_fatal);
-/* Whether the path of runs and catalog still leads to them. Any thread. */
+/* Returns whether the path of runs and catalog still leads to them. Any thread. */
 bool depot_leads(const struct depot *depot);
-/* Takes the catalog over. */
+/* Takes ownership of the catalog's contents. */
 void depot_committed(struct depot *depot, struct catalog *catalog);
-/* [helper, the one of depot_commit] What the committed catalog lets go: files unlinked, dead slots
- * punched. While held back (depot_hold_back) it begins nothing. */
+/* [helper, the one of depot_commit] Unlinks files and punches dead slots that the committed catalog
+ * no longer needs. Starts nothing while held back (depot_hold_back). */
 void depot_tidy(struct depot *depot);
-/* Whether it left something to do: files were held back since the last commit, and are no more. */
+/* Returns whether depot_tidy has work left: files were held back since the last commit and no
+ * longer are. */
 bool depot_wants_tidying(const struct depot *depot);
 /*
- * [helper, the one of depot_commit] A file of zeros of so many bytes, made where it is missing and
- * there is space; and given back to the disk where there is none, so that one more checkpoint (with
- * no_victims) can be written, which lets log files go. 0 or negative errno.
+ * [helper, the one of depot_commit] Creates a file of zeros of `bytes` bytes if it is missing and
+ * there is space. depot_spend_reserve returns it to the disk when space runs out, so that one more
+ * checkpoint (with no_victims) can be written, which lets log files be dropped. Returns 0 or a
+ * negative errno.
  */
 int depot_make_reserve(struct depot *depot, uint64_t bytes);
 void depot_spend_reserve(struct depot *depot);
-/* For backups: while held back nothing that counts or counted is removed or punched. Counted. */
+/* Prevents, for backups, removal and punching of everything that counts or has counted. Calls
+ * nest. */
 void depot_hold_back(struct depot *depot, bool on);
 
 /* ---- tables of keys ---- */
 struct depot_keys_merge {
     struct depot_view *view;
-    struct depot_table **tables; /* own memory */
+    struct depot_table **tables; /* owned */
     uint32_t table_count, number;
     struct keys_merger *merger;
-    struct keys *made; /* NULL after merging: nothing in them counts any more */
+    struct keys *made; /* NULL after merging: no entry counts any longer */
 };
 bool depot_keys_wanted(struct depot *depot, struct depot_keys_merge *out);
-/* [helper] At most so many entries; 1: there are more, call again. */
+/* [helper] Merges at most `entries` entries. Returns 1 if there are more; call it again. */
 int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge, uint64_t entries);
-bool depot_keys_install(struct depot *depot, struct depot_keys_merge *merge); /* then 5 to 7 */
+bool depot_keys_install(struct depot *depot,
+                        struct depot_keys_merge *merge); /* then steps 5 to 7 */
 void depot_keys_abandon(struct depot *depot, struct depot_keys_merge *merge);
 
 /* ---- figures ---- */
@@ -312,14 +325,15 @@ struct depot_stats {
     bool filters_loading;
 };
 void depot_stats(const struct depot *depot, struct depot_stats *out);
-/* Whether all that is kept about it goes together; asserts. For tests. */
+/* Asserts that the depot's bookkeeping is consistent. For tests. */
 void depot_check(const struct depot *depot);
-/* By section: the slots that the owner must count, and those of them that it told to be in memory. */
+/* Slot counts by section: the slots that the owner must count, and those of them that it marked as
+ * in memory. */
 struct depot_counted {
     uint64_t slots[SECTIONS], in_memory[SECTIONS];
 };
-/* Counts them one by one, without I/O. `installed`: how many items of a run that is being installed the
- * owner has gone over. For tests. */
+/* Counts the slots one by one, without I/O. `installed`: number of items of a run being installed
+ * that the owner has processed. For tests. */
 void depot_count_slots(const struct depot *depot, uint32_t installed, struct depot_counted *out);
 
 #endif
