@@ -17,10 +17,10 @@
 
 enum { SCOPE_BYTES_MAX = 96 };
 
-/* A secret that requests are signed with, and the key that was last made of it: good for a day. */
+/* A signing secret and the key that was last derived from it, which is valid for a day. */
 struct signing_secret {
     char text[SIGNATURE_SECRET_BYTES_MAX], scope[SCOPE_BYTES_MAX];
-    size_t len, scope_len; /* scope_len 0: no key was made yet */
+    size_t len, scope_len; /* scope_len is 0 if no key was derived yet */
     int64_t until_ms;
     unsigned char key[SIGNATURE_BYTES];
 };
@@ -29,19 +29,19 @@ struct signing_secrets {
     struct signing_secret at[2];
 };
 
-/* What one proves himself by: the hash of a secret, the name in a certificate or that of an access key. */
+/* A credential: the hash of a secret, the name in a certificate, or the name of an access key. */
 struct credential {
     struct table_entry entry;
     enum access_kind kind;
-    struct signing_secrets *signing; /* of an access key; else NULL */
-    struct access_caller *caller;    /* NULL: it was revoked */
-    _Atomic int64_t shown_ms;        /* when somebody last proved himself by it; 0: not yet */
+    struct signing_secrets *signing; /* NULL unless it is an access key */
+    struct access_caller *caller;    /* NULL if revoked */
+    _Atomic int64_t shown_ms;        /* time of the last authentication with it; 0: none yet */
     unsigned char hash[TOKEN_HASH_BYTES];
     char name[TOKEN_NAME_BYTES_MAX];
 };
 TABLE_DECLARE(credentials, struct credential, entry)
 
-/* All tokens as they were read at one time. */
+/* All tokens as of one read. */
 struct book {
     struct credentials secrets, certificates, keys;
     struct credential *all;
@@ -52,12 +52,11 @@ struct access {
     char *tokens_file, *keys_file; /* NULL: none */
     struct issuer *issuer;         /* NULL: none */
     atomic_bool is_on;
-    pthread_rwlock_t lock; /* of the book */
-    pthread_mutex_t
-        signing_lock; /* of the keys that secrets were made into; within the other one */
+    pthread_rwlock_t lock;        /* protects the book */
+    pthread_mutex_t signing_lock; /* protects the derived keys; taken while holding the other one */
     struct book *book;
     struct token_file_mark mark, keys_mark;
-    bool was_lost; /* at the last look the file was gone, or not ours alone */
+    bool was_lost; /* true if at the last check the file was missing, or accessible to others */
     _Atomic uint64_t generation, admitted, reload_failures;
     _Atomic uint64_t refusals[ACCESS_REFUSALS];
 };
@@ -103,7 +102,8 @@ static struct signing_secrets *signing_new(const struct token *token)
     return made;
 }
 
-/* Is the newest secret of `old` still one of these? Else who has shown it is nobody any more. */
+/* Returns true if the newest secret of `old` is still in the list. If not, clients that
+ * authenticated with it are no longer valid. */
 static bool signing_goes_on(const struct signing_secrets *old, const struct signing_secrets *now)
 {
     for (size_t i = 0; i < now->count; i++)
@@ -123,7 +123,8 @@ static bool signing_equals(const struct signing_secrets *a, const struct signing
     return are_equal;
 }
 
-/* The caller of a token until a time: the old book's where nothing about him has changed. */
+/* Returns the caller of a token that is valid until `until_ms`; reuses the caller of the old book
+ * if nothing has changed. */
 static struct access_caller *book_caller(const struct token *token, int64_t until_ms,
                                          const struct credential *old)
 {
@@ -139,7 +140,8 @@ static struct access_caller *book_caller(const struct token *token, int64_t unti
     return caller_new(&like);
 }
 
-/* One credential more. `secret`: of a token; else NULL. False when out of memory. */
+/* Adds a credential. `secret` belongs to a token, otherwise NULL. Returns false when out of
+ * memory. */
 static bool book_add(struct book *book, const struct token *token,
                      const struct token_secret *secret, const struct book *old)
 {
@@ -189,7 +191,7 @@ static struct book *book_new(const struct token_list *list, const struct book *o
     return NULL;
 }
 
-/* Callers that are not in the new book any more have ended. */
+/* Ends the callers that are not in the new book. */
 static void book_end_callers(const struct book *old, const struct book *now)
 {
     for (size_t i = 0; i < old->count; i++) {
@@ -200,7 +202,7 @@ static void book_end_callers(const struct book *old, const struct book *now)
     }
 }
 
-/* How the one differs from the other, by credentials. */
+/* Counts the differences between two books, by credentials. */
 static void book_compare(const struct book *old, const struct book *now,
                          struct access_change *change)
 {
@@ -219,7 +221,7 @@ static void book_compare(const struct book *old, const struct book *now,
     change->is_changed = change->added || change->altered || change->removed;
 }
 
-/* From now on the tokens are these. */
+/* Replaces the tokens. */
 static int access_replace(struct access *access, struct slice text, const char *place,
                           struct access_change *change, char *error)
 {
@@ -251,7 +253,7 @@ static bool is_given(const char *text)
     return text && text[0];
 }
 
-/* Copies of what is given. False: out of memory. */
+/* Copies the options. Returns false when out of memory. */
 static bool copy_options(struct access *access, const struct access_options *options)
 {
     const struct access_jwt_options *jwt = &options->jwt;
@@ -310,7 +312,7 @@ uint64_t access_generation(const struct access *access)
     return atomic_load_explicit(&access->generation, memory_order_acquire);
 }
 
-/* ---- who asks ---- */
+/* ---- authentication ---- */
 
 const char *access_refusal_name(enum access_refusal refusal)
 {
@@ -334,7 +336,7 @@ const char *access_challenge(enum access_refusal refusal)
                                      : "Bearer realm=\"tarry\", error=\"invalid_token\"";
 }
 
-/* The caller of a credential, held. */
+/* Returns a reference to the caller of a credential. */
 static enum access_refusal admit_credential(struct credential *credential, int64_t now_ms,
                                             struct access_caller **caller)
 {
@@ -361,7 +363,7 @@ static enum access_refusal admit_token(struct access *access, struct slice token
     return refusal;
 }
 
-/* Of its own, or of the issuer's. */
+/* Authenticates a token of tarry, or of the issuer. */
 static enum access_refusal admit_secret(struct access *access, struct slice text, int64_t now_ms,
                                         struct access_caller **caller)
 {
@@ -380,7 +382,7 @@ static enum access_refusal admit_certificate(struct access *access, struct slice
     return refusal;
 }
 
-/* What stands behind "Bearer " or "Basic ", of any case. */
+/* Finds the text after "Bearer " or "Basic ", in upper or lower case. */
 static bool has_scheme(struct slice header, const char *scheme, struct slice *rest)
 {
     size_t len = strlen(scheme);
@@ -416,7 +418,8 @@ static enum access_refusal admit_header(struct access *access, const struct acce
     return refusal;
 }
 
-/* Where certificates alone prove who somebody is, whoever signed them has let him in, to all. */
+/* Admits the owner of an unlisted certificate. Without a list, every certificate that the CA signed
+ * has all rights. */
 static enum access_refusal admit_unlisted(struct slice name, struct access_caller **caller)
 {
     *caller = caller_new(&(struct access_caller){.kind = ACCESS_CERTIFICATE,
@@ -457,7 +460,7 @@ enum access_refusal access_admit(struct access *access, const struct access_aske
     return refusal;
 }
 
-/* ---- who signed ---- */
+/* ---- signatures ---- */
 
 bool access_has_keys(struct access *access)
 {
@@ -467,7 +470,7 @@ bool access_has_keys(struct access *access)
     return has_keys;
 }
 
-/* The key of a secret for the signature's day: made once, as long as the day is the same. */
+/* Copies the key of a secret for the signature's day; derives it only when the day changes. */
 static bool signing_key(struct access *access, struct signing_secret *secret,
                         const struct signature *signature, unsigned char out[SIGNATURE_BYTES])
 {
@@ -476,7 +479,7 @@ static bool signing_key(struct access *access, struct signing_secret *secret,
     bool is_there =
         secret->scope_len && slice_equals(slice_make(secret->scope, secret->scope_len), scope);
     if (!is_there)
-        secret->scope_len = 0; /* of whatever becomes of the key */
+        secret->scope_len = 0; /* stays 0 if the derivation fails */
     if (!is_there && signature_key(slice_make(secret->text, secret->len), signature, secret->key)) {
         is_there = true;
         secret->scope_len = scope.len <= sizeof secret->scope ? scope.len : 0;
@@ -492,7 +495,8 @@ struct signing_keys {
     unsigned char at[2][SIGNATURE_BYTES];
 };
 
-/* The keys of all secrets that are good now. False: there is no such access key any more, or never was. */
+/* Copies the keys of all currently valid secrets. Returns false if the access key does not exist or
+ * was revoked. */
 static bool signing_keys_of(struct access *access, const struct signature *signature,
                             int64_t now_ms, struct signing_keys *out)
 {
@@ -508,7 +512,8 @@ static bool signing_keys_of(struct access *access, const struct signature *signa
     return secrets != NULL;
 }
 
-/* The body may be long: no lock is held while its digest is made. */
+/* Checks the signature of a request. The body may be long, so no lock is held while its digest is
+ * computed. */
 static enum access_refusal admit_signature(struct access *access, const struct signature *signature,
                                            const struct access_signed *asked,
                                            struct access_caller **caller, const char **why)
@@ -571,7 +576,7 @@ enum access_refusal access_admit_signed(struct access *access, const struct acce
     return refusal;
 }
 
-/* ---- whether he still is who he was ---- */
+/* ---- is a caller still valid ---- */
 
 bool access_holds(struct access *access, const struct access_caller *caller, int64_t now_ms)
 {
@@ -582,7 +587,7 @@ bool access_holds(struct access *access, const struct access_caller *caller, int
     return !caller_has_ended(caller) && now_ms < caller->ends_ms;
 }
 
-/* The secrets of one token stand side by side, the newest first. */
+/* Lists the credentials. The secrets of a token are adjacent, the newest first. */
 size_t access_list(struct access *access,
                    void (*each)(void *ctx, const struct access_caller *caller, int64_t shown_ms),
                    void *ctx)
@@ -611,8 +616,8 @@ static bool is_lost(int result)
     return result == -ENOENT || result == -ENOTDIR || result == -EPERM || result == -EACCES;
 }
 
-/* Reads the file of tokens. What is gone, or open to others, counts as empty at the second look:
- * whoever edits it may just be about to put it back. */
+/* Reads the file of tokens. If it is missing or accessible to others, it counts as empty only at
+ * the second check, because an editor may be about to replace it. */
 static int reload_tokens(struct access *access, bool is_forced, struct access_change *change,
                          char *error)
 {
@@ -634,7 +639,7 @@ static int reload_tokens(struct access *access, bool is_forced, struct access_ch
     return result;
 }
 
-/* Others than its owner may look at public keys, but not change them. */
+/* Reads the public keys. Other users may read the file, but not change it. */
 static int reload_keys(struct access *access, struct access_change *change, char *error)
 {
     struct buffer text;

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-/* The door hands back what it was given. */
+/* Returns the call that contains the `queue_caller`. */
 static const struct access_call *call_of(const struct queue_caller *caller)
 {
     return (const struct access_call *)(const void *)caller;
@@ -20,7 +20,7 @@ static bool refuse(struct queue_check *out, enum queue_status status)
     return false;
 }
 
-/* Names how much is allowed, and when to come again. */
+/* Refuses with the exceeded limit and the time to wait. */
 static bool refuse_by_limit(const struct access_call *call, struct queue_check *out,
                             enum quota_limit limit, uint64_t most, int64_t wait_ns)
 {
@@ -112,7 +112,7 @@ static bool admit_push(const struct access_call *call, const struct queue_push *
 
 /* ---- the rules ---- */
 
-/* A lease of the job is proof that its consumer may do this. */
+/* Allows a change. A lease of the job proves that its consumer may change it. */
 static bool admit_change(const struct access_call *call, const struct queue_change *change,
                          struct queue_check *out)
 {
@@ -138,7 +138,7 @@ static bool admit(const struct queue_caller *caller, const struct command *comma
     }
 }
 
-/* As the HTTP API calls them. */
+/* Returns the name of the action as in the HTTP API. */
 static const char *action_of(enum queue_topic_verb verb)
 {
     switch (verb) {
@@ -158,7 +158,7 @@ static const char *action_of(enum queue_topic_verb verb)
     case QUEUE_TOPIC_MARK:
         break;
     }
-    assert(false); /* changes nothing, or is no caller's */
+    assert(false); /* changes nothing, or is never called for a caller */
     return "";
 }
 
@@ -185,7 +185,7 @@ static void *begin(const struct queue_caller *caller, const struct command *comm
 static void end(void *begun, const struct queue_reply *reply)
 {
     bool is_done = queue_status_is_success(reply->status);
-    if (reply->affected) /* also of a call that stopped half-way */
+    if (reply->affected) /* also for a call that stopped half-way */
         audit_change_count(begun, reply->affected);
     audit_change_note(begun, is_done ? NULL : queue_status_code(reply->status));
     audit_change_end(begun, NULL);

@@ -6,7 +6,7 @@
 
 struct counted {
     struct access_caller caller;
-    atomic_uint holders; /* of anyone: not counted */
+    atomic_uint holders; /* references; not counted for the anonymous caller */
     atomic_bool has_ended;
     char text[]; /* name and topics */
 };

@@ -1,14 +1,15 @@
-/* caller: makes callers, and counts who holds one. */
+/* caller: creates and reference-counts callers. */
 #ifndef TARRY_ACCESS_CALLER_H
 #define TARRY_ACCESS_CALLER_H
 
 #include "access/access.h"
 
-/* A copy of all of it, held once. NULL when out of memory. */
+/* Returns a deep copy with one reference, or NULL when out of memory. */
 struct access_caller *caller_new(const struct access_caller *like);
-/* Whether they are the same in everything. */
+/* Returns true if all fields are equal. */
 bool caller_equals(const struct access_caller *a, const struct access_caller *b);
-/* What made it is no more, or has changed: whoever holds it asks again. Any thread. */
+/* Marks a caller whose source was removed or changed: its holders have to authenticate again. Any
+ * thread. */
 void caller_end(struct access_caller *caller);
 bool caller_has_ended(const struct access_caller *caller);
 

@@ -15,18 +15,18 @@ enum { REMEMBERED = 256 };
 
 struct remembered {
     unsigned char hash[TOKEN_HASH_BYTES];
-    struct access_caller *caller; /* NULL: nobody */
+    struct access_caller *caller; /* NULL if the slot is empty */
 };
 
 struct issuer {
-    char *texts[4]; /* as in `rules` */
+    char *texts[4]; /* storage for `rules` */
     struct jwt_rules rules;
-    pthread_rwlock_t lock; /* of the keys */
+    pthread_rwlock_t lock; /* protects the keys */
     struct jwt_keys keys;
-    _Atomic uint64_t era; /* rises with each change of the keys */
+    _Atomic uint64_t era; /* raised with each change of the keys */
     atomic_bool wants_keys;
     pthread_mutex_t memory_lock;
-    struct remembered memory[REMEMBERED]; /* each at the place its hash says */
+    struct remembered memory[REMEMBERED]; /* slots by hash */
 };
 
 struct issuer *issuer_new(const struct access_jwt_options *options)
@@ -112,7 +112,7 @@ bool issuer_wants_keys(struct issuer *issuer)
     return atomic_exchange(&issuer->wants_keys, false);
 }
 
-/* ---- callers of late ---- */
+/* ---- recent callers ---- */
 
 static struct remembered *place_of(struct issuer *issuer, const unsigned char *hash)
 {
@@ -147,7 +147,7 @@ static void remember(struct issuer *issuer, const unsigned char *hash, struct ac
     pthread_mutex_unlock(&issuer->memory_lock);
 }
 
-/* ---- who asks ---- */
+/* ---- authentication ---- */
 
 static enum access_refusal read_caller(struct issuer *issuer, struct slice text, int64_t now_ms,
                                        struct access_caller **caller)
@@ -161,7 +161,7 @@ static enum access_refusal read_caller(struct issuer *issuer, struct slice text,
     if (issuer->keys.count)
         refusal = jwt_read(text, &issuer->keys, &issuer->rules, now_ms, &scratch, &read);
     pthread_rwlock_unlock(&issuer->lock);
-    ERR_clear_error(); /* what OpenSSL left of a refusal would be taken for TLS' */
+    ERR_clear_error(); /* TLS would mistake OpenSSL errors of a rejected token for its own */
     if (refusal == ACCESS_OK) {
         *caller = caller_new(&(struct access_caller){.kind = ACCESS_JWT,
                                                      .scopes = read.scopes,

@@ -1,8 +1,8 @@
 /*
- * issuer: the issuer of JWTs as a server knows it: what it is called, its keys, and the callers of
- * late, so that a token that comes with each of many connections is looked at once.
+ * issuer: the issuer of JWTs: its name, its keys, and a cache of recent callers. The cache saves
+ * verifying the same token again for each of many connections.
  *
- * Threads: any. Keys are read from what is given; who fetches them is somebody else's.
+ * Threads: any. The keys are passed in; fetching them is done elsewhere.
  */
 #ifndef TARRY_ACCESS_ISSUER_H
 #define TARRY_ACCESS_ISSUER_H
@@ -11,21 +11,22 @@
 
 struct issuer;
 
-/* NULL: out of memory. The texts are copied. */
+/* Creates an issuer; copies the texts. Returns NULL when out of memory. */
 struct issuer *issuer_new(const struct access_jwt_options *options);
-void issuer_free(struct issuer *issuer); /* NULL: nothing */
+void issuer_free(struct issuer *issuer); /* accepts NULL */
 
-/* 0 with *is_changed, or negative errno with `error`: the keys stay as they were. */
+/* Replaces the keys. Returns 0 with *is_changed, or negative errno with `error`; then the keys stay
+ * as they were. */
 int issuer_set_keys(struct issuer *issuer, struct slice text, const char *place, bool *is_changed,
                     char *error);
 size_t issuer_key_count(struct issuer *issuer);
 
-/* The caller of a token, held. */
+/* Returns a reference to the caller of a token. */
 enum access_refusal issuer_admit(struct issuer *issuer, struct slice text, int64_t now_ms,
                                  struct access_caller **caller);
-/* Have the keys stayed the same since he was admitted? */
+/* Returns true if the keys have not changed since the caller was admitted. */
 bool issuer_holds(const struct issuer *issuer, const struct access_caller *caller);
-/* Somebody named a key that is not known: once after each such time. */
+/* Returns true once after a token named an unknown key. */
 bool issuer_wants_keys(struct issuer *issuer);
 
 #endif

@@ -11,10 +11,10 @@
 
 struct parts {
     struct slice header, payload, signature;
-    struct slice signed_part; /* header, dot, payload */
+    struct slice signed_part; /* header, dot and payload */
 };
 
-/* False: there are not exactly two dots. */
+/* Splits a token. Returns false unless there are exactly two dots. */
 static bool split(struct slice text, struct parts *out)
 {
     const char *first = text.len ? memchr(text.at, '.', text.len) : NULL;
@@ -35,7 +35,7 @@ bool jwt_is_formed(struct slice text)
     return split(text, &parts);
 }
 
-/* The JSON object that a part stands for. */
+/* Decodes a part and parses its JSON object. */
 static bool read_object(struct slice part, struct buffer *scratch, struct json_value *out)
 {
     size_t bytes = 0, room = part.len / 4 * 3 + 3;
@@ -46,7 +46,8 @@ static bool read_object(struct slice part, struct buffer *scratch, struct json_v
     return json_check(slice_make(into, bytes), out, NULL) && out->kind == JSON_OBJECT;
 }
 
-/* The values of the members named; JSON_NONE: absent. False: one is there twice. */
+/* Finds the values of the named members; JSON_NONE if absent. Returns false if one is present
+ * twice. */
 static bool find_members(struct json_value object, const char *const *names, size_t count,
                          struct json_value *out)
 {
@@ -136,7 +137,7 @@ static enum access_refusal check_signature(const struct parts *parts, const stru
 
 /* ---- claims ---- */
 
-/* Seconds since 1970; a fraction is cut off. */
+/* Reads seconds since 1970; truncates fractions. */
 static bool read_seconds(struct json_value value, int64_t *out)
 {
     struct slice raw = value.raw;
@@ -156,7 +157,7 @@ static bool read_seconds(struct json_value value, int64_t *out)
     return true;
 }
 
-/* A text that is the audience, or a list of texts with it. */
+/* Returns true if the value is the audience, or a list that contains it. */
 static bool names_audience(struct json_value value, const char *audience)
 {
     struct json_cursor cursor = {0};
@@ -185,8 +186,8 @@ static unsigned scope_of(struct slice word)
     return 0;
 }
 
-/* Calls `each` with the words of a text, blanks or commas between, or with the items of a list. False:
- * it is neither, or `each` said so. */
+/* Calls `each` with the words of a text (separated by blanks or commas) or with the items of a
+ * list. Returns false if the value is neither, or if `each` returned false. */
 static bool each_word(struct json_value value, struct buffer *scratch,
                       bool (*each)(void *ctx, struct slice word), void *ctx)
 {
@@ -218,7 +219,7 @@ static bool add_scope(void *ctx, struct slice word)
     return true;
 }
 
-/* Patterns are gathered at the end of the scratch, which has room. */
+/* Appends a pattern to the end of the scratch buffer, which has enough space. */
 static bool add_topic(void *ctx, struct slice word)
 {
     struct buffer *topics = ctx;
@@ -248,7 +249,7 @@ static bool read_topics(struct json_value value, struct buffer *scratch, struct 
     return kept;
 }
 
-/* Control bytes would spoil a log. */
+/* Rejects control bytes, which would corrupt logs. */
 static bool name_is_valid(struct slice name)
 {
     if (name.len < 1 || name.len > JWT_NAME_BYTES_MAX)
@@ -302,7 +303,8 @@ enum access_refusal jwt_read(struct slice text, const struct jwt_keys *keys,
     struct header header;
     assert(scratch->len == 0 && scratch->bytes_max >= 3 * text.len);
     *out = (struct jwt_caller){0};
-    /* All that is unescaped or gathered fits: nothing moves once it was read. */
+    /* Reserves space for everything that is unescaped or appended, so that the buffer never
+     * moves. */
     if (!buffer_reserve(scratch, scratch->bytes_max))
         return ACCESS_UNAVAILABLE;
     if (!split(text, &parts) || !read_header(parts.header, scratch, &header))

@@ -1,10 +1,10 @@
 /*
- * jwt: a token of a company's own issuer (RFC 7519, signed as in RFC 7515): whose it is, and what it
- * lets him do. Pure: keys and time are arguments.
+ * jwt: verifies a token of an external issuer (RFC 7519, signed as in RFC 7515) and reads its
+ * subject and rights. Pure: keys and time are arguments.
  *
- * What a token says of how it is to be checked is not believed: its algorithm must be the one its key
- * serves, keys come from the issuer alone (jku, jwk, x5c are not looked at), and what must be
- * understood to be accepted (crit) refuses it. Members that count and are there twice refuse it too.
+ * The token has no influence on how it is verified. Its algorithm must be the one of its key. Keys
+ * come only from the issuer (jku, jwk and x5c are ignored). A token with critical extensions (crit)
+ * is rejected. A token that contains a relevant member twice is rejected too.
  */
 #ifndef TARRY_ACCESS_JWT_H
 #define TARRY_ACCESS_JWT_H
@@ -13,29 +13,29 @@
 #include "access/jwt_keys.h"
 
 enum {
-    JWT_LEEWAY_MS = 60 * 1000, /* for clocks that differ */
-    JWT_KEYS_TRIED_MAX = 4,    /* where the token does not name its key */
+    JWT_LEEWAY_MS = 60 * 1000, /* tolerance for clock differences */
+    JWT_KEYS_TRIED_MAX = 4,    /* for tokens that do not name their key */
     JWT_NAME_BYTES_MAX = 128
 };
 
 struct jwt_rules {
-    const char *issuer, *audience; /* what iss is, and one of aud */
+    const char *issuer, *audience; /* required iss, and a required member of aud */
     const char *scope_claim, *topics_claim;
 };
 
-/* Does it look like one? Three parts with dots between. */
+/* Returns true if the text has the form of a JWT: three parts separated by dots. */
 bool jwt_is_formed(struct slice text);
 
-/* What was read; slices lie in `scratch`. */
+/* The content of a token. Slices point into `scratch`. */
 struct jwt_caller {
     struct slice name; /* sub */
-    unsigned scopes;   /* those of tarry, named "push" or "tarry:push"; others are passed over */
+    unsigned scopes;   /* tarry's scopes, named "push" or "tarry:push"; others are ignored */
     struct slice topics;
     int64_t ends_ms;
 };
 
-/* `scratch` is empty, and holds at least three times the token. ACCESS_UNKNOWN_KEY: no key is called as it
- * says; the issuer may have a new one. */
+/* Verifies and reads a token. `scratch` is empty and has room for at least three times the token.
+ * Returns ACCESS_UNKNOWN_KEY if no key has the token's key ID; the issuer may have a new one. */
 enum access_refusal jwt_read(struct slice text, const struct jwt_keys *keys,
                              const struct jwt_rules *rules, int64_t now_ms, struct buffer *scratch,
                              struct jwt_caller *out);

@@ -83,7 +83,7 @@ static EVP_PKEY *rsa_key(const unsigned char *n, size_t n_bytes, const unsigned 
     return key;
 }
 
-/* OpenSSL refuses a point that is not on the curve. */
+/* Creates a P-256 key. OpenSSL rejects a point that is not on the curve. */
 static EVP_PKEY *p256_key(const unsigned char *x, const unsigned char *y)
 {
     unsigned char point[1 + 2 * P256_BYTES] = {POINT_CONVERSION_UNCOMPRESSED};
@@ -99,7 +99,7 @@ static EVP_PKEY *p256_key(const unsigned char *x, const unsigned char *y)
     return key;
 }
 
-/* What a key is good for; 0: nothing here. */
+/* Returns the algorithm that a key serves; 0 if it is not supported. */
 static enum jwt_algorithm algorithm_of(EVP_PKEY *key)
 {
     char group[32] = "";
@@ -119,7 +119,7 @@ static enum jwt_algorithm algorithm_of(EVP_PKEY *key)
     return ok ? JWT_RS256 : 0;
 }
 
-/* Takes `key`, which may be NULL; it goes where it does not serve. */
+/* Adds a key and takes ownership of it; frees it if it is not usable. `key` may be NULL. */
 static void keys_add(struct jwt_keys *keys, EVP_PKEY *key, struct slice kid)
 {
     enum jwt_algorithm algorithm = key ? algorithm_of(key) : 0;
@@ -141,11 +141,11 @@ static const char *const member_names[MEMBERS] = {"kty", "crv", "alg", "use", "k
 
 struct jwk {
     bool has[MEMBERS];
-    struct slice text[MEMBERS]; /* within the JSON, or in `scratch` */
+    struct slice text[MEMBERS]; /* points into the JSON or into `scratch` */
     struct buffer scratch;
 };
 
-/* False: a member is no text, or there twice. */
+/* Reads the members. Returns false if one is not a text or is present twice. */
 static bool jwk_read(struct json_value object, struct jwk *jwk)
 {
     struct json_cursor cursor = {0};
@@ -190,7 +190,7 @@ static EVP_PKEY *jwk_key(const struct jwk *jwk)
     return NULL;
 }
 
-/* A key that says which algorithm or use it is for is for no other. */
+/* Adds a key unless its declared algorithm or use is a different one. */
 static void jwk_add(const struct jwk *jwk, struct jwt_keys *keys)
 {
     size_t before = keys->count;
@@ -223,7 +223,7 @@ static bool read_jwk(struct json_value value, const char *place, struct jwt_keys
     return ok;
 }
 
-/* {"keys": […]}, or one key by itself. */
+/* Reads {"keys": […]} or a single key. */
 static bool read_jwks(struct slice text, const char *place, struct jwt_keys *keys, char *error)
 {
     struct json_value all, value, list = {0};
@@ -326,7 +326,8 @@ bool jwt_keys_equal(const struct jwt_keys *a, const struct jwt_keys *b)
 
 /* ---- signatures ---- */
 
-/* JOSE has r and s side by side, OpenSSL wants them as DER. Returns its length; 0: failed. */
+/* Converts r and s, which JOSE concatenates, into the DER form that OpenSSL requires. Returns its
+ * length; 0 on failure. */
 static size_t der_signature(struct slice raw, unsigned char *out, size_t out_max)
 {
     const unsigned char *at = (const unsigned char *)raw.at;
@@ -334,7 +335,7 @@ static size_t der_signature(struct slice raw, unsigned char *out, size_t out_max
     BIGNUM *r = BN_bin2bn(at, P256_BYTES, NULL), *s = BN_bin2bn(at + P256_BYTES, P256_BYTES, NULL);
     int bytes = 0;
     if (signature && r && s && ECDSA_SIG_set0(signature, r, s) == 1) {
-        r = s = NULL; /* they are the signature's now */
+        r = s = NULL; /* now owned by the signature */
         bytes = i2d_ECDSA_SIG(signature, NULL);
         bytes = bytes > 0 && (size_t)bytes <= out_max ? i2d_ECDSA_SIG(signature, &out) : 0;
     }

@@ -1,10 +1,10 @@
 /*
- * jwt_keys: the public keys of an issuer, read from a JWKS (RFC 7517) or from PEM: public keys and
- * certificates, any number one after the other.
+ * jwt_keys: the public keys of an issuer, read from a JWKS (RFC 7517) or from PEM: any number of
+ * concatenated public keys and certificates.
  *
- * A key serves one algorithm, which its type says: RSA (2048 to 8192 bits) RS256, P-256 ES256,
- * Ed25519 EdDSA. Of a JWKS, keys of other kinds and those for other uses are passed over; private
- * and symmetric ones are refused with the whole: they have no business here.
+ * A key serves one algorithm, which follows from its type: RS256 for RSA (2048 to 8192 bits), ES256
+ * for P-256, EdDSA for Ed25519. In a JWKS, keys of other types and for other uses are skipped. A
+ * set with private or symmetric keys is rejected as a whole, because they do not belong there.
  */
 #ifndef TARRY_ACCESS_JWT_KEYS_H
 #define TARRY_ACCESS_JWT_KEYS_H
@@ -21,14 +21,15 @@ enum {
 };
 
 enum jwt_algorithm { JWT_RS256 = 1, JWT_ES256, JWT_EDDSA };
-/* 0: it is none of them. */
+/* Returns 0 if the algorithm is not supported. */
 enum jwt_algorithm jwt_algorithm_parse(struct slice name);
 
 struct jwt_key {
     enum jwt_algorithm algorithm;
     EVP_PKEY *key;
     size_t kid_bytes;
-    char kid[JWT_KID_BYTES_MAX]; /* kid_bytes 0: it has none, and any will do */
+    /* kid_bytes is 0 if the key has no ID; it then matches any token */
+    char kid[JWT_KID_BYTES_MAX];
 };
 
 struct jwt_keys {
@@ -42,11 +43,11 @@ int jwt_keys_read(struct slice text, const char *place, struct jwt_keys *out, ch
 void jwt_keys_fini(struct jwt_keys *keys);
 bool jwt_keys_equal(const struct jwt_keys *a, const struct jwt_keys *b);
 
-/* Is it the key's signature of the message? Any thread. */
+/* Returns true if the signature of the message was made with the key. Any thread. */
 bool jwt_key_verifies(const struct jwt_key *key, struct slice message, struct slice signature);
 
-/* Appends what base64url without padding (RFC 4648, 5) stands for: no other bytes, no bits set that
- * nobody reads. False where it is anything else; `out_bytes` is room enough for 3/4 of it. */
+/* Decodes base64url without padding (RFC 4648, section 5). Returns false if there are other bytes
+ * or if unused bits are set. `out_max` must be at least 3/4 of the input's length. */
 bool jwt_base64url_decode(struct slice in, unsigned char *out, size_t out_max, size_t *out_bytes);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * limits: how much a caller may ask for, as his token or JWT says. Plain numbers; 0: no limit.
+ * limits: the limits of a caller, from its token or JWT. Plain numbers; 0 means no limit.
  *
- * Counts are decimal, with K, M or G behind them for a thousand, a million and a thousand millions;
- * rates are a count in a second, minute, hour or day: "1000/s", "90/m", "5K/h".
+ * Counts are decimal, with the suffix K, M or G for thousand, million or thousand million. Rates
+ * are a count per second, minute, hour or day: "1000/s", "90/m", "5K/h".
  */
 #ifndef TARRY_ACCESS_LIMITS_H
 #define TARRY_ACCESS_LIMITS_H
@@ -16,11 +16,11 @@ struct access_rate {
 
 struct access_limits {
     struct access_rate push_rate, request_rate;
-    uint64_t jobs_max; /* pending, over the topics he may use */
+    uint64_t jobs_max; /* pending jobs, over all topics of the caller */
     uint64_t waiting_max, connections_max;
 };
 
-/* From 1 to `max`. */
+/* Parses a count from 1 to `max`. */
 bool access_count_parse(struct slice text, uint64_t max, uint64_t *out);
 bool access_rate_parse(struct slice text, struct access_rate *out);
 void access_rate_emit(struct access_rate rate, struct buffer *out);

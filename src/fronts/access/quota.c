@@ -6,15 +6,15 @@
 #include <stdlib.h>
 
 enum {
-    WAYS = 8, /* accounts of a set: a key has its place in one of them */
+    WAYS = 8, /* accounts per set; a key is stored in one of them */
     LOCKS = 64,
     ACCOUNTS = 131072,
     TOPICS = 10000,
-    LOOKED_MAX = 1024 /* callers with a limit of jobs, at work at a time */
+    LOOKED_MAX = 1024 /* active callers with a job limit */
 };
 
 struct topic_rate {
-    _Atomic uint64_t key;  /* 0: free, and the end of a search */
+    _Atomic uint64_t key;  /* 0: free, which also ends a search */
     _Atomic uint64_t rate; /* count << 2 | unit; 0: none */
     struct quota_bucket pushes;
 };
@@ -33,8 +33,9 @@ struct quota {
     struct topic_rate *topics;
     uint64_t topic_mask;
     _Atomic uint32_t topic_count;
-    _Atomic uint64_t spent_bytes_max; /* of the process, whose memory is used up; 0: it is not */
-    _Atomic uint32_t looked_wanted;   /* accounts whose caller has a limit of jobs */
+    /* limit of the process if its memory is used up; otherwise 0 */
+    _Atomic uint64_t spent_bytes_max;
+    _Atomic uint32_t looked_wanted; /* accounts whose caller has a job limit */
     struct looked looked[LOOKED_MAX];
     size_t looked_count;
     _Atomic uint64_t refused[QUOTA_LIMITS];
@@ -151,8 +152,8 @@ static pthread_mutex_t *lock_of(struct quota *quota, uint64_t set)
     return &quota->locks[set % LOCKS];
 }
 
-/* The one of the key, or the place for it: a free one, else the one nobody holds that owes least,
- * else (all are held) the one the fewest share. */
+/* Finds the account of a key, or the slot for it: a free slot, else the slot without holders that
+ * has used up the least, else (if all are held) the one with the fewest holders. */
 static struct quota_account *place_of(struct quota_account *ways, uint64_t key)
 {
     struct quota_account *place = NULL;

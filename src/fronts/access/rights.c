@@ -3,13 +3,13 @@
 #include <assert.h>
 #include <string.h>
 
-enum { TOPIC_BYTES_MAX = 200 }; /* as of a job's topic */
+enum { TOPIC_BYTES_MAX = 200 }; /* limit of a job's topic */
 
 static const char *const scope_names[] = {"push", "consume", "read", "admin"};
 enum { SCOPES = sizeof scope_names / sizeof scope_names[0] };
 _Static_assert(ACCESS_SCOPES_ALL == (1 << SCOPES) - 1, "each scope has its name");
 
-/* The part of `rest` up to the next comma, which `rest` then lies behind. False: there is none. */
+/* Cuts the part of `rest` up to the next comma. Returns false at the end. */
 static bool next_part(struct slice *rest, struct slice *part)
 {
     if (!rest->at)

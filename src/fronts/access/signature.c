@@ -39,7 +39,7 @@ bool signature_is_claimed(struct slice header)
     return begins_with(header, VERSION);
 }
 
-/* What stands before the next `sign`, which *rest then lies behind; all of it where there is none. */
+/* Cuts the text before the next `sign` from *rest, or all of it if there is none. */
 static struct slice cut_at(struct slice *rest, char sign)
 {
     const char *end = rest->len ? memchr(rest->at, sign, rest->len) : NULL;
@@ -58,7 +58,8 @@ static struct slice without_blanks(struct slice text)
     return text;
 }
 
-/* The last part of `text` behind a slash, which goes with its slash. Without one: empty. */
+/* Cuts the text after the last slash, and the slash, from `text`. Returns an empty slice if there
+ * is no slash. */
 static struct slice cut_last(struct slice *text)
 {
     const char *slash = text->len ? memrchr(text->at, '/', text->len) : NULL;
@@ -70,7 +71,7 @@ static struct slice cut_last(struct slice *text)
     return part;
 }
 
-/* "KEY/20150830/us-east-1/sqs/aws4_request"; the key's id may have slashes. */
+/* Parses "KEY/20150830/us-east-1/sqs/aws4_request"; the key ID may contain slashes. */
 static bool read_credential(struct slice text, struct signature *out)
 {
     struct slice rest = text, end = cut_last(&rest);
@@ -124,7 +125,7 @@ static bool name_is(struct slice name, struct slice lower)
     return name.len == lower.len && strncasecmp(name.at, lower.at, lower.len) == 0;
 }
 
-/* The first of that name. False: there is none. */
+/* Finds the first header of that name. Returns false if there is none. */
 static bool find_header(const struct signature_request *request, const char *lower,
                         struct slice *value)
 {
@@ -159,7 +160,7 @@ bool signature_covers(const struct signature *signature, const struct signature_
     return true;
 }
 
-/* "20150830T123600Z" as RFC 3339 has it. */
+/* Parses "20150830T123600Z" by converting it to RFC 3339. */
 static bool read_time(struct slice text, int64_t *ms)
 {
     char full[] = "0000-00-00T00:00:00Z";
@@ -204,7 +205,8 @@ static int compare_pairs(const void *a, const void *b)
     return order ? order : slice_compare(one, other);
 }
 
-/* By name, then by value; a name alone has an empty one. */
+/* Appends the parameters sorted by name, then by value; a name without a value gets an empty
+ * one. */
 static bool append_query(struct buffer *out, struct slice query)
 {
     struct slice pairs[SIGNATURE_PAIRS_MAX];
@@ -225,7 +227,7 @@ static bool append_query(struct buffer *out, struct slice query)
     return true;
 }
 
-/* Blanks at the ends go, several within are one. */
+/* Appends a value, trimmed and with runs of blanks collapsed. */
 static void append_value(struct buffer *out, struct slice value)
 {
     bool was_blank = false;
@@ -238,7 +240,7 @@ static void append_value(struct buffer *out, struct slice value)
     }
 }
 
-/* All headers of the name, as one. False: there is none. */
+/* Appends all headers of the name as one. Returns false if there is none. */
 static bool append_header(struct buffer *out, const struct signature_request *request,
                           struct slice wanted)
 {
@@ -281,7 +283,7 @@ bool signature_canonical(const struct signature *signature, const struct signatu
 
 /* ---- the signature ---- */
 
-/* `key` may be `out`. False: the library failed. */
+/* Computes an HMAC; `key` may be `out`. Returns false if the library failed. */
 static bool sign(const unsigned char *key, size_t len, struct slice text,
                  unsigned char out[SIGNATURE_BYTES])
 {
@@ -325,7 +327,8 @@ bool signature_make(const unsigned char key[SIGNATURE_BYTES], const struct signa
     return is_made;
 }
 
-/* Where the header names a digest of the body it must be this body's: none that leaves the body out. */
+/* Compares the digest in the header, if there is one, with that of the body. Values that leave the
+ * body unsigned are rejected. */
 static bool digest_fits(const struct signature_request *request)
 {
     struct slice said;

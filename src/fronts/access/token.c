@@ -12,7 +12,7 @@ static const char digits[DIGITS + 1] =
 _Static_assert(sizeof TOKEN_PREFIX - 1 + TOKEN_RANDOM_BYTES + TOKEN_CHECK_BYTES == TOKEN_BYTES,
                "a token's parts");
 
-/* CRC-32 as zip and PNG have it (polynomial 0xedb88320). */
+/* Computes the CRC-32 of zip and PNG (polynomial 0xedb88320). */
 static uint32_t crc_32(const char *bytes, size_t len)
 {
     uint32_t crc = UINT32_MAX;
@@ -24,7 +24,8 @@ static uint32_t crc_32(const char *bytes, size_t len)
     return ~crc;
 }
 
-/* The check digits of what is drawn: a number to base 62, the highest first. */
+/* Writes the check digits of the random part: its CRC as a base 62 number, most significant digit
+ * first. */
 static void emit_check(const char drawn[TOKEN_RANDOM_BYTES], char out[TOKEN_CHECK_BYTES])
 {
     uint32_t crc = crc_32(drawn, TOKEN_RANDOM_BYTES);
@@ -32,7 +33,8 @@ static void emit_check(const char drawn[TOKEN_RANDOM_BYTES], char out[TOKEN_CHEC
         out[i] = digits[crc % DIGITS];
 }
 
-/* A byte from 0 to 247 gives each digit alike; others are drawn again. */
+/* Draws a random digit. Bytes up to 247 give each digit equal probability; others are drawn
+ * again. */
 static char draw_digit(void)
 {
     unsigned char byte;

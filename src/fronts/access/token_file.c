@@ -74,7 +74,7 @@ static int read_all(int fd, size_t bytes, struct buffer *out)
             return 0;
         out->len += got > 0 ? (size_t)got : 0;
     }
-    return -EAGAIN; /* it grows while it is read: it is read again at the next look */
+    return -EAGAIN; /* it grew while it was read: read it again at the next check */
 }
 
 static int read_file(const char *path, bool is_public, struct buffer *out,
@@ -121,9 +121,9 @@ static int lock(int fd)
     return 0;
 }
 
-/* The file of tokens, open and locked: after each edit it is another one, then that is locked. Not its
- * directory, which strangers may open too, and then lock for ever. A descriptor, or negative errno,
- * with `error` but for -ENOENT. */
+/* Opens and locks the file of tokens. An edit replaces the file, so the new one is then locked
+ * instead. The directory is not locked, because other users can open it too and could hold the lock
+ * forever. Returns a descriptor, or negative errno, with `error` unless it is -ENOENT. */
 static int lock_file(const char *path, char *error)
 {
     for (;;) {
@@ -172,7 +172,7 @@ static int write_all(int fd, struct slice text)
     return fsync(fd) == 0 ? 0 : -errno;
 }
 
-/* In place of the old one; where there was none, only if there is none yet. */
+/* Replaces the file atomically; creates it only if it does not exist. */
 static int put_in_place(const char *other, const char *path, bool was_there)
 {
     if (was_there)
@@ -182,8 +182,8 @@ static int put_in_place(const char *other, const char *path, bool was_there)
     return result;
 }
 
-/* Under another name first, with the mode and the owner of the old one, then in its place. -EEXIST:
- * somebody else made the first one meanwhile. */
+/* Writes a temporary file with the mode and owner of the old file, then replaces the old one.
+ * Returns -EEXIST if another process created the first file meanwhile. */
 static int replace_file(const char *path, struct slice text, const struct stat *old)
 {
     char other[NAME_BYTES];
@@ -206,7 +206,7 @@ static int replace_file(const char *path, struct slice text, const struct stat *
     return result == 0 ? sync_directory_of(path) : result;
 }
 
-/* `fd` is the file, locked; negative: there is none. */
+/* Edits the file. `fd` is the locked file, or negative if there is none. */
 static int edit_locked(const char *path, int fd, token_file_editor *edit, void *ctx, char *error)
 {
     struct token_file_mark mark;
@@ -234,7 +234,7 @@ static int edit_locked(const char *path, int fd, token_file_editor *edit, void *
 int token_file_edit(const char *path, token_file_editor *edit, void *ctx, char *error)
 {
     char real[PATH_MAX];
-    if (realpath(path, real)) /* what a symbolic link names is replaced, not the link */
+    if (realpath(path, real)) /* replaces the target of a symbolic link, not the link */
         path = real;
     else if (strlen(path) >= PATH_MAX)
         return error_result(-ENAMETOOLONG, error, ACCESS_ERROR_BYTES,
@@ -245,7 +245,7 @@ int token_file_edit(const char *path, token_file_editor *edit, void *ctx, char *
             return fd;
         int result = edit_locked(path, fd, edit, ctx, error);
         if (fd >= 0)
-            close(fd); /* which ends the lock */
+            close(fd); /* also releases the lock */
         if (result != -EEXIST)
             return result;
     }

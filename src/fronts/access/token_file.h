@@ -1,8 +1,9 @@
 /*
- * token_file: the file of tokens, read where it has changed.
+ * token_file: the file of tokens, which is read again after changes.
  *
- * Others than its owner and group must have no right to it, nor the group to write, and the owner is
- * root or this user: who can write it can let himself in.
+ * Other users must have no access to it, and its group must not be able to write it. It must be
+ * owned by root or the current user. The reason is that a user who can write the file can grant
+ * themselves access.
  */
 #ifndef TARRY_ACCESS_TOKEN_FILE_H
 #define TARRY_ACCESS_TOKEN_FILE_H
@@ -11,7 +12,7 @@
 
 #include <sys/stat.h>
 
-/* What a file was like when it was read. Zeroed: it was not. */
+/* The state of a file when it was read. All zero if it was not read. */
 struct token_file_mark {
     dev_t device;
     ino_t inode;
@@ -20,24 +21,25 @@ struct token_file_mark {
     struct timespec modified, changed;
 };
 
-/* Whether it is another one, or another content, than at `mark`; also where it is gone. */
+/* Returns true if the file was replaced, changed or removed since `mark`. */
 bool token_file_has_changed(const char *path, const struct token_file_mark *mark);
 
-/* Appends all of it. 0 with *mark; or negative errno with `error`, ACCESS_ERROR_BYTES: -ENOENT,
- * -EPERM: its mode or owner will not do, … */
+/* Appends the content of the file. Returns 0 with *mark, or negative errno with `error`
+ * (ACCESS_ERROR_BYTES): -ENOENT, -EPERM (its mode or owner is not allowed), … */
 int token_file_read(const char *path, struct buffer *out, struct token_file_mark *mark,
                     char *error);
 
-/* The same for a file that anybody may read, of public keys. */
+/* Reads a file of public keys, which all users may read; otherwise like token_file_read. */
 int token_file_read_public(const char *path, struct buffer *out, struct token_file_mark *mark,
                            char *error);
 
 /*
- * Replaces it whole: `edit` is given what it holds (empty where there is no file yet) and appends
- * what it shall hold. Two that edit at once do so one after the other; whoever reads meanwhile, or
- * finds it after a crash, has the old text or the new one. Mode and owner stay; a new file is its
- * maker's alone. `edit` returns 0, or what then is returned with nothing changed: it has said why.
- * It is called again where somebody else made the first file meanwhile.
+ * Replaces the file atomically. `edit` receives the current content (empty if there is no file yet)
+ * and appends the new content. Concurrent edits run one after the other. A concurrent reader, or a
+ * reader after a crash, finds either the old or the new text. Mode and owner are preserved; a new
+ * file is accessible only to the user who created it. `edit` returns 0, or an error that is
+ * returned without changes; it has to report the error itself. It is called again if another
+ * process created the file meanwhile.
  */
 typedef int token_file_editor(void *ctx, struct slice text, struct buffer *out);
 int token_file_edit(const char *path, token_file_editor *edit, void *ctx, char *error);

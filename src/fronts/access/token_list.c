@@ -18,7 +18,7 @@ enum key_kind { KEY_SCOPES = 1, KEY_TOPICS, KEY_TIME, KEY_RATE, KEY_COUNT, KEY_H
 struct key {
     const char *name;
     enum key_kind kind;
-    size_t offset; /* in struct token */
+    size_t offset; /* offset in struct token */
     const char *right;
 };
 
@@ -29,7 +29,7 @@ struct key {
 #define RIGHT_HASH "give 64 small hexadecimal digits"
 #define RIGHT_SECRET "give 16 to 128 printable bytes without blanks"
 
-/* In the order in which they are written. */
+/* Keys in the order in which they are written. */
 static const struct key keys[] = {
     {"scope", KEY_SCOPES, FIELD(scopes), "give some of push,consume,read,admin"},
     {"topics", KEY_TOPICS, FIELD(topics), "give patterns such as 'orders-*,mail', or '*' for all"},
@@ -111,7 +111,7 @@ static bool value_is_set(const struct key *key, const struct token *token)
     }
 }
 
-/* Appends " key=value", or nothing where the token has no such value. */
+/* Appends " key=value", or nothing if the token has no such value. */
 static void emit_value(const struct key *key, const struct token *token, struct buffer *out)
 {
     const void *field = (const char *)token + key->offset;
@@ -165,7 +165,7 @@ static bool is_blank(char byte)
     return byte == ' ' || byte == '\t' || byte == '\r';
 }
 
-/* The line at the beginning of `rest`, which then lies behind it. False: there is none. */
+/* Cuts the first line from `rest`. Returns false at the end. */
 static bool next_line(struct slice *rest, struct slice *line)
 {
     if (rest->len == 0)
@@ -177,7 +177,7 @@ static bool next_line(struct slice *rest, struct slice *line)
     return true;
 }
 
-/* The part of a line before its comment; the comment, empty where there is none. */
+/* Splits a line into the text before the comment and the comment, which may be empty. */
 static struct slice cut_comment(struct slice line, struct slice *comment)
 {
     *comment = slice_make(NULL, 0);
@@ -240,7 +240,7 @@ static bool has_key(uint32_t seen, const char *name)
     return seen & bit;
 }
 
-/* What must be there, by the kind of the line. */
+/* Checks that all keys required for the kind of the line are present. */
 static bool check_keys(struct token *token, uint32_t seen, const struct place *place)
 {
     bool is_key = token->kind == ACCESS_KEY;
@@ -295,7 +295,7 @@ struct named {
 };
 TABLE_DECLARE(names, struct named, by_name)
 
-/* No name and no secret stands there twice. */
+/* Checks that no name and no secret occurs twice. */
 static bool check_unique(const struct token *token, struct named *named, struct names *names,
                          struct table *hashes, const struct place *place)
 {
@@ -315,7 +315,7 @@ static bool check_unique(const struct token *token, struct named *named, struct 
     return true;
 }
 
-/* How many lines there may be that are no comment: an upper bound. */
+/* Returns an upper bound of the number of lines with tokens. */
 static size_t count_lines(struct slice text)
 {
     struct slice line;

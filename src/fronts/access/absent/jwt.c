@@ -1,4 +1,4 @@
-/* In a build without JWTs: there is no issuer, and nothing is taken for its token. */
+/* Stubs for a build without JWTs: there is no issuer, and no text counts as a JWT. */
 #include "access/jwt.h"
 #include "access/issuer.h"
 #include "base/feature.h"
