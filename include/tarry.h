@@ -1,34 +1,37 @@
 /*
  * tarry.h: a delay queue inside a process. A job goes in now and comes out when it is due.
  *
- * It is the queue of the tarry server, with its words and its rules: in the memory of the process, and when that ends
- * the jobs are gone; or in a directory, as the server's, and they outlive a crash and a power cut. docs/library.md has the manual; docs/glossary.md the words.
+ * The queue has the terms and the rules of the tarry server. It keeps its jobs either in the memory of the process or
+ * in a directory. Jobs in memory are lost when the process ends. Jobs in a directory survive a crash and a power cut,
+ * as those of the server do. The manual is docs/library.md; the terms are defined in docs/glossary.md.
  *
- * Caveats first
- *   - Delivery by tarry_take is at least once: a job that is not acked before its lease ends is handed out
- *     again. tarry_pop is at most once: what is popped is gone.
- *   - In memory leases end, jobs expire and pauses end when somebody calls or waits: there is no thread behind this.
- *     A directory has threads of the library's, and one opener at a time, be it a program or a server.
- *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late
- *     by that alone.
- *   - A job with at_ms follows the wall clock: who waits notices that somebody sets that, and nobody is woken for it otherwise.
- *   - A handle does not survive fork: in the child every call says TARRY_FORKED. There tarry_close lets go of the
- *     inherited locks of a directory, and does nothing else.
- *   - After tarry_close has been called no other thread may begin a call on that handle.
+ * Caveats
+ *   - Delivery by tarry_take is at least once: a job that is not acked before its lease ends is delivered again.
+ *     tarry_pop is at most once: a popped job is gone.
+ *   - In memory, leases, jobs and pauses end only during a call or a wait, because there is no background thread. A
+ *     directory has threads of the library, and can be opened by one program or server at a time.
+ *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late for
+ *     that reason alone.
+ *   - A job with at_ms follows the wall clock. A waiting thread notices when the wall clock is set; no other caller
+ *     is woken for it.
+ *   - A handle does not survive fork: in the child every call returns TARRY_FORKED. There tarry_close only releases
+ *     the inherited locks of a directory.
+ *   - After tarry_close has been called, no other thread may begin a call on that handle.
  *
- * Threads: every function may be called on any thread, but those on a job, which is its owner's. Memory: what
- * goes in is copied; what comes out is the caller's (tarry_job_free). Signals, standard streams, the process: left
- * alone; threads there are with a directory alone, and they take no signals.
+ * Threads: every function may be called on any thread, except the functions on a job, which belong to the owner of
+ * the job. Memory: input is copied; output belongs to the caller (tarry_job_free). The library does not touch
+ * signals, standard streams or the process. It creates threads only for a directory, and these threads take no
+ * signals.
  *
- * Structs begin with their size: set `size` to sizeof and the rest to zero, or begin with the struct's _INIT.
- * Fields that a program was built without count as zero; one that this library does not know is refused where it
- * is not zero. In arrays all items have the size of the first. What is written has to have room: a tarry_result for
- * its first four fields, a tarry_list for all of its cursor, a tarry_topic and tarry_settings for what they have now.
+ * Structs begin with their size: set `size` to sizeof and the rest to zero, or begin with the _INIT of the struct.
+ * Fields that are newer than the program count as zero; a field that this library does not support is rejected unless
+ * it is zero. In arrays all items have the size of the first. Output structs need a minimum size: a tarry_result its
+ * first four fields, a tarry_list all of its cursor, a tarry_topic and tarry_settings all of their present fields.
  *
- * Answers: 0, or the code of the first item that was refused; the items behind it are carried out all the
- * same. `out`, where it is given, tells of each; it stays as it was where no item was looked at: TARRY_STOPPING,
- * TARRY_FORKED, more than TARRY_BATCH_MAX items, an `out` without a size. No error stays in a handle.
- * TARRY_NO_MEMORY: nothing was changed.
+ * Results: 0, or the code of the first rejected item; the items after it are carried out all the same. `out`, if
+ * given, receives the result of each item. It is not changed if no item was examined: TARRY_STOPPING, TARRY_FORKED,
+ * more than TARRY_BATCH_MAX items, an `out` without a size. A handle keeps no error state. TARRY_NO_MEMORY: nothing
+ * was changed.
  */
 #ifndef TARRY_H
 #define TARRY_H
@@ -49,9 +52,9 @@ enum tarry_code {
     TARRY_CREATED = 1,
     TARRY_REPLACED = 2,
     TARRY_EXISTED =
-        3, /* TARRY_KEEP, or the id finished within the topic's dedup window: nothing changed */
-    TARRY_CANCELLED = 4, /* the job will not be delivered any more */
-    /* From here on: refused, nothing was done. */
+        3, /* TARRY_KEEP, or the id finished within the dedup window of the topic: unchanged */
+    TARRY_CANCELLED = 4, /* the job will not be delivered */
+    /* From here on: rejected, nothing was changed. */
     TARRY_NOT_FOUND = 5,
     TARRY_CONFLICT = 6, /* TARRY_REJECT, and the id exists */
     TARRY_LEASED = 7,   /* a leased job cannot be replaced, cancelled or rescheduled */
@@ -59,24 +62,24 @@ enum tarry_code {
     TARRY_LEASE_ENDED = 9,
     TARRY_BAD_TOPIC = 10,
     TARRY_BAD_ID = 11,
-    TARRY_BAD_OPTION = 12, /* the result's `detail` names it */
+    TARRY_BAD_OPTION = 12, /* named by `detail` of the result */
     TARRY_BODY_TOO_BIG = 13,
     TARRY_TOO_MANY_TOPICS = 14,
     TARRY_BAD_CURSOR = 15,
-    TARRY_NO_SPACE = 16, /* memory_max is reached; the disk of a directory is full */
+    TARRY_NO_SPACE = 16, /* memory_max is reached, or the disk of a directory is full */
     TARRY_NO_MEMORY = 17,
     TARRY_STOPPING = 18, /* tarry_close was called */
-    /* In a directory: what was under way is not known to have happened. */
-    TARRY_DIRECTORY_MOVED = 19, /* its path leads elsewhere: nothing may change */
-    TARRY_UNAVAILABLE = 20,     /* it failed, or cannot be opened */
+    /* In a directory: whether calls in progress took effect is not certain. */
+    TARRY_DIRECTORY_MOVED = 19, /* its path leads elsewhere: changes are rejected */
+    TARRY_UNAVAILABLE = 20,     /* the directory failed or cannot be opened */
     TARRY_TOPIC_FULL = 23,
-    TARRY_REQUESTED = 24, /* no failure: the job is cancelled unless its holder acks it */
+    TARRY_REQUESTED = 24, /* success: the job is cancelled unless its holder acks it */
 
     TARRY_FORKED = 100,      /* the handle belongs to the parent process */
-    TARRY_INTERRUPTED = 101, /* tarry_interrupt */
-    TARRY_IN_CALLBACK = 102, /* tarry_close from a callback of the same queue */
-    TARRY_IN_USE = 103,      /* tarry_open: somebody has the directory open */
-    TARRY_IO_FAILED = 104    /* tarry_export, tarry_import: errno says why */
+    TARRY_INTERRUPTED = 101, /* by tarry_interrupt */
+    TARRY_IN_CALLBACK = 102, /* tarry_close in a callback of the same queue */
+    TARRY_IN_USE = 103,      /* tarry_open: the directory is already open */
+    TARRY_IO_FAILED = 104    /* tarry_export, tarry_import: see errno */
 };
 
 enum tarry_state {
@@ -89,7 +92,7 @@ enum tarry_state {
 
 enum tarry_conflict { TARRY_REPLACE = 1, TARRY_KEEP = 2, TARRY_REJECT = 3 };
 enum tarry_backoff { TARRY_FIXED = 1, TARRY_EXPONENTIAL = 2, TARRY_NO_BACKOFF = 3 };
-#define TARRY_ATTEMPTS_NONE UINT32_MAX /* as max_attempts: it is tried for ever */
+#define TARRY_ATTEMPTS_NONE UINT32_MAX /* as max_attempts: no limit */
 
 enum {
     TARRY_ID_BYTES_MAX = 128,
@@ -99,39 +102,39 @@ enum {
     TARRY_CURSOR_BYTES_MAX = 64
 };
 
-/* What a code means, in one sentence without a full stop. Of any number. */
+/* Returns the meaning of a code, as one sentence without a full stop. Accepts any number. */
 const char *tarry_strerror(int code);
-/* The name of a code in the HTTP API: "ok", "not_found", …; "unknown" of a number that is no code. */
+/* Returns the name of a code in the HTTP API: "ok", "not_found", …; "unknown" for any other number. */
 const char *tarry_code_name(int code);
-/* The version of the library that runs: major << 16 | minor << 8 | patch. */
+/* Returns the version of the loaded library: major << 16 | minor << 8 | patch. */
 unsigned tarry_version(void);
 
-/* Gets the text of an assert that failed, with file and line, on whichever thread that was, perhaps with a queue's lock held: it
- * may write it down, and calls nothing of this library. When it returns the process is aborted; it must not leave by longjmp
- * or an exception. */
+/* Receives the text of a failed assert, with file and line. It is called on the thread that failed, perhaps with
+ * the lock of a queue held. It may write the text, and must not call this library. When it returns, the process is
+ * aborted; it must not leave by longjmp or an exception. */
 typedef void tarry_assert_hook(void *ctx, const char *text);
 /*
- * Calls a hook where an assert of the library fails. The library found itself wrong, or a host that reaches into
- * it, and would rather stop than go on so: `hook` is called once, in place of a line on standard error, and abort
- * follows. It is of the process, and of this copy of the library alone; set it before the first tarry_open. NULL:
- * the line.
+ * Sets a hook that is called when an assert of the library fails. A failed assert means a bug in the library, or a
+ * host that writes to its memory. `hook` is called once, in place of a line on standard error, and abort follows. The
+ * hook applies to the whole process, but only to this copy of the library. Set it before the first tarry_open. NULL
+ * restores the line.
  */
 void tarry_on_assert(tarry_assert_hook *hook, void *ctx);
 
 /* ---- open and close ---- */
 
 enum tarry_open_flags {
-    /* In memory: the clock stands until tarry_advance moves it; waits are by it, too. For tests. Here as well a delay of D ms
-     * is over when D + 1 ms have passed. */
+    /* In memory only, for tests: the clock and all waits advance only by tarry_advance. A delay of D ms ends when
+     * D + 1 ms have passed, as with the real clock. */
     TARRY_TEST_CLOCK = 1
 };
 
-/* When a change in a directory is answered. */
+/* When a change in a directory is confirmed. */
 enum tarry_sync {
-    TARRY_SYNC_ALWAYS = 1, /* once it is on the disk: it survives a power cut */
+    TARRY_SYNC_ALWAYS = 1, /* when it is on the disk: it survives a power cut */
     TARRY_SYNC_INTERVAL =
-        2, /* once it is written: it survives the process; synced every sync_interval_ms */
-    TARRY_SYNC_NEVER = 3 /* once it is written; what a power cut takes is up to the system */
+        2, /* when it is written: it survives the process; synced every sync_interval_ms */
+    TARRY_SYNC_NEVER = 3 /* when it is written: after a power cut the loss depends on the system */
 };
 
 /* The `level` of a log function. */
@@ -140,23 +143,23 @@ enum tarry_log_level { TARRY_LOG_INFO = 2, TARRY_LOG_WARN = 3, TARRY_LOG_ERROR =
 struct tarry_options {
     uint32_t size;
     uint32_t flags;
-    /* Bytes of jobs and of ids that are remembered, about. A push or tarry_again beyond it is TARRY_NO_SPACE, before
-     * anybody looks whether the id exists: also a push that would have replaced a job or changed nothing. 0: no
+    /* Limit in bytes, approximate, for jobs and remembered ids. A push or tarry_again beyond the limit returns
+     * TARRY_NO_SPACE before the id is looked up, even if the push would replace a job or change nothing. 0: no
      * limit. */
     uint64_t memory_max;
-    uint64_t body_max;   /* bytes; 0: 1 MiB */
-    uint32_t topics_max; /* 0: 10,000 */
-    uint32_t shards; /* of a directory: threads that share the jobs; 0: as it has, a new one 1 */
-    int64_t test_clock_ms; /* where the test clock begins, since 1970; up to 1 << 47; 0: now */
-    /* Where the jobs are kept: the data directory of a tarry server, or a new one. Without memory_max and test
-     * clock. NULL: in memory. */
+    uint64_t body_max;     /* bytes; 0: 1 MiB */
+    uint32_t topics_max;   /* 0: 10,000 */
+    uint32_t shards;       /* threads of a directory that share the jobs; 0: unchanged, 1 if new */
+    int64_t test_clock_ms; /* start of the test clock, ms since 1970; at most 1 << 47; 0: now */
+    /* Data directory of a tarry server, or a new directory. Cannot be combined with memory_max or the test clock.
+     * NULL: in memory. */
     const char *dir;
     uint32_t sync; /* of a directory: enum tarry_sync; 0: TARRY_SYNC_ALWAYS */
-    /* One file of a directory's log, of which there are two at least: 4 to 1024 MiB; 0: 64 MiB. */
+    /* Size of one log file of a directory, which has at least two: 4 to 1024 MiB; 0: 64 MiB. */
     uint32_t wal_file_bytes;
-    int64_t sync_interval_ms; /* with TARRY_SYNC_INTERVAL, and not without */
-    /* Is told what happens in a directory, in one line: on threads of the library, until tarry_close returns. It may not
-     * call this queue. NULL: nobody is. */
+    int64_t sync_interval_ms; /* only with TARRY_SYNC_INTERVAL, which requires it */
+    /* Log function for events in a directory, one line each. It is called on threads of the library until
+     * tarry_close returns, and must not call this queue. NULL: no log. */
     void (*log)(void *owner, int level, const char *line);
     void *log_owner;
 };
@@ -166,49 +169,51 @@ struct tarry_options {
     }
 
 /*
- * Opens a queue. `options` NULL: all as zero. On failure *out is NULL and `error` says in words what is wrong (it
- * may be NULL). Codes: OK; BAD_OPTION, NO_MEMORY; of a directory UNAVAILABLE, IN_USE, too.
+ * Opens a queue. `options` NULL: all zero. On failure *out is NULL and `error`, which may be NULL, receives a
+ * description. Codes: OK; BAD_OPTION, NO_MEMORY; of a directory also UNAVAILABLE, IN_USE.
  */
 int tarry_open(const struct tarry_options *options, tarry **out, char *error, size_t error_bytes);
 /*
- * Closes a queue. Those who wait get TARRY_STOPPING, callbacks that were not dispatched are not called, and their
- * jobs are gone with all others; in a directory they are ready again, and what was answered is on the disk. Returns
- * once every other call has, a tarry_dispatch with the callback that it is in, too. NULL is fine. Codes: OK;
- * STOPPING: another thread closes it, FORKED, IN_CALLBACK: called by a callback of this queue, and nothing was done.
+ * Closes a queue. Waiting callers get TARRY_STOPPING. Callbacks that were not dispatched are not called. Their jobs
+ * are lost with all others if the queue is in memory; in a directory they are ready again, and every confirmed change
+ * is on the disk. Returns after every other call has returned, including a tarry_dispatch and its current callback.
+ * NULL is allowed. Codes: OK; STOPPING: another thread closes it, FORKED, IN_CALLBACK: called by a callback of this
+ * queue and nothing was done.
  */
 int tarry_close(tarry *queue);
 
-/* ---- in ---- */
+/* ---- push and change ---- */
 
 enum tarry_push_flags {
-    TARRY_HAS_PRIORITY = 1, /* else the topic's, else 100 */
-    TARRY_HAS_AT = 2,       /* at_ms in place of delay_ms */
-    TARRY_IS_DEAD = 4       /* it is kept as dead: of a job that is brought from another queue */
+    TARRY_HAS_PRIORITY = 1, /* default: the topic's, else 100 */
+    TARRY_HAS_AT = 2,       /* use at_ms instead of delay_ms */
+    TARRY_IS_DEAD = 4       /* keep the job as dead; for a job moved from another queue */
 };
 
 struct tarry_push {
     uint32_t size;
     uint32_t flags;
     const char *topic; /* [A-Za-z0-9._-]{1,200}, no leading dot */
-    const char *id;    /* 1 to 128 printable ASCII bytes; NULL: one is made */
+    const char *id;    /* 1 to 128 printable ASCII bytes; NULL: generated */
     const void *body;
     size_t body_bytes;
-    const char *content_type; /* NULL: none */
-    const char *meta;         /* name NUL value NUL, again and again; names [a-z0-9-]{1,64} */
+    const char *content_type; /* NULL: no content type */
+    const char *meta;         /* name NUL value NUL, repeated; names [a-z0-9-]{1,64} */
     size_t meta_bytes;
     int64_t delay_ms;     /* from now; up to 10 years */
-    int64_t at_ms;        /* wall clock since 1970; in the past means now */
+    int64_t at_ms;        /* wall clock since 1970; a past time means now */
     int32_t priority;     /* 0 first, up to 65535 */
-    uint32_t on_conflict; /* where the id exists; 0: the topic's, else TARRY_REPLACE */
-    /* 0: the topic's, else the default */
+    uint32_t on_conflict; /* if the id exists; 0: the topic's, else TARRY_REPLACE */
+    /* In the following fields 0 means the topic's value, else the default given here. */
     int64_t lease_ms;      /* 60 s */
-    int64_t ttl_ms;        /* how long it may be ready before it expires; for ever */
+    int64_t ttl_ms;        /* how long the job may be ready before it expires; for ever */
     uint32_t max_attempts; /* 16 */
     uint32_t backoff;      /* exponential from 1 s to 10 min */
-    int64_t backoff_first_ms, backoff_max_ms; /* 0 without a `backoff`; fixed: the first counts */
-    /* Of a job that is brought from another queue. */
+    int64_t backoff_first_ms,
+        backoff_max_ms; /* 0 without a `backoff`; fixed: only the first is used */
+    /* For a job moved from another queue. */
     const char *error;    /* up to 256 bytes */
-    uint32_t error_bytes; /* 0: it ends with NUL */
+    uint32_t error_bytes; /* 0: NUL-terminated */
     uint32_t attempt;     /* deliveries so far */
 };
 #define TARRY_PUSH_INIT                                                                            \
@@ -217,15 +222,15 @@ struct tarry_push {
             0, 0, NULL, 0, 0                                                                       \
     }
 
-/* Of one item. The caller sets the size of the first. */
+/* The result of one item. The caller sets the size of the first. */
 struct tarry_result {
     uint32_t size;
     int32_t code;
-    int32_t state;            /* the job's now, or the one that was in the way; 0: none */
-    int32_t cancel_requested; /* extend: somebody asked for that */
-    int64_t due_ms;           /* wall clock; 0: none */
+    int32_t state;            /* of the job now, or of the job in conflict; 0: no job */
+    int32_t cancel_requested; /* extend: a cancel has been requested */
+    int64_t due_ms;           /* wall clock; 0: no due */
     int64_t lease_until_ms;   /* extend; wall clock */
-    const char *detail;       /* TARRY_BAD_OPTION: which field; lives as long as the program */
+    const char *detail;       /* TARRY_BAD_OPTION: name of the field; static string */
     char id[TARRY_ID_BYTES_MAX + 8];
 };
 #define TARRY_RESULT_INIT                                                                          \
@@ -234,15 +239,15 @@ struct tarry_result {
     }
 
 /*
- * Puts jobs into the queue. Each is copied. Codes: CREATED, REPLACED, EXISTED; CONFLICT, LEASED, BAD_TOPIC,
- * BAD_ID, BAD_OPTION, BODY_TOO_BIG, TOO_MANY_TOPICS, TOPIC_FULL, NO_SPACE, NO_MEMORY.
+ * Puts jobs into the queue. Each is copied. Codes: CREATED, REPLACED, EXISTED; CONFLICT, LEASED, BAD_TOPIC, BAD_ID, BAD_OPTION,
+ * BODY_TOO_BIG, TOO_MANY_TOPICS, TOPIC_FULL, NO_SPACE, NO_MEMORY.
  */
 int tarry_push(tarry *queue, const struct tarry_push *items, size_t n, struct tarry_result *out);
 
 enum tarry_change_flags {
-    TARRY_ONLY_DEAD = 8, /* cancel: only if it died with that `delivery`, else TARRY_CONFLICT */
-    /* Cancel: where it is leased its holder is asked, and told when he extends; every end of the lease but an ack
-     * cancels the job. */
+    TARRY_ONLY_DEAD = 8, /* cancel: only if it died with this `delivery`, else TARRY_CONFLICT */
+    /* Cancel: if the job is leased, requests the cancel from its holder, who receives the request with the next
+     * extend. Every end of the lease other than an ack cancels the job. */
     TARRY_REQUEST = 256
 };
 
@@ -251,7 +256,7 @@ struct tarry_change {
     uint32_t
         flags; /* TARRY_HAS_PRIORITY, TARRY_HAS_AT, TARRY_HAS_DELAY, TARRY_ONLY_DEAD, TARRY_REQUEST */
     const char *topic, *id;
-    int64_t delay_ms, at_ms; /* reschedule; without their flags the due stays */
+    int64_t delay_ms, at_ms; /* reschedule; without their flags the due is unchanged */
     uint64_t delivery;
     int32_t priority;
     uint32_t reserved;
@@ -262,28 +267,28 @@ struct tarry_change {
     }
 
 /*
- * Takes jobs out of the queue by topic and id. Codes: CANCELLED, REQUESTED; NOT_FOUND, LEASED, CONFLICT,
- * BAD_TOPIC, BAD_ID, BAD_OPTION.
+ * Cancels jobs by topic and id. Codes: CANCELLED, REQUESTED; NOT_FOUND, LEASED, CONFLICT, BAD_TOPIC, BAD_ID,
+ * BAD_OPTION.
  */
 int tarry_cancel(tarry *queue, const struct tarry_change *items, size_t n,
                  struct tarry_result *out);
-/* Gives jobs another due, another priority. Codes: OK; NOT_FOUND, LEASED, DEAD, BAD_TOPIC, BAD_ID, BAD_OPTION. */
+/* Changes the due or the priority of jobs. Codes: OK; NOT_FOUND, LEASED, DEAD, BAD_TOPIC, BAD_ID, BAD_OPTION. */
 int tarry_reschedule(tarry *queue, const struct tarry_change *items, size_t n,
                      struct tarry_result *out);
 /* Makes jobs due now. Codes: OK; NOT_FOUND, LEASED, DEAD, BAD_TOPIC, BAD_ID, BAD_OPTION. */
 int tarry_run(tarry *queue, const struct tarry_change *items, size_t n, struct tarry_result *out);
 
-/* ---- out ---- */
+/* ---- take ---- */
 
 struct tarry_take {
     uint32_t size;
     uint32_t max;              /* 1 to 1000 */
-    const char *const *topics; /* first named, first served */
+    const char *const *topics; /* in order of preference */
     uint32_t topic_count;      /* 1 to 64 */
     uint32_t reserved;
-    int64_t lease_ms;     /* 0: the job's, the topic's, 60 s */
-    uint64_t tag;         /* for tarry_interrupt; 0: none */
-    const char *consumer; /* what the taker calls himself, kept with the lease; NULL: no name */
+    int64_t lease_ms;     /* 0: the job's, else the topic's, else 60 s */
+    uint64_t tag;         /* for tarry_interrupt; 0: no tag */
+    const char *consumer; /* name of the consumer, stored with the lease; NULL: no name */
 };
 #define TARRY_TAKE_INIT                                                                            \
     {                                                                                              \
@@ -291,128 +296,128 @@ struct tarry_take {
     }
 
 /*
- * Takes jobs that are ready, under a lease. Up to `max` of them, as soon as one is ready. wait_ms 0: it does not
- * wait; -1: for ever. When the wait is over: TARRY_OK and *n = 0. `out` has room for `max`; each job in it is the
- * caller's, for tarry_job_free. Those who wait for a topic are served in the order they came. Codes: OK;
- * BAD_TOPIC, BAD_OPTION, NO_MEMORY, INTERRUPTED. With any but OK no job was taken.
+ * Takes ready jobs under a lease. Returns up to `max` jobs, as soon as one is ready. wait_ms 0: does not wait; -1:
+ * waits for ever. When the wait ends without a job: TARRY_OK and *n = 0. `out` has room for `max`; each job in it
+ * belongs to the caller, for tarry_job_free. Callers that wait for a topic are served in order of arrival. Codes: OK;
+ * BAD_TOPIC, BAD_OPTION, NO_MEMORY, INTERRUPTED. With any code but OK no job was taken.
  */
 int tarry_take(tarry *queue, const struct tarry_take *take, int64_t wait_ms, tarry_job **out,
                size_t *n);
 /*
- * Takes jobs that are ready, and acks them in one. They are gone from the queue, and nobody answers for them; the
- * rest is as with tarry_take. Codes: OK; BAD_TOPIC, BAD_OPTION, NO_MEMORY, INTERRUPTED.
+ * Takes ready jobs and acks them in one step. They are removed from the queue and need no ack; the rest is as with
+ * tarry_take. Codes: OK; BAD_TOPIC, BAD_OPTION, NO_MEMORY, INTERRUPTED.
  */
 int tarry_pop(tarry *queue, const struct tarry_take *take, int64_t wait_ms, tarry_job **out,
               size_t *n);
 /*
- * Ends the takes that wait with this tag. They return TARRY_INTERRUPTED. Returns how many; a later take is not
- * touched. Not from a signal handler.
+ * Ends the waiting takes that have this tag. They return TARRY_INTERRUPTED. Returns how many there were; later takes
+ * are not affected. Must not be called from a signal handler.
  */
 size_t tarry_interrupt(tarry *queue, uint64_t tag);
 
-/* ---- a job that came out: as it was then, whatever becomes of it. One thread at a time, until it is freed;
- * also after tarry_close. Texts end with NUL and live as long as it does. ---- */
+/* ---- jobs taken: a snapshot, which later changes do not affect. One thread at a time, until it is freed; also
+ * after tarry_close. Texts are NUL-terminated unless documented otherwise, and live as long as the job. ---- */
 
-/* The topic of a job. */
+/* Returns the topic of a job. */
 const char *tarry_job_topic(const tarry_job *job);
-/* The id of a job. */
+/* Returns the id of a job. */
 const char *tarry_job_id(const tarry_job *job);
-/* The body of a job. The queue's own bytes, not a copy; `bytes` may be NULL. */
+/* Returns the body of a job. It points to the bytes of the queue, not to a copy; `bytes` may be NULL. */
 const void *tarry_job_body(const tarry_job *job, size_t *bytes);
-/* The content type of a job. "": none was given. */
+/* Returns the content type of a job. "": it was pushed without one. */
 const char *tarry_job_content_type(const tarry_job *job);
-/* The meta of a job, as it was pushed. `bytes` may be NULL. */
+/* Returns the meta of a job, as it was pushed. `bytes` may be NULL. */
 const char *tarry_job_meta(const tarry_job *job, size_t *bytes);
-/* The error of the last attempt that failed. No NUL stands behind it. */
+/* Returns the error of the last failed attempt. It is not NUL-terminated. */
 const char *tarry_job_error(const tarry_job *job, size_t *bytes);
-/* The lease of a job, as text. "": it was not taken, or was popped. */
+/* Returns the lease of a job, as text. "": the job was popped or not taken. */
 const char *tarry_job_lease(tarry_job *job);
-/* Who has a job, as he calls himself. No NUL stands behind it. */
+/* Returns the name of the consumer that holds a job. It is not NUL-terminated. */
 const char *tarry_job_consumer(const tarry_job *job, size_t *bytes);
-/* Whether somebody asked for a leased job to be cancelled. */
+/* Returns whether the cancel of a leased job was requested. */
 int tarry_job_cancel_requested(const tarry_job *job);
-/* The state of a job, of enum tarry_state. TARRY_STATE_FINISHED of one that was popped. */
+/* Returns the state of a job, an enum tarry_state. TARRY_STATE_FINISHED for a popped job. */
 int tarry_job_state(const tarry_job *job);
-/* How often a job was delivered, with this time. */
+/* Returns how often a job was delivered, including this delivery. */
 uint32_t tarry_job_attempt(const tarry_job *job);
-/* A number that rises with each delivery, to fence late consumers. */
+/* Returns the delivery number of a job. It rises with each delivery, to fence late consumers. */
 uint64_t tarry_job_delivery(const tarry_job *job);
-/* The priority of a job. 0 comes first. */
+/* Returns the priority of a job. 0 comes first. */
 int32_t tarry_job_priority(const tarry_job *job);
-/* When a job is due, or was, by the wall clock. */
+/* Returns when a job is or was due, by the wall clock. */
 int64_t tarry_job_due_ms(const tarry_job *job);
-/* When the lease of a job ends, by the wall clock. 0: it is not leased. */
+/* Returns when the lease of a job ends, by the wall clock. 0: it is not leased. */
 int64_t tarry_job_lease_until_ms(const tarry_job *job);
 
 struct tarry_attempt {
     uint32_t size;
     uint32_t number;
     int64_t started_ms, duration_ms;
-    int32_t outcome; /* 1 failed, 2 its lease ended, 3 refused for good */
+    int32_t outcome; /* 1 failed, 2 its lease ended, 3 failed with TARRY_FINAL */
     uint32_t error_bytes;
-    const char *error; /* lives as long as the job; no NUL behind it */
+    const char *error; /* lives as long as the job; not NUL-terminated */
 };
 #define TARRY_ATTEMPT_INIT                                                                         \
     {                                                                                              \
         sizeof(struct tarry_attempt), 0, 0, 0, 0, 0, NULL                                          \
     }
 /*
- * One of the attempts that ended without an ack. From the oldest, index 0, on; the last eight are known. The
- * caller sets out->size. Codes: OK; NOT_FOUND: there are no more, BAD_OPTION: `out` has no size.
+ * Returns one of the attempts that ended without an ack. Index 0 is the oldest; the last eight are kept. The caller
+ * sets out->size. Codes: OK; NOT_FOUND: no such attempt, BAD_OPTION: `out` has no size.
  */
 int tarry_job_history(const tarry_job *job, size_t index, struct tarry_attempt *out);
 
-/* Frees a job in hand. That is no ack. NULL is fine. */
+/* Frees a job that was returned to the caller. This does not ack it. NULL is allowed. */
 void tarry_job_free(tarry_job *job);
 
 /* ---- answers ---- */
 
 enum tarry_answer_flags {
-    TARRY_HAS_DELAY = 16, /* nack: wait so long, not by the backoff */
-    TARRY_FINAL = 32      /* nack: no further attempt, it is dead at once */
+    TARRY_HAS_DELAY = 16, /* nack: wait for delay_ms instead of the backoff */
+    TARRY_FINAL = 32      /* nack: no further attempt, the job is dead immediately */
 };
 
 struct tarry_answer {
     uint32_t size;
     uint32_t flags;
     const tarry_job *job; /* or */
-    const char *lease;    /* its text */
+    const char *lease;    /* text of the lease */
     int64_t delay_ms;     /* nack, return */
-    int64_t lease_ms;     /* extend: from now; 0: as it was taken with */
-    const char *error;    /* nack: why; cut at 256 bytes */
-    size_t error_bytes;   /* 0: it ends with NUL */
+    int64_t lease_ms;     /* extend: from now; 0: as when taken */
+    const char *error;    /* nack: reason; cut at 256 bytes */
+    size_t error_bytes;   /* 0: NUL-terminated */
 };
 #define TARRY_ANSWER_INIT                                                                          \
     {                                                                                              \
         sizeof(struct tarry_answer), 0, NULL, NULL, 0, 0, NULL, 0                                  \
     }
 
-/* Says that jobs are done. They are gone from the queue, but not freed. Codes: OK; LEASE_ENDED, BAD_OPTION. */
+/* Acks jobs as done. They are removed from the queue, but not freed. Codes: OK; LEASE_ENDED, BAD_OPTION. */
 int tarry_ack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out);
 /*
- * Says that jobs failed. Each comes again after its backoff, or is dead where it has no attempts left. Codes: OK,
- * CANCELLED: somebody had asked for that; LEASE_ENDED, BAD_OPTION.
+ * Nacks jobs as failed. Each is delivered again after its backoff, or is dead if no attempts are left. Codes: OK,
+ * CANCELLED: a cancel had been requested; LEASE_ENDED, BAD_OPTION.
  */
 int tarry_nack(tarry *queue, const struct tarry_answer *items, size_t n, struct tarry_result *out);
 /*
- * Makes leases longer. The result tells of the new end, and whether a cancel was asked for. Codes: OK;
- * LEASE_ENDED, BAD_OPTION.
+ * Extends leases. The result holds the new end, and whether a cancel was requested. Codes: OK; LEASE_ENDED,
+ * BAD_OPTION.
  */
 int tarry_extend(tarry *queue, const struct tarry_answer *items, size_t n,
                  struct tarry_result *out);
 /*
- * Gives back jobs that nobody began to work on. They are ready again, and the attempt does not count. Codes: OK,
- * CANCELLED: somebody had asked for that; LEASE_ENDED, BAD_OPTION.
+ * Returns jobs that were not worked on. They are ready again, and the attempt does not count. Codes: OK, CANCELLED: a
+ * cancel had been requested; LEASE_ENDED, BAD_OPTION.
  */
 int tarry_return(tarry *queue, const struct tarry_answer *items, size_t n,
                  struct tarry_result *out);
 
-/* A job that comes again: acked, and due anew with another body. */
+/* A job to repeat: acked, and pushed again with another due and body. */
 struct tarry_again {
     uint32_t size;
     uint32_t flags; /* TARRY_HAS_AT */
     const tarry_job *job;
-    const void *body; /* NULL: as it was; may be the job's own */
+    const void *body; /* NULL: unchanged; may be the body of the job itself */
     size_t body_bytes;
     int64_t delay_ms, at_ms;
 };
@@ -421,16 +426,16 @@ struct tarry_again {
         sizeof(struct tarry_again), 0, NULL, NULL, 0, 0, 0                                         \
     }
 /*
- * Acks jobs, and makes them due anew in one step. Each keeps its id, priority, meta and policy, and its attempts
- * begin again; the job in hand stays as it is, and is freed as ever. Codes: CREATED; LEASE_ENDED, BAD_OPTION: also
- * where the topic has a dedup window, which keeps finished ids from coming again, BODY_TOO_BIG, TOPIC_FULL: the
- * topic has more jobs than its max_jobs, NO_SPACE, NO_MEMORY. Refused, nothing was done.
+ * Acks jobs and pushes them again in one step. Each keeps its id, priority, meta and policy, and its attempts start
+ * again; the job in hand does not change, and must be freed as usual. Codes: CREATED; LEASE_ENDED, BAD_OPTION: also
+ * if the topic has a dedup window, which rejects finished ids, BODY_TOO_BIG, TOPIC_FULL: the topic has more jobs than
+ * its max_jobs, NO_SPACE, NO_MEMORY. If rejected, nothing was changed.
  */
 int tarry_again(tarry *queue, const struct tarry_again *items, size_t n, struct tarry_result *out);
 
-/* ---- looking ---- */
+/* ---- look-up ---- */
 
-/* Looks a job up by topic and id. *out is the caller's, for tarry_job_free. Codes: OK; NOT_FOUND, NO_MEMORY. */
+/* Returns a job by topic and id. *out belongs to the caller, for tarry_job_free. Codes: OK; NOT_FOUND, NO_MEMORY. */
 int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out);
 
 enum tarry_list_flags { TARRY_WITH_BODY = 64 };
@@ -441,7 +446,7 @@ struct tarry_list {
     const char *topic;
     int32_t state;  /* 0: all */
     uint32_t limit; /* 1 to 1000 */
-    /* Begins empty. The call writes where the next one goes on; empty: that was all. */
+    /* Empty for the first call. The call writes the position of the next one; empty: the list is complete. */
     char cursor[TARRY_CURSOR_BYTES_MAX];
 };
 #define TARRY_LIST_INIT                                                                            \
@@ -449,15 +454,15 @@ struct tarry_list {
         sizeof(struct tarry_list), 0, NULL, 0, 100, ""                                             \
     }
 /*
- * Lists jobs of a topic by due, then push order. `out` has room for `limit`; each job in it is the caller's, for
- * tarry_job_free. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION, BAD_CURSOR, NO_MEMORY.
+ * Lists jobs of a topic by due, then push order. `out` has room for `limit`; each job in it belongs to the caller,
+ * for tarry_job_free. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION, BAD_CURSOR, NO_MEMORY.
  */
 int tarry_list(tarry *queue, struct tarry_list *list, tarry_job **out, size_t *n);
 
 /* ---- topics ---- */
 
 enum tarry_settings_flags {
-    /* TARRY_HAS_PRIORITY */
+    /* also TARRY_HAS_PRIORITY */
     TARRY_DEAD_LETTER_EXPIRED = 128 /* expired jobs are kept as dead */
 };
 
@@ -483,93 +488,92 @@ struct tarry_topic {
     char name[TARRY_TOPIC_BYTES_MAX + 8];
     int64_t paused_until_ms; /* wall clock; 0: not paused, or until resumed */
     uint64_t delayed, retrying, ready, leased, dead;
-    /* Since the topic was made. */
+    /* Totals since the topic was created. */
     uint64_t pushed, replaced, delivered, acked, nacked, lease_ended, cancelled, expired, died,
         redriven;
     uint64_t dead_bytes;
-    int64_t oldest_ready_due_ms; /* 0: none is ready */
+    int64_t oldest_ready_due_ms; /* 0: no job is ready */
 };
 
 /*
- * Replaces the settings of a topic as a whole. The topic is made where it is new, and then its code is CREATED,
- * which is no failure. Codes: OK, CREATED; BAD_TOPIC, BAD_OPTION, TOO_MANY_TOPICS, NO_MEMORY.
+ * Replaces all settings of a topic. Creates the topic if it does not exist; the code CREATED is a success. Codes: OK,
+ * CREATED; BAD_TOPIC, BAD_OPTION, TOO_MANY_TOPICS, NO_MEMORY.
  */
 int tarry_topic_put(tarry *queue, const char *topic, const struct tarry_settings *settings);
-/* Shows a topic with its counts. The caller sets out->size. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION. */
+/* Returns a topic with its counts. The caller sets out->size. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION. */
 int tarry_topic_get(tarry *queue, const char *topic, struct tarry_topic *out);
 /*
- * Shows the settings of a topic as they were put. The caller sets out->size. Codes: OK; NOT_FOUND, BAD_TOPIC,
+ * Returns the settings of a topic as they were put. The caller sets out->size. Codes: OK; NOT_FOUND, BAD_TOPIC,
  * BAD_OPTION.
  */
 int tarry_topic_settings(tarry *queue, const char *topic, struct tarry_settings *out);
 /*
- * Deletes a topic and all its jobs, leased ones too. `affected`, where it is given, is how many. Codes: OK;
+ * Deletes a topic and all its jobs, including leased ones. `affected`, if not NULL, receives their number. Codes: OK;
  * NOT_FOUND, BAD_TOPIC, NO_MEMORY.
  */
 int tarry_topic_delete(tarry *queue, const char *topic, uint64_t *affected);
 /*
- * Stops the delivery of a topic for so long. for_ms 0: until it is resumed. Codes: OK; NOT_FOUND, BAD_TOPIC,
+ * Pauses the delivery of a topic for a time. for_ms 0: until it is resumed. Codes: OK; NOT_FOUND, BAD_TOPIC,
  * BAD_OPTION.
  */
 int tarry_topic_pause(tarry *queue, const char *topic, int64_t for_ms);
-/* Goes on with the delivery of a topic. Codes: OK; NOT_FOUND, BAD_TOPIC. */
+/* Resumes the delivery of a topic. Codes: OK; NOT_FOUND, BAD_TOPIC. */
 int tarry_topic_resume(tarry *queue, const char *topic);
 /*
- * Drops the jobs of a topic that are in this state. 0: all but leased ones, which are never purged. `affected`,
- * where it is given, is how many. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION, NO_MEMORY.
+ * Drops the jobs of a topic that are in this state. 0: all but leased ones, which are never purged. `affected`, if
+ * not NULL, receives their number. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_OPTION, NO_MEMORY.
  */
 int tarry_topic_purge(tarry *queue, const char *topic, int state, uint64_t *affected);
 /*
- * Sends dead jobs of a topic round again. The one with this id; with NULL at most `max`, 0: all. `affected`, where
- * it is given, is how many. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_ID, NO_MEMORY.
+ * Redrives dead jobs of a topic. `id` selects one job; with NULL at most `max` jobs are redriven, 0: all. `affected`,
+ * if not NULL, receives their number. Codes: OK; NOT_FOUND, BAD_TOPIC, BAD_ID, NO_MEMORY.
  */
 int tarry_topic_redrive(tarry *queue, const char *topic, const char *id, uint64_t max,
                         uint64_t *affected);
 /*
- * Lists topics by name. Those behind `after` (NULL: from the first), up to *n, which is set to how many there are
- * in `out`. The caller sets the size of the first. Codes: OK; BAD_OPTION, NO_MEMORY.
+ * Lists topics by name. The list begins after `after` (NULL: with the first) and has up to *n topics; *n is set to
+ * the number in `out`. The caller sets the size of the first. Codes: OK; BAD_OPTION, NO_MEMORY.
  */
 int tarry_topics(tarry *queue, const char *after, struct tarry_topic *out, size_t *n);
 
-/* ---- export and import: topics with their settings and jobs as lines of JSON, which `tarry export` writes and `tarry
- * import` reads as well: between directories, queues in memory and servers ---- */
+/* ---- export and import: topics with their settings and jobs as lines of JSON, the format of `tarry export` and
+ * `tarry import`: between directories, queues in memory and servers ---- */
 
 struct tarry_transfer {
     uint32_t size;
-    int32_t fd; /* of a file or pipe that blocks; -1: by the function */
-    /* The caller's, in place of a descriptor; below 0: it failed. `write` takes all; `read` says how many bytes it
-     * brought, 0 at the end. */
+    int32_t fd; /* blocking file or pipe; -1: use the functions */
+    /* The caller's functions, in place of a descriptor; a result below 0 is a failure. `write` takes all bytes;
+     * `read` returns the number of bytes read, 0 at the end. */
     int64_t (*write)(void *owner, const void *from, size_t bytes);
     int64_t (*read)(void *owner, void *into, size_t bytes);
     void *owner;
-    uint32_t
-        on_conflict; /* import, of a job that is there: TARRY_KEEP, also as 0, or TARRY_REPLACE */
+    uint32_t on_conflict; /* import, if the job exists: TARRY_KEEP, also as 0, or TARRY_REPLACE */
     uint32_t reserved;
-    /* Told, also of one that failed. */
+    /* Output, also of a failed call. */
     uint64_t topics, jobs;
-    uint64_t line; /* import: the last that was read, or the one that was refused */
+    uint64_t line; /* import: the last line read, or the rejected one */
 };
 #define TARRY_TRANSFER_INIT                                                                        \
     {                                                                                              \
         sizeof(struct tarry_transfer), -1, NULL, NULL, NULL, 0, 0, 0, 0, 0                         \
     }
 /*
- * Writes topics with their settings and jobs, a line of JSON each. Jobs are listed by due: what moves meanwhile may be
- * missed or there twice. A leased job is written as due when its lease ends, without the attempt under way. Returns OK
- * once all is written. Codes: OK; BAD_OPTION, NO_MEMORY, STOPPING, FORKED, IO_FAILED: errno says why; of a directory
- * UNAVAILABLE, too.
+ * Writes topics with their settings and jobs, a line of JSON each. Jobs are listed by due: a job that moves during
+ * the export may be missing or written twice. A leased job is written as due when its lease ends, without the attempt
+ * in progress. Returns OK when all is written. Codes: OK; BAD_OPTION, NO_MEMORY, STOPPING, FORKED, IO_FAILED: see
+ * errno; of a directory also UNAVAILABLE.
  */
 int tarry_export(tarry *queue, struct tarry_transfer *transfer);
 /*
- * Reads what tarry_export or `tarry export` wrote. Ends with the first line that is refused, and returns its code; up to
- * 1,000 lines behind it may have been carried out in a directory. To begin again does no harm: with TARRY_KEEP what is
- * there stays. Codes: OK; BAD_OPTION, also of a line that is none, BAD_TOPIC, BAD_ID, BODY_TOO_BIG, TOO_MANY_TOPICS,
- * TOPIC_FULL, NO_SPACE, NO_MEMORY, STOPPING, FORKED, IO_FAILED: errno says why, ENODATA that it was cut short; of a
- * directory DIRECTORY_MOVED, UNAVAILABLE, too.
+ * Reads the output of tarry_export or `tarry export`. Stops at the first rejected line and returns its code; in a
+ * directory, up to 1,000 lines after it may have been carried out. An import can safely be repeated: with TARRY_KEEP
+ * existing jobs stay. Codes: OK; BAD_OPTION: also an invalid line, BAD_TOPIC, BAD_ID, BODY_TOO_BIG, TOO_MANY_TOPICS,
+ * TOPIC_FULL, NO_SPACE, NO_MEMORY, STOPPING, FORKED, IO_FAILED: see errno (ENODATA if the input is incomplete); of a
+ * directory also DIRECTORY_MOVED, UNAVAILABLE.
  */
 int tarry_import(tarry *queue, struct tarry_transfer *transfer);
 
-/* ---- for loops of others: nothing blocks, answers come as callbacks ---- */
+/* ---- event loops: nothing blocks, results come as callbacks ---- */
 
 enum tarry_call_kind {
     TARRY_CALL_PUSH = 1,
@@ -585,11 +589,11 @@ enum tarry_call_kind {
     TARRY_CALL_POP
 };
 
-/* Read during tarry_submit alone. */
+/* A call to submit. Read only during tarry_submit. */
 struct tarry_call {
     uint32_t size;
     int32_t kind;
-    const void *items; /* of the kind's struct; take and pop: one struct tarry_take */
+    const void *items; /* array of the kind's struct; take and pop: one struct tarry_take */
     size_t n;
     int64_t wait_ms; /* take, pop */
 };
@@ -598,53 +602,55 @@ struct tarry_call {
         sizeof(struct tarry_call), 0, NULL, 0, 0                                                   \
     }
 
-/* Valid during the callback, but for the jobs, which are the callback's to free. */
+/* The result of a submitted call. Valid only during the callback, except the jobs, which the callback must free. */
 struct tarry_reply {
     uint32_t size;
-    int32_t code; /* as the call itself would return */
+    int32_t code; /* as the blocking call would return */
     const struct tarry_result *results;
     size_t result_count;
     tarry_job *const *jobs;
     size_t job_count;
 };
 
-/* Called by tarry_dispatch, on its thread, and by nobody else. It may call any function; tarry_close of its own queue
- * is refused. */
+/* Receives a reply. Called only by tarry_dispatch, on its thread. It may call any function, but tarry_close of its
+ * own queue is rejected. */
 typedef void tarry_done(void *owner, const struct tarry_reply *reply);
 
 /*
- * Starts a call whose answer comes as a callback. It is made by tarry_dispatch. Codes: OK; any other: the call was
- * refused, and `done` is not called: BAD_OPTION, BAD_TOPIC, NO_MEMORY.
+ * Starts a call and returns its result by a callback. The callback is made by tarry_dispatch. Codes: OK; any other:
+ * the call was rejected and `done` is not called: BAD_OPTION, BAD_TOPIC, NO_MEMORY.
  */
 int tarry_submit(tarry *queue, const struct tarry_call *call, tarry_done *done, void *owner);
 /*
- * A descriptor that is readable while tarry_dispatch has something to do. Level-triggered, for poll, epoll,
- * select, add_reader. It is the queue's own, until tarry_close; the same each time. -1: no descriptor is to be
- * had, errno says why.
+ * Returns a descriptor that is readable while tarry_dispatch has work. It is level-triggered, for poll, epoll, select
+ * or add_reader. It belongs to the queue until tarry_close, and every call returns the same one. -1: no descriptor is
+ * available, see errno.
  */
 int tarry_fd(tarry *queue);
 /*
- * Makes the callbacks of calls that have ended. Lets happen what is due, and makes up to `max` callbacks (0: all
- * there are now; what they submit waits for the next dispatch). Returns how many; -1 where there was none because
- * the process is a forked child or tarry_close was called.
+ * Calls the callbacks of finished calls. First carries out what is due, then makes up to `max` callbacks (0: all
+ * present ones; calls that they submit wait for the next dispatch). Returns how many; -1 if the process is a forked
+ * child or tarry_close was called.
  */
 int tarry_dispatch(tarry *queue, int max);
 
 /* ---- time ---- */
 
-/* The queue's clock: milliseconds since 1970. It is not moved by a step of the wall clock. */
+/* Returns the time of the clock of the queue: milliseconds since 1970. A step of the wall clock does not change
+ * it. */
 int64_t tarry_now_ms(tarry *queue);
 /*
- * In how many milliseconds of the queue's clock something happens by itself. A job is due, a lease or a wait ends.
- * 0: it is time now; -1: nothing will, or it is in a directory, whose threads let it happen. What is ready already
- * happens no more. For those who wait with means of their own: any call, then, lets it happen. It may be early, by a
- * far job's steps on its way there, and changes when somebody calls.
+ * Returns after how many milliseconds of the queue's clock the next timed event occurs. An event is a due job, or the
+ * end of a lease or a wait. 0: now; -1: no event is scheduled, or the queue is in a directory, whose threads handle
+ * events. Jobs that are already ready are not events. For callers with their own wait: any call at that time handles
+ * the event. The result may be early, because a job with a distant due moves in steps, and it changes with every
+ * call.
  */
 int64_t tarry_next_ms(tarry *queue);
 /*
- * Moves the test clock on. It goes from event to event: what is due at each moment happens at it, and whoever
- * waits for it is served. A delay of D ms is over after D + 1. Codes: OK; BAD_OPTION: the queue has no test clock,
- * the time is negative or above ten years, or the clock would pass 1 << 47.
+ * Advances the test clock. It proceeds from event to event: each event occurs at its own time, and callers that wait
+ * for it are served. A delay of D ms ends after D + 1. Codes: OK; BAD_OPTION: the queue has no test clock, the time
+ * is negative or above ten years, or the clock would pass 1 << 47.
  */
 int tarry_advance(tarry *queue, int64_t ms);
 
