@@ -1,7 +1,7 @@
 /*
- * Asserts that fail: the host hears of it, then the process ends. The linker brings those of the whole library here
- * (--wrap, cmake/library.cmake); programs that are linked with the rooms themselves, as the server is, have the
- * C library's own.
+ * Failed asserts: the hook is called with the message, then the process ends. The linker redirects
+ * the asserts of the whole library here (--wrap, cmake/library.cmake). Programs that link the rooms
+ * directly, such as the server, use the C library's handler.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -21,7 +21,8 @@ void tarry_on_assert(tarry_assert_hook *hook, void *ctx)
     atomic_store(&assert_hook, hook);
 }
 
-/* The hook is taken away first: an assert that fails in it, or beside it, ends the process. */
+/* Reports a failed assert and ends the process. The hook is removed first, so that an assert
+ * that fails inside it, or on another thread meanwhile, ends the process too. */
 _Noreturn void __wrap___assert_fail(const char *condition, const char *file, unsigned line,
                                     const char *function)
 {

@@ -1,11 +1,11 @@
-/* The codes: their names, and what they mean in words. */
+/* Result codes: their names and descriptions. */
 #include "base/slice.h"
 #include "queue/status.h"
 
 #include <stdio.h>
 #include <tarry.h>
 
-/* Of the codes that the queue knows the numbers are its own. */
+/* Codes that the queue also has use its numbers. */
 _Static_assert((int)TARRY_OK == (int)QUEUE_OK && (int)TARRY_CANCELLED == (int)QUEUE_CANCELLED &&
                    (int)TARRY_LEASE_ENDED == (int)QUEUE_LEASE_ENDED &&
                    (int)TARRY_BAD_CURSOR == (int)QUEUE_BAD_CURSOR &&

@@ -1,6 +1,6 @@
 /*
- * The descriptor for foreign loops: an epoll of an event, set while callbacks are to be made, and a timer, set while
- * submitted takes wait for a time.
+ * The descriptor for external event loops: an epoll set with an event, set while callbacks are
+ * pending, and a timer, set while submitted takes wait for a time.
  */
 #include "lib/state.h"
 
@@ -11,7 +11,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Whether an eventfd's write or read went through makes no difference: it is set, or it is not. */
+/* Sets the event. A failed write or read of an eventfd is harmless: the event is set, or
+ * cleared, already. */
 void lib_event_set(struct tarry *queue)
 {
     uint64_t one = 1;
@@ -26,7 +27,8 @@ void lib_event_clear(int fd)
         assert(errno == EAGAIN);
 }
 
-/* While submitted takes wait and jobs by the wall clock do. */
+/* Watches the wall clock while both submitted takes and jobs that are due by the wall clock
+ * wait. */
 static void watch_wall(struct tarry *queue)
 {
     bool is_on = queue->submitted_waiters && memory_waits_for_wall(queue->memory, queue->now);
@@ -49,7 +51,7 @@ void lib_set_timer(struct tarry *queue, int64_t next_ms)
     if (next_ms != INT64_MAX) {
         int64_t left_us = next_ms * 1000 - clock_inner_us_of(&queue->clock);
         if (left_us < 1)
-            left_us = 1; /* zero would stop it */
+            left_us = 1; /* zero would disarm it */
         at.it_value =
             (struct timespec){.tv_sec = left_us / 1000000, .tv_nsec = left_us % 1000000 * 1000};
     }
@@ -74,7 +76,7 @@ bool lib_descriptors_open(struct tarry *queue)
     struct epoll_event readable = {.events = EPOLLIN};
     queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     queue->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    /* Goes on while the machine sleeps, as jobs do. */
+    /* This clock keeps running while the machine sleeps, as job delays do. */
     queue->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     queue->wall_fd = lib_wall_watch_open();
     if (queue->epoll_fd >= 0 && queue->event_fd >= 0 && queue->timer_fd >= 0 &&

@@ -16,7 +16,7 @@
 
 enum { ERROR_BYTES = 512 };
 
-/* How far the threads may go, which the one that opens the directory says. */
+/* The phase of opening, set by the opening thread for the reactor threads. */
 enum phase { PHASE_RECOVER, PHASE_RUN, PHASE_QUIT };
 
 struct directory_reactor {
@@ -25,7 +25,7 @@ struct directory_reactor {
     struct reactor *reactor;
     struct queue *queue;
     pthread_t thread;
-    int failed; /* of recovery: a negative errno with words */
+    int failed; /* negative errno of recovery; `error` has the message */
     char error[ERROR_BYTES];
 };
 
@@ -33,17 +33,17 @@ struct directory {
     struct tarry *owner;
     struct log_sink sink;
     struct local *local;
-    uint32_t count; /* of reactors */
+    uint32_t count; /* number of reactors */
     struct directory_reactor reactors[DATADIR_SHARDS_MAX];
-    /* While it opens. */
+    /* Used while opening. */
     pthread_mutex_t lock;
     pthread_cond_t news;
     enum phase phase;
     uint32_t recovered;
-    /* On the first reactor's thread. */
+    /* Used on the first reactor's thread. */
     struct waiters *waiters;
-    struct deadline *expiry; /* of waits */
-    struct list waiting;     /* takes */
+    struct deadline *expiry; /* of the next wait */
+    struct list waiting;     /* waiting takes */
     bool is_stopping;
 };
 
@@ -66,7 +66,8 @@ int directory_wait(struct directory_call *call)
     return call->code;
 }
 
-/* Its caller may be gone, and the call with him, as soon as the state is told: only its address is used then. */
+/* Ends a call. As soon as the state is stored, the caller may return and the call may be freed:
+ * from then on only its address is used. */
 static void call_end(struct directory_call *call)
 {
     if (call->ended) {
@@ -136,7 +137,7 @@ static void take_end(struct directory_take *take, int code)
     call_end(&take->call);
 }
 
-/* Jobs that were leased and that nobody is given. */
+/* Returns leased jobs that were not handed to a caller. */
 static void leases_return(struct directory *directory, const struct queue_job *jobs, size_t count)
 {
     enum { AT_ONCE = 32 };
@@ -150,7 +151,8 @@ static void leases_return(struct directory *directory, const struct queue_job *j
     }
 }
 
-/* A pop's jobs are acked: those that are belong to its caller. */
+/* Ends a pop after its jobs were acked. Jobs that were acked belong to its caller; the others
+ * are freed. */
 static void pop_is_acked(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct directory_take *take = owner;
@@ -190,7 +192,8 @@ static void pop_ack(struct directory_take *take)
     free(answers);
 }
 
-/* The jobs are copied out of the reply; those that there is no memory for are ready again. */
+/* Copies the jobs out of the reply. Jobs for which there is no memory are returned and are ready
+ * again. */
 static void take_answered(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
     struct directory_take *take = owner;
@@ -233,7 +236,7 @@ void directory_post_take(struct directory *directory, struct directory_take *tak
     call_send(directory, &take->call, take_there);
 }
 
-/* Ends waits, those of one tag or all; how many. */
+/* Ends the waits with this tag, or all waits if `tag` is 0. Returns their number. */
 static size_t end_waits(struct directory *directory, uint64_t tag, int code)
 {
     size_t count = 0;
@@ -249,7 +252,7 @@ static size_t end_waits(struct directory *directory, uint64_t tag, int code)
     return count;
 }
 
-/* ---- orders: what is asked of the first reactor's thread itself ---- */
+/* ---- orders: requests to the first reactor's thread ---- */
 
 struct order {
     struct directory_call call;
@@ -307,7 +310,7 @@ void directory_return_jobs(struct directory *directory, struct memory_job *const
     order_run(directory, &(struct order){.jobs = jobs, .count = count}, return_jobs_there);
 }
 
-/* ---- waits that are over ---- */
+/* ---- waits that time out ---- */
 
 static void on_expiry(void *ctx)
 {
@@ -315,7 +318,8 @@ static void on_expiry(void *ctx)
     waiters_expire(directory->waiters, clock_inner_ms_of(&directory->owner->clock));
 }
 
-/* At the end of each turn: when the next wait is over. */
+/* Sets the timer for the next wait that ends. Called at the end of each iteration of the event
+ * loop. */
 static bool expiry_set(void *ctx)
 {
     struct directory *directory = ctx;
@@ -386,7 +390,7 @@ static int reactors_new(struct directory *directory, char *error)
     return 0;
 }
 
-/* What the first reactor has beside its shard, before it runs. */
+/* Creates the objects that only the first reactor has, before it runs. */
 static int waiters_make(struct directory *directory, char *error)
 {
     struct directory_reactor *first = &directory->reactors[0];
@@ -399,7 +403,7 @@ static int waiters_make(struct directory *directory, char *error)
     return 0;
 }
 
-/* Recovers each shard on the thread of its reactor, which then runs it. */
+/* Recovers each shard on the thread of its reactor, which runs the shard afterwards. */
 static int threads_start(struct directory *directory, char *error)
 {
     uint32_t started = 0;
@@ -426,7 +430,7 @@ static int threads_start(struct directory *directory, char *error)
     return failed;
 }
 
-/* Also after an opening that failed half-way; no thread runs. */
+/* Frees the directory, also after a failed opening. No thread may be running. */
 static void directory_free(struct directory *directory)
 {
     deadline_free(directory->expiry);

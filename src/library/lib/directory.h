@@ -1,11 +1,13 @@
 /*
- * directory: a queue in a data directory, as the library runs it: the embedded store with its reactors and helper threads
- * inside the process. This room only.
+ * directory: the library's queue in a data directory: the embedded store with its reactors and
+ * helper threads inside the process. Used only in this room.
  *
- * A call is a letter to the first reactor, where queue/queue.h is spoken; what it points at stays its caller's, who
- * sleeps until the reply was read, or who made a copy. Takes that wait stand in the lines of queue/waiter.h.
+ * A call is a letter to the first reactor and uses the interface of queue/queue.h. The memory it
+ * points at belongs to the caller, which sleeps until the reply has been read or has made a copy.
+ * Waiting takes are kept in the lists of queue/waiter.h.
  *
- * All threads of it block all signals, and write to the log function that the queue was opened with.
+ * All threads of a directory block all signals and write to the log function that the queue was
+ * opened with.
  */
 #ifndef TARRY_LIB_DIRECTORY_H
 #define TARRY_LIB_DIRECTORY_H
@@ -19,50 +21,53 @@
 
 struct directory;
 
-/* One call on its way there and back: in its caller's memory until it has ended. */
+/* A call to a reactor. It stays in its caller's memory until it has ended. */
 struct directory_call {
     struct letter letter;
     struct directory *directory; /* set by directory_post */
     struct command command;
-    /* On the reactor's thread: takes out of the reply what the caller wants, and sets `code`. */
+    /* Copies the results out of the reply and sets `code`. Runs on the reactor's thread. */
     void (*replied)(struct directory_call *call, const struct queue_reply *reply);
-    /* On the reactor's thread, the last that is done to it. NULL: its caller sleeps in directory_wait. */
+    /* Last access to the call, on the reactor's thread. NULL: the caller sleeps in
+     * directory_wait. */
     void (*ended)(struct directory_call *call);
     int code;
-    atomic_uint state; /* of who sleeps: directory.c */
+    atomic_uint state; /* of the sleeping caller; see directory.c */
 };
 
-/* A take or a pop; `command` is not looked at. */
+/* A take or a pop; `command` is unused. */
 struct directory_take {
     struct directory_call call;
-    struct list list; /* of those that wait; the reactor's */
+    struct list list; /* in the list of waiting takes; used by the reactor */
     struct waiter *waiter;
     int64_t wait_ms;
-    uint64_t handle; /* the waiters' */
+    uint64_t handle; /* assigned by queue/waiter.h */
 };
 
-/* Opens options->dir for `queue` and starts its threads: TARRY_OK, or a code with `error` in words. */
+/* Opens options->dir for `queue` and starts its threads. Returns TARRY_OK, or a code with a
+ * message in `error`. */
 int directory_open(struct tarry *queue, const struct tarry_options *options, char *error,
                    size_t error_bytes);
-/* Every wait ends with TARRY_STOPPING, and so does each that comes later. */
+/* Ends all current and future waits with TARRY_STOPPING. */
 void directory_end_waits(struct directory *directory);
-/* What was answered is on the disk, all threads have ended, the directory is free. No call is under way. */
+/* Writes everything that was answered to disk, ends all threads and releases the directory. No
+ * call may be in progress. */
 void directory_close(struct directory *directory);
 
-/* In a forked child: the directory is the parent's alone. */
+/* Abandons the directory in a forked child, because it belongs to the parent. */
 void directory_leave(struct directory *directory);
 
-/* Sends a call on its way. */
+/* Sends a call to the reactor without waiting for its reply. */
 void directory_post(struct directory *directory, struct directory_call *call);
 void directory_post_take(struct directory *directory, struct directory_take *take);
-/* Sleeps until it has ended; its code. */
+/* Sleeps until the call has ended and returns its code. */
 int directory_wait(struct directory_call *call);
-/* Post and wait in one. */
+/* Posts a call, waits for it and returns its code. */
 int directory_run(struct directory *directory, struct directory_call *call);
-/* How many waits it ended. */
+/* Interrupts the waits with this tag and returns their number. */
 size_t directory_interrupt(struct directory *directory, uint64_t tag);
 
-/* Jobs that nobody was given: they are ready again. */
+/* Returns jobs that were not handed to a caller, so that they are ready again. */
 void directory_return_jobs(struct directory *directory, struct memory_job *const *jobs,
                            size_t count);
 

@@ -1,4 +1,5 @@
-/* Export: topics with their settings and jobs as lines of JSON, in the form that `tarry export` writes. */
+/* Export: writes topics with their settings and jobs as lines of JSON, in the format of `tarry
+ * export`. */
 #include "base/duration.h"
 #include "base/json_write.h"
 #include "base/timestamp.h"
@@ -73,7 +74,7 @@ static void write_settings(struct buffer *out, const struct topic_settings *sett
         frequency_emit(out, settings->push_rate);
         buffer_append_byte(out, '"');
     }
-    /* What the server keeps of delivery: members of an object. */
+    /* The server's delivery settings, stored as the members of an object. */
     if (settings->extension.len > 2) {
         buffer_append_byte(out, ',');
         buffer_append_slice(out,
@@ -82,7 +83,7 @@ static void write_settings(struct buffer *out, const struct topic_settings *sett
     buffer_append_byte(out, '}');
 }
 
-/* On the thread that has the topic. */
+/* Appends a topic's line. Runs on the thread that owns the topic. */
 static void write_topic(const struct queue_topic *topic, size_t stride, void *into)
 {
     struct buffer *out = into;
@@ -99,7 +100,8 @@ static void write_topic(const struct queue_topic *topic, size_t stride, void *in
     buffer_append_text(out, "}\n");
 }
 
-/* Without what is tarry's own, but for where the job is to be called back. */
+/* Appends the job's metadata without tarry's own entries; the callback URL becomes a separate
+ * member. */
 static void write_meta(struct buffer *out, struct slice meta)
 {
     struct slice name, value, callback = {0};
@@ -123,7 +125,8 @@ static void write_meta(struct buffer *out, struct slice meta)
         json_write_member_text(out, "callback", callback);
 }
 
-/* A leased job is due when its lease ends, and the attempt under way does not count. */
+/* Appends a job's line. A leased job is due when its lease ends, and the attempt in progress
+ * does not count. */
 static void write_job(struct buffer *out, const struct job *job)
 {
     bool is_leased = job->state == JOB_LEASED;
@@ -150,7 +153,7 @@ static void write_job(struct buffer *out, const struct job *job)
     buffer_append_text(out, "}\n");
 }
 
-/* ---- what is written ---- */
+/* ---- parts of an export ---- */
 
 static int learn_topics(struct export *export)
 {
@@ -202,7 +205,7 @@ static int export_jobs(struct export *export, const char *topic)
     do {
         int code = tarry_list(export->queue, &list, jobs, &n);
         if (code)
-            return code == TARRY_NOT_FOUND ? TARRY_OK : code; /* it was deleted meanwhile */
+            return code == TARRY_NOT_FOUND ? TARRY_OK : code; /* deleted meanwhile */
         for (size_t i = 0; i < n; i++) {
             const struct memory_job *job = (const struct memory_job *)(void *)jobs[i];
             write_job(&export->lines, &job->shown.job);

@@ -1,4 +1,5 @@
-/* Import: reads lines of an export and pushes what they say, in batches: jobs as they were, topics with their settings. */
+/* Import: reads the lines of an export. Pushes jobs in batches with their state, and creates
+ * topics with their settings. */
 #include "base/duration.h"
 #include "base/json_read.h"
 #include "base/text.h"
@@ -13,7 +14,8 @@
 
 enum { CHUNK_BYTES = 256 * 1024 };
 
-/* Room for a body in the worst form that JSON has for it (\u0001), and for what is beside it. */
+/* Returns the maximum line length: a body in its longest JSON encoding (\u0001), plus the other
+ * members. */
 static size_t line_bytes_max(const struct tarry *queue)
 {
     return 6 * (size_t)queue->options.body_bytes_max + 256 * 1024;
@@ -22,14 +24,15 @@ static size_t line_bytes_max(const struct tarry *queue)
 struct import {
     struct tarry *queue;
     struct transfer *transfer;
-    struct buffer in; /* lines and the beginning of the next */
-    /* Of the pushes, unescaped and encoded: with room for twice `in`, so that it stays in its place. */
+    struct buffer in; /* complete lines and the beginning of the next */
+    /* Unescaped and decoded texts of the pushes. It has twice the size of `in`, so that it is
+     * never moved. */
     struct buffer text;
     struct buffer meta, extension;
     struct queue_push *pushes; /* TARRY_BATCH_MAX */
-    uint64_t *lines;           /* where each came from */
+    uint64_t *lines;           /* line number of each push */
     size_t count;
-    uint64_t line; /* the one that is read */
+    uint64_t line; /* number of the current line */
     bool is_head, is_complete;
 };
 
@@ -40,7 +43,7 @@ struct push_call {
     struct import *import;
 };
 
-/* Notes the first that was refused. */
+/* Counts a stored job, or records the line of a rejected one. Returns its code. */
 static int results_note(struct import *import, size_t i, enum queue_status status)
 {
     if (queue_status_is_success(status)) {
@@ -120,7 +123,7 @@ static bool read_number(struct json_value value, int64_t most, int64_t *out)
            *out <= most;
 }
 
-/* A text, or a number of milliseconds. */
+/* Reads a duration: a text, or a number of milliseconds. */
 static bool read_duration(struct import *import, struct json_value value, int64_t *out)
 {
     struct slice text;
@@ -129,7 +132,8 @@ static bool read_duration(struct import *import, struct json_value value, int64_
     return read_text(import, value, &text) && duration_parse(text, POLICY_DELAY_MS_MAX, out);
 }
 
-/* False: it is no member of a policy. *is_good: and it has such a value. */
+/* Reads a member of a policy. Returns false if it is not one; sets *is_good if its value is
+ * valid. */
 static bool read_policy(struct import *import, struct slice key, struct json_value value,
                         struct policy *policy, bool *is_good)
 {
@@ -196,7 +200,7 @@ static bool read_setting(struct import *import, struct slice key, struct json_va
     }
     if (!json_string_is(key, "deliver") && !json_string_is(key, "dead_letter"))
         return false;
-    /* Kept as it is, for a server that opens the directory. */
+    /* Stored unchanged, for a server that opens the directory. */
     struct buffer *extension = &import->extension;
     buffer_append_byte(extension, extension->len ? ',' : '{');
     buffer_append_slice(extension, key);
@@ -280,7 +284,8 @@ static bool read_base64(struct import *import, struct json_value value, struct s
     return true;
 }
 
-/* A string is its text, unless its type says that it is JSON; any other value is JSON as it stands. */
+/* Reads a body. A string is its text, unless the content type is JSON; any other value is kept
+ * as JSON. */
 static bool read_body(struct import *import, struct json_value body, struct queue_push *push)
 {
     if (body.kind == JSON_STRING && !type_is_json(push->content_type)) {
@@ -421,7 +426,7 @@ static int import_line(struct import *import, struct slice text)
         import->is_complete = true;
         return TARRY_OK;
     }
-    if (of.cursor.kind && !of.id.kind) /* for who goes on with an export that was cut short */
+    if (of.cursor.kind && !of.id.kind) /* used to resume an interrupted export */
         return TARRY_OK;
     if (of.settings.kind != JSON_OBJECT)
         return import_job(import, object);
@@ -432,7 +437,7 @@ static int import_line(struct import *import, struct slice text)
                : TARRY_BAD_OPTION;
 }
 
-/* All whole lines there are; then the rest moves to the front. */
+/* Imports all complete lines and moves the rest to the front. */
 static int import_lines(struct import *import)
 {
     struct buffer *in = &import->in;
@@ -476,7 +481,7 @@ static int import_all(struct import *import)
     }
     if (import->is_complete && !import->in.len)
         return TARRY_OK;
-    errno = ENODATA; /* it was cut short */
+    errno = ENODATA; /* the export is incomplete */
     return TARRY_IO_FAILED;
 }
 

@@ -1,5 +1,5 @@
-/* Calls of items: what callers pass and what they are told, the structs of tarry.h to those of the queue and
- * back. */
+/* Calls about items: convert the structs of tarry.h to those of the queue, and the queue's
+ * results back. */
 #include "base/buffer.h"
 #include "lib/items.h"
 #include "queue/copy.h"
@@ -44,9 +44,9 @@ static bool result_is_good(const struct tarry_result *out)
     return !out || lib_stride(out, offsetof(struct tarry_result, due_ms));
 }
 
-/* ---- what is told of an item ---- */
+/* ---- results of an item ---- */
 
-/* What the queue calls by the names of the HTTP API has its own in tarry.h. */
+/* Returns the name of an option in tarry.h for the queue's name, which is that of the HTTP API. */
 static const char *detail_of(const char *option)
 {
     static const char *const names[][2] = {{"delay", "delay_ms"},
@@ -60,7 +60,8 @@ static const char *detail_of(const char *option)
     return option;
 }
 
-/* A shorter struct of an older program gets what it has room for. */
+/* Writes the result of item i. The shorter struct of an older program gets only the fields that
+ * it has. */
 static void result_write(struct tarry_result *out, size_t stride, size_t i, int code,
                          const struct queue_result *result, struct slice id)
 {
@@ -81,7 +82,7 @@ static void result_write(struct tarry_result *out, size_t stride, size_t i, int 
 
 enum { PUSH_FLAGS = TARRY_HAS_PRIORITY | TARRY_HAS_AT | TARRY_IS_DEAD };
 
-/* Names in their form, each once, and none of tarry's own. */
+/* Returns whether all names are valid, unique, and not reserved for tarry. */
 static bool meta_is_good(struct slice meta)
 {
     struct buffer again;
@@ -115,13 +116,14 @@ bool lib_backoff_lacks_kind(uint32_t backoff, int64_t first_ms, int64_t max_ms)
     return !backoff && (first_ms || max_ms);
 }
 
-/* Any bytes, or text that ends with NUL. */
+/* Returns the error: any bytes, or a text that ends with NUL if `bytes` is 0. */
 static struct slice error_of(const char *error, size_t bytes)
 {
     return bytes ? slice_make(error, bytes) : lib_text(error);
 }
 
-/* What the door does not look at, since no front gives it such. NULL: nothing is wrong. */
+/* Returns the name of an option that is invalid in a way that the queue's validation does not
+ * check, since the server's protocols cannot produce it. Returns NULL if all are valid. */
 static const char *push_fault(const struct tarry_push *from)
 {
     if (from->flags & ~(uint32_t)PUSH_FLAGS)
@@ -145,7 +147,7 @@ static const char *push_fault(const struct tarry_push *from)
     return NULL;
 }
 
-/* What the caller says, as the queue's. False: it is refused, and the result says why. */
+/* Converts a push. Returns false if it is rejected; the result then has the reason. */
 static bool push_read(const struct tarry_push *from, struct queue_push *out,
                       struct queue_result *result)
 {
@@ -195,7 +197,7 @@ static struct slice run_push(struct tarry *queue, const struct tarry_push *from,
 
 /* ---- change ---- */
 
-/* As push_read. */
+/* Converts a change, like push_read. */
 static bool change_read(const struct tarry_change *from, enum queue_change_verb verb,
                         struct queue_change *out, struct queue_result *result)
 {
@@ -235,7 +237,7 @@ static struct slice run_change(struct tarry *queue, const struct tarry_change *f
 
 /* ---- answer ---- */
 
-/* As push_read; of a job in hand the lease is that which is shown. */
+/* Converts an answer, like push_read. If the caller gives a job, its lease is used. */
 static bool answer_read(const struct tarry_answer *from, enum queue_verb verb,
                         struct queue_answer *out, struct queue_result *result)
 {
@@ -275,7 +277,7 @@ static void run_answer(struct tarry *queue, const struct tarry_answer *from, enu
 
 /* ---- again ---- */
 
-/* As push_read; `id` is the job's. */
+/* Converts a call to push the job in hand again, like push_read. Sets `id` to the job's id. */
 static bool again_read(const struct tarry_again *from, uint64_t body_bytes_max,
                        struct queue_push *out, struct slice *id, struct queue_result *result)
 {
@@ -317,12 +319,12 @@ static struct slice run_again(struct tarry *queue, const struct tarry_again *fro
     return id;
 }
 
-/* ---- any of them ---- */
+/* ---- all kinds ---- */
 
 static const struct {
-    size_t bytes; /* of the kind's struct */
+    size_t bytes; /* of the public struct */
     enum command_kind command;
-    size_t command_bytes; /* of the queue's */
+    size_t command_bytes; /* of the queue's struct */
     int verb;
 } kinds[] = {
 #define CHANGE sizeof(struct tarry_change), COMMAND_CHANGE, sizeof(struct queue_change)
@@ -348,7 +350,8 @@ union item {
     struct tarry_again again;
 };
 
-/* One item as this library knows it: where it lies, or a copy. NULL: it is none. */
+/* Returns an item in the size that this library uses: in place, or as a copy. Returns NULL if
+ * its size is invalid. */
 static const union item *item_read(const void *from, size_t stride, size_t bytes, union item *copy)
 {
     if (size_of(from) != stride)
@@ -403,9 +406,10 @@ int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *it
     return first;
 }
 
-/* ---- the same in a directory: what can be carried out is one command, whose results go back to their items ---- */
+/* ---- in a directory: valid items form one command, and its results are written back to their
+ * items ---- */
 
-/* Notes the code of an item that was refused: the first in order counts. */
+/* Records the code of a rejected item if it precedes the first recorded one. */
 static void items_note(struct lib_items *items, size_t i, enum queue_status status)
 {
     if (queue_status_is_success(status) || i >= items->first_at)
@@ -440,7 +444,7 @@ static void items_replied(struct directory_call *call, const struct queue_reply 
     call->code = items->first;
 }
 
-/* One item into its place in the command. False: refused. */
+/* Converts one item into its place in the command. Returns false if it is rejected. */
 static bool item_send(struct lib_items *items, enum tarry_call_kind kind, const union item *from,
                       void *into, struct queue_result *result, struct slice *id)
 {
@@ -465,7 +469,7 @@ static bool item_send(struct lib_items *items, enum tarry_call_kind kind, const 
     return is_good;
 }
 
-/* Room for n of them; those of one lie in the call itself. */
+/* Allocates room for n items. A single item is stored in the call itself. */
 static bool items_make(struct lib_items *items, enum tarry_call_kind kind, size_t n)
 {
     size_t bytes = kinds[kind].command_bytes;

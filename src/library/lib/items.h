@@ -1,8 +1,10 @@
 /*
- * items: a call of items of a queue in a directory, on its way there and back. This room only.
+ * items: a call about several items of a queue in a directory, from request to reply. Used only in
+ * this room.
  *
- * Items that can be seen to be wrong are refused before; the others are one command, whose results are written to
- * their places in `out` on the reactor's thread. What is pointed at stays the caller's until then.
+ * Items that are visibly invalid are rejected first. The others form one command, whose results are
+ * written to their places in `out` on the reactor's thread. The memory pointed at belongs to the
+ * caller until then.
  */
 #ifndef TARRY_LIB_ITEMS_H
 #define TARRY_LIB_ITEMS_H
@@ -11,15 +13,15 @@
 
 struct lib_items {
     struct directory_call call;
-    struct tarry_result *out; /* NULL: nobody wants to know */
+    struct tarry_result *out; /* NULL: results are not requested */
     size_t out_stride;
     uint64_t body_bytes_max;
-    size_t sent; /* of the command; 0: there is nothing to send */
+    size_t sent; /* items in the command; 0: nothing to send */
     size_t first_at;
-    int first;                /* code of the first item that was refused; 0: none */
+    int first;                /* code of the first rejected item; 0 if all are valid */
     void *commands;           /* queue_push, queue_change or queue_answer */
-    uint16_t *at;             /* the item of each */
-    struct queue_push *again; /* of the answers, where that is what they are */
+    uint16_t *at;             /* index of each command's item */
+    struct queue_push *again; /* new versions of the jobs; only for TARRY_CALL_AGAIN */
     void *block;              /* malloc'd */
     struct command *copy;
     uint16_t only_at;
@@ -31,10 +33,12 @@ struct lib_items {
     struct queue_push only_again;
 };
 
-/* TARRY_OK: to be sent, where `sent` is not 0. Else nothing was looked at. To be freed in either case. */
+/* Prepares the command. Returns TARRY_OK if it is ready to send (unless `sent` is 0), else a
+ * code, and then no item was examined. The caller frees `items` in either case. */
 int lib_items_read(struct lib_items *items, const struct tarry *queue, enum tarry_call_kind kind,
                    const void *from, size_t n, struct tarry_result *out);
-/* Makes it outlive what it points at, but for `out`. False: out of memory. */
+/* Copies everything that it points at, except `out`, so that it outlives the caller's memory.
+ * Returns false if out of memory. */
 bool lib_items_keep(struct lib_items *items);
 void lib_items_free(struct lib_items *items);
 

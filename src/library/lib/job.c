@@ -1,4 +1,4 @@
-/* A job that came out, as its owner sees it. */
+/* Accessors of a job that the caller owns. */
 #include "lib/state.h"
 
 static const struct job *shown(const tarry_job *job)
@@ -43,7 +43,8 @@ const char *tarry_job_error(const tarry_job *job, size_t *bytes)
     return bytes_of(shown(job)->error, bytes);
 }
 
-/* Written when it is asked for: most consumers answer with the job in hand. */
+/* Returns the lease as text. It is written on request only, since most consumers answer with the
+ * job itself. */
 const char *tarry_job_lease(tarry_job *job)
 {
     struct memory_job *mine = (struct memory_job *)(void *)job;

@@ -1,4 +1,5 @@
-/* Coming in and going out: the lock, and whether the process is still the one that opened the queue. */
+/* Entering and leaving the queue: the lock, and whether the process still is the one that opened
+ * the queue. */
 #include "lib/state.h"
 
 #include <sys/mman.h>
@@ -6,7 +7,8 @@
 
 /* ---- fork ---- */
 
-/* A page that the kernel wipes in a child: looking at it costs nothing, asking for the pid is a system call. */
+/* Maps a page that the kernel wipes in a child. Reading it is free, whereas getpid is a system
+ * call. */
 void lib_fork_mark_make(struct tarry *queue)
 {
     size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -33,13 +35,14 @@ bool lib_is_forked(const struct tarry *queue)
     return queue->fork_mark ? !*queue->fork_mark : queue->pid != getpid();
 }
 
-/* ---- in and out ---- */
+/* ---- entering and leaving ---- */
 
 int lib_begin(struct tarry *queue)
 {
     if (lib_is_forked(queue))
         return TARRY_FORKED;
-    /* In this order, as tarry_close has the other: one of the two sees the other one. */
+    /* The order is the reverse of that in tarry_close, so that at least one of the two sees the
+     * other. */
     atomic_fetch_add(&queue->callers, 1);
     if (!atomic_load(&queue->is_closing))
         return TARRY_OK;
@@ -67,7 +70,7 @@ int lib_enter(struct tarry *queue)
     queue->now = memory_now(queue->memory);
     memory_advance(queue->memory, queue->now);
     if (queue->is_ready && !list_is_empty(&queue->waiters))
-        lib_serve(queue); /* nobody overtakes them */
+        lib_serve(queue); /* waiters come before this call */
     return TARRY_OK;
 }
 

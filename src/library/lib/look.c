@@ -1,10 +1,10 @@
-/* Looking at jobs: one by its id, many by their due. */
+/* Reading jobs: one by its id, or several in the order of their due times. */
 #include "lib/directory.h"
 #include "queue/door.h"
 
 /* ---- in a directory ---- */
 
-/* Jobs and a cursor, copied out of a reply. */
+/* Jobs and a cursor copied from a reply. */
 struct look {
     struct directory_call call;
     struct memory_job **jobs;
@@ -65,7 +65,7 @@ int tarry_get(tarry *queue, const char *topic, const char *id, tarry_job **out)
     return code;
 }
 
-/* Without a whole cursor a list could not tell that there is more. */
+/* Minimum size: without a complete cursor, a list could not show that more jobs follow. */
 enum { LIST_BYTES_MIN = offsetof(struct tarry_list, cursor) + TARRY_CURSOR_BYTES_MAX };
 
 int tarry_list(tarry *queue, struct tarry_list *list, tarry_job **out, size_t *n)

@@ -1,5 +1,5 @@
 /*
- * Calls for loops of others: they do not wait, and end in a callback from tarry_dispatch.
+ * Calls for external event loops: they do not block, and end with a callback from tarry_dispatch.
  */
 #include "lib/items.h"
 
@@ -7,10 +7,10 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* One that was submitted, until its callback was made. One block with all it needs, so that nothing can fail
- * later. */
+/* A submitted call until its callback has been made. Everything it needs is allocated in
+ * advance, so that nothing can fail later. */
 struct submitted {
-    struct list list; /* of those to be called back */
+    struct list list; /* in the list of calls to be called back */
     tarry_done *done;
     void *owner;
     int code;
@@ -58,7 +58,8 @@ static void submitted_on_end(struct tarry *queue, struct waiter *waiter)
     submitted_is_done(queue, submitted_of(waiter), waiter->code);
 }
 
-/* The topics' names and the consumer's are the caller's during the call only. */
+/* Copies the names of the topics and the consumer, which belong to the caller and are valid
+ * during the call only. */
 static bool topics_copy(struct submitted *call)
 {
     size_t bytes = 1 + call->take.consumer.len;
@@ -78,7 +79,7 @@ static bool topics_copy(struct submitted *call)
     return true;
 }
 
-/* Reads what it takes, and makes room for it. */
+/* Reads the options of a take and allocates room for its jobs. */
 static int take_prepare(struct submitted *call, const struct tarry_call *from)
 {
     if (from->n != 1 || !from->items)
@@ -117,7 +118,8 @@ static int items_prepare(struct submitted *call, const struct tarry_call *from)
     return TARRY_OK;
 }
 
-/* ---- in a directory: it counts among the callers until it is done, so that a close waits for it ---- */
+/* ---- in a directory: the call counts as a caller until it is done, so that a close waits for
+ * it ---- */
 
 static void directory_is_done(struct submitted *call, int code)
 {
@@ -137,7 +139,7 @@ static void take_ended(struct directory_call *call)
     directory_is_done(list_entry(call, struct submitted, taken.call), call->code);
 }
 
-/* What was prepared goes its way; `call` is the queue's where that is TARRY_OK. */
+/* Sends a prepared call. If it returns TARRY_OK, `call` belongs to the queue. */
 static int directory_submit(struct tarry *queue, struct submitted *call,
                             const struct tarry_call *asked)
 {
@@ -221,7 +223,7 @@ int tarry_fd(tarry *queue)
     return fd;
 }
 
-/* The jobs are the callback's. */
+/* Makes the callback. The jobs then belong to the callback. */
 static void call_back(struct submitted *call)
 {
     struct tarry_reply reply = {.size = sizeof reply,
@@ -245,8 +247,9 @@ static struct submitted *first_done(struct tarry *queue)
     return call;
 }
 
-/* One round: the next call that has ended, NULL: there is none. `most`, where it is below 0, is set to how many
- * there are now: what callbacks submit waits for the next dispatch, or this one might never end. */
+/* Takes the next call that has ended, or NULL. If `most` is negative, it is set to the current
+ * number of such calls: calls that callbacks submit wait for the next dispatch, since otherwise
+ * this one might never end. */
 static int take_done(struct tarry *queue, int count, int *most, struct submitted **call)
 {
     int code = lib_enter(queue);
@@ -257,7 +260,8 @@ static int take_done(struct tarry *queue, int count, int *most, struct submitted
         queue->timer_ms = INT64_MAX;
     }
     if (!count &&
-        queue->is_wall_watched) { /* maybe the clock was set: it is read after that is known */
+        queue
+            ->is_wall_watched) { /* the clock may have been set: re-arm the watch before reading the clock */
         lib_wall_watch_clear(queue->wall_fd);
         lib_wall_watch_set(queue->wall_fd, true);
         queue->now = memory_now(queue->memory);
@@ -273,7 +277,8 @@ static int take_done(struct tarry *queue, int count, int *most, struct submitted
     return TARRY_OK;
 }
 
-/* Its thread counts among the callers all along: a close waits for the callback that it is in, too. */
+/* Dispatches callbacks. The thread counts as a caller throughout, so that a close also waits for
+ * the callback in progress. */
 int tarry_dispatch(tarry *queue, int max)
 {
     struct callback_thread self = {.thread = pthread_self()};
@@ -289,7 +294,7 @@ int tarry_dispatch(tarry *queue, int max)
         call_back(call);
         count++;
     }
-    if (code != TARRY_FORKED) { /* a callback forked: the lock is the parent's */
+    if (code != TARRY_FORKED) { /* after a fork in a callback, the lock belongs to the parent */
         pthread_mutex_lock(&queue->lock);
         list_remove(&self.list);
         lib_unlock(queue);
@@ -306,7 +311,7 @@ bool lib_is_in_callback(const struct tarry *queue)
     return false;
 }
 
-/* Those that wait have ended before. */
+/* Frees calls that have ended. All waits have ended before. */
 void lib_submitted_free(struct tarry *queue)
 {
     struct submitted *call;

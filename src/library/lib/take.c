@@ -1,4 +1,4 @@
-/* Takes and pops that their callers wait in, and interrupts. */
+/* Blocking takes and pops, and interrupts. */
 #include "base/clock.h"
 #include "lib/directory.h"
 #include "queue/door.h"
@@ -22,7 +22,7 @@ int lib_read_take(const struct tarry_take *from, struct queue_take *out,
     return lib_code(queue_check_take(out, &detail));
 }
 
-/* When an inner moment comes, by the clock that waits on conditions go by. */
+/* Converts a time of the inner clock to the clock of condition variables. */
 static struct timespec awake_time(struct tarry *queue, int64_t inner_ms)
 {
     int64_t left_us = inner_ms * 1000 - clock_inner_us_of(&queue->clock);
@@ -30,7 +30,7 @@ static struct timespec awake_time(struct tarry *queue, int64_t inner_ms)
     return (struct timespec){.tv_sec = at_us / 1000000, .tv_nsec = at_us % 1000000 * 1000};
 }
 
-/* Sleeps until something is worth a look. */
+/* Sleeps until the waiter is woken, its wait ends, or the leader's event is due. */
 static void waiter_sleep(struct tarry *queue, struct waiter *waiter)
 {
     int64_t until_ms = waiter->until_ms;
@@ -47,7 +47,7 @@ static void waiter_sleep(struct tarry *queue, struct waiter *waiter)
     pthread_cond_timedwait(waiter->wake, &queue->lock, &at);
 }
 
-/* In line until it has ended. Under the lock. */
+/* Waits in the list until the wait has ended. The caller holds the lock. */
 static void waiter_wait(struct tarry *queue, struct waiter *waiter, int64_t wait_ms)
 {
     pthread_cond_t wake;

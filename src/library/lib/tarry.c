@@ -1,4 +1,4 @@
-/* A handle of the library: opening, closing, its clock. */
+/* The library's handle: opening, closing, and its clock. */
 #include "base/random.h"
 #include "job/job.h"
 #include "lib/directory.h"
@@ -12,7 +12,8 @@
 
 enum { TOPICS_MAX = 10000, SYNC_INTERVAL_MS_MAX = 60000, SHARDS_MAX = 64 };
 enum { WAL_FILE_BYTES_LEAST = 4 << 20, WAL_FILE_BYTES_MOST = 1 << 30 };
-/* Beyond it no clock goes, and ten years further everything that it can be asked for still has a place. */
+/* Latest time of a test clock. Any time that can be requested, up to ten years later, is still
+ * representable. */
 static const int64_t CLOCK_MS_MAX = INT64_C(1) << 47;
 
 static void tarry_on_ready(void *ctx, struct slice topic)
@@ -65,7 +66,7 @@ static void queue_free(struct tarry *queue)
     free(queue);
 }
 
-/* NULL: nothing is wrong with where the jobs are to be kept. */
+/* Returns what is wrong with the storage options, or NULL if they are valid. */
 static const char *directory_fault(const struct tarry_options *options, bool may_hold)
 {
     bool has_interval = options->sync == TARRY_SYNC_INTERVAL;
@@ -162,7 +163,7 @@ int tarry_close(tarry *queue)
     pthread_mutex_unlock(&queue->lock);
     if (queue->directory)
         directory_end_waits(queue->directory);
-    /* They are on their way out, or in a callback, and hold nothing that they would wait for. */
+    /* Remaining callers are leaving or in a callback, and hold nothing that this thread needs. */
     const struct timespec pause = {.tv_nsec = 1000000};
     while (atomic_load(&queue->callers))
         nanosleep(&pause, NULL);
@@ -180,7 +181,7 @@ int64_t tarry_now_ms(tarry *queue)
     return clock_inner_ms_of(&queue->clock);
 }
 
-/* The next moment at which something happens, no later than `until_ms`. */
+/* Returns the time of the next event, at most `until_ms`. */
 static int64_t next_moment(const struct tarry *queue, int64_t until_ms)
 {
     int64_t next_ms = memory_next_ms(queue->memory);

@@ -1,18 +1,18 @@
-/* Topics: their settings, what is done to them whole, their figures. */
+/* Topics: their settings, operations on whole topics, and their counters. */
 #include "lib/directory.h"
 #include "queue/door.h"
 
 #include <stdlib.h>
 
-/* What the first of these structs had. */
+/* Sizes of the first versions of these structs. */
 enum {
     TOPIC_BYTES_MIN = offsetof(struct tarry_topic, oldest_ready_due_ms) + sizeof(int64_t),
     SETTINGS_BYTES_MIN = offsetof(struct tarry_settings, max_jobs) + sizeof(uint64_t)
 };
 
-/* ---- a topic as it is shown ---- */
+/* ---- conversion of a topic ---- */
 
-/* Cut to the size that the caller's struct has. */
+/* Writes the settings, cut to the size of the caller's struct. */
 static void settings_write(const struct topic_settings *from, size_t stride, void *into)
 {
     struct tarry_settings settings = {
@@ -32,7 +32,7 @@ static void settings_write(const struct topic_settings *from, size_t stride, voi
     memcpy(into, &settings, stride < sizeof settings ? stride : sizeof settings);
 }
 
-/* The same. */
+/* Writes the topic, cut to the size of the caller's struct. */
 static void topic_write(const struct queue_topic *from, size_t stride, void *into)
 {
     const struct topic_totals *totals = &from->totals;
@@ -62,11 +62,11 @@ static void topic_write(const struct queue_topic *from, size_t stride, void *int
 
 /* ---- in a directory ---- */
 
-/* What of a reply's topics is wanted, written where the caller has room. */
+/* A request for topics; the reply is converted directly into the caller's array. */
 struct topic_reply {
     struct directory_call call;
     void (*write)(const struct queue_topic *, size_t, void *);
-    size_t room, stride, count; /* of topics */
+    size_t room, stride, count; /* room and count: number of topics */
     void *out;
     uint64_t affected;
 };
@@ -76,7 +76,7 @@ static void topic_replied(struct directory_call *call, const struct queue_reply 
     struct topic_reply *told = list_entry(call, struct topic_reply, call);
     call->code = lib_code(reply->status);
     told->affected = reply->affected;
-    /* Several shards may tell of more than were asked for. */
+    /* Several shards may together return more topics than requested. */
     told->count = reply->topic_count < told->room ? reply->topic_count : told->room;
     for (size_t i = 0; told->write && i < told->count; i++)
         told->write(&reply->topics[i], told->stride, (char *)told->out + i * told->stride);
@@ -96,7 +96,8 @@ static int topic_run(tarry *queue, struct topic_reply *told, const struct comman
 
 /* ---- calls ---- */
 
-/* `write` shows it in `out`, of `stride` bytes; or NULL. */
+/* Carries out a call about a topic. `write`, unless NULL, converts the topic into `out`, which
+ * has `stride` bytes. */
 static int call_topic(tarry *queue, const struct queue_topic_call *call, uint64_t *affected,
                       void (*write)(const struct queue_topic *, size_t, void *), size_t stride,
                       void *out)
@@ -131,7 +132,8 @@ int lib_topic_call(struct tarry *queue, const struct queue_topic_call *call,
     return call_topic(queue, call, NULL, write, 0, into);
 }
 
-/* What a topic has that tarry_settings has no place for: how a server delivers it. It stays as it is. */
+/* Settings of a topic that tarry_settings has no fields for, because only a server uses them for
+ * delivery. They are kept unchanged. */
 struct server_settings {
     struct frequency push_rate;
     size_t extension_bytes;

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* What it tells comes last, and an older program's struct has all of it. */
+/* Minimum size: the reported fields are at the end of the struct and exist in every version. */
 enum { TRANSFER_BYTES_MIN = offsetof(struct tarry_transfer, line) + sizeof(uint64_t) };
 
 int transfer_begin(struct transfer *transfer, const struct tarry_transfer *from, bool reads)

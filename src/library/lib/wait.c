@@ -1,10 +1,10 @@
 /*
- * Takes that wait. Who waits is served in the order he came, by whoever made the
- * job ready: a push serves on its way out, the leader when a time has come. So nobody wakes in vain.
+ * Waiting takes. They are served in order of arrival by the thread that made the job ready: a push
+ * serves them when it leaves, the leader when a time has come. Thus no thread wakes in vain.
  */
 #include "lib/state.h"
 
-/* What there is for it. */
+/* Takes or pops the jobs that are available now. */
 int lib_waiter_try(struct tarry *queue, struct waiter *waiter)
 {
     enum queue_status status = (waiter->pops ? memory_pop : memory_take)(
@@ -53,7 +53,7 @@ void lib_waiter_add(struct tarry *queue, struct waiter *waiter, int64_t wait_ms)
     list_add_last(&queue->waiters, &waiter->list);
 }
 
-/* The first in line that sleeps in a take of its own. */
+/* Returns the first waiter that sleeps in a take. */
 static struct waiter *first_sleeper(const struct tarry *queue)
 {
     for (struct list *at = queue->waiters.next; at != &queue->waiters; at = at->next) {
@@ -79,5 +79,5 @@ void lib_set_alarm(struct tarry *queue)
         return;
     queue->leader = leader;
     queue->leader_ms = next_ms;
-    lib_waiter_wake(queue, leader); /* it sleeps by another time, or without a watch */
+    lib_waiter_wake(queue, leader); /* it sleeps until another time, or without a watch */
 }

@@ -1,6 +1,7 @@
 /*
- * Who waits hears when somebody sets the wall clock, while a job waits whose due is on it: by a timer that never rings and
- * is cancelled then (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET). Nobody is woken otherwise.
+ * Wakes waiters when the wall clock is set while a job waits that is due by it. Uses a timer that
+ * never expires but is cancelled by a change of the clock (timerfd_create(2),
+ * TFD_TIMER_CANCEL_ON_SET). No thread is woken otherwise.
  */
 #include "lib/state.h"
 
@@ -19,15 +20,16 @@ int lib_wall_watch_open(void)
 
 void lib_wall_watch_set(int fd, bool is_on)
 {
-    /* As far away as a 32-bit time_t in the kernel's older corners can say. */
+    /* The latest time that fits a 32-bit time_t, which older parts of the kernel use. */
     struct itimerspec when = {.it_value.tv_sec = is_on ? INT32_MAX : 0};
     int flags = TFD_TIMER_ABSTIME | (is_on ? TFD_TIMER_CANCEL_ON_SET : 0);
     int failed = timerfd_settime(fd, flags, &when, NULL);
-    assert(!failed || errno == ECANCELED); /* it was set a moment ago: it is readable */
+    assert(!failed ||
+           errno == ECANCELED); /* the clock was set a moment ago: the descriptor is readable */
     (void)failed;
 }
 
-/* It is not readable from then on: an event, or a timer, cancelled or not. */
+/* Makes an event, or a timer that is cancelled or not, unreadable. */
 static void descriptor_drain(int fd)
 {
     uint64_t count;
@@ -40,7 +42,7 @@ void lib_wall_watch_clear(int fd)
     descriptor_drain(fd);
 }
 
-/* Made once, when first there is need of them. False: there are none to be had. */
+/* Opens the descriptors when they are first needed. Returns false if they are unavailable. */
 static bool leader_fds_open(struct tarry *queue)
 {
     if (queue->wake_fd >= 0)
@@ -62,7 +64,7 @@ bool lib_leader_sleep(struct tarry *queue, struct waiter *waiter, int64_t until_
     bool is_first = queue->wake_fd < 0;
     if (!leader_fds_open(queue))
         return false;
-    if (is_first) /* maybe it was set a moment before: the caller looks again */
+    if (is_first) /* the clock may have been set just before: the caller checks again */
         return true;
     struct pollfd fds[] = {{.fd = queue->wake_fd, .events = POLLIN},
                            {.fd = queue->watch_fd, .events = POLLIN}};

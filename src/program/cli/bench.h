@@ -1,8 +1,8 @@
 /*
- * bench: measures a running server with the load generator (load.h); and the plan of a run as
- * command line flags, which bench/peers shares.
+ * bench: measures a running server with the load generator (load.h), and defines the command line
+ * flags of a run, which bench/peers shares.
  *
- * Usage: zeroed struct; load_flags_table; cli_parse with `rows`; load_flags_plan.
+ * Usage: zero the struct, then call load_flags_table, cli_parse with `rows`, and load_flags_plan.
  */
 #ifndef TARRY_CLI_BENCH_H
 #define TARRY_CLI_BENCH_H
@@ -20,14 +20,14 @@ struct load_flags {
     bool own_ids, take_after;
 };
 
-/* Fills rows with the shared flags, their values with the defaults. */
+/* Fills `rows` with the shared flags and sets their values to the defaults. */
 void load_flags_table(struct load_flags *flags);
 
-/* One more row, for what only one of the programs knows. */
+/* Adds a flag that is specific to one program. */
 void load_flags_add(struct load_flags *flags, struct cli_flag row);
 
-/* Checks the values and fills in all of the plan but host, port and protocol; without a --topic it
- * makes one up. -1 to go on, else the exit code: the error was explained. */
+/* Checks the values and fills in the plan except host, port and protocol. Generates a topic if
+ * --topic is not given. Returns -1 to continue, else the exit code after printing the error. */
 int load_flags_plan(const struct load_flags *flags, struct load_plan *plan);
 
 #endif

@@ -1,4 +1,4 @@
-/* body: what a job's body is, and where it comes from. */
+/* body: reading a job's body and guessing its content type. */
 #ifndef TARRY_CLI_BODY_H
 #define TARRY_CLI_BODY_H
 
@@ -6,11 +6,12 @@
 
 enum { BODY_BYTES_MAX = 64 << 20 };
 
-/* "application/json" for an object or array, "text/plain; charset=utf-8" for other UTF-8, else
- * "application/octet-stream". Pure. */
+/* Returns "application/json" for an object or array, "text/plain; charset=utf-8" for other
+ * UTF-8, and "application/octet-stream" for anything else. Pure. */
 const char *body_guess_type(struct slice body);
 
-/* The whole of a file, or of standard input for "-", onto `out`. An exit code, explained. */
+/* Appends a whole file, or standard input for "-", to `out`. Returns an exit code; errors are
+ * printed. */
 int body_read(const char *path, struct buffer *out);
 
 #endif

@@ -1,6 +1,4 @@
-/*
- * cli: what the subcommands share: exit codes, flags, errors for people.
- */
+/* cli: what the subcommands share: exit codes, flags and error messages. */
 #ifndef TARRY_CLI_CLI_H
 #define TARRY_CLI_CLI_H
 
@@ -11,29 +9,32 @@
 
 enum cli_exit {
     CLI_OK = 0,
-    CLI_REFUSED = 1,     /* the server said no, or something failed here */
-    CLI_USAGE = 2,       /* the command line or the configuration is wrong */
+    CLI_REFUSED = 1,     /* rejected by the server, or a local failure */
+    CLI_USAGE = 2,       /* invalid command line or configuration */
     CLI_UNREACHABLE = 3, /* no answer from the server */
-    CLI_NOTHING = 4      /* nothing taken, or not found */
+    CLI_NOTHING = 4      /* no job taken, or not found */
 };
 
-/* Runs what argv says. Returns the exit code. */
+/* Runs the command in argv. Returns the exit code. */
 int cli_main(int argc, char **argv);
 
-/* "tarry: " and the text, on standard error. Returns CLI_REFUSED, for `return cli_error(…)`. */
+/* Prints "tarry: " and the text on standard error. Returns CLI_REFUSED, for `return
+ * cli_error(…)`. */
 int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same for a wrong command line: CLI_USAGE. */
+/* Prints a command line error in the same way. Returns CLI_USAGE. */
 int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What a store that is opened here says: the exit code for its negative errno. */
+/* Prints the error of a store that was opened locally. Returns the exit code for its negative
+ * errno. */
 int cli_store_error(int result, const char *error);
-/* Does a duration, or one within 1s..2s or exp:1s..10m, lack its unit? Who wrote it is asked. */
+/* Returns whether a duration, or one within 1s..2s or exp:1s..10m, lacks its unit; it is then
+ * rejected. */
 bool cli_lacks_unit(const char *text);
 
 /* ---- flags ---- */
 
 enum { CLI_LIST_MAX = 1000 };
 
-struct cli_list { /* of a flag that may be given several times, or of arguments */
+struct cli_list { /* values of a flag that may be repeated, or arguments */
     const char *at[CLI_LIST_MAX];
     size_t count;
 };
@@ -41,9 +42,9 @@ struct cli_list { /* of a flag that may be given several times, or of arguments 
 enum cli_flag_kind {
     CLI_TEXT = 1 /* const char * */,
     CLI_SWITCH /* bool */,
-    CLI_TIME /* const char *: as the server takes it; also as it is shown here */,
+    CLI_TIME /* const char *: in the server's format or in that of this program's output */,
     CLI_COUNT /* uint64_t */,
-    CLI_DURATION /* const char *; a bare number is asked for its unit, also within exp:1s..10m */,
+    CLI_DURATION /* const char *; a number without a unit is rejected, also within exp:1s..10m */,
     CLI_LIST
 };
 
@@ -51,7 +52,7 @@ struct cli_flag {
     const char *name; /* without the dashes; NULL ends the table */
     enum cli_flag_kind kind;
     void *into;
-    const char *value; /* how the value is called in the help */
+    const char *value; /* placeholder of the value in the help */
     const char *help;
 };
 
@@ -59,27 +60,27 @@ struct cli_syntax {
     const char *usage; /* "push TOPIC [ID]" */
     const char *about; /* sentences for `tarry help push` */
     const struct cli_flag *flags;
-    size_t least, most; /* arguments that are no flags */
-    bool takes_command; /* arguments go on after "--" untouched */
-    bool is_local;      /* speaks to no server: no --url, no --json */
+    size_t least, most; /* number of arguments that are not flags */
+    bool takes_command; /* arguments after "--" are kept unchanged */
+    bool is_local;      /* does not use a server: no --url, no --json */
 };
 
-/* Shows a command; `flags` has its own and those that all have, and ends with one without a name.
- */
+/* Prints the help of a command. `flags` holds its own flags and the common ones, and ends with a
+ * flag without a name. */
 typedef void cli_help_printer(const struct cli_syntax *syntax, const struct cli_flag *flags);
 
-/* From here on cli_parse shows a command by `printer`, not as text, where its help is asked for. */
+/* Makes cli_parse print help by `printer` instead of as text from now on. */
 void cli_help_print_by(cli_help_printer *printer);
 
 struct cli_args {
-    struct cli_list list; /* arguments that are no flags */
-    char **command;       /* what follows "--"; NULL: nothing */
+    struct cli_list list; /* arguments that are not flags */
+    char **command;       /* arguments after "--"; NULL: none given */
     const char *url;      /* --url, TARRY_URL or the default */
     bool json;
 };
 
-/* Reads argv by the syntax. Returns -1 to go on, else the exit code: the help was asked for and
- * printed, or there was an error and it was explained. Strings point into argv. */
+/* Parses argv by the syntax. Returns -1 to continue, else the exit code after printing the
+ * requested help or an error. Strings point into argv. */
 int cli_parse(int argc, char **argv, const struct cli_syntax *syntax, struct cli_args *out);
 
 #define CLI_URL_DEFAULT "http://127.0.0.1:8279"

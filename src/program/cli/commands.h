@@ -1,4 +1,4 @@
-/* commands: the subcommands, a table in each file of their noun, ended by a row without a name. */
+/* commands: the subcommands. Each file has a table for its noun, ended by a row without a name. */
 #ifndef TARRY_CLI_COMMANDS_H
 #define TARRY_CLI_COMMANDS_H
 
@@ -8,11 +8,11 @@ struct cli_command {
     const char *name;
     int (*run)(int argc, char **argv); /* argv[0] is the name; returns an exit code */
     const char *help;                  /* one line */
-    /* Shows it by a printer. NULL: `run` does, by cli_parse, where it is asked for help. */
+    /* Prints its help by a printer. NULL: `run` does, by cli_parse, when help is requested. */
     void (*describe)(cli_help_printer *printer);
 };
 
-/* Each in NOUN.c. */
+/* Defined in NOUN.c. */
 extern const struct cli_command cli_serve_commands[];
 extern const struct cli_command cli_push_commands[];
 extern const struct cli_command cli_lease_commands[];
@@ -35,7 +35,7 @@ extern const struct cli_command cli_status_commands[];
 extern const struct cli_command cli_top_commands[];
 extern const struct cli_command cli_drain_commands[];
 
-/* The rows of all metrics, as Markdown, on standard output. */
+/* Prints the rows of all metrics as Markdown on standard output. */
 void cli_print_metrics(void);
 
 #endif

@@ -1,9 +1,9 @@
-/* environment: variables that begin with TARRY_ are options, so one that nobody knows is refused
- * like an unknown option: it would else be without effect, and without a word. */
+/* environment: rejects unknown variables that begin with TARRY_, as unknown options are
+ * rejected. Otherwise a misspelled variable would be ignored silently. */
 #ifndef TARRY_CLI_ENVIRONMENT_H
 #define TARRY_CLI_ENVIRONMENT_H
 
-/* -1 to go on, else the exit code: a variable is unknown, and that was explained. */
+/* Returns -1 to continue, else the exit code after printing the unknown variable. */
 int environment_check(char *const *environment);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * import_state: how far an import has come, kept in a small file, so that it can be gone on with
- * after whatever ended it.
+ * import_state: the progress of an import, kept in a small file so that an interrupted import can
+ * be resumed.
  *
- *   {"tarry_import":1,"url":URL,"line":N,"hash":HASH}
+ * {"tarry_import":1,"url":URL,"line":N,"hash":HASH}
  *
- * Says that the first N lines are in the server at URL (or were refused); HASH is that of these
- * lines, so that another input is not taken for the same. Replaced as a whole, at most once a
- * second; gone once the end of the input was reached. One thread.
+ * The first N lines are stored in the server at URL (or were rejected). HASH is the hash of these
+ * lines, so that another input is not mistaken for the same. The file is replaced atomically, at
+ * most once a second, and removed at the end of the input. One thread.
  */
 #ifndef TARRY_CLI_IMPORT_STATE_H
 #define TARRY_CLI_IMPORT_STATE_H
@@ -16,26 +16,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { IMPORT_STATE_LINES = 1 << 16 }; /* as far as what is done may be behind what was read */
+enum { IMPORT_STATE_LINES = 1 << 16 }; /* maximum lines read but not yet done */
 
 struct import_state {
-    const char *path; /* NULL: nothing is kept */
+    const char *path; /* NULL: no progress is kept */
     const char *url;
-    uint64_t line; /* of the file found at the start; 0: there was none */
+    uint64_t line; /* of the file found at the start; 0: no file */
     uint64_t line_hash;
-    uint64_t kept_line; /* what the file says now */
+    uint64_t kept_line; /* line in the file now */
     int64_t kept_us;
-    uint64_t read, hash; /* how many lines were read, and theirs */
+    uint64_t read, hash; /* number of lines read, and their hash */
     uint64_t hashes[IMPORT_STATE_LINES];
 };
 
-/* An exit code, explained: the file cannot be read, or is not of an import into `url`. */
+/* Reads the state file. Returns an exit code after printing an error if the file cannot be read
+ * or belongs to an import into another URL. */
 int import_state_open(struct import_state *state, const char *path, const char *url);
-/* The next line of the input, the n-th from 1. False, explained: the state is of another input. */
+/* Adds the next line of the input, line n counted from 1. Returns false after printing an error
+ * if the state belongs to another input. */
 bool import_state_add(struct import_state *state, struct slice line, uint64_t n);
-/* The first `done` lines are in. Written now, or a moment later. */
+/* Records that the first `done` lines are stored. Writes the file if `now` is set, else possibly
+ * later. */
 int import_state_keep(struct import_state *state, uint64_t done, bool now);
-/* Nothing is left to do. */
+/* Removes the file when the import is complete. */
 void import_state_remove(struct import_state *state);
 
 #endif

@@ -1,5 +1,5 @@
-/* interrupt: Ctrl-C and SIGTERM are noted, so that the work under way is brought to an end that can
- * be gone on from. The second one ends the process at once. */
+/* interrupt: records Ctrl-C and SIGTERM so that the current work ends in a state that can be
+ * resumed. The second signal ends the process immediately. */
 #ifndef TARRY_CLI_INTERRUPT_H
 #define TARRY_CLI_INTERRUPT_H
 

@@ -1,4 +1,4 @@
-/* local_time: times as the user's clocks show them. */
+/* local_time: times in the user's time zone. */
 #ifndef TARRY_CLI_LOCAL_TIME_H
 #define TARRY_CLI_LOCAL_TIME_H
 
@@ -6,12 +6,13 @@
 
 #include <stdbool.h>
 
-/* Warns, once in a run, that TZ names a time zone that the system does not know. */
+/* Warns once per run if TZ names an unknown time zone. */
 void local_time_warn(void);
 
-/* The reverse of show_time and show_time_from_now, for the value of an option `name`: RFC 3339 into
- * `out`; without an offset it is a local time. "" if the value is written in another way, which the
- * server may know. False, explained: no such local time exists, or two do. */
+/* Reverses show_time and show_time_from_now for the value of option `name`. Writes RFC 3339 to
+ * `out`; a value without an offset is a local time. Writes "" if the value has another form,
+ * which the server may accept. Returns false after printing an error if the local time does not
+ * exist or is ambiguous. */
 bool local_time_read(const char *name, const char *value, char out[TIMESTAMP_BYTES + 1]);
 
 #endif

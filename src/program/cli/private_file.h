@@ -1,12 +1,12 @@
-/* private_file: files that hold jobs or passwords, which nobody but their owner may read. */
+/* private_file: files with jobs or passwords, readable only by their owner. */
 #ifndef TARRY_CLI_PRIVATE_FILE_H
 #define TARRY_CLI_PRIVATE_FILE_H
 
 #include <stdio.h>
 
 /*
- * Opens `path` as fopen would by `mode`, "w", "a" or "r+"; `flags` of open(2) are added. A file that
- * is made has mode 0600 whatever the umask. NULL with errno.
+ * Opens `path` as fopen would by `mode`, "w", "a" or "r+", with `flags` of open(2) added. Creates
+ * the file with mode 0600 regardless of the umask. Returns NULL and sets errno on failure.
  */
 FILE *private_file_open(const char *path, const char *mode, int flags);
 

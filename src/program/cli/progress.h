@@ -1,8 +1,8 @@
 /*
- * progress: how far something that takes long has come, on standard error.
+ * progress: the progress of a long operation, on standard error.
  *
- * On a terminal one line that is written over; elsewhere, and where TERM is dumb, only where it was
- * asked for, a line a second. One thread; the process has one of them.
+ * On a terminal, one line is overwritten. Elsewhere, and if TERM is dumb, a line is printed every
+ * second, only if requested. One thread; one progress per process.
  */
 #ifndef TARRY_CLI_PROGRESS_H
 #define TARRY_CLI_PROGRESS_H
@@ -10,18 +10,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* `verb`: "exported"; must live on. */
+/* Starts the display. `verb`, such as "exported", must outlive it. */
 void progress_begin(const char *verb, bool is_asked);
-/* Whether anybody would see it. */
+/* Returns whether progress is displayed. */
 bool progress_is_on(void);
-/* `total` 0: not known. `share` is that of the work which is done, from 0 to 1; below 0: that of
- * the jobs. May be called as often as one likes. */
+/* Updates the display. `total` 0: unknown. `share` is the completed part of the work, from 0 to
+ * 1; if negative, it is computed from the jobs. May be called at any rate. */
 void progress_show(uint64_t jobs, uint64_t total, double share);
-/* The same for work that is counted in bytes. */
+/* Updates the display of work that is counted in bytes. */
 void progress_show_bytes(uint64_t bytes, uint64_t total);
-/* Nothing goes on until `whom` is back. */
+/* Shows that the work is paused until `whom` is back. */
 void progress_wait(const char *whom);
-/* Before anything else is said there. */
+/* Erases the line before other output on standard error. */
 void progress_clear(void);
 
 #endif

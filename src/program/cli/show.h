@@ -1,6 +1,6 @@
 /*
- * show: answers as people read them: tables, local times, bodies cut short. What comes from a
- * server reaches the terminal only as characters that it shows.
+ * show: human-readable answers: tables, local times, shortened bodies. Text from a server is
+ * printed without characters that a terminal would interpret.
  */
 #ifndef TARRY_CLI_SHOW_H
 #define TARRY_CLI_SHOW_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* A table: the first row is the head. Columns are as wide as their widest cell. */
+/* A table: the first row is the header. Columns are as wide as their widest cell. */
 enum { SHOW_COLUMNS_MAX = 10, SHOW_CELL_BYTES = 256 };
 
 struct show_cell {
@@ -27,32 +27,34 @@ struct show_table {
     bool right[SHOW_COLUMNS_MAX]; /* columns of numbers */
 };
 
-/* Heads ended by NULL; one that starts with '>' is a column of numbers. */
+/* Initializes a table. `heads` ends with NULL; a head that starts with '>' is a column of
+ * numbers. */
 void show_table_init(struct show_table *table, const char *const *heads);
 void show_table_fini(struct show_table *table);
-/* The next cell, row by row. NULL: empty. */
+/* Adds the next cell, row by row. NULL: empty. */
 void show_table_add(struct show_table *table, const char *text);
 void show_table_print(const struct show_table *table);
 
-/* Turns each character that a terminal would obey (text_unshown_bytes) into '?'. */
+/* Replaces each character that a terminal would interpret (text_unshown_bytes) with '?'. */
 void show_disarm(char *text);
 
-/* Writes JSON for a program that may have a terminal behind it: characters that a terminal would obey are
- * escaped, which changes no value. Blanks between values stay. False: it cannot be written. */
+/* Writes JSON for a program whose output may reach a terminal: characters that a terminal would
+ * interpret are escaped, which changes no value. Blanks between values are kept. Returns false
+ * if writing fails. */
 bool show_json_text(struct slice json, FILE *out);
-/* The same for a value, as one line. */
+/* Writes a value in the same way, as one line. */
 bool show_json(const json_t *value, FILE *out);
 
-/* A value as a cell: a string as it is, another value as JSON; absent or null: "". Returns `out`.
- */
+/* Formats a value as a cell: a string unchanged, other values as JSON, absent or null as "".
+ * Returns `out`. */
 const char *show_text(const json_t *value, char out[SHOW_CELL_BYTES]);
-/* A time of the API ("…Z") as "2026-11-20 09:00:00.000+01:00" where the user lives. */
+/* Formats a time of the API ("…Z") as "2026-11-20 09:00:00.000+01:00" in the user's time zone. */
 const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES]);
-/* The same with "in 29m 12s" or "3s ago" in brackets. */
+/* Formats a time in the same way, followed by "in 29m 12s" or "3s ago" in parentheses. */
 const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES]);
-/* A number of milliseconds as "12ms", "1m 3s". */
+/* Formats a number of milliseconds as "12ms", "1m 3s". */
 const char *show_span(const json_t *ms, char out[SHOW_CELL_BYTES]);
-/* A job's body in at most `columns` columns. */
+/* Formats a job's body in at most `columns` columns. */
 const char *show_body(const json_t *job, size_t columns, char out[SHOW_CELL_BYTES]);
 
 #endif

@@ -1,10 +1,10 @@
-/* terminal: what stands behind a descriptor: somebody who sees a line written over, or a file. */
+/* terminal: detects whether a descriptor is a terminal on which a line can be overwritten. */
 #ifndef TARRY_CLI_TERMINAL_H
 #define TARRY_CLI_TERMINAL_H
 
 #include <stdbool.h>
 
-/* Whether it knows how to erase a line: a terminal that TERM does not call dumb. */
+/* Returns whether `fd` can erase a line: a terminal, unless TERM is dumb. */
 bool terminal_can_erase(int fd);
 
 #endif

@@ -1,5 +1,6 @@
-/* token_store: where tokens are kept, as the commands are told it: by their own options, or by the
- * variables and the file that the server is configured by. A file, or the store that servers share. */
+/* token_store: where tokens are stored, as given to the commands by their own options or by the
+ * server's environment variables and configuration file. Either a file or the store that servers
+ * share. */
 #ifndef TARRY_CLI_TOKEN_STORE_H
 #define TARRY_CLI_TOKEN_STORE_H
 
@@ -12,15 +13,17 @@ struct token_store_flags { /* NULL: not given */
 
 struct token_store {
     struct config config;
-    const struct stored_tokens_ops *ops; /* NULL: they are in a file */
-    char place[OPTION_TEXT_BYTES];       /* for people */
+    const struct stored_tokens_ops *ops; /* NULL: tokens are stored in a file */
+    char place[OPTION_TEXT_BYTES];       /* for display */
 };
 
-/* CLI_OK, or the exit code; said. */
+/* Finds the store. Returns CLI_OK, or the exit code after printing the error. */
 int token_store_find(struct token_store *store, const struct token_store_flags *flags);
-/* Appends the text of all tokens, nothing where there are none yet. CLI_OK, or the exit code; said. */
+/* Appends the text of all tokens; appends nothing if there are no tokens yet. Returns CLI_OK, or
+ * the exit code after printing the error. */
 int token_store_read(const struct token_store *store, struct buffer *out);
-/* As token_file_edit; a positive number that `edit` returns is the exit code. */
+/* Edits the tokens as token_file_edit does; a positive number that `edit` returns is the exit
+ * code. */
 int token_store_edit(const struct token_store *store, token_file_editor *edit, void *ctx);
 
 #endif

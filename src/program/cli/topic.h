@@ -1,25 +1,26 @@
-/* topic: topics of a server, and their settings between the command line and JSON. */
+/* topic: topics of a server, and conversion of their settings between the command line and JSON. */
 #ifndef TARRY_CLI_TOPIC_H
 #define TARRY_CLI_TOPIC_H
 
 #include "cli/client.h"
 
-/* All topics there are, page after page: {"topics":[…],"cursor":null}, the caller's own. An exit
- * code, explained. */
+/* Fetches all topics, page by page, as {"topics":[…],"cursor":null}. The caller owns *out.
+ * Returns an exit code; errors are printed. */
 int topic_pages(struct client *client, json_t **out);
 
-struct settings {                                   /* as flags; NULL: not given */
+struct settings {                                   /* flags; NULL: not given */
     const char *deliver_to, *deliver, *dead_letter; /* JSON, @FILE or none */
     bool replaces;
 };
 
-/* What flags say, into `out`. An exit code, explained. */
+/* Reads the flags into `out`. Returns an exit code; errors are printed. */
 int settings_read(const struct settings *given, json_t *out);
-/* One "deliver.rate=100/s": nothing behind the sign is null. An exit code, explained. */
+/* Reads one "deliver.rate=100/s"; an empty value is null. Returns an exit code; errors are
+ * printed. */
 int settings_add(json_t *settings, const char *text);
-/* Members that are null, at any depth. */
+/* Removes members that are null, at any depth. */
 void settings_drop_nulls(json_t *settings);
-/* As settings_add would read it, a line each; in ASCII. */
+/* Prints settings in the form that settings_add reads, one per line, in ASCII. */
 void settings_print(const char *name, const json_t *value);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * load_body: what the generator pushes: a stamp (stamp.h), and behind it letters up to the length that was asked
- * for.
+ * load_body: the generator's bodies: a stamp (stamp.h) followed by letters up to the requested
+ * length.
  */
 #ifndef TARRY_LOAD_BODY_H
 #define TARRY_LOAD_BODY_H
@@ -9,10 +9,10 @@
 #include "load/stamp.h"
 
 struct load_body {
-    struct buffer filler; /* what comes after the stamp */
+    struct buffer filler; /* the text after the stamp */
 };
 
-/* `bytes`: of the whole, LOAD_STAMP_BYTES to LOAD_BODY_BYTES_MAX. */
+/* Initializes a body. `bytes` is the total length, LOAD_STAMP_BYTES to LOAD_BODY_BYTES_MAX. */
 void load_body_init(struct load_body *body, size_t bytes);
 void load_body_fini(struct load_body *body);
 

@@ -1,13 +1,13 @@
 /*
- * load: drives a queue server as hard as one thread can, and says what it saw.
+ * load: loads a queue server as heavily as one thread can, and reports what it measured.
  *
- * Connections are of two kinds: pushers keep `pipeline` requests on their way (or follow a given
- * rate), consumers take ready jobs, and ack what they got. What is due when travels in each job's
- * body (stamp.h), so that lateness needs no table and no second clock: it is the time of
- * receipt minus (time of sending + delay). As the server cannot have counted from before the
- * sending, this never makes a server look more punctual than it is.
+ * There are two kinds of connections. Pushers keep `pipeline` requests in flight (or follow a given
+ * rate). Consumers take ready jobs and ack them. Each job's body holds its due time (stamp.h), so
+ * that lateness needs neither a table nor a second clock: it is the time of receipt minus (time of
+ * sending + delay). Since the server cannot start counting before the sending, this never makes a
+ * server look more punctual than it is.
  *
- * One thread, blocking, Linux (epoll). The engine knows no protocol: see protocol.h.
+ * One thread, blocking, Linux (epoll). The engine is independent of the protocol: see protocol.h.
  */
 #ifndef TARRY_LOAD_H
 #define TARRY_LOAD_H
@@ -33,39 +33,39 @@ struct load_plan {
     const struct load_protocol *protocol;
     char host[LOAD_TEXT_BYTES_MAX];
     char port[8];
-    bool wants_tls;          /* the URL says https */
+    bool wants_tls;          /* the URL begins with https */
     struct tls_context *tls; /* NULL: plain */
-    const char *token;       /* NULL: none */
-    /* Of another server of the same queue: every second connection goes there; empty: all go to
+    const char *token;       /* NULL: no token */
+    /* Port of another server of the same queue, used by every second connection; empty: all use
      * `port`. */
     char second_port[8];
     char topic[LOAD_TEXT_BYTES_MAX];
-    uint64_t jobs;       /* pushed in all; 0: as many as fit into duration_ms */
-    int64_t duration_ms; /* pushing stops after it; 0: after `jobs` */
-    /* Open loop: so many jobs a second, come what may; 0: as fast as answers come. */
+    uint64_t jobs;       /* total to push; 0: as many as fit into duration_ms */
+    int64_t duration_ms; /* when to stop pushing; 0: after `jobs` */
+    /* Open loop: jobs pushed per second, regardless of answers; 0: as fast as answers come. */
     uint64_t rate_per_s;
     unsigned connections;               /* pushers */
-    unsigned pipeline;                  /* requests on their way on each of them */
+    unsigned pipeline;                  /* requests in flight on each of them */
     unsigned batch;                     /* jobs in a request */
-    unsigned consumers;                 /* connections that take and ack; 0: nobody does */
+    unsigned consumers;                 /* connections that take and ack; 0: no consumers */
     unsigned take_max;                  /* jobs in one take */
     size_t body_bytes;                  /* at least LOAD_STAMP_BYTES */
-    int64_t delay_min_ms, delay_max_ms; /* evenly spread */
-    /* All jobs are due at one moment, so long after the run began; 0: by delay. Where pushing takes
-     * longer, the rest is due at once. */
+    int64_t delay_min_ms, delay_max_ms; /* evenly distributed */
+    /* All jobs are due at one moment, this long after the start of the run; 0: by delay. If
+     * pushing takes longer, the remaining jobs are due immediately. */
     int64_t due_in_ms;
-    int64_t patience_ms; /* give up when nothing has come for the longest delay and so long */
-    bool take_after;     /* consumers begin when all is pushed */
-    bool own_ids;        /* the generator names the jobs, LOAD_ID_BYTES each */
+    int64_t patience_ms; /* give up when no job has come for the longest delay plus this time */
+    bool take_after;     /* consumers begin when all jobs are pushed */
+    bool own_ids;        /* the generator chooses the job ids, LOAD_ID_BYTES each */
     bool progress;       /* a line on standard error twice a second */
-    const char *trace;   /* file for each answer and delivery (load/tally.h); NULL: none */
+    const char *trace;   /* file for each answer and delivery (load/tally.h); NULL: no trace */
 };
 
 struct load_result {
-    uint32_t run;     /* what own ids are made from (load_stamp_id) */
+    uint32_t run;     /* source of the generated ids (load_stamp_id) */
     int64_t began_us; /* since boot */
     uint64_t pushed, push_failed;
-    uint64_t delivered, early, duplicates, foreign; /* foreign: not of this run; left alone */
+    uint64_t delivered, early, duplicates, foreign; /* foreign: of another run; not acked */
     uint64_t missing; /* pushed, but not delivered although consumers waited */
     uint64_t acked, ack_failed;
     uint64_t takes, takes_empty;
@@ -74,19 +74,20 @@ struct load_result {
     double take_s; /* from the first moment a job could be taken to the last ack */
     double life_s; /* from the first sending to the last ack */
     struct histogram push_us, late_us;
-    struct histogram late_told_us;     /* after the due time that the server told with the job */
-    char problem[LOAD_TEXT_BYTES_MAX]; /* the first refusal or failure; "" if none */
+    struct histogram late_told_us; /* after the due time that the server returned with the job */
+    char problem[LOAD_TEXT_BYTES_MAX]; /* the first rejection or failure; "" if none */
 };
 
-/* False when the run could not begin or broke off: result->problem says why, the figures hold up to
- * then. SIGINT ends a run early and counts as success. */
+/* Runs the plan. Returns false if the run could not begin or was aborted: result->problem
+ * describes the error, and the figures are valid up to then. SIGINT ends a run early and counts
+ * as success. */
 bool load_run(const struct load_plan *plan, struct load_result *result);
 
-/* For people (with histograms), on standard output; or one JSON object. */
+/* Print the result on standard output, as text with histograms or as one JSON object. */
 void load_report(const struct load_plan *plan, const struct load_result *result);
 void load_report_json(const struct load_plan *plan, const struct load_result *result);
 
-/* The line on standard error that is written over while a run goes on; `result` NULL: removes it. */
+/* Overwrites the progress line on standard error during a run; removes it if `result` is NULL. */
 void load_progress_print(const struct load_plan *plan, const struct load_result *result,
                          int64_t elapsed_us);
 

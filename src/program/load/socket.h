@@ -1,7 +1,7 @@
 /*
- * load_socket: connections for the generator, by TCP, and by TLS where the plan says so.
+ * load_socket: the generator's connections, over TCP, or over TLS if the plan requires it.
  *
- * Errors for people go into `problem`: what failed, at which address, and why.
+ * Error messages are written to `problem`: what failed, at which address, and why.
  */
 #ifndef TARRY_LOAD_SOCKET_H
 #define TARRY_LOAD_SOCKET_H
@@ -13,26 +13,26 @@
 struct load_socket {
     int fd;                  /* -1: closed */
     struct tls_session *tls; /* NULL: plain */
-    struct buffer sealed;    /* to be sent */
-    size_t sealed_sent;      /* of it */
-    size_t sealed_plain;     /* bytes of the caller's in it */
+    struct buffer sealed;    /* ciphertext to send */
+    size_t sealed_sent;      /* bytes of `sealed` already sent */
+    size_t sealed_plain;     /* number of the caller's bytes in it */
 };
 
-/* Connects to the plan's host; it sends at once. Connecting itself blocks, and so does a handshake.
- */
+/* Connects to the plan's host, without delaying small writes. Connecting and the TLS handshake
+ * block. */
 bool load_socket_open(struct load_socket *socket, const struct load_plan *plan, const char *port,
                       bool blocks, char problem[LOAD_TEXT_BYTES_MAX]);
 void load_socket_close(struct load_socket *socket);
 
-/* Like send(2) and recv(2). What is to be sent is given again, with more behind it maybe, until it
- * was taken. `cap` is more than LOAD_SOCKET_RECORD_BYTES. */
+/* Send and receive like send(2) and recv(2). Bytes that were not accepted must be passed again,
+ * possibly with more behind them, until they are. `cap` is more than LOAD_SOCKET_RECORD_BYTES. */
 enum { LOAD_SOCKET_RECORD_BYTES = 17 * 1024 };
 ssize_t load_socket_send(struct load_socket *socket, const char *bytes, size_t len);
 ssize_t load_socket_receive(struct load_socket *socket, char *into, size_t cap);
 
-/* One request, blocking: sends it on a connection of its own and reads until `is_whole` says so or
- * the other side closes, at most five seconds. False with `problem` when there was no whole answer.
- */
+/* Makes one blocking request on a connection of its own: sends it and reads until `is_whole`
+ * returns true or the peer closes, for at most five seconds. Returns false and fills in
+ * `problem` if the answer is incomplete. */
 bool load_socket_call(const struct load_plan *plan, struct slice request, struct buffer *answer,
                       bool (*is_whole)(struct slice answer), char problem[LOAD_TEXT_BYTES_MAX]);
 

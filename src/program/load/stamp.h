@@ -1,8 +1,8 @@
 /*
- * load_stamp: what the generator writes at the start of each body, to know the job again when it
+ * load_stamp: a stamp at the start of each body, by which the generator recognizes the job when it
  * comes back. Pure.
  *
- * Text of a fixed length that needs no escaping anywhere: "t" run, "i" index, "s" sent, "d" delay,
+ * It is text of a fixed length that never needs escaping: "t" run, "i" index, "s" sent, "d" delay,
  * in hexadecimal.
  */
 #ifndef TARRY_LOAD_STAMP_H
@@ -15,7 +15,7 @@
 enum { LOAD_STAMP_BYTES = 44, LOAD_ID_BYTES = 26 };
 
 struct load_stamp {
-    uint32_t run;     /* told apart from other runs on the same topic */
+    uint32_t run;     /* distinguishes runs on the same topic */
     uint64_t index;   /* below 2^40 */
     int64_t sent_us;  /* since boot; below 2^48 */
     int64_t delay_ms; /* below 2^40 */
@@ -23,10 +23,11 @@ struct load_stamp {
 
 void load_stamp_write(char out[LOAD_STAMP_BYTES], const struct load_stamp *stamp);
 
-/* False, *stamp untouched, where `body` does not begin with a stamp. */
+/* Reads the stamp at the start of `body`. Returns false and leaves *stamp unchanged if there is
+ * none there. */
 bool load_stamp_read(struct slice body, struct load_stamp *stamp);
 
-/* What a job is called where the generator names it: as long as an id made by the server. */
+/* Writes the id of a job that the generator names; it is as long as an id made by the server. */
 void load_stamp_id(char out[LOAD_ID_BYTES], uint32_t run, uint64_t index);
 
 #endif
