@@ -1,21 +1,22 @@
 /*
- * clock: does a shard's clock run as ours does? Pure.
+ * clock: checks that a shard's clock runs at the rate of the local clock. Pure.
  *
- * A shard's clock is its master's TIME plus an adjustment kept in Redis. A server knows, from the
- * answers, how that clock stands to its own elapsed time (the inner clock of base/clock.h; its wall
- * clock plays no part): to within a journey to Redis and back, and what two clocks may drift apart
- * since the last answer. What it knows narrows with each answer and moves by drift alone. A clock
- * that is outside it was set, is being slewed, or is another one, of a replica that was promoted.
+ * A shard's clock is its master's TIME plus an adjustment stored in Redis. From the replies, a
+ * server knows the offset of that clock from its own elapsed time (the inner clock of base/clock.h;
+ * the wall clock is not involved). The offset is known to within one round trip to Redis plus the
+ * drift that two clocks may accumulate since the last reply. Each reply narrows the range; only
+ * drift moves it. A clock outside the range was set, is being slewed, or belongs to another
+ * machine: a replica that was promoted.
  *
- * - Ahead: nothing comes early. Each call brings along what the clock can show at most, and is
- *   carried out as of then (scripts/common/ending.lua). What is ahead by more than
- *   REDIS_CLOCK_AHEAD_US is put back, since a server that comes new would believe it.
- * - Behind: what is given a due by it would come early once it is put right. So calls are refused,
- *   and it is put forward, but never beyond how it ran.
+ *  - Ahead: nothing may happen early. Each call carries the latest time that the clock can show and is
+ *    carried out as of that time (scripts/common/ending.lua). A clock that is ahead by more than
+ *    REDIS_CLOCK_AHEAD_US is set back, because a newly started server would trust it.
+ *  - Behind: a due time taken from this clock would come early once the clock is corrected. So calls
+ *    are refused and the clock is set forward, but never beyond where it would be by its own rate.
  *
- * Who puts the clock right does so to within a journey, rather behind; the others see that the
- * adjustment is another, and take that over. So all servers go by one clock, and it is late rather
- * than early.
+ * The server that corrects a clock does so to within one round trip, erring on the late side. The
+ * other servers see that the adjustment changed and adopt it. So all servers use one clock, and
+ * that clock is late rather than early.
  */
 #ifndef TARRY_REDIS_CLOCK_H
 #define TARRY_REDIS_CLOCK_H
@@ -24,47 +25,52 @@
 #include <stdint.h>
 
 enum {
-    REDIS_CLOCK_AHEAD_US = 1000,   /* more is put back */
-    REDIS_CLOCK_BEHIND_US = 1000,  /* more is refused, and put forward */
-    REDIS_CLOCK_DRIFT_PART = 5000, /* of the time that passed two clocks may be apart: 200 ppm */
-    /* Another's setting back is taken over up to so much; more where ours was just undone by it, for
-     * two servers that disagree must not go on putting the clock to and fro. */
+    REDIS_CLOCK_AHEAD_US = 1000,   /* set back if ahead by more */
+    REDIS_CLOCK_BEHIND_US = 1000,  /* refuse calls and set forward if behind by more */
+    REDIS_CLOCK_DRIFT_PART = 5000, /* two clocks may drift apart by 1/5000 of the elapsed time: 200
+                                    * ppm */
+    /* Another server's setting back is adopted up to this amount. A larger one is adopted only if
+     * it just undid this server's own, so that two servers that disagree do not set the clock back
+     * and forth. */
     REDIS_CLOCK_TAKEN_OVER_US = 50000,
     REDIS_CLOCK_YIELD_US = 500000,
     REDIS_CLOCK_YIELD_WITHIN_US = 10000000
 };
 
-/* Shard minus inner, somewhere in here at `as_of_us`: what all answers so far leave. */
+/* The range of shard time minus inner time at `as_of_us`, as narrowed by all replies so far. */
 struct redis_clock {
     bool known;
-    bool is_held;    /* a test's, which stands still: then the rest says nothing */
-    int64_t held_ms; /* where */
+    bool is_held;    /* a test clock that stands still: the fields below are unused */
+    int64_t held_ms; /* the time that a held clock shows */
     int64_t offset_min_us, offset_max_us;
-    int64_t as_of_us;   /* inner */
-    int64_t adjust_ms;  /* the adjustment then */
-    bool is_behind;     /* it was found to be, and is not put forward yet */
-    int64_t forward_us; /* inner: when it last was */
+    int64_t as_of_us;   /* inner time */
+    int64_t adjust_ms;  /* the adjustment at that time */
+    bool is_behind;     /* the clock was found behind and has not been set forward yet */
+    int64_t forward_us; /* inner time at which it was last set forward */
 };
 
 /*
- * An answer says the shard's clock showed `shard_ms`, with this adjustment, some time between
- * `sent_us` and `came_us` (inner). True: it agrees (or is the first), and is taken in. False:
- * *apart_ms is how far the shard's clock is ahead (negative: behind); what is known stays. Set back by
- * that much it is not ahead of what is known, and behind by no more than the two journeys took; so
- * correct by an answer that came fast. One that took long disagrees only where no moment of its
- * journey would fit.
+ * Takes in a reply: the shard's clock showed `shard_ms`, with this adjustment, at some time between
+ * `sent_us` and `came_us` (inner). Returns true if the reply agrees with the known range (or is the
+ * first). Returns false if it does not: then *apart_ms is how far the shard's clock is ahead
+ * (negative: behind), and the known range does not change. After the clock is set back by that much
+ * it is not ahead of the known range, and it is behind by no more than the two round trips took.
+ * The correction is therefore precise if the reply came fast. A slow reply disagrees only if no
+ * moment of its round trip fits.
  */
 bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjust_ms,
                       int64_t sent_us, int64_t came_us, int64_t *apart_ms);
-/* It stands there. */
+/* Notes that the shard's clock is held at this time. */
 void redis_clock_hold(struct redis_clock *clock, int64_t shard_ms);
-/* Between what the shard's clock shows when a call sent at `sent_us` leaves, if it goes on as it
- * ran. What is past the latest is taken for it (also a call that waited in Redis is carried out as
- * if it had not); what is before the earliest is refused. Only where the clock is known. */
+/* Computes the earliest and the latest time that the shard's clock can show when a call sent at
+ * `sent_us` leaves, if the clock keeps its rate. A time past the latest is treated as the latest,
+ * so a call that waited in Redis is carried out as if it had not waited. A time before the earliest
+ * is refused. Valid only if the clock is known. */
 void redis_clock_window(const struct redis_clock *clock, int64_t sent_us, int64_t *earliest_ms,
                         int64_t *latest_ms);
-/* Shard time to inner time, in microseconds: a call sent from then on is carried out at that time or later. INT64_MAX
- * stays what it is, and what lies ahead of a clock that is held is as far. Only where the clock is known or held. */
+/* Converts shard time to inner time, in microseconds: a call sent at or after the result is carried
+ * out at that shard time or later. INT64_MAX stays INT64_MAX, and so does any time ahead of a held
+ * clock. Valid only if the clock is known or held. */
 int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms);
 
 #endif

@@ -1,5 +1,5 @@
-/* command: Redis' protocol, written. Pure. `argc` counts the command's own name; exactly so many
- * arguments must follow. */
+/* command: writes the Redis protocol. Pure. `argc` includes the command's own name; exactly that
+ * many arguments must follow. */
 #ifndef TARRY_REDIS_COMMAND_H
 #define TARRY_REDIS_COMMAND_H
 
@@ -9,9 +9,9 @@ void redis_command_begin(struct buffer *out, size_t argc);
 void redis_command_arg(struct buffer *out, struct slice arg);
 void redis_command_text(struct buffer *out, const char *arg);
 void redis_command_number(struct buffer *out, int64_t arg); /* decimal */
-/* A whole command of NUL-terminated words, NULL behind the last. */
+/* Appends a whole command of NUL-terminated words, with NULL after the last. */
 void redis_command_words(struct buffer *out, const char *word, ...) __attribute__((sentinel));
-/* AUTH, where there is a password; whether there is. */
+/* Appends AUTH if there is a password. Returns whether it did. */
 bool redis_command_auth(struct buffer *out, const char *user, const char *password);
 
 #endif

@@ -1,14 +1,15 @@
 /*
- * connection: one pipelined conversation with one Redis server.
+ * connection: one pipelined connection to one Redis server.
  *
- * The socket is libuv's, replies are read by hiredis. Commands go out in the order they were
- * appended, many per write: what a turn appends is written at its end. Replies come back in that
- * order; whoever owns the connection keeps track of what they answer.
+ * libuv drives the socket; hiredis parses the replies. Commands are sent in the order in which they
+ * were appended, many per write: those appended in one loop iteration are written at its end.
+ * Replies come back in the same order; the owner of the connection keeps track of the command that
+ * each one answers.
  *
- * One thread, the reactor's. No callback comes inside a call; `down` comes at the end of a turn,
- * once. After it nothing more comes and the owner frees the connection; replies that had not come
- * will not come. A server that is silent is not noticed here but where the network loses it (some
- * 25 s): who waits for an answer keeps the time.
+ * Runs on the reactor's thread only. No callback runs inside a call. `down` runs once, at the end
+ * of a loop iteration. After it no further callback runs, outstanding replies are lost, and the
+ * owner frees the connection. This module does not detect a silent server, unless the network
+ * reports the loss (after about 25 s): a caller that waits for a reply must set its own timeout.
  */
 #ifndef TARRY_REDIS_CONNECTION_H
 #define TARRY_REDIS_CONNECTION_H
@@ -23,34 +24,38 @@ struct redis_connection;
 
 struct redis_connection_events {
     void (*up)(void *ctx);
-    /* Could not be made, or ended. `why` is for people. */
+    /* The connection could not be made, or ended. `why` is a text for people. */
     void (*down)(void *ctx, const char *why);
-    /* One reply (or pushed message). Valid during the callback. */
+    /* One reply (or pushed message), valid during the callback. */
     void (*reply)(void *ctx, const redisReply *reply);
 };
 
-/* Resolves, connects, and agrees on how to encrypt where `tls` is on, which must outlive it. NULL:
- * out of memory. `connect_ms`: how long each of the two may take. */
+/* Resolves the host, connects and, if `tls` is on, performs the handshake. `tls` must outlive the
+ * connection. `connect_ms`: the time limit for each of the two. Returns NULL if memory runs out. */
 struct redis_connection *redis_connection_new(struct reactor *reactor,
                                               const struct redis_endpoint *endpoint,
                                               const struct redis_tls *tls, int64_t connect_ms,
                                               const struct redis_connection_events *events,
                                               void *ctx);
-/* In the callback of a reply: it is the caller's from now on, who ends it by freeReplyObject. */
+/* Passes ownership of a reply to the caller, which frees it with freeReplyObject. Only inside the
+ * reply's callback. */
 redisReply *redis_connection_take_reply(struct redis_connection *connection);
-/* From now on the bytes it sends and receives are added to these two, which must outlive it. */
+/* Adds the bytes sent and received from now on to these two counters, which must outlive the
+ * connection. */
 void redis_connection_count(struct redis_connection *connection, uint64_t *sent,
                             uint64_t *received);
-/* At any time, also from its callbacks; no callback comes after it. */
+/* Frees the connection. Allowed at any time, also inside its callbacks; no callback runs
+ * afterwards. */
 void redis_connection_free(struct redis_connection *connection);
 
 /*
- * Where the next command is put (see command.h), in Redis' protocol. It is sent at the end of the
- * turn; before `up`, once up. Ask for it again in each turn. A failed buffer (3 GiB unsent, or out
- * of memory) ends the connection; after the end what is appended goes nowhere, and costs nothing.
+ * Returns the buffer to which the next command is appended in the Redis protocol (see command.h).
+ * It is sent at the end of the loop iteration, or once the connection is up. Do not keep the
+ * pointer beyond the iteration. A failed buffer (3 GiB unsent, or out of memory) ends the
+ * connection. Bytes appended after the end are discarded and cost nothing.
  */
 struct buffer *redis_connection_out(struct redis_connection *connection);
-/* Bytes appended and not yet taken by the socket: for back-pressure. */
+/* Returns the number of bytes appended and not yet accepted by the socket, for back-pressure. */
 size_t redis_connection_unsent(const struct redis_connection *connection);
 
 #endif

@@ -1,4 +1,4 @@
-/* fsck_names: a sorted set of byte strings, each on the heap. Zeroed it is a valid empty one. */
+/* fsck_names: a sorted set of byte strings, each on the heap. A zeroed set is valid and empty. */
 #ifndef TARRY_REDIS_FSCK_NAMES_H
 #define TARRY_REDIS_FSCK_NAMES_H
 
@@ -7,7 +7,7 @@
 
 VECTOR_DECLARE(fsck_names, struct slice)
 
-/* Where it is or would stand. */
+/* Returns the index of `name`, or the index at which to insert it. */
 static inline size_t fsck_names_place(const struct fsck_names *names, struct slice name,
                                       bool *found)
 {
@@ -33,7 +33,7 @@ static inline bool fsck_names_have(const struct fsck_names *names, struct slice 
     return found;
 }
 
-/* Copies it. False: out of memory. */
+/* Adds a copy of the name. Returns false if memory runs out. */
 static inline bool fsck_names_put(struct fsck_names *names, struct slice name)
 {
     bool found;

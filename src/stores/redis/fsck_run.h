@@ -1,4 +1,5 @@
-/* fsck_run: a check (fsck.h) that is under way, and how it asks Redis and notes what it finds. */
+/* fsck_run: the state of a running check (fsck.h), and its functions to query Redis and record
+ * findings. */
 #ifndef TARRY_REDIS_FSCK_RUN_H
 #define TARRY_REDIS_FSCK_RUN_H
 
@@ -13,39 +14,40 @@ enum { FSCK_WORDS_MAX = 128, FSCK_STRAYS_MAX = 64, FSCK_MORE_MAX = 100, FSCK_RUN
 struct fsck {
     const struct redis_fsck_options *options;
     struct redis_fsck_report *report;
-    struct redis_report error; /* into report->error */
+    struct redis_report error; /* writes to report->error */
     struct redis_url url;
-    uint32_t generation; /* of the shards (generation.h) */
+    uint32_t generation; /* generation of the shards (generation.h) */
 
     /* fsck_ask.c */
-    struct redis_survey *survey; /* NULL: to be made (again) */
-    struct fsck_master *masters; /* as in the survey */
-    bool was_reached;            /* what fails now may be over soon */
-    int64_t took_us;             /* the last answer, but for the way there and back */
-    char run[FSCK_RUN_BYTES];    /* the process that gave it, by its run id */
+    struct redis_survey *survey; /* NULL: has to be made (again) */
+    struct fsck_master *masters; /* indexed as in the survey */
+    bool was_reached;            /* a failure may now be temporary */
+    int64_t took_us;             /* duration of the last reply, without the round trip */
+    char run[FSCK_RUN_BYTES];    /* run id of the process that sent it */
 
     struct fsck_names topics[REDIS_SHARDS_MAX];
-    char strays[FSCK_STRAYS_MAX][REDIS_TAG_BYTES]; /* tags of no shard, already told of */
+    char strays[FSCK_STRAYS_MAX][REDIS_TAG_BYTES]; /* tags without a shard, already reported */
     uint32_t stray_count;
-    uint64_t jobs, jobs_total; /* seen; about how many there are */
+    uint64_t jobs, jobs_total; /* jobs seen; approximate total */
 };
 
 /* ---- fsck_ask.c ---- */
 
-/* One command, one answer, whatever happens in between: that of the slot's master, which is no error.
- * 0, or negative errno, reported; -EBADMSG: a key is of another type. */
+/* Sends one command to the master of the slot and returns one reply that is not an error. Retries
+ * over reconnects and failovers. Returns 0, or a negative errno after reporting it; -EBADMSG: a key
+ * has the wrong type. */
 int fsck_ask(struct fsck *fsck, uint16_t slot, const struct slice *words, size_t count,
              redisReply **out);
-/* All steps of a part of a shard's check; `more`: what the part wants to know besides. */
+/* Runs all steps of one part of a shard's check. `more`: further arguments of that part. */
 int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const char *part,
               struct slice topic, const struct slice *more, size_t more_count);
-/* Goes through the names of all keys of the queue. */
+/* Walks the names of all keys of the queue. */
 int fsck_walk_keys(struct fsck *fsck);
 void fsck_close(struct fsck *fsck);
 
 /* ---- fsck_report.c ---- */
 
-/* Copies the texts. */
+/* Records a finding; copies the texts. */
 void fsck_found(struct fsck *fsck, int32_t shard, enum redis_fsck_how how, struct slice topic,
                 struct slice id, struct slice what, struct slice repair);
 

@@ -1,9 +1,10 @@
 /*
- * generation: a set of shards that hold the queue together. Pure.
+ * generation: a set of shards that together hold the queue. Pure.
  *
- * A queue begins with generation 0. `tarry reshard` begins the next one, with another number of
- * shards, and jobs go over from the one to the other (decision 36). Only neighbours are ever there
- * at once. As text, and so in `{prefix}:shards`: "8", or "2@1" where it is not the first.
+ * A queue begins with generation 0. `tarry reshard` starts the next generation, with another number
+ * of shards, and the jobs move from the old one to the new one (decision 36). At most two
+ * consecutive generations exist at a time. Text form, also used in `{prefix}:shards`: "8", or "2@1"
+ * if it is not the first.
  */
 #ifndef TARRY_REDIS_GENERATION_H
 #define TARRY_REDIS_GENERATION_H
@@ -12,7 +13,7 @@
 
 #include <stdint.h>
 
-enum { REDIS_GENERATION_BYTES = 24 /* as text, with its NUL */ };
+enum { REDIS_GENERATION_BYTES = 24 /* text form, with its NUL */ };
 
 struct redis_generation {
     uint32_t number, shards;
@@ -20,11 +21,11 @@ struct redis_generation {
 
 void redis_generation_write(const struct redis_generation *generation,
                             char out[REDIS_GENERATION_BYTES]);
-/* False: it is none. */
+/* Returns false if the text is not a generation. */
 bool redis_generation_parse(struct slice text, struct redis_generation *out);
 
-/* A shard's number in leases and cursors: another one than any shard's of the generations before and
- * after. */
+/* Returns the shard's number in leases and cursors. It differs from the numbers of all shards of
+ * the previous and the next generation. */
 enum { REDIS_NUMBERS_OF_GENERATION = 64, REDIS_NUMBERS = 256 };
 static inline uint32_t redis_generation_number_of(const struct redis_generation *generation,
                                                   uint32_t shard)

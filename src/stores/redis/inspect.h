@@ -1,12 +1,13 @@
 /*
- * inspect: what there is, before the first job is trusted to it. Blocking; before the reactors run.
+ * inspect: inspects Redis before the server stores any job in it. Blocking; runs before the
+ * reactors.
  *
- * Reaches the master (of a cluster: every one), logs in, and reads what is in force: the version,
- * the eviction policy, what a restart of Redis can lose, how many replicas there are. Fixes the
- * number of shards. Refuses what could lose jobs behind the user's back, and says how to change it;
- * what only weakens the promise is logged as a warning.
+ * Connects to the master (or to every master of a cluster), authenticates, and reads its effective
+ * settings: the version, the eviction policy, what a restart of Redis can lose, the number of
+ * replicas. Fixes the number of shards. Rejects settings that could silently lose jobs, and reports
+ * how to change them; settings that only weaken durability are logged as warnings.
  *
- * Servers that do not let their CONFIG be read (hosted ones) are believed what INFO says.
+ * If a server does not allow CONFIG (hosted ones), its INFO is trusted.
  */
 #ifndef TARRY_REDIS_INSPECT_H
 #define TARRY_REDIS_INSPECT_H
@@ -16,42 +17,44 @@
 #include "redis/redis.h"
 #include "redis/url.h"
 
-/* Of several masters the weakest counts. */
+/* The result of an inspection. With several masters, the weakest value counts. */
 struct redis_inspection {
     enum redis_durability durability;
-    bool evicts; /* one of them deletes jobs when memory is short, by this policy */
+    bool evicts; /* at least one master evicts jobs when memory is short, with this policy */
     char policy[32];
-    bool is_full;      /* one of them refuses what grows */
-    bool snapshots;    /* without an append-only file: RDB snapshots are at least taken */
-    bool loads_torn;   /* starts on an append-only file that was cut off (decision 11) */
-    uint32_t masters;  /* 1 but for a cluster */
-    uint32_t replicas; /* connected */
-    struct redis_generation generation; /* which shards there are */
-    struct redis_generation written;    /* the one that the key outside all shards says */
-    struct redis_generation next;       /* those their jobs go to; shards 0: they stay */
-    char name[REDIS_NAME_BYTES]; /* the queue's; empty: Redis had no room for it, hello tells it */
+    bool is_full;                       /* at least one master rejects writes that need memory */
+    bool snapshots;                     /* no append-only file, but RDB snapshots are taken */
+    bool loads_torn;                    /* starts with a truncated append-only file (decision 11) */
+    uint32_t masters;                   /* 1 unless a cluster */
+    uint32_t replicas;                  /* connected */
+    struct redis_generation generation; /* the current shards */
+    struct redis_generation written;    /* the generation stored in the key outside all shards */
+    struct redis_generation next;       /* the generation that jobs move to; shards 0: they do not
+                                         * move */
+    char name[REDIS_NAME_BYTES]; /* the queue's name; empty: Redis had no room for it, hello returns
+                                  * it later */
     uint32_t min_replicas;       /* min-replicas-to-write */
     uint64_t maxmemory_bytes;    /* 0: no limit, or unknown */
-    char version[32];            /* the oldest */
+    char version[32];            /* the oldest version found */
     const char *sync;            /* appendfsync, "none" without an append-only file, "unknown" */
-    char durability_says[320];   /* one sentence: what an answered push survives */
+    char durability_says[320];   /* one sentence: what an acknowledged push survives */
 };
 
 /*
- * 0, or negative errno with `error`: what, where, what to do; never a password. *out is written on
- * success only. -EACCES: not let in. -EHOSTUNREACH: nobody there, or nobody who is master.
- * -EINVAL: it is not what the URL says, or not as it must be.
+ * Inspects Redis. Returns 0, or a negative errno with `error`: what failed, where, what to do;
+ * never a password. *out is written on success only. -EACCES: access denied. -EHOSTUNREACH:
+ * unreachable, or no master. -EINVAL: the server does not match the URL, or is not configured as
+ * required.
  */
 int redis_inspect(const struct redis_url *url, const struct redis_options *options,
                   struct redis_inspection *out, char *error, size_t error_bytes);
 
-/* Says which shards there are, once those of another generation hold no job any more. Errors as
- * above. */
+/* Stores the generation, once the shards of the other one hold no more jobs. Errors as above. */
 int redis_inspect_write_generation(const struct redis_url *url,
                                    const struct redis_generation *generation, char *error,
                                    size_t error_bytes);
 
-/* One more master; and, once all were added, the sentence. */
+/* Add one more master; and, after the last, write the sentence. */
 void redis_inspection_add(struct redis_inspection *sum, const struct redis_master *master);
 void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas);
 

@@ -1,9 +1,9 @@
 /*
- * lease: the token a taker holds, as text. Pure.
+ * lease: the text form of the token that a consumer holds. Pure.
  *
- * 30 hex digits: shard, delivery number, and a check of both under the shard's key, which Redis
- * keeps. The number rises with every delivery of the shard, so a token names one delivery for ever,
- * on all servers; and nobody makes one up who holds others.
+ * 30 hex digits: the shard, the delivery number, and a check of both under the shard's key, which
+ * is stored in Redis. The number rises with every delivery of the shard, so a token identifies one
+ * delivery forever, on all servers. Nobody can forge a token from the ones they hold.
  */
 #ifndef TARRY_REDIS_LEASE_H
 #define TARRY_REDIS_LEASE_H
@@ -15,10 +15,11 @@ enum { REDIS_LEASE_BYTES = 30 };
 
 void redis_lease_write(char out[REDIS_LEASE_BYTES], const struct mac_key *key, uint32_t shard,
                        uint64_t delivery);
-/* False: not a token of this shard's. */
+/* Returns false if the text is not a token of this shard. */
 bool redis_lease_parse(struct slice text, const struct mac_key *key, uint32_t *shard,
                        uint64_t *delivery);
-/* Where a token belongs, unchecked. False: not the form of one. */
+/* Reads the shard number of a token without checking the token. Returns false if the text does not
+ * have the form of a token. */
 bool redis_lease_find_shard(struct slice text, uint32_t *shard);
 
 #endif

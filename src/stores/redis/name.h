@@ -1,4 +1,4 @@
-/* name: a queue's random name, drawn once and kept in Redis: 32 hex digits. */
+/* name: a queue's random name, generated once and stored in Redis: 32 hex digits. */
 #ifndef TARRY_REDIS_NAME_H
 #define TARRY_REDIS_NAME_H
 
@@ -6,7 +6,7 @@
 #include "redis/redis.h"
 
 void redis_name_draw(char out[REDIS_NAME_BYTES]);
-/* What Redis has kept as such; empty where it is none. */
+/* Reads the name that Redis has stored; empty if the text is not a name. */
 void redis_name_read(struct slice text, char out[REDIS_NAME_BYTES]);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * script: the scripts (scripts/README.md), built into the program. Those that servers call are the
- * functions of one library, which Redis keeps and runs once; those of a check are scripts of their
- * own, called by hash. Any thread after redis_scripts_init.
+ * script: the scripts (scripts/README.md), embedded in the program. Those that servers call are
+ * functions of one library that Redis keeps and loads once; those of a check are separate scripts,
+ * called by hash. Any thread may use them after redis_scripts_init.
  */
 #ifndef TARRY_REDIS_SCRIPT_H
 #define TARRY_REDIS_SCRIPT_H
@@ -31,8 +31,8 @@ enum redis_script {
     REDIS_CONVERT,
     REDIS_FIND,
     REDIS_PICK,
-    REDIS_SCRIPTS_SERVED = REDIS_PICK, /* up to here: what the library holds */
-    REDIS_CHECK,                       /* of fsck alone, with those that follow */
+    REDIS_SCRIPTS_SERVED = REDIS_PICK, /* last function of the library */
+    REDIS_CHECK,                       /* this and the following: used by fsck only */
     REDIS_CHECK_SETS,
     REDIS_CHECK_JOBS,
     REDIS_CHECK_TOPIC,
@@ -43,22 +43,23 @@ enum { REDIS_SHA_BYTES = 40, REDIS_FUNCTION_BYTES = 64 };
 
 struct redis_script_text {
     const char *name;
-    struct slice text; /* with the parts it stands on, as SCRIPT LOAD wants it */
+    struct slice text; /* with the parts it depends on, as SCRIPT LOAD expects it */
     char sha[REDIS_SHA_BYTES + 1];
 };
 
-/* Once, before threads start; false: out of memory. More calls do nothing. */
+/* Initializes the scripts. Call once, before threads start; further calls do nothing. Returns false
+ * if memory runs out. */
 bool redis_scripts_init(void);
-/* Of a check. */
+/* Returns a script of a check. */
 const struct redis_script_text *redis_script(enum redis_script script);
 
 struct redis_library {
-    char name[32];     /* by its text; a function is called NAME_script */
-    struct slice text; /* as FUNCTION LOAD wants it */
+    char name[32];     /* derived from its text; a function is called NAME_script */
+    struct slice text; /* as FUNCTION LOAD expects it */
 };
 
 const struct redis_library *redis_library(void);
-/* As FCALL wants it; of a script that servers call. */
+/* Returns the name for FCALL of a script that servers call. */
 const char *redis_function(enum redis_script script);
 const char *redis_script_name(enum redis_script script);
 

@@ -1,4 +1,4 @@
-/* script_texts: the files under scripts/, put into the program by cmake/embed.cmake. */
+/* script_texts: the files under scripts/, embedded in the program by cmake/embed.cmake. */
 #ifndef TARRY_REDIS_SCRIPT_TEXTS_H
 #define TARRY_REDIS_SCRIPT_TEXTS_H
 

@@ -1,25 +1,27 @@
 /*
- * session: one shard's way to its master: finds it, connects, says hello, carries calls, and settles
- * what became of those that were under way when a connection ended.
+ * session: the connection of one shard to its master. It finds the master, connects, greets,
+ * carries script calls, and determines the outcome of calls that were in progress when a connection
+ * ended.
  *
- * States: SEEKING (asks where) -> CONNECTING -> GREETING (AUTH, SELECT, library loaded, role and
- * run id read, the hello script, clocks compared) -> UP -> back to SEEKING when the connection ends
- * or says MOVED, READONLY, LOADING, CLUSTERDOWN, MASTERDOWN, TRYAGAIN or that the slot is moving
- * (with a pause that grows from 10 ms to 1 s). A second connection, to the same server, is
- * subscribed to the shard's news.
+ * States: SEEKING (looks up the master) -> CONNECTING -> GREETING (AUTH, SELECT, load the library,
+ * read role and run id, the hello script, compare clocks) -> UP -> back to SEEKING when the
+ * connection ends or Redis replies MOVED, READONLY, LOADING, CLUSTERDOWN, MASTERDOWN, TRYAGAIN or
+ * that the slot is moving (after a pause that grows from 10 ms to 1 s). A second connection, to the
+ * same server, is subscribed to the shard's notifications.
  *
- * Calls. Each ends in exactly one `done`, never inside the call. A call that changes something
- * carries a ticket; at most REDIS_SESSION_SLOTS of those are under way, the rest wait here in order.
- * After a reconnect whatever has no reply is sent again with the same ticket: the script tells
- * whether it had been carried out and gives the answer it gave then. Where Redis
- * forgot the library it is loaded again and the call is repeated. A call that found no way within
- * `patience_ms` ends as REDIS_CALL_UNAVAILABLE; after redis_session_stop none waits longer than it
- * said.
+ * Calls. Each call ends in exactly one `done`, which never runs inside the call. A call that
+ * changes something carries a ticket; at most REDIS_SESSION_SLOTS of these are in progress, the
+ * others wait here in order. After a reconnect, every call without a reply is sent again with the
+ * same ticket: the script detects whether it was already carried out and then returns the same
+ * reply. If Redis lost the library, the library is loaded again and the call is repeated. A call
+ * that cannot be sent within `patience_ms` ends as REDIS_CALL_UNAVAILABLE; after
+ * redis_session_stop, no call waits beyond the time given there.
  *
- * With wait_replicas, a WAIT follows each call that changes something, and its answer is held until
- * that many replicas have it; too few in time: REDIS_CALL_UNAVAILABLE.
+ * With wait_replicas, a WAIT follows each call that changes something, and its reply is held back
+ * until that many replicas have confirmed it; if too few do so in time, the call ends as
+ * REDIS_CALL_UNAVAILABLE.
  *
- * One thread, the reactor's.
+ * Runs on the reactor's thread only.
  */
 #ifndef TARRY_REDIS_SESSION_H
 #define TARRY_REDIS_SESSION_H
@@ -40,34 +42,35 @@ enum { REDIS_SESSION_SLOTS = 4 };
 struct redis_session;
 
 enum redis_call_end {
-    REDIS_CALL_OK = 1,      /* `reply` is the script's array; its head has been checked */
-    REDIS_CALL_NO_SPACE,    /* Redis refuses to grow: maxmemory, or its disk is full */
-    REDIS_CALL_UNAVAILABLE, /* out of reach for too long, or refused for good (said in the log) */
+    REDIS_CALL_OK = 1,      /* `reply` is the array that the script returned; its head has been
+                             * checked */
+    REDIS_CALL_NO_SPACE,    /* Redis rejects writes that need space: maxmemory, or a full disk */
+    REDIS_CALL_UNAVAILABLE, /* unreachable for too long, or rejected permanently (logged) */
     REDIS_CALL_STOPPING
 };
 
-/* Embed it. From session_submit until `done` it belongs to the session. */
+/* A script call. Embed it. From session_submit until `done` it belongs to the session. */
 struct redis_call {
-    struct list list; /* the session's */
+    struct list list; /* link for the session */
     enum redis_script script;
-    bool changes;       /* it has a ticket as its first argument, put there by the session */
-    bool is_timed;      /* it has no ticket, but the window of time that ends one */
+    bool changes;       /* the call has a ticket, inserted by the session as first argument */
+    bool is_timed;      /* the call has no ticket, but the time window that ends a ticket */
     size_t argc;        /* arguments after KEYS[1] (and after the ticket or window) */
-    struct buffer args; /* in Redis' protocol; freed by the owner after `done` */
+    struct buffer args; /* in the Redis protocol; freed by the owner after `done` */
     void (*done)(struct redis_call *call, enum redis_call_end end, const struct redis_head *head,
                  const redisReply *reply);
-    /* the session's own */
+    /* private to the session */
     int64_t give_up_ms, sent_us;
     uint64_t ticket;
     uint32_t slot;
-    bool is_flying; /* was sent at least once */
-    bool is_sent;   /* on the present connection */
-    void *kept;     /* its answer, until enough replicas have it */
+    bool is_flying; /* sent at least once */
+    bool is_sent;   /* sent on the current connection */
+    void *kept;     /* the reply, until enough replicas have confirmed */
 };
 
-/* What a session counts for its shard alone. */
+/* The counters of one shard's session. */
 struct redis_tally {
-    struct buckets round_trip_us; /* redis_call_bounds */
+    struct buckets round_trip_us; /* bounds: redis_call_bounds */
     int64_t last_round_trip_us;
     uint64_t reconnects, failovers;
 };
@@ -77,56 +80,59 @@ struct redis_session_options {
     struct redis_topology *topology;
     const struct redis_url *url;
     char tag[REDIS_TAG_BYTES];
-    char server[9]; /* 8 hex digits drawn at the start, names this server in tickets and news */
-    char *name; /* the queue's (REDIS_NAME_BYTES), as hello finds it; NULL: not the first shard */
-    uint32_t shards, generation; /* how many there are, of which generation */
+    char server[9]; /* 8 hex digits, random at startup; name this server in tickets and
+                     * notifications */
+    char *name;     /* the queue's name (REDIS_NAME_BYTES) as hello returns it; NULL: not the first
+                 * shard */
+    uint32_t shards, generation; /* number of shards, and their generation */
     uint32_t wait_replicas;
-    enum redis_durability require_durability; /* on less it takes no calls */
+    enum redis_durability require_durability; /* the session takes no calls with less */
     int64_t patience_ms;
-    /* The session counts up calls, resent, reconnects, redirects, failovers (another process is
-     * master), clock_disagreements and losses. */
+    /* The session increments calls, resent, reconnects, redirects, failovers (another process
+     * became master), clock_disagreements and losses. */
     struct redis_figures *figures;
-    struct redis_tally *tally; /* the shard's; or NULL */
-    struct buckets *script_us; /* by script, how long its calls took; or NULL */
-    /* What another server, or a call from here, tells of the shard (scripts/README.md, "News"). Not
-     * inside a call. */
+    struct redis_tally *tally; /* of the shard; may be NULL */
+    struct buckets *script_us; /* call durations by script; may be NULL */
+    /* Receives a notification about the shard, sent by another server or caused by a call from here
+     * (scripts/README.md, "News"). Never runs inside a call. */
     void (*message)(void *ctx, struct slice message);
-    /* True each time it comes up and each time news may have been missed while it was up; false
-     * when it goes down. Calls can be submitted all the time. */
+    /* Called with true each time the session comes up, and each time notifications may have been
+     * missed while it was up; with false when it goes down. Calls can be submitted at any time. */
     void (*turned)(void *ctx, bool up);
-    int64_t test_clock_ms; /* where a new shard's clock is to stand, for tests; 0: it goes */
-    /* Its clock stands there, where it does. */
+    int64_t test_clock_ms; /* where a new shard's clock is held, for tests; 0: an ordinary clock */
+    /* Reports the time at which the clock is held, if it is held. */
     void (*held)(void *ctx, int64_t at_ms);
-    /* What is in force on the master, at each greeting and each redis_session_look. */
+    /* Reports the settings of the master, at each greeting and each redis_session_look. */
     void (*learned)(void *ctx, const struct redis_master *master);
     void *ctx;
 };
 
 struct redis_session *redis_session_new(
-    const struct redis_session_options *options); /* NULL: no memory */
-/* What has not ended yet ends as REDIS_CALL_STOPPING, inside this call. Not from a callback of the
- * session; nothing may be submitted from then on. */
+    const struct redis_session_options *options); /* Returns NULL if memory runs out. */
+/* Frees the session. Calls that have not ended yet end as REDIS_CALL_STOPPING, inside this call.
+ * Not from a callback of the session; submit nothing afterwards. */
 void redis_session_free(struct redis_session *session);
 
 void redis_session_submit(struct redis_session *session, struct redis_call *call);
-/* From `until_ms` (inner clock) on no call waits any more, whatever the patience: it ends as
- * REDIS_CALL_UNAVAILABLE. What is submitted after this, too. */
+/* Sets a time limit for all calls: from `until_ms` (inner clock) on no call waits, whatever its
+ * timeout, but ends as REDIS_CALL_UNAVAILABLE. This includes calls submitted later. */
 void redis_session_stop(struct redis_session *session, int64_t until_ms);
 
-/* Asks whether the master has room, and what it does where it has none: `learned`; and whether its
- * data are those it had: else it is greeted again. */
+/* Checks whether the master has room and how it acts when it has none, and reports this to
+ * `learned`. Also checks whether the master still has the same data, and greets again if it does
+ * not. */
 void redis_session_look(struct redis_session *session);
 bool redis_session_is_up(const struct redis_session *session);
-/* Calls that have not ended; and those of them that are with Redis. */
+/* Return the number of calls that have not ended, and how many of these are with Redis. */
 size_t redis_session_calls(const struct redis_session *session);
 size_t redis_session_under_way(const struct redis_session *session);
-/* Under which the shard's leases are checked, the same for all servers. NULL: it has not been up
- * yet, so nobody knows. */
+/* Returns the key under which the shard's leases are checked, the same for all servers. NULL:
+ * unknown, because the session has not been up yet. */
 const struct mac_key *redis_session_lease_key(const struct redis_session *session);
 const struct redis_clock *redis_session_clock(const struct redis_session *session);
-/* Somebody has put the clock, which stands, to there. */
+/* Notes that the held clock was moved to this time. */
 void redis_session_hold_clock(struct redis_session *session, int64_t at_ms);
-/* Where its master is, as last found; an empty host: it has not been found yet. */
+/* Returns the endpoint of the master, as last found; an empty host: not found yet. */
 const struct redis_endpoint *redis_session_endpoint(const struct redis_session *session);
 
 #endif

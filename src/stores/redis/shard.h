@@ -1,17 +1,18 @@
 /*
- * shard: one shard of the queue on Redis, as a queue of its own (queue/queue.h).
+ * shard: one shard of the queue on Redis, itself a queue (queue/queue.h).
  *
- * What is asked in a turn travels together: pushes of a topic in one call of a script, changes likewise;
- * answers and takes of all topics in one (shard_turn.h). While such a call is with Redis the next one
- * fills, as a group commit does.
+ * Requests of one loop iteration travel together: the pushes of a topic in one script call, changes
+ * likewise; the answers and takes of all topics in one call (shard_turn.h). While such a call is
+ * with Redis, the next one collects requests, as in a group commit.
  *
- * Time. Every answer says when the shard's next event is and of which topic, the news say when one comes
- * earlier. At that moment those who wait for the topic here are told, and what they take leaves as a
- * turn, which lets the jobs become due and leases them. Of several servers with such waiters one, the
- * mover, comes at once, the others a little later; a server where nobody waits comes later still. A look
- * each second makes good what no message told. Decision 35.
+ * Time. Every reply contains the time and the topic of the shard's next event; notifications
+ * announce earlier ones. At that time the local waiters for the topic are notified, and their takes
+ * leave in one turn, which makes the jobs due and leases them. If several servers have such
+ * waiters, one of them, the mover, acts immediately and the others a little later; a server without
+ * waiters acts later still. A check each second finds changes whose notification was lost. Decision
+ * 35.
  *
- * All on the reactor's thread. Owner: redis.c, which calls the turns.
+ * Runs on the reactor's thread. Owner: redis.c, which calls the turns.
  */
 #ifndef TARRY_REDIS_SHARD_H
 #define TARRY_REDIS_SHARD_H
@@ -22,92 +23,99 @@
 struct redis_shard;
 struct feed_desk;
 
-/* How far a shard is on its way to the next generation; as in its core (scripts/README.md). */
+/* A shard's progress towards the next generation, as stored in its core (scripts/README.md). */
 enum redis_move_state {
     REDIS_MOVE_NONE = 0,
-    REDIS_MOVE_ANNOUNCED, /* the next generation is told: what is new goes there */
-    REDIS_MOVE_SEALED,    /* it takes no new job */
-    REDIS_MOVE_LEAVING,   /* its jobs leave */
-    REDIS_MOVE_CLOSED     /* none is left */
+    REDIS_MOVE_ANNOUNCED, /* the next generation is announced: new jobs go there */
+    REDIS_MOVE_SEALED,    /* the shard takes no new jobs */
+    REDIS_MOVE_LEAVING,   /* its jobs are moving out */
+    REDIS_MOVE_CLOSED     /* no jobs are left */
 };
 
 struct redis_shard_options {
     struct reactor *reactor;
     struct redis_topology *topology;
     const struct redis_url *url;
-    const char *server; /* 8 hex digits and NUL: names this server */
-    char *name;         /* the queue's (REDIS_NAME_BYTES); the first shard keeps it true */
+    const char *server; /* 8 hex digits and NUL: the name of this server */
+    char *name;         /* the queue's name (REDIS_NAME_BYTES), kept current by the first shard */
     const struct redis_inspection *inspection;
-    uint32_t index;                     /* in leases and cursors; another one in each generation */
+    uint32_t index;                     /* in leases and cursors; different in each generation */
     uint32_t place;                     /* in its generation */
-    struct redis_generation generation; /* its own */
+    struct redis_generation generation; /* the shard's own */
     uint32_t topics_max, wait_replicas;
     uint64_t body_bytes_max;
     int64_t patience_ms;
     enum redis_durability require_durability;
-    /* Whether this one's session asks what is in force on its master for others, too; and who hears. */
+    /* Whether this shard's session also queries its master's settings for other shards, and the
+     * callback that receives them. */
     bool asks;
     void (*learned)(void *ctx, uint32_t shard, const struct redis_master *master);
     void *learned_ctx;
-    /* How far it is, once a second and at once where that changes; and to which generation. */
+    /* Reports the shard's progress and its target generation, once a second and immediately after a
+     * change. */
     void (*moved)(void *ctx, uint32_t shard, enum redis_move_state state,
                   const struct redis_generation *target);
-    /* The shard of the next generation that a job goes to. NULL: that generation is not here yet. */
+    /* Returns the shard of the next generation that a job moves to. NULL: that generation is not
+     * available yet. */
     struct redis_shard *(*next_of)(void *ctx, struct slice topic, struct slice id);
-    int64_t test_clock_ms; /* as in session.h; 0: its clock goes */
-    /* The clock of the first shard stands there. NULL: nobody wants to know. */
+    int64_t test_clock_ms; /* as in session.h; 0: an ordinary clock */
+    /* Reports the time at which the first shard's clock is held. May be NULL. */
     void (*held)(void *ctx, int64_t at_ms);
-    /* NULL, or called inside each call that does more than look. */
+    /* Called inside each call that does more than read. May be NULL. */
     void (*active)(void *ctx);
     void *test_clock_ctx;
-    struct feed_desk *desk;        /* where what happens is told; NULL: nowhere */
-    struct redis_figures *figures; /* of all shards; keeps count of those that are up */
-    struct redis_tally *tally;     /* of this one, as in session.h; or NULL */
+    struct feed_desk *desk;        /* receives events; may be NULL */
+    struct redis_figures *figures; /* for all shards; counts those that are up */
+    struct redis_tally *tally;     /* for this shard, as in session.h; may be NULL */
     struct buckets *script_us;
 };
 
-/* NULL: no memory. `queue` is the shard as a queue of its own. */
+/* Returns NULL if memory runs out. `queue` is the shard as a queue. */
 struct redis_shard *redis_shard_new(const struct redis_shard_options *options,
                                     struct queue **queue);
-/* Not from one of its callbacks. What has no reply yet gets none. */
+/* Frees the shard. Not from one of its callbacks. Outstanding calls get no reply. */
 void redis_shard_free(struct redis_shard *shard);
 
-/* At the end of each turn: tells, answers, sends; and where it `looks`, asks whether there is anything
- * that no message told. Returns the inner time, in microseconds as `now_us`, of the turn it wants next; INT64_MAX: none. */
+/* Runs at the end of each loop iteration: notifies, replies, sends; and if `looks`, checks for
+ * changes without a notification. Returns the inner time, in microseconds as `now_us`, at which it
+ * needs to run next; INT64_MAX: never. */
 int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks);
 
-/* Takes the shard a step on its way to the generation `target`, or makes it ready to be one of those
- * that jobs come to: "prepare", "announce", "seal", "leave"; or says that this server knows of it:
- * "adopt" (scripts/reshard.lua). Numbers of one that is made ready begin above `least`. `done` (or NULL), once, not inside this call: QUEUE_OK, or why not; then `target` is where it goes, its shards 0: nowhere. */
+/* Takes the shard one step towards the generation `target`, or prepares it as one that receives
+ * jobs: "prepare", "announce", "seal", "leave"; or records that this server has learned of it:
+ * "adopt" (scripts/reshard.lua). The numbers of a prepared shard begin above `least`. `done` (may
+ * be NULL) runs once, not inside this call, with QUEUE_OK or the reason for the failure; `target`
+ * is then the shard's target generation, its shards 0: none. */
 void redis_shard_go_on(struct redis_shard *shard, const char *verb,
                        const struct redis_generation *target, uint64_t least,
                        void (*done)(void *ctx, enum queue_status status,
                                     const struct redis_generation *target),
                        void *ctx);
 
-/* The last number of a job or a delivery that it is known to have given out. */
+/* Returns the last job or delivery number that the shard is known to have assigned. */
 uint64_t redis_shard_number(const struct redis_shard *shard);
 
-/* Answers a call with this status at the end of the turn. */
+/* Replies to a call with this status at the end of the turn. */
 void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
                         struct queue_reply_to reply_to);
 
-/* From now on calls are answered QUEUE_STOPPING. */
+/* Makes the shard reply QUEUE_STOPPING to new calls. */
 void redis_shard_stop(struct redis_shard *shard);
-/* Every call has its reply. */
+/* Returns whether every call has its reply. */
 bool redis_shard_is_done(const struct redis_shard *shard);
-/* Nothing under way, nothing due. */
+/* Returns whether no call is in progress and nothing is due. */
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us);
 
-/* Of a shard whose clock stands, for tests: where, 0: not known yet; when something happens next by it, INT64_MAX: nothing; and
- * puts it to there, or where -1 looks up what is next, of which the shard keeps but a lower bound: `done` once, not inside the
+/* For a shard with a held clock, in tests. The first two return its time, 0 if not known yet, and
+ * the time of its next event, INT64_MAX: none. The third moves the clock, or with -1 queries the
+ * next event, of which the shard only keeps a lower bound; `done` runs once, not inside the
  * call. */
 int64_t redis_shard_held_ms(const struct redis_shard *shard);
 int64_t redis_shard_next_ms(const struct redis_shard *shard);
 void redis_shard_hold(struct redis_shard *shard, int64_t at_ms,
                       void (*done)(void *ctx, bool is_good), void *ctx);
 
-/* What it knows by itself; the rest of `out` is left alone. */
+/* Fills in the fields known to the shard and leaves the rest of `out` unchanged. */
 void redis_shard_show(const struct redis_shard *shard, struct redis_shard_view *out);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * shard_feed: what happens in a shard, through whatever server, from its scripts to the feed.
- *
- * While somebody listens here the scripts are told so each second, and say in a message what they do
- * (scripts/README.md, "Events"). A cut of the way to the master is told as a gap. This room only.
+ * shard_feed: passes a shard's events, caused through any server, from its scripts to the feed.
+ * While there is a listener here, the scripts are informed of it each second and publish their
+ * actions in messages (scripts/README.md, "Events"). A lost connection to the master is reported as
+ * a gap. For this room only.
  */
 #ifndef TARRY_REDIS_SHARD_FEED_H
 #define TARRY_REDIS_SHARD_FEED_H
@@ -10,11 +10,12 @@
 #include "job/event.h"
 #include "redis/shard_core.h"
 
-/* In each turn, before anything else is sent. Returns the inner time of the turn it wants. */
+/* Runs in each turn, before anything else is sent. Returns the inner time at which it needs to run
+ * next. */
 int64_t redis_feed_turn(struct redis_shard *shard, int64_t now_ms);
-/* A message of a script, wherever it was called from. */
+/* Handles a script's message, from any server. */
 void redis_feed_hear(struct redis_shard *shard, struct slice message);
-/* Messages may have been missed. */
+/* Notes that messages may have been missed. */
 void redis_feed_cut(struct redis_shard *shard);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * shard_news: what a shard tells its queue's owner of topics: that one which somebody watches has
- * something ready (queue.h, on_ready), and what happened to them (on_event). It hears of it by answers,
- * by messages of other servers, and by a look, which makes good what no message told.
+ * shard_news: notifies the queue's owner about topics: a watched topic has ready jobs (queue.h,
+ * on_ready), or something happened to it (on_event). The shard learns of it from replies, from
+ * messages of other servers, and from a periodic look, which finds changes whose message was lost.
  */
 #ifndef TARRY_REDIS_SHARD_NEWS_H
 #define TARRY_REDIS_SHARD_NEWS_H
@@ -16,22 +16,22 @@ static inline void redis_news_init(struct redis_shard *shard)
 }
 void redis_news_fini(struct redis_shard *shard);
 
-/* The queue's `watch`. */
+/* Implements the queue's `watch`. */
 void redis_news_watch(struct queue *queue, struct slice topic, bool on);
-/* The topic has ready jobs: whoever watches it is told at the end of the turn. */
+/* Notes that the topic has ready jobs: its watchers are notified at the end of the turn. */
 void redis_news_ready(struct redis_shard *shard, struct slice topic);
-/* Is told at the end of the turn; an empty name: any topic. */
+/* Notes an event to be reported at the end of the turn; an empty name: any topic. */
 void redis_news_event(struct redis_shard *shard, enum queue_event event, struct slice topic);
-/* A message of the shard's channel (scripts/README.md, "News"). */
+/* Handles a message of the shard's channel (scripts/README.md, "News"). */
 void redis_news_hear(struct redis_shard *shard, struct slice message);
-/* Tells what is to be told; what is noted meanwhile waits for the next round. */
+/* Sends the noted notifications; those added meanwhile wait for the next round. */
 void redis_news_tell(struct redis_shard *shard);
 static inline bool redis_news_has_some(const struct redis_shard *shard)
 {
     return !list_is_empty(&shard->ready) || shard->event_count;
 }
 
-/* Looks at those watched only just now; or at all, which also asks for the next event. */
+/* Looks at recently watched topics only, or at all of them, which also fetches the next event. */
 void redis_news_look(struct redis_shard *shard, bool all);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * state: the packed values of a shard, its core and its topics (scripts/README.md), as far as they
- * are read here. Pure; whoever changes them is a script.
+ * state: reads the packed values of a shard, its core and its topics (scripts/README.md), to the
+ * extent needed here. Pure; only scripts change these values.
  */
 #ifndef TARRY_REDIS_STATE_H
 #define TARRY_REDIS_STATE_H
@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* In the order they are packed in. */
+/* Counters in the order in which they are packed. */
 enum redis_figure {
     REDIS_FIGURE_DELAYED,
     REDIS_FIGURE_RETRYING,
@@ -36,21 +36,21 @@ struct redis_topic_state {
     struct slice settings; /* as stored; empty: all default */
 };
 
-/* Of layout 1 is a shard that servers of before left and that is being converted (convert.lua); until
- * the first step of that its core is a hash. */
-/* PACKED and the newest, in which some topic has limits, are read alike. */
-/* HELD: its clock stands still, for tests. */
+/* Layout 1 is a shard of outdated servers that is being converted (convert.lua); until the first
+ * step of the conversion its core is a hash. */
+/* PACKED and the newest layout, in which some topic has limits, are read in the same way. */
+/* HELD: the shard's clock stands still, for tests. */
 enum { REDIS_LAYOUT_BEFORE = 1, REDIS_LAYOUT_PACKED = 2, REDIS_LAYOUT_HELD = 5, REDIS_LAYOUT = 5 };
 
 struct redis_core_state {
     uint32_t layout;
-    uint32_t shards; /* 0: unknown, the layout is newer */
-    uint32_t sealed; /* how far it is on its way to another generation (enum redis_move_state) */
+    uint32_t shards; /* 0: unknown, because the layout is newer */
+    uint32_t sealed; /* its progress towards another generation (enum redis_move_state) */
 };
 
-/* False: it is none. */
+/* Returns false if the value is not a core. */
 bool redis_core_state_read(struct slice value, struct redis_core_state *out);
-/* False: it is none. */
+/* Returns false if the value is not a topic. */
 bool redis_topic_state_read(struct slice value, struct redis_topic_state *out);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * survey: which servers are masters, and of which slots, as one look finds it. Blocking; for the start
- * and for fsck.
+ * survey: finds the masters and their slots, once. Blocking; for startup and fsck.
  */
 #ifndef TARRY_REDIS_SURVEY_H
 #define TARRY_REDIS_SURVEY_H
@@ -9,14 +8,14 @@
 #include "redis/sync_connection.h"
 
 struct redis_survey {
-    struct redis_endpoint *masters; /* each once */
+    struct redis_endpoint *masters; /* without duplicates */
     uint32_t count;
-    uint16_t of_slot[REDIS_SLOTS]; /* number of a master */
+    uint16_t of_slot[REDIS_SLOTS]; /* index of the master */
 };
 
-/* 0, or negative errno, reported. */
+/* Returns 0, or a negative errno after reporting it. */
 int redis_survey_find(const struct redis_url *url, struct redis_survey **out,
                       const struct redis_report *report);
-void redis_survey_free(struct redis_survey *survey); /* NULL: nothing */
+void redis_survey_free(struct redis_survey *survey); /* accepts NULL */
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * tokens: the text of who may do what, kept in Redis for all servers of a queue: a hash,
- * `{prefix}:tokens`, with the text and a version, a random one after each change. What the text says is
- * nothing to this room.
+ * tokens: the access rules, stored in Redis for all servers of a queue: a hash, `{prefix}:tokens`,
+ * with the text and a version, a random one after each change. This room does not interpret the
+ * text.
  *
- * Blocking: for commands, and for a thread of a server's own. One thread. A connection is kept, and
- * made again by itself; who is master is looked up again now and then, so that one that is no longer
- * is not believed for long.
+ * Blocking: for commands, and for a separate thread of a server. One thread. The connection is kept
+ * and remade automatically; the master is looked up again from time to time, so that a former
+ * master is not trusted for long.
  */
 #ifndef TARRY_REDIS_TOKENS_H
 #define TARRY_REDIS_TOKENS_H
@@ -16,17 +16,17 @@ enum { REDIS_TOKENS_ERROR_BYTES = 512 };
 
 struct redis_tokens;
 
-/* 0, or negative errno with `error` (REDIS_TOKENS_ERROR_BYTES). Connects to nobody yet. */
+/* Returns 0, or a negative errno with `error` (REDIS_TOKENS_ERROR_BYTES). Does not connect yet. */
 int redis_tokens_open(const char *url, struct redis_tokens **out, char *error);
-void redis_tokens_close(struct redis_tokens *tokens); /* NULL: nothing */
+void redis_tokens_close(struct redis_tokens *tokens); /* accepts NULL */
 
-/* Appends the text where it is another than at the last call (*is_changed); none where there is none.
- * -EACCES: this user may not; -EHOSTUNREACH, … */
+/* Appends the text if it has changed since the last call (*is_changed); appends nothing if there is
+ * no text. -EACCES: this user lacks permission; -EHOSTUNREACH, … */
 int redis_tokens_read(struct redis_tokens *tokens, struct buffer *out, bool *is_changed,
                       char *error);
 
-/* Puts `text` in the place of what was read last. -EAGAIN, and no error: another one has changed it
- * since, read again. */
+/* Replaces the text that was read last with `text`. Returns -EAGAIN without an error text if
+ * another writer has changed it since: read again. */
 int redis_tokens_write(struct redis_tokens *tokens, struct slice text, char *error);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * topology: which server is master of a slot, now: a single server, Sentinel's word, or a cluster's
- * map. Shared by all sessions of a reactor; one thread.
+ * topology: finds the current master of a slot: a single server, the master that Sentinel names, or
+ * the map of a cluster. Shared by all sessions of a reactor; one thread.
  *
- * Asking is lazy: the map is learned when first asked for, and again when a session says it was wrong
- * (MOVED, READONLY, a refused connection), at most once every REDIS_WHERE_PAUSE_MS; all who ask
- * meanwhile share the one question. Under Sentinel all are told when another server was made master.
+ * Queries are lazy: the map is fetched when first needed, and again when a session reports that it
+ * was wrong (MOVED, READONLY, a refused connection), at most once every REDIS_WHERE_PAUSE_MS. All
+ * sessions that ask meanwhile share one query. With Sentinel, all are notified when another server
+ * becomes master.
  */
 #ifndef TARRY_REDIS_TOPOLOGY_H
 #define TARRY_REDIS_TOPOLOGY_H
@@ -18,28 +19,28 @@ enum { REDIS_WHERE_PAUSE_MS = 200 };
 struct redis_topology;
 
 struct redis_topology *redis_topology_new(struct reactor *reactor, const struct redis_url *url);
-/* Questions under way are not answered any more. */
+/* Frees the topology. Queries in progress get no reply. */
 void redis_topology_free(struct redis_topology *topology);
 
-/* Who asks. Embed it; it must stay until redis_topology_leave. */
+/* A session that asks. Embed it; it must exist until redis_topology_leave. */
 struct redis_topology_asker {
     struct list list;
     uint16_t slot;
     bool waits; /* for `found` */
-    /* The answer; never inside a call. `endpoint` NULL: nobody could be asked, or nobody serves the
-     * slot; `why` says so. Valid during the callback. */
+    /* Receives the result; never runs inside a call. `endpoint` is NULL if no server could be
+     * queried or no server serves the slot; `why` names the reason. Valid during the callback. */
     void (*found)(void *ctx, const struct redis_endpoint *endpoint, const char *why);
-    /* `from` is master no more; asking now tells who is. */
+    /* Called when `from` is no longer master; a query now returns the new one. */
     void (*deposed)(void *ctx, const struct redis_endpoint *from);
     void *ctx;
 };
-/* From then on it is told of masters that are deposed, too. `fresh`: what is known was found wrong;
- * ask again. */
+/* Asks for the master of the asker's slot. From then on the asker is also notified when a master is
+ * deposed. `fresh`: the known master was found wrong; query again. */
 void redis_topology_ask(struct redis_topology *topology, struct redis_topology_asker *asker,
                         bool fresh);
-/* It is told nothing any more, until it asks again. */
+/* Stops all callbacks to the asker until it asks again. */
 void redis_topology_leave(struct redis_topology_asker *asker);
-/* A MOVED: the slot's master is there. */
+/* Takes in a MOVED: the slot's master is at `endpoint`. */
 void redis_topology_moved(struct redis_topology *topology, uint16_t slot,
                           const struct redis_endpoint *endpoint);
 

@@ -1,8 +1,8 @@
 /*
- * topology_map: who is master, as Sentinel tells it, and which node of a cluster serves which slot,
- * as CLUSTER SLOTS tells it. Pure.
+ * topology_map: the master as Sentinel reports it, and which node of a cluster serves which slot,
+ * as CLUSTER SLOTS reports it. Pure.
  *
- * Owner: the caller's storage; zeroed it is a valid map of nothing; the nodes are on the heap. One
+ * The caller provides the storage; a zeroed map is valid and empty; the nodes are on the heap. One
  * thread.
  */
 #ifndef TARRY_REDIS_TOPOLOGY_MAP_H
@@ -16,27 +16,28 @@
 
 enum { REDIS_NODES_MAX = 1000 };
 
-/* Of a host's name and a port in digits. False: they are none. */
+/* Makes an endpoint of a host name and a port in digits. Returns false if they are invalid. */
 bool redis_master_endpoint_make(struct slice host, struct slice port, struct redis_endpoint *out);
-/* Of the reply to SENTINEL GET-MASTER-ADDR-BY-NAME. False: it tells none. */
+/* Reads the reply to SENTINEL GET-MASTER-ADDR-BY-NAME. Returns false if it contains no endpoint. */
 bool redis_master_endpoint_read(const redisReply *reply, struct redis_endpoint *out);
 
 VECTOR_DECLARE(redis_nodes, struct redis_endpoint)
 
 struct redis_map {
     struct redis_nodes nodes;      /* masters and replicas */
-    uint16_t node_of[REDIS_SLOTS]; /* 1 + index; 0: nobody that is known */
+    uint16_t node_of[REDIS_SLOTS]; /* 1 + index; 0: no known node */
 };
 
 void redis_map_fini(struct redis_map *map);
 
-/* NULL: nobody that is known serves it. Valid until the map changes. */
+/* Returns the node that serves the slot, or NULL if none is known. Valid until the map changes. */
 const struct redis_endpoint *redis_map_find(const struct redis_map *map, uint16_t slot);
-/* The slot's master is there. Out of memory or with too many nodes: the slot's master is unknown.
- */
+/* Sets the slot's master. If memory runs out or there are too many nodes, the slot's master becomes
+ * unknown. */
 void redis_map_set(struct redis_map *map, uint16_t slot, const struct redis_endpoint *endpoint);
-/* A whole new map from the reply to CLUSTER SLOTS that `asked` gave, who stands for a host it does
- * not name. False: not such a reply, or no slot in it; the map is as before. */
+/* Replaces the map with the reply of `asked` to CLUSTER SLOTS; `asked` stands for a host that the
+ * reply leaves empty. Returns false, and keeps the map, if it is not such a reply or contains no
+ * slot. */
 bool redis_map_read(struct redis_map *map, const redisReply *reply,
                     const struct redis_endpoint *asked);
 

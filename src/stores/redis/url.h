@@ -1,5 +1,5 @@
 /*
- * url: where Redis is, as the user writes it. Pure.
+ * url: the address of Redis as the user writes it. Pure.
  *
  *   redis://[[user]:password@]host[:6379][/db][?options]
  *   redis-sentinel://[[user]:password@]host[:26379][,host…]/master[/db][?options]
@@ -7,10 +7,11 @@
  *   redis+unix://[[user]:password@]/path/of/socket[?db=0&…]   also  unix:///path
  *   rediss://…, rediss-sentinel://…, rediss-cluster://…: the same with TLS
  *
- * It is split by base/url.h, whose strictness holds here too. User and password are percent-encoded. Options: prefix=tarry ([A-Za-z0-9._-]{1,32}, begins the
- * name of every key), sentinel-user, sentinel-password, db; with TLS ca=FILE (who is believed; else whom the system
- * believes), cert=FILE and key=FILE (what is shown), tls-name=NAME (expected in the servers'
- * certificates instead of where one connects to). IPv6 addresses stand in brackets.
+ * base/url.h splits the text; its strict rules apply here too. User and password are
+ * percent-encoded. Options: prefix=tarry ([A-Za-z0-9._-]{1,32}, begins the name of every key),
+ * sentinel-user, sentinel-password, db; with TLS ca=FILE (trusted CAs; default: those of the
+ * system), cert=FILE and key=FILE (the client certificate), tls-name=NAME (expected in the servers'
+ * certificates instead of the host name). IPv6 addresses are written in brackets.
  */
 #ifndef TARRY_REDIS_URL_H
 #define TARRY_REDIS_URL_H
@@ -33,21 +34,21 @@ enum {
     REDIS_ENDPOINT_NAME_BYTES = REDIS_HOST_BYTES + 10
 };
 
-/* Where to connect. With a path: a unix socket. */
+/* An address to connect to. With a path: a unix socket. */
 struct redis_endpoint {
     char host[REDIS_HOST_BYTES]; /* name, address, or path of a socket when port is 0 */
     uint16_t port;
 };
 
-/* As people write it: "host:6379", "[::1]:6379", "/path". */
+/* Writes the endpoint for people: "host:6379", "[::1]:6379", "/path". */
 void redis_endpoint_name(const struct redis_endpoint *endpoint,
                          char out[REDIS_ENDPOINT_NAME_BYTES]);
 
-/* How connections are encrypted; see redis/tls.h. */
+/* The encryption of connections; see redis/tls.h. */
 struct redis_tls {
     bool is_on;
     struct tls_context *context; /* NULL until redis_tls_open */
-    char name[REDIS_HOST_BYTES]; /* in the servers' certificates; empty: where one connects to */
+    char name[REDIS_HOST_BYTES]; /* in the servers' certificates; empty: the host name */
     char ca_file[REDIS_FILE_BYTES], certificate_file[REDIS_FILE_BYTES], key_file[REDIS_FILE_BYTES];
 };
 
@@ -63,9 +64,9 @@ struct redis_url {
     struct redis_tls tls;
 };
 
-/* False: `error` says what is wrong with it; never shows a password. */
+/* Returns false if the URL is invalid: `error` names the problem and never contains a password. */
 bool redis_url_parse(const char *text, struct redis_url *out, char *error, size_t error_bytes);
-/* The URL without user and password, for logs. */
+/* Writes the URL without user and password, for logs. */
 void redis_url_emit(const struct redis_url *url, char *out, size_t out_bytes);
 
 #endif
