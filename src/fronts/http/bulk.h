@@ -1,13 +1,14 @@
-/* bulk: one change to many jobs of a topic, named by their ids in the body: {"ids":["…"]}. */
+/* bulk: applies one change to many jobs of a topic, given by their ids in the body:
+ * {"ids":["…"]}. */
 #ifndef TARRY_HTTP_BULK_H
 #define TARRY_HTTP_BULK_H
 
 #include "http/exchange.h"
 
-/* Does the body name jobs so? Else it may be nothing, or a mistake. */
+/* Returns whether the body has the form above. If not, it may be empty or malformed. */
 bool http_bulk_is_named(struct slice body);
 
-/* Dead jobs are sent round again. The call is answered, in this call or later. */
+/* Redrives dead jobs. Answers the call before or after it returns. */
 void http_bulk_redrive(struct http_call *call);
 
 #endif

@@ -1,10 +1,12 @@
 /*
- * channel: TLS on a connection: what came is opened, what goes is sealed.
+ * channel: TLS on a connection: decrypts what is received and encrypts what is sent.
  *
- * A channel that waits keeps no buffer: ciphertext is read into one buffer of the front and opened
- * from there into the buffer that plain connections are read into; answers are sealed at the end of
- * a turn into a buffer lent by the front. Its session is made with the first bytes that come, so a
- * client that says nothing costs none. One thread: the reactor's.
+ * An idle channel holds no buffer. Ciphertext is read into a buffer of the front and decrypted into
+ * the
+ * buffer that plain connections read into. Answers are encrypted at the end of a loop iteration
+ * into a
+ * buffer lent by the front. The session is created when the first bytes arrive, so a silent client
+ * costs no session. Runs on the reactor thread.
  */
 #ifndef TARRY_HTTP_CHANNEL_H
 #define TARRY_HTTP_CHANNEL_H
@@ -12,45 +14,47 @@
 #include "http/state.h"
 
 enum {
-    HTTP_SEALED_READ_BYTES = 96 * 1024, /* one read of ciphertext at most */
-    HTTP_RECORD_BYTES = 17 * 1024 /* what a session may hold back of a record, plain or sealed */
+    HTTP_SEALED_READ_BYTES = 96 * 1024, /* maximum size of one read of ciphertext */
+    HTTP_RECORD_BYTES = 17 * 1024       /* maximum part of a record that a session buffers */
 };
 
 struct http_channel {
-    struct tls_session *session; /* NULL: nothing has come yet */
-    struct buffer sealed;        /* to be written */
-    bool is_ended;               /* the peer has been told that no more comes */
+    struct tls_session *session; /* NULL until the first bytes arrive */
+    struct buffer sealed;        /* ciphertext to be written */
+    bool is_ended;               /* close_notify has been sent to the peer */
 };
 
 enum http_opened {
-    HTTP_OPENED = 1,   /* and more may come */
-    HTTP_OPENED_END,   /* the peer says that no more comes */
-    HTTP_OPENED_PLAIN, /* it is no TLS but HTTP in plain text */
-    HTTP_OPENED_BAD    /* no more can be read; what was sealed says why to the peer */
+    HTTP_OPENED = 1,   /* more may follow */
+    HTTP_OPENED_END,   /* the peer has ended its side */
+    HTTP_OPENED_PLAIN, /* the client speaks plain HTTP, not TLS */
+    HTTP_OPENED_BAD    /* fatal: the encrypted output holds the alert for the peer */
 };
 
-/* NULL: no memory. */
+/* Creates a channel. Returns NULL if out of memory. */
 struct http_channel *http_channel_new(void);
 void http_channel_free(struct http_channel *channel, struct http_front *front);
 
-/* Is the handshake done? */
+/* Returns whether the handshake is complete. */
 bool http_channel_is_open(const struct http_channel *channel);
 
-/* Why its handshake failed, for people. */
+/* Returns why the handshake failed, in words. */
 const char *http_channel_why(const struct http_channel *channel);
 
-/* The name in the client's certificate; empty where it showed none. NULL as `channel` will do. */
+/* Returns the name in the client's certificate, or an empty slice without one. `channel` may be
+ * NULL. */
 struct slice http_channel_certificate(const struct http_channel *channel);
 
-/* Opens what came into `into`, which has room for `len` and HTTP_RECORD_BYTES; *got is how much it
- * was. What the peer is to be told is sealed. */
+/* Decrypts bytes into `into`, which has room for `len` and HTTP_RECORD_BYTES, and sets *got to the
+ * plain length. Encrypts replies of the TLS layer into `sealed`. */
 enum http_opened http_channel_open(struct http_channel *channel, struct http_front *front,
                                    const char *bytes, size_t len, char *into, size_t *got);
 
-/* Seals all of `out`, and gives its memory back. False: no memory, or there is no handshake yet. */
+/* Encrypts all of `out` and releases its memory. Returns false if out of memory or before the end
+ * of the handshake. */
 bool http_channel_seal(struct http_channel *channel, struct http_front *front, struct buffer *out);
 
-/* The peer is to be told that no more comes. True: that has to be written, now. */
+/* Prepares the end of this side. Returns true if there are bytes to be written now. */
 bool http_channel_end(struct http_channel *channel, struct http_front *front);
 
 #endif

@@ -1,17 +1,19 @@
 /*
- * connection: a socket, the exchanges under way on it in order, and how it goes on with them. Bytes that
- * wait for the rest of a request are its input (input.h), those that go its output (output.h); how long
- * it is waited for is its phase (phase.h).
+ * connection: a socket, its exchanges in order, and what happens next on it. Bytes of an incomplete
+ * request are its input (input.h), bytes to be sent its output (output.h), and its timeout is that
+ * of
+ * its phase (phase.h).
  *
- * A connection does nothing to itself in the middle of things: it is touched, which puts it on the
- * front's dirty list, and at the end of the turn what is to be written is written, and how to go on
- * is decided.
+ * A connection is not changed in the middle of an event. It is put on the front's dirty list; at
+ * the end
+ * of the loop iteration its output is written and its next step is decided.
  *
- * In:  all connections read into one buffer of the front and requests are parsed there; only what is
- *      left of a request that is not whole yet is kept by its connection. So a connection that waits
- *      for an answer costs no buffer.
- * Out: the answers of a turn are gathered per connection and written at its end with one call; what
- *      the socket does not take follows when it can.
+ * In:  all connections read into one buffer of the front, where requests are parsed. A connection
+ *      stores only the rest of an incomplete request. So a connection that waits for an answer
+ *      holds
+ *      no input buffer.
+ * Out: the answers of a loop iteration are collected per connection and written at its end with one
+ *      call. What the socket does not take is written later.
  */
 #ifndef TARRY_HTTP_CONNECTION_H
 #define TARRY_HTTP_CONNECTION_H
@@ -26,51 +28,51 @@ struct http_connection {
     union {
         uv_handle_t handle;
         uv_stream_t stream;
-        uv_tcp_t tcp;          /* of a listener on an address */
-        uv_pipe_t unix_socket; /* of a unix socket */
+        uv_tcp_t tcp;          /* on a TCP listener */
+        uv_pipe_t unix_socket; /* on a unix socket */
     };
     struct http_front *front;
-    struct http_listener *listener; /* where it came in */
+    struct http_listener *listener; /* the listener that accepted it */
     struct peer peer;               /* the client, or the proxy in front of it */
     struct http_gate gate;
     struct http_quota quota;
     struct list node;      /* in front->connections */
-    struct list dirty;     /* in front->dirty, or alone */
-    struct list timed;     /* in front->timed[phase], or alone */
-    struct list long_line; /* in front->long_line, or alone */
-    struct list put_off;   /* in front->put_off, or alone */
+    struct list dirty;     /* in front->dirty, or unlinked */
+    struct list timed;     /* in front->timed[phase], or unlinked */
+    struct list long_line; /* in front->long_line, or unlinked */
+    struct list put_off;   /* in front->put_off, or unlinked */
     int64_t until_ms;
     enum http_phase phase;
     bool is_reading, is_blocked, is_closing, lingers, is_lingering, saw_end, is_cut;
-    bool is_heavy;     /* its request waits for a turn with time */
-    bool is_crowd;     /* beyond the limit: here only to be told so */
-    bool awaits_proxy; /* the header of a proxy comes first */
-    bool is_greeting;  /* the header of a proxy or a handshake comes first; counted by the front */
-    bool is_put_off;   /* its handshake waits in line */
-    bool may_shake;    /* it has been at the front of that line */
-    bool peer_ended;   /* it sends no more, and may be gone */
-    bool is_starved;   /* the last read found no memory for its bytes in the budget */
-    uint16_t cors_origin;         /* of the page that made the last request, see cors.h; 0: none */
-    struct http_channel *channel; /* of a listener with TLS, else NULL */
+    bool is_heavy;        /* its request waits for a loop iteration with enough time */
+    bool is_crowd;        /* above the connection limit: accepted only to be refused */
+    bool awaits_proxy;    /* expects the header of a proxy first */
+    bool is_greeting;     /* expects a proxy header or a handshake first; counted by the front */
+    bool is_put_off;      /* its handshake is queued */
+    bool may_shake;       /* it has reached the front of that queue */
+    bool peer_ended;      /* the peer sends no more and may be gone */
+    bool is_starved;      /* the budget had no memory for the bytes of the last read */
+    uint16_t cors_origin; /* origin of the page that made the last request, see cors.h; 0: none */
+    struct http_channel *channel; /* TLS of the connection; NULL on a plain listener */
     uint32_t exchange_count;
-    uint32_t weight;     /* of the exchanges under way */
+    uint32_t weight;     /* sum of the weights of its exchanges */
     uint32_t wait_count; /* takes among them that may wait */
-    uint32_t pauses;     /* of the front, when this one was last asked whether it stands */
+    uint32_t pauses;     /* value of front->pauses at the last liveness check */
     struct http_exchange *first, *last;
-    char *in; /* what came and is not a whole request yet; NULL: nothing */
+    char *in; /* bytes of an incomplete request; NULL: none */
     size_t in_len, in_cap;
     struct http_framing framing;
     const struct http_route
-        *refuser; /* of the request under way: in whose form it is refused; NULL: a problem */
+        *refuser; /* route in whose format the current request is refused; NULL: as a problem */
     struct buffer out;
-    size_t out_counted;           /* of `out`, in the budget */
-    uint64_t out_at;              /* of its first byte, in the stream of answers */
+    size_t out_counted;           /* bytes of `out` that the budget counts */
+    uint64_t out_at;              /* position of its first byte in the stream of answers */
     struct buffer unsent;         /* leases in answers that are not written yet */
-    struct http_writing *writing; /* what the socket did not take at once */
-    size_t write_left;            /* at the last look, in phase WRITE */
+    struct http_writing *writing; /* rest of a write that the socket did not take; NULL: none */
+    size_t write_left;            /* unwritten bytes at the last check in phase WRITE */
 };
 
-/* Has its turn at the end of this one. */
+/* Schedules the connection for the end of this loop iteration. */
 static inline void http_connection_touch(struct http_connection *connection)
 {
     if (connection->is_cut || !list_is_empty(&connection->dirty))
@@ -80,21 +82,23 @@ static inline void http_connection_touch(struct http_connection *connection)
     list_add_last(&connection->front->dirty, &connection->dirty);
 }
 
-/* `fd` has been accepted, and is the front's from now on. */
+/* Creates a connection for the accepted `fd` and takes ownership of it. */
 void http_connection_enter(struct http_listener *listener, int fd, const struct peer *peer);
 
-/* All connections of a front; the front calls these. */
+/* The functions below handle all connections of a front and are called by it. */
 
-/* The times of the front's options are others: who would wait longer than that waits no longer. */
+/* Shortens the running timeouts to the changed options of the front. */
 void http_connections_hurry(struct http_front *front);
-/* Those whose time is over are given up, or asked whether they still stand. */
+/* Closes connections whose timeout has expired, or checks whether they are alive. */
 void http_connections_expire(struct http_front *front);
-/* End of a turn: writes what there is to write. True when there is more to do at once. */
+/* Writes the output at the end of a loop iteration. Returns true if there is more to do
+ * immediately. */
 bool http_connections_flush(struct http_front *front);
-/* Each ends once its request is answered: the one under way, or the one that comes; who has not asked
- * lately is not waited for. The front is draining. */
+/* Drains the front: each connection ends after the answer to its current or next request.
+ * Connections without a recent request are closed. */
 void http_connections_drain(struct http_front *front);
-/* At once: takes that wait are cancelled, other exchanges lose their connection. */
+/* Closes all connections immediately: cancels waiting takes; other exchanges lose their
+ * connection. */
 void http_connections_cut(struct http_front *front);
 
 #endif

@@ -1,10 +1,12 @@
 /*
- * cors: pages of which other sites may use the API, and what their browsers are told (the Fetch
- * standard, "CORS protocol"). Without origins that were given there are none, and no word of it.
+ * cors: pages of other sites that may use the API, and the header fields for their browsers (the
+ * Fetch
+ * standard, "CORS protocol"). Without configured origins no page may, and no field is sent.
  *
- * A browser lets a page read an answer, or send what is no plain form, only where the server names
- * the page's origin. No credentials of the browser's own (cookies, certificates) are ever allowed: a
- * page brings its token in Authorization.
+ * A browser lets a page read an answer, or send more than a plain form, only if the server names
+ * the
+ * origin of the page. Credentials of the browser (cookies, certificates) are never allowed: a page
+ * sends its token in Authorization.
  *
  * Pure.
  */
@@ -14,21 +16,22 @@
 #include "base/buffer.h"
 #include "http/request.h"
 
-/* Origins with commas or blanks between, as a browser sends them: "https://console.example",
- * "http://localhost:3000". False: *bad is one that is none. */
+/* Checks a list of origins as a browser sends them, separated by commas or blanks:
+ * "https://console.example", "http://localhost:3000". On false, *bad is the invalid origin. */
 bool http_cors_check(struct slice origins, struct slice *bad);
 
-/* Which of them it is, from 1; 0: none. */
+/* Returns the position of the origin in the list, from 1, or 0 if it is not in the list. */
 uint16_t http_cors_find(struct slice origins, struct slice origin);
 
-/* A browser asks first, before it sends what the page wants to send? */
+/* Returns whether the request is a preflight request. */
 bool http_cors_is_preflight(const struct http_request *request);
-/* The lines of its answer: which methods the path has (`allow`, as in the field Allow), and which of
- * the fields that the page wants to send it may. */
+/* Writes the header fields of its answer: the methods of the path (`allow`, as in the field Allow)
+ * and which of the fields that the page requests are allowed. */
 void http_cors_emit_preflight(const struct http_request *request, struct slice allow,
                               struct buffer *out);
 
-/* Those of every answer; `index` is what http_cors_find gave for its request. */
+/* Writes the header fields of any other answer. `index` is the result of http_cors_find for its
+ * request. */
 void http_cors_emit(struct slice origins, uint16_t index, struct buffer *out);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * fault: what is wrong with a request, found at any depth of this room: which problem, the limit
- * where one was met, and a sentence for a person. problem.h says how it is written. Pure.
+ * fault: an error in a request, at any level of this room: the problem, the exceeded limit if there
+ * is
+ * one, and a sentence for the user. problem.h defines its format. Pure.
  */
 #ifndef TARRY_HTTP_FAULT_H
 #define TARRY_HTTP_FAULT_H
@@ -59,23 +60,23 @@ enum http_problem {
     PROBLEM_COUNT
 };
 
-/* A problem met: which, the limit where one was met (0: none), and a sentence that says what to do. */
+/* An error: the problem, the exceeded limit (0: none), and a sentence that describes what to do. */
 struct http_fault {
     enum http_problem problem;
     uint64_t limit;
-    const char *challenge;  /* for WWW-Authenticate; NULL: none */
-    const char *limit_name; /* of the one met, where it has a name; else NULL */
-    uint32_t retry_s;       /* for Retry-After; 0: none */
-    int refusal;            /* enum access_refusal of who was not let in, else 0 */
+    const char *challenge;  /* value of WWW-Authenticate; NULL: none */
+    const char *limit_name; /* name of the exceeded limit, or NULL */
+    uint32_t retry_s;       /* value of Retry-After; 0: none */
+    int refusal;            /* enum access_refusal if the caller was refused, else 0 */
     char detail[512];
 };
 
-/* Returns false, so that a parser can end with it. */
+/* Sets *fault and returns false, so that a parser can return the result. */
 bool http_fault_set(struct http_fault *fault, enum http_problem problem, uint64_t limit,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* For untrusted text in details: at most `max` bytes, printable ASCII, the rest as '?'. Up to 4 in
- * one expression. */
+/* Returns untrusted text for use in details: at most `max` bytes of printable ASCII, other bytes as
+ * '?'. Valid for up to 4 calls in one expression. */
 const char *http_quotable(struct slice text, size_t max);
 
 #endif

@@ -1,17 +1,24 @@
 /*
- * host: by which names a server may be called, and from which pages.
+ * host: checks the names by which a server may be called and the pages that may call it.
  *
- * A browser runs the programs of strangers beside the servers of this machine. Two checks keep
- * those out. The name in `Host` must be one of the server's own: a stranger's name that DNS turns
- * to this machine (rebinding) would make the stranger's page one origin with the server, which
- * could then read every answer. And a call that changes or takes something is refused where the
- * browser says that the page of another site makes it (`Origin`, `Sec-Fetch-Site`). What is no
- * browser sends neither mark, and HTTP/1.0 no name.
+ * A browser runs programs of strangers on the machine of the server. Two checks protect against
+ * them.
+ * First, the name in `Host` must be one of the server's own. Otherwise a foreign name that DNS maps
+ * to
+ * this machine (rebinding) would give a foreign page the same origin as the server, so that it
+ * could
+ * read all answers. Second, a call that changes or takes something is refused if the browser
+ * reports
+ * that a page of another site makes it (`Origin`, `Sec-Fetch-Site`). Clients other than browsers
+ * send
+ * neither field, and HTTP/1.0 sends no name.
  *
- * The server's own names, each with any port: localhost; addresses of loopback, and every address
- * over a listener that is beyond loopback (nobody else can own an address); the names it was given.
+ * The server's own names, each with any port: localhost; loopback addresses, and any address on a
+ * listener that is not limited to loopback (an address cannot be owned by a stranger); the
+ * configured
+ * names.
  *
- * One thread.
+ * Not thread-safe.
  */
 #ifndef TARRY_HTTP_HOST_H
 #define TARRY_HTTP_HOST_H
@@ -21,30 +28,31 @@
 enum { HTTP_HOST_LAST_BYTES = 64 };
 
 struct http_hosts {
-    struct slice names;   /* see http_host_names_check; outlives this */
-    struct slice origins; /* of pages that are let in beside its own, see cors.h; outlives this */
-    bool has_any_address; /* every address is a name */
+    struct slice names;   /* see http_host_names_check; must outlive this */
+    struct slice origins; /* further allowed origins, see cors.h; must outlive this */
+    bool has_any_address; /* every address is an accepted name */
     size_t last_len;
-    char last[HTTP_HOST_LAST_BYTES]; /* the Host that was let in last: most come again */
+    char last[HTTP_HOST_LAST_BYTES]; /* the Host accepted last, which most requests repeat */
 };
 
-/* `is_local`: it is called over loopback or a unix socket; `names` is what http_host_names_check took,
- * `origins` what http_cors_check took, or NULL. */
+/* Initializes the names of a listener. `is_local`: it is on loopback or a unix socket. `names` was
+ * checked by http_host_names_check, `origins` by http_cors_check; both may be NULL. */
 void http_hosts_init(struct http_hosts *hosts, bool is_local, const char *names,
                      const char *origins);
 
-/* Names with commas or blanks between: "queue.internal", "*.internal" for all names below, an
- * address; without a port. False: *bad is one that is none of these. */
+/* Checks a list of names separated by commas or blanks: "queue.internal", "*.internal" for all
+ * names below, or an address; without a port. On false, *bad is the invalid name. */
 bool http_host_names_check(struct slice names, struct slice *bad);
 
-/* Is "name:port" or "name" one of the server's? *is_malformed where it cannot be a Host at all. */
+/* Returns whether "name:port" or "name" is one of the server's. Sets *is_malformed if it is not a
+ * valid Host. */
 bool http_hosts_have(const struct http_hosts *hosts, struct slice host, bool *is_malformed);
 
-/* What http_hosts_admit does with a request that is not plain. */
+/* Checks a request that http_hosts_admit does not admit by its short path. */
 bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *request,
                       struct http_fault *fault);
 
-/* May this request be answered? False: *fault says why not. */
+/* Returns whether this request may be answered. On false, *fault gives the reason. */
 static inline bool http_hosts_admit(struct http_hosts *hosts, const struct http_request *request,
                                     struct http_fault *fault)
 {

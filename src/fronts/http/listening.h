@@ -1,27 +1,29 @@
 /*
- * listening: a front's listeners: who is let in, by whom, and how it ends.
+ * listening: the listeners of a front: accepting connections, and the end of it.
  *
- * Fronts that share a descriptor see to it that each has its share. Where no connection can be let
- * in, those that come wait in the system. One thread: the reactor's.
+ * Fronts that share a descriptor distribute its connections evenly. While no connection can be
+ * accepted,
+ * new ones wait in the kernel. Runs on the reactor thread.
  */
 #ifndef TARRY_HTTP_LISTENING_H
 #define TARRY_HTTP_LISTENING_H
 
 #include "http/state.h"
 
-/* All listeners of the front's options. 0 or negative errno, then `error` (LISTENER_ERROR_BYTES)
- * says why; what is open then is closed by http_listening_close. */
+/* Opens all listeners of the front's options. Returns 0 or a negative errno; then `error`
+ * (LISTENER_ERROR_BYTES) describes the problem, and http_listening_close closes those already
+ * open. */
 int http_listening_open(struct http_front *front, char *error);
 
-/* Lets in what has come, and closes: at once where nobody has come for a while, else after some
- * HTTP_POLITE_MS, without a handshake cut short. What waits at a socket that was inherited stays
- * there, for whoever inherits it next. */
+/* Accepts the connections that have arrived, and closes: immediately if no connection came
+ * recently, else after about HTTP_POLITE_MS, so that no handshake is interrupted. Connections on an
+ * inherited socket stay in its queue for the next process that inherits it. */
 void http_listening_drain(struct http_front *front);
 
-/* The front's options have other names or origins: listeners go by them from now on. */
+/* Applies changed names or origins of the front's options to the listeners. */
 void http_listening_rename(struct http_front *front);
 
-/* At once. May be called again. */
+/* Closes the listeners immediately. May be called repeatedly. */
 void http_listening_close(struct http_front *front);
 
 #endif

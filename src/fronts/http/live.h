@@ -1,10 +1,12 @@
 /*
- * live: what a server sees of itself, told to who listens: `GET /v1/live`, once a second, and
- * `GET /v1/status`, once.
+ * live: sends samples of the server to listeners: `GET /v1/live` once a second, `GET /v1/status`
+ * once.
  *
- * Each front tells its own listeners, when a sample comes (sampler.h): what is the same for all who
- * may see all topics is written once. Where there is much to write it takes several turns. One
- * thread: the reactor's.
+ * Each front serves its own listeners when a sample arrives (sampler.h). The text for all callers
+ * that
+ * may see all topics is written once. Large amounts are written over several loop iterations. Runs
+ * on
+ * the reactor thread.
  */
 #ifndef TARRY_HTTP_LIVE_H
 #define TARRY_HTTP_LIVE_H
@@ -12,9 +14,9 @@
 struct http_front;
 struct http_live;
 
-/* NULL: no memory. */
+/* Creates the live state of a front. Returns NULL if out of memory. */
 struct http_live *http_live_new(struct http_front *front);
-/* When its streams have ended; NULL will do. */
+/* Frees it after its streams have ended; NULL is allowed. */
 void http_live_free(struct http_live *live);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * metrics_requests: what /metrics says of requests and connections: the counters of all fronts, summed
- * up, then written, in steps, each of them short.
+ * metrics_requests: the metrics of requests and connections. Sums up the counters of all fronts,
+ * then
+ * writes them in short steps.
  *
- * One page has one, zeroed at first. It belongs to one thread; the fronts whose counters it reads go
- * on counting.
+ * Each page has one, zeroed at first. It belongs to one thread, while the fronts continue to count.
  */
 #ifndef TARRY_HTTP_METRICS_REQUESTS_H
 #define TARRY_HTTP_METRICS_REQUESTS_H
@@ -23,19 +23,20 @@ struct http_metrics_requests {
     uint32_t listener_count;
 };
 
-/* Each of these goes from `*at` on, 0 at first. True: that was the last step. */
+/* Each function below makes one step from `*at` on, 0 at first. Returns true after the last
+ * step. */
 
-/* A front a step. */
+/* Adds the counters of one front per step. */
 bool http_metrics_requests_gather(struct http_metrics_requests *sums, struct http_shared *shared,
                                   uint32_t *at);
-/* A route a step. */
+/* Writes one route per step. */
 bool http_metrics_requests_write_counts(const struct http_metrics_requests *sums,
                                         const struct http_shared *shared, struct metric_page *page,
                                         uint32_t *at);
 bool http_metrics_requests_write_durations(const struct http_metrics_requests *sums,
                                            const struct http_shared *shared,
                                            struct metric_page *page, uint32_t *at);
-/* What has no route, at once. */
+/* Writes the metrics without a route in one call. */
 void http_metrics_requests_write_rest(const struct http_metrics_requests *sums,
                                       struct http_shared *shared, struct metric_page *page);
 

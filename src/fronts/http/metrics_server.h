@@ -1,8 +1,9 @@
 /*
- * metrics_server: what /metrics says of the server as a whole: what keeps the jobs, which build it is,
- * what memory it uses, what became of its audit.
+ * metrics_server: the metrics of the server as a whole: its store, its build, its memory use and
+ * its
+ * audit.
  *
- * Written at once, on any reactor's thread.
+ * Written in one call on any reactor's thread.
  */
 #ifndef TARRY_HTTP_METRICS_SERVER_H
 #define TARRY_HTTP_METRICS_SERVER_H
@@ -13,7 +14,8 @@
 
 #include <string.h>
 
-/* Are the jobs in this process, so that looking at them costs no call to another? */
+/* Returns whether the jobs are in this process, so that reading their figures needs no call to
+ * another one. */
 static inline bool http_store_is_embedded(const struct queue_info *info)
 {
     return info->store && strcmp(info->store, "embedded") == 0;

@@ -1,9 +1,11 @@
 /*
- * metrics_topics: what /metrics says of topics. Those with the most jobs have samples of their own, as
- * many as may; the others are summed up.
+ * metrics_topics: the metrics of topics. The topics with the most jobs have samples of their own,
+ * up to a
+ * limit; the others are summed up.
  *
- * One page has one, zeroed but for `shown_max`: topics are added in any order, then it is ended, then
- * written in steps, each of them short. One thread.
+ * Each page has one, zeroed except for `shown_max`. Topics are added in any order, then it is
+ * ended, then
+ * written in short steps. Not thread-safe.
  */
 #ifndef TARRY_HTTP_METRICS_TOPICS_H
 #define TARRY_HTTP_METRICS_TOPICS_H
@@ -27,8 +29,7 @@ static inline struct slice http_shown_topic_name(const struct http_shown_topic *
     return slice_make(topic->name, topic->name_bytes);
 }
 
-/* Whether the first one goes before the other is dropped: more jobs, then more pushed, then by
- * name. */
+/* Returns whether `one` ranks above `other`: by jobs, then by pushes, then by name. */
 static inline bool http_shown_topic_is_larger(const struct http_shown_topic *one,
                                               const struct http_shown_topic *other)
 {
@@ -48,19 +49,19 @@ HEAP_DECLARE(http_largest_topics, struct http_shown_topic *, http_shown_topic_is
              heap_place_unused)
 
 struct http_metrics_topics {
-    uint32_t shown_max; /* so many have samples of their own */
+    uint32_t shown_max; /* number of topics with samples of their own */
     uint64_t count;
-    struct http_largest_topics largest; /* the smallest at its root; in the end by name */
+    struct http_largest_topics largest; /* heap, smallest at the root; finally by name */
     struct http_shown_topic others, *spare;
     bool has_others;
-    bool is_whole; /* all topics there are were added */
+    bool is_whole; /* all existing topics were added */
 };
 
-/* False: out of memory. */
+/* Adds a topic. Returns false if out of memory. */
 bool http_metrics_topics_add(struct http_metrics_topics *topics, const struct queue_topic *topic);
-/* There are no more; not `is_whole`: nothing is said of any, as the rest is not known. */
+/* Ends the adding of topics. If not `is_whole`, no topic is reported, since the rest is unknown. */
 void http_metrics_topics_end(struct http_metrics_topics *topics, bool is_whole);
-/* A sample or five, from `*at` on, 0 at first. True: that was the last. */
+/* Writes one to five samples from `*at` on, 0 at first. Returns true after the last one. */
 bool http_metrics_topics_write(const struct http_metrics_topics *topics, struct metric_page *page,
                                uint32_t *at, int64_t now_ms);
 void http_metrics_topics_fini(struct http_metrics_topics *topics);

@@ -1,4 +1,4 @@
-/* openapi: the API's description, put into the binary by cmake/embed.cmake. */
+/* openapi: the description of the API, embedded by cmake/embed.cmake. */
 #ifndef TARRY_HTTP_OPENAPI_H
 #define TARRY_HTTP_OPENAPI_H
 

@@ -1,8 +1,9 @@
 /*
- * problem: how faults, and refusals of the queue, are said: application/problem+json (RFC 9457).
+ * problem: formats faults and refusals of the queue as application/problem+json (RFC 9457).
  *
- * One row per problem in problem.c: its stable code, HTTP status and title. Refusals of the queue
- * keep the queue's codes. Pure.
+ * problem.c has one row per problem: its stable code, HTTP status and title. Refusals of the queue
+ * keep
+ * the codes of the queue. Pure.
  */
 #ifndef TARRY_HTTP_PROBLEM_H
 #define TARRY_HTTP_PROBLEM_H
@@ -13,23 +14,24 @@
 
 const char *http_problem_code(enum http_problem problem);
 
-/* The whole JSON object, and a line end. Returns the HTTP status that goes with it. */
+/* Writes the whole JSON object and a newline. Returns the matching HTTP status. */
 uint16_t http_problem_write(struct buffer *out, const struct http_fault *fault);
-/* The same for a refusal of the queue; `detail` NULL: the status's own sentence; `state` 0, `limit`
- * 0: none. */
+/* The same for a refusal of the queue. `detail` NULL: the sentence of the status. `state` and
+ * `limit` are omitted if 0. */
 uint16_t http_refusal_write(struct buffer *out, enum queue_status status, const char *detail,
                             enum job_state state, uint64_t limit);
-/* The same for a call for many jobs that stopped after so many of them. */
+/* The same for a call for many jobs that stopped after some of them. */
 uint16_t http_refusal_stopped_write(struct buffer *out, enum queue_status status,
                                     const char *detail, uint64_t jobs);
 
-/* One item of many that has this fault: `{"result":"CODE","detail":…}`. */
+/* Writes the result of one item with a fault: `{"result":"CODE","detail":…}`. */
 void http_fault_item_write(struct buffer *out, const struct http_fault *fault);
-/* `,"detail":…` with `"limit"` or `"state"` where there is one, for one result of many. */
+/* Writes `,"detail":…`, and `"limit"` or `"state"` if present, for one result of many. */
 void http_refusal_members_write(struct buffer *out, enum queue_status status, const char *detail,
                                 enum job_state state, uint64_t limit);
 
-/* What the code of a problem or a refusal means, as a JSON object. False: there is no such code. */
+/* Writes the meaning of a problem or refusal code as a JSON object. Returns false if the code does
+ * not exist. */
 bool http_problem_describe(struct buffer *out, struct slice code);
 
 #endif

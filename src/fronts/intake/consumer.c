@@ -190,8 +190,7 @@ static bool job_settle(struct amqp_in_consumer *consumer, struct amqp_in_job *jo
     uint64_t tag = job->delivery_tag;
     enum queue_status status = job->status;
     if (status == QUEUE_EXISTED && !job->may_be_there) {
-        /* The job was not redelivered: a publisher has intentionally sent the same message twice.
-         * */
+        /* Not a redelivery: a publisher has sent the same message twice on purpose. */
         job->id.len = 0;
         list_add_last(&consumer->again, &job->list);
         return true;

@@ -113,8 +113,8 @@ static bool read_number(const amqp_field_value_t *field, int64_t *out)
     }
 }
 
-/* Reads a time. A plain number before 1973 is read as seconds, which only an AMQP timestamp may be.
- * */
+/* Reads a time. A plain number before 1973 is read as seconds, which only an AMQP timestamp may
+ * be. */
 static bool read_time(const amqp_field_value_t *field, int64_t *out)
 {
     if (field->kind == AMQP_FIELD_KIND_TIMESTAMP) { /* in seconds */
