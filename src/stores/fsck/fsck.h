@@ -1,25 +1,25 @@
 /*
- * fsck: looks a data directory over that no server uses; writes derived files anew, or saves what can
- * be read into a new directory, where asked to.
+ * fsck: checks a data directory that no server uses. On request it rewrites derived files, or
+ * salvages everything readable into a new directory.
  *
- * For each shard: the catalog; every run with all its blocks, slots and records that are alive;
- * every table of keys, and that each alive slot is found under its key; the topics' counts; then
- * every log file, batch and record, replayed over that through the engine, as a server does at its
- * start. The engine's memory for the jobs the log speaks of, and two bits a job in a run. A torn
- * tail is what a crash leaves and no fault, nor are files that nothing names: these are notes.
+ * For each shard it checks the catalog; every run with all its blocks, slots and alive records;
+ * every key table, and that each alive slot is found under its key; the counts of the topics; then
+ * every log file, batch and record, replayed on top through the engine, as a server does at start.
+ * It needs the engine's memory for the jobs in the log, and two bits per job in a run. A torn tail
+ * is left by a crash and is not a fault, nor are unreferenced files: these are notes.
  *
- * Without `repair` and `salvage` no byte is changed, and no option makes a directory poorer in place.
+ * Without `repair` and `salvage` no byte is changed, and no option loses data in place.
  *
- *   repair    tables of keys that are damaged, missing or incomplete are written anew from the runs,
- *             counts are counted anew, a damaged catalog that has a whole one before it is removed,
- *             and files that nothing names go. All of it counts with the next catalog, or not at all:
- *             it may be interrupted at any time, and done again
- *   salvage   all that can be read goes to a new directory; the old one is only read. A job whose
- *             record cannot be read is left out; where batches of the log are damaged the ones behind
- *             them are taken all the same, so a job that ended in one of those comes back
+ *   repair    rewrites key tables that are damaged, missing or incomplete from the runs, recounts,
+ *             removes a damaged catalog if there is an intact one before it, and removes
+ *             unreferenced files. All of it takes effect with the next catalog, or not at all: it
+ *             may be interrupted at any time, and repeated
+ *   salvage   copies everything readable into a new directory, and only reads the old one. A job
+ *             whose record cannot be read is omitted. If batches of the log are damaged, the
+ *             batches after them are still used, so a job that ended in a damaged one comes back
  *
- * What the disk fails to read, after some tries, is not damage: it may be there another time. Repair
- * leaves a shard with such a thing as it is.
+ * Data that the disk fails to read, after several tries, is not damage: a later read may succeed.
+ * Repair leaves a shard with such data unchanged.
  */
 #ifndef TARRY_FSCK_H
 #define TARRY_FSCK_H
@@ -30,21 +30,21 @@
 
 enum { FSCK_FINDINGS_MAX = 100, FSCK_NOTES_MAX = 50, FSCK_TEXT_BYTES = 512 };
 
-/* What helps. */
+/* Remedy for a finding. */
 enum fsck_cure {
-    FSCK_RESTORE = 1, /* a backup, or salvage: of what that saves nothing certain is known */
+    FSCK_RESTORE = 1, /* a backup, or salvage: how much that saves is uncertain */
     FSCK_REPAIR,      /* repair */
-    FSCK_SALVAGE      /* a backup, or salvage: which saves all but this */
+    FSCK_SALVAGE      /* a backup, or salvage: which saves everything else */
 };
 
 struct fsck_finding {
     uint32_t shard;
-    char file[48]; /* within the shard: "wal/00000001.log"; empty: not about one */
-    uint64_t at;   /* byte in it */
+    char file[48]; /* within the shard: "wal/00000001.log"; empty: none */
+    uint64_t at;   /* byte offset in it */
     uint32_t slot; /* of a run */
     bool has_slot;
     enum fsck_cure cure;
-    bool is_unread; /* the disk failed to read it: perhaps nothing is wrong with it */
+    bool is_unread; /* the disk failed to read it: the data may be intact */
     bool is_mended;
     char text[FSCK_TEXT_BYTES];
 };
@@ -58,56 +58,58 @@ struct fsck_shard {
     uint32_t first_file, files;   /* of the log; files 0: never opened */
     uint32_t manifest_copies_bad; /* of two; one may be after a power cut */
     uint64_t batches, records, bytes, torn_bytes;
-    uint64_t topics, delayed, leased, dead; /* delayed: due or not; leases end on their own time */
-    uint64_t generation;                    /* of the catalog; 0: there is none */
+    uint64_t topics, delayed, leased, dead; /* delayed: due or not; leases end by themselves */
+    uint64_t generation;                    /* of the catalog; 0: none */
     uint32_t runs, tables;
-    uint64_t cold, remembered; /* alive slots of runs: jobs, finished ids */
+    uint64_t cold, remembered; /* alive slots of runs: jobs, and finished ids */
 };
 
-/* What salvage wrote of a topic. */
+/* Salvaged jobs of one topic. */
 struct fsck_kept {
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     uint64_t jobs, remembered;
 };
 
-/* Zeroed: a valid nothing. */
+/* A report; zeroed is valid and empty. */
 struct fsck_report {
     uint32_t shards;
     struct fsck_shard shard[DATADIR_SHARDS_MAX];
-    uint64_t finding_count; /* all of them; the first FSCK_FINDINGS_MAX are kept */
-    uint64_t mended;        /* of these */
+    uint64_t finding_count; /* total; the first FSCK_FINDINGS_MAX are kept */
+    uint64_t mended;        /* number of these that were repaired */
     struct fsck_finding finding[FSCK_FINDINGS_MAX];
-    uint64_t half_changed; /* topics; each has a note. As a crash leaves them: no finding */
+    uint64_t
+        half_changed; /* topics in the state that a crash leaves; each has a note. Not findings */
     uint64_t note_count;
     struct fsck_note note[FSCK_NOTES_MAX];
-    bool is_salvaged; /* the new directory is whole */
+    bool is_salvaged; /* the new directory is complete */
     uint64_t kept_jobs, kept_remembered;
-    struct fsck_kept *kept; /* by topic; own memory */
+    struct fsck_kept *kept; /* by topic; owned */
     size_t kept_count;
-    char error[FSCK_TEXT_BYTES]; /* why it could not be examined */
+    char error[FSCK_TEXT_BYTES]; /* why the directory could not be examined */
 };
 
-/* Zeroed: look only. */
+/* Options; zeroed: check only. */
 struct fsck_options {
     bool repair;
-    const char *salvage; /* the new directory; NULL: none. Not with repair */
-    size_t lot_jobs;     /* jobs to a run of it. 0: default; tests make it small */
-    /* NULL, or how many records were looked at, of how many (0: not known). */
+    const char *salvage; /* the new directory; NULL: none. Excludes repair */
+    size_t lot_jobs;     /* jobs per run of the new directory. 0: default; reduced by tests */
+    /* NULL, or receives the number of records examined and the total (0: unknown). */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
-    /* NULL, or what repair is about to do. */
+    /* NULL, or receives a description of what repair is about to do. */
     void (*say)(void *ctx, const char *text);
     void *ctx;
 };
 
-/* 0: examined, finding_count and mended say with what result. Negative errno: it could not be (in
- * use, not a data directory, out of memory, no space to mend it); then `error` says why. */
+/* Examines a directory. Returns 0 with the result in finding_count and mended, or a negative errno
+ * with the reason in `error` (in use, not a data directory, out of memory, no space for the
+ * repair). */
 int fsck_run(const char *data_dir, struct fsck_report *report);
 int fsck_run_with(const char *data_dir, const struct fsck_options *options,
                   struct fsck_report *report);
 void fsck_report_fini(struct fsck_report *report);
 
-/* For people, a line a shard and a line a finding; for programs, one JSON object. Also after a
- * failed run. */
+/* Append the report: as text, one line per shard and one per finding, or as one JSON object. Also
+ * after a failed run. */
 void fsck_emit_text(struct buffer *out, const struct fsck_report *report);
 void fsck_emit_json(struct buffer *out, const struct fsck_report *report);
 

@@ -1,11 +1,11 @@
 /*
- * replay: what a shard's log amounts to over its runs, as the engine itself replays it, and whether
- * that makes sense.
+ * replay: replays a shard's log on top of its runs with the engine, and checks that the result is
+ * consistent.
  *
- * Every record goes to a real engine, as at a server's start; what the engine takes without a word
- * but no server writes is found here beforehand, and what it would refuse is found and then told to
- * it in a form that it takes, so that one fault is told once. Slots of runs are released in the
- * examination's own bitmaps (`pending`): what is alive there at the end is what counts.
+ * Every record is passed to a real engine, as at a server's start. Records that the engine accepts
+ * but no server writes are detected before. Records that the engine would reject are detected and
+ * then passed in an acceptable form, so that one fault is reported once. Slots of runs are released
+ * in the examination's own bitmaps (`pending`): the slots alive at the end are those that count.
  */
 #ifndef TARRY_FSCK_REPLAY_H
 #define TARRY_FSCK_REPLAY_H
@@ -15,21 +15,24 @@
 
 struct fsck_replay;
 
-/* After the runs and tables. `is_whole`: the log goes back to its first record, and there are no
- * runs; else what came before it is not known. NULL: out of memory. */
+/* Creates a replay, after the runs and tables were examined. `is_whole`: the log is complete from
+ * its first record, and there are no runs; otherwise earlier records are unknown. Returns NULL if
+ * out of memory. */
 struct fsck_replay *fsck_replay_new(struct fsck_exam *exam, bool is_whole);
 void fsck_replay_free(struct fsck_replay *replay);
-/* One record of the log. False: out of memory. */
+/* Replays one record of the log. Returns false if out of memory. */
 bool fsck_replay_record(struct fsck_replay *replay, const struct record *record,
                         struct record_place place);
-/* Some of the log is missing here: what does not fit is no finding any more. */
+/* Marks that part of the log is missing here: later inconsistencies are no longer findings. */
 void fsck_replay_gap(struct fsck_replay *replay);
-/* What can be said at the end only; fills in the counts. False: out of memory. */
+/* Performs the checks that need the complete log, and fills in the counts. Returns false if out of
+ * memory. */
 bool fsck_replay_end(struct fsck_replay *replay, struct fsck_shard *out);
-/* The engine, full. */
+/* Returns the engine with the replayed jobs. */
 struct engine *fsck_replay_engine(struct fsck_replay *replay);
 struct engine_now fsck_replay_now(const struct fsck_replay *replay);
-/* The topics that have a record in the log. `each` returning false ends it: false. */
+/* Calls `each` for the topics that have a record in the log. If `each` returns false, stops and
+ * returns false. */
 bool fsck_replay_topics(const struct fsck_replay *replay,
                         bool (*each)(void *ctx, const struct queue_topic *topic), void *ctx);
 

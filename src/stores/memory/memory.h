@@ -1,14 +1,14 @@
 /*
- * memory: the delay queue in the memory of a process: the engine, and the text of its jobs as blobs. Nothing
- * outlives the process.
+ * memory: the delay queue in the memory of a process: the engine, with the texts of its jobs as
+ * blobs. Nothing survives the process.
  *
- * No thread, no signal, no file, nothing that is the process's: several may stand side by side, each with a
- * clock of its own. All calls are carried out at once, on the caller's thread; two threads share one under
- * their lock. What is due happens in memory_advance alone, which the owner calls before he looks and by
- * memory_next_ms.
+ * It uses no threads, signals, files or global state: several can exist in one process, each with
+ * its own clock. All calls are executed immediately, on the caller's thread; two threads share a
+ * queue under their own lock. Due work happens only in memory_advance, which the owner calls before
+ * reading and at memory_next_ms.
  *
- * What comes in was checked at a door (queue/door.h). Out of memory is an answer, QUEUE_NO_MEMORY, and nothing
- * has changed then.
+ * The input must have been validated by a door (queue/door.h). If out of memory, calls return
+ * QUEUE_NO_MEMORY and change nothing.
  */
 #ifndef TARRY_MEMORY_MEMORY_H
 #define TARRY_MEMORY_MEMORY_H
@@ -23,99 +23,105 @@ struct clock;
 struct memory_options {
     uint64_t body_bytes_max;
     uint64_t
-        bytes_max; /* of all blobs and entries, about: pushes beyond it are QUEUE_NO_SPACE; 0: no limit */
+        bytes_max; /* approximate total of blobs and entries; pushes beyond it are QUEUE_NO_SPACE; 0: no limit */
     uint32_t topics_max;
-    struct clock *clock; /* outlives it */
-    /* A topic had nothing to hand out and has now; a job of a topic with an extension has died. Called
-     * inside the calls below; neither calls back. NULL: nobody wants to know. */
+    struct clock *clock; /* outlives the queue */
+    /* Notifications: a topic without available jobs has one now; a job of a topic with an extension
+     * has died. Called inside the calls below; must not call back into the queue. NULL:
+     * disabled. */
     void (*ready)(void *ctx, struct slice topic);
     void (*died)(void *ctx, struct slice topic);
     void *ctx;
 };
 
 struct memory *memory_new(const struct memory_options *options); /* NULL: out of memory */
-/* Jobs that were handed out may outlive it. */
+/* Frees the queue. Jobs that were handed out may outlive it. */
 void memory_free(struct memory *memory);
 
 /* ---- time ---- */
 
-/* The queue's clock, read once. */
+/* Reads the queue's clock once. */
 struct engine_now memory_now(struct memory *memory);
-/* Lets happen what is due: delayed jobs become ready, leases end, ready jobs expire, pauses end. */
+/* Processes everything that is due: delayed jobs become ready, leases end, ready jobs expire,
+ * pauses end. */
 void memory_advance(struct memory *memory, struct engine_now now);
-/* When it has something to do again, inner clock; INT64_MAX: never. */
+/* Returns when (inner clock) there is work again; INT64_MAX: never. */
 int64_t memory_next_ms(const struct memory *memory);
 
-/* Whether a job may wait for a due on the wall clock: then a step of that is worth a look. */
+/* Returns whether a job may be due by the wall clock, so that a step of the wall clock matters. */
 bool memory_waits_for_wall(const struct memory *memory, struct engine_now now);
 
-/* ---- calls; `now` as memory_advance was told last ---- */
+/* ---- calls; `now` is the value last given to memory_advance ---- */
 
-/* Each fills in *result but its topic and id. The push has an id. */
+/* Each function fills in *result except its topic and id. The push must have an id. */
 void memory_push(struct memory *memory, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result);
 void memory_change(struct memory *memory, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result);
 void memory_answer(struct memory *memory, const struct queue_answer *answer, struct engine_now now,
                    struct queue_result *result);
-/* The same for one who has the job in hand; answer->lease is not looked at. */
+/* Works as memory_answer for a caller that holds the job; answer->lease is ignored. */
 void memory_answer_lease(struct memory *memory, const struct engine_lease *lease,
                          const struct queue_answer *answer, struct engine_now now,
                          struct queue_result *result);
 
-/* A job as it was when it was handed out: its text stays as long as it does, whatever becomes of the job. Any
- * thread may read it and free it. */
+/* A job as of the time it was handed out. Its text stays valid until it is freed, whatever happens
+ * to the job in the queue. Any thread may read and free it. */
 struct memory_job {
-    struct queue_job shown;    /* its lease is empty until memory_job_lease */
-    struct engine_lease lease; /* of a job that was taken */
+    struct queue_job shown;    /* without its lease until memory_job_lease */
+    struct engine_lease lease; /* of a taken job */
     struct blob *blob;
     char *text; /* history and error */
     struct mac_key lease_key;
-    bool is_taken; /* it has a lease: not one that was looked at */
+    bool is_taken; /* has a lease, because it was taken and not only read */
     char lease_text[LEASE_TEXT_BYTES + 1];
 };
-void memory_job_free(struct memory_job *job); /* NULL is fine */
-/* One that another queue shows, in one block with its text, its lease as well. NULL: out of memory. */
+void memory_job_free(struct memory_job *job); /* NULL is allowed */
+/* Copies a job that another queue shows into one block, with its text and lease. Returns NULL if
+ * out of memory. */
 struct memory_job *memory_job_copy(const struct queue_job *from);
-/* Writes the lease's text, of a taken job. */
+/* Writes the text of the lease of a taken job. */
 void memory_job_lease(struct memory_job *job);
 
-/* The taken job is acked, and pushed in its place is another of its topic and id, in one: where that cannot be
- * pushed nothing is done. The topic remembers no ids: else QUEUE_BAD_OPTION. */
+/* Atomically acks the taken job and pushes another with the same topic and id in its place; if the
+ * push fails, does nothing. The topic must not remember ids, else QUEUE_BAD_OPTION. */
 void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now,
                   struct queue_result *result);
 
-/* Up to take->max ready jobs under a lease, or the one that is named (NOT_FOUND, LEASED); malloc'd, the caller's. QUEUE_NO_MEMORY where there is none for
- * the first of them: it is ready as before. QUEUE_OK and none: none of the topics has anything to hand out. */
+/* Takes up to take->max ready jobs under a lease, or the named one (NOT_FOUND, LEASED). The jobs
+ * are allocated and owned by the caller. QUEUE_NO_MEMORY: no memory for the first job, which stays
+ * ready. QUEUE_OK with no jobs: none of the topics has a job to hand out. */
 enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
                               struct engine_now now, struct memory_job **out, size_t *count);
-/* The same, and each is acked with it: nobody answers for it any more. */
+/* Works as memory_take and also acks each job; no answer is expected. */
 enum queue_status memory_pop(struct memory *memory, const struct queue_take *take,
                              struct engine_now now, struct memory_job **out, size_t *count);
 enum queue_status memory_get(struct memory *memory, struct slice topic, struct slice id,
                              struct engine_now now, struct memory_job **out);
-/* `out` has room for list->limit; *cursor is written into `cursor_text`, empty at the end. */
+/* Lists jobs. `out` has room for list->limit; *cursor is written into `cursor_text` and is empty at
+ * the end. */
 enum queue_status memory_list(struct memory *memory, const struct queue_list *list,
                               struct engine_now now, struct memory_job **out, size_t *count,
                               char cursor_text[QUEUE_CURSOR_BYTES_MAX], struct slice *cursor);
 
-/* *topic as engine_topic_show, good until the next call; *affected of purge, redrive and delete. */
+/* Executes a call on a topic. *topic is as from engine_topic_show, valid until the next call;
+ * *affected is set by purge, redrive and delete. */
 enum queue_status memory_topic(struct memory *memory, const struct queue_topic_call *call,
                                struct engine_now now, struct queue_topic *topic,
                                uint64_t *affected);
-/* As engine_look. */
+/* Works as engine_look. */
 void memory_look(const struct memory *memory, const struct queue_find *name, struct engine_now now,
                  struct queue_result *result);
-/* As engine_topics_page. */
+/* Works as engine_topics_page. */
 bool memory_topics(struct memory *memory, struct queue_topics_page page, struct engine_now now,
                    struct queue_topic **out, size_t *count);
-/* QUEUE_OK, NOT_FOUND or NO_MEMORY. */
+/* Returns QUEUE_OK, NOT_FOUND or NO_MEMORY. */
 enum queue_status memory_forecast(struct memory *memory, const struct queue_forecast_call *call,
                                   struct engine_now now, struct queue_forecast *out);
 
 bool memory_topic_has_ready(struct memory *memory, struct slice topic);
-/* Memory that entries had and the next ones get. */
+/* Returns the memory of former entries that is kept for new ones. */
 uint64_t memory_spare_bytes(const struct memory *memory);
 /* Asserts every invariant; walks everything. For tests. */
 void memory_check(const struct memory *memory);

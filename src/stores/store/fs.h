@@ -1,10 +1,10 @@
 /*
- * fs: the few file operations the store is made of, as a table, so that tests can put a simulated
- * disk under it.
+ * fs: the file operations that the store uses, as a table of functions, so that tests can
+ * substitute a simulated disk.
  *
- * All return 0 (or a count, or a descriptor) on success and a negative errno on failure. May be
- * called from a helper thread; for one descriptor only pread and pread_cached from several at once.
- * `ctx` is the implementation's own.
+ * All operations return 0 (or a count, or a descriptor) on success and a negative errno on failure.
+ * They may be called from a helper thread. On one descriptor only pread and pread_cached may run
+ * concurrently. `ctx` belongs to the implementation.
  */
 #ifndef TARRY_STORE_FS_H
 #define TARRY_STORE_FS_H
@@ -14,13 +14,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* By which a file is known that nobody else has written to. */
+/* State of a file that shows whether another program has written to it. */
 struct fs_stamp {
-    int64_t bytes; /* -1: nothing is known; equal to any */
+    int64_t bytes; /* -1: unknown; matches any stamp */
     int64_t modified_ns;
 };
 
-/* Of a file system, for an ordinary user. */
+/* Space on a file system that is available to an unprivileged user. */
 struct fs_room {
     uint64_t free_bytes, all_bytes;
 };
@@ -34,8 +34,8 @@ struct fs_ops {
     int (*open)(void *ctx, const char *path, int flags, int mode); /* flags of open(2) */
     int (*close)(void *ctx, int fd);
     ssize_t (*pread)(void *ctx, int fd, void *into, size_t len, int64_t offset);
-    /* As pread, but -EAGAIN instead of waiting for the disk. May be the same as pread where that is
-     * not known. */
+    /* Works as pread, but returns -EAGAIN instead of waiting for the disk. May be the same as pread
+     * if the implementation cannot tell. */
     ssize_t (*pread_cached)(void *ctx, int fd, void *into, size_t len, int64_t offset);
     ssize_t (*pwrite)(void *ctx, int fd, const void *from, size_t len, int64_t offset);
     int (*fdatasync)(void *ctx, int fd);
@@ -43,57 +43,59 @@ struct fs_ops {
     int (*truncate)(void *ctx, int fd, int64_t size);
     int (*rename)(void *ctx, const char *from, const char *to);
     int (*unlink)(void *ctx, const char *path);
-    int (*mkdir)(void *ctx, const char *path, int mode); /* an existing directory is fine */
+    int (*mkdir)(void *ctx, const char *path, int mode); /* succeeds if the directory exists */
     int (*fsync_dir)(void *ctx, const char *path);
-    /* The bytes read as zeros and take no disk space, where the file system can; -EOPNOTSUPP where
-     * not. A file with a second name is left alone as one that cannot: it is a backup's, too. */
+    /* Makes the range read as zeros and take no disk space if the file system supports it, else
+     * returns -EOPNOTSUPP. A file with a second hard link is treated as unsupported, since a backup
+     * shares it. */
     int (*punch)(void *ctx, int fd, int64_t offset, int64_t bytes);
-    /* A hint: nobody reads this soon; what of it is synced need not stay in the page cache. NULL:
-     * there is none. */
+    /* Hints that the range will not be read soon, so that its synced part need not stay in the page
+     * cache. NULL: not supported. */
     void (*forget)(void *ctx, int fd, int64_t offset, int64_t bytes);
-    int64_t (*disk_bytes)(void *ctx, int fd); /* what the file takes on the disk, holes left out */
-    /* Calls `each` with every name in the directory but "." and "..". */
+    int64_t (*disk_bytes)(void *ctx, int fd); /* space of the file on disk, without holes */
+    /* Calls `each` with every name in the directory except "." and "..". */
     int (*list)(void *ctx, const char *path, void (*each)(void *each_ctx, const char *name),
                 void *each_ctx);
-    /* Whether the path, from its very beginning, leads to what `fd` is open on, or with fd -1 to
-     * the directory of that path which is held. NULL: it always does. */
+    /* Returns whether the path, resolved from its start, leads to the file open as `fd`, or with fd
+     * -1 to the held directory of that path. NULL: it always does. */
     bool (*leads)(void *ctx, const char *path, int fd);
-    /* The file's stamp after a write of one's own; nothing where the file system's times are not to
-     * be relied upon. And whether it still has it. NULL, both: nobody else is there. */
+    /* Return the file's stamp after an own write (unknown if the file system's times are
+     * unreliable), and whether the file still has it. NULL, both: no other program has access. */
     struct fs_stamp (*stamp)(void *ctx, int fd);
     bool (*has_stamp)(void *ctx, int fd, const struct fs_stamp *stamp);
-    /* The room on the file system that the file is on. NULL: that is not known. */
+    /* Returns the space on the file system of the file. NULL: unknown. */
     int (*room)(void *ctx, int fd, struct fs_room *out);
 };
 
-/* The real file system. Its operations take as `ctx` the directory below which all paths lie
- * (fs_dir.h), which then reaches them from descriptors it holds; or NULL, as here: each by its
- * path.
- */
+/* The real file system. The `ctx` of its operations is the directory that contains all paths
+ * (fs_dir.h), which then resolves them from descriptors that it holds; or NULL, as here, to use
+ * each path as it is. */
 extern const struct fs fs_posix;
 
-/* fs->ops->leads, where there is one. */
+/* Calls fs->ops->leads if there is one. */
 bool fs_leads(const struct fs *fs, const char *path, int fd);
-/* fs->ops->stamp and has_stamp, where there are such. */
+/* Call fs->ops->stamp and has_stamp if they exist. */
 struct fs_stamp fs_stamp(const struct fs *fs, int fd);
 bool fs_has_stamp(const struct fs *fs, int fd, const struct fs_stamp *stamp);
 
 /*
- * What a single operation leaves short these go on with. `may_block` false reads from the page
- * cache alone: -EAGAIN where that has not all of it.
+ * The following functions repeat operations that transfer less than requested. With `may_block`
+ * false they read only from the page cache, and return -EAGAIN if the range is not completely in
+ * it.
  */
 
-/* How many bytes there were: fewer than `len` where the file ends before. Or a negative errno. */
+/* Returns the number of bytes read, which is less than `len` if the file ends before, or a negative
+ * errno. */
 ssize_t fs_pread_some(const struct fs *fs, int fd, bool may_block, void *into, size_t len,
                       int64_t offset);
-/* All of it: 0, -EBADMSG where the file ends before, or another negative errno. */
+/* Reads or writes all bytes. Return 0, or a negative errno: -EBADMSG if the file ends too early. */
 int fs_pread_whole(const struct fs *fs, int fd, bool may_block, void *into, size_t len,
                    int64_t offset);
 int fs_pwrite_whole(const struct fs *fs, int fd, const void *from, size_t len, int64_t offset);
 
-/* A file that is whole and synced gets the name that counts, durably: renamed, and its directory
- * synced. *is_named (may be NULL) says after a failure how far it came: true, and the sync failed,
- * so whether the name outlives a crash is not known. */
+/* Durably renames a complete and synced file to its final name, and syncs the directory. After a
+ * failure *is_named (may be NULL) is true if only the sync failed: then it is unknown whether the
+ * name survives a crash. */
 int fs_give_name(const struct fs *fs, const char *dir, const char *from, const char *to,
                  bool *is_named);
 

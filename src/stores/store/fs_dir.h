@@ -1,18 +1,19 @@
 /*
- * fs_dir: a directory that is held by its descriptor, with those below it.
+ * fs_dir: a directory that is held open by descriptor, together with the directories below it.
  *
- * Who opens a file by the whole of its path may find another directory there than a moment before:
- * it was renamed, or something was mounted over it. So a path is only a name here: each directory
- * is opened once, the first from its path, the others from the one they lie in, and from then on
- * files are reached from that descriptor. Whether the path still leads there can be asked.
+ * A full path may lead to another directory than a moment before, because the directory was renamed
+ * or something was mounted over it. So a path is only a name here: each directory is opened once,
+ * the first by its path and the others relative to their parent, and files are then accessed
+ * relative to that descriptor. A function reports whether the path still leads there.
  *
- * Each one is locked (flock on the directory itself), so that it takes more than removing a file to
- * let a second one in, and a part that was moved elsewhere is locked there. File systems that lock
- * no directories are told nothing of it.
+ * Each directory is locked (flock on the directory itself), so that removing a file does not let a
+ * second server in, and a part that was moved elsewhere is still locked. File systems that cannot
+ * lock directories are tolerated silently.
  *
- * Run by root on another user's directory, what is made belongs to that user.
+ * If root runs this on another user's directory, created files belong to that user.
  *
- * Any thread, but open and close. Errors: negative errno; -EBUSY: another one has it locked.
+ * Any thread, except open and close. Errors: negative errno; -EBUSY if another process holds the
+ * lock.
  */
 #ifndef TARRY_STORE_FS_DIR_H
 #define TARRY_STORE_FS_DIR_H
@@ -24,29 +25,29 @@ struct fs_dir;
 
 enum fs_dir_lock { FS_DIR_SHARED = 1, FS_DIR_ALONE };
 
-/* Of a directory that is there. */
+/* Opens an existing directory. */
 int fs_dir_open(const char *path, enum fs_dir_lock lock, struct fs_dir **out);
-void fs_dir_close(struct fs_dir *dir); /* gives the locks back */
-/* In a child that was forked, once: lets go of the locks that it has inherited, which the parent keeps. */
+void fs_dir_close(struct fs_dir *dir); /* releases the locks */
+/* Closes, once, the locks that a forked child has inherited; the parent keeps them. */
 void fs_dir_leave(struct fs_dir *dir);
 
-/* The directory's own descriptor. */
+/* Returns the directory's own descriptor. */
 int fs_dir_fd(const struct fs_dir *dir);
 
-/* The descriptor that `path` is held by: the directory's own path, or that of a directory below it.
- * Ours to close. */
+/* Returns the descriptor that holds `path`, which is the directory's own path or that of a
+ * directory below it. The fs_dir owns it. */
 int fs_dir_hold(struct fs_dir *dir, const char *path);
 
-/* The same for the directory that the last part of `path` lies in; *name is that section. */
+/* Returns the descriptor of the directory that contains the last part of `path`; *name is that
+ * part. */
 int fs_dir_hold_parent(struct fs_dir *dir, const char *path, const char **name);
 
-/* Whether `path` leads to what `fd` is open on. False with errno: ESTALE, or why that cannot be
- * said.
- */
+/* Returns whether `path` leads to the file that is open as `fd`. If false, errno is ESTALE, or the
+ * reason why this is unknown. */
 bool fs_dir_path_leads_to(const char *path, int fd);
 
-/* Gives what was just made to the directory's owner, where that is another user than root, who
- * runs this. By descriptor, or by name in the directory `fd`. */
+/* Change the owner of a new file to the directory's owner if root runs this and the owner is
+ * another user. By descriptor, or by name in the directory `fd`. */
 int fs_dir_give(const struct fs_dir *dir, int fd);
 int fs_dir_give_name(const struct fs_dir *dir, int fd, const char *name);
 

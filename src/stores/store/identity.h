@@ -1,9 +1,9 @@
 /*
- * identity: the store, and the shard of it, that a file belongs to.
+ * identity: the store and the shard that a file belongs to.
  *
- * The log's MANIFEST, the header of every log file and every catalog hold one. Runs and tables of
- * keys are tied to their catalog by its secret seed. A part of a directory that was put in the place
- * of another is found by it. Zeroed: of no store, for tests. Pure.
+ * The log's MANIFEST, the header of every log file, and every catalog contain an identity. Runs and
+ * key tables are tied to their catalog by its secret seed. The identity reveals a part of a
+ * directory that was put in place of another. Zeroed: no store, for tests. Does no I/O.
  */
 #ifndef TARRY_STORE_IDENTITY_H
 #define TARRY_STORE_IDENTITY_H
@@ -25,7 +25,7 @@ static inline bool store_identity_equals(const struct store_identity *one,
     return one->shard == other->shard && strcmp(one->store, other->store) == 0;
 }
 
-/* The stored form: the name, padded with zeros, and the shard, little-endian. */
+/* Encodes the stored form: the name, padded with zeros, and the shard, little-endian. */
 static inline void store_identity_encode(const struct store_identity *identity,
                                          char out[STORE_IDENTITY_BYTES])
 {
@@ -44,7 +44,7 @@ static inline struct store_identity store_identity_decode(const char bytes[STORE
     return identity;
 }
 
-/* Whether these bytes are what would be written again just so. */
+/* Returns whether the bytes are canonical: decoding and encoding them gives the same bytes. */
 static inline bool store_identity_is_sound(const char bytes[STORE_IDENTITY_BYTES])
 {
     const struct store_identity identity = store_identity_decode(bytes);

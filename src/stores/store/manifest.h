@@ -1,9 +1,10 @@
 /*
- * manifest: the text of DIR/MANIFEST, which says what a data directory is.
+ * manifest: the text of DIR/MANIFEST, which describes a data directory.
  *
- * A line `key=value` for each field, in the order of the struct, and a last line with the checksum
- * of all before it. A text is valid only if emitting what was read gives the same bytes: each field
- * is present once, nothing else is, and no bit can change unnoticed. Pure.
+ * One line `key=value` per field, in the order of the struct, and a last line with the checksum of
+ * everything before it. A text is valid only if emitting the parsed fields gives the same bytes:
+ * each field is present once, there is nothing else, and every changed bit is detected. Does no
+ * I/O.
  */
 #ifndef TARRY_STORE_MANIFEST_H
 #define TARRY_STORE_MANIFEST_H
@@ -21,30 +22,30 @@ enum {
 };
 
 struct datadir_manifest {
-    uint32_t format; /* a newer one than DATADIR_FORMAT is refused */
+    uint32_t format; /* values above DATADIR_FORMAT are rejected */
     uint32_t shards;
     uint64_t hash_seed;
-    char boot_id[37];       /* of the last start; empty: none was completed */
+    char boot_id[37];       /* of the last start; empty: no start was completed */
     int64_t boot_offset_ms; /* inner clock minus boot time at the last start */
-    int64_t skew_ms; /* wall clock minus inner clock, when it was last known; never too low */
-    /* The store's own, in hex: drawn once, and kept by every copy. */
+    int64_t skew_ms;        /* wall clock minus inner clock, as last known; never too low */
+    /* The store's name, in hex: generated once, and shared by every copy. */
     char name[DATADIR_NAME_BYTES + 1];
     bool is_opened; /* a start was completed: every shard has a log */
-    /* Of a directory whose server goes by a test clock: where that began, and its inner time when it was last
-     * known. 0: an ordinary one, in whose text there is nothing of it, so that a version which knows of no
-     * test clock refuses the others. */
+    /* For a directory whose server uses a test clock: the start of that clock, and its last known
+     * inner time. 0: an ordinary directory, whose text omits both fields, so that a version without
+     * test clocks rejects only the others. */
     int64_t test_start_ms, test_inner_ms;
-    bool is_new; /* just made; not in the text */
+    bool is_new; /* just created; not in the text */
 };
 
-/* Writes the text of its format. Returns its length, below MANIFEST_BYTES_MAX. */
+/* Writes the text in the manifest's format. Returns its length, below MANIFEST_BYTES_MAX. */
 size_t manifest_emit(const struct datadir_manifest *manifest, char out[MANIFEST_BYTES_MAX]);
 
-/* 0; -EBADMSG: it is no manifest, or damaged; -EPROTONOSUPPORT: of a newer format, which alone is
- * then in *out. */
+/* Parses a text. Returns 0; -EBADMSG if it is damaged or not a manifest; -EPROTONOSUPPORT for a
+ * newer format, and then sets only `format` in *out. */
 int manifest_parse(struct slice text, struct datadir_manifest *out);
 
-/* Draws the store's name. */
+/* Generates the store's name. */
 void manifest_draw_name(struct datadir_manifest *manifest);
 
 #endif

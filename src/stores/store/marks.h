@@ -1,13 +1,14 @@
 /*
- * marks: how far each shard of a data directory is known to have come, beside the shards themselves.
+ * marks: the known progress of each shard of a data directory, stored outside the shards.
  *
- * DIR/MARKS holds two copies in turn; the whole one of the higher generation counts. It is written
- * after each start, at most every few seconds while jobs come, and at a stop, and names for each shard the
- * newest epoch of its log and a batch that was synced. A log that has neither is older than the rest
- * of the directory, or lost its end: without the marks that would look like a crash.
+ * DIR/MARKS holds two copies that are written alternately; the intact copy with the higher
+ * generation counts. It is written after each start, at most every few seconds while jobs arrive,
+ * and at a stop. For each shard it contains the newest epoch of its log and a batch that was
+ * synced. A log that has neither is older than the rest of the directory, or has lost its end;
+ * without the marks that would look like a crash.
  *
- * It vouches for nothing else: where it is missing or damaged, a directory opens as it is. Plain
- * data and its file. Errors: negative errno.
+ * Marks have no other purpose: if the file is missing or damaged, a directory opens without them.
+ * The module is plain data and its file. Errors: negative errno.
  */
 #ifndef TARRY_STORE_MARKS_H
 #define TARRY_STORE_MARKS_H
@@ -16,7 +17,7 @@
 #include "store/manifest.h"
 
 struct marks {
-    uint64_t generation; /* rises with every writing; 0: none was written */
+    uint64_t generation; /* increases with every write; 0: never written */
     char store[DATADIR_NAME_BYTES + 1];
     uint32_t shards;
     struct marks_shard {
@@ -25,19 +26,19 @@ struct marks {
     } shard[DATADIR_SHARDS_MAX];
 };
 
-/* 0; -ENOENT: there are none; -EBADMSG: damaged. */
+/* Returns 0, -ENOENT if there are no marks, or -EBADMSG if they are damaged. */
 int marks_read(const struct fs *fs, const char *dir, struct marks *out);
-/* Writes and syncs the generation they say over the older copy. */
+/* Writes and syncs the marks, with their generation, over the older copy. */
 int marks_write(const struct fs *fs, const char *dir, const struct marks *marks);
 
-/* The same for whoever writes them often: in a file that stays open, and nothing is written once
- * somebody else has written into it, or put another file in its place. */
+/* A marks file that stays open, for frequent writes. Nothing is written once another program has
+ * written to it or replaced it. */
 struct marks_file {
-    int fd; /* -1: it is not open */
+    int fd; /* -1: not open */
     struct fs_stamp stamp;
 };
 int marks_open(const struct fs *fs, const char *dir, struct marks_file *file);
-/* -ESTALE: the file is not what was written last. */
+/* Writes the marks. Returns -ESTALE if the file is not what was written last. */
 int marks_put(const struct fs *fs, struct marks_file *file, const struct marks *marks);
 void marks_close(const struct fs *fs, struct marks_file *file);
 

@@ -1,24 +1,25 @@
 /*
- * run_private: what the files of a run share. Nobody outside run*.c and fsck*.c includes it.
+ * run_private: declarations shared by the files of a run. Included only by run*.c and fsck*.c.
  *
- *   run          the topics' names, checksums, header and footer; opening, what a run says about
- *                itself, and what of it nobody reads
+ *   run          topic names, checksums, header and footer; opening; information about the run; the
+ *                parts that are never read
  *   run_write    the writer
- *   run_read     slots and records one by one and in large reads; punching
+ *   run_read     reading slots and records individually and in large reads; punching
  *
  * The file, in blocks of RUN_BLOCK_BYTES:
  *   header      1 block: the format, and a copy of the footer
- *   records     back to back from block 1 on: the record, 4 bytes of checksum. Zeros to the block's
- *               end behind the last one
- *   directory   RUN_BLOCK_SLOTS entries a block: u64 when, u64 sequence, u64 offset | topic << 40;
- *               behind them u64 where the block's last record ends
- *   topics      u8 length and the name, each; one stream over the blocks
+ *   records     consecutive from block 1 on: the record, 4 bytes of checksum. After the last one
+ *               zeros to the end of the block
+ *   directory   RUN_BLOCK_SLOTS entries per block: u64 when, u64 sequence, u64 offset | topic <<
+ *               40;
+ *               after them u64 end of the block's last record
+ *   topics      u8 length and name of each; one stream across the blocks
  *   footer      1 block
- * The last 8 bytes of every block but those of records are its checksum.
+ * The last 8 bytes of every block except those of records are its checksum.
  *
- * What is never read costs no job where it was changed: the header (it names newer formats, and
- * counts where the footer is damaged or cut off), and the zeros behind the last record, entry, topic
- * and figure. Bytes behind the footer are ignored.
+ * Changes in parts that are never read lose no job: the header (it identifies newer formats, and is
+ * used if the footer is damaged or truncated), and the zeros after the last record, entry, topic
+ * and figure. Bytes after the footer are ignored.
  */
 #ifndef TARRY_STORE_RUN_PRIVATE_H
 #define TARRY_STORE_RUN_PRIVATE_H
@@ -34,8 +35,9 @@ enum {
     RUN_BLOCK_ROOM = RUN_BLOCK_BYTES - 8, /* before the checksum */
     RUN_ENTRY_BYTES = 24,
     RUN_BLOCK_SLOTS = 170,
-    RUN_ENTRIES_BYTES = RUN_BLOCK_SLOTS * RUN_ENTRY_BYTES, /* the end of the last record follows */
-    RUN_CHECK_BYTES = 4,                                   /* behind every record */
+    RUN_ENTRIES_BYTES =
+        RUN_BLOCK_SLOTS * RUN_ENTRY_BYTES, /* followed by the end of the last record */
+    RUN_CHECK_BYTES = 4,                   /* after every record */
     RUN_OFFSET_BITS = 40,
     RUN_RECORD_BYTES_MAX = 1 << 30,
     RUN_TOPIC_BYTES_MAX = 255
@@ -48,10 +50,10 @@ _Static_assert(RUN_ENTRIES_BYTES + 8 == RUN_BLOCK_ROOM, "a block of the director
 /* ---- topics ---- */
 
 struct run_topics {
-    struct buffer names; /* as they are stored */
-    uint32_t *at;        /* of each in `names` */
+    struct buffer names; /* as stored */
+    uint32_t *at;        /* of each name in `names` */
     uint32_t count, cap;
-    uint32_t *table; /* numbers plus 1 by hash; 0: free */
+    uint32_t *table; /* numbers plus 1, by hash; 0: free */
     uint32_t table_cap;
 };
 
@@ -59,17 +61,17 @@ void run_topics_init(struct run_topics *topics);
 void run_topics_fini(struct run_topics *topics);
 struct slice run_topics_name(const struct run_topics *topics, uint32_t number);
 uint32_t run_topics_find(const struct run_topics *topics, struct slice name); /* UINT32_MAX: none */
-/* Its number, new or not. 0, -ENOMEM, -EFBIG: there are too many. */
+/* Finds or adds a topic. Returns 0, -ENOMEM, or -EFBIG if there are too many. */
 int run_topics_add(struct run_topics *topics, struct slice name, uint32_t *number);
-/* What was stored; `bytes` are those of the stream. 0, -ENOMEM, -EBADMSG. */
+/* Parses the stored topics; `bytes` are those of the stream. Returns 0, -ENOMEM or -EBADMSG. */
 int run_topics_parse(struct run_topics *topics, struct slice bytes, uint32_t count);
 
 /* ---- blocks, header and footer ---- */
 
-/* What footers say, beside what follows from it. */
+/* Contents of a footer, and values derived from them. */
 struct run_footer {
     struct run_info info;
-    uint64_t record_end; /* where the last record's checksum ends */
+    uint64_t record_end; /* end of the last record's checksum */
     uint64_t directory_at, topics_at;
     uint32_t topic_bytes;
 };
@@ -98,22 +100,22 @@ static inline uint64_t run_topic_blocks(uint32_t topic_bytes)
     return ((uint64_t)topic_bytes + RUN_BLOCK_ROOM - 1) / RUN_BLOCK_ROOM;
 }
 
-/* Derives from slots, topic_bytes and record_end where everything lies. */
+/* Computes the position of each part from slots, topic_bytes and record_end. */
 void run_footer_lay_out(struct run_footer *footer);
 
-/* `offset`: of the block in the file. */
+/* Sets the checksum. `offset`: of the block in the file. */
 void run_block_seal(uint64_t seed, uint32_t number, uint64_t offset, char *block);
-/* As before, also where only bytes [from, to) were changed: nobody reads them, and they were
- * written as zeros. */
+/* Checks the checksum as if the bytes [from, to) were zeros. These bytes are never read and were
+ * written as zeros, so changes in them are ignored. */
 bool run_block_holds(uint64_t seed, uint32_t number, uint64_t offset, const char *block,
                      size_t from, size_t to);
 uint32_t run_record_check(uint64_t seed, uint32_t number, uint32_t slot, struct slice record);
 
-/* footer NULL: it is not known yet. */
+/* Encodes the header. footer NULL: not known yet. */
 void run_header_encode(uint64_t seed, uint32_t number, const struct run_footer *footer,
                        char *block);
 void run_footer_encode(uint64_t seed, const struct run_footer *footer, char *block);
-/* False: it is not whole, or its figures do not go together. */
+/* Decodes a footer. Returns false if it is damaged or its values are inconsistent. */
 bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, const char *block,
                        struct run_footer *out);
 
