@@ -1,10 +1,9 @@
 /*
- * buffer: bytes that grow at the end, never past a ceiling.
+ * buffer: a byte buffer that grows at the end, up to a maximum size.
  *
- * Owner: the caller's storage; the bytes are on the heap. Not for sharing between threads.
- * What can go wrong: the ceiling is met or memory runs out. Then `failed` is set, the content stays
- * as it was before the append that failed, and every later append does nothing: check once, at the
- * end.
+ * The caller owns the structure; the bytes are on the heap. Not thread-safe. If the maximum is
+ * reached or memory runs out, `failed` is set, the content stays as it was before the failed
+ * append, and every later append does nothing. So one check at the end is enough.
  */
 #ifndef TARRY_BASE_BUFFER_H
 #define TARRY_BASE_BUFFER_H
@@ -17,21 +16,21 @@ struct buffer {
     char *at;
     size_t len;       /* bytes in use */
     size_t cap;       /* bytes allocated */
-    size_t bytes_max; /* the ceiling */
+    size_t bytes_max; /* the maximum size */
     bool failed;
 };
 
 void buffer_init(struct buffer *buffer, size_t bytes_max);
 void buffer_fini(struct buffer *buffer);
 
-/* Empties it; keeps the memory and forgets a failure. */
+/* Empties the buffer. Keeps the memory and clears a failure. */
 void buffer_clear(struct buffer *buffer);
 
-/* Empties it and gives memory beyond `bytes_kept` back. */
+/* Empties the buffer and frees memory beyond `bytes_kept`. */
 void buffer_shrink(struct buffer *buffer, size_t bytes_kept);
 
-/* Room for `bytes` more at the end; returns where they go, or NULL (failed). Advance with `len +=`.
- */
+/* Reserves `bytes` more at the end. Returns their address, or NULL (failed). Advance with `len
+ * +=`. */
 char *buffer_reserve(struct buffer *buffer, size_t bytes);
 
 void buffer_append(struct buffer *buffer, const void *bytes, size_t len);
@@ -50,7 +49,8 @@ static inline void buffer_append_byte(struct buffer *buffer, char byte)
         buffer_append(buffer, &byte, 1);
 }
 
-/* Where it lies then. It is lost when the buffer grows: who keeps several reserves room for all of them first. */
+/* Appends `slice` and returns the copy. The copy is lost when the buffer grows: to keep several
+ * copies, reserve space for all of them first. */
 static inline struct slice buffer_append_copy(struct buffer *buffer, struct slice slice)
 {
     const char *at = buffer->at + buffer->len;

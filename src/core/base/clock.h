@@ -1,17 +1,17 @@
 /*
  * clock: the only file that reads the clock.
  *
- * Two times, both in milliseconds since 1970 UTC, both rounded down:
- *   inner  never goes back and is not moved by a step of the wall clock: elapsed boot time plus an
- *          offset fixed when the process starts. Relative delays, leases and backoff live on it.
- *   wall   what the system's wall clock says now. Only absolute due times (`at`) follow it.
+ * There are two times, both in milliseconds since 1970 UTC and rounded down:
+ *   inner  never goes back and is not affected by steps of the wall clock: elapsed boot time plus an
+ *          offset fixed when the process starts. Relative delays, leases and backoff use it.
+ *   wall   the current time of the system's wall clock. Only absolute due times (`at`) follow it.
  *
- * What jobs go by is the clock of their queue: each may have one of its own (struct clock), started where
- * its jobs left off, or held for a test. Everything else (timers, time limits, log lines) goes by the
- * process's, which is also the clock of a queue that was given none.
+ * Jobs use the clock of their queue. Each queue may have its own clock (struct clock), which starts
+ * where its jobs left off or is held for a test. Everything else (timers, time limits, log lines)
+ * uses the clock of the process, which is also the clock of a queue without its own.
  *
- * Any thread may read; clock_start, clock_hold and clock_fake_* are called before threads start or from
- * tests.
+ * Any thread may read. clock_start, clock_hold and clock_fake_* are called before threads start or
+ * from tests.
  */
 #ifndef TARRY_BASE_CLOCK_H
 #define TARRY_BASE_CLOCK_H
@@ -22,9 +22,10 @@
 
 /* ---- the clock of one queue ---- */
 
-/* The owner's storage: CLOCK_INIT, then its members are clock.c's. */
+/* The clock of one queue, in the owner's storage. Initialize it with CLOCK_INIT; the members are
+ * private to clock.c. */
 struct clock {
-    _Atomic int64_t offset_us;                   /* added to boot time it gives inner time */
+    _Atomic int64_t offset_us;                   /* inner time minus boot time */
     _Atomic int64_t held_inner_ms, held_skew_ms; /* wall minus inner */
     atomic_bool is_held;
 };
@@ -35,55 +36,55 @@ struct clock {
     }
 extern struct clock clock_process;
 
-/* Fixes the inner clock so that it shows `inner_ms` now. Before it, inner starts out equal to wall.
- */
+/* Sets the inner clock to `inner_ms`. Before this call, inner time starts equal to wall time. */
 void clock_start(struct clock *clock, int64_t inner_ms);
-/* From now on inner shows at least `inner_ms`. Any thread. */
+/* Raises the inner time to at least `inner_ms`. Any thread. */
 void clock_raise(struct clock *clock, int64_t inner_ms);
 
 int64_t clock_inner_ms_of(struct clock *clock);
 int64_t clock_inner_us_of(struct clock *clock);
 int64_t clock_wall_ms_of(struct clock *clock);
 int64_t clock_skew_ms_of(struct clock *clock);
-/* Both at one moment, as nearly as five tries allow: of a thread that is held up between the two readings the
- * difference would look like a step of the wall clock. */
+/* Reads both times at one moment, as closely as five tries allow: if a thread is delayed between
+ * the two readings, the difference looks like a step of the wall clock. */
 void clock_both_ms_of(struct clock *clock, int64_t *inner_ms, int64_t *wall_ms);
 
-/* When a moment of this clock's inner time comes by the process's: for setting timers. INT64_MAX stays; so is
- * what lies ahead of a clock that is held, unless it is the process's own. */
+/* Converts a moment of this clock's inner time to the process's clock, for setting timers. Returns
+ * INT64_MAX for INT64_MAX, and for future moments of a held clock that is not the process's own. */
 int64_t clock_process_ms(struct clock *clock, int64_t inner_ms);
 
-/* For tests, ours and users': from now on it shows these, and moves only when told. One thread moves it, any may
- * read: both times go at once. */
+/* Holds the clock at these times, for our tests and users' tests: it then moves only by the calls
+ * below. One thread moves it, any thread may read: both times change at the same moment. */
 void clock_hold(struct clock *clock, int64_t inner_ms, int64_t wall_ms);
 bool clock_is_held(const struct clock *clock);
 void clock_advance(struct clock *clock, int64_t elapsed_ms);
 void clock_step_wall(struct clock *clock, int64_t step_ms);
 
-/* ---- the process's ---- */
+/* ---- the process's clock ---- */
 
 int64_t clock_inner_ms(void);
-int64_t clock_inner_us(void); /* the same in microseconds, for setting timers */
+int64_t clock_inner_us(void); /* in microseconds, for setting timers */
 int64_t clock_wall_ms(void);
-int64_t clock_wall_us(void); /* the same in microseconds, for what other machines compare */
+int64_t clock_wall_us(void); /* in microseconds, for values that other machines compare */
 
-/* Elapsed microseconds since boot, for measuring durations. Real even while the clocks are faked.
- */
+/* Returns the microseconds elapsed since boot, for measuring durations. Real even while the clocks
+ * are faked. */
 int64_t clock_boot_us(void);
-/* The same in milliseconds. */
+/* Returns the milliseconds elapsed since boot. */
 static inline int64_t clock_boot_ms(void)
 {
     return clock_boot_us() / 1000;
 }
 
-/* Elapsed microseconds while the machine was awake: the clock that event loops sleep by. As real. */
+/* Returns the microseconds elapsed while the machine was awake: the clock that event loops sleep
+ * by. Also real while the clocks are faked. */
 int64_t clock_awake_us(void);
 
-/* wall minus inner, now. A change of it (beyond a few ms) is a step of the wall clock. */
+/* Returns wall minus inner. A change of it (by more than a few ms) is a step of the wall clock. */
 int64_t clock_skew_ms(void);
 
-/* Steps of the wall clock that somebody noticed: how many, how far the last one went, and when that
- * was (inner clock; 0: there was none). Any thread. */
+/* The noticed steps of the wall clock: their number, the size of the last one, and its time (inner
+ * clock; 0: no step). Any thread. */
 struct clock_steps {
     uint64_t count;
     int64_t last_ms, last_at_ms;
@@ -91,12 +92,12 @@ struct clock_steps {
 void clock_note_step(int64_t step_ms);
 void clock_steps(struct clock_steps *out);
 
-/* Names this boot of the machine: 36 characters and NUL into `id`. "" when the system does not
- * tell. */
+/* Writes the id of this boot of the machine into `id`: 36 characters and NUL, or "" if the system
+ * does not provide one. */
 void clock_boot_id(char id[37]);
 
-/* Tests: replace both clocks by values that move only when told; clock_fake_end goes back to real
- * ones. */
+/* For tests: replaces both clocks by values that move only by these calls. clock_fake_end restores
+ * the real clocks. */
 void clock_fake_start(int64_t inner_ms, int64_t wall_ms);
 void clock_fake_advance(int64_t elapsed_ms);
 void clock_fake_step_wall(int64_t step_ms);

@@ -1,7 +1,7 @@
 /*
  * counter: a number that one thread changes and any thread reads.
  *
- * With one writer no locked instruction is needed: it costs what a plain number costs.
+ * With one writer no locked instruction is needed, so it costs as much as a plain number.
  */
 #ifndef TARRY_BASE_COUNTER_H
 #define TARRY_BASE_COUNTER_H
@@ -14,7 +14,7 @@ static inline uint64_t counter_get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* The counter's thread only. */
+/* Sets the counter. Only on the counter's thread. */
 static inline void counter_set(_Atomic uint64_t *counter, uint64_t value)
 {
     atomic_store_explicit(counter, value, memory_order_relaxed);

@@ -1,8 +1,8 @@
 /*
- * error: an error as text for people, written where the caller wants it.
+ * error: writes an error as text for people into the caller's memory.
  *
- * The text is cut where it is longer than the room for it, and always ended by NUL. `error` may be
- * NULL where nobody wants it. How such a text reads stands in CONTRIBUTING.md.
+ * The text is truncated to the available space and always ends with NUL. `error` may be NULL if the
+ * caller does not need the text. CONTRIBUTING.md documents the style of these texts.
  *
  *     return error_text(error, sizeof error, "bad host '%.*s', write a name",
  *                       ERROR_SHOWN(host, 64));
@@ -12,7 +12,7 @@
 
 #include "base/slice.h"
 
-/* For "%.*s": a slice, cut to so many bytes. */
+/* Arguments for "%.*s": a slice, truncated to BYTES_MAX bytes. */
 #define ERROR_SHOWN(SLICE, BYTES_MAX)                                                              \
     (int)((SLICE).len < (BYTES_MAX) ? (SLICE).len : (BYTES_MAX)), (SLICE).at ? (SLICE).at : ""
 
@@ -24,11 +24,12 @@ static inline bool error_is_false(void)
     return false;
 }
 
-/* Is false: for functions whose answer is whether all went well. (A macro, so that the compiler sees
- * it and does not warn of what is set on success only.) */
+/* Writes the text and returns false: for functions that return whether they succeeded. (A macro, so
+ * that the compiler sees the constant and does not warn about variables that are set on success
+ * only.) */
 #define error_text(...) (error_write(__VA_ARGS__), error_is_false())
 
-/* Returns `result`: for functions whose answer is a negative errno. */
+/* Writes the text and returns `result`: for functions that return a negative errno. */
 int error_result(int result, char *error, size_t error_bytes, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

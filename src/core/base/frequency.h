@@ -1,5 +1,5 @@
 /*
- * frequency: so many in a second, a minute or an hour, as people write it: "1000/s", "90/m", "1/h".
+ * frequency: a number per second, minute or hour, as people write it: "1000/s", "90/m", "1/h".
  * Pure.
  */
 #ifndef TARRY_BASE_FREQUENCY_H
@@ -11,13 +11,14 @@ enum frequency_unit { FREQUENCY_SECOND = 1, FREQUENCY_MINUTE, FREQUENCY_HOUR };
 
 enum { FREQUENCY_COUNT_MAX = 1000000000 };
 
-/* Zeroed: none. */
+/* A frequency. Zeroed: not set. */
 struct frequency {
     uint32_t count; /* 1 to FREQUENCY_COUNT_MAX */
     enum frequency_unit unit;
 };
 
-/* A number without a unit is by the second. False, *out untouched: it is none, or 0, or too much. */
+/* Parses a frequency. A number without a unit is per second. Returns false and leaves *out
+ * unchanged if the text is malformed, 0 or too large. */
 bool frequency_parse(struct slice text, struct frequency *out);
 void frequency_emit(struct buffer *out, struct frequency frequency);
 
@@ -28,7 +29,7 @@ static inline bool frequency_equal(struct frequency a, struct frequency b)
     return a.count == b.count && a.unit == b.unit;
 }
 
-/* What may have been read from somewhere: is it none, or one that can be? */
+/* Returns whether a frequency from an untrusted source is unset or valid. */
 static inline bool frequency_is_valid(struct frequency frequency)
 {
     if (!frequency.count)

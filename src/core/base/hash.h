@@ -1,5 +1,4 @@
-/* hash: XXH3 as the house uses it. Seeded: the seed is drawn when a data directory is made. Pure.
- */
+/* hash: XXH3 as used in tarry. Seeded: the seed is drawn when a data directory is created. Pure. */
 #ifndef TARRY_BASE_HASH_H
 #define TARRY_BASE_HASH_H
 
@@ -13,7 +12,8 @@ struct hash128 {
 
 uint64_t hash_64(const void *bytes, size_t len);
 
-/* The hash of a, a zero byte, b. Names a job by topic and id (neither contains a zero byte). */
+/* Returns the hash of a, a zero byte, b. Identifies a job by topic and id (neither contains a zero
+ * byte). */
 struct hash128 hash_pair(struct slice a, struct slice b, uint64_t seed);
 
 #endif

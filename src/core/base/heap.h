@@ -1,10 +1,10 @@
 /*
- * heap: items of one type of which the first is always at hand. A binary heap (Williams 1964).
+ * heap: a binary heap of items of one type (Williams 1964).
  *
- * A zeroed heap is a valid empty one; at[0] is the first item where `count` is above 0, the others
- * stand in no order that is told. The memory is its own until NAME_fini; what the items point to is
- * the caller's. Adding, removing and changing take logarithmic time. What can go wrong: out of
- * memory when one is added, then false, and all is as before. One thread.
+ * A zeroed heap is valid and empty. at[0] is the first item if `count` is above 0; the order of the
+ * others is unspecified. The heap owns its memory until NAME_fini; the caller owns what the items
+ * point to. Adding, removing and changing take logarithmic time. Adding returns false when out of
+ * memory, and the heap is unchanged. One thread.
  *
  *     static inline bool timer_before(struct timer *const *a, struct timer *const *b)
  *     {
@@ -26,18 +26,18 @@
 
 #include "base/vector.h"
 
-/* As PLACED where items need not know where they stand. */
+/* The PLACED argument for items that do not store their index. */
 #define heap_place_unused(ITEM, INDEX) ((void)(ITEM), (void)(INDEX))
 
-/* Declares `struct NAME` and the functions below. BEFORE(a, b), of pointers to items: does the first
- * come out before the second; of two that are alike neither does. PLACED(item, index) is told where
- * an item stands now.
- *   NAME_reserve      room for `count` items in all; then so many are added without fail
- *   NAME_add          one more
- *   NAME_changed      what BEFORE says of the item at `index` has changed: it moves to its place
- *   NAME_remove       takes the item at `index` out
- *   NAME_take_first   takes the first one out; there is one
- *   NAME_fini         frees the memory; the heap is empty then */
+/* Declares `struct NAME` and the functions below. BEFORE(a, b), with pointers to items, returns
+ * whether the first comes out before the second; false for equal items. PLACED(item, index) is
+ * called with the new index of an item.
+ *   NAME_reserve      reserves room for `count` items in total, so that adding them cannot fail
+ *   NAME_add          adds an item
+ *   NAME_changed      moves the item at `index` to its place after its order has changed
+ *   NAME_remove       removes and returns the item at `index`
+ *   NAME_take_first   removes and returns the first item; the heap is not empty
+ *   NAME_fini         frees the memory; the heap is then empty */
 #define HEAP_DECLARE(NAME, TYPE, BEFORE, PLACED)                                                   \
     struct NAME {                                                                                  \
         TYPE *at;                                                                                  \

@@ -1,5 +1,5 @@
-/* hex: hexadecimal digits. Written in small letters; numbers are read in small letters alone, so that
- * what was written has one spelling. Pure. */
+/* hex: hexadecimal digits. Written in lower case. Numbers are read in lower case only, so that a
+ * number has one spelling. Pure. */
 #ifndef TARRY_BASE_HEX_H
 #define TARRY_BASE_HEX_H
 
@@ -13,7 +13,7 @@ static inline char hex_digit(unsigned value)
     return "0123456789abcdef"[value & 15];
 }
 
-/* Of a digit in letters of either size, or -1. */
+/* Returns the value of a digit in either case, or -1. */
 static inline int hex_value(char digit)
 {
     if (digit >= '0' && digit <= '9')
@@ -22,7 +22,8 @@ static inline int hex_value(char digit)
     return small >= 'a' && small <= 'f' ? small - 'a' + 10 : -1;
 }
 
-/* Eight digits at once, in the bytes of a word: leases are written and read with every job. */
+/* Converts eight digits at a time, in the bytes of a word: leases are written and read with every
+ * job. */
 static inline uint64_t hex_spread(uint32_t value)
 {
     const uint64_t low_bytes = UINT64_C(0x0f0f0f0f0f0f0f0f);
@@ -30,13 +31,13 @@ static inline uint64_t hex_spread(uint32_t value)
     word = (word << 16 | word) & UINT64_C(0x0000ffff0000ffff);
     word = (word << 8 | word) & UINT64_C(0x00ff00ff00ff00ff);
     word = (word << 4 | word) & low_bytes;
-    /* A byte above 9 has its bit 4 set once 6 is added; letters stand 39 behind the digits. */
+    /* Adding 6 sets bit 4 of a byte above 9; letters are 39 above the digits. */
     uint64_t letters = (word + UINT64_C(0x0606060606060606)) >> 4 & UINT64_C(0x0101010101010101);
     word += letters * 39 + UINT64_C(0x3030303030303030);
     return htobe64(word); /* the first digit is the highest */
 }
 
-/* The last so many digits of a number, zeroes in front. */
+/* Writes the last `digits` digits of a number, with leading zeroes. */
 static inline void hex_emit_u64(char *out, uint64_t value, size_t digits)
 {
     for (; digits >= 8; digits -= 8, value >>= 32) {
@@ -47,7 +48,7 @@ static inline void hex_emit_u64(char *out, uint64_t value, size_t digits)
         out[digits - 1] = hex_digit((unsigned)value);
 }
 
-/* Eight digits in small letters; false where one is none. */
+/* Reads eight lower-case digits. Returns false if one is invalid. */
 static inline bool hex_gather(const char *text, uint32_t *out)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
@@ -55,7 +56,7 @@ static inline bool hex_gather(const char *text, uint32_t *out)
     memcpy(&word, text, 8);
     if (word & tops)
         return false;
-    /* The top bit of each byte: it is at least '0', above '9', at least 'a', above 'f'. */
+    /* The top bit of each byte means: at least '0', above '9', at least 'a', above 'f'. */
     uint64_t from_0 = word + ones * (0x80 - '0'), past_9 = word + ones * (0x7f - '9');
     uint64_t from_a = word + ones * (0x80 - 'a'), past_f = word + ones * (0x7f - 'f');
     if ((((from_0 & ~past_9) | (from_a & ~past_f)) & tops) != tops)
@@ -68,7 +69,7 @@ static inline bool hex_gather(const char *text, uint32_t *out)
     return true;
 }
 
-/* Exactly so many digits, at most 16; *out is written on success only. */
+/* Reads exactly `digits` digits, at most 16. Sets *out on success only. */
 static inline bool hex_parse_u64(const char *text, size_t digits, uint64_t *out)
 {
     uint64_t value = 0;
@@ -88,7 +89,7 @@ static inline bool hex_parse_u64(const char *text, size_t digits, uint64_t *out)
     return true;
 }
 
-/* Two digits a byte, so many bytes and no more digits. False: `out` may be written in part. */
+/* Reads exactly `count` bytes, two digits each. On false, `out` may be partly written. */
 static inline bool hex_parse_bytes(struct slice text, void *out, size_t count)
 {
     bool is_good = text.len == 2 * count;
@@ -99,7 +100,7 @@ static inline bool hex_parse_bytes(struct slice text, void *out, size_t count)
     return is_good;
 }
 
-/* Two digits a byte. */
+/* Writes two digits for each byte. */
 static inline void hex_emit_bytes(char *out, const void *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++)

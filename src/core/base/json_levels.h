@@ -1,4 +1,4 @@
-/* json_levels: JSON that is nested too deep, told apart from what is no JSON. Pure. */
+/* json_levels: distinguishes JSON that is nested too deeply from malformed JSON. Pure. */
 #ifndef TARRY_BASE_JSON_LEVELS_H
 #define TARRY_BASE_JSON_LEVELS_H
 
@@ -8,9 +8,9 @@ enum { JSON_LEVELS_MAX = 2 * JSON_DEPTH_MAX };
 
 enum json_finding { JSON_SOUND = 1, JSON_TOO_DEEP, JSON_MALFORMED };
 
-/* As json_check, with at most `levels` (up to JSON_LEVELS_MAX) containers within each other. Deeper ones are
- * not looked into, only their end is found: JSON_TOO_DEEP, and *value spans the whole, whose members or items
- * may be walked. */
+/* Checks like json_check, with at most `levels` (up to JSON_LEVELS_MAX) nested containers. Deeper
+ * containers are not checked; only their end is located. The result is then JSON_TOO_DEEP, and
+ * *value spans the whole text, whose members or items may be walked. */
 enum json_finding json_check_levels(struct slice text, int levels, struct json_value *value,
                                     size_t *error_at);
 

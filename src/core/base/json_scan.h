@@ -1,6 +1,6 @@
 /*
- * json_scan: what reading and writing JSON share: runs of plain bytes and UTF-8 sequences. Pure.
- * Private to json_*.c.
+ * json_scan: code shared by reading and writing JSON: runs of plain bytes and UTF-8 sequences.
+ * Pure. Private to json_*.c.
  */
 #ifndef TARRY_BASE_JSON_SCAN_H
 #define TARRY_BASE_JSON_SCAN_H
@@ -8,11 +8,11 @@
 #include "base/json_read.h"
 
 /*
- * The first byte from `at` on that is not plain in a string (a quote, a backslash, a control byte,
- * or not ASCII), else `end`.
+ * Returns the first byte from `at` on that is not plain in a string (a quote, a backslash, a
+ * control byte, or not ASCII), else `end`.
  *
- * Eight bytes at a step: in each byte of `hits` the top bit says "not plain". A subtraction's
- * borrow can spoil only bytes after a true hit, and the first is all we want.
+ * Works in steps of eight bytes: in each byte of `hits`, the top bit means "not plain". A
+ * subtraction's borrow can corrupt only the bytes after a true hit, and only the first hit is used.
  */
 static inline const char *json_plain_end(const char *at, const char *end)
 {
@@ -34,8 +34,8 @@ static inline const char *json_plain_end(const char *at, const char *end)
     return at;
 }
 
-/* The first quote or backslash from `at` on, else `end`. As above; bytes outside ASCII are no hits.
- */
+/* Returns the first quote or backslash from `at` on, else `end`. Works like json_plain_end, but
+ * bytes outside ASCII are not hits. */
 static inline const char *json_quote_end(const char *at, const char *end)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -55,7 +55,7 @@ static inline const char *json_quote_end(const char *at, const char *end)
     return at;
 }
 
-/* The first byte from `at` on that is not ASCII, else `end`. */
+/* Returns the first byte from `at` on that is not ASCII, else `end`. */
 static inline const char *json_ascii_end(const char *at, const char *end)
 {
     uint64_t word;
@@ -77,7 +77,7 @@ static inline const char *json_space_end(const char *at, const char *end)
     return at;
 }
 
-/* What a value that begins with `byte` is. */
+/* Returns the kind of a value that begins with `byte`. */
 static inline enum json_kind json_kind_of(char byte)
 {
     switch (byte) {
@@ -98,9 +98,9 @@ static inline enum json_kind json_kind_of(char byte)
     }
 }
 
-/* How many bytes the well-formed UTF-8 sequence at `at` takes (1 to 4), or 0 if it is none. The
- * ranges are those of the grammar in RFC 3629 section 4: no overlong forms, no surrogates, nothing
- * above U+10FFFF. */
+/* Returns the length of the well-formed UTF-8 sequence at `at` (1 to 4 bytes), or 0 if it is
+ * malformed. The ranges are those of the grammar in RFC 3629 section 4: no overlong forms, no
+ * surrogates, nothing above U+10FFFF. */
 static inline size_t json_utf8_len(const char *at, const char *end)
 {
     const unsigned char *byte = (const unsigned char *)at;

@@ -1,23 +1,23 @@
 /*
- * key_value: one line of a file of `key = value` lines. Pure.
+ * key_value: parses one line of a file of `key = value` lines. Pure.
  *
- * A '#' begins a comment at the start of a line or after a blank. Blanks around key and value do not
- * count. What keys there are, and whether a value may be empty, is the caller's to say.
+ * A '#' begins a comment at the start of a line or after a blank. Blanks around key and value are
+ * ignored. The caller decides which keys exist and whether a value may be empty.
  */
 #ifndef TARRY_BASE_KEY_VALUE_H
 #define TARRY_BASE_KEY_VALUE_H
 
 enum key_value_line {
     KEY_VALUE_PAIR = 1,
-    KEY_VALUE_NOTHING, /* blank, or a comment */
-    KEY_VALUE_BAD      /* no '='; `key` is the text that stands there */
+    KEY_VALUE_NOTHING, /* blank or a comment */
+    KEY_VALUE_BAD      /* no '='; `key` is the text of the line */
 };
 
 struct key_value {
-    char *key, *value; /* within the line, ended by NUL; "" where there is none */
+    char *key, *value; /* within the line, ending with NUL; "" if missing */
 };
 
-/* Cuts the line up in place. */
+/* Splits the line in place. */
 enum key_value_line key_value_parse(char *line, struct key_value *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* list: an intrusive, doubly linked, circular list. A zeroed head must be initialised before use.
- */
+/* list: an intrusive, doubly linked, circular list. A zeroed head must be initialized before
+ * use. */
 #ifndef TARRY_BASE_LIST_H
 #define TARRY_BASE_LIST_H
 
@@ -30,7 +30,8 @@ static inline void list_add_last(struct list *head, struct list *node)
     head->prev = node;
 }
 
-/* Moves all nodes of `from` to `into`, in their order; whatever `into` held is forgotten. */
+/* Moves all nodes of `from` to `into`, in their order. The previous content of `into` is
+ * dropped. */
 static inline void list_take_all(struct list *into, struct list *from)
 {
     if (list_is_empty(from)) {

@@ -1,14 +1,14 @@
 /*
- * log: one event a line on standard error or into a file.
+ * log: writes one line per event to standard error or a file.
  *
- * Form: time=… level=… event=… then key=value pairs as given; with log_open(.., true) one JSON
- * object a line instead. Values that hold blanks, quotes or control bytes are quoted and escaped;
- * text is cut at 256 bytes. Keys must need no escaping. Never log a body, a token or a secret. Any
- * thread; a line is written whole. log_open is called before threads start; until then events from
- * LOG_INFO on go to standard error.
+ * Format: time=… level=… event=… followed by the given key=value pairs; with log_open(.., true),
+ * one JSON object per line. Values that contain blanks, quotes or control bytes are quoted and
+ * escaped; text is truncated to 256 bytes. Keys must need no escaping. Never log a body, a token or
+ * a secret. Any thread; a line is written whole. log_open is called before threads start; until
+ * then, events from LOG_INFO on go to standard error.
  *
- * Where standard error is systemd's journal (JOURNAL_STREAM names it), a line begins with its
- * priority, <3> to <7>, and has no time: the journal has its own.
+ * If standard error is systemd's journal (JOURNAL_STREAM identifies it), a line begins with its
+ * priority, <3> to <7>, and has no time, because the journal adds its own.
  */
 #ifndef TARRY_BASE_LOG_H
 #define TARRY_BASE_LOG_H
@@ -19,37 +19,39 @@
 
 enum log_level { LOG_DEBUG = 1, LOG_INFO, LOG_WARN, LOG_ERROR };
 
-/* `path` NULL: standard error. False with errno set when the file cannot be opened. */
+/* Opens the log. `path` NULL: standard error. Returns false with errno set if the file cannot be
+ * opened. */
 bool log_open(const char *path, enum log_level least, bool json);
 
-/* Another least level, another form, from the next line on. Any thread. */
+/* Changes the minimum level and the format from the next line on. Any thread. */
 void log_set(enum log_level least, bool json);
 
-/* Opens the same path again (after rotation). */
+/* Reopens the same path (after rotation). */
 bool log_reopen(void);
 
 /*
- * Where the lines of one thread go instead, from LOG_INFO on: to whoever uses the library that the thread works for.
- * `write` gets the line without time and level, ended by NUL; it is called on any of the threads, and may be
- * NULL: nobody listens. The sink outlives those threads.
+ * A destination for the log lines of one thread from LOG_INFO on: the program that uses tarry as a
+ * library. `write` gets the line without time and level, ending with NUL. It is called on any of
+ * the threads and may be NULL, which discards the lines. The sink outlives those threads.
  */
 struct log_sink {
     void (*write)(void *ctx, int level, const char *line);
     void *ctx;
 };
-/* This thread's; NULL: the process's log. Threads that it starts (net/thread.h) have the same. Returns the one before. */
+/* Sets this thread's sink; NULL: the process's log. Threads that this thread starts (net/thread.h)
+ * inherit it. Returns the previous sink. */
 const struct log_sink *log_use_sink(const struct log_sink *sink);
 const struct log_sink *log_sink(void);
 
-/* log_event(LOG_INFO, "server started", LOG_TEXT("listen", address), LOG_NUMBER("shards", n)). At
- * most 12 fields. */
+/* A field of log_event(LOG_INFO, "server started", LOG_TEXT("listen", address),
+ * LOG_NUMBER("shards", n)). At most 12 fields. */
 struct log_field {
     const char *key;
-    const char *text; /* NULL: the number counts */
+    const char *text; /* NULL: use the number */
     int64_t number;
 };
 
-/* A text that is NULL is logged as nothing. */
+/* Returns a text field. A NULL text is logged as an empty text. */
 static inline struct log_field log_field_text(const char *key, const char *text)
 {
     return (struct log_field){.key = key, .text = text ? text : ""};

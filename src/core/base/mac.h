@@ -1,5 +1,5 @@
-/* mac: SipHash-2-4 (Aumasson, Bernstein 2012) of two words under a secret key: whoever does not have
- * the key cannot tell the value for words it has not seen. Pure. */
+/* mac: SipHash-2-4 (Aumasson, Bernstein 2012) of two words under a secret key: without the key, the
+ * value for unseen words cannot be computed. Pure. */
 #ifndef TARRY_BASE_MAC_H
 #define TARRY_BASE_MAC_H
 
@@ -9,7 +9,7 @@ struct mac_key {
     uint64_t low, high;
 };
 
-/* That of the 16 bytes of both words, little-endian. */
+/* Returns the MAC of the 16 bytes of both words, little-endian. */
 uint64_t mac_pair(const struct mac_key *key, uint64_t first, uint64_t second);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * pages: large zeroed memory straight from the system, for tables that are hit at random.
+ * pages: large zeroed memory directly from the system, for tables with random access.
  *
- * Nothing is resident before it is touched. With `huge` the system is asked for pages of 2 MiB
- * where it has them: a random access then costs one cache miss rather than a walk through the page
- * tables as well. The end of such memory may lie in small pages. Any thread.
+ * No page is resident before it is touched. With `huge`, pages of 2 MiB are requested if the system
+ * has them: a random access then costs one cache miss instead of one plus a walk through the page
+ * tables. The end of such memory may use small pages. Any thread.
  */
 #ifndef TARRY_BASE_PAGES_H
 #define TARRY_BASE_PAGES_H
@@ -11,11 +11,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* NULL when out of memory. Aligned to 2 MiB where huge. */
+/* Returns NULL when out of memory. Aligned to 2 MiB if `huge`. */
 void *pages_take(size_t bytes, bool huge);
-/* What lies there is zero again and takes no memory until it is touched. `bytes` as taken with. */
+/* Zeroes the pages and releases their memory until they are touched. `bytes` as passed to
+ * pages_take. */
 void pages_forget(void *pages, size_t bytes);
-/* `bytes` and `huge` as they were taken with. NULL is fine. */
+/* Frees the pages. `bytes` and `huge` as passed to pages_take. NULL is allowed. */
 void pages_give(void *pages, size_t bytes, bool huge);
 
 #endif

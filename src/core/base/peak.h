@@ -1,8 +1,9 @@
 /*
- * peak: the greatest value since the start, and of the last minute. Pure: time is an argument.
+ * peak: the greatest value since the start and within the last minute. Pure: time is an argument.
  *
- * One thread notes values, any thread reads. The minute is kept in slots of ten seconds: what is
- * told of it reaches 60 to 70 seconds back. Values beyond 2^32 - 1 count as that. Zeroed: none yet.
+ * One thread notes values, any thread reads. The minute is kept in slots of ten seconds, so the
+ * result covers the last 60 to 70 seconds. Larger values than 2^32 - 1 count as 2^32 - 1. Zeroed:
+ * empty.
  */
 #ifndef TARRY_BASE_PEAK_H
 #define TARRY_BASE_PEAK_H
@@ -13,7 +14,8 @@ enum { PEAK_SLOT_US = 10 * 1000 * 1000, PEAK_SLOTS = 7 };
 
 struct peak {
     _Atomic uint64_t greatest;
-    _Atomic uint64_t slots[PEAK_SLOTS]; /* the number of its ten seconds; 32 bits of value */
+    _Atomic uint64_t slots[PEAK_SLOTS]; /* upper 32 bits: the number of the ten seconds; lower 32
+                                         * bits: the value */
 };
 
 static inline uint64_t peak_slot_number(int64_t now_us)
@@ -32,7 +34,7 @@ static inline void peak_note(struct peak *peak, uint64_t value, int64_t now_us)
         counter_set(&peak->greatest, (uint32_t)noted);
 }
 
-/* Of the last minute; 0: nothing was noted in it. */
+/* Returns the greatest value of the last minute; 0 if no value was noted. */
 static inline uint64_t peak_of_minute(const struct peak *peak, int64_t now_us)
 {
     uint64_t number = peak_slot_number(now_us), greatest = 0;

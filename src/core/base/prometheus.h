@@ -1,12 +1,12 @@
 /*
- * prometheus: the two text formats in which Prometheus reads metrics: its own of version 0.0.4, and
- * OpenMetrics 1.0. Pure. Rows of metrics are written by metric.h, which stands on this.
+ * prometheus: the two text formats in which Prometheus reads metrics: its own, version 0.0.4, and
+ * OpenMetrics 1.0. Pure. metric.h, which uses this file, writes the rows of metrics.
  *
- * Call prometheus_family once for a metric, then one of the others for each set of labels it is
- * kept under. Names and label keys must need no escaping; help and label values are escaped here
- * and are UTF-8. Values are whole numbers, or times, which are printed as seconds because that is
- * the base unit there. Names are those of samples in the first format: the second one calls a family
- * without `_total` or `_info`.
+ * Call prometheus_family once for a metric, then one of the other functions for each of its sets of
+ * labels. Names and label keys must need no escaping; help and label values are escaped here and
+ * are UTF-8. Values are whole numbers, or times, which are printed in seconds, the base unit of
+ * Prometheus. Names are those of samples in the first format: OpenMetrics names a family without
+ * `_total` or `_info`.
  */
 #ifndef TARRY_BASE_PROMETHEUS_H
 #define TARRY_BASE_PROMETHEUS_H
@@ -23,7 +23,7 @@ enum prometheus_type {
     PROMETHEUS_INFO /* labels; the value is always 1 */
 };
 
-/* A list of labels ends with one whose key is NULL; NULL instead of a list: no labels. */
+/* A label. A list of labels ends with a NULL key; a NULL list means no labels. */
 struct prometheus_label {
     const char *key;
     struct slice value;
@@ -31,24 +31,24 @@ struct prometheus_label {
 
 const char *prometheus_content_type(enum prometheus_format format);
 const char *prometheus_type_name(enum prometheus_type type);
-/* "seconds" or "bytes", as the name says; NULL: no unit. */
+/* Returns "seconds" or "bytes", depending on the name; NULL: no unit. */
 const char *prometheus_unit(const char *name);
 
-/* The lines # HELP and # TYPE, in OpenMetrics # UNIT. */
+/* Appends the lines # HELP and # TYPE, and # UNIT in OpenMetrics. */
 void prometheus_family(struct buffer *out, enum prometheus_format format, const char *name,
                        enum prometheus_type type, const char *help);
 
-/* `units` of the value make one of what is printed: 1000 for milliseconds, printed as seconds. A
- * power of ten. */
+/* Appends a sample. `units` of the value make one printed unit: 1000 for milliseconds, printed as
+ * seconds. `units` is a power of ten. */
 void prometheus_sample(struct buffer *out, const char *name, const struct prometheus_label *labels,
                        int64_t value, uint64_t units);
 
-/* name_bucket, name_sum and name_count; the bucket of +Inf is added. */
+/* Appends name_bucket, name_sum and name_count; the bucket of +Inf is added. */
 void prometheus_histogram(struct buffer *out, const char *name,
                           const struct prometheus_label *labels, const struct buckets *buckets,
                           const struct bucket_bounds *bounds);
 
-/* The end of a page. */
+/* Appends the end of a page. */
 void prometheus_end(struct buffer *out, enum prometheus_format format);
 
 #endif

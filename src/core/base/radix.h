@@ -1,7 +1,8 @@
 /*
- * radix: sorts by numbers, in time that follows their count and how many of their bytes differ.
+ * radix: sorts by numbers, in time proportional to their count and to how many of their bytes
+ * differ.
  *
- * For large arrays: a comparison sort takes several times as long for a million. Stable. Any
+ * For large arrays: a comparison sort takes several times as long for a million items. Stable. Any
  * thread.
  */
 #ifndef TARRY_BASE_RADIX_H
@@ -13,10 +14,11 @@
 
 struct radix_item {
     uint64_t high, low; /* sorted by high, then low */
-    size_t at;          /* the caller's: which one it is */
+    size_t at;          /* an index or value of the caller */
 };
 
-/* False: out of memory (it needs as much again); the order is then as it was. */
+/* Sorts the items. Returns false when out of memory (it needs the same amount again); the order is
+ * then unchanged. */
 bool radix_sort(struct radix_item *items, size_t count);
 
 #endif

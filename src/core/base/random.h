@@ -5,18 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From the system's source, fit for secrets. Any thread. */
+/* Fills `into` from the system's source, fit for secrets. Any thread. */
 void random_bytes(void *into, size_t len);
 uint64_t random_u64(void);
 
-/* SplitMix64 (Steele, Lea, Flood 2014): not for secrets. Pure: the same state gives the same
- * sequence. */
+/* A SplitMix64 generator (Steele, Lea, Flood 2014): not for secrets. Pure: the same state gives the
+ * same sequence. */
 struct random {
     uint64_t state;
 };
 
 uint64_t random_next(struct random *random);
-/* Uniform in [0, bound); 0 where bound is 0. */
+/* Returns a uniform value in [0, bound); 0 if bound is 0. */
 uint64_t random_below(struct random *random, uint64_t bound);
 
 #endif

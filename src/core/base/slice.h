@@ -1,8 +1,8 @@
 /*
- * slice: a run of bytes somebody else owns.
+ * slice: a run of bytes that it does not own.
  *
- * Promises nothing about a terminating NUL or about content. `at` may be NULL only where `len` is
- * 0. Valid as long as its owner says; copy what must live longer.
+ * Guarantees nothing about a terminating NUL or about the content. `at` may be NULL only if `len`
+ * is 0. Valid as long as the owner specifies; copy bytes that must live longer.
  */
 #ifndef TARRY_BASE_SLICE_H
 #define TARRY_BASE_SLICE_H
@@ -31,7 +31,8 @@ static inline bool slice_equals(struct slice a, struct slice b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
-/* Below, equal, above zero: by bytes, then the shorter one first. */
+/* Returns a value below, equal to or above zero: compares by bytes, then the shorter slice
+ * first. */
 static inline int slice_compare(struct slice a, struct slice b)
 {
     size_t common = a.len < b.len ? a.len : b.len;
@@ -39,8 +40,8 @@ static inline int slice_compare(struct slice a, struct slice b)
     return order ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Copies the text with a NUL behind it into `out`, of `out_bytes`, for functions that take a C string.
- * False: it does not fit, or holds a NUL, at which they would stop. */
+/* Copies the text and a NUL into `out`, of `out_bytes`, for functions that take a C string. Returns
+ * false if the text does not fit or contains a NUL, at which those functions would stop. */
 static inline bool slice_copy(struct slice text, char *out, size_t out_bytes)
 {
     if (text.len >= out_bytes || (text.len && memchr(text.at, 0, text.len)))

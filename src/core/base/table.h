@@ -1,10 +1,10 @@
 /*
- * table: finds entries by a text, by its hash. Chained, intrusive, grows and never shrinks.
+ * table: a hash table that finds entries by a text. Chained and intrusive; grows and never shrinks.
  *
- * A zeroed table is a valid empty one. An entry is embedded in what it names; entries and the bytes
- * of their keys are the caller's, and stay where they are while they are in the table. Find, add and
- * remove take constant time. Nothing can go wrong: out of memory only makes chains longer. One
- * thread, or the caller's lock.
+ * A zeroed table is valid and empty. An entry is embedded in the item that it identifies. The
+ * caller owns entries and the bytes of their keys, which must not move while they are in the table.
+ * Find, add and remove take constant time. They cannot fail: out of memory only makes chains
+ * longer. One thread, or the caller's lock.
  *
  *     struct visitor { struct table_entry entry; ... };
  *     TABLE_DECLARE(visitors, struct visitor, entry)
@@ -20,33 +20,34 @@
 #include "base/hash.h"
 
 struct table_entry {
-    struct table_entry *next; /* of its bucket */
+    struct table_entry *next; /* next in its bucket */
     uint64_t hash;            /* of the key */
-    struct slice key;         /* the caller sets it before the entry is added */
+    struct slice key;         /* set by the caller before the entry is added */
 };
 
 struct table {
-    struct table_entry **buckets; /* NULL: `only` is the one bucket */
+    struct table_entry **buckets; /* NULL: `only` is the single bucket */
     struct table_entry *only;
-    size_t bucket_mask; /* how many buckets there are, a power of two, less one */
+    size_t bucket_mask; /* number of buckets, a power of two, minus one */
     size_t count;
 };
 
-/* Frees the buckets, not what is in them. The table is empty then. */
+/* Frees the buckets, not the entries. The table is then empty. */
 void table_fini(struct table *table);
 
-/* Its key is not in the table yet. */
+/* Adds an entry. Its key must not be in the table. */
 void table_add(struct table *table, struct table_entry *entry);
 
-/* It is in the table. */
+/* Removes an entry, which must be in the table. */
 void table_remove(struct table *table, struct table_entry *entry);
 
-/* Every entry once, in no order: the first, and the one after `entry`; NULL: there is no more. An
- * entry may be removed once the one after it is known; none is added meanwhile. */
+/* Iterates over every entry once, in no particular order: the first, and the one after `entry`;
+ * NULL at the end. An entry may be removed once the one after it has been fetched. No entry may be
+ * added meanwhile. */
 struct table_entry *table_first(const struct table *table);
 struct table_entry *table_next(const struct table *table, const struct table_entry *entry);
 
-/* NULL: absent. */
+/* Returns the entry, or NULL if absent. */
 static inline struct table_entry *table_find(const struct table *table, struct slice key)
 {
     uint64_t hash = hash_64(key.at, key.len);
@@ -58,7 +59,7 @@ static inline struct table_entry *table_find(const struct table *table, struct s
 }
 
 /* Declares `struct NAME`, a table of TYPE whose entry is the member MEMBER, and the functions above
- * for it. How many there are is `.table.count`. */
+ * for it. The number of entries is `.table.count`. */
 #define TABLE_DECLARE(NAME, TYPE, MEMBER)                                                          \
     struct NAME {                                                                                  \
         struct table table;                                                                        \

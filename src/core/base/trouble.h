@@ -1,9 +1,9 @@
 /*
- * trouble: work in the background that fails again and again while the server goes on serving.
+ * trouble: background work that fails repeatedly while the server keeps serving.
  *
- * Each attempt notes how it ended; status, metrics and alerts read since when a kind of work has failed.
- * Several parties may do the same kind, such as the shards of a store: each is a number below
- * TROUBLE_PARTIES. One table for the process. Any thread.
+ * Each attempt notes its result. Status, metrics and alerts read since when a kind of work has
+ * failed. Several parties may do the same kind of work, such as the shards of a store: each has a
+ * number below TROUBLE_PARTIES. One table for the process. Any thread.
  */
 #ifndef TARRY_BASE_TROUBLE_H
 #define TARRY_BASE_TROUBLE_H
@@ -28,13 +28,13 @@ enum trouble {
 };
 enum { TROUBLE_PARTIES = 64 };
 
-/* An attempt has ended, well or not. */
+/* Notes the result of an attempt. */
 void trouble_note(enum trouble trouble, uint32_t party, bool has_failed);
 
-/* Returns for how long every attempt of some party has failed; 0: the last ones went well. */
+/* Returns for how long every attempt of some party has failed; 0 if the latest ones succeeded. */
 int64_t trouble_lasts_ms(enum trouble trouble);
 
-/* The kind's name in metrics: "checkpoint", "issuer_keys", … */
+/* Returns the name of the kind in metrics: "checkpoint", "issuer_keys", … */
 const char *trouble_name(enum trouble trouble);
 
 #endif

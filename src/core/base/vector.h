@@ -1,10 +1,10 @@
 /*
- * vector: items of one type side by side in memory that grows at the end.
+ * vector: a growable array of items of one type.
  *
- * A zeroed vector is a valid empty one. The memory is its own until NAME_fini; what the items point
- * to is the caller's. A pointer to an item is good until the next one is added. Adding takes
- * constant time on the average. What can go wrong: out of memory or too many, then false, and all
- * is as before. One thread.
+ * A zeroed vector is valid and empty. The vector owns its memory until NAME_fini; the caller owns
+ * what the items point to. A pointer to an item is valid until the next item is added. Adding takes
+ * amortized constant time. If memory runs out or the count is too large, the function returns false
+ * and the vector is unchanged. One thread.
  *
  *     VECTOR_DECLARE(numbers, uint64_t)
  *
@@ -24,9 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For structs that are laid out otherwise: `items` of `item_bytes` each with room for *cap of them,
- * moved where there is room for `count` at least, twice as many as before or more. NULL: out of
- * memory, nothing has changed. */
+/* Grows an array in a struct with another layout: `items` of `item_bytes` each, with room for *cap
+ * of them. Reallocates to room for at least `count` items and at least twice the old capacity.
+ * Returns NULL when out of memory; nothing has changed then. */
 static inline void *vector_grow(void *items, size_t item_bytes, size_t count, size_t *cap)
 {
     size_t wanted = *cap <= SIZE_MAX / 2 && *cap * 2 > count ? *cap * 2 : count;
@@ -41,11 +41,11 @@ static inline void *vector_grow(void *items, size_t item_bytes, size_t count, si
 }
 
 /* Declares `struct NAME` and:
- *   NAME_reserve   room for `count` items in all; then so many are added without fail
- *   NAME_add       one item behind the last
- *   NAME_insert    one item before the one at `index`; linear
- *   NAME_remove    the item at `index`, those behind it move up; linear
- *   NAME_fini      frees the memory; the vector is empty then */
+ *   NAME_reserve   reserves room for `count` items in total, so that adding them cannot fail
+ *   NAME_add       appends an item
+ *   NAME_insert    inserts an item before the one at `index`; linear
+ *   NAME_remove    removes the item at `index` and moves up those after it; linear
+ *   NAME_fini      frees the memory; the vector is then empty */
 #define VECTOR_DECLARE(NAME, TYPE)                                                                 \
     struct NAME {                                                                                  \
         TYPE *at;                                                                                  \
