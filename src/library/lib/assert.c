@@ -22,7 +22,7 @@ void tarry_on_assert(tarry_assert_hook *hook, void *ctx)
 }
 
 /* Reports a failed assert and ends the process. The hook is removed first, so that an assert
- * that fails inside it, or on another thread meanwhile, ends the process too. */
+ * that fails inside it, or on another thread meanwhile, also ends the process. */
 _Noreturn void __wrap___assert_fail(const char *condition, const char *file, unsigned line,
                                     const char *function)
 {

@@ -60,7 +60,7 @@ struct tarry {
     bool is_ready; /* a topic has ready jobs that have not been offered to the waiters */
     struct list waiters;
     int64_t waits_ms;      /* lower bound of the next end of a wait; INT64_MAX: no wait ends */
-    struct waiter *leader; /* waiter that wakes at leader_ms for the next event; NULL: none */
+    struct waiter *leader; /* waiter that wakes at leader_ms for the next event; NULL: no leader */
     int64_t leader_ms;
     atomic_uint
         callers; /* calls in progress, including those that hold no lock and those in callbacks */

@@ -1,4 +1,4 @@
-/* The command line: flags by a table, help made of it. */
+/* The command line: flags defined by a table, from which the help is generated. */
 #include "base/url.h"
 #include "cli/cli.h"
 #include "cli/credentials.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table of one command, with what all clients have ---- */
+/* ---- flags of a command, including the common ones ---- */
 
 enum { FLAGS_MAX = 32 };
 
@@ -22,7 +22,7 @@ struct flags {
     bool help;
 };
 
-/* The flags of one command, and those that all have. */
+/* Collects the flags of one command and the common ones. */
 static void collect_flags(struct flags *flags, const struct cli_syntax *syntax,
                           struct cli_args *out)
 {
@@ -85,8 +85,9 @@ bool cli_lacks_unit(const char *text)
     return duration_lacks_unit(slice_of(text));
 }
 
-/* A time as it is shown here, "2026-11-20 09:00:00.000 (in 3d)", becomes what the server takes; all
- * else is left to the server. NULL: there is no such time, explained. */
+/* Converts a time in this program's own output format, "2026-11-20 09:00:00.000 (in 3d)", to the
+ * server's format. Returns any other value unchanged for the server to check. Returns NULL after
+ * printing an error if the time does not exist. */
 static const char *read_time(const char *name, const char *value)
 {
     enum { TIMES_MAX = 4 };
@@ -101,7 +102,8 @@ static const char *read_time(const char *name, const char *value)
     return out;
 }
 
-/* "2026-11-20": a time of day is missing, and midnight is not what everybody means by it. */
+/* Returns whether the value is a date without a time of day, such as "2026-11-20". Midnight is
+ * not what all users mean by it. */
 static bool is_date_alone(const char *value)
 {
     static const char form[] = "dddd-dd-dd";
@@ -112,7 +114,7 @@ static bool is_date_alone(const char *value)
     return value[i] == '\0';
 }
 
-/* Puts the value where the flag wants it. False: it is no value of this kind. */
+/* Stores the flag's value. Returns false if it is invalid for the kind. */
 static bool store_value(const struct cli_flag *flag, const char *value)
 {
     struct cli_list *list = flag->into;
@@ -138,7 +140,7 @@ static bool store_value(const struct cli_flag *flag, const char *value)
     return false;
 }
 
-/* The flag at argv[*i]. -1: go on. */
+/* Parses the flag at argv[*i]. Returns -1 to continue. */
 static int read_flag(const struct flags *flags, int argc, char **argv, int *i)
 {
     const char *name = argv[*i] + 2;
@@ -181,8 +183,8 @@ static int check_arguments(const struct cli_syntax *syntax, const struct cli_arg
     return -1;
 }
 
-/* A '?' or a '#' would take away the path of every call, and without a host curl looks up "v1". curl takes
- * a URL without a scheme for one of http. */
+/* Checks the URL. A '?' or '#' would remove the path of every call, and without a host curl
+ * would resolve "v1". curl uses http for a URL without a scheme. */
 static int check_url(const char *text)
 {
     char whole[CLI_URL_SHOWN_BYTES + 8], shown[CLI_URL_SHOWN_BYTES];

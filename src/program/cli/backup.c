@@ -1,4 +1,4 @@
-/* backup: a copy of a running server's data directory, as of one moment of each shard. */
+/* backup: copies a running server's data directory, with one consistent moment per shard. */
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "cli/client.h"
@@ -27,17 +27,17 @@
 /* ---- copying ---- */
 
 /*
- * Files of a running server into a backup, each synced before the next is begun.
+ * Copies files of a running server into a backup. Each file is synced before the next begins.
  *
- * What never changes is shared where the file system can: by a reflink, which is a copy that takes
- * no room, or by a hard link. Blocking; one thread. `pulse` is called every few MiB.
+ * Immutable files are shared if the file system supports it: by a reflink, which uses no space, or
+ * by a hard link. Blocking; one thread. `pulse` is called every few MiB.
  */
 
 enum { BACKUP_ERROR_BYTES = 1024 };
 
 struct backup_copying {
-    bool links; /* hard links are welcome */
-    /* False: give up. */
+    bool links; /* hard links are allowed */
+    /* Returns false to cancel. */
     bool (*pulse)(void *ctx, uint64_t bytes);
     void *ctx;
     uint64_t copied, shared; /* bytes so far */
@@ -71,7 +71,7 @@ static int open_source(struct backup_copying *copying, const char *from, uint64_
     return fd;
 }
 
-/* ---- into a file that is open ---- */
+/* ---- writing into an open file ---- */
 
 static int put(struct backup_copying *copying, int fd, const char *bytes, size_t len, uint64_t at,
                const char *into)
@@ -89,7 +89,8 @@ static int put(struct backup_copying *copying, int fd, const char *bytes, size_t
     return 0;
 }
 
-/* Every so often, so that no sync at the end takes longer than the server waits for a word. */
+/* Syncs at intervals, so that the final sync does not exceed the time the server waits for a
+ * renewal. Then calls `pulse`. */
 static int step(struct backup_copying *copying, int fd, uint64_t at, size_t len, const char *into)
 {
     if ((at + len) / SYNC_BYTES != at / SYNC_BYTES && fdatasync(fd) < 0)
@@ -97,7 +98,7 @@ static int step(struct backup_copying *copying, int fd, uint64_t at, size_t len,
     return copying->pulse(copying->ctx, len) ? 0 : -ECANCELED;
 }
 
-/* Copies bytes from file to file, a chunk at a time. */
+/* Copies bytes between files, one chunk at a time. */
 static int pour(struct backup_copying *copying, int source, int fd, uint64_t bytes,
                 const char *from, const char *into)
 {
@@ -119,7 +120,8 @@ static int pour(struct backup_copying *copying, int source, int fd, uint64_t byt
     return result;
 }
 
-/* Real zeros, not a hole: the server that opens it relies on the room being there. */
+/* Writes zeros instead of a hole, because the server that opens the file relies on allocated
+ * space. */
 static int fill(struct backup_copying *copying, int fd, uint64_t at, uint64_t end, const char *into)
 {
     static const char zeros[CHUNK_BYTES];
@@ -140,7 +142,7 @@ static int make(struct backup_copying *copying, const char *into)
     return fd < 0 ? backup_copy_fail(copying, -errno, "make", into) : fd;
 }
 
-/* Ends a file: synced, closed. */
+/* Syncs and closes a file. */
 static int settle(struct backup_copying *copying, int fd, int result, const char *into)
 {
     if (result == 0 && fsync(fd) < 0)
@@ -152,7 +154,8 @@ static int settle(struct backup_copying *copying, int fd, int result, const char
 
 /* ---- whole files ---- */
 
-/* The first `bytes` of a file, then zeros up to `file_bytes`. bytes UINT64_MAX: as it is now. */
+/* Copies the first `bytes` of a file, followed by zeros up to `file_bytes`. If `bytes` is
+ * UINT64_MAX, copies the file at its current size. */
 static int backup_copy(struct backup_copying *copying, const char *from, const char *into,
                        uint64_t bytes, uint64_t file_bytes)
 {
@@ -183,8 +186,8 @@ static bool reflink(int source, const char *into)
     return ok;
 }
 
-/* A file that nobody changes any more. 0 or negative errno with `error`; -ENOENT and -ECANCELED
- * (`pulse` said no) without. */
+/* Shares or copies an immutable file. Returns 0 or a negative errno with `error`; -ENOENT and
+ * -ECANCELED (cancelled by `pulse`) do not set it. */
 static int backup_share(struct backup_copying *copying, const char *from, const char *into)
 {
     uint64_t bytes = 0;
@@ -200,7 +203,7 @@ static int backup_share(struct backup_copying *copying, const char *from, const 
     return copying->pulse(copying->ctx, bytes) ? 0 : -ECANCELED;
 }
 
-/* A new file with this text. */
+/* Creates a file with this text. */
 static int backup_write(struct backup_copying *copying, const char *into, struct slice text)
 {
     int fd = make(copying, into);
@@ -226,12 +229,12 @@ struct extent {
     uint32_t file, bytes, file_bytes;
 };
 
-/* A shard at the moment the server said. */
+/* A shard at the moment that the server reported. */
 struct moment {
-    struct catalog catalog; /* zeroed: it has none */
+    struct catalog catalog; /* zeroed: no catalog */
     struct extent *log;
     size_t log_count;
-    uint64_t epoch, sequence; /* of the log, and its last batch */
+    uint64_t epoch, sequence; /* epoch of the log and its last batch */
 };
 
 struct backup {
@@ -243,7 +246,7 @@ struct backup {
     struct backup_copying copying;
     uint64_t done, total; /* bytes */
     int64_t renewed_us;
-    int exit_code; /* of what went wrong while copying */
+    int exit_code; /* of an error during copying */
 };
 
 static int say_copy_error(struct backup *backup)
@@ -263,7 +266,7 @@ static int call(struct backup *backup, const char *method)
         cli_url_add_segment(target, backup->id);
     int exit_code = client_call(&backup->client, method, NULL, 0);
     backup->renewed_us = clock_boot_us();
-    /* "Not found" is no answer to a backup: files may be gone. */
+    /* "Not found" is an error for a backup: files may have been deleted. */
     return exit_code == CLI_NOTHING ? CLI_REFUSED : exit_code;
 }
 
@@ -299,7 +302,8 @@ static bool on_pulse(void *ctx, uint64_t bytes)
     return backup->exit_code == CLI_OK;
 }
 
-/* The directory it names may be another one here: in a container, or on another machine. */
+/* Checks that the server's data directory is the one here. The same path may name another
+ * directory in a container or on another machine. */
 static int check_is_here(struct backup *backup)
 {
     char path[PATH_MAX], text[32] = "";
@@ -351,7 +355,8 @@ static bool is_empty(const char *path)
     return dir && empty;
 }
 
-/* Makes the directory of the backup, or takes one that is there and empty, for its owner alone. */
+/* Creates the directory of the backup, or uses an existing empty one. Only its owner may access
+ * it. */
 static int make_root(struct backup *backup, const char *path)
 {
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -392,14 +397,14 @@ static int mark_incomplete(struct backup *backup)
     return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
-/* ---- the moment ---- */
+/* ---- the moment of a shard ---- */
 
 static uint32_t number_of(const json_t *object, const char *key)
 {
     return (uint32_t)json_integer_value(json_object_get(object, key));
 }
 
-/* Notes the extents of the log that the server names for this moment. */
+/* Stores the extents of the log that the server reported for this moment. */
 static int note_log(struct moment *moment, const json_t *shard)
 {
     const json_t *log = json_object_get(shard, "log"), *file;
@@ -416,7 +421,8 @@ static int note_log(struct moment *moment, const json_t *shard)
     return CLI_OK;
 }
 
-/* -ENOENT: a newer one has been written meanwhile, which the server will tell of. */
+/* Copies the catalog. Returns -ENOENT if the server has written a newer one meanwhile, which it
+ * then reports. */
 static int copy_catalog(struct backup *backup, uint32_t index, uint64_t generation)
 {
     struct moment *moment = &backup->moments[index];
@@ -438,8 +444,8 @@ static int copy_catalog(struct backup *backup, uint32_t index, uint64_t generati
 }
 
 /*
- * The catalog first, and the end of the log as the server told it together with that: a catalog
- * must not be ahead of the log beside it.
+ * Copies the catalog first, with the end of the log that the server reported together with it: a
+ * catalog must not be ahead of the log beside it.
  */
 static int take_moment(struct backup *backup, uint32_t index)
 {
@@ -492,7 +498,7 @@ static int copy_log(struct backup *backup, uint32_t index)
     return result < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
-/* Shares or copies every run and table of keys that the moment's catalog names. */
+/* Shares or copies every run and key table listed in the moment's catalog. */
 static int copy_runs(struct backup *backup, uint32_t index)
 {
     const struct catalog *catalog = &backup->moments[index].catalog;
@@ -531,7 +537,7 @@ static uint64_t size_of(const struct backup *backup, uint32_t index, const char 
     return stat(from, &about) == 0 ? (uint64_t)about.st_size : 0;
 }
 
-/* Sums up what there is to copy, for the progress. */
+/* Computes the total size for the progress display. */
 static void sum_up(struct backup *backup)
 {
     char name[32];
@@ -551,9 +557,9 @@ static void sum_up(struct backup *backup)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the complete backup ---- */
 
-/* The backup's own: how far each of its shards has come. */
+/* Writes the backup's marks: the position of each shard. */
 static int write_marks(struct backup *backup, const char *manifest)
 {
     struct marks marks = {.generation = 1, .shards = backup->shards};
@@ -574,7 +580,7 @@ static int write_marks(struct backup *backup, const char *manifest)
                       : CLI_OK;
 }
 
-/* Only from here on is it a data directory. */
+/* Completes the backup. Only afterwards is it a valid data directory. */
 static int complete(struct backup *backup)
 {
     char from[PATH_MAX], into[PATH_MAX], mark[PATH_MAX];
@@ -594,7 +600,7 @@ static int complete(struct backup *backup)
     return backup_sync_dir(&backup->copying, backup->into) < 0 ? say_copy_error(backup) : CLI_OK;
 }
 
-/* Fixes a moment of every shard first, then copies what belongs to each. */
+/* Fixes a moment of every shard, then copies the files of each. */
 static int copy_all(struct backup *backup)
 {
     int exit_code = CLI_OK;
@@ -611,7 +617,7 @@ static int copy_all(struct backup *backup)
     return exit_code == CLI_OK ? backup->exit_code : exit_code;
 }
 
-/* What was copied is a backup only if the server has held still up to here. */
+/* Makes the backup. The copy is valid only if the server has kept all files until the end. */
 static int run_backup(struct backup *backup, const char *path)
 {
     int exit_code = check_is_here(backup);
@@ -658,7 +664,7 @@ static void fini(struct backup *backup)
 
 static int backup_command(int argc, char **argv)
 {
-    static struct backup backup; /* large */
+    static struct backup backup; /* too large for the stack */
     bool copies = false, wants_progress = false;
     const struct cli_flag flags[] = {
         {"copy", CLI_SWITCH, &copies, NULL, "Copy all files instead of linking them"},

@@ -20,7 +20,7 @@ static bool peer_fail(struct beanstalk_peer *peer, const char *why)
     return false;
 }
 
-/* curl knows how to find a name's addresses, and which of them answers. */
+/* Connects by curl, which resolves the name and selects an address that answers. */
 static CURLcode connect_to(struct beanstalk_peer *peer, const char *place)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
@@ -62,7 +62,8 @@ void beanstalk_peer_close(struct beanstalk_peer *peer)
     curl_easy_cleanup(peer->curl);
 }
 
-/* Ctrl-C interrupts no exchange: what is under way is brought to its end. */
+/* Waits for the socket. Ctrl-C does not interrupt an exchange: a command in progress is
+ * completed. */
 static bool wait_for(struct beanstalk_peer *peer, short events)
 {
     struct pollfd poll_fd = {.fd = peer->fd, .events = events};
@@ -93,7 +94,7 @@ bool beanstalk_peer_send(struct beanstalk_peer *peer, struct slice commands)
     return !peer->is_broken;
 }
 
-/* More of what it says; what is there already moves to the front. */
+/* Receives more bytes, after moving the unread ones to the front. */
 static bool receive(struct beanstalk_peer *peer)
 {
     memmove(peer->in, peer->in + peer->in_at, peer->in_bytes - peer->in_at);
@@ -137,7 +138,7 @@ bool beanstalk_peer_line(struct beanstalk_peer *peer, char line[BEANSTALK_LINE_M
 
 bool beanstalk_peer_body(struct beanstalk_peer *peer, uint64_t bytes, struct buffer *out)
 {
-    for (uint64_t left = bytes + 2; left > 0;) { /* a line end comes behind it */
+    for (uint64_t left = bytes + 2; left > 0;) { /* plus the line end after the body */
         if (peer->in_at == peer->in_bytes && !receive(peer))
             return false;
         size_t there = peer->in_bytes - peer->in_at;

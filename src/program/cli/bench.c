@@ -87,7 +87,7 @@ static int plan_delay(const char *text, struct load_plan *plan)
     return -1;
 }
 
-/* When jobs fall due: by a range of delays, or all at one moment. */
+/* Plans the due times: a range of delays, or one moment for all jobs. */
 static int plan_due(const struct load_flags *flags, struct load_plan *plan)
 {
     if (!flags->due_in)
@@ -174,7 +174,8 @@ static const char about[] =
     "plus the delay, so it includes the way to the server and back.\n"
     "It uses the server's whole capacity: do not run it against a server in production.";
 
-/* What the server says an answered push survives; empty when it does not say. */
+/* Finds the server's durability: the failures that an answered push survives. Appends nothing if
+ * it is absent. */
 static void find_durability(struct slice info, struct buffer *out)
 {
     struct json_value value, member;
@@ -192,7 +193,7 @@ static void find_durability(struct slice info, struct buffer *out)
     }
 }
 
-/* Says what is going to be measured, before it is. */
+/* Prints what will be measured. */
 static void print_plan(const struct load_plan *plan, const char *url,
                        const struct buffer *durability)
 {
@@ -224,7 +225,7 @@ static int judge(const struct load_result *result, bool done)
     return result->missing || result->early || *result->problem ? CLI_REFUSED : CLI_OK;
 }
 
-/* Asks the server who it is, runs the plan, reports, and deletes the topic again. */
+/* Requests the server's information, runs the plan, reports the result, and deletes the topic. */
 static int measure(struct load_plan *plan, const char *url, bool json, bool keep)
 {
     char problem[LOAD_TEXT_BYTES_MAX] = "";

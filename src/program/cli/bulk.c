@@ -16,7 +16,7 @@ struct bulk {
     const struct bulk_change *change;
     struct client client;
     struct buffer body;
-    size_t count; /* of ids in the body */
+    size_t count; /* number of ids in the body */
     bool is_stdin;
     uint64_t seen, done, requested;
     int worst;
@@ -27,7 +27,7 @@ bool bulk_is_meant(const struct cli_args *args)
     return args->list.count > 2 || (args->list.count == 2 && strcmp(args->list.at[1], "-") == 0);
 }
 
-/* That a job is not there is the least. */
+/* Records an exit code. A missing job is the mildest error. */
 static void note_exit(struct bulk *bulk, int exit_code)
 {
     if (exit_code != CLI_OK && (bulk->worst == CLI_OK || exit_code != CLI_NOTHING))
@@ -41,7 +41,7 @@ static bool is_done(const char *result)
     return strcmp(result, "ok") == 0 || strcmp(result, "cancelled") == 0;
 }
 
-/* Of the consumer that has the job: it is not cancelled yet. */
+/* Returns whether cancellation was only requested from the job's consumer. */
 static bool is_requested(const char *result)
 {
     return strcmp(result, "requested") == 0;
@@ -87,7 +87,7 @@ static struct buffer *begin_call(struct bulk *bulk)
     return target;
 }
 
-/* Sends the ids gathered so far. False: there is no use in going on. */
+/* Sends the collected ids. Returns false if the call failed and the command must stop. */
 static bool send_ids(struct bulk *bulk)
 {
     size_t i;
@@ -118,9 +118,9 @@ static bool add_id(struct bulk *bulk, struct slice id)
     return bulk->count < BATCH_IDS || send_ids(bulk);
 }
 
-/* ---- where the ids come from ---- */
+/* ---- sources of ids ---- */
 
-/* A line each. False: as of send_ids. */
+/* Adds the ids on standard input, one per line. Returns false like send_ids. */
 static bool add_lines(struct bulk *bulk)
 {
     char *line = NULL;

@@ -15,10 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { VARIABLES = 8, ALWAYS = 6 }; /* the context of a trace only where the job has one */
+enum { VARIABLES = 8, ALWAYS = 6 }; /* the trace context is set only if the job has one */
 
-/* The body as a file in memory: a command may read it, or not, without anybody waiting on a pipe.
- */
+/* Writes the body to a file in memory, so that the command may read it or not without blocking a
+ * pipe. */
 static int body_file(struct slice body)
 {
     int fd = memfd_create("body", MFD_CLOEXEC);
@@ -54,8 +54,8 @@ static void free_environment(char **environment, char *const *ours)
     free(environment);
 }
 
-/* The environment with the job's variables; the last VARIABLES strings are on the heap and also
- * stand in `ours`. */
+/* Builds the environment with the job's variables. The last VARIABLES strings are allocated and
+ * are also stored in `ours`. */
 static char **make_environment(const struct child_job *job, const char *url, char *ours[VARIABLES])
 {
     static const char *const names[VARIABLES] = {
@@ -88,16 +88,17 @@ static char **make_environment(const struct child_job *job, const char *url, cha
     return NULL;
 }
 
-/* ---- the new process, until it is the command ---- */
+/* ---- the new process until exec ---- */
 
 struct start {
     char **argv, **environment;
     int input, errors; /* its standard input and standard error */
-    int failure;       /* where errno goes if there is no such command; closed by exec */
+    int failure;       /* receives errno if the command cannot be run; closed by exec */
     pid_t parent;
 };
 
-/* Only what may be called between fork and exec. */
+/* Replaces the process by the command. Only functions that are allowed between fork and exec may
+ * be called here. */
 static _Noreturn void become_command(const struct start *start)
 {
     sigset_t none;
@@ -106,7 +107,7 @@ static _Noreturn void become_command(const struct start *start)
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     descriptors_hide();
-    /* A parent that ended before the first call will not be told of by the kernel. */
+    /* The kernel sends no signal if the parent ended before this prctl. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent &&
         sigprocmask(SIG_SETMASK, &none, NULL) == 0 && dup2(start->input, STDIN_FILENO) >= 0 &&
         dup2(start->errors, STDERR_FILENO) >= 0)
@@ -117,7 +118,7 @@ static _Noreturn void become_command(const struct start *start)
     _exit(127);
 }
 
-/* The process number, or negative errno, also where the command cannot be run. */
+/* Starts the process. Returns its id, or a negative errno, also if the command cannot be run. */
 static pid_t spawn(struct start *start)
 {
     int failure[2], error = 0;
@@ -141,7 +142,7 @@ static pid_t spawn(struct start *start)
     return error ? -error : pid;
 }
 
-/* ---- from start to end ---- */
+/* ---- start to end ---- */
 
 static int start_process(struct child *child, struct start *start)
 {
@@ -181,7 +182,7 @@ int child_start(struct child *child, char **argv, const struct child_job *job, c
     return result;
 }
 
-/* Keeps the last CHILD_TAIL_BYTES of all that was written. */
+/* Keeps the last CHILD_TAIL_BYTES of the output. */
 static void keep_tail(struct child *child, const char *text, size_t len)
 {
     if (len > CHILD_TAIL_BYTES) {
@@ -199,7 +200,7 @@ static void keep_tail(struct child *child, const char *text, size_t len)
 
 void child_pass_errors(struct child *child)
 {
-    enum { READS_MAX = 16 }; /* then the others have their turn */
+    enum { READS_MAX = 16 }; /* then continue with the other children */
     char text[4096];
     for (int i = 0; i < READS_MAX && child->errors >= 0; i++) {
         ssize_t got = read(child->errors, text, sizeof text);
@@ -221,7 +222,7 @@ bool child_reap(struct child *child)
         return false;
     child_pass_errors(child);
     if (child->tail_len > 0 && child->tail[child->tail_len - 1] != '\n')
-        fputc('\n', stderr); /* what is said next begins a line of its own */
+        fputc('\n', stderr); /* the next message begins on a new line */
     if (child->errors >= 0)
         close(child->errors);
     close(child->pidfd);
@@ -235,9 +236,9 @@ bool child_is_final(const struct child *child)
     return WIFEXITED(child->status) && WEXITSTATUS(child->status) == CHILD_FINAL;
 }
 
-/* ---- its last words ---- */
+/* ---- the end of its output ---- */
 
-/* The length of a terminal's escape sequence at `at`, such as a colour; 0: there is none. */
+/* Returns the length of a terminal escape sequence at `at`, such as a colour, or 0. */
 static size_t escape_len(const char *at, const char *end)
 {
     if (end - at < 2 || at[0] != '\x1b' || at[1] != '[')
@@ -249,7 +250,7 @@ static size_t escape_len(const char *at, const char *end)
     return (size_t)(end - from);
 }
 
-/* The length in bytes of the character at `at`; 0: it is not UTF-8. */
+/* Returns the length in bytes of the character at `at`; 0 if it is not UTF-8. */
 static size_t character_len(const char *at, const char *end)
 {
     for (size_t len = 1; len <= 4 && at + len <= end; len++)
@@ -258,7 +259,7 @@ static size_t character_len(const char *at, const char *end)
     return 0;
 }
 
-/* Lines become one, parted by "; ", and what is no text becomes "?". Returns its length. */
+/* Joins lines with "; " and replaces characters that are not text with "?". Returns the length. */
 static size_t clean(const char *at, const char *end, char out[2 * CHILD_TAIL_BYTES])
 {
     size_t len = 0;
@@ -295,7 +296,8 @@ static size_t clean(const char *at, const char *end, char out[2 * CHILD_TAIL_BYT
     return len > 0 && out[len - 1] == ' ' ? len - 1 : len;
 }
 
-/* The last of the text that fits: whole lines where there is one, else whole characters. */
+/* Returns the end of the text that fits, beginning at a whole line if possible, else at a whole
+ * character. */
 static struct slice cut_front(struct slice text, size_t bytes_max)
 {
     if (text.len <= bytes_max)
@@ -308,7 +310,7 @@ static struct slice cut_front(struct slice text, size_t bytes_max)
     return slice_make(rest.at + gone, rest.len - gone);
 }
 
-/* Where the last lines of the tail begin; one that lost its beginning is not among them. */
+/* Returns the beginning of the last lines of the tail, without a line whose beginning is lost. */
 static const char *last_lines(const struct child *child)
 {
     enum { LINES_MAX = 3 };

@@ -92,7 +92,7 @@ static void make_url(struct client *client)
     buffer_append_byte(&client->full_url, '\0');
 }
 
-/* Those of each request; once, also where it is sent again. */
+/* Adds the headers of every request, once even if it is sent again. */
 static void add_own_headers(struct client *client)
 {
     const struct credentials *credentials = credentials_get();
@@ -100,7 +100,8 @@ static void add_own_headers(struct client *client)
     if (client->is_prepared)
         return;
     client->is_prepared = true;
-    /* curl would ask first whether a long body is welcome, and wait a second for an answer. */
+    /* Without this, curl asks first whether a long body is accepted, and waits a second for an
+     * answer. */
     client_add_header(client, "Expect:");
     if (!credentials->token)
         return;
@@ -109,7 +110,7 @@ static void add_own_headers(struct client *client)
     explicit_bzero(header, sizeof header);
 }
 
-/* Opens a socket that no program started from here inherits. */
+/* Opens a socket that is not inherited by programs started from here. */
 static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
     (void)ctx;
@@ -117,8 +118,8 @@ static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_so
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-/* Ends the connection even if another process holds a copy of the socket: the server must not hand
- * a job to a take that nothing reads. */
+/* Ends the connection even if another process holds a copy of the socket: otherwise the server
+ * could hand a job to a take that nothing reads. */
 static int close_socket(void *ctx, curl_socket_t socket)
 {
     (void)ctx;
@@ -126,7 +127,7 @@ static int close_socket(void *ctx, curl_socket_t socket)
     return close(socket);
 }
 
-/* Whom it believes, and its certificate. */
+/* Sets the trusted CAs and the client certificate. */
 static void set_credentials(struct client *client)
 {
     const struct credentials *credentials = credentials_get();
@@ -160,7 +161,7 @@ bool client_prepare(struct client *client, const char *method, const struct slic
     }
     curl_easy_setopt(curl, CURLOPT_URL, client->full_url.at);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L); /* an id of dots is refused as what it is */
+    curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L); /* an id of dots is rejected as an id */
     curl_easy_setopt(curl, CURLOPT_PROXY, "");
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_socket);
@@ -180,7 +181,7 @@ bool client_prepare(struct client *client, const char *method, const struct slic
     return true;
 }
 
-/* Keeps what went wrong, and says it unless the caller does. Returns `exit_code`. */
+/* Stores the error and prints it unless the client is silent. Returns `exit_code`. */
 static int client_fail(struct client *client, int exit_code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static int client_fail(struct client *client, int exit_code, const char *format, ...)
@@ -200,7 +201,8 @@ static int client_fail_unexpected(struct client *client)
                        client->status, client->shown);
 }
 
-/* A problem document says what to do in `detail`; anything else is not our server. */
+/* Reports a problem document, whose `detail` includes what to do. Any other answer is not from a
+ * tarry server. */
 static int client_explain(struct client *client)
 {
     const char *detail = json_string_value(json_object_get(client->json, "detail"));

@@ -1,4 +1,4 @@
-/* clock: the test clock of a server (serve --test-clock): shown, moved on, put back. */
+/* clock: shows, advances and resets the test clock of a server (serve --test-clock). */
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -26,7 +26,7 @@ static void print_clock(const json_t *answer)
                json_integer_value(happened), json_integer_value(happened) == 1 ? "" : "s");
 }
 
-/* How long the server may take, at most. */
+/* Returns the longest time that the server may take. */
 static int64_t patience_ms(const struct clock_flags *flags)
 {
     enum { LONGEST_MS = 10 * 60 * 1000, USUAL_MS = 30 * 1000 };

@@ -8,7 +8,7 @@
 
 static bool is_on(void)
 {
-    static int known; /* 0: not looked at yet; 1: on; -1: off */
+    static int known; /* 0: unknown; 1: on; -1: off */
     const char *none = getenv("NO_COLOR");
     if (!known)
         known = terminal_can_erase(STDOUT_FILENO) && !(none && *none) ? 1 : -1;

@@ -1,6 +1,5 @@
 /*
- * The subcommands as one table, and what is made of it: the help, the completion of shells, the
- * manual pages.
+ * The table of all subcommands, and the help, shell completion and manual pages generated from it.
  */
 #include "cli/commands.h"
 
@@ -22,7 +21,7 @@ static const struct cli_command own_commands[] = {
     {0},
 };
 
-/* In the order in which the help shows them. */
+/* In the order of the help. */
 static const struct cli_command *const tables[] = {
     cli_serve_commands,  cli_push_commands,    cli_lease_commands,  cli_work_commands,
     cli_job_commands,    cli_topic_commands,   cli_status_commands, cli_top_commands,
@@ -90,7 +89,7 @@ static int print_help(const struct cli_command *command)
     return command->run(2, (char *[]){name, help, NULL});
 }
 
-/* Shows every command by `printer`. */
+/* Describes every command by `printer`. */
 static void describe_all(cli_help_printer *printer)
 {
     cli_help_print_by(printer);
@@ -114,8 +113,8 @@ static int name_length(const struct cli_syntax *syntax)
     return (int)strcspn(syntax->usage, " ");
 }
 
-/* The words that come after the command as they are: "show" and "set" of
- * "topic show TOPIC | topic set TOPIC". Each with `before` and `after` around it. */
+/* Prints the literal words after the command: "show" and "set" of "topic show TOPIC | topic set
+ * TOPIC". Each is surrounded by `before` and `after`. */
 static void print_words(const struct cli_syntax *syntax, const char *before, const char *after)
 {
     for (const char *usage = syntax->usage; usage; usage = strstr(usage, " | ")) {
@@ -128,7 +127,8 @@ static void print_words(const struct cli_syntax *syntax, const char *before, con
     }
 }
 
-/* Text within single quotes of a shell's, with a backslash before each of `special`. */
+/* Prints text for use inside single quotes in a shell, with a backslash before each character of
+ * `special`. */
 static void print_quoted(const char *text, const char *special)
 {
     for (; *text; text++) {
@@ -243,7 +243,7 @@ static void print_fish(void)
     describe_all(print_fish_command);
 }
 
-/* What lets a shell complete commands and their options. */
+/* Prints the script by which a shell completes commands and their options. */
 static int print_completion(const char *shell)
 {
     if (strcmp(shell, "bash") == 0)
@@ -259,8 +259,8 @@ static int print_completion(const char *shell)
 
 /* ---- manual pages, as roff ---- */
 
-/* One character of text; at the beginning of a line a dot or a quote would be a request of roff's.
- */
+/* Prints one character of text. A dot or quote at the beginning of a line is escaped because
+ * roff treats it as a request. */
 static void roff_character(char c, bool begins_line)
 {
     if (begins_line && (c == '.' || c == '\''))
@@ -287,7 +287,7 @@ static void roff_line(const char *text)
     putchar('\n');
 }
 
-/* Text as it stands, line by line. */
+/* Prints text unchanged, line by line. */
 static void roff_example(const char *text)
 {
     puts(".nf");
@@ -300,8 +300,8 @@ static void roff_example(const char *text)
     puts(".fi");
 }
 
-/* Sentences; lines that begin with a blank are shown as they stand, an empty line ends a paragraph.
- */
+/* Prints sentences. Lines that begin with a blank are printed unchanged; an empty line ends a
+ * paragraph. */
 static void roff_about(const char *text)
 {
     bool is_example = false;
@@ -358,7 +358,7 @@ static void roff_command(const struct cli_syntax *syntax, const struct cli_flag 
             roff_flag(flag);
 }
 
-/* The page tarry(1), made of the help of every command. */
+/* Prints the page tarry(1), generated from the help of every command. */
 static void roff_program(void)
 {
     roff_head("tarry", 1, "a durable delay queue");
@@ -382,7 +382,8 @@ static void roff_program(void)
 
 /* ---- the manual page of one command, tarry-push(1) ---- */
 
-/* One way to call it a line; " | topic set" begins another, as a line of the usage's own does. */
+/* Prints each form of the command on a line; " | topic set" begins another form, as does a line
+ * of the usage. */
 static void roff_synopsis(const struct cli_syntax *syntax)
 {
     char other[64];
@@ -449,7 +450,7 @@ static void roff_key(const struct option *option)
     }
 }
 
-/* The page tarry.conf(5), made of the options of the server. */
+/* Prints the page tarry.conf(5), generated from the server's options. */
 static void roff_configuration(void)
 {
     size_t count;
@@ -471,7 +472,7 @@ static void roff_configuration(void)
         ".SH SEE ALSO\n.BR tarry (1)");
 }
 
-/* The manual pages tarry(1), that of each command, and tarry.conf(5). */
+/* Prints a manual page: tarry(1), tarry.conf(5), or that of a command. */
 static int print_manual(const char *page)
 {
     const struct cli_command *command =
@@ -528,7 +529,7 @@ static int help_command(int argc, char **argv)
     return command ? print_help(command) : unknown_command(args.list.at[0]);
 }
 
-/* A line each; in JSON one object with the version. */
+/* Prints one feature per line, or one JSON object with the version. */
 static void print_features(bool json)
 {
     size_t count;

@@ -29,7 +29,7 @@ static void stand_in(const char **field, const char *variable)
         *field = NULL;
 }
 
-/* Nothing that would end the header early. */
+/* Returns whether the token has no character that would end the header early. */
 static bool is_token(const char *text)
 {
     for (const char *at = text; *at; at++)

@@ -1,5 +1,5 @@
-/* redrive, purge: dead jobs sent round again, as they are or with another body, or dropped; and others
- * dropped. */
+/* redrive, purge: make dead jobs ready again, optionally with another body, and delete dead or
+ * other jobs. */
 #include "base/clock.h"
 #include "base/descriptors.h"
 #include "base/json_write.h"
@@ -23,7 +23,7 @@
 
 /* ---- redrive with another body ---- */
 
-struct edit { /* one of them */
+struct edit { /* one of the sources of the new body */
     const char *body, *file;
     bool in_editor; /* VISUAL, else EDITOR, else vi */
 };
@@ -39,7 +39,7 @@ static int write_all(int fd, struct slice text)
     return 0;
 }
 
-/* The shell runs it, as EDITOR may hold arguments. */
+/* Runs the editor through the shell, since EDITOR may contain arguments. */
 static int run_editor(char *path)
 {
     const char *editor = getenv("VISUAL");
@@ -79,8 +79,7 @@ static int edit_file(int fd, char *path, struct slice old, struct buffer *out)
     return exit_code;
 }
 
-/* Writes the old body into a file that nobody else can read, and lets the user's editor change
- * it. */
+/* Writes the old body to a file that only the user can read, and opens it in the user's editor. */
 static int edit_in_editor(struct slice old, const char *type, struct buffer *out)
 {
     char path[256];
@@ -118,7 +117,7 @@ static int fetch_dead_job(struct client *client, const struct cli_args *args)
     return CLI_OK;
 }
 
-/* The new body: as text, from a file, or the old one as an editor leaves it. */
+/* Makes the new body: from text, from a file, or by editing the old one. */
 static int make_edited_body(const json_t *job, const struct edit *edit, struct buffer *out)
 {
     const char *base64 = json_string_value(json_object_get(job, "body_base64"));
@@ -138,7 +137,7 @@ static int make_edited_body(const json_t *job, const struct edit *edit, struct b
     return exit_code;
 }
 
-/* The job as an item of a batch push, with the new body, which replaces the dead one. */
+/* Converts the job to an item of a batch push with the new body, which replaces the dead job. */
 static json_t *make_edited_item(const json_t *job, struct slice body)
 {
     static const char *const kept[] = {"topic",    "id",          "content_type", "meta",
@@ -166,7 +165,7 @@ static json_t *make_edited_item(const json_t *job, struct slice body)
     return item;
 }
 
-/* Pushes that item, and explains where the server refuses it. */
+/* Pushes the item; prints the error if the server rejects it. */
 static int push_edited(struct client *client, const struct cli_args *args, const json_t *item)
 {
     char *text = json_dumps(item, JSON_COMPACT);
@@ -208,10 +207,10 @@ static int redrive_edited_with(struct client *client, const struct cli_args *arg
     return exit_code;
 }
 
-/* TOPIC and ID are the arguments. Gets the job, which must be dead, and pushes it again under its
- * id, with its content type, meta, callback, priority and policy; its attempts and its history
- * start anew. Where somebody else changed the job meanwhile, that is lost. Returns an exit code,
- * explained. */
+/* Replaces the body of the job in the arguments TOPIC and ID. Fetches the job, which must be
+ * dead, and pushes it again under its id, with its content type, meta, callback, priority and
+ * policy; its attempts and history restart. A change of the job by another client meanwhile is
+ * lost. Returns an exit code; errors are printed. */
 static int redrive_edited(const struct cli_args *args, const struct edit *edit)
 {
     struct client client;
@@ -225,7 +224,7 @@ static int redrive_edited(const struct cli_args *args, const struct edit *edit)
 /* ---- redrive, purge ---- */
 
 enum {
-    SWEEP_MS = 6 * 3600 * 1000, /* the server answers when all pages are done */
+    SWEEP_MS = 6 * 3600 * 1000, /* the server answers after all pages are done */
     SWEEP_LOOK_US = 500 * 1000
 };
 
@@ -247,7 +246,7 @@ struct sweep_filter {
         "dry-run", CLI_SWITCH, &(FILTER).dry_run, NULL, "Only count them"                          \
     }
 
-/* Whether the filter asks for something that only dead jobs have. */
+/* Returns whether the filter uses a property that only dead jobs have. */
 static bool is_of_the_dead(const struct sweep_filter *filter)
 {
     return filter->error || filter->id_prefix || filter->died_after || filter->died_before;
@@ -262,17 +261,17 @@ static void print_swept(const struct client *client, const char *done)
         fputs("tarry: there may be more\n", stderr);
 }
 
-/* While the server sweeps, its counts say how far it has come. */
+/* The progress of a sweep, read from the topic's counts while the server works. */
 struct sweep_view {
     const struct cli_args *args;
-    const char *state; /* of the jobs that go; NULL: of each */
+    const char *state; /* of the removed jobs; NULL: any state */
     struct client client;
-    uint64_t begin; /* so many there were */
-    bool is_whole;  /* all of them go */
+    uint64_t begin; /* number of jobs at the start */
+    bool is_whole;  /* all of these jobs are removed */
     int64_t next_us;
 };
 
-/* How many jobs are there that may go. False where the server does not say. */
+/* Counts the jobs that may be removed. Returns false if the server does not report them. */
 static bool count_jobs(struct sweep_view *view, uint64_t *out)
 {
     const char *state;
@@ -291,7 +290,7 @@ static bool count_jobs(struct sweep_view *view, uint64_t *out)
     return true;
 }
 
-/* curl calls it some times a second. */
+/* Updates the progress. curl calls it several times a second. */
 static int on_sweep(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     struct sweep_view *view = ctx;
@@ -327,7 +326,7 @@ static int sweep_call(struct client *client, struct sweep_view *view, const char
     return exit_code;
 }
 
-/* Asks the server to redrive or purge what the filter matches, and prints how many that were. */
+/* Requests that the server redrive or purge the matching jobs, and prints their number. */
 static int sweep(const struct cli_args *args, const char *verb, const char *done,
                  const struct sweep_filter *filter, const char *key, const char *value)
 {

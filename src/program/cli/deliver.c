@@ -1,4 +1,4 @@
-/* deliver test: one sample to a topic's target, and what became of it. */
+/* deliver test: sends a sample to a topic's target and prints the result. */
 #include "cli/body.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { TEST_MS = 300 * 1000 }; /* as long as a target may be given */
+enum { TEST_MS = 300 * 1000 }; /* the maximum timeout of a target */
 
 static void print_row(const json_t *answer, const char *name, const char *key, const char *unit)
 {
@@ -25,7 +25,7 @@ static bool is_done(const json_t *answer)
     return outcome && strcmp(outcome, "done") == 0;
 }
 
-/* What the target says of its steps comes first, a line each. */
+/* Prints the result, preceded by the target's steps, one per line. */
 static void print_test(const json_t *answer)
 {
     static const struct {
@@ -53,7 +53,7 @@ static void print_test(const json_t *answer)
     puts(is_done(answer) ? "ok, the target has the sample" : "failed");
 }
 
-/* Has the server send the sample, and prints what became of it. */
+/* Makes the server send the sample, and prints the result. */
 static int test_target(struct client *client, const struct cli_args *args, struct slice body)
 {
     struct buffer *target = client_begin(client);
@@ -115,7 +115,7 @@ static int deliver_command(int argc, char **argv)
 
 /* ---- pause, resume ---- */
 
-/* `lasts`: NULL: until it is resumed. */
+/* Pauses or resumes a topic. `lasts` NULL: until it is resumed. */
 static int pause_or_resume(const struct cli_args *args, const char *verb, const char *done,
                            const char *lasts)
 {

@@ -1,4 +1,4 @@
-/* drain: new jobs are refused, or taken again. */
+/* drain: makes the server reject new jobs, or accept them again. */
 #include "cli/client.h"
 #include "cli/commands.h"
 

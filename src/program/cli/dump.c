@@ -7,7 +7,7 @@
 
 #include <strings.h>
 
-/* Topics and cursors are printable ASCII: a string with an escape is neither. */
+/* Reads a topic or cursor. Both are printable ASCII, so a string with an escape is invalid. */
 static bool read_word(struct json_value value, char *into, size_t room)
 {
     if (value.kind != JSON_STRING || value.raw.len - 2 >= room ||
@@ -142,8 +142,8 @@ bool dump_write_topic(struct buffer *out, struct slice answer)
 
 /* ---- a job ---- */
 
-/* What an item of a batch is understood as, whatever its type: JSON that is no string stays the
- * bytes it is. */
+/* Returns whether the body can be written as JSON. The import keeps the bytes of JSON that is
+ * not a string, whatever the content type. */
 static bool is_plain_json(struct slice body)
 {
     struct json_value value;
@@ -151,7 +151,8 @@ static bool is_plain_json(struct slice body)
            json_check(body, &value, NULL) && value.kind != JSON_STRING && value.raw.len == body.len;
 }
 
-/* And a string is its text, unless the type is JSON. */
+/* Returns whether the body can be written as a string. The import takes a string as text, unless
+ * the content type is JSON. */
 static bool is_plain_text(struct slice body, struct slice raw_type)
 {
     static const size_t least = sizeof "\"text/" - 1;
@@ -203,7 +204,7 @@ static void copy_member(struct buffer *out, struct json_value job, const char *f
     buffer_append_slice(out, value.raw);
 }
 
-/* Without what is tarry's own: it is refused where it comes from outside. */
+/* Writes the metadata without tarry's own entries, which a push rejects. */
 static void write_meta(struct buffer *out, struct json_value meta)
 {
     static const char own[] = "\"" JOB_META_OWN;
@@ -226,7 +227,7 @@ static void write_meta(struct buffer *out, struct json_value meta)
     buffer_append_text(out, before == '{' ? "{}" : "}");
 }
 
-/* When it falls due next: a leased job, when its lease ends. */
+/* Writes the next due time; for a leased job, the end of its lease. */
 static bool write_at(struct buffer *out, struct json_value job)
 {
     struct json_value at = json_member(job, "lease_until");
@@ -236,14 +237,15 @@ static bool write_at(struct buffer *out, struct json_value job)
     if (at.kind != JSON_STRING || at.raw.len < 2 ||
         !timestamp_parse(slice_make(at.raw.at + 1, at.raw.len - 2), &ms))
         return false;
-    if (ms < TIMESTAMP_BARE_MS_MIN) /* long due either way; a smaller number would be refused */
+    if (ms <
+        TIMESTAMP_BARE_MS_MIN) /* long due in either case; a smaller number would be rejected */
         ms = TIMESTAMP_BARE_MS_MIN;
     buffer_append_text(out, ",\"at\":");
     buffer_append_i64(out, ms);
     return true;
 }
 
-/* Without the one under way: it may be the last one it has. */
+/* Writes the number of attempts without the one in progress, which may be the job's last. */
 static void write_attempt(struct buffer *out, struct json_value job)
 {
     struct json_value attempt = json_member(job, "attempt");
@@ -258,7 +260,8 @@ static void write_attempt(struct buffer *out, struct json_value job)
     buffer_append_i64(out, number);
 }
 
-/* A server of a version before shows one that is not ASCII; no push would take it. */
+/* Writes the content type. An older server may return one that is not ASCII, which a push would
+ * reject. */
 static void write_content_type(struct buffer *out, struct json_value type)
 {
     if (type.kind != JSON_STRING)
@@ -307,7 +310,7 @@ static bool write_line(struct buffer *out, struct json_value job, struct buffer 
     size_t start = out->len;
     if (!write_job(out, job, scratch, false))
         return false;
-    /* A body nested as deep as JSON may be is too deep within a line. */
+    /* A body with the maximum JSON nesting is too deep inside a line. */
     if (!out->failed && !json_check(slice_make(out->at + start, out->len - start), &line, NULL)) {
         out->len = start;
         return write_job(out, job, scratch, true);

@@ -1,4 +1,4 @@
-/* The engine of load.h: one thread that turns over the connections until the plan is done. */
+/* The engine of load.h: one thread that serves the connections until the plan is complete. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
@@ -18,15 +18,15 @@
 /* ---- connections ---- */
 
 /*
- * One connection of the generator: bytes waiting to be sent, bytes received but not yet
- * understood, and which answers are still to come, in order.
+ * One connection of the generator: bytes to send, bytes received but not yet parsed, and the
+ * expected answers in order.
  *
- * Never blocks. Errors end the run, so they are sentences for people.
+ * Never blocks. An error ends the run, so it is reported as a sentence for the user.
  */
 
 struct load_expected {
     int64_t sent_us;
-    uint32_t count; /* jobs */
+    uint32_t count; /* number of jobs */
     uint32_t kind;  /* enum load_kind */
 };
 
@@ -35,17 +35,17 @@ enum load_role { LOAD_PUSHER = 1, LOAD_CONSUMER, LOAD_ACKER };
 struct load_conn {
     struct load_socket socket;
     enum load_role role;
-    struct load_conn *acker; /* of a consumer: where its acks go, maybe itself */
-    bool blocked;            /* the socket takes no more: waiting for EPOLLOUT */
+    struct load_conn *acker; /* for a consumer: the connection for its acks, possibly itself */
+    bool blocked;            /* the socket is full: waiting for EPOLLOUT */
     struct buffer out;
     size_t out_sent;
     struct buffer in;
-    size_t in_need;                 /* no use looking before so many bytes are there */
+    size_t in_need;                 /* do not parse before this many bytes are available */
     struct load_expected *expected; /* a ring */
     uint32_t expected_mask, expected_head, expected_tail;
-    unsigned waiting[LOAD_ACK + 1]; /* answers to come, by kind */
+    unsigned waiting[LOAD_ACK + 1]; /* expected answers, by kind */
     unsigned got;                   /* jobs taken in this round */
-    int64_t take_at_us;             /* not before; 0: at once */
+    int64_t take_at_us;             /* earliest time of the next take; 0: immediately */
 };
 
 enum { BUFFER_BYTES_MAX = 1 << 28, READ_BYTES = 1 << 18, READ_BYTES_MIN = 1 << 16 };
@@ -59,7 +59,7 @@ static uint32_t ring_size(const struct load_plan *plan)
     return size;
 }
 
-/* `to_second`: to the plan's second server. */
+/* Opens a connection, to the plan's second server if `to_second` is set. */
 static bool load_conn_open(struct load_conn *conn, const struct load_plan *plan,
                            enum load_role role, bool to_second, char problem[LOAD_TEXT_BYTES_MAX])
 {
@@ -85,7 +85,7 @@ static void load_conn_close(struct load_conn *conn)
     conn->expected = NULL;
 }
 
-/* Notes that `answers` answers will come, which share `count` jobs evenly. */
+/* Records that `answers` answers will come, which share `count` jobs evenly. */
 static void load_conn_expect(struct load_conn *conn, enum load_kind kind, unsigned answers,
                              uint32_t count, int64_t sent_us)
 {
@@ -97,7 +97,7 @@ static void load_conn_expect(struct load_conn *conn, enum load_kind kind, unsign
     conn->waiting[kind] += answers;
 }
 
-/* The answer that comes next; NULL when none is expected. Settle it when it has come. */
+/* Returns the next expected answer, or NULL. Call load_conn_settle when it has arrived. */
 static const struct load_expected *load_conn_next(const struct load_conn *conn)
 {
     if (conn->expected_head == conn->expected_tail)
@@ -113,14 +113,14 @@ static void load_conn_settle(struct load_conn *conn)
     conn->expected_head++;
 }
 
-/* Nothing is to be sent or to come. */
+/* Returns whether nothing is left to send or receive. */
 static bool load_conn_is_idle(const struct load_conn *conn)
 {
     return !load_conn_next(conn) && conn->out.len == 0 && conn->in.len == 0;
 }
 
-/* Sends and receives what goes without waiting. False with `problem` when the connection is lost.
- */
+/* Send and receive as much as possible without waiting. Return false and fill in `problem` if
+ * the connection is lost. */
 static bool load_conn_send(struct load_conn *conn, char problem[LOAD_TEXT_BYTES_MAX])
 {
     if (conn->out.failed) {
@@ -169,7 +169,7 @@ static bool load_conn_receive(struct load_conn *conn, char problem[LOAD_TEXT_BYT
     return true;
 }
 
-/* Drops the first bytes received. */
+/* Removes the first received bytes. */
 static void load_conn_consume(struct load_conn *conn, size_t bytes)
 {
     assert(bytes <= conn->in.len);
@@ -192,14 +192,14 @@ struct load_engine {
     int epoll;
     struct load_conn *conns; /* pushers first, then consumers, then ackers */
     unsigned conn_count;
-    unsigned turn;        /* open loop: whose turn it is */
-    uint64_t issued;      /* jobs sent or about to be */
-    uint64_t answers_due; /* to pushes and acks */
+    unsigned turn;        /* open loop: index of the next connection */
+    uint64_t issued;      /* jobs sent or about to be sent */
+    uint64_t answers_due; /* answers expected for pushes and acks */
     bool consuming;
-    bool sweep; /* look at every connection in the next turn, not only at those with events */
+    bool sweep; /* check every connection in the next iteration, not only those with events */
     int64_t start_us, progress_us;
     int64_t wall_after_boot_us; /* wall clock minus time since boot */
-    int64_t event_us;           /* when something last came */
+    int64_t event_us;           /* time of the last relevant answer */
     struct load_stamp stamps[LOAD_BATCH_MAX];
     struct load_answer answer;
 };
@@ -219,7 +219,7 @@ static bool push_is_over(const struct load_engine *engine, int64_t now_us)
            (plan->duration_ms && now_us - engine->start_us >= plan->duration_ms * 1000);
 }
 
-/* How long it is until all are due, upwards; 0 when that is past. */
+/* Returns the time until all jobs are due, rounded up; 0 if that is past. */
 static int64_t until_due_ms(const struct load_engine *engine, int64_t now_us)
 {
     int64_t left_us = engine->start_us + engine->plan->due_in_ms * 1000 - now_us;
@@ -237,7 +237,7 @@ static int64_t pick_delay_ms(struct load_engine *engine, int64_t now_us)
     return (delay_ms + unit_ms - 1) / unit_ms * unit_ms;
 }
 
-/* When the first job could be taken. */
+/* Returns the time when the first job is due. */
 static int64_t first_due_us(const struct load_engine *engine, int64_t now_us)
 {
     const struct load_plan *plan = engine->plan;
@@ -265,8 +265,8 @@ static void push_batch(struct load_engine *engine, struct load_conn *conn, int64
         engine->tally.take_first_us = first_due_us(engine, now_us);
 }
 
-/* Closed loop. Waits until half of the requests are answered, so that a server which answers them
- * one by one still gets many at a time. */
+/* Sends pushes in a closed loop. Waits until half of the requests are answered, so that a server
+ * which answers them one by one still gets many at a time. */
 static void conn_feed(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
 {
     const struct load_plan *plan = engine->plan;
@@ -281,8 +281,9 @@ static int64_t meant_us(const struct load_engine *engine, uint64_t index)
     return engine->start_us + (int64_t)((double)index * 1e6 / (double)engine->plan->rate_per_s);
 }
 
-/* Open loop: whatever the clock says is to be sent by now, round the connections that have room.
- * When the next is to be sent, or -1 when an answer must come first or nothing is left. */
+/* Sends the pushes of the open loop that are due by the clock, in rotation over the connections
+ * that have room. Returns the time of the next push, or -1 if an answer must come first or
+ * nothing is left. */
 static int64_t feed_by_clock(struct load_engine *engine, int64_t now_us)
 {
     const struct load_plan *plan = engine->plan;
@@ -312,7 +313,7 @@ static void conn_take(struct load_engine *engine, struct load_conn *conn, int64_
     conn->got = 0;
 }
 
-/* Judges the jobs that came, acks those of this run, and decides when to take again. */
+/* Records the jobs that came, acks those of this run, and schedules the next take. */
 static bool on_taken(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
 {
     struct load_answer *answer = &engine->answer;
@@ -340,7 +341,7 @@ static bool on_taken(struct load_engine *engine, struct load_conn *conn, int64_t
     return answer->failed == 0;
 }
 
-/* What the answer means; false ends the run. */
+/* Processes an answer. Returns false to end the run. */
 static bool on_answer(struct load_engine *engine, struct load_conn *conn,
                       struct load_expected expected, int64_t now_us)
 {
@@ -366,7 +367,7 @@ static bool on_answer(struct load_engine *engine, struct load_conn *conn,
     return false;
 }
 
-/* Reads every answer that is complete. False ends the run. */
+/* Parses all complete answers. Returns false to end the run. */
 static bool read_answers(struct load_engine *engine, struct load_conn *conn, int64_t now_us)
 {
     struct load_answer *answer = &engine->answer;
@@ -396,7 +397,7 @@ static bool read_answers(struct load_engine *engine, struct load_conn *conn, int
     return good;
 }
 
-/* Sends what is waiting, and tells epoll whether to watch for room. */
+/* Sends pending bytes and updates whether epoll watches for room in the socket. */
 static bool conn_flush(struct load_engine *engine, struct load_conn *conn)
 {
     bool blocked = conn->blocked;
@@ -426,8 +427,8 @@ static bool open_conn(struct load_engine *engine, struct load_conn *conn, enum l
     return true;
 }
 
-/* Servers close connections that are silent for long, as between the last push and a far due time.
- */
+/* Reopens a connection. Servers close connections that are silent for long, as between the last
+ * push and a distant due time. */
 static bool conn_reopen(struct load_engine *engine, struct load_conn *conn)
 {
     enum load_role role = conn->role;
@@ -439,7 +440,7 @@ static bool conn_reopen(struct load_engine *engine, struct load_conn *conn)
     return conn_flush(engine, conn);
 }
 
-/* Something came on a connection, or it takes bytes again. False ends the run. */
+/* Handles received bytes or room to send on a connection. Returns false to end the run. */
 static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_t events)
 {
     char problem[LOAD_TEXT_BYTES_MAX];
@@ -462,7 +463,8 @@ static bool on_event(struct load_engine *engine, struct load_conn *conn, uint32_
     return conn_flush(engine, conn) && (!conn->acker || conn_flush(engine, conn->acker));
 }
 
-/* Whether the run is: all pushed and delivered, interrupted, or nothing came for too long. */
+/* Returns whether the run has ended: all jobs pushed and delivered, interrupted, or nothing
+ * received for too long. */
 static bool engine_is_over(struct load_engine *engine, int64_t now_us)
 {
     const struct load_plan *plan = engine->plan;
@@ -486,7 +488,8 @@ static bool engine_is_over(struct load_engine *engine, int64_t now_us)
     return false;
 }
 
-/* What the clock asks for: pushes of the open loop, takes that were put off. When to look again. */
+/* Handles timed events: pushes of the open loop and postponed takes. Sets *wake_us to the next
+ * time to check. */
 static bool on_clock(struct load_engine *engine, int64_t now_us, int64_t *wake_us)
 {
     *wake_us = now_us + SLEEP_US_MAX;
@@ -547,7 +550,8 @@ static bool engine_run(struct load_engine *engine)
     return true;
 }
 
-/* `done` is false: the trace's file could not be written, errno says why. */
+/* Returns `done`. If it is false, the trace file could not be written, and the error in errno is
+ * stored. */
 static bool trace_result(struct load_engine *engine, bool done)
 {
     return done || error_text(engine->result->problem, LOAD_TEXT_BYTES_MAX, "cannot write '%s': %s",

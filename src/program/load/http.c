@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* Reading: framing, counting refusals, finding leases and bodies. */
+/* ---- parsing: framing, counting rejected jobs, finding leases and bodies ---- */
 
 enum { HEAD_BYTES_MAX = 16384, BODY_BYTES_MAX = 1 << 30 };
 
@@ -25,8 +25,8 @@ static bool read_length(struct slice value, size_t *length)
     return i > first && i == value.len && n < BODY_BYTES_MAX;
 }
 
-/* The Content-Length among the header lines in `head`; false where it is missing or not a number.
- */
+/* Finds the Content-Length in the header lines of `head`. Returns false if it is missing or not
+ * a number. */
 static bool find_length(struct slice head, size_t *length)
 {
     static const char name[] = "content-length:";
@@ -92,7 +92,7 @@ static bool is_good_result(struct slice rest)
     return false;
 }
 
-/* How many of a batch's results say that it went well; *problem is the first that does not. */
+/* Returns the number of successful results of a batch; *problem is the first failed one. */
 static uint64_t count_good(struct slice body, struct slice *problem)
 {
     static const char mark[] = "\"result\":\"";
@@ -110,7 +110,8 @@ static uint64_t count_good(struct slice body, struct slice *problem)
     return count;
 }
 
-/* The string that follows `mark` in [at, end), without its quotes; NULL where there is none. */
+/* Finds the string after `mark` in [at, end), without its quotes. Returns the position of the
+ * mark, or NULL. */
 static const char *find_string(const char *at, const char *end, const char *mark, size_t mark_len,
                                struct slice *out)
 {
@@ -175,7 +176,7 @@ static enum load_outcome load_http_parse(struct load_speech *speech, enum load_k
     return LOAD_ANSWER;
 }
 
-/* Writing: requests rendered ahead as far as they can be. */
+/* ---- writing: requests are rendered in advance as far as possible ---- */
 
 enum { TEXT_BYTES = 1024, HEADERS_BYTES = 20 * 1024, ANSWER_BYTES_MAX = 1 << 20 };
 
@@ -185,13 +186,13 @@ struct load_speech {
     struct buffer push;      /* "POST …/jobs?delay=" or "PUT …/jobs/" */
     struct buffer push_tail; /* " HTTP/1.1 … Content-Length: 200", blank line */
     struct buffer batch;     /* "POST /v1/jobs HTTP/1.1 … Content-Length: " */
-    struct buffer line;      /* what begins a line of a batch, up to the delay */
+    struct buffer line;      /* the beginning of a line of a batch, up to the delay */
     struct buffer take;      /* the whole request */
     struct buffer ack;       /* "POST /v1/ack HTTP/1.1 … Content-Length: " */
     struct load_body body;
 };
 
-/* The version, and what every request says of the server and of us. */
+/* Writes the HTTP version and the headers that all requests share. */
 static void write_headers(char out[HEADERS_BYTES], const struct load_plan *plan)
 {
     bool is_ipv6 = strchr(plan->host, ':') != NULL;
@@ -270,8 +271,8 @@ static void append_id(struct load_speech *speech, struct buffer *out,
     out->len += LOAD_ID_BYTES;
 }
 
-/* A length that is known only afterwards: leaves room for its digits, and fills them in. Zeros in
- * front are allowed. */
+/* A length that is known only afterwards: length_begin reserves its digits and length_end fills
+ * them in. Leading zeros are allowed. */
 enum { LENGTH_DIGITS = 9 };
 
 static size_t length_begin(struct buffer *out)

@@ -1,4 +1,4 @@
-/* What a run saw, as text and as JSON (load.h). */
+/* The results of a run as text and as JSON (load.h). */
 #include "load/load.h"
 #include "load/protocol.h"
 
@@ -22,7 +22,7 @@ static const struct percentile {
 } percentiles[] = {{"p50", 0.5}, {"p99", 0.99}, {"p99.9", 0.999}, {"max", 1}};
 enum { PERCENTILES = sizeof percentiles / sizeof *percentiles };
 
-/* How many values lie in step `i`; the last step is all beyond the table. */
+/* Returns the number of values in step `i`; the last step holds all values beyond the table. */
 static uint64_t count_in(const struct histogram *histogram, int i)
 {
     uint64_t to = i < STEPS ? histogram_count_to(histogram, (uint64_t)(steps_ms[i] * 1000))

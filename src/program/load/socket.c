@@ -49,10 +49,10 @@ static int connect_to(const char *host, const char *port, char problem[LOAD_TEXT
 
 /* ---- TLS ---- */
 
-/* One thread, one read at a time. */
+/* Buffer for received TLS records: one thread, one read at a time. */
 static char sealed_in[SEALED_BYTES];
 
-/* Sends what is sealed. False: not all of it, see errno. */
+/* Sends pending TLS records. Returns false with errno if some remain. */
 static bool send_sealed(struct load_socket *socket)
 {
     struct buffer *sealed = &socket->sealed;

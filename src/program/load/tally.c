@@ -37,7 +37,7 @@ static bool trace_close(struct load_tally *tally)
     return !error;
 }
 
-/* ---- what was seen ---- */
+/* ---- counting ---- */
 
 bool load_tally_init(struct load_tally *tally, struct load_result *result, uint32_t run,
                      const char *trace)
@@ -86,7 +86,8 @@ static bool grow_seen(struct load_tally *tally, uint64_t word)
     return true;
 }
 
-/* True if the index has come before. Without memory to know, it has not. */
+/* Marks the index as seen. Returns true if it was seen before; if memory runs out, returns
+ * false. */
 static bool see(struct load_tally *tally, uint64_t index)
 {
     uint64_t word = index / 64, bit = (uint64_t)1 << index % 64;
