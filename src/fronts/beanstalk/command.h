@@ -51,8 +51,8 @@ struct beanstalk_command {
     uint32_t priority, delay_s, ttr_s, bytes;
     uint32_t number; /* reserve-with-timeout: seconds; kick: jobs; pause-tube: seconds */
     struct slice tube;
-    bool
-        has_rest; /* put only: the line has extra text, which is an error, but the client still sends the body */
+    /* put only: the line has extra text, which is an error, but the client still sends the body */
+    bool has_rest;
 };
 
 /* Returns the length of the line at the front of the input, including CR and LF. Returns 0 if the

@@ -4,8 +4,8 @@
 
 enum {
     KEPT_BYTES =
-        16 *
-        1024, /* capacity kept by an empty buffer; small, since idle connections should cost little */
+        /* capacity kept by an empty buffer; small, since idle connections should cost little */
+    16 * 1024,
     LARGE_BYTES =
         128 *
         1024 /* a larger command gets its memory in advance, and no bytes behind it are read */

@@ -54,8 +54,8 @@ struct beanstalk_connection {
     size_t counted;         /* bytes counted in the budget */
     size_t in_at;           /* number of consumed bytes in `in` */
     size_t input_bytes_max; /* limit of unread input above which reading stops */
-    size_t
-        wanted_bytes; /* size of the command at the front, if the budget has room for it; otherwise 0 */
+    /* size of the command at the front, if the budget has room for it; otherwise 0 */
+    size_t wanted_bytes;
     char *read_at; /* buffer of BEANSTALK_READ_BYTES, shared by all connections of a loop */
     uint32_t handles, holds;
     bool is_closing, is_reading, is_writing;

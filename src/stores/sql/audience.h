@@ -1,12 +1,12 @@
 /*
- * audience: who listens to what happens: at this server, through its feed, and at others on the
- * database. While nobody does nothing is told.
+ * audience: the listeners to events: at this server, through its feed, and at other servers of the
+ * database. Without listeners no events are sent.
  *
- * That somebody listens here the others know from the database, which is told with each second's
- * upkeep, and so long it believes it (SQL_AUDIENCE_MS). What is told goes to the feed here, and as a
- * message of lines (sql/event.h) behind a line "AT LOST" to the others.
+ * Each second's upkeep records in the database that a consumer listens here, so that the other
+ * servers know. The record is valid for SQL_AUDIENCE_MS. Events go to the local feed, and to the
+ * other servers as a message of lines (sql/event.h) after a first line "AT LOST".
  *
- * The reactor's thread.
+ * Used on the reactor's thread.
  */
 #ifndef TARRY_SQL_AUDIENCE_H
 #define TARRY_SQL_AUDIENCE_H
@@ -17,44 +17,49 @@
 enum { SQL_AUDIENCE_MS = 3000 };
 
 struct sql_audience {
-    struct feed_desk *desk; /* NULL: nobody listens here, ever */
+    struct feed_desk *desk; /* NULL: never any listener here */
     struct feed_watch watch;
-    bool looks;              /* the database tells nothing: events of others are looked for */
-    uint32_t kinds;          /* that somebody here wants */
-    bool is_known;           /* the database knows that somebody listens here */
-    bool was_cut;            /* and with what is missing since nobody who listens here was told */
-    bool is_alone;           /* no other server lives */
-    int64_t others_until_ms; /* elapsed time: so long somebody listens elsewhere */
-    struct buffer error;     /* of the event that is being told */
+    bool looks; /* the database does not send notifications: events of other servers are polled */
+    uint32_t kinds; /* event kinds that local listeners have requested */
+    bool is_known;  /* the database has recorded that a consumer listens here */
+    bool was_cut;   /* messages may be missed since, and local listeners were not notified of it */
+    bool is_alone;  /* no other server is alive */
+    int64_t others_until_ms; /* elapsed time: another server listens until then */
+    struct buffer error;     /* error of the current event */
 };
 
 void sql_audience_init(struct sql_audience *audience, struct feed_desk *desk, bool looks);
 void sql_audience_fini(struct sql_audience *audience);
 
-/* In each turn of the loop. True: the database is to be told, soon. */
+/* Checks for changes of local listeners in each loop iteration. Returns true if the database must
+ * be updated soon. */
 bool sql_audience_look(struct sql_audience *audience);
-/* It was told that somebody listens here, or nobody; so many other servers live, and somebody listens
- * at one of them, or nobody. */
+/* Records the result of an upkeep: whether the database has recorded listeners here, the number of
+ * other live servers, and whether any of them has listeners. */
 void sql_audience_known(struct sql_audience *audience, bool is_here, int64_t others,
                         bool is_elsewhere);
-/* Another server has just begun to. */
+/* Records that another server has just got a listener. */
 void sql_audience_elsewhere(struct sql_audience *audience);
-/* Somebody listens here, the database knows, and what others do is to be looked for. */
+/* Returns true if local listeners are recorded in the database and events of others must be
+ * polled. */
 bool sql_audience_is_looking(const struct sql_audience *audience);
-/* Events go by way of the database: to others, or so that they come here in the order of all. */
+/* Returns true if events must go through the database: to other servers, or to return here in the
+ * global order. */
 bool sql_audience_is_by_database(const struct sql_audience *audience);
-/* Is anything to be told at all? */
+/* Returns true if there is any listener. */
 bool sql_audience_is_there(const struct sql_audience *audience);
 
-/* Lines of what this server did, or the database for a user; `lost` more are not among them. */
+/* Sends lines about changes made by this server, or by the database for a user, to the feed. `lost`
+ * is the number of missing events. */
 void sql_audience_tell(struct sql_audience *audience, struct slice lines, int64_t at_ms,
                        uint64_t lost);
-/* A message of another server. */
+/* Handles a message of another server. */
 void sql_audience_hear(struct sql_audience *audience, struct slice message);
-/* Messages were missed: nobody knows of how many events. */
+/* Records that messages were missed; the number of events is unknown. */
 void sql_audience_miss(struct sql_audience *audience);
-/* Messages may be missed from now on, and the database has forgotten who listens: once it knows again the gap
- * is told, so that nothing is lost behind it. */
+/* Notes that messages may be missed from now on and that the database has dropped the record of
+ * listeners. The gap is reported when the record is restored, so that no event after the report is
+ * lost. */
 void sql_audience_cut(struct sql_audience *audience);
 
 #endif

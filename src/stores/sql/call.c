@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- making ---- */
+/* ---- creation ---- */
 
 struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
                               struct queue_reply_to reply_to)

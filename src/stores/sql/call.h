@@ -1,9 +1,9 @@
 /*
- * call: a call of the queue, or something the server does by itself, on its way through a turn: what
- * its statements answered, its reply. Dialects send and read it.
+ * call: a call of the queue, or an operation of the server itself, while it passes through a
+ * transaction: its results and its reply. Dialects send calls and read their results.
  *
- * One thread. A call may be sent more than once, after a transaction that came to nothing; only what
- * the last one answered counts.
+ * One thread. A call may be sent several times if a transaction fails. Only the results of the last
+ * one count.
  */
 #ifndef TARRY_SQL_CALL_H
 #define TARRY_SQL_CALL_H
@@ -14,10 +14,10 @@
 
 enum sql_call_kind {
     SQL_CALL_COMMAND = 1,
-    SQL_CALL_END,    /* leases end by themselves */
-    SQL_CALL_LOOK,   /* what waits in watched topics */
-    SQL_CALL_HEAR,   /* events that servers told, where those are looked for */
-    SQL_CALL_EXPIRE, /* ttls end */
+    SQL_CALL_END,    /* end leases that have expired */
+    SQL_CALL_LOOK,   /* check for waiting jobs in watched topics */
+    SQL_CALL_HEAR,   /* poll for events of other servers, for dialects that must poll */
+    SQL_CALL_EXPIRE, /* end ttls */
     SQL_CALL_UPKEEP,
     SQL_CALL_ADOPT,
     SQL_CALL_GOODBYE
@@ -25,14 +25,14 @@ enum sql_call_kind {
 
 enum { SQL_CALL_ARRAY_BYTES_MAX = 64 * 1024, SQL_HISTORY_ENTRIES_MAX = 1000 };
 
-struct sql_sight {      /* what a look saw of a topic */
+struct sql_sight {      /* Result of a check of a topic. */
     struct slice topic; /* points into `results` */
     int64_t
-        next_ms; /* when the next job that waits at or above the bound is due; INT64_MAX: none */
+        next_ms; /* due time of the next waiting job at or above the bound; INT64_MAX: no such job */
     bool is_paused;
-    int64_t resume_ms; /* 0: none, or never */
-    int64_t
-        seen_ms; /* a moment before this looked; what was committed since may be due from then on */
+    int64_t resume_ms; /* 0: not set, or never */
+    /* a time before the check; jobs committed since then may be due from this time on */
+    int64_t seen_ms;
 };
 VECTOR_DECLARE(sql_sights, struct sql_sight)
 VECTOR_DECLARE(sql_results, void *)
@@ -43,21 +43,21 @@ struct sql_call {
     enum sql_call_kind kind;
     struct command *command; /* a copy */
     struct queue_reply_to reply_to;
-    int64_t since_ms, retry_ms; /* elapsed time: when it came; not to be sent before */
-    int64_t ticket;             /* the one it was committed under */
-    bool alone;                 /* it goes in a turn of its own */
-    bool has_more;              /* another step is to follow */
+    int64_t since_ms, retry_ms; /* elapsed time: arrival; earliest time to send */
+    int64_t ticket;             /* number under which the call was committed */
+    bool alone;                 /* runs in a transaction of its own */
+    bool has_more;              /* another step must follow */
     enum queue_status status;
-    uint64_t affected; /* by the steps that are committed */
+    uint64_t affected; /* sum over the committed steps */
     uint64_t step_affected;
     bool drained;
-    unsigned empty_takes; /* TAKE: how often it came away with nothing where something was due */
+    unsigned empty_takes; /* TAKE: number of times that it found no job although one was due */
 
     struct sql_leases ends;      /* END */
-    struct buffer names, bounds; /* TAKE, LOOK: arrays as SQL writes them */
-    bool from_the_start;         /* LOOK: with no bound */
+    struct buffer names, bounds; /* TAKE, LOOK: arrays in SQL syntax */
+    bool from_the_start;         /* LOOK: without a bound */
 
-    /* Of the reply. Texts point into `results` and `tokens`. */
+    /* The reply. Its texts point into `results` and `tokens`. */
     struct queue_result *items;
     struct queue_job *jobs;
     struct queue_topic *topics;
@@ -66,50 +66,54 @@ struct sql_call {
     char cursor[64];
     size_t cursor_bytes;
     struct queue_forecast *forecast;
-    struct sql_results results; /* a dialect's own, kept until the reply */
+    struct sql_results results; /* owned by the dialect, kept until the reply */
     void (*result_free)(void *result);
-    struct sql_sights sights;               /* TAKE, LOOK: to be believed after the commit */
-    bool listens;                           /* UPKEEP: somebody does here, to events */
-    bool is_heard;                          /* UPKEEP: somebody does elsewhere */
+    struct sql_sights sights; /* TAKE, LOOK: applied after the commit */
+    bool listens;             /* UPKEEP: a consumer of this server listens to events */
+    bool is_heard;            /* UPKEEP: a consumer of another server listens to events */
     int64_t others, silent, next_expire_ms; /* UPKEEP, EXPIRE */
-    int64_t
-        mark; /* UPKEEP: how many changes made jobs wait so far, where all of them can be seen by
-                     now; the same again: there is nothing new. 0: not known */
+    /* UPKEEP: number of changes so far that made jobs wait, if all of them are visible by now. An
+     * unchanged number means that there is nothing new. 0: unknown */
+    int64_t mark;
 };
 
-/* NULL: out of memory. `command` NULL: something of the server's own. */
+/* Returns NULL if out of memory. `command` is NULL for an operation of the server itself. */
 struct sql_call *sql_call_new(enum sql_call_kind kind, const struct command *command,
                               struct queue_reply_to reply_to);
 void sql_call_free(struct sql_call *call);
 
-/* Of a list of calls. NULL: it is empty. */
+/* Returns the first call of a list, or NULL if the list is empty. */
 static inline struct sql_call *sql_call_first(const struct list *calls)
 {
     return list_is_empty(calls) ? NULL : list_entry(calls->next, struct sql_call, list);
 }
 
-/* Does it change anything that must survive; does it change anything at all; does it count jobs. */
+/* Return whether the call changes anything that must survive, changes anything at all, or counts
+ * jobs. */
 bool sql_call_is_durable(const struct sql_call *call);
 bool sql_call_is_change(const struct sql_call *call);
 bool sql_call_is_figures(const struct sql_call *call);
-/* Does it only read, or what may be done twice: it needs no transaction of more than one statement. */
+/* Returns true if the call only reads, or may be repeated without harm. It then needs no
+ * transaction of several statements. */
 bool sql_call_is_single(const struct sql_call *call);
-/* When a job pushed or moved at that moment is due; what the schema's tarry._due says. */
+/* Returns the due time of a job pushed or moved at `now_ms`. Must agree with tarry._due of the
+ * schema. */
 int64_t sql_call_due_ms(int64_t now_ms, const struct queue_when *when);
-/* A push created its job at that moment. */
+/* Records that a push created its job at `now_ms`. */
 void sql_call_created(struct sql_call *call, size_t item, int64_t now_ms);
-/* All of a call did, but those that were never sent. */
+/* Records that all pushes of a call created their jobs, except those that were never sent. */
 void sql_call_all_created(struct sql_call *call, int64_t now_ms);
-size_t sql_call_weight(const struct sql_call *call); /* how many items */
+size_t sql_call_weight(const struct sql_call *call); /* number of items */
 size_t sql_call_bytes(const struct sql_call *call);
 
-/* Keeps a result that texts of the reply point into. False: out of memory, and it is freed. */
+/* Keeps a result to which texts of the reply point. Returns false if out of memory; the result is
+ * then freed. */
 bool sql_call_keep(struct sql_call *call, void *result, void (*result_free)(void *result));
-/* Forgets what was answered: it is sent again. */
+/* Discards the results, since the call is sent again. */
 void sql_call_again(struct sql_call *call);
-/* After the commit. */
+/* Replies to the caller. Only after the commit. */
 void sql_call_reply(struct sql_call *call);
-/* In place of an answer. */
+/* Replies with an error instead of a result. */
 void sql_call_refuse(struct sql_call *call, enum queue_status status);
 
 #endif

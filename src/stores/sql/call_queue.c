@@ -8,9 +8,10 @@
 enum {
     TURN_ITEMS_MAX = 2000,
     TURN_BYTES_MAX = 16 << 20,
-    /* Retries of calls whose rows others hold leave so many parts of the time to the rest. */
+    /* Other calls get this many times the time that retries on locked rows take. */
     RETRY_SHARE = 4,
-    /* A reply that always asks again must not keep the server from stopping. */
+    /* Limits the rounds, since a reply that always adds a call must not keep the server from
+     * stopping. */
     END_ROUNDS_MAX = 8
 };
 
@@ -21,9 +22,10 @@ void sql_call_queue_init(struct sql_call_queue *queue, int64_t patience_ms)
     list_init(&queue->answered);
 }
 
-/* ---- coming in ---- */
+/* ---- arrival ---- */
 
-/* Where there is no room for a copy of it, there may be for a refusal. */
+/* Creates a call. If there is no memory for a copy of the command, there may be enough for a
+ * refusal. */
 static struct sql_call *call_of(const struct command *command, struct queue_reply_to reply_to)
 {
     struct sql_call *call = sql_call_new(SQL_CALL_COMMAND, command, reply_to);
@@ -59,7 +61,7 @@ struct sql_call *sql_call_queue_add_own(struct sql_call_queue *queue, enum sql_c
     return call;
 }
 
-/* ---- into a turn ---- */
+/* ---- into a transaction ---- */
 
 static bool fits(const struct list *turn, const struct sql_call *call, size_t items, size_t bytes,
                  bool has_changes)
@@ -74,7 +76,7 @@ static bool fits(const struct list *turn, const struct sql_call *call, size_t it
            bytes + sql_call_bytes(call) <= TURN_BYTES_MAX;
 }
 
-/* When a call may go: 0: now. */
+/* Returns when a call may go, or 0 for now. */
 static int64_t retry_at(const struct sql_call_queue *queue, const struct sql_call *call)
 {
     if (call->retry_ms > 0 && call->retry_ms < queue->retry_at_ms)
@@ -113,7 +115,7 @@ int64_t sql_call_queue_next_ms(const struct sql_call_queue *queue)
     return next;
 }
 
-/* ---- out of a turn ---- */
+/* ---- out of a transaction ---- */
 
 void sql_call_queue_return(struct sql_call_queue *queue, struct list *calls)
 {
@@ -148,7 +150,7 @@ void sql_call_queue_step(struct sql_call_queue *queue, struct sql_call *call)
     list_add_last(call->has_more ? &queue->waiting : &queue->answered, &call->list);
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 void sql_call_queue_refuse(struct sql_call_queue *queue, struct sql_call *call,
                            enum queue_status status)

@@ -1,5 +1,6 @@
 /*
- * client_library: a database's own client library, loaded when a store asks for it, so the program needs none. Any thread.
+ * client_library: loads a database's own client library when a store needs it, so that the program
+ * does not depend on it. Any thread.
  */
 #ifndef TARRY_SQL_CLIENT_LIBRARY_H
 #define TARRY_SQL_CLIENT_LIBRARY_H
@@ -8,10 +9,10 @@
 #include <stddef.h>
 
 struct sql_client_library {
-    const char *file;     /* libpq.so.5 */
-    const char *database; /* whose library that is */
-    const char *package;  /* of Debian */
-    /* Its functions, and where their addresses go. */
+    const char *file;     /* for example libpq.so.5 */
+    const char *database; /* name of its database */
+    const char *package;  /* name of its Debian package */
+    /* Functions to load, and where to store their addresses. */
     const struct sql_client_function {
         const char *name;
         void *into;
@@ -20,7 +21,8 @@ struct sql_client_library {
     bool is_loaded;
 };
 
-/* False, with a text for people: it is not installed, or too old. Once it is there it stays. */
+/* Loads the library. Returns false with a message for the user if it is not installed or too old. A
+ * loaded library is never unloaded. */
 bool sql_client_library_load(struct sql_client_library *library, char *error, size_t error_bytes);
 
 #endif

@@ -12,7 +12,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     int ready = (events & UV_READABLE || status < 0 ? SQL_READABLE : 0) |
                 (events & UV_WRITABLE ? SQL_WRITABLE : 0);
     progress = link->dialect->advance(link, connection->context, ready);
-    /* With an error libuv stops to poll: what could be read has been. */
+    /* On an error, libuv stops polling. All that could be read has been read. */
     connection->is_lost = progress == SQL_LOST || status < 0;
     connection->on_advance(connection->ctx, progress == SQL_PART_OVER);
     sql_connection_poll(connection);

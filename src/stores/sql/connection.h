@@ -1,8 +1,9 @@
 /*
- * connection: a session's connection to the database as the reactor's loop sees it: the link that turns
- * go on, which is told when what it waits for has come, and beside it the one for the disk (flush.h).
+ * connection: a session's connection to the database on the reactor's loop: the link for
+ * transactions, which is advanced when its socket is ready, and the second connection for the disk
+ * (flush.h).
  *
- * Everything on the reactor's thread.
+ * Used on the reactor's thread only.
  */
 #ifndef TARRY_SQL_CONNECTION_H
 #define TARRY_SQL_CONNECTION_H
@@ -13,22 +14,23 @@
 
 struct sql_connection {
     struct reactor *reactor;
-    struct sql_context *context; /* whose link it is; NULL there: none */
+    struct sql_context *context; /* owner of the link; its link is NULL if not connected */
     struct sql_flush flush;
     uv_poll_t *poll;
     int poll_events;
-    bool is_lost; /* of no use any more: to be closed */
-    /* Something came: answers, of which the part under way may be over, or news. */
+    bool is_lost; /* no longer usable, must be closed */
+    /* Called when data has arrived: results, which may complete the part in progress, or
+     * notifications. */
     void (*on_advance)(void *ctx, bool is_part_over);
     void *ctx;
 };
 
-/* False: out of memory, or there is none for the disk though it is needed; the link is still the
- * caller's. */
+/* Returns false if out of memory, or if a connection for the disk is needed but missing. The caller
+ * then still owns the link. */
 bool sql_connection_open(struct sql_connection *connection, struct sql_link *link,
                          bool needs_flush);
 void sql_connection_close(struct sql_connection *connection);
-/* After something was sent: the link may wait for something else. */
+/* Updates the events to wait for. Must be called after each send. */
 void sql_connection_poll(struct sql_connection *connection);
 
 #endif

@@ -11,10 +11,11 @@ void sql_clock_note(struct sql_clock *clock, int64_t database_ms, int64_t seen_u
 {
     enum { STEP_US = 50000 };
     int64_t offset_us = database_ms * 1000 - (seen_us ? seen_us : clock_inner_us());
-    if (database_ms == clock->noted_ms) /* nothing told the time */
+    if (database_ms == clock->noted_ms) /* no new time was reported */
         return;
     clock->noted_ms = database_ms;
-    /* The answer was some time on its way: the least of that is the truest. A step is believed. */
+    /* The result was delayed on its way, so the sample with the least delay is the most accurate. A
+     * larger step is accepted as it is. */
     if (offset_us > clock->offset_us || offset_us < clock->offset_us - STEP_US)
         clock->offset_us = offset_us;
     else

@@ -1,6 +1,6 @@
 /*
- * database_clock: the database's time, as far as this server knows it: what was told last, and how its
- * own inner clock went since.
+ * database_clock: an estimate of the database's time from the last reported time and the progress
+ * of this server's inner clock since then.
  */
 #ifndef TARRY_SQL_DATABASE_CLOCK_H
 #define TARRY_SQL_DATABASE_CLOCK_H
@@ -8,16 +8,17 @@
 #include <stdint.h>
 
 struct sql_clock {
-    int64_t noted_ms;  /* the database's time, when it was told last */
-    int64_t offset_us; /* the database's clock less the inner one; rather less than it is */
+    int64_t noted_ms;  /* the last reported time of the database */
+    int64_t offset_us; /* the database's clock minus the inner clock, rounded down */
 };
 
-/* By a greeting. */
+/* Sets the clock from a greeting. */
 void sql_clock_set(struct sql_clock *clock, int64_t database_ms);
-/* An answer told the time; `seen_us` is when it came, by the inner clock; 0: now. */
+/* Adjusts the clock to a time reported in a result. `seen_us` is the arrival by the inner clock; 0:
+ * now. */
 void sql_clock_note(struct sql_clock *clock, int64_t database_ms, int64_t seen_us);
 int64_t sql_clock_ms(const struct sql_clock *clock);
-/* The same moment by the inner clock; INT64_MAX stays what it is. */
+/* Converts a database time to the inner clock. INT64_MAX stays unchanged. */
 int64_t sql_clock_inner_us(const struct sql_clock *clock, int64_t database_ms);
 
 #endif

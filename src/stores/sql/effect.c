@@ -1,6 +1,6 @@
 #include "sql/effect.h"
 
-enum { EVENTS_BYTES_MAX = 1 << 20 }; /* of one turn */
+enum { EVENTS_BYTES_MAX = 1 << 20 }; /* per transaction */
 
 void sql_effects_init(struct sql_effects *effects)
 {
@@ -85,7 +85,7 @@ void sql_effects_expire(struct sql_effects *effects, int64_t expire_ms)
         effects->expire_ms = expire_ms;
 }
 
-/* ---- what is told ---- */
+/* ---- events ---- */
 
 void sql_effects_tell(struct sql_effects *effects, const struct job_event *event)
 {
@@ -128,7 +128,7 @@ static void tell_change(struct sql_effects *effects, const struct queue_change *
     sql_effects_tell(effects, &event);
 }
 
-/* An attempt failed, and maybe it was the last one. */
+/* Appends the event of a failed attempt, and a second one if the job died. */
 static void tell_failure(struct sql_effects *effects, struct job_event event,
                          const struct queue_result *result, struct slice error)
 {

@@ -17,7 +17,7 @@ void sql_event_emit(struct buffer *out, const struct job_event *event)
     buffer_append_byte(out, '\n');
 }
 
-/* Up to `end`, which is taken, too. False: there is none. */
+/* Takes the text up to `end` and skips `end`. Returns false if `end` is missing. */
 static bool take_text(struct slice *rest, char end, struct slice *out)
 {
     const char *at = rest->len ? memchr(rest->at, end, rest->len) : NULL;

@@ -7,7 +7,7 @@
 enum {
     DISK_SLOW_US = 2000,
     DISK_SAMPLES = 8,
-    OVERLAPS = 16 /* so many durable turns after a take that came during one */
+    OVERLAPS = 16 /* number of durable transactions flushed after a take that arrived during one */
 };
 
 void sql_flush_init(struct sql_flush *flush, struct reactor *reactor)
@@ -80,7 +80,7 @@ void sql_flush_note_take(struct sql_flush *flush)
     flush->overlaps = OVERLAPS;
 }
 
-/* A moving average. */
+/* Updates a moving average. */
 void sql_flush_note_disk(struct sql_flush *flush, int64_t begun_us)
 {
     flush->disk_us += (clock_boot_us() - begun_us - flush->disk_us) / DISK_SAMPLES;

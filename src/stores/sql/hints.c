@@ -69,14 +69,14 @@ void sql_hints_tell_ready(struct sql_hints *hints, int64_t now_ms)
             topic->resume_ms = INT64_MAX;
             sql_topic_plan_look(plan, topic);
         }
-        topic->next_ms = INT64_MAX; /* a take or a look brings the next one */
+        topic->next_ms = INT64_MAX; /* a take or a check sets the next one */
         sql_topic_plan_changed(plan, topic);
         if (!was_paused && hints->queue->on_ready)
             hints->queue->on_ready(hints->queue->on_ready_owner, topic->entry.key);
     }
 }
 
-/* ---- what is learnt ---- */
+/* ---- applying results ---- */
 
 static bool took_of(const struct sql_call *call, struct slice topic)
 {
@@ -88,7 +88,8 @@ static bool took_of(const struct sql_call *call, struct slice topic)
     return false;
 }
 
-/* Takes that go as one have one look, which is the first one's; any of them may have the jobs. */
+/* Returns true if a take of the transaction returned jobs of the topic. Takes that run as one share
+ * a single check, stored with the first take; any of them may have received the jobs. */
 static bool brought(const struct list *calls, struct slice topic)
 {
     for (const struct list *at = calls->next; at != calls; at = at->next)

@@ -1,11 +1,11 @@
 /*
- * hints: what a server remembers of the database: bounds and timers of its topics, which of its leases
- * end when, when the first ttl ends, what time it is there, who listens to events.
+ * hints: what a server remembers of the database: bounds and timers of topics, the ends of its own
+ * leases, the end of the first ttl, the database's time, and the listeners to events.
  *
- * They come from turns that are committed and from other servers' news. The database decides all the
- * same: a hint that is wrong costs a look, or a second.
+ * Hints come from committed transactions and from notifications of other servers. The database
+ * still decides: a wrong hint costs an extra check, or a second.
  *
- * The reactor's thread.
+ * Used on the reactor's thread.
  */
 #ifndef TARRY_SQL_HINTS_H
 #define TARRY_SQL_HINTS_H
@@ -17,33 +17,33 @@
 #include "sql/hold.h"
 
 struct sql_hints {
-    struct sql_context *context; /* its topics, and their plan */
-    struct queue *queue;         /* hears of topics that are ready, and of events */
+    struct sql_context *context; /* owner of the topics and their plan */
+    struct queue *queue;         /* notified of ready topics and of events */
     struct sql_audience audience;
     struct sql_watched leases;
-    struct sql_clock clock; /* the database's */
-    int64_t expire_ms;      /* when the first ttl ends; INT64_MAX: none does */
+    struct sql_clock clock; /* the database's clock */
+    int64_t expire_ms;      /* end of the first ttl; INT64_MAX: no ttl */
 };
 
 void sql_hints_init(struct sql_hints *hints, struct sql_context *context, struct queue *queue,
                     struct feed_desk *desk, bool looks_for_events);
 void sql_hints_fini(struct sql_hints *hints);
 
-/* True: there is a look to be made. */
+/* Starts or stops watching a topic. Returns true if a check must be made. */
 bool sql_hints_watch(struct sql_hints *hints, struct slice name, bool on);
-/* Something may have made jobs wait: every watched topic is to be looked at. */
+/* Requests a check of every watched topic, since jobs may have started to wait. */
 void sql_hints_look(struct sql_hints *hints);
-/* Whatever was told meanwhile was not heard: no bound is believed. */
+/* Discards all bounds, since notifications may have been missed. */
 void sql_hints_doubt(struct sql_hints *hints);
-/* Tells the queue of the topics whose moment has come, or whose pause has ended. */
+/* Notifies the queue of topics that are due or whose pause has ended. */
 void sql_hints_tell_ready(struct sql_hints *hints, int64_t now_ms);
 
-/* A call saw what waits in topics; `calls`: all of its turn, which is committed. */
+/* Applies what a call found in its topics. `calls`: all calls of the committed transaction. */
 void sql_hints_believe_look(struct sql_hints *hints, const struct sql_call *call,
                             const struct list *calls);
-/* What the context's effects say of a turn that is committed. */
+/* Applies the context's effects of a committed transaction. */
 void sql_hints_believe_effects(struct sql_hints *hints);
-/* What another server, or a user, told. */
+/* Applies a notification from another server or a user. */
 void sql_hints_hear(struct sql_hints *hints, const struct sql_news *news);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * hold: the leases whose ends this server watches, the first one at hand.
+ * hold: the leases whose ends this server watches, sorted by their ends.
  */
 #ifndef TARRY_SQL_HOLD_H
 #define TARRY_SQL_HOLD_H
@@ -9,7 +9,7 @@
 #include "sql/lease.h"
 
 struct sql_held {
-    struct table_entry entry; /* by delivery */
+    struct table_entry entry; /* keyed by delivery */
     struct sql_lease lease;
     int64_t until_ms;
     size_t index;
@@ -26,16 +26,17 @@ static inline void sql_held_placed(struct sql_held **held, size_t index)
 HEAP_DECLARE(sql_ends, struct sql_held *, sql_held_before, sql_held_placed)
 TABLE_DECLARE(sql_helds, struct sql_held, entry)
 
-struct sql_watched { /* zeroed: none */
+struct sql_watched { /* Watched leases; empty if zeroed. */
     struct sql_ends ends;
     struct sql_helds by_delivery;
 };
 
-/* From now on until then; 0: no more. Out of memory: false, and it is not watched. */
+/* Watches a lease until `until_ms`, or stops watching it if that is 0. Returns false if out of
+ * memory; the lease is then not watched. */
 bool sql_watched_set(struct sql_watched *watched, const struct sql_lease *lease, int64_t until_ms);
-/* INT64_MAX: none. */
+/* Returns the first end, or INT64_MAX if there are no leases. */
 int64_t sql_watched_next(const struct sql_watched *watched);
-/* Takes out the first one, where it has ended by now. */
+/* Removes the first lease if it has ended by `now_ms`. */
 bool sql_watched_take(struct sql_watched *watched, int64_t now_ms, struct sql_lease *out);
 void sql_watched_fini(struct sql_watched *watched);
 

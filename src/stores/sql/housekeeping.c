@@ -5,9 +5,9 @@
 enum {
     ENDS_MAX = 500,
     UPKEEP_MS = 1000,
-    LOOK_SHARE = 20,    /* looks without a bound may take one part in so many of the time */
-    LOOK_MS_MAX = 5000, /* but come that often all the same */
-    BY_SQL_MS = 1000,   /* so long after a push by SQL the next one is expected */
+    LOOK_SHARE = 20,    /* checks without a bound may take one part in this many of the time */
+    LOOK_MS_MAX = 5000, /* maximum interval of such checks */
+    BY_SQL_MS = 1000,   /* time after a push by SQL during which another one is expected */
 };
 
 void sql_housekeeping_init(struct sql_housekeeping *keeping, const struct sql_dialect *dialect,
@@ -33,7 +33,7 @@ static struct sql_topic_plan *plan_of(const struct sql_housekeeping *keeping)
     return &keeping->hints->context->plan;
 }
 
-/* ---- what is due ---- */
+/* ---- operations that are due ---- */
 
 static void end_leases(struct sql_housekeeping *keeping, int64_t now_ms)
 {
@@ -61,7 +61,8 @@ static void look_around(struct sql_housekeeping *keeping, bool at_all)
     keeping->look_under_way = true;
 }
 
-/* Once a second: it lives; and whether anything made jobs wait that no news told of. */
+/* Performs the upkeep once a second: sends the heartbeat and checks whether jobs wait that no
+ * notification announced. */
 static void keep_up(struct sql_housekeeping *keeping)
 {
     if (clock_inner_ms() < keeping->upkeep_ms)
@@ -71,14 +72,15 @@ static void keep_up(struct sql_housekeeping *keeping)
         struct sql_call *call = sql_call_queue_add_own(keeping->calls, SQL_CALL_UPKEEP);
         keeping->upkeep_under_way = call != NULL;
         if (call) {
-            call->alone = true; /* what it says of other transactions is said from its beginning */
+            call->alone = true; /* its view of other transactions is as of its own beginning */
             call->listens = keeping->hints->audience.kinds != 0;
         }
     }
     sql_topics_forget(&keeping->hints->context->topics);
 }
 
-/* Pushes that nobody tells of are looked for: often while somebody waits, more often while they come. */
+/* Checks for pushes without a notification: often while a consumer waits, more often while such
+ * pushes arrive. */
 static void look_for_others(struct sql_housekeeping *keeping)
 {
     const struct sql_dialect *dialect = keeping->dialect;
@@ -126,9 +128,9 @@ void sql_housekeeping_leave(struct sql_housekeeping *keeping)
         keeping->goodbye_sent = sql_call_queue_add_own(keeping->calls, SQL_CALL_GOODBYE) != NULL;
 }
 
-/* ---- when ---- */
+/* ---- time of the next operation ---- */
 
-/* The first moment of the database's clock at which something is to be done. */
+/* Returns the first time, by the database's clock, at which an operation is due. */
 static int64_t next_ms(const struct sql_housekeeping *keeping)
 {
     const struct sql_hints *hints = keeping->hints;
@@ -160,7 +162,7 @@ bool sql_housekeeping_is_quiet(const struct sql_housekeeping *keeping)
            next_ms(keeping) > database_ms(keeping) && keeping->upkeep_ms > clock_inner_ms();
 }
 
-/* ---- what became of it ---- */
+/* ---- results ---- */
 
 static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_call *call)
 {
@@ -169,7 +171,7 @@ static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_ca
     keeping->adopt_wanted = call->silent > 0;
     if (call->next_expire_ms < hints->expire_ms)
         hints->expire_ms = call->next_expire_ms;
-    if (!call->mark || call->mark != keeping->mark) { /* something may have made jobs wait */
+    if (!call->mark || call->mark != keeping->mark) { /* jobs may have started to wait */
         sql_hints_look(hints);
         if (sql_topic_plan_wants_look(plan_of(keeping)))
             look_around(keeping, clock_boot_ms() >= keeping->look_all_ms);
@@ -185,7 +187,7 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
     switch (call->kind) {
     case SQL_CALL_END:
         keeping->end_under_way = false;
-        for (size_t i = 0; !is_good && i < call->ends.count; i++) /* again, soon */
+        for (size_t i = 0; !is_good && i < call->ends.count; i++) /* retry soon */
             (void)sql_watched_set(&hints->leases, &call->ends.at[i], again_ms);
         break;
     case SQL_CALL_LOOK:
@@ -201,7 +203,8 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
         break;
     case SQL_CALL_UPKEEP:
         keeping->upkeep_under_way = false;
-        keeping->upkeep_failed = !is_good; /* the next one in its second, whatever is to be told */
+        keeping->upkeep_failed =
+            !is_good; /* the next upkeep keeps its schedule, even if there is something to report */
         if (is_good)
             upkeep_is_done(keeping, call);
         break;
@@ -233,7 +236,8 @@ void sql_housekeeping_committed(struct sql_housekeeping *keeping, const struct l
     }
     for (struct list *at = calls->next; at != calls; at = at->next) {
         const struct sql_call *call = list_entry(at, struct sql_call, list);
-        if (call->from_the_start) /* the one that knows what is behind the bounds has the last word */
+        /* a check without a bound overrides the others, since it includes jobs below the bounds */
+        if (call->from_the_start)
             sql_hints_believe_look(keeping->hints, call, calls);
     }
     sql_hints_believe_effects(keeping->hints);

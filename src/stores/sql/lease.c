@@ -30,7 +30,7 @@ static const unsigned char *take_number(const unsigned char *at, uint64_t *numbe
     return at;
 }
 
-/* Six bits a letter. */
+/* Encodes six bits per letter. */
 void sql_lease_emit(char out[SQL_LEASE_TEXT_BYTES], const struct mac_key *key,
                     const struct sql_lease *lease)
 {

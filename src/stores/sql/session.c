@@ -85,7 +85,7 @@ static void connection_is_lost(struct sql_session *session)
     reactor_turn_again(session->reactor);
 }
 
-/* What became of turns that are not answered yet is found out by its ticket. */
+/* Installs a new connection. Its ticket will determine the outcome of unanswered transactions. */
 static bool connection_set(struct sql_session *session, const struct sql_greeting *greeting)
 {
     if (!sql_connection_open(&session->connection, greeting->link,
@@ -131,13 +131,15 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
         log_event(LOG_WARN, "the database is on another machine, whose clock is put right",
                   LOG_NUMBER("by_ms", greeting->moved_ms));
     session->reconnects++;
-    sql_audience_elsewhere(&session->hints.audience); /* until it is known that nobody does */
+    sql_audience_elsewhere(
+        &session->hints.audience); /* until it is known that no other server listens */
     sql_transaction_settle(&session->turn, greeting->ticket, greeting->ticket_ms);
     sql_hints_doubt(&session->hints);
     return true;
 }
 
-/* Whether calls of the last turns were carried out is known with the next connection, if ever in time. */
+/* Handles the time without a connection. The outcome of the last transactions is known only with
+ * the next connection, which may be too late for their calls. */
 static void while_down(struct sql_session *session)
 {
     sql_call_queue_refuse_late(&session->calls, &session->turn.calls);
@@ -149,7 +151,7 @@ static void while_down(struct sql_session *session)
                                              .offset_us = session->hints.clock.offset_us});
 }
 
-/* ---- the end of each turn of the loop ---- */
+/* ---- end of each loop iteration ---- */
 
 static void do_what_is_due(struct sql_session *session)
 {
@@ -218,7 +220,7 @@ static bool turn_hook(void *ctx)
     stop_if_done(session);
     if (turn->phase == SQL_PHASE_IDLE && !session->ended)
         sql_transaction_begin(turn);
-    sql_call_queue_reply(&session->calls); /* while the database is at work */
+    sql_call_queue_reply(&session->calls); /* while the database is busy */
     if (session->ended)
         end(session);
     else
@@ -228,7 +230,7 @@ static bool turn_hook(void *ctx)
 
 static void on_deadline(void *ctx)
 {
-    (void)ctx; /* the turn's end does what is due */
+    (void)ctx; /* the hook at the end of the loop iteration does the work */
 }
 
 /* ---- life ---- */

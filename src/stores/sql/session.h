@@ -1,15 +1,15 @@
 /*
- * session: one server's way to the database. It puts the parts together and drives them at the end of
- * each turn of the loop: the call queue, in which calls wait; the transaction, which carries them
- * through and settles what became of a commit whose answer never came; the connection it goes on, and
- * the connector that makes the next one; hints, which a turn leaves behind; housekeeping, by which
- * the server adds calls of its own.
+ * session: one server's access to the database. It combines the parts and runs them at the end of
+ * each loop iteration: the call queue, in which calls wait; the transaction, which executes them
+ * and determines the outcome of a commit without an answer; the connection, and the connector that
+ * makes the next one; hints, which a transaction updates; housekeeping, which adds the server's own
+ * calls.
  *
- * What came while a turn was under way goes as the next one. Deadlocks and the like are repeated; calls
- * that failed together go again one by one. While no connection is there, calls wait for as long as
- * their patience.
+ * Calls that arrive during a transaction form the next one. Deadlocks and similar faults are
+ * retried. Calls that failed together are retried one by one. While there is no connection, calls
+ * wait until they time out.
  *
- * Everything on the reactor's thread.
+ * Used on the reactor's thread only.
  */
 #ifndef TARRY_SQL_SESSION_H
 #define TARRY_SQL_SESSION_H
@@ -24,8 +24,8 @@ struct sql_session;
 struct sql_session_options {
     const char *url; /* copied */
     uint32_t topics_max;
-    int64_t patience_ms;    /* how long a call waits for a database out of reach */
-    struct feed_desk *desk; /* where what happens is told; NULL: nowhere */
+    int64_t patience_ms;    /* timeout for calls while the database is unreachable */
+    struct feed_desk *desk; /* receives events; NULL: no feed */
 };
 
 struct sql_session_figures {
@@ -34,22 +34,23 @@ struct sql_session_figures {
     bool is_up, is_full;
 };
 
-/* The greeting's connection is the session's from then on. NULL: out of memory; then it is still the
- * caller's. */
+/* Creates a session and takes ownership of the greeting's connection. Returns NULL if out of
+ * memory; the caller then still owns the connection. */
 struct sql_session *sql_session_new(struct reactor *reactor,
                                     const struct sql_session_options *options,
                                     const struct sql_greeting *greeting, struct queue *queue);
 void sql_session_submit(struct sql_session *session, const struct command *command,
                         struct queue_reply_to reply_to);
 void sql_session_watch(struct sql_session *session, struct slice topic, bool on);
-/* New calls are answered STOPPING; `stopped` once the others are answered, or time is over. */
+/* Stops the session: new calls are answered STOPPING. Calls `stopped` when the others are answered,
+ * or after a timeout. */
 void sql_session_stop(struct sql_session *session, void (*stopped)(void *ctx), void *ctx);
 void sql_session_free(struct sql_session *session);
 
 void sql_session_figures(const struct sql_session *session, struct sql_session_figures *out);
-/* The last greeting: name, durability, version. */
+/* Returns the last greeting: name, durability, version. */
 const struct sql_greeting *sql_session_greeting(const struct sql_session *session);
-/* No call under way and nothing due: for tests that move the clock. */
+/* Returns true if no call is in progress and nothing is due. For tests that move the clock. */
 bool sql_session_is_quiet(struct sql_session *session);
 
 #endif

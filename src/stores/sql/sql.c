@@ -15,11 +15,11 @@
 enum { PATIENCE_MS = 10000 };
 
 struct sql {
-    struct queue queue; /* first: the handle is the struct */
+    struct queue queue; /* first, so that the handle can be cast to the struct */
     const struct sql_dialect *dialect;
     struct sql_options options;
     char *url;
-    struct sql_greeting greeting; /* of sql_open, until the session has it */
+    struct sql_greeting greeting; /* from sql_open, until the session owns it */
     struct sql_session *session;
     struct feed_desk *desk;
 };

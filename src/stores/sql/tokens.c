@@ -12,8 +12,8 @@
 struct sql_tokens {
     const struct sql_tokens_ops *ops;
     char *url;
-    void *connection;                       /* NULL: none at the moment */
-    char version[SQL_TOKENS_VERSION_BYTES]; /* of what was read last */
+    void *connection;                       /* NULL: not connected */
+    char version[SQL_TOKENS_VERSION_BYTES]; /* version of the text that was read last */
     bool was_read;
 };
 
@@ -63,7 +63,7 @@ static int tokens_connect(struct sql_tokens *tokens, char *error)
     return tokens->connection ? 0 : -EHOSTUNREACH;
 }
 
-/* After what failed the next call connects anew: it may be another machine's turn. */
+/* Closes the connection after an error. The next call connects again, perhaps to another machine. */
 static int tokens_done(struct sql_tokens *tokens, int result)
 {
     if (result != 0 && result != -EAGAIN)
@@ -73,7 +73,7 @@ static int tokens_done(struct sql_tokens *tokens, int result)
 
 int sql_tokens_read(struct sql_tokens *tokens, struct buffer *out, bool *is_changed, char *error)
 {
-    char version[SQL_TOKENS_VERSION_BYTES] = "-"; /* of no text */
+    char version[SQL_TOKENS_VERSION_BYTES] = "-"; /* not the version of any text */
     *is_changed = false;
     int result = tokens_connect(tokens, error);
     if (tokens->was_read)

@@ -1,10 +1,10 @@
 /*
- * topic: what a server remembers of a topic: the bound, below which no job waits, and when the next
- * one is due. Memory knows, the database decides: what is forgotten here costs a look, what is wrong
- * here costs a second.
+ * topic: what a server remembers of a topic: the bound, below which no job waits, and the due time
+ * of the next job. The database decides: missing information costs an extra check, wrong
+ * information costs a second.
  *
- * The bound never runs ahead of now: a job that is committed later may be due before the lowest one
- * that waits, never before now, but for what its server tells.
+ * The bound never exceeds now. A job that is committed later may be due before the lowest waiting
+ * one, but not before now, unless its server announces it.
  */
 #ifndef TARRY_SQL_TOPIC_H
 #define TARRY_SQL_TOPIC_H
@@ -18,18 +18,18 @@ struct sql_topic {
     struct table_entry entry;
     char name[JOB_TOPIC_BYTES_MAX + 1];
     bool watched;
-    bool look;     /* ask the database what waits */
-    bool asked;    /* that is under way */
-    bool in_round; /* it had its look from 0 in this round of all topics */
+    bool look;     /* the database must be checked for waiting jobs */
+    bool asked;    /* that check is in progress */
+    bool in_round; /* was checked from 0 in this round over all topics */
     bool paused;
     int64_t bound_ms;  /* takes begin here */
-    int64_t next_ms;   /* when on_ready is to be told; INT64_MAX: not known of any */
-    int64_t resume_ms; /* when its pause ends; INT64_MAX: never */
-    int64_t hold_ms;   /* not before; for one whose jobs others hold at the moment */
-    int64_t wait_ms;   /* the last wait for those */
-    struct list looks; /* among those to be looked at; alone: it is not */
-    int64_t at_ms;     /* when something is to be done for it */
-    size_t index;      /* among the watched ones */
+    int64_t next_ms;   /* time of the next on_ready; INT64_MAX: unknown */
+    int64_t resume_ms; /* end of the pause; INT64_MAX: never */
+    int64_t hold_ms;   /* not before this time, if other transactions hold its jobs at the moment */
+    int64_t wait_ms;   /* last delay for that reason */
+    struct list looks; /* in the list of topics to check, or unlinked */
+    int64_t at_ms;     /* time of the next action */
+    size_t index;      /* index among the watched topics */
 };
 TABLE_DECLARE(sql_topics, struct sql_topic, entry)
 
@@ -43,36 +43,37 @@ static inline void sql_topic_placed(struct sql_topic **topic, size_t index)
 }
 HEAP_DECLARE(sql_topic_times, struct sql_topic *, sql_topic_before, sql_topic_placed)
 
-/* Which topics are to be looked at, and which watched one is next, without a walk over all. */
+/* Schedule that returns the topics to check and the next watched topic without a walk over all
+ * topics. */
 struct sql_topic_plan {
-    struct list looks;            /* also those whose look is under way */
-    struct sql_topic_times times; /* of the watched ones */
+    struct list looks;            /* includes topics whose check is in progress */
+    struct sql_topic_times times; /* watched topics */
 };
 
 void sql_topic_plan_init(struct sql_topic_plan *plan);
 void sql_topic_plan_fini(struct sql_topic_plan *plan);
-/* Watched from now on, or no more. False: out of memory, and it is not. */
+/* Starts or stops watching a topic. Returns false if out of memory; the topic is then not watched. */
 bool sql_topic_plan_watch(struct sql_topic_plan *plan, struct sql_topic *topic, bool on);
-/* It may be due at another moment now. */
+/* Updates the schedule after a change of a topic's times. */
 void sql_topic_plan_changed(struct sql_topic_plan *plan, struct sql_topic *topic);
-/* It is to be looked at, where it is watched. */
+/* Requests a check of a topic if it is watched. */
 void sql_topic_plan_look(struct sql_topic_plan *plan, struct sql_topic *topic);
 bool sql_topic_plan_wants_look(struct sql_topic_plan *plan);
-/* The look that is under way has come back, or to nothing: then it is wanted again. */
+/* Ends the check in progress. If it failed, requests it again. */
 void sql_topic_plan_looked(struct sql_topic_plan *plan, bool is_good);
-/* INT64_MAX: none. */
+/* Returns INT64_MAX if no topic is scheduled. */
 int64_t sql_topic_plan_next_ms(const struct sql_topic_plan *plan);
 
-/* Makes it where it is new. NULL: out of memory. */
+/* Finds or creates a topic. Returns NULL if out of memory. */
 struct sql_topic *sql_topics_need(struct sql_topics *topics, struct slice name);
 void sql_topics_free(struct sql_topics *topics);
-/* Those that nobody watches, where they are many. */
+/* Frees topics that are not watched, if there are many. */
 void sql_topics_forget(struct sql_topics *topics);
 
-/* A job waits that is due then. */
+/* Records that a job with this due time waits. */
 void sql_topic_hear(struct sql_topic *topic, int64_t due_ms);
-/* The database was asked: `next_ms` is the lowest due that waits at or above the bound. `took`: a
- * take came with it, and whether it brought jobs. */
+/* Records a check of the database: `next_ms` is the lowest due time at or above the bound. `took`,
+ * `brought`: the check was part of a take, and the take returned jobs. */
 void sql_topic_seen(struct sql_topic *topic, int64_t next_ms, int64_t now_ms, bool took,
                     bool brought);
 

@@ -28,7 +28,7 @@ static uint64_t difference(int64_t all, int64_t part)
     return all > part ? (uint64_t)(all - part) : 0;
 }
 
-/* What waits is counted, ready or not; what is ready was looked at. */
+/* Combines the stored count of waiting jobs with the measured count of ready jobs. */
 static struct queue_counts counts_of(const struct sql_topic_figures *figures)
 {
     const int64_t *counts = figures->counts;

@@ -1,6 +1,6 @@
 /*
- * topic_figures: what the schema's statement of a topic's figures and settings answers: the columns, in
- * their order, for every dialect; and the topic that they make. Pure.
+ * topic_figures: the columns of the schema's statement for a topic's figures and settings, in the
+ * same order for every dialect, and the conversion to a topic. Pure.
  */
 #ifndef TARRY_SQL_TOPIC_FIGURES_H
 #define TARRY_SQL_TOPIC_FIGURES_H
@@ -26,7 +26,7 @@ enum sql_topic_figure {
     SQL_FIGURE_RATE_COUNT,
     SQL_FIGURE_RATE_UNIT,
     SQL_FIGURE_EXTENSION, /* bytes */
-    SQL_FIGURE_COUNTS,    /* an array, or a column each: SQL_COUNT_… */
+    SQL_FIGURE_COUNTS,    /* an array, or one column per count: SQL_COUNT_… */
     SQL_FIGURE_READY_FRESH,
     SQL_FIGURE_READY_RETRY,
     SQL_FIGURE_OLDEST,
@@ -35,7 +35,7 @@ enum sql_topic_figure {
 };
 
 struct sql_topic_figures {
-    int64_t numbers[SQL_TOPIC_FIGURES]; /* NULL: 0 */
+    int64_t numbers[SQL_TOPIC_FIGURES]; /* NULL is read as 0 */
     bool has_priority;
     struct slice name, extension;
     int64_t counts[SQL_COUNTS];
@@ -47,7 +47,7 @@ static inline bool sql_topic_figure_is_number(enum sql_topic_figure figure)
            figure != SQL_FIGURE_COUNTS;
 }
 
-/* Texts stay those of the row. */
+/* Converts the figures. Texts still point into the row. */
 void sql_topic_figures_fill(const struct sql_topic_figures *figures, struct queue_topic *out);
 
 #endif

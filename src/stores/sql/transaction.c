@@ -25,9 +25,10 @@ static bool has_durable(const struct list *calls)
     return false;
 }
 
-/* ---- turns that are committed with their first part ---- */
+/* ---- transactions that are committed with their first part ---- */
 
-/* Of jobs that are due soon other servers are told; for the rest they look by themselves in time. */
+/* Returns true if other servers must be notified of the job. For later jobs, their own checks are
+ * early enough. */
 static bool is_due_soon(const struct sql_transaction *turn, const struct queue_push *push)
 {
     enum { SOON_MS = 5000 };
@@ -47,7 +48,8 @@ static bool is_push_alone(const struct sql_transaction *turn, const struct sql_c
     return true;
 }
 
-/* Turns beside takes have a commit of their own, by which the disk is known. */
+/* Returns true if the transaction may be committed with its first part. Transactions that overlap
+ * with takes need a separate commit, which measures the disk. */
 static bool may_be_whole(const struct sql_transaction *turn)
 {
     const struct sql_audience *audience = &turn->housekeeping->hints->audience;
@@ -61,9 +63,9 @@ static bool may_be_whole(const struct sql_transaction *turn)
     return true;
 }
 
-/* ---- its parts ---- */
+/* ---- parts ---- */
 
-/* As the dialect is to see it. */
+/* Returns the transaction in the form for the dialect. */
 static struct sql_turn turn_of(struct sql_transaction *turn)
 {
     const struct sql_audience *audience = &turn->housekeeping->hints->audience;
@@ -147,13 +149,14 @@ void sql_transaction_check_silence(struct sql_transaction *turn)
     turn->connection->is_lost = true;
 }
 
-/* ---- committed ---- */
+/* ---- commit ---- */
 
-/* Hints are believed, own calls say what became of them, commands are answered, or wait for a flush. */
+/* Handles a commit: applies hints and the results of the server's own calls, and answers commands
+ * or passes them to a flush. */
 static void committed(struct sql_transaction *turn)
 {
     turn->ticket += turn->has_ticket;
-    turn->commit_sent = false; /* its fate is known */
+    turn->commit_sent = false; /* the outcome is known */
     turn->phase = SQL_PHASE_IDLE;
     turn->figures.is_full = false;
     sql_housekeeping_committed(turn->housekeeping, &turn->calls, turn->begun_ms);
@@ -184,7 +187,7 @@ void sql_transaction_flush_over(struct sql_transaction *turn)
     }
 }
 
-/* ---- rolled back ---- */
+/* ---- rollback ---- */
 
 static void requeue(struct sql_transaction *turn, bool alone)
 {
@@ -234,12 +237,12 @@ static void rolled_back(struct sql_transaction *turn)
     }
 }
 
-/* ---- a part's end ---- */
+/* ---- end of a part ---- */
 
 static void calls_over(struct sql_transaction *turn, bool is_good)
 {
     struct sql_context *context = turn->context;
-    turn->commit_sent = false; /* or its fate is known */
+    turn->commit_sent = false; /* not sent, or the outcome is known */
     if (!is_good) {
         part_begin(turn, SQL_PHASE_ROLLBACK);
         return;
@@ -258,7 +261,7 @@ static void calls_over(struct sql_transaction *turn, bool is_good)
 static void commit_over(struct sql_transaction *turn, bool is_good)
 {
     if (!is_good) {
-        turn->commit_sent = false; /* it is known not to have happened */
+        turn->commit_sent = false; /* known not to have happened */
         part_begin(turn, SQL_PHASE_ROLLBACK);
         return;
     }
@@ -290,9 +293,9 @@ void sql_transaction_part_over(struct sql_transaction *turn)
     }
 }
 
-/* ---- a commit whose fate is not known ---- */
+/* ---- commits with an unknown outcome ---- */
 
-/* Only the ticket can tell. */
+/* Returns true if only the ticket can show the outcome. */
 static bool is_open(const struct sql_transaction *turn)
 {
     return turn->commit_sent && turn->has_ticket;
@@ -311,7 +314,8 @@ bool sql_transaction_needs_flush(const struct sql_transaction *turn)
            (turn->commit_sent && turn->is_flushed && has_durable(&turn->calls));
 }
 
-/* Then its leases are to be ended in time, also where all of its calls were refused meanwhile. */
+/* Determines the outcome of the last commit. If it was committed, its leases must be watched, even
+ * if all of its calls have been refused in the meantime. */
 static void settle_commit(struct sql_transaction *turn, int64_t ticket, int64_t ticket_ms)
 {
     bool is_committed = ticket == turn->ticket + 1;
@@ -328,7 +332,7 @@ static void settle_commit(struct sql_transaction *turn, int64_t ticket, int64_t 
     requeue(turn, false);
 }
 
-/* Commits that the database has lost go again. */
+/* Repeats commits that the database has lost. */
 static void requeue_lost(struct sql_transaction *turn, int64_t ticket)
 {
     struct list lost;
@@ -355,5 +359,5 @@ void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket, int64_
     turn->figures.settled += turn->flush->is_cut;
     turn->flush->is_cut = false;
     requeue_lost(turn, ticket);
-    sql_flush_begin(turn->flush); /* of what is still there: that it can be seen is not enough */
+    sql_flush_begin(turn->flush); /* flushes the remaining calls: being visible is not enough */
 }

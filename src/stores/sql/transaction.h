@@ -1,21 +1,21 @@
 /*
- * transaction: the turn of a session that is under way. It takes calls from the call queue, carries them
- * through, and gives them back there: to be answered, to go again, or refused.
+ * transaction: the transaction of a session that is in progress. It takes calls from the call
+ * queue, executes them, and returns them there to be answered, repeated or refused.
  *
- * One at a time goes on a connection, in two flights, of which this sends each once the one before it
- * is answered:
+ * A connection runs one transaction at a time, in two parts. The second part is sent when the first
+ * one has been answered:
  *
  *     IDLE -> CALLS -> COMMIT -> IDLE      committed
- *     CALLS, COMMIT -> ROLLBACK -> IDLE    rolled back, as `fault` says
- *     CALLS -> IDLE                        committed: a single turn, or one of new jobs alone, has
- *                                          no second flight
+ *     CALLS, COMMIT -> ROLLBACK -> IDLE    rolled back, reason in `fault`
+ *     CALLS -> IDLE                        committed: a single turn, or one that consists of new jobs,
+ *                                          has no second part
  *     any -> DOWN                          the connection is lost
  *
- * Each turn that changes anything sets the ticket to the next number. So where a connection is lost
- * with a commit under way, the next connection tells by the number it finds what became of that; until
- * then the calls stay here. Calls whose commit did not wait for the disk stay with the flush.
+ * Each transaction that changes anything sets the ticket to the next number. If a connection is
+ * lost during a commit, the next connection determines the outcome from the number that it finds.
+ * Until then the calls stay here. Calls whose commit did not wait for the disk stay with the flush.
  *
- * The reactor's thread.
+ * Used on the reactor's thread.
  */
 #ifndef TARRY_SQL_TRANSACTION_H
 #define TARRY_SQL_TRANSACTION_H
@@ -28,59 +28,59 @@ enum sql_phase {
     SQL_PHASE_DOWN = 1, /* no connection */
     SQL_PHASE_IDLE,
     SQL_PHASE_CALLS,  /* the first part */
-    SQL_PHASE_COMMIT, /* the second */
+    SQL_PHASE_COMMIT, /* the second part */
     SQL_PHASE_ROLLBACK
 };
 
 struct sql_transaction_figures {
     uint64_t turns, repeated, settled, flushed;
-    bool is_full; /* the last turn had no room on the database's disk */
+    bool is_full; /* the last transaction found the database's disk full */
 };
 
 struct sql_transaction {
     struct sql_connection *connection;
-    struct sql_flush *flush; /* the connection's */
+    struct sql_flush *flush; /* of the connection */
     struct sql_context *context;
     struct sql_housekeeping *housekeeping;
     struct sql_call_queue *queue;
     enum sql_phase phase;
     struct list calls;
-    int64_t ticket;   /* the last number that was committed */
-    bool has_ticket;  /* it takes the next one */
-    bool is_durable;  /* it has what must be */
-    bool is_flushed;  /* that is made so after its commit */
-    bool is_single;   /* the first part is all of it */
-    bool is_whole;    /* it is committed with the first part if all of its pushes create a job */
-    bool is_retry;    /* of a call that found its rows locked: it waits for a moment only */
-    bool commit_sent; /* and what became of it is not known */
-    int64_t begun_ms; /* elapsed */
+    int64_t ticket;   /* last committed number */
+    bool has_ticket;  /* the transaction uses the next number */
+    bool is_durable;  /* the transaction has calls that must be durable */
+    bool is_flushed;  /* a flush makes them durable after the commit */
+    bool is_single;   /* the transaction consists of the first part only */
+    bool is_whole;    /* committed with the first part if each of its pushes creates a job */
+    bool is_retry;    /* retries a call that found its rows locked; waits only briefly for locks */
+    bool commit_sent; /* the outcome of the commit is unknown */
+    int64_t begun_ms; /* elapsed time */
     int64_t part_begun_ms;
     int64_t commit_begun_us;
-    struct sql_fault fault; /* the first one */
+    struct sql_fault fault; /* the first fault */
     struct sql_transaction_figures figures;
 };
 
-/* Both are the caller's, and outlive it. */
+/* Initializes the transaction. Both arguments must outlive it. */
 void sql_transaction_init(struct sql_transaction *turn, struct sql_connection *connection,
                           struct sql_housekeeping *housekeeping);
 
-/* From IDLE, where there are calls that may go. */
+/* Begins a transaction in phase IDLE if there are calls that may go. */
 void sql_transaction_begin(struct sql_transaction *turn);
-/* The answers of the part under way are there: the next one begins, or the turn ends. */
+/* Handles the end of the part in progress: begins the next part or ends the transaction. */
 void sql_transaction_part_over(struct sql_transaction *turn);
-/* Answers what the disk has by now, where a flush is over. */
+/* Answers the calls that are on disk if a flush has ended. */
 void sql_transaction_flush_over(struct sql_transaction *turn);
-/* A take comes: is it one that waits while a slow disk is waited for? */
+/* Notes the arrival of a take, which may have to wait for a slow disk. */
 void sql_transaction_note_take(struct sql_transaction *turn);
-/* Gives up a connection on which nothing was answered for too long. */
+/* Gives up the connection if nothing was received for too long. */
 void sql_transaction_check_silence(struct sql_transaction *turn);
 
-/* The connection is lost, and closed. */
+/* Handles the loss of the connection, which is already closed. */
 void sql_transaction_down(struct sql_transaction *turn);
-/* Are there commits of which only a flush makes certain that they are on the disk? */
+/* Returns true if there are commits that only a flush can confirm to be on disk. */
 bool sql_transaction_needs_flush(const struct sql_transaction *turn);
-/* A new connection found this ticket, set at that moment: what became of all commits that are not answered
- * yet. */
+/* Determines the outcome of all unanswered commits from the ticket that a new connection found, set
+ * at `ticket_ms`. */
 void sql_transaction_settle(struct sql_transaction *turn, int64_t ticket, int64_t ticket_ms);
 
 #endif
