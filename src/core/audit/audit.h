@@ -1,19 +1,21 @@
 /*
- * audit: who changed what. One event for each administrative change, with who made it, from where,
- * what, which topic, how many jobs, and how it ended: a line of the log (event=audit), and where a
- * file was named, a line of JSON there.
+ * audit: records administrative changes. Each change has one event, with the caller, its address,
+ * the action, the topic, the number of jobs and the outcome. An event is a log line (event=audit)
+ * and, if a file is configured, a JSON line in that file.
  *
- * A line of the file is written whole or not at all as far as its readers can tell: whatever stands
- * in an event is escaped, so nobody can write a second line, and behind a line that a full disk cut
- * off the next one begins on a line of its own. It is not synced. A file that cannot be written is
- * told in the log once, counted, and tried again with each event; the changes go on, as the log has
- * the event too.
+ * To readers of the file, a line is written whole or not at all. All content is escaped, so a
+ * caller cannot inject a second line, and after a line that a full disk truncated, the next event
+ * begins on a line of its own. The file is not synced. If the file cannot be written, that is
+ * logged once and counted, and writing is retried with each event. The changes continue, because
+ * the log also has the event.
  *
- * What was done is always written. Events of changes that were refused or failed are limited to AUDIT_REFUSED_PER_S for each caller
- * (an anonymous one: for each address): else one that repeats such a call fills the disk. What is left out is counted, and the number
- * is an event of its own (audit_tell_left_out).
+ * Successful changes are always written. Events of refused or failed changes are limited to
+ * AUDIT_REFUSED_PER_S per caller (for anonymous callers: per address), so that a caller that
+ * repeats such a call cannot fill the disk. Omitted events are counted, and their number is written
+ * as an event (audit_tell_left_out).
  *
- * audit_open and audit_close where no other thread audits; the rest from any thread.
+ * audit_open and audit_close are called while no other thread audits; the other functions from any
+ * thread.
  */
 #ifndef TARRY_AUDIT_AUDIT_H
 #define TARRY_AUDIT_AUDIT_H
@@ -25,24 +27,26 @@
 
 #define AUDIT_OUTCOME_OK "ok"
 
-/* NULL where it does not apply; nothing is kept. */
+/* An event. Fields that do not apply are NULL. Nothing is kept after the call. */
 struct audit_event {
-    const char *action;  /* "topic purged": what was done, or was to be done */
-    const char *caller;  /* who, by name; NULL: nobody asked for a name */
+    const char *action;  /* "topic purged": the action, done or attempted */
+    const char *caller;  /* name of the caller; NULL: no authentication */
     const char *kind;    /* of the caller: "token", "jwt", "certificate", "anonymous", "server" */
-    const char *peer;    /* where from */
+    const char *peer;    /* address of the caller */
     const char *topic;   /* as sent */
-    const char *job;     /* its id, where it is about one */
-    const char *detail;  /* what else there is to say */
-    const char *outcome; /* AUDIT_OUTCOME_OK, or the code of what went wrong */
-    bool counts_jobs;    /* `jobs` says how many it concerned */
+    const char *job;     /* id of the job, if the event is about one */
+    const char *detail;  /* further information */
+    const char *outcome; /* AUDIT_OUTCOME_OK, or the error code */
+    bool counts_jobs;    /* `jobs` is set */
     uint64_t jobs;
-    uint64_t left_out; /* so many events of this caller were not written; 0: none */
+    uint64_t left_out; /* number of this caller's events that were not written; 0: all were */
 };
 
-/* Events go to this file too, made with mode 0600 where missing. False with errno set. */
+/* Opens the file, which then also receives the events; creates it with mode 0600 if missing.
+ * Returns false with errno set. */
 bool audit_open(const char *path);
-/* Opens the same path again (after rotation). False with errno set: the old one goes on. */
+/* Reopens the same path (after rotation). Returns false with errno set; the old file then remains
+ * in use. */
 bool audit_reopen(void);
 void audit_close(void);
 
@@ -50,11 +54,11 @@ enum { AUDIT_REFUSED_PER_S = 10, AUDIT_REFUSED_BURST = 50 };
 
 void audit_event(const struct audit_event *event);
 
-/* To be called once a second while it returns true: writes how many events of each caller were left out since. False: there is
- * nothing left to write. */
+/* Writes the number of omitted events for each caller since the last call. Call it once a second
+ * while it returns true. Returns false if nothing is left to write. */
 bool audit_tell_left_out(void);
 
-/* So far: events, and those that the file does not have. */
+/* Return the number of events so far, and of those that are missing in the file. */
 uint64_t audit_events(void);
 uint64_t audit_failures(void);
 void audit_emit_metrics(struct metric_page *page);

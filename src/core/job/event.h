@@ -1,8 +1,9 @@
 /*
- * event: what happens to jobs and topics, as it is told to whoever listens. Pure.
+ * event: what happens to jobs and topics, as reported to subscribers. Pure.
  *
- * One event for each job, but for purges, redrives of all and deletes: these are of a topic and say of
- * how many jobs. What is not known is zero or empty: a reader shows what there is.
+ * There is one event per job, except for purges, redrives of all jobs and deletes: these concern a
+ * topic and have a number of jobs. Unknown fields are zero or empty: a reader shows the fields that
+ * are set.
  */
 #ifndef TARRY_JOB_EVENT_H
 #define TARRY_JOB_EVENT_H
@@ -12,12 +13,12 @@
 enum job_event_kind {
     JOB_EVENT_PUSHED = 1,
     JOB_EVENT_REPLACED,
-    JOB_EVENT_DUE, /* it waited and is ready now */
+    JOB_EVENT_DUE, /* it waited and is now ready */
     JOB_EVENT_DELIVERED,
     JOB_EVENT_ACKED,
     JOB_EVENT_NACKED,
     JOB_EVENT_EXTENDED,
-    JOB_EVENT_RETURNED, /* the delivery reached nobody, the attempt does not count */
+    JOB_EVENT_RETURNED, /* the delivery did not reach the consumer, the attempt does not count */
     JOB_EVENT_LEASE_ENDED,
     JOB_EVENT_EXPIRED,
     JOB_EVENT_CANCELLED,
@@ -29,38 +30,38 @@ enum job_event_kind {
     JOB_EVENT_PAUSED,
     JOB_EVENT_RESUMED,
     JOB_EVENT_SETTINGS,
-    JOB_EVENT_DELETED, /* the topic */
+    JOB_EVENT_DELETED, /* the topic was deleted */
     JOB_EVENT_KINDS_END
 };
 
-/* A set of kinds has a bit for each. */
+/* Returns the bit of a kind in a set of kinds. */
 static inline uint32_t job_event_bit(enum job_event_kind kind)
 {
     return UINT32_C(1) << kind;
 }
 enum {
     JOB_EVENTS_ALL = (1 << JOB_EVENT_KINDS_END) - 2,
-    JOB_EVENT_TOPICS_MAX = 64 /* that one who listens may name */
+    JOB_EVENT_TOPICS_MAX = 64 /* that a subscriber may name */
 };
 
-/* To whom a job was handed. */
+/* The way in which a job was handed out. */
 enum job_way { JOB_WAY_UNKNOWN = 0, JOB_WAY_TAKE, JOB_WAY_CALLBACK, JOB_WAY_BROKER };
 
 struct job_event {
     enum job_event_kind kind;
     enum job_way way; /* delivered */
     uint32_t attempt;
-    int64_t at_ms, due_ms, lease_until_ms; /* wall clock; 0: none */
-    uint64_t count;                        /* purged, redriven of all, deleted: jobs */
+    int64_t at_ms, due_ms, lease_until_ms; /* wall clock; 0: not set */
+    uint64_t count;                        /* purged, redriven (all), deleted: number of jobs */
     struct slice topic, id;
     struct slice error; /* nacked, dead */
 };
 
-/* "pushed", "due", …: as they stand in answers and options; never changes once released. */
+/* Returns the name in answers and options: "pushed", "due", …; never changes once released. */
 const char *job_event_name(enum job_event_kind kind);
-/* 0: no such kind. */
+/* Returns the kind of a name; 0: unknown. */
 enum job_event_kind job_event_find(struct slice name);
-/* NULL: not known. */
+/* Returns the name of a way; NULL: unknown. */
 const char *job_way_name(enum job_way way);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * job: what is pushed, and the limits on it. Pure.
+ * job: a job, and the limits on its parts. Pure.
  */
 #ifndef TARRY_JOB_JOB_H
 #define TARRY_JOB_JOB_H
@@ -7,11 +7,11 @@
 #include "job/policy.h"
 
 enum job_state {
-    JOB_DELAYED = 1, /* waiting for due; with attempt > 0: waiting for a retry */
+    JOB_DELAYED = 1, /* waiting until it is due; with attempt > 0: waiting for a retry */
     JOB_READY,       /* due, waiting for a consumer */
-    JOB_LEASED,      /* handed to a consumer */
-    JOB_DEAD,        /* gave up; kept for inspection and redrive */
-    JOB_FINISHED     /* gone; remembered only as long as its topic's dedup_window says */
+    JOB_LEASED,      /* held by a consumer */
+    JOB_DEAD,        /* failed finally; kept for inspection and redrive */
+    JOB_FINISHED     /* ended; remembered only for the topic's dedup_window */
 };
 
 enum {
@@ -21,66 +21,69 @@ enum {
     JOB_META_BYTES_MAX = 4096, /* encoded, all pairs together */
     JOB_META_PAIRS_MAX = 32,
     JOB_CONSUMER_BYTES_MAX = 64,
-    JOB_ERROR_BYTES_MAX = 256,         /* whoever sets it cuts longer ones */
-    JOB_HISTORY_MAX = 8,               /* attempts remembered */
-    JOB_HISTORY_ERROR_BYTES_MAX = 100, /* of each; whoever sets it cuts longer ones */
+    JOB_ERROR_BYTES_MAX = 256,         /* the code that sets it truncates longer ones */
+    JOB_HISTORY_MAX = 8,               /* attempts kept */
+    JOB_HISTORY_ERROR_BYTES_MAX = 100, /* of each; the code that sets it truncates longer ones */
     JOB_HISTORY_BYTES_MAX = 1024,      /* encoded, all together */
     JOB_PRIORITY = 100,
     JOB_PRIORITY_MAX = 65535,
     JOB_PAST_ATTEMPTS_MAX = 1000 * 1000 * 1000, /* of a job that comes from another queue */
-    JOB_BODY_BYTES_MAX = 1 << 20                /* default of the server's setting */
+    JOB_BODY_BYTES_MAX = 1 << 20                /* default of the server option */
 };
 
-/* A whole job, as it is stored and handed out. Slices belong to whoever filled it in. */
+/* A whole job, as it is stored and handed out. The code that fills it in owns the slices. */
 struct job {
     struct slice topic, id;
     struct slice content_type; /* empty: application/octet-stream */
     struct slice meta;         /* see job_meta_next */
     struct slice body;
-    struct slice error;   /* last error, empty: none */
+    struct slice error;   /* last error; empty: no error */
     struct slice history; /* see job_history_next; empty: no attempt has ended yet */
     enum job_state state;
-    bool due_is_wall; /* due follows the wall clock (pushed with `at`); else the inner clock */
+    bool due_is_wall; /* due follows the wall clock (pushed with `at`), else the inner clock */
     uint16_t priority;
     uint32_t attempt; /* deliveries so far */
     int64_t due_ms;
     int64_t first_due_ms;   /* due before any retry: ttl counts from here */
     int64_t lease_until_ms; /* inner clock; 0 unless leased */
-    int64_t taken_ms;       /* inner clock; 0 unless leased, or where nobody wrote it down */
+    int64_t taken_ms;       /* inner clock; 0 unless leased, or if not recorded */
     struct slice
-        consumer; /* who has it, as he calls himself; empty unless leased, or no name given */
-    bool cancel_requested; /* leased: unless he acks it, it is cancelled when the lease ends */
+        consumer; /* the name that the consumer gives itself; empty unless leased, or if not given */
+    bool cancel_requested; /* leased: cancelled when the lease ends, unless acked before */
     uint64_t sequence;     /* push order within the shard */
-    uint64_t delivery;     /* number of the last delivery, rising within the shard; 0: none yet */
-    struct policy policy;  /* the job's own; unset fields fall back to the topic's */
+    uint64_t delivery;    /* number of the last delivery, rising within the shard; 0: no delivery */
+    struct policy policy; /* the job's own; unset fields use the topic's values */
 };
 
 const char *job_state_name(enum job_state state);  /* "delayed", … */
-enum job_state job_state_parse(struct slice name); /* 0 when unknown */
+enum job_state job_state_parse(struct slice name); /* 0 if unknown */
 
-/* [A-Za-z0-9._+/;$()-]{1,200}, no leading dot. */
+/* Returns whether a topic name is valid: [A-Za-z0-9._+/;$()-]{1,200}, no leading dot. */
 bool job_topic_is_valid(struct slice topic);
-/* Whether the topic is one of tarry's own, which keep what is to be done once: `tarry.dead`, ... Nothing is pushed to it on behalf
- * of a caller. All names that begin with "tarry." are reserved. */
+/* Returns whether the topic is one of tarry's own, which hold one-time internal work: `tarry.dead`,
+ * ... Nothing is pushed to it on behalf of a caller. All names that begin with "tarry." are
+ * reserved. */
 bool job_topic_is_own(struct slice topic);
-/* 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
+/* Returns whether an id is valid: 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
 bool job_id_is_valid(struct slice id);
-/* What a consumer calls himself: 1 to 64 bytes of printable ASCII, no blank at either end. */
+/* Returns whether a consumer name is valid: 1 to 64 bytes of printable ASCII, no blank at either
+ * end. */
 bool job_consumer_is_valid(struct slice consumer);
-/* "." and ".." in a path mean something else to clients and proxies, escaped or not: nobody reaches
- * a job of such an id. Stored ones from before they were refused are jobs as all others. */
+/* Returns whether the id is "." or "..". In a path these have another meaning for clients and
+ * proxies, escaped or not, so a job with such an id is not reachable. Stored jobs with such ids,
+ * from before they were refused, are otherwise ordinary. */
 bool job_id_is_dots(struct slice id);
 
 /*
  * history: the last JOB_HISTORY_MAX attempts that ended without an ack, oldest first. Encoded one
  * after the other:  varint attempt · varint started_ms · varint duration_ms · u8 outcome · counted
- * error.  Redrive keeps the history, so numbers may fall. `error` is the one the attempt left the
- * job with, cut where a character ends.
+ * error.  Redrive keeps the history, so numbers may fall. `error` is the job's error after the
+ * attempt, truncated at a character boundary.
  */
 enum job_outcome {
     JOB_OUTCOME_FAILED = 1,  /* nack */
-    JOB_OUTCOME_LEASE_ENDED, /* nobody answered in time */
-    JOB_OUTCOME_REFUSED      /* nack for good */
+    JOB_OUTCOME_LEASE_ENDED, /* no answer in time */
+    JOB_OUTCOME_REFUSED      /* final nack */
 };
 struct job_attempt {
     uint32_t attempt;
@@ -90,13 +93,15 @@ struct job_attempt {
     struct slice error;
 };
 const char *job_outcome_name(enum job_outcome outcome); /* "failed", "lease_ended", "refused" */
-/* `history` as it was, with one more at its end and the oldest left out where there are too many;
- * longer errors are cut. `into` has room for JOB_HISTORY_BYTES_MAX and is not part of `history`;
- * returns the new length. */
+/* Writes `history` with one more attempt at its end, and without the oldest if there are too many,
+ * into `into`; longer errors are truncated. `into` has room for JOB_HISTORY_BYTES_MAX and does not
+ * overlap `history`. Returns the new length. */
 size_t job_history_add(struct slice history, const struct job_attempt *attempt, char *into);
-/* Start with *at = 0. False at the end; *at is then history.len unless it is malformed. */
+/* Reads the next attempt. Start with *at = 0. Returns false at the end; *at is then history.len
+ * unless the history is malformed. */
 bool job_history_next(struct slice history, size_t *at, struct job_attempt *out);
-/* Whole attempts, no more than JOB_HISTORY_MAX, and nothing else? */
+/* Returns whether `history` consists of whole attempts, at most JOB_HISTORY_MAX, and nothing
+ * else. */
 bool job_history_check(struct slice history);
 
 /*
@@ -111,23 +116,24 @@ enum job_meta_fault {
     JOB_META_TOO_MUCH
 };
 enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct slice value);
-/* Names that begin so are tarry's own: no caller gives them. */
+/* The prefix of names that are reserved for tarry: callers cannot set them. */
 #define JOB_META_OWN "tarry-"
 /* The job's own destination: a URL. */
 #define JOB_META_CALLBACK JOB_META_OWN "callback"
-/* Of a job whose trace is sampled: when it was pushed, in microseconds since 1970. Nobody is shown it. */
+/* The push time of a job whose trace is sampled, in microseconds since 1970. Not shown to users. */
 #define JOB_META_PUSHED JOB_META_OWN "pushed"
-/* The context of the trace that the job belongs to: anybody's to give. See trace/carry.h. */
+/* The context of the trace that the job belongs to. Any caller may set it. See trace/carry.h. */
 #define JOB_META_TRACEPARENT "traceparent"
 #define JOB_META_TRACESTATE "tracestate"
-/* Of a dead letter: the topic in which it died. */
+/* The topic in which a dead letter died. */
 #define JOB_META_DEAD_TOPIC "dead-topic"
-#define JOB_META_DEAD_ATTEMPT "dead-attempt" /* the attempts it had there */
+#define JOB_META_DEAD_ATTEMPT "dead-attempt" /* number of its attempts there */
 #define JOB_META_DEAD_ERROR "dead-error"
 #define JOB_META_DEAD_HOPS "dead-hops" /* how often it was forwarded */
-/* Start with *at = 0. False at the end; *at is then meta.len unless the last pair was cut short. */
+/* Reads the next pair. Start with *at = 0. Returns false at the end; *at is then meta.len unless
+ * the last pair is truncated. */
 bool job_meta_next(struct slice meta, size_t *at, struct slice *name, struct slice *value);
-/* The value of a name; `at` NULL: there is none of it. */
+/* Returns the value of a name; `at` is NULL if the name is missing. */
 struct slice job_meta_find(struct slice meta, struct slice name);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * policy: when a failed job tries again, and when it gives up. Pure.
+ * policy: when a failed job is retried, and when it fails finally. Pure.
  */
 #ifndef TARRY_JOB_POLICY_H
 #define TARRY_JOB_POLICY_H
@@ -10,7 +10,7 @@
 
 enum backoff_kind { BACKOFF_FIXED = 1, BACKOFF_EXPONENTIAL, BACKOFF_NONE };
 
-/* Zeroed: not set. */
+/* The waits between attempts. Zeroed: not set. */
 struct backoff {
     enum backoff_kind kind;
     int64_t
@@ -18,13 +18,13 @@ struct backoff {
     int64_t max_ms; /* exponential: the longest wait. fixed: equal to first_ms. none: 0 */
 };
 
-/* What a push or a topic may set; zero means "not set here": the next wider one counts (job, topic,
- * default). */
+/* The settings of a push or a topic. Zero means "not set here": the next wider one is used (job,
+ * topic, default). */
 struct policy {
     int64_t lease_ms;
-    int64_t ttl_ms; /* how long it may stay ready before it expires; none by default */
+    int64_t ttl_ms; /* how long it may stay ready before it expires; no limit by default */
     struct backoff backoff;
-    uint32_t max_attempts; /* POLICY_ATTEMPTS_NONE: it is tried for ever */
+    uint32_t max_attempts; /* POLICY_ATTEMPTS_NONE: unlimited */
 };
 
 enum {
@@ -37,25 +37,25 @@ enum {
     POLICY_BACKOFF_MAX_MS = 600 * 1000,
     POLICY_JITTER_PERCENT = 20
 };
-#define POLICY_ATTEMPTS_NONE UINT32_MAX                 /* as max_attempts: there is none */
+#define POLICY_ATTEMPTS_NONE UINT32_MAX                 /* as max_attempts: unlimited */
 #define POLICY_DELAY_MS_MAX (3653LL * 24 * 3600 * 1000) /* 10 years */
 
-/* Every field of `job` that is not set is taken from `topic`, then from the defaults above. */
+/* Returns `job` with every unset field taken from `topic`, then from the defaults above. */
 struct policy policy_resolve(const struct policy *job, const struct policy *topic);
 
-/* A job that has been tried so often is not tried again. */
+/* Returns whether a job with so many attempts is not retried. */
 bool policy_is_used_up(const struct policy *policy, uint32_t attempt);
 
-/* Whether the waits are those of its kind, within their limits. */
+/* Returns whether the waits match the kind and are within their limits. */
 bool policy_backoff_is_valid(const struct backoff *backoff);
 
-/* The wait after attempt number `attempt` (from 1) failed, with jitter of +-20 % drawn from
- * `chance` (any 64 random bits); 0 where there is no backoff, else at least 1 ms, and the jitter never exceeds what the limits allow
- * by more than those 20 %. `backoff` must be set. */
+/* Returns the wait after attempt number `attempt` (from 1) has failed, with jitter of +-20 % drawn
+ * from `chance` (any 64 random bits). Returns 0 if the kind is BACKOFF_NONE, else at least 1 ms.
+ * The jitter never exceeds the limits by more than those 20 %. `backoff` must be set. */
 int64_t policy_backoff_ms(const struct backoff *backoff, uint32_t attempt, uint64_t chance);
 
-/* "fixed:10s", "exp:1s..10m", "none". Parse: false, *out untouched, on anything else, on 0 and on waits
- * above POLICY_DELAY_MS_MAX or first > max. */
+/* Parse and append "fixed:10s", "exp:1s..10m" or "none". Parsing returns false and leaves *out
+ * unchanged on anything else, on 0, on waits above POLICY_DELAY_MS_MAX and if first > max. */
 bool policy_parse_backoff(struct slice text, struct backoff *out);
 void policy_emit_backoff(struct buffer *out, const struct backoff *backoff);
 

@@ -1,15 +1,16 @@
 /*
  * record: the stored form of everything that changes a shard. Pure.
  *
- * A record says what is true afterwards, not what to do, so replaying it twice changes nothing.
- * Little-endian, versioned by the file that holds it. Layout: u32 bytes (whole record, with this
- * field) · u8 kind · payload; integers of the payload as LEB128 varints where they are often small.
- * Fields with their usual value take no room: a plain job costs about 21 bytes beside its text.
+ * A record describes the state after a change, not the operation, so replaying it twice changes
+ * nothing. Little-endian, versioned by the file that holds it. Layout: u32 bytes (whole record,
+ * including this field) · u8 kind · payload; integers of the payload are LEB128 varints if they are
+ * often small. Fields with their usual value take no space: a plain job costs about 21 bytes in
+ * addition to its text.
  *
- * Encoding asserts: names and texts within the limits of job.h, no negative time, known enums.
- * Decoding trusts nothing: every length is checked, every enum known, topic and id well-formed, the
- * payload used up to its last byte. A content has one stored form: what decodes encodes to the
- * same bytes again.
+ * Encoding asserts names and texts within the limits of job.h, no negative time, and known enums.
+ * Decoding trusts nothing: it checks that every length is valid, every enum known, topic and id
+ * well-formed, and the payload used up to its last byte. A content has one stored form: decoding
+ * and encoding again gives the same bytes.
  */
 #ifndef TARRY_JOB_RECORD_H
 #define TARRY_JOB_RECORD_H
@@ -20,8 +21,8 @@
 
 enum record_kind {
     RECORD_JOB = 1, /* a whole job */
-    RECORD_STATE,   /* what changed of a job: state, due, attempt, lease, priority, error */
-    RECORD_DONE,    /* a job is gone */
+    RECORD_STATE,   /* the changed parts of a job: state, due, attempt, lease, priority, error */
+    RECORD_DONE,    /* a job has ended */
     RECORD_TOPIC    /* a topic's settings, counters and existence */
 };
 
@@ -33,41 +34,44 @@ enum record_reason {
     RECORD_REPLACED
 };
 
-/* CARRIED is read and never written: an older version brought a live job out of an old file. */
+/* The origin of a JOB record. CARRIED is read but never written: an older version copied a live job
+ * from an old file. */
 enum record_job_origin { RECORD_PUSHED = 1, RECORD_PUSHED_REPLACING, RECORD_CARRIED };
 
 enum record_conflict { CONFLICT_REPLACE = 1, CONFLICT_KEEP, CONFLICT_REJECT };
 
 enum { TOPIC_EXTENSION_BYTES_MAX = 4096 };
-#define TOPIC_JOBS_MAX (1ULL << 40) /* the highest max_jobs */
+#define TOPIC_JOBS_MAX (1ULL << 40) /* the maximum of max_jobs */
 
-/* Zeroed: nothing set. */
+/* The settings of a topic. Zeroed: nothing set. */
 struct topic_settings {
     struct policy policy;
     enum record_conflict on_conflict;
-    int32_t priority; /* valid where has_priority */
+    int32_t priority; /* valid if has_priority */
     bool has_priority;
-    bool dead_letter_expired; /* expired jobs become dead instead of going */
+    bool dead_letter_expired; /* expired jobs become dead instead of being removed */
     int64_t dedup_window_ms;  /* how long finished ids are remembered */
-    uint64_t max_jobs;        /* new jobs are refused while it has so many; 0: no limit */
+    uint64_t max_jobs;        /* new jobs are refused while the topic has this many; 0: no limit */
     struct frequency push_rate;
-    /* What rooms above the queue keep with the topic: a JSON object as text; empty: nothing. Queues
-     * store it and never look inside. Belongs to whoever filled the struct in. */
+    /* The data that rooms above the queue store with the topic: a JSON object as text; empty: no
+     * data. Queues store it and never parse it. Owned by the code that filled in the struct. */
     struct slice extension;
-    int64_t history_ms; /* how long what became of jobs is kept; 0: not. In stores that can */
+    int64_t history_ms; /* how long the history of ended jobs is kept; 0: not kept. Only in stores
+                         * that support it */
 };
 
 bool topic_settings_equal(const struct topic_settings *a, const struct topic_settings *b);
 
-/* Sums since the topic was made; never fall. */
+/* The totals since the topic was created; they never fall. */
 struct topic_totals {
     uint64_t pushed, acked, cancelled, expired, replaced, delivered, nacked, lease_ended, died,
         redriven;
 };
 
-/* An attempt that ended without an ack. Its number and error are those of the state it led to. */
+/* An attempt that ended without an ack. Its number and error are those of the state that it led
+ * to. */
 struct record_ended {
-    enum job_outcome outcome; /* 0: none has ended with this change */
+    enum job_outcome outcome; /* 0: no attempt ended with this change */
     int64_t started_ms;       /* wall clock */
     int64_t duration_ms;
 };
@@ -79,10 +83,10 @@ struct record_state { /* RECORD_STATE */
     uint16_t priority;
     uint32_t attempt;
     int64_t due_ms, first_due_ms, lease_until_ms;
-    int64_t taken_ms; /* inner clock, before lease_until_ms; 0: not leased, or not known */
+    int64_t taken_ms; /* inner clock, before lease_until_ms; 0: not leased, or unknown */
     uint64_t delivery;
     struct slice error;
-    struct slice consumer; /* of a leased job only, as is the next; see job.h */
+    struct slice consumer; /* of a leased job only, like the next field; see job.h */
     bool cancel_requested;
     struct record_ended ended;
 };
@@ -90,10 +94,10 @@ struct record_state { /* RECORD_STATE */
 struct record_done { /* RECORD_DONE */
     struct hash128 key;
     enum record_reason reason;
-    int64_t remember_until_ms; /* 0: forget at once */
-    uint64_t sequence;         /* of the job that is gone */
-    struct slice topic; /* only where remembered or carried: tells whose it was; else empty */
-    bool carried;       /* of a job that had ended already: not to be counted again */
+    int64_t remember_until_ms; /* 0: forget immediately */
+    uint64_t sequence;         /* of the ended job */
+    struct slice topic;        /* set only if remembered or carried: the job's topic; else empty */
+    bool carried;              /* of a job that had already ended: not counted again */
 };
 
 struct record_topic { /* RECORD_TOPIC */
@@ -101,15 +105,15 @@ struct record_topic { /* RECORD_TOPIC */
     bool exists; /* false: deleted */
     bool paused;
     bool carried;
-    bool deleting; /* a delete of all shards has begun, and is finished at the next start */
-    int64_t paused_until_ms; /* inner clock; 0: it is not paused, or until it is resumed */
+    bool deleting;           /* a delete on all shards has begun; the next start finishes it */
+    int64_t paused_until_ms; /* inner clock; 0: not paused, or paused until resumed */
     struct topic_settings settings;
     struct topic_totals totals;
-    uint64_t sequence; /* the shard's sequence when it was written */
+    uint64_t sequence; /* the shard's sequence at the time of writing */
 };
 
 /*
- * Where a record lies: in a file of the log, or in a slot of a run. bytes 0: nowhere.
+ * The place of a record: in a log file, or in a slot of a run. bytes 0: no place.
  */
 struct record_place {
     uint32_t file;  /* number of the log file; with RECORD_IN_RUN: of the run */
@@ -129,9 +133,9 @@ static inline uint32_t record_place_run(struct record_place place)
 
 struct record {
     enum record_kind kind;
-    /* JOB, STATE, DONE: the slot of a run in which the job lay when this was written (JOB: the one
-     * it replaces); so replay needs not look for it. bytes 0: it lay in the log, or there was none.
-     */
+    /* JOB, STATE, DONE: the slot of the run that contained the job when this record was written
+     * (JOB: the job that it replaces), so that replay need not search for it. bytes 0: the job was
+     * in the log, or there was no job. */
     struct record_place from;
     enum record_job_origin origin; /* RECORD_JOB */
     union {
@@ -142,22 +146,22 @@ struct record {
     };
 };
 
-/* An upper bound of what record_encode will write. */
+/* Returns an upper bound of the bytes that record_encode writes. */
 size_t record_bytes_max(const struct record *record);
 
-/* Writes the record at `into` (record_bytes_max bytes of room); returns its size. */
+/* Writes the record at `into` (record_bytes_max bytes of room). Returns its size. */
 size_t record_encode(const struct record *record, char *into);
 
-/* Decodes the one record that fills `bytes` exactly. Slices of *out point into `bytes`. False, *out
- * unspecified, if malformed. */
+/* Decodes the one record that fills `bytes` exactly. Slices of *out point into `bytes`. Returns
+ * false if malformed; *out is then unspecified. */
 bool record_decode(struct slice bytes, struct record *out);
 
-/* The size of the record that starts at `bytes`; 0 where they do not begin with a known kind and
- * hold all of it. */
+/* Returns the size of the record that starts at `bytes`, or 0 if they do not begin with a known
+ * kind or do not hold all of it. */
 size_t record_next(struct slice bytes);
 
-/* Whether the encoded record is one that is read again by its place: a JOB, or a DONE that is
- * remembered. The others are only ever read with all that stands around them. */
+/* Returns whether the encoded record may be read again by its place: a JOB, or a DONE that is
+ * remembered. Other records are read only together with all records around them. */
 bool record_is_read_again(struct slice bytes);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * ulid: ids made by the server: 48 bits of time, 80 of chance, 26 characters of Crockford base 32
- * (github.com/ulid/spec). Pure.
+ * ulid: ids created by the server: 48 bits of time, 80 random bits, 26 characters of Crockford base
+ * 32 (github.com/ulid/spec). Pure.
  *
- * Within one generator ids rise strictly, also within a millisecond (the chance part is
+ * The ids of one generator rise strictly, also within a millisecond (the random part is
  * incremented) and when time goes back.
  */
 #ifndef TARRY_JOB_ULID_H
@@ -19,7 +19,8 @@ struct ulid {
     struct random random;
 };
 
-/* `seed` from a good source; generators with the same seed make the same ids. */
+/* Initializes a generator. `seed` is from a good source; generators with the same seed make the
+ * same ids. */
 void ulid_init(struct ulid *ulid, uint64_t seed);
 void ulid_write(struct ulid *ulid, int64_t now_ms, char out[ULID_BYTES]);
 

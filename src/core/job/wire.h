@@ -1,10 +1,10 @@
 /*
- * wire: the primitives records are made of: bytes, fixed little-endian words, LEB128 varints,
- * counted runs of bytes. Pure.
+ * wire: the primitives of records: bytes, fixed little-endian words, LEB128 varints, counted runs
+ * of bytes. Pure.
  *
- * Putting trusts its caller for room. Taking trusts nothing: the first thing that does not fit sets
- * `bad`, and from then on everything taken is zero or empty, so a decoder checks once, at its end.
- * Varints must be of the shortest form: a value has one spelling.
+ * Putting relies on the caller for room. Taking trusts nothing: the first invalid value sets `bad`,
+ * and from then on every taken value is zero or empty, so a decoder checks once, at its end.
+ * Varints must have the shortest form, so that a value has one spelling.
  */
 #ifndef TARRY_JOB_WIRE_H
 #define TARRY_JOB_WIRE_H
@@ -44,7 +44,7 @@ static inline char *wire_put_varint(char *at, uint64_t value)
     return wire_put_byte(at, (unsigned)value);
 }
 
-/* Times and lengths of time; negative ones have no stored form. */
+/* Writes a time or duration. Negative ones have no stored form. */
 static inline char *wire_put_ms(char *at, int64_t ms)
 {
     assert(ms >= 0);
@@ -58,7 +58,7 @@ static inline char *wire_put_bytes(char *at, struct slice bytes)
     return at + bytes.len;
 }
 
-/* Its length, then the bytes. */
+/* Writes the length, then the bytes. */
 static inline char *wire_put_text(char *at, struct slice text, size_t bytes_max)
 {
     assert(text.len <= bytes_max);
@@ -123,7 +123,7 @@ static inline uint64_t wire_take_u64(struct wire_in *in)
     return le64toh(value);
 }
 
-/* At least `least` and at most `most`. */
+/* Reads a value of at least `least` and at most `most`. */
 static inline uint64_t wire_take_varint(struct wire_in *in, uint64_t least, uint64_t most)
 {
     uint64_t value = 0;
@@ -131,7 +131,7 @@ static inline uint64_t wire_take_varint(struct wire_in *in, uint64_t least, uint
 
     do {
         byte = wire_take_byte(in);
-        if (shift == 63 && byte > 1) /* beyond 64 bits */
+        if (shift == 63 && byte > 1) /* more than 64 bits */
             wire_fail(in);
         value |= (uint64_t)(byte & 0x7f) << shift;
         shift += 7;

@@ -1,11 +1,13 @@
 /*
- * budget: the memory that the connections of a server may take together, whatever their protocol.
+ * budget: the memory that all connections of a server may use together, whatever their protocol.
  *
- * Counted are buffers of requests that are not whole yet, bodies that the store works on, answers that are not
- * written yet, connections and waiting takes. Not counted: what the store itself keeps, and one read and one
- * answer under way of each front. A budget does not refuse anything: whoever adds asks it first.
+ * Counted: buffers of incomplete requests, bodies that the store works on, unwritten answers,
+ * connections and waiting takes. Not counted: the memory of the store itself, and one read and one
+ * answer in progress per front. A budget does not refuse anything: the caller checks it before
+ * adding.
  *
- * Any thread. Owner: the caller's storage, zeroed but for `bytes_max`; it outlives the connections.
+ * Any thread. The caller owns the structure, zeroed except for `bytes_max`; it outlives the
+ * connections.
  */
 #ifndef TARRY_NET_BUDGET_H
 #define TARRY_NET_BUDGET_H
@@ -16,9 +18,8 @@
 #include <stdint.h>
 
 enum {
-    BUDGET_SMALL_BYTES =
-        16 * 1024, /* allowed whatever else is used, so that small jobs get through */
-    BUDGET_LARGE_BYTES = 1024 * 1024 /* above it the last quarter is not available */
+    BUDGET_SMALL_BYTES = 16 * 1024,  /* always allowed, so that small jobs get through */
+    BUDGET_LARGE_BYTES = 1024 * 1024 /* larger requests cannot use the last quarter */
 };
 
 struct budget {
@@ -36,7 +37,7 @@ static inline void budget_remove(struct budget *budget, size_t bytes)
     atomic_fetch_sub_explicit(&budget->bytes, bytes, memory_order_relaxed);
 }
 
-/* Counts a buffer that has `bytes` now, where *counted of them are counted. */
+/* Updates the count of a buffer to its current `bytes`, from *counted. */
 static inline void budget_recount(struct budget *budget, size_t *counted, size_t bytes)
 {
     if (bytes > *counted)
@@ -56,7 +57,7 @@ static inline bool budget_is_spent(const struct budget *budget)
     return budget_used(budget) >= budget->bytes_max;
 }
 
-/* Is there room for so many more bytes? */
+/* Returns whether there is room for `bytes` more. */
 static inline bool budget_has(const struct budget *budget, size_t bytes)
 {
     uint64_t max = budget->bytes_max;
@@ -64,7 +65,7 @@ static inline bool budget_has(const struct budget *budget, size_t bytes)
            budget_used(budget) + bytes <= (bytes > BUDGET_LARGE_BYTES ? max / 4 * 3 : max);
 }
 
-/* Counts a request that was refused for want of room. */
+/* Counts a request that was refused for lack of room. */
 static inline void budget_note_refused(struct budget *budget)
 {
     atomic_fetch_add_explicit(&budget->refused, 1, memory_order_relaxed);

@@ -1,18 +1,19 @@
 /*
- * listener: where connections come in: an address of IP, a unix socket, or a socket that was opened
- * before us (systemd's socket activation, or a server that hands over to its successor).
+ * listener: accepts connections at an IP address, a unix socket, or an inherited socket (from
+ * systemd's socket activation, or from a server that hands over to its successor).
  *
- * Life
- *   1. listeners_open, once, before there are threads: each address is bound, so that it is known to
- *      be free before anything long begins. A unix socket or an inherited one takes connections from
- *      then on, which wait until somebody accepts them; an address of IP does from 2 on.
- *   2. listener_descriptor for each thread that accepts: a socket of its own on the same address of
- *      IP (the system spreads connections over them), else a copy of the one descriptor.
- *   3. listener_accept, on those threads, until it says -EAGAIN.
- *   4. listeners_close, when no more are to come: socket files go away, so that a successor may
- *      open the same path. Who still accepts from a descriptor gets what has come before.
+ * Life cycle:
+ *   1. listeners_open, once, before threads start: binds each address, so that an address in use is
+ *      detected before anything slow begins. A unix socket or an inherited socket accepts connections
+ *      from then on; they wait in the backlog. An IP address accepts them from step 2 on.
+ *   2. listener_descriptor, for each thread that accepts: a separate socket on the same IP address
+ *      (the system distributes connections over them), else a copy of the one descriptor.
+ *   3. listener_accept, on those threads, until it returns -EAGAIN.
+ *   4. listeners_close, when no more connections are to come: removes socket files, so that a
+ *      successor may open the same path. Threads that still accept from a descriptor get the
+ *      connections that have already arrived.
  *
- * Once open a listener does not change, and any thread may look at it.
+ * An open listener does not change, and any thread may read it.
  */
 #ifndef TARRY_NET_LISTENER_H
 #define TARRY_NET_LISTENER_H
@@ -34,44 +35,44 @@ enum {
 enum listener_kind {
     LISTENER_TCP = 1,
     LISTENER_UNIX,
-    LISTENER_INHERITED /* of either kind; once open it is one of those above */
+    LISTENER_INHERITED /* of either kind; replaced by its real kind once open */
 };
 
-/* Must a client prove itself here? */
+/* Whether clients must authenticate at a listener. */
 enum listener_token {
-    LISTENER_TOKEN_AUTO = 0, /* where there is a way to do so */
+    LISTENER_TOKEN_AUTO = 0, /* if a way to authenticate is configured */
     LISTENER_TOKEN_REQUIRED, /* "require-token" */
     LISTENER_TOKEN_NONE      /* "no-token" */
 };
 
-/* What a listener is told. */
+/* The options of a listener. */
 struct listener_options {
     enum listener_kind kind;
     struct sockaddr_storage address; /* LISTENER_TCP */
-    char path[LISTENER_PATH_BYTES];  /* LISTENER_UNIX; of LISTENER_INHERITED a name, or a number */
-    mode_t mode;                     /* of the socket file; 0: only its owner, 0600 */
+    char path[LISTENER_PATH_BYTES];  /* LISTENER_UNIX; for LISTENER_INHERITED a name or a number */
+    mode_t mode;                     /* of the socket file; 0: owner only, 0600 */
     char
         group[LISTENER_GROUP_BYTES]; /* of the socket file, a name or a number; "": the process's */
     bool tls;
-    bool plain;          /* beyond loopback without TLS is meant */
-    bool proxy_protocol; /* each connection begins with a header that says who the client is */
+    bool plain;          /* allow an address beyond loopback without TLS */
+    bool proxy_protocol; /* each connection begins with a header that identifies the client */
     enum listener_token token;
-    uint8_t protocol; /* whose calls are made there, by a number of the opener's */
+    uint8_t protocol; /* protocol of the calls, a number defined by the opener */
 };
 
 struct listener {
     struct listener_options options;
     enum listener_kind kind; /* LISTENER_TCP or LISTENER_UNIX */
     bool is_inherited;
-    bool is_v6_only;                /* "[::]" and "0.0.0.0" are both given, for the same port */
-    bool is_local;                  /* only this machine reaches it: loopback, or a unix socket */
-    bool requires_token;            /* what its opener made of options.token; false at first */
-    struct peer address;            /* LISTENER_TCP */
+    bool is_v6_only;     /* "[::]" and "0.0.0.0" are both configured for the same port */
+    bool is_local;       /* reachable from this machine only: loopback or a unix socket */
+    bool requires_token; /* set by the opener from options.token; false at first */
+    struct peer address; /* LISTENER_TCP */
     char name[LISTENER_NAME_BYTES]; /* "127.0.0.1:8279", "unix:/run/tarry/tarry.sock" */
 
-    int inherited;    /* the descriptor that was handed over; 0: none */
-    int fd;           /* the one that was opened; -1: handed out, or closed */
-    struct stat file; /* the socket file that was made; st_ino 0: none */
+    int inherited;    /* the inherited descriptor; 0: not inherited */
+    int fd;           /* the open descriptor; -1: handed out or closed */
+    struct stat file; /* the socket file that was created; st_ino 0: not created */
 };
 
 struct listeners {
@@ -80,34 +81,34 @@ struct listeners {
 };
 
 /*
- * Opens all, or none. An inherited one stands for each socket of that name. A socket file that is
- * left over from a process that is gone is replaced. False: `error` (LISTENER_ERROR_BYTES) says
- * which, why and what to do.
+ * Opens all listeners or none. An inherited listener represents each socket of that name. Replaces
+ * a socket file that is left over from a process that has ended. On false, `error`
+ * (LISTENER_ERROR_BYTES) describes the listener, the reason and what to do.
  */
 bool listeners_open(struct listeners *listeners, const struct listener_options *options,
                     uint32_t count, char *error);
-/* May be called again. */
+/* Closes the listeners. May be called again. */
 void listeners_close(struct listeners *listeners);
 
-/* How many of the sockets that were handed over to this process none of them serves. */
+/* Returns the number of inherited sockets that no listener serves. */
 uint32_t listeners_unserved(const struct listeners *listeners);
 
-/* What is unusual about it, as it is written behind its address: "tls,require-token". */
+/* Writes the options that follow the address: "tls,require-token". Omits the usual ones. */
 enum { LISTENER_WORDS_BYTES = 64 };
 void listener_words(const struct listener *listener, char out[LISTENER_WORDS_BYTES]);
 
-/* A listening socket for one more thread, the caller's to close; it does not block. -1: `error` says
- * why. One thread at a time. */
+/* Returns a non-blocking listening socket for another thread, which the caller closes, or -1 with
+ * the reason in `error`. One thread at a time. */
 int listener_descriptor(struct listener *listener, char *error);
 
-/* Drops packets that begin a connection at the descriptor: the client sends them again after a while,
- * to the server that listens there by then. Connections that have begun can still be accepted. Does
- * nothing for a listener that does not use TCP. Returns 0, or -EPERM on a system where only root may
- * filter packets. */
+/* Drops packets that begin a connection at the descriptor: the client sends them again after a
+ * while, to the server that then listens there. Established connections can still be accepted. Does
+ * nothing for a listener that does not use TCP. Returns 0, or -EPERM on a system where only root
+ * may filter packets. */
 int listener_refuse_more(const struct listener *listener, int fd);
 
-/* The next connection, which does not block, and who made it. Negative errno: -EAGAIN where there is
- * none, -EMFILE, -ENFILE, -ENOBUFS or -ENOMEM where it must wait. */
+/* Accepts the next connection, which does not block, and identifies its peer. Negative errno:
+ * -EAGAIN if no connection waits; -EMFILE, -ENFILE, -ENOBUFS or -ENOMEM if it must wait. */
 int listener_accept(const struct listener *listener, int fd, struct peer *peer);
 
 #endif

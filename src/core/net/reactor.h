@@ -1,10 +1,10 @@
 /*
- * reactor: one thread with an event loop, a mailbox, and hooks at the end of a turn.
+ * reactor: a thread with an event loop, a mailbox, and hooks at the end of a loop iteration.
  *
- * A turn: the loop polls, runs what became ready (sockets, timers, mail), then the end-of-turn
- * hooks in the order they were added, then sleeps until the next event or deadline. An idle reactor
- * makes no wake-ups. Everything of a reactor runs on its thread but reactor_post, reactor_stop and
- * reactor_figures.
+ * In an iteration, the loop polls, runs the ready events (sockets, timers, mail), then the
+ * end-of-turn hooks in the order in which they were added, then sleeps until the next event or
+ * deadline. An idle reactor does not wake up. Everything of a reactor runs on its thread, except
+ * reactor_post, reactor_stop and reactor_figures.
  */
 #ifndef TARRY_NET_REACTOR_H
 #define TARRY_NET_REACTOR_H
@@ -18,41 +18,42 @@
 
 struct reactor;
 
-/* A letter to a reactor: embed it as the first member; `run` gets it on the reactor's thread and
- * owns it from then on. */
+/* A message to a reactor. Embed it as the first member. `run` receives it on the reactor's thread
+ * and owns it from then on. */
 struct letter {
     struct letter *next;
     void (*run)(struct letter *letter);
 };
 
-/* NULL when out of descriptors or memory. Signals are left alone: a process that writes to sockets ignores
- * SIGPIPE, so that a peer that is gone shows as an error of the write. */
+/* Creates a reactor. Returns NULL when out of descriptors or memory. Leaves signals unchanged: a
+ * process that writes to sockets must ignore SIGPIPE, so that a closed peer appears as a write
+ * error. */
 struct reactor *reactor_new(uint32_t index);
-/* After its run has returned, and after everything that put handles on its loop has asked for them
- * to be closed. Letters still in the mailbox are dropped. */
+/* Frees a reactor, after its run has returned and after the close of every handle on its loop has
+ * been requested. Letters still in the mailbox are dropped. */
 void reactor_free(struct reactor *reactor);
 
 uv_loop_t *reactor_loop(struct reactor *reactor);
 uint32_t reactor_index(const struct reactor *reactor);
 
-/* Any thread. Letters of one sender arrive in order. Costs one wake-up however many letters wait.
- */
+/* Sends a letter. Any thread. Letters of one sender arrive in order. Costs one wake-up for any
+ * number of waiting letters. */
 void reactor_post(struct reactor *reactor, struct letter *letter);
 
-/* `hook` is called at the end of every turn. At most 8. A hook that wants another turn at once
- * returns true. */
+/* Adds a hook, which is called at the end of every iteration. At most 8. A hook returns true to
+ * request another iteration immediately. */
 void reactor_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
-/* Takes a hook away, for an owner that goes. Not from within a hook. */
+/* Removes a hook, for an owner that ends. Not from within a hook. */
 void reactor_remove_at_turn_end(struct reactor *reactor, bool (*hook)(void *ctx), void *ctx);
-/* The next turn polls without sleeping, so the hooks are called again soon: for work that was left
- * for a hook which had its call in this turn already. */
+/* Makes the next iteration poll without sleeping, so that the hooks are called again soon: for work
+ * that was left for a hook that has already run in this iteration. */
 void reactor_turn_again(struct reactor *reactor);
 
 /*
- * Once, after the hooks of this turn: for the many that now and then have something to finish
- * there, such as what they gathered to send. Embed it, list_init its list. Asking twice is asking
- * once; asking while such calls are made means the next turn, which then comes at once. It may go
- * after reactor_cancel_at_turn_end, and from within its `run`.
+ * A single call after the hooks of this iteration: for the many objects that sometimes have work at
+ * that point, such as sending what they gathered. Embed it and list_init its list. Requesting it
+ * twice has the effect of once. A request while such calls run means the next iteration, which then
+ * follows immediately. It may be freed after reactor_cancel_at_turn_end, and from within its `run`.
  */
 struct turn_end_call {
     struct list list; /* the reactor's */
@@ -61,50 +62,51 @@ struct turn_end_call {
 void reactor_once_at_turn_end(struct reactor *reactor, struct turn_end_call *call);
 void reactor_cancel_at_turn_end(struct turn_end_call *call);
 
-/* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms`, or
- * `at_us` of its microseconds, never before. Setting it again moves it; INT64_MAX: never. */
+/* A deadline: `fire` is called once when the inner clock (base/clock.h) has reached `at_ms` (or
+ * `at_us` in microseconds), never before. Setting it again moves it; INT64_MAX: never. */
 struct deadline;
 struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), void *ctx);
 void deadline_set(struct deadline *deadline, int64_t at_ms);
 void deadline_set_us(struct deadline *deadline, int64_t at_us);
 void deadline_free(struct deadline *deadline);
 
-/* clock_awake_us (base/clock.h) as of the first who asked in this turn: the clock is read once a
- * turn. For durations. */
+/* Returns clock_awake_us (base/clock.h) as of the first call in this iteration: the clock is read
+ * once per iteration. For durations. */
 int64_t reactor_now_us(struct reactor *reactor);
 
-/* Has this turn lasted so long, since the first reactor_now_us in it, that whoever can wait shall wait for the
- * next one? All that clients can ask for in any number asks this before each step, so that one client does not
- * hold up the others. Reads the clock. */
+/* Returns whether this iteration has lasted longer than REACTOR_SHARE_US since its first
+ * reactor_now_us, so that work that can wait should wait for the next one. Work that clients can
+ * request in any amount checks this before each step, so that one client does not delay the others.
+ * Reads the clock. */
 enum { REACTOR_SHARE_US = 500 };
 bool reactor_is_late(struct reactor *reactor);
 
 /*
- * How a reactor fares. A turn is what it does from the return of a poll to the next poll. It counts
- * from the first reactor_now_us, letter or deadline in it; what comes before those is known by the
- * loop's own clock, to a millisecond, by which a turn may be taken for shorter than it was.
+ * The statistics of a reactor. A turn is the time from the return of a poll to the next poll. It is
+ * measured from its first reactor_now_us, letter or deadline. The part before those is known only
+ * from the loop's own clock, to a millisecond, so a turn may be measured too short.
  */
 struct reactor_figures {
-    uint64_t turns, letters; /* letters that arrived */
+    uint64_t turns, letters; /* received letters */
     uint64_t longest_us, longest_of_minute_us;
     struct histogram turn_us;
     struct histogram late_us; /* deadlines: from their time, or from being set later, to `fire` */
 };
-/* Any thread. Adds up over several reactors: zero it before the first. */
+/* Adds the statistics to *sum, over several reactors: zero it before the first. Any thread. */
 void reactor_figures(const struct reactor *reactor, struct reactor_figures *sum);
-/* On a Prometheus page; any thread. */
+/* Writes the metrics on a Prometheus page. Any thread. */
 void reactor_emit_metrics(struct reactor *const *reactors, uint32_t count,
                           struct metric_page *page);
 extern const struct metric reactor_metrics[];
-/* For deadlines. */
+/* Notes a late deadline. For deadlines. */
 void reactor_note_late(struct reactor *reactor, int64_t late_us);
 
 /* Runs the loop on the calling thread until reactor_stop. */
 void reactor_run(struct reactor *reactor);
-/* Starts a thread that runs it / waits for that thread's end. */
+/* Start a thread that runs the reactor, and wait for the end of that thread. */
 int reactor_start(struct reactor *reactor);
 void reactor_join(struct reactor *reactor);
-/* Any thread: reactor_run returns after the current turn. */
+/* Makes reactor_run return after the current iteration. Any thread. */
 void reactor_stop(struct reactor *reactor);
 
 #endif

@@ -1,16 +1,16 @@
 /*
- * tls: TLS of one connection without its socket: bytes that came in, bytes that are to go out.
+ * tls: TLS for one connection without its socket: received bytes in, bytes to send out.
  *
- * A context is what connections have in common: a certificate, who is believed, which versions. It
- * may be replaced while there are sessions of it: these go on as they began. A session is one
- * connection. It keeps no bytes but those of a record that is not whole yet: what came is read from
- * the caller's memory, and what is to be sent is appended to the caller's buffer.
+ * A context is the shared configuration of connections: a certificate, the trusted CAs, the
+ * versions. It may be replaced while it has sessions, which continue unchanged. A session is one
+ * connection. It stores no bytes except those of an incomplete record: received bytes are read from
+ * the caller's memory, and bytes to send are appended to the caller's buffer.
  *
- * TLS 1.2 and 1.3, forward secrecy and authenticated ciphers only; no renegotiation, no compression,
- * no early data. A server hands out session tickets; their keys are the context's own, made at random
- * and in memory only, so they change whenever the context is replaced.
+ * TLS 1.2 and 1.3, with forward secrecy and authenticated ciphers only; no renegotiation, no
+ * compression, no early data. A server issues session tickets. Their keys belong to the context,
+ * are random and in memory only, so they change whenever the context is replaced.
  *
- * A context may be used by several threads at once, a session by one.
+ * Several threads may use a context at the same time; one thread uses a session.
  */
 #ifndef TARRY_NET_TLS_H
 #define TARRY_NET_TLS_H
@@ -26,29 +26,31 @@ struct tls_session;
 
 enum tls_client_auth {
     TLS_CLIENT_AUTH_OFF = 0, /* clients are not asked for a certificate */
-    TLS_CLIENT_AUTH_REQUEST, /* asked for; one that is shown must be good */
+    TLS_CLIENT_AUTH_REQUEST, /* asked for; a certificate that is sent must be valid */
     TLS_CLIENT_AUTH_REQUIRE
 };
 
-/* Files are PEM. NULL: none. */
+/* The options of a context. Files are PEM. NULL: not set. */
 struct tls_options {
     bool is_server;
-    bool wants_tls_1_3;           /* nothing older */
-    const char *certificate_file; /* and those up to the root, behind it; a server's is needed */
-    const char *key_file;         /* of that certificate; without a passphrase */
-    const char *ca_file;          /* who is believed; NULL: of a client, whom the system believes */
-    enum tls_client_auth client_auth; /* of a server; other than OFF wants a ca_file */
+    bool wants_tls_1_3;           /* no older version */
+    const char *certificate_file; /* followed by the chain up to the root; required for a server */
+    const char *key_file;         /* for that certificate; without a passphrase */
+    const char *ca_file;          /* trusted CAs; NULL: for a client, the system's */
+    enum tls_client_auth client_auth; /* for a server; values other than OFF require a ca_file */
 };
 
 /* ---- contexts ---- */
 
-/* Reads the files. NULL: `error` says which, and what is wrong with it. */
+/* Creates a context and reads the files. Returns NULL if a file is invalid; `error` names the file
+ * and the fault. */
 struct tls_context *tls_context_new(const struct tls_options *options, char *error,
                                     size_t error_bytes);
-/* Any thread. It begins with one holder. */
+/* Adds a reference. Any thread. A context begins with one reference. */
 struct tls_context *tls_context_hold(struct tls_context *context);
-void tls_context_release(struct tls_context *context); /* NULL is fine */
-/* When the certificate ends, in seconds of Unix time; INT64_MAX where there is none. */
+void tls_context_release(struct tls_context *context); /* NULL is allowed */
+/* Returns when the certificate expires, in seconds of Unix time; INT64_MAX if there is no
+ * certificate. */
 int64_t tls_context_expires_s(const struct tls_context *context);
 
 /* ---- sessions ---- */
@@ -56,46 +58,48 @@ int64_t tls_context_expires_s(const struct tls_context *context);
 enum tls_state {
     TLS_HANDSHAKE = 1,
     TLS_OPEN,
-    TLS_ENDED, /* the peer said that no more comes; what is written still goes */
-    TLS_FAILED /* see tls_why; what the last call appended is still worth sending */
+    TLS_ENDED, /* the peer has closed its direction; sending still works */
+    TLS_FAILED /* see tls_why; send what the last call appended all the same */
 };
 
-/* A server's. NULL: out of memory. */
+/* Creates a server session. Returns NULL when out of memory. */
 struct tls_session *tls_session_accept(struct tls_context *context);
-/* A client's, to the server called `name`: a host name or an address, which must be in the server's
- * certificate. What it says first is appended to `out`. NULL: out of memory. */
+/* Creates a client session to the server called `name`: a host name or an address, which must be in
+ * the server's certificate. Appends the first message to `out`. Returns NULL when out of memory. */
 struct tls_session *tls_session_connect(struct tls_context *context, const char *name,
                                         struct buffer *out);
-void tls_session_free(struct tls_session *session); /* NULL is fine */
+void tls_session_free(struct tls_session *session); /* NULL is allowed */
 
-/* Bytes that came. They are the caller's, and stay where they are until tls_read has returned 0. */
+/* Passes received bytes to the session. The caller owns them and must keep them in place until
+ * tls_read has returned 0. */
 void tls_feed(struct tls_session *session, const char *bytes, size_t len);
 /*
- * What they say, up to `cap` bytes into `into`. 0: no more for now, all that was fed has been taken.
- * Negative: there will be no more, see tls_state_of. What the peer is to be told meanwhile, in the
- * handshake above all, is appended to `out`.
+ * Decrypts up to `cap` bytes into `into`. Returns 0 if all fed bytes have been consumed, and a
+ * negative value at the end, see tls_state_of. Appends to `out` what must be sent to the peer,
+ * above all during the handshake.
  */
 ssize_t tls_read(struct tls_session *session, char *into, size_t cap, struct buffer *out);
-/* Appends to `out` what is to be sent so that the peer reads these bytes. False: the session is not
- * open (yet), or memory ran out. */
+/* Encrypts bytes and appends the result to `out`. Returns false if the session is not open (yet) or
+ * memory ran out. */
 bool tls_write(struct tls_session *session, const char *bytes, size_t len, struct buffer *out);
-/* `plain` bytes that one tls_write took became `cipher` ones, of which the last `left` were not sent:
- * how many of the plain ones can the peer not have read? A record is read whole or not at all. */
+/* Returns how many of the `plain` bytes of one tls_write the peer cannot have read, if they became
+ * `cipher` bytes, of which the last `left` were not sent. A record is read whole or not at all. */
 size_t tls_unread(size_t plain, size_t cipher, size_t left);
-/* Tells the peer that no more comes. */
+/* Appends the message that closes this direction. */
 void tls_close(struct tls_session *session, struct buffer *out);
 
 enum tls_state tls_state_of(const struct tls_session *session);
-/* Why it failed, for people: "the certificate is of another name". "" where it did not. */
+/* Returns why the session failed, for people: "the certificate is of another name". "" if it has
+ * not failed. */
 const char *tls_why(const struct tls_session *session);
-/* It failed since the peer speaks plain HTTP. */
+/* Returns whether the session failed because the peer speaks plain HTTP. */
 bool tls_is_plain_http(const struct tls_session *session);
-/* The name in the peer's certificate: its first DNS name, else its common name. "" where it showed
- * none. Once the session is open. */
+/* Returns the name in the peer's certificate: its first DNS name, else its common name. "" if the
+ * peer sent no certificate. Valid once the session is open. */
 const char *tls_peer_name(const struct tls_session *session);
-/* "TLSv1.3". */
+/* Returns the version, such as "TLSv1.3". */
 const char *tls_version(const struct tls_session *session);
-/* Did it go on from an earlier session's ticket? */
+/* Returns whether the session was resumed with a ticket of an earlier session. */
 bool tls_is_resumed(const struct tls_session *session);
 
 #endif
