@@ -1,23 +1,20 @@
 /*
- * engine: one shard's state machine. PURE: time comes in as an argument, records go out through the
- * sink.
+ * engine: the state machine of one shard. PURE: time is an argument, and records leave through the sink.
  *
- * It knows the jobs in its memory by key, state, due and place (in the log or in a run), but not
- * their bodies or ids: whoever wants them reads them there (struct engine_view says where). Of cold
- * jobs (engine/stored.h) it knows how many there are. About 88 bytes of RAM a job in memory that
- * was pushed without options and not yet tried; 112 more otherwise, and its error and its history
- * where an attempt failed.
+ * The engine keeps the key, state, due and place (in the log or in a run) of the jobs in its memory, but not their
+ * bodies or ids. Those are read at the place, which struct engine_view contains. Of cold jobs (engine/stored.h) it
+ * keeps only their number. A job in memory takes about 88 bytes of RAM if it was pushed without options and not tried
+ * yet; 112 more otherwise, and its error and its history after a failed attempt.
  *
  * Rules
- *   - Each change appends its record first and then happens; what is appended is enough to make the
- *     same state again by engine_replay.
+ *   - Each change first appends its record and then takes effect; engine_replay can rebuild the same state from the
+ *     records.
  *   - `ready` is not recorded: a delayed job whose due has passed is ready.
- *   - Counts a topic keeps are kept at each change, never scanned.
- *   - Every call is bounded. What must look at many jobs is a walk (engine/walk.h) that goes on in
- *     steps.
+ *   - The counts of a topic are updated at each change, never scanned.
+ *   - Every call is bounded. Work on many jobs is a walk (engine/walk.h), which continues in steps.
  *
- * One thread, the shard's. Memory: engine_new/engine_free; nothing handed out lives past the next
- * call unless said.
+ * One thread, the shard's. Memory: engine_new/engine_free; output is valid only until the next call unless documented
+ * otherwise.
  */
 #ifndef TARRY_ENGINE_ENGINE_H
 #define TARRY_ENGINE_ENGINE_H
@@ -28,9 +25,9 @@
 
 struct engine;
 
-/* The two clocks of base/clock.h, read once. `skew_ms` is wall - inner as of the last step of the
- * wall clock: it turns one into the other for showing and for the wheel; whether a job due by the
- * wall clock is due is told by `wall_ms` alone. */
+/* The two clocks of base/clock.h, read once. `skew_ms` is wall - inner as of the last step of the wall clock. It
+ * converts one into the other for display and for the wheel; whether a job due by the wall clock is due depends
+ * only on `wall_ms`. */
 struct engine_now {
     int64_t inner_ms;
     int64_t wall_ms;
@@ -39,31 +36,31 @@ struct engine_now {
 
 enum engine_slot { SLOT_RELEASED = 0, SLOT_WAS_DEAD, SLOT_UNKNOWN };
 
-/* What the engine needs from whoever keeps its records. */
+/* The callbacks of the engine into the owner of its records. */
 struct engine_sink {
-    /* Never fails: the caller of the engine has made sure of the room (see engine_room_*). */
+    /* Appends a record. Never fails: the caller of the engine has reserved the room (see engine_room_*). */
     struct record_place (*append)(void *ctx, const struct record *record);
-    /* A slot of a run (engine/stored.h) holds nothing that counts any more; told after the record
-     * that makes it so was appended. SLOT_RELEASED with its section; SLOT_WAS_DEAD: it was so already;
-     * SLOT_UNKNOWN (replay only): its run was never committed. NULL: there are no runs. */
+    /* Releases a slot of a run (engine/stored.h) that is no longer needed; called after the record that makes it
+     * obsolete was appended. Returns SLOT_RELEASED with its section; SLOT_WAS_DEAD if it was released already;
+     * SLOT_UNKNOWN (replay only) if its run was never committed. NULL: there are no runs. */
     enum engine_slot (*release_slot)(void *ctx, struct record_place place,
                                      enum job_section *section);
-    /* The slot's job came to memory, or left it: a slot that is alive and has none is a cold job. NULL:
-     * nobody wants to know. */
+    /* Reports that the job of the slot came to memory or left it: a live slot whose job is not in memory is a cold
+     * job. NULL: not needed. */
     void (*hold_slot)(void *ctx, struct record_place place, bool in_memory);
-    /* What was appended as the record of a job, or of an id that is remembered, is needed no more; told
-     * after what makes it so was appended, and for all that are left when the engine is freed. NULL: it
-     * keeps its records otherwise. */
+    /* Reports that the record of a job, or of a remembered id, is no longer needed. Called after the record that
+     * makes it obsolete was appended, and for all that are left when the engine is freed. NULL: the owner keeps
+     * its records by other means. */
     void (*release)(void *ctx, struct record_place place);
-    /* The topic had nothing to hand out and has now. */
+    /* Reports that the topic has ready jobs and had none before. */
     void (*ready)(void *ctx, struct slice topic);
-    /* The topic's pause is over, since its time has come. NULL: nobody wants to know. */
+    /* Reports that the pause of the topic ended because its time came. NULL: not needed. */
     void (*resumed)(void *ctx, struct slice topic);
-    /* A job of this topic, which has an extension, has died. */
+    /* Reports that a job of this topic, which has an extension, has died. */
     void (*died)(void *ctx, struct slice topic);
-    /* What happens to jobs, of the kinds that engine_tell named; after it happened, but while the
-     * job's record still lies at `place`. The id is empty where the engine does not know it: who wants
-     * it reads it there, and `key` proves it. Deliveries are not told: who takes knows. */
+    /* Reports job events of the kinds enabled by engine_tell. Called after the event, while the record of the job
+     * is still at `place`. The id is empty if the engine does not have it; it can be read at `place` and verified
+     * with `key`. Deliveries are not reported, since the caller of a take has them. */
     void (*event)(void *ctx, const struct job_event *event, struct hash128 key,
                   struct record_place place);
     void *ctx;
@@ -74,48 +71,48 @@ struct engine_options {
     uint64_t hash_seed;
     uint64_t body_bytes_max;
     uint32_t topics_max;
-    uint32_t shards;       /* that share a topic's max_jobs; 0: 1 */
+    uint32_t shards;       /* number of shards that share a topic's max_jobs; 0: 1 */
     uint64_t random_seed;  /* for jitter */
-    struct engine_now now; /* when recovery begins */
+    struct engine_now now; /* start of the recovery */
 };
 
 struct engine *engine_new(const struct engine_options *options); /* NULL: out of memory */
 void engine_free(struct engine *engine);
 
-/* ---- coming back after a restart ---- */
+/* ---- recovery after a restart ---- */
 
-/* One record, in the order they were appended. False: the record contradicts what came before. */
+/* Replays one record, in the order of their appends. False: the record contradicts the previous ones. */
 bool engine_replay(struct engine *engine, const struct record *record, struct record_place place);
-/* Asks for the memory that so many records, replayed after it, will touch. */
+/* Prefetches the memory that the next records to replay will touch. */
 void engine_replay_soon(const struct engine *engine, const struct record *records, size_t count);
-/* After the last record: `epoch` rises with every start and keeps delivery numbers rising. */
+/* Ends the recovery, after the last record. `epoch` rises with every start and keeps delivery numbers rising. */
 void engine_start(struct engine *engine, uint64_t epoch);
-/* No lease that was given before the restart ends before then (inner clock): its consumer could not
- * answer meanwhile. After engine_start. */
+/* Keeps leases from before the restart until at least this time (inner clock), because their consumers could not
+ * answer meanwhile. Called after engine_start. */
 void engine_keep_leases(struct engine *engine, int64_t until_ms);
 
-/* ---- room: how many bytes of log a call may need at most; ask the log before calling ---- */
+/* ---- room: the most log bytes that a call may need; reserve them before the call ---- */
 
 enum { ENGINE_STATE_BYTES_MAX = 512 }; /* one STATE or DONE record */
 size_t engine_room_push(const struct queue_push *push);
 
-/* ---- commands: each fills in *result's status, state, due_ms, lease_until_ms, detail ---- */
+/* ---- commands: each sets *result's status, state, due_ms, lease_until_ms, detail ---- */
 
 void engine_push(struct engine *engine, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result);
-/* The same in two steps, for callers who have something to do between: the job's key, and the memory that looking it up will
- * touch is on its way. */
+/* Push in two steps, for callers with work in between. The first returns the key of the job and prefetches the
+ * memory of its look-up. */
 struct hash128 engine_key_soon(const struct engine *engine, struct slice topic, struct slice id);
 void engine_push_key(struct engine *engine, const struct queue_push *push, struct hash128 key,
                      struct engine_now now, struct queue_result *result);
 void engine_change(struct engine *engine, const struct queue_change *change, struct engine_now now,
                    struct queue_result *result);
 
-/* A dead job goes round again. NOT_FOUND where it is not dead. (Many: engine/walk.h.) */
+/* Redrives a dead job. Returns NOT_FOUND if it is not dead. (Many jobs: engine/walk.h.) */
 enum queue_status engine_redrive(struct engine *engine, struct slice topic, struct slice id,
                                  struct engine_now now);
 
-/* Names one delivery of one job of this shard. */
+/* One delivery of one job of this shard. */
 struct engine_lease {
     uint64_t key_low;
     uint64_t delivery;
@@ -124,7 +121,7 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
                    const struct queue_answer *answer, struct engine_now now,
                    struct queue_result *result);
 
-/* A job as it stands now: where its record is, and what has changed since that was written. */
+/* The present state of a job: the place of its record, and the changes since that was written. */
 struct engine_view {
     struct hash128 key;
     struct record_place place;
@@ -136,56 +133,57 @@ struct engine_view {
     bool cancel_requested;
     uint8_t consumer_bytes;
     uint16_t history_bytes, error_bytes;
-    char *text; /* the history, the error, the consumer: the view's own memory; NULL: none */
+    char *text; /* the history, the error and the consumer, owned by the view; NULL: no text */
 };
 void engine_view_fini(struct engine_view *view);
 
-/* Overlays `view` on the job decoded from its record. The job's error, history and consumer then
- * point into the view's text. */
+/* Overlays `view` on the job decoded from its record. The error, history and consumer of the job then point into
+ * the text of the view. */
 void engine_show(const struct engine_view *view, struct job *job);
 
 /*
- * Takes up to `max` ready jobs of the topic, and stops before their records pass `bytes_max`
- * together (but for the first). `consumer`: what who takes them calls himself, or empty. Returns how
- * many. 0 for a topic that is unknown or paused. The views are the caller's to end.
+ * Takes up to `max` ready jobs of the topic, and stops before the total of their records exceeds `bytes_max` (except
+ * for the first). `consumer` is the name of the taker, or empty. Returns how many; 0 for a topic that is unknown or
+ * paused. The caller must end the views.
  */
 size_t engine_take(struct engine *engine, struct slice topic, uint32_t max, size_t bytes_max,
                    int64_t lease_ms, struct slice consumer, struct engine_now now,
                    struct engine_view *out);
 
-/* Shows the ready job of the topic that would be taken first, also while the topic is paused. The view is the
- * caller's to end. False: none is ready in memory, or the topic is unknown. */
+/* Shows the ready job of the topic that would be taken first, also while the topic is paused. The caller must end
+ * the view. False: no job is ready in memory, or the topic is unknown. */
 bool engine_show_first(struct engine *engine, struct slice topic, struct engine_now now,
                        struct engine_view *out);
 
-/* Names the job of the topic that would be taken first, for an engine_pop with nothing between, and says where its record lies.
- * 0: none is ready, or the topic is unknown or paused. */
+/* Returns the job of the topic that would be taken first, for an engine_pop without another call between, and the
+ * place of its record. 0: no job is ready, or the topic is unknown or paused. */
 uint32_t engine_first_ready(struct engine *engine, struct slice topic, struct record_place *out);
 /*
- * Takes that job and finishes it as acked, in one: no lease, no record but the last. *out tells of it as of a finished job,
- * with this delivery; what lay at its place was released by then (sink.release). The view is the caller's to end.
+ * Takes that job and finishes it as acked in one step: without a lease, and with only the final record. *out shows it
+ * as a finished job with this delivery; the record at its place has been released (sink.release). The caller must end
+ * the view.
  */
 void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
                 struct engine_view *out);
 /*
- * The same over several topics, the best first, whichever has it (struct queue_take, by_priority). `next`:
- * what comes then; *has_next false: nothing.
+ * Takes from several topics, the best job first, whichever topic has it (struct queue_take, by_priority). `next` is
+ * the rank of the following job; *has_next false: there is none.
  */
 size_t engine_take_best(struct engine *engine, const struct queue_take *take, size_t bytes_max,
                         struct engine_now now, struct engine_view *out, struct queue_rank *next,
                         bool *has_next);
 
-/* Takes this job, be it ready, delayed or dead, also where its topic is paused: then it was due now.
- * QUEUE_OK, NOT_FOUND, LEASED or NO_MEMORY. The view is the caller's to end. */
+/* Takes this job if it is ready, delayed or dead, also if its topic is paused. Its due becomes now. Returns
+ * QUEUE_OK, NOT_FOUND, LEASED or NO_MEMORY. The caller must end the view. */
 enum queue_status engine_take_job(struct engine *engine, struct slice topic, struct slice id,
                                   int64_t lease_ms, struct slice consumer, struct engine_now now,
                                   struct engine_view *out);
 
-/* What engine_find says without a view: NOT_FOUND, or OK with the state and the due. */
+/* Returns the result of engine_find without a view: NOT_FOUND, or OK with the state and the due. */
 void engine_look(struct engine *engine, const struct queue_find *name, struct engine_now now,
                  struct queue_result *result);
 
-/* False: no such job (finished ones count as none). The view is the caller's to end. */
+/* Finds a job. False: no such job (finished ones are not found). The caller must end the view. */
 bool engine_find(struct engine *engine, struct slice topic, struct slice id, struct engine_now now,
                  struct engine_view *out);
 
@@ -193,26 +191,27 @@ bool engine_find(struct engine *engine, struct slice topic, struct slice id, str
 
 enum queue_status engine_topic_put(struct engine *engine, struct slice topic,
                                    const struct topic_settings *settings);
-/* Paused until `until_ms` (inner clock), when it resumes by itself; 0: until it is resumed. */
+/* Pauses a topic until `until_ms` (inner clock), when it resumes by itself; 0: until it is resumed. */
 enum queue_status engine_topic_pause(struct engine *engine, struct slice topic, int64_t until_ms);
 enum queue_status engine_topic_resume(struct engine *engine, struct slice topic);
-/* A delete in all shards begins (the topic is made where it is not there), or does not after all. */
+/* Marks the topic at the begin of a delete in all shards, and creates it if it does not exist; or removes the mark
+ * if the delete is called off. */
 enum queue_status engine_topic_mark(struct engine *engine, struct slice topic, bool deleting);
-/* Only when no job of it is left: else QUEUE_CONFLICT (a walk empties it). */
+/* Removes the topic if it has no jobs left, else returns QUEUE_CONFLICT (a walk empties it). */
 enum queue_status engine_topic_remove(struct engine *engine, struct slice topic);
-/* The name and the extension live as long as the topic and its settings. */
+/* Shows a topic. The name and the extension live as long as the topic and its settings. */
 bool engine_topic_show(struct engine *engine, struct slice topic, struct engine_now now,
                        struct queue_topic *out);
 bool engine_topic_has_ready(struct engine *engine, struct slice topic);
-/* Topics in no special order: start with *at = 0; false at the end. */
+/* Iterates over topics in no particular order: start with *at = 0; false at the end. */
 bool engine_topic_next(struct engine *engine, uint32_t *at, struct engine_now now,
                        struct queue_topic *out);
-/* The first `limit` topics (0: all) behind `after` (empty: from the first on), by name. *out: malloc'd;
- * what it points at lives as with engine_topic_show. False: out of memory. */
+/* Returns the first `limit` topics (0: all) after `after` (empty: from the first), by name. *out is malloc'd; its
+ * pointers live as with engine_topic_show. False: out of memory. */
 bool engine_topics_page(const struct engine *engine, struct slice after, size_t limit,
                         struct engine_now now, struct queue_topic **out, size_t *count);
-/* Appends every topic's record again, at most `max` in one call: older files are to go.
- * Start with *at = 0; true: that was the last. At most ENGINE_TOPIC_BYTES_MAX each. */
+/* Appends the record of every topic again, at most `max` in one call, so that older files can be removed. Start
+ * with *at = 0; true: that was the last. At most ENGINE_TOPIC_BYTES_MAX each. */
 enum { ENGINE_TOPIC_BYTES_MAX = 512 + TOPIC_EXTENSION_BYTES_MAX };
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max);
 uint32_t engine_topic_count(const struct engine *engine);
@@ -220,19 +219,20 @@ uint32_t engine_topic_count(const struct engine *engine);
 /* ---- time ---- */
 
 /*
- * Lets what is due happen: delayed jobs become ready, leases end, ready jobs expire, remembered ids
- * are forgotten, pauses end. At most `max` of them (each may need ENGINE_STATE_BYTES_MAX). Returns how many;
- * call again while engine_next_ms <= now.
+ * Processes due events: delayed jobs become ready, leases end, ready jobs expire, remembered ids are forgotten,
+ * pauses end. Handles at most `max` of them (each may need ENGINE_STATE_BYTES_MAX) and returns how many; call again
+ * while engine_next_ms <= now.
  */
 size_t engine_advance(struct engine *engine, struct engine_now now, size_t max);
-/* Inner clock; INT64_MAX: nothing to wait for. Nothing happens before; at it maybe nothing either, for the wheel
- * turns a few times on a far job's way. */
+/* Returns the time of the next event, by the inner clock; INT64_MAX: no event. Nothing happens before. At that
+ * time there may be no event either, because the wheel moves a distant job several times on its way. */
 int64_t engine_next_ms(const struct engine *engine);
-/* How many things time has brought so far: jobs fell due or expired, leases ended, ids were forgotten, pauses over. */
+/* Returns the number of timed events so far: jobs that fell due or expired, leases that ended, ids that were
+ * forgotten, pauses that ended. */
 uint64_t engine_happened(const struct engine *engine);
 
-/* From now on these kinds of events are told to the sink, a bit each (job_event_bit); 0, as at the
- * beginning: none. */
+/* Sets the kinds of events that are reported to the sink, a bit each (job_event_bit); 0, as at the beginning: no
+ * events. */
 void engine_tell(struct engine *engine, uint32_t kinds);
 
 /* ---- figures ---- */
@@ -244,10 +244,10 @@ struct engine_stats {
 };
 void engine_stats(const struct engine *engine, struct engine_stats *out);
 
-/* Memory that jobs had and the next ones get. */
+/* Returns the size of the memory of former jobs that is reserved for new ones. */
 uint64_t engine_spare_bytes(const struct engine *engine);
 
-/* Asserts every invariant; walks everything. For tests. */
+/* Asserts every invariant, with a walk over everything. For tests. */
 void engine_check(const struct engine *engine);
 
 #endif

@@ -1,4 +1,4 @@
-/* forecast_pages: where the counts of forecast.h are kept. For this room only. */
+/* forecast_pages: the memory of the counts of forecast.h. For this room only. */
 #ifndef TARRY_ENGINE_FORECAST_PAGES_H
 #define TARRY_ENGINE_FORECAST_PAGES_H
 
@@ -10,26 +10,26 @@ enum {
     FORECAST_PAGE_MINUTES = 1 << FORECAST_PAGE_BITS,
     FORECAST_PAGES_MAX = 16384, /* 4.4 MB */
     FORECAST_OWN_MAX = 12288,   /* of them for single topics */
-    FORECAST_OWN_AHEAD = 256,   /* pages: a topic has its own for 11 days */
+    FORECAST_OWN_AHEAD = 256,   /* number of pages ahead that a topic can own: 11 days */
     FORECAST_PAGE_UNUSED = 0x7fffffff
 };
 
 struct forecast_page {
-    uint32_t number; /* of its first minute, by FORECAST_PAGE_MINUTES; _UNUSED: nobody's */
-    uint32_t topic;  /* 0: of all that share it */
+    uint32_t number; /* of its first minute, by FORECAST_PAGE_MINUTES; _UNUSED: free */
+    uint32_t topic;  /* 0: shared by all topics */
     uint32_t jobs;
     uint32_t minutes[FORECAST_PAGE_MINUTES];
 };
 
 struct forecast_pages {
-    /* Added to a time on the inner clock: minutes then begin with those of the wall clock as it was
-     * when the engine came to be. */
+    /* Offset added to inner times, so that minutes begin with those of the wall clock as it was when the engine
+     * was created. */
     int64_t phase_ms, skew_ms;
-    struct forecast_page *pages; /* by id from 1; [0] is nobody's */
+    struct forecast_page *pages; /* by id from 1; [0] is a dummy */
     uint32_t *table;   /* ids by topic and number, open addressing; twice the size of `pages` */
-    uint32_t top, cap; /* ids given at some time; room for so many */
-    uint32_t free;     /* a list through `jobs`; 0: none */
-    uint32_t empty;    /* pages that count nothing any more */
+    uint32_t top, cap; /* ids used so far; capacity */
+    uint32_t free;     /* free list through `jobs`; 0: empty */
+    uint32_t empty;    /* pages without jobs */
 };
 
 bool forecast_pages_init(struct forecast_pages *pages, int64_t skew_ms); /* false: out of memory */
@@ -40,12 +40,13 @@ static inline uint64_t forecast_minute(const struct forecast_pages *pages, uint6
     return (when_ms + (uint64_t)pages->phase_ms) / 60000;
 }
 
-/* The page for a job of this topic that is due in this minute, now being `now_ms`; made where there is
- * none. 0: there is none to be had. */
+/* Returns the page for a job of this topic that is due in this minute, where `now_ms` is the present; creates it
+ * if necessary. 0: no page is available. */
 uint32_t forecast_page_for(struct forecast_pages *pages, uint32_t topic, uint64_t minute,
                            int64_t now_ms);
 
-/* `*last`: the topic's, where its last job was counted. Returns what forecast_pages_take wants. */
+/* Counts a job. `*last` is the page in which the topic counted its last job. Returns the page id for
+ * forecast_pages_take. */
 static inline uint32_t forecast_pages_count(struct forecast_pages *pages, uint32_t topic,
                                             uint32_t *last, uint64_t when_ms, int64_t now_ms)
 {

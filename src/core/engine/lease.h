@@ -1,10 +1,9 @@
 /*
- * lease: the token a taker holds, as text. Pure.
+ * lease: the token of a lease, as text. Pure.
  *
- * 48 hex digits: low half of the job's key hash under a mask, delivery number (56 bits), shard, and
- * a check of all three under the store's key. The delivery number rises with every delivery of the
- * shard, across restarts too, so a token names one delivery for ever; and nobody makes one up who
- * holds others.
+ * 48 hex digits: low half of the job's key hash under a mask, delivery number (56 bits), shard, and a check of all
+ * three under the key of the store. The delivery number rises with every delivery of the shard, also across restarts,
+ * so a token names one delivery for ever. A holder of tokens cannot forge further ones.
  */
 #ifndef TARRY_ENGINE_LEASE_H
 #define TARRY_ENGINE_LEASE_H
@@ -22,14 +21,14 @@ enum {
     LEASE_DELIVERY_DIGITS = 14
 };
 
-/* What a token names besides the job. */
+/* Returns the part of a token that does not depend on the job. */
 static inline uint64_t lease_place(uint64_t delivery, uint32_t shard)
 {
     return delivery << 8 | shard;
 }
 
-/* Hash halves are not shown: from many of them the hash's seed might be found, which is a part of
- * the key. */
+/* Returns a mask for the hash half. Hash halves are not shown, because the seed of the hash, a part of the key,
+ * might be found from many of them. */
 static inline uint64_t lease_mask(const struct mac_key *key, uint64_t place)
 {
     return mac_pair(key, place, UINT64_MAX);
@@ -45,7 +44,7 @@ static inline void lease_write(char out[LEASE_TEXT_BYTES], const struct mac_key 
     hex_emit_u64(out + LEASE_CHECK_AT, mac_pair(key, lease->key_low, place), 16);
 }
 
-/* Where a token belongs, unchecked. False: not the form of one. */
+/* Finds the shard of a token, without a check. False: not the form of a token. */
 static inline bool lease_find_shard(struct slice text, uint32_t *shard)
 {
     uint64_t number;
@@ -55,7 +54,7 @@ static inline bool lease_find_shard(struct slice text, uint32_t *shard)
     return true;
 }
 
-/* False: not a token of this store. */
+/* Parses a token. False: not a token of this store. */
 static inline bool lease_parse(struct slice text, const struct mac_key *key,
                                struct engine_lease *lease, uint32_t *shard)
 {

@@ -1,11 +1,11 @@
 /*
- * walk: commands that look at many jobs, in steps, so that the loop is never held up.
+ * walk: commands on many jobs, in steps, so that the loop is never blocked.
  *
- * A walk goes over the shard's jobs in no special order. Jobs pushed or changed while it goes on
- * may or may not be met; a purge spares jobs pushed after it began. A redrive takes all that were
- * dead when it began, and maybe some of those that die later; but what it has sent round and died
- * again it leaves to the next one where that is met in a new run, or it might never end. One
- * thread, the shard's. The caller's storage; walk_fini gives back what it holds.
+ * A walk goes over the jobs of the shard in no particular order. Jobs pushed or changed meanwhile may or may not be
+ * included; a purge spares jobs pushed after it began. A redrive takes all jobs that were dead when it began, and
+ * maybe some that die later. If a job that it redrove dies again and is found again in a new run, it is left to the
+ * next redrive; otherwise the walk might never end. One thread, the shard's. The caller owns the structure; walk_fini
+ * frees its contents.
  */
 #ifndef TARRY_ENGINE_WALK_H
 #define TARRY_ENGINE_WALK_H
@@ -16,7 +16,7 @@
 
 enum walk_kind { WALK_LIST = 1, WALK_PURGE, WALK_REDRIVE, WALK_DELETE };
 
-/* The last by due, then push order, comes out first. */
+/* Compares two views: the last by due, then push order, comes out first. */
 static inline bool walk_view_is_behind(const struct engine_view *a, const struct engine_view *b)
 {
     return a->due_ms != b->due_ms ? a->due_ms > b->due_ms : a->sequence > b->sequence;
@@ -28,35 +28,35 @@ struct walk {
     char topic[JOB_TOPIC_BYTES_MAX];
     size_t topic_bytes;
     enum job_state state; /* list, purge; 0: all (purge: all but leased) */
-    uint64_t max;         /* redrive: at most so many; 0: all */
+    uint64_t max;         /* redrive: maximum number; 0: all */
     bool has_cursor;
     struct queue_cursor after; /* list */
     uint32_t shard;            /* list: this shard's number, for the order among shards */
     uint32_t limit;            /* list */
-    /* its own */
+    /* private */
     uint32_t at;
-    uint64_t until_sequence; /* pushes and deliveries up to its beginning */
-    bool has_begun;          /* redrive: its first look was at began_ms, inner clock, */
+    uint64_t until_sequence; /* pushes and deliveries up to the begin of the walk */
+    bool has_begun;          /* redrive: its first step was at began_ms, inner clock, */
     int64_t began_ms;
-    uint64_t was_dead; /* and so many in memory were dead */
+    uint64_t was_dead; /* and this number of jobs in memory was dead */
     uint32_t changes;
-    uint64_t seen; /* list: matching jobs met, to stop early */
-    /* list: a heap while the walk goes on, sorted by due, then push order, at its end. */
+    uint64_t seen; /* list: matching jobs examined, to stop early */
+    /* list: a heap during the walk; at its end sorted by due, then push order. */
     struct walk_views found;
     bool more;         /* list: matching jobs were left out */
-    uint64_t affected; /* the others */
+    uint64_t affected; /* the other kinds */
 };
 
-/* False: no such topic. */
+/* Starts a walk. False: no such topic. */
 bool walk_init(struct walk *walk, struct engine *engine);
-/* Looks at up to `steps` jobs, changes at most `changes` (each may need ENGINE_STATE_BYTES_MAX).
- * True: finished. */
+/* Examines up to `steps` jobs and changes at most `changes` (each may need ENGINE_STATE_BYTES_MAX). True:
+ * finished. */
 bool walk_step(struct walk *walk, struct engine *engine, struct engine_now now, size_t steps,
                size_t changes);
-/* The one job of this key, which has just come to memory, as walk_step would have treated it. Not
- * for lists. Needs ENGINE_STATE_BYTES_MAX. */
+/* Processes the one job of this key, which was just loaded, as walk_step would have. Not for lists. Needs
+ * ENGINE_STATE_BYTES_MAX. */
 void walk_one(struct walk *walk, struct engine *engine, struct hash128 key, struct engine_now now);
-/* Redrive: as many as were asked for, or nobody of the topic is dead, in memory or cold. Cheap. */
+/* Returns whether a redrive has reached its maximum, or the topic has no dead jobs left, in memory or cold. Cheap. */
 bool walk_has_enough(const struct walk *walk, struct engine *engine);
 void walk_fini(struct walk *walk);
 

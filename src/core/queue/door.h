@@ -1,28 +1,27 @@
 /*
- * door: where every call of a queue comes in, once. What is wrong with it is found out here, and
- * nowhere behind; pushes without an id get one. The rules of the caller (queue/caller.h) are applied here,
- * for all protocols: scopes, rates, numbers of jobs, memory, the audit. queue_submit (queue/queue.h) goes
- * through it.
+ * door: the single entry of all calls of a queue. All checks of a call are made here, and no layer behind repeats
+ * them; pushes without an id get one. The rules of the caller (queue/caller.h) are applied here, for all protocols:
+ * scopes, rates, numbers of jobs, memory, the audit. queue_submit (queue/queue.h) passes through the door.
  *
- * A door belongs to the handle that fronts get, and to its thread. Whoever makes the handle makes
- * its door and frees it.
+ * A door belongs to the handle that fronts use, and to its thread. The owner of the handle creates and frees the
+ * door.
  */
 #ifndef TARRY_QUEUE_DOOR_H
 #define TARRY_QUEUE_DOOR_H
 
 #include "queue/queue.h"
 
-/* With the one limit that is the queue's own, and how ids are made: from a seed out of a good
- * source and the wall clock. NULL: out of memory. */
+/* Creates a door with the only limit that depends on the queue. Ids are generated from the seed, which must come
+ * from a good source, and from the wall clock. NULL: out of memory. */
 struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void));
 void queue_door_free(struct queue_door *door);
 
-/* From now on pushes of new jobs are refused as DRAINING, but for tarry's own; or not any more. All else
- * goes on. On the handle's thread. */
+/* Starts or stops the rejection of new jobs as DRAINING. Pushes by tarry itself and all other calls continue. On
+ * the thread of the handle. */
 void queue_drain(struct queue *queue, bool on);
 
-/* What the door asks of an item: QUEUE_OK or the refusal; *detail then names the option for
- * QUEUE_BAD_OPTION. An empty id passes. Pure. */
+/* Check an item: return QUEUE_OK or the reason for a rejection. For QUEUE_BAD_OPTION *detail names the option. An
+ * empty id is valid. Pure. */
 enum queue_status queue_check_push(const struct queue_push *push, uint64_t body_bytes_max,
                                    const char **detail);
 enum queue_status queue_check_change(const struct queue_change *change, const char **detail);

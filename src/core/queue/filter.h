@@ -1,31 +1,31 @@
-/* filter: which jobs are meant, by what they carry. Pure. */
+/* filter: a selection of jobs by their contents. Pure. */
 #ifndef TARRY_QUEUE_FILTER_H
 #define TARRY_QUEUE_FILTER_H
 
 #include "job/job.h"
 
-/* Zeroed members: any. */
+/* A filter. Zeroed members match any job. */
 struct queue_filter {
-    struct slice id_prefix; /* what the id begins with */
-    struct slice error;     /* a part of the last error */
+    struct slice id_prefix; /* prefix of the id */
+    struct slice error;     /* substring of the last error */
     struct slice meta_name;
-    struct slice meta_value; /* exactly; empty: whatever it is, as long as there is one */
-    /* Wall clock; the end of the last attempt, as its history says. A job without history matches
-     * neither. */
+    struct slice meta_value; /* exact; empty: any value, if the name is present */
+    /* Wall clock; the end of the last attempt, from the history of the job. A job without history matches neither. */
     int64_t died_after_ms, died_before_ms;
 };
 
 bool queue_filter_matches(const struct queue_filter *filter, const struct job *job);
 
-/* When the last attempt of a job ended. 0: its history does not say. */
+/* Returns when the last attempt of a job ended. 0: not in its history. */
 int64_t queue_died_ms(struct slice history);
 
-/* How many bytes its texts take. */
+/* Returns the size of the texts of the filter in bytes. */
 size_t queue_filter_bytes(const struct queue_filter *filter);
-/* Points to copies of them, which go to `at` with room for so many bytes. Returns where they end. */
+/* Copies the texts to `at`, which has room for queue_filter_bytes, and points the filter to the copies. Returns
+ * the end of the copies. */
 char *queue_filter_move(struct queue_filter *filter, char *at);
 
-/* A copy of `text` at *at, which moves behind it. */
+/* Copies `text` to *at, advances *at past it and returns the copy. */
 struct slice queue_text_move(char **at, struct slice text);
 
 #endif

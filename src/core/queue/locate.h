@@ -1,12 +1,12 @@
 /*
- * locate: where jobs of an id are, over all topics, for every queue.
+ * locate: finds the jobs of an id over all topics, for every queue.
  *
- * A job's id names it within its topic, so several topics may have one. A call goes from page to page
- * of the topics, by name, asks for the jobs of a page at once (COMMAND_FIND), and gets those that are
- * there, one after the other: so it works on every implementation, holds up nobody, and costs memory
- * for one page. A topic or job that comes or goes meanwhile is found or is not.
+ * An id identifies a job within its topic, so several topics may have a job of that id. The call walks the topics
+ * page by page, by name, looks up the jobs of a page together (COMMAND_FIND), and reads those that exist one after
+ * the other. It therefore works with every implementation, blocks no other call, and uses memory for one page. A
+ * topic or job that appears or vanishes meanwhile may or may not be found.
  *
- * One thread: the queue handle's.
+ * One thread: that of the queue handle.
  */
 #ifndef TARRY_QUEUE_LOCATE_H
 #define TARRY_QUEUE_LOCATE_H
@@ -14,26 +14,26 @@
 #include "queue/queue.h"
 
 struct locate_result {
-    enum queue_status status; /* QUEUE_OK, or what cut it short */
-    bool is_complete; /* false: there may be more than were asked for, or it was cut short */
+    enum queue_status status; /* QUEUE_OK, or the reason for an early end */
+    bool is_complete;         /* false: there may be more jobs than the limit, or it ended early */
 };
 
-/* `owner` and `tag` as given, in all of them; never inside locate_start. */
+/* The callbacks of a call. `owner` and `tag` are passed to all of them; none is called inside locate_start. */
 struct locate_listener {
-    /* Whether this topic is looked at. NULL: each is. */
+    /* Returns whether to search this topic. NULL: search every topic. */
     bool (*looks_at)(void *owner, uint64_t tag, struct slice topic);
-    /* A job that was found, with its body; by the name of its topic; good during the call. */
+    /* Receives a job with its body, in the order of topic names; valid during the call. */
     void (*found)(void *owner, uint64_t tag, const struct queue_job *job);
-    /* Asked before each page and each job; false ends the call. */
+    /* Called before each page and each job; false ends the search. */
     bool (*wanted)(void *owner, uint64_t tag);
-    /* Once, at the end. */
+    /* Called once, at the end. */
     void (*done)(void *owner, uint64_t tag, const struct locate_result *result);
     void *owner;
     uint64_t tag;
 };
 
-/* Up to `limit` jobs. `id` need only be valid during the call. False: out of memory, and the listener
- * hears nothing. */
+/* Finds up to `limit` jobs. `id` need only be valid during the call. False: out of memory, and the listener is not
+ * called. */
 bool locate_start(struct queue *queue, struct slice id, uint32_t limit,
                   const struct locate_listener *listener);
 

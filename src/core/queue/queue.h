@@ -1,26 +1,24 @@
 /*
- * queue: what a delay queue is, for everyone above.
+ * queue: the interface of a delay queue for all rooms above it.
  *
- * A call is a value, `struct command`; it goes in by one door, queue_submit, as which queue_push(),
- * queue_take() … are dressed for callers. Fronts and pushers know only this file; each
- * implementation (local, redis) is a table of three functions behind the door.
+ * A call is a value, a `struct command`. All calls enter through one function, queue_submit; queue_push(),
+ * queue_take() … wrap it for callers. Fronts and pushers include only this file. Each implementation (local, redis)
+ * is a table of three functions behind the door.
  *
  * Rules
- *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made
- *      there, every callback comes there.
- *   2. Every call ends in exactly one reply, never inside the call itself; also while the queue
- *      stops.
- *   3. What a call points at (slices, arrays) need only be valid during the call. What a reply
- *      points at is valid only during the callback.
- *   4. A changing call is answered when the change is as durable as the queue promises. take, get,
- *      list and stats do not wait for the disk; get and list may show a change whose own answer is
- *      still on its way.
- *   5. Replies to different calls come in any order. Items of one call are carried out in their
- *      order where they name the same job.
- *   6. Times are milliseconds since 1970. Delays are relative and counted from the call, rounded
- *      up.
- *   7. The caller has checked nothing: topics, ids and limits are checked at the door, item by
- *      item, and refused with a status. So are the rules of the caller itself (queue/caller.h).
+ *   1. A `struct queue` is a handle that belongs to one thread (one reactor). Every call is made there, and every
+ *   callback comes there.
+ *   2. Every call ends in exactly one reply, also while the queue stops. The reply never comes inside the call
+ *   itself.
+ *   3. Arguments behind pointers (slices, arrays) need only be valid during the call. Pointers in a reply are valid
+ *   only during the callback.
+ *   4. A change is answered when it is as durable as the queue promises. take, get, list and stats do not wait for
+ *   the disk; get and list may show a change whose own answer is not sent yet.
+ *   5. Replies to different calls come in any order. Items of one call that name the same job are carried out in
+ *   their order.
+ *   6. Times are milliseconds since 1970. Delays are relative, counted from the call and rounded up.
+ *   7. Callers need not check anything: the door checks topics, ids and limits item by item and rejects bad items
+ *   with a status. It also applies the rules of the caller (queue/caller.h).
  */
 #ifndef TARRY_QUEUE_QUEUE_H
 #define TARRY_QUEUE_QUEUE_H
@@ -29,55 +27,55 @@
 #include "job/event.h"
 #include "job/record.h"
 
-/* ---- statuses: rows of queue/status.c, which gives each its stable code and a sentence ---- */
+/* ---- statuses: rows of queue/status.c, which defines a stable code and a sentence for each ---- */
 
 enum queue_status {
     /* Done (ack, nack, extend, settings, …); reschedule and run: the job has its new due. */
     QUEUE_OK = 0,
     QUEUE_CREATED,
     QUEUE_REPLACED,
-    QUEUE_EXISTED, /* on_conflict keep, or the id finished within dedup_window: nothing changed */
-    QUEUE_CANCELLED, /* cancel: it will not be delivered any more; nack, return: that had been asked for */
+    QUEUE_EXISTED, /* on_conflict keep, or the id finished within dedup_window: unchanged */
+    QUEUE_CANCELLED, /* cancel: the job will not be delivered; nack, return: a cancel had been requested */
 
     QUEUE_NOT_FOUND,   /* no such job (or finished), or no such topic */
     QUEUE_CONFLICT,    /* on_conflict reject: the id exists; result.state says in which state */
     QUEUE_LEASED,      /* a leased job cannot be replaced, cancelled or rescheduled */
     QUEUE_DEAD_STATE,  /* a dead job cannot be rescheduled or run: redrive it */
-    QUEUE_LEASE_ENDED, /* the lease is not (or no longer) the job's: over, answered, never given */
+    QUEUE_LEASE_ENDED, /* the lease ended, was answered, or never existed */
     QUEUE_BAD_TOPIC,
     QUEUE_BAD_ID,
-    QUEUE_BAD_OPTION, /* a number out of its range; result.detail names it */
+    QUEUE_BAD_OPTION, /* value out of range; result.detail names the option */
     QUEUE_BODY_TOO_BIG,
     QUEUE_TOO_MANY_TOPICS,
     QUEUE_BAD_CURSOR,
-    QUEUE_NO_SPACE, /* the disk is full: pushes are refused (that of Redis: all changes) */
+    QUEUE_NO_SPACE, /* the disk is full: pushes are rejected (Redis: all changes) */
     QUEUE_NO_MEMORY,
-    QUEUE_STOPPING, /* the server is going down */
-    /* The path of the data directory leads elsewhere: what changes something is refused; what was
-     * under way is not known to have happened. */
+    QUEUE_STOPPING, /* the server is shutting down */
+    /* The path of the data directory leads elsewhere: changes are rejected. Whether calls in progress took effect
+     * is not certain. */
     QUEUE_DIRECTORY_MOVED,
-    QUEUE_UNAVAILABLE, /* the store is out of reach or failed: whether it was done is not known */
-    /* Of parts of a queue that goes over into another one (handover.h). A caller sees one where that
-     * took too long: nothing was done. */
-    QUEUE_ELSEWHERE, /* push: a part that takes no new jobs knows none of this id */
-    QUEUE_MOVING,    /* the job is on its way to another part */
-    /* push of a new job: the topic has as many as its max_jobs allows. Over several shards each
-     * allows its share, rounded up. Nothing else is refused by it. */
+    QUEUE_UNAVAILABLE, /* the store is unreachable or failed: the outcome is unknown */
+    /* Statuses of the parts of a queue that is moved into another queue (handover.h). A caller receives one only
+     * if the move took too long; nothing was done. */
+    QUEUE_ELSEWHERE, /* push: the part accepts no new jobs and has no job of this id */
+    QUEUE_MOVING,    /* the job is being moved to another part */
+    /* Push of a new job: the topic has max_jobs jobs. With several shards each allows its share, rounded up. No
+     * other call ends with this status. */
     QUEUE_TOPIC_FULL,
     QUEUE_REQUESTED,   /* cancel of a leased job: it is cancelled unless its holder acks it */
-    QUEUE_DRAINING,    /* push: the server takes no new jobs, since somebody asked for that */
-    QUEUE_UNSUPPORTED, /* this store cannot do it */
-    /* Of rules of the caller (queue/caller.h). */
-    QUEUE_TOO_FAST,       /* push: faster than the caller's rate */
-    QUEUE_TOPIC_TOO_FAST, /* push: faster than the topic's push_rate */
-    QUEUE_CALLER_FULL,    /* push: the topics of the caller hold as many jobs as it may have */
-    QUEUE_MEMORY_SPENT,   /* push: the process uses as much memory as it may */
-    QUEUE_FORBIDDEN,      /* the caller lacks the scope that this takes, for this topic */
-    QUEUE_OWN_TOPIC,      /* push: the topic is tarry's own */
-    QUEUE_STATUSES        /* how many there are */
+    QUEUE_DRAINING,    /* push: the server accepts no new jobs, by request */
+    QUEUE_UNSUPPORTED, /* the store does not support this */
+    /* Statuses of the rules of the caller (queue/caller.h). */
+    QUEUE_TOO_FAST,       /* push: the rate of the caller is exceeded */
+    QUEUE_TOPIC_TOO_FAST, /* push: the push_rate of the topic is exceeded */
+    QUEUE_CALLER_FULL,    /* push: the topics of the caller have the maximum number of jobs */
+    QUEUE_MEMORY_SPENT,   /* push: the process has reached its memory limit */
+    QUEUE_FORBIDDEN,      /* the caller lacks the required scope for this topic */
+    QUEUE_OWN_TOPIC,      /* push: the topic is reserved for tarry */
+    QUEUE_STATUSES        /* number of statuses */
 };
 
-/* ---- what is asked ---- */
+/* ---- calls ---- */
 
 enum queue_due {
     QUEUE_DUE_NOW = 1,
@@ -93,47 +91,47 @@ struct queue_when {
 
 enum { QUEUE_PRIORITY_UNSET = -1 };
 
-/* What a job went through before it was brought here (import). */
+/* The history of a job before it was brought here (import). */
 struct queue_past {
     uint32_t attempt;   /* deliveries so far; the next one is attempt + 1 */
-    bool dead;          /* it gave up: it is kept as dead, its due is only shown */
+    bool dead;          /* the job is kept as dead; its due is informational */
     struct slice error; /* last error; at most JOB_ERROR_BYTES_MAX */
 };
 
 struct queue_push {
     struct slice topic;
-    struct slice id; /* empty: the queue makes one */
-    bool id_is_made; /* by a part of the queue for this push alone, so no job has it */
+    struct slice id; /* empty: the queue generates one */
+    bool id_is_made; /* the id was generated by the queue for this push, so no job has it */
     bool
-        is_own; /* tarry's own, for a job that it has: also while no new ones are taken, and to its own topics */
+        is_own; /* push by tarry itself for an existing job: allowed also while draining, and to reserved topics */
     struct slice content_type, meta, body;
     struct queue_when when;
     int32_t priority;                 /* or QUEUE_PRIORITY_UNSET */
-    enum record_conflict on_conflict; /* 0: the topic's */
+    enum record_conflict on_conflict; /* 0: the topic's setting */
     struct policy policy;
-    struct queue_past past; /* of a job that comes from another queue; zero: none */
+    struct queue_past past; /* of a job from another queue; zero: no past */
 };
 
 enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN, QUEUE_AGAIN };
 
-/* A consumer's answer. RETURN: nobody began to work on it, be it that the delivery never reached its
- * consumer or that he gives it back; the job is ready again and the attempt does not count. AGAIN: acked, and pushed anew
- * in one, or nothing is done (result CREATED); on this machine's stores alone. */
+/* The answer of a consumer. RETURN: the job was not worked on, because the delivery did not reach its consumer or
+ * the consumer returned it; the job is ready again and the attempt does not count. AGAIN: acks and pushes again in
+ * one step, or does nothing (result CREATED); only in stores on this machine. */
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
-    int64_t delay_ms;  /* nack, return: wait so long. -1: nack: by backoff; return: not at all */
-    bool final;        /* nack: no further attempt, it is dead at once */
-    bool has_priority; /* nack: the job has this one from now on */
+    int64_t
+        delay_ms; /* nack, return: delay before the next delivery. -1: nack: the backoff; return: no delay */
+    bool final;        /* nack: no further attempt, the job is dead immediately */
+    bool has_priority; /* nack: the job gets this priority */
     uint16_t priority;
-    struct slice error; /* nack: why; cut at JOB_ERROR_BYTES_MAX */
-    /* extend: from now; 0: what it was taken with (after a restart: what the job or its topic
-     * says). */
+    struct slice error; /* nack: reason; cut at JOB_ERROR_BYTES_MAX */
+    /* extend: from now; 0: the lease time of the take (after a restart: of the job or its topic). */
     int64_t lease_ms;
     const struct queue_push *again; /* again: of the same topic and id; no past */
 };
 
-#define QUEUE_DELIVERY_NONE UINT64_MAX /* of no job */
+#define QUEUE_DELIVERY_NONE UINT64_MAX /* the delivery of no job */
 
 enum queue_change_verb { QUEUE_CANCEL = 1, QUEUE_RESCHEDULE, QUEUE_RUN };
 
@@ -142,32 +140,34 @@ struct queue_change {
     struct slice topic, id;
     struct queue_when when; /* reschedule */
     int32_t priority;       /* reschedule; or QUEUE_PRIORITY_UNSET */
-    /* cancel: only while it is dead and `delivery` was its last one; else CONFLICT with its state,
-     * nothing changed. */
+    /* cancel: only if the job is dead and `delivery` was its last one; else CONFLICT with its state, and nothing
+     * is changed. */
     bool only_dead;
     uint64_t delivery;
-    /* cancel: only while the job waits and this was the lease of its last delivery; else CONFLICT with its
-     * state, nothing changed. A lease that the store has not given is none of any job. Empty: not asked for. */
+    /* cancel: only if the job waits and this was the lease of its last delivery; else CONFLICT with its state, and
+     * nothing is changed. A lease from elsewhere matches no job. Empty: no condition. */
     struct slice lease;
-    /* cancel: where the job is leased this is asked of its holder, who is told when he extends; every
-     * end of the lease but an ack cancels the job. */
+    /* cancel: if the job is leased, requests the cancel from its holder, who receives the request with the next
+     * extend. Every end of the lease other than an ack cancels the job. */
     bool request;
 };
 
 struct queue_take {
-    const struct slice *topics; /* first named, first served */
+    const struct slice *topics; /* in order of preference */
     size_t topic_count;
-    struct slice id; /* only this job of the one topic, be it ready, delayed or dead; empty: any */
-    /* The best of all topics first: by priority, then due, then push order, whichever topic has it. Over
-     * several shards jobs of one priority come shard by shard. */
+    struct slice
+        id; /* only this job of the one topic, if it is ready, delayed or dead; empty: any */
+    /* Order over all topics: by priority, then due, then push order. Over several shards, jobs of one priority
+     * come shard by shard. */
     bool by_priority;
-    /* by_priority, for queues that hold a part of the jobs only: none behind this one. */
+    /* by_priority, only for parts of a queue: no job with a higher number than priority_max. */
     bool is_bounded;
     uint16_t priority_max;
-    uint32_t max;          /* 1..QUEUE_TAKE_MAX; of parts by_priority also 0: what is next? */
-    int64_t lease_ms;      /* 0: the job's, the topic's, the default */
-    struct slice consumer; /* what the taker calls himself, kept with the leases; empty: no name */
-    enum job_way way;      /* what becomes of the jobs, for those who are told of it */
+    uint32_t
+        max; /* 1..QUEUE_TAKE_MAX; for parts, by_priority, also 0: returns only what comes next */
+    int64_t lease_ms;      /* 0: the job's, else the topic's, else the default */
+    struct slice consumer; /* name of the consumer, stored with the leases; empty: no name */
+    enum job_way way;      /* purpose of the take, for event listeners */
 };
 
 struct queue_find {
@@ -180,21 +180,20 @@ struct queue_list {
     uint32_t limit;       /* 1..QUEUE_LIST_MAX */
     struct slice cursor;  /* empty: from the start; else from an earlier reply */
     bool with_body;
-    /* Of READY: only the job that a take by priority hands out first is of interest. A store, or a shard, that
-     * has it at hand shows it alone; the others ignore this. */
+    /* READY: only the job that a take by priority would return first is needed. A store or shard that has it
+     * available returns only this job; others ignore the flag. */
     bool first_only;
 };
 
 enum queue_topic_verb {
     QUEUE_TOPIC_GET = 1,
-    QUEUE_TOPIC_PUT,    /* settings replaced as a whole; makes the topic where it is new */
-    QUEUE_TOPIC_DELETE, /* the topic and all its jobs, leased ones too */
+    QUEUE_TOPIC_PUT,    /* replaces all settings; creates the topic if it does not exist */
+    QUEUE_TOPIC_DELETE, /* deletes the topic and all its jobs, including leased ones */
     QUEUE_TOPIC_PAUSE,  /* no deliveries until resumed, or for a time; jobs still fall due */
     QUEUE_TOPIC_RESUME,
-    QUEUE_TOPIC_PURGE,   /* drop jobs in `state`; 0: all but leased ones, which are never purged */
-    QUEUE_TOPIC_REDRIVE, /* dead jobs become ready with attempts starting again */
-    /* `makes`: a delete in all parts begins; else it does not after all. For queues that hold a
-     * part of the jobs only. */
+    QUEUE_TOPIC_PURGE,   /* drops jobs in `state`; 0: all but leased ones, which are never purged */
+    QUEUE_TOPIC_REDRIVE, /* dead jobs become ready, and their attempts start again */
+    /* `makes`: a delete in all parts begins; otherwise it is called off. Only for parts of a queue. */
     QUEUE_TOPIC_MARK
 };
 
@@ -204,13 +203,13 @@ struct queue_topic_call {
     struct topic_settings settings; /* put */
     enum job_state state;           /* purge */
     struct slice id;                /* redrive: only this one; empty: all */
-    uint64_t max;                   /* redrive: at most so many; 0: all */
-    int64_t pause_ms;               /* pause: for so long; 0: until resumed */
-    /* pause: until then, by the wall clock, in place of pause_ms; 0: not given. For queues that hold a
-     * part of the jobs only: so they agree. */
+    uint64_t max;                   /* redrive: maximum number; 0: all */
+    int64_t pause_ms;               /* pause: duration; 0: until resumed */
+    /* pause: end by the wall clock, in place of pause_ms, so that all parts use the same time; 0: not given. Only
+     * for parts of a queue. */
     int64_t pause_until_ms;
-    /* pause: also where the topic is not known yet. For queues that hold a part of the jobs only:
-     * they must know of the pause before the first one comes. */
+    /* pause: creates the topic if it does not exist. Only for parts of a queue: each needs the pause before its
+     * first job of the topic. */
     bool makes;
 };
 
@@ -222,41 +221,39 @@ enum {
     QUEUE_LEASE_TEXT_BYTES_MAX = 64
 };
 
-/* When the jobs that wait fall due. */
+/* A request for the number of waiting jobs by due. */
 struct queue_forecast_call {
     struct slice topic; /* empty: all */
-    /* Wall clock, a whole minute: where the first minute begins; the first hour begins with the whole
-     * hour that it lies in. Given by the caller, so that all parts of a queue count by the same. */
+    /* Wall clock, a whole minute: the start of the first minute. The first hour starts at the whole hour before
+     * it. Given by the caller, so that all parts of a queue use the same time. */
     int64_t from_ms;
 };
 
 struct queue_topics_page {
-    struct slice after; /* a name; empty: from the first on */
+    struct slice after; /* a name; empty: from the first topic */
     uint32_t limit;     /* 0: all */
 };
 
-/* ---- one call, as a value ---- */
+/* ---- a call as a value ---- */
 
-/* The kinds of calls. What each asks for, and with which statuses it ends:
- *   PUSH     one job each. Results CREATED, REPLACED, EXISTED or a refusal.
- *   ANSWER   ack, nack, extend, return. Results OK, LEASE_ENDED, CANCELLED (nack, return) or a
- *            refusal.
- *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, REQUESTED, NOT_FOUND, LEASED, DEAD_STATE
- *            or a refusal.
- *   FIND     whether there are such jobs, and in which state. Results OK or NOT_FOUND.
- *   TAKE     ready jobs under a lease, at most `max`, none when none are ready or all topics are
- *            paused. Does not wait. Topics that do not exist have no jobs. Of a job that is named: also
- *            while its topic is paused; NOT_FOUND, or LEASED where somebody has it.
- *   GET      one job with its body. Status OK or NOT_FOUND. With `history` of a store that keeps one:
- *            `jobs` is what happened, oldest first; of each entry attempt, taken_ms, consumer and
- *            error, due_ms is when, content_type what (acked, died, ...).
+/* The kinds of calls, with their results:
+ *   PUSH     one job each. Results CREATED, REPLACED, EXISTED or a rejection.
+ *   ANSWER   ack, nack, extend, return. Results OK, LEASE_ENDED, CANCELLED (nack, return) or a rejection.
+ *   CHANGE   cancel, reschedule, run. Results OK, CANCELLED, REQUESTED, NOT_FOUND, LEASED, DEAD_STATE or a
+ * rejection.
+ *   FIND     whether such jobs exist, and their state. Results OK or NOT_FOUND.
+ *   TAKE     ready jobs under a lease, at most `max`; no jobs if none is ready or all topics are paused. Does not
+ * wait. Topics that do not exist have no jobs. With an id: also while its topic is paused; NOT_FOUND, or LEASED if
+ * a consumer holds the job.
+ *   GET      one job with its body. Status OK or NOT_FOUND. With `history`, in a store that keeps one: `jobs` are
+ * the events, oldest first; of each event attempt, taken_ms, consumer and error are set, due_ms is its time and
+ * content_type its kind (acked, died, ...).
  *   LIST     jobs of a topic by due, then push order.
- *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED where it was new) or
- *            NOT_FOUND.
- *   TOPICS   topics with counts, by name: all, or the first so many behind a name. A store may tell of
- *            others too, whose counts may then lack some.
- *   FORECAST when the delayed jobs of a topic, or of all, fall due: counts, never a scan of jobs. Status
- *            OK or NOT_FOUND. */
+ *   TOPIC    settings, pause, purge, … of one topic. Status OK (put: CREATED for a new topic) or NOT_FOUND.
+ *   TOPICS   topics with counts, by name: all, or a limited number after a name. A store may return further
+ * topics, whose counts may be incomplete.
+ *   FORECAST when the delayed jobs of a topic, or of all topics, fall due: from counts, never by a scan of jobs.
+ * Status OK or NOT_FOUND. */
 enum command_kind {
     COMMAND_PUSH = 1,
     COMMAND_ANSWER,
@@ -270,22 +267,21 @@ enum command_kind {
     COMMAND_FIND
 };
 
-/* What the door (queue_submit) found wrong with an item. */
+/* The result of the check of an item by the door (queue_submit). */
 struct queue_check {
-    enum queue_status status; /* QUEUE_OK: nothing */
-    uint32_t retry_s;         /* after so long it may be admitted; 0: not known */
-    const char *detail;       /* which option, for QUEUE_BAD_OPTION; else NULL */
-    uint64_t limit;           /* how much the caller may have, where that was the reason; else 0 */
+    enum queue_status status; /* QUEUE_OK: the item is valid */
+    uint32_t retry_s;         /* seconds after which the item may be admitted; 0: unknown */
+    const char *detail;       /* the bad option, for QUEUE_BAD_OPTION; else NULL */
+    uint64_t limit;           /* limit of the caller that was exceeded; else 0 */
 };
 
-/* Callers leave `status` and `checks` alone: the door sets them, and no layer behind it checks
- * again. */
+/* A call. Callers do not set `status` and `checks`: the door sets them, and no layer behind it checks again. */
 struct command {
     enum command_kind kind;
-    /* take, get, list, topic, forecast: QUEUE_OK, or why the call is refused as a whole. */
+    /* take, get, list, topic, forecast: QUEUE_OK, or why the whole call is rejected. */
     enum queue_status status;
-    size_t count; /* push, answer, change, find: of items, at most QUEUE_BATCH_MAX */
-    const struct queue_check *checks; /* of each item; NULL: nothing is wrong with any of them */
+    size_t count; /* push, answer, change, find: number of items, at most QUEUE_BATCH_MAX */
+    const struct queue_check *checks; /* of each item; NULL: all items are valid */
     union {
         const struct queue_push *pushes;
         const struct queue_answer *answers;
@@ -294,7 +290,7 @@ struct command {
         struct queue_take take;
         struct {
             struct slice topic, id;
-            bool history; /* what became of it, in place of the job */
+            bool history; /* the history of the job, in place of the job */
         } get;
         struct queue_list list;
         struct queue_topic_call topic;
@@ -303,67 +299,67 @@ struct command {
     };
 };
 
-/* Whether it does more than look. */
+/* Returns whether the call may change something. */
 static inline bool command_acts(const struct command *command)
 {
     return command->kind <= COMMAND_TAKE ||
            (command->kind == COMMAND_TOPIC && command->topic.verb != QUEUE_TOPIC_GET);
 }
 
-/* ---- what is answered ---- */
+/* ---- replies ---- */
 
 struct queue_result { /* one per item of push, answer, change, find */
     enum queue_status status;
-    enum job_state state; /* the job's state now, or the one that was in the way; 0: none */
-    /* push, change and find: the job's. answer: the job's id where the lease was good and the queue need
-     * not look it up, else empty. */
+    enum job_state state; /* of the job now, or of the job in conflict; 0: no state */
+    /* push, change and find: the job's. answer: the id of the job if the lease was valid and the queue has the id
+     * at hand, else empty. */
     struct slice topic, id;
-    int64_t due_ms;         /* wall clock; 0 where there is none */
+    int64_t due_ms;         /* wall clock; 0: no due */
     int64_t lease_until_ms; /* extend; wall clock */
-    bool cancel_requested;  /* extend: somebody asked to cancel the job */
-    uint32_t retry_s;       /* as in queue_check, with the two that follow */
+    bool cancel_requested;  /* extend: a cancel has been requested */
+    uint32_t retry_s;       /* as in queue_check, with the two next fields */
     const char *detail;
     uint64_t limit;
 };
 
-struct queue_job {      /* a job as take, get and list show it */
+struct queue_job {      /* a job as returned by take, get and list */
     struct job job;     /* due_ms and lease_until_ms are wall clock here; policy is the job's own */
-    struct slice lease; /* take: the token; empty else */
+    struct slice lease; /* take: the lease token; else empty */
 };
 
 struct queue_counts {
     uint64_t delayed;  /* never tried yet */
     uint64_t retrying; /* delayed after a failed attempt */
     uint64_t ready, leased, dead;
-    uint64_t dead_bytes; /* what the dead ones take in the store, about: their bodies and names */
+    uint64_t dead_bytes; /* approximate size of the dead jobs in the store: bodies and names */
 };
 
 struct queue_topic {
     struct slice name;
     bool paused;
-    bool deleting;           /* marked so; parts of a queue only */
-    int64_t paused_until_ms; /* wall clock; it resumes by itself then. 0: not paused, or for ever */
+    bool deleting;           /* marked for deletion; parts of a queue only */
+    int64_t paused_until_ms; /* wall clock, when it resumes by itself; 0: not paused, or for ever */
     struct topic_settings settings;
     struct queue_counts counts;
     struct topic_totals totals;
-    int64_t oldest_ready_due_ms; /* wall clock; 0: none ready */
+    int64_t oldest_ready_due_ms; /* wall clock; 0: no job is ready */
 };
 
 enum { FORECAST_MINUTES = 60, FORECAST_HOURS = 168 };
 
-/* Delayed and retrying jobs by their due. The hours and `later` are all of them; the minutes are a
- * closer look at the first. What should have fallen due before the first one begins is in it. */
+/* Delayed and retrying jobs by their due. The hours and `later` cover all of them; the minutes show the first part
+ * in detail. Overdue jobs are counted in the first minute. */
 struct queue_forecast {
-    int64_t from_ms;  /* as it was asked for */
-    uint64_t overdue; /* ready: due, and not handed out yet */
+    int64_t from_ms;  /* from the call */
+    uint64_t overdue; /* jobs that are ready: due, and not delivered yet */
     uint64_t minutes[FORECAST_MINUTES];
     uint64_t hours[FORECAST_HOURS];
     uint64_t later;
-    /* Some of it was sampled or shared out by proportion. The sum is right all the same. */
+    /* Some counts were sampled or distributed in proportion. The sum is exact nevertheless. */
     bool estimated;
 };
 
-/* Which ready job comes before which. */
+/* The rank of a ready job in a take by priority. */
 struct queue_rank {
     uint16_t priority;
     int64_t due_ms; /* wall clock */
@@ -371,37 +367,37 @@ struct queue_rank {
 };
 
 struct queue_reply {
-    enum queue_status status; /* of the call; QUEUE_OK where `results` speak for the items */
+    enum queue_status
+        status; /* of the call; QUEUE_OK if `results` hold the statuses of the items */
     const struct queue_result *results; /* push, answer, change, find: one per item, in order */
     size_t result_count;
     const struct queue_job *jobs; /* take, get, list */
     size_t job_count;
-    /* take: its topics had nothing more that is ready; where they are watched, on_ready comes when that
-     * changes. A store that cannot tell leaves it false. */
+    /* take: its topics had no further ready jobs; if they are watched, on_ready reports new ones. A store that
+     * cannot determine this leaves it false. */
     bool drained;
-    /* take by priority: its topics have more that is ready, and which comes next. A store that is never a
-     * part of a queue leaves it false. */
+    /* take by priority: its topics have more ready jobs, and `next` is the rank of the first. A store that is
+     * never a part of a queue leaves it false. */
     bool has_next;
     struct queue_rank next;
     const struct queue_topic *topics; /* topic calls (one), topics */
     size_t topic_count;
-    struct slice cursor; /* list: empty when there is no more */
+    struct slice cursor; /* list: empty at the end */
     uint64_t
-        affected; /* purge, redrive, delete: how many jobs; also of a call that stopped half-way */
-    const struct queue_forecast *forecast; /* forecast; NULL where it is refused */
+        affected; /* purge, redrive, delete: number of jobs; also of a call that stopped half-way */
+    const struct queue_forecast *forecast; /* forecast; NULL if it is rejected */
 };
 
 struct queue_caller; /* queue/caller.h */
 
-/* `owner` and `tag` as given with the call. The tag is for finding one's request again without
- * holding a pointer to it. */
+/* Receives a reply. `owner` and `tag` are those of the call. The tag identifies a request without a pointer to it. */
 typedef void queue_done(void *owner, uint64_t tag, const struct queue_reply *reply);
 
 struct queue_reply_to {
     queue_done *done;
     void *owner;
     uint64_t tag;
-    const struct queue_caller *caller; /* who makes the call; NULL: tarry itself */
+    const struct queue_caller *caller; /* on whose behalf the call is made; NULL: tarry itself */
 };
 
 /* ---- the table ---- */
@@ -409,69 +405,70 @@ struct queue_reply_to {
 struct queue_info {
     const char *store;      /* "embedded", "redis" */
     const char *durability; /* one sentence: what an answered push survives */
-    /* The same as one word: embedded "always", "interval", "never"; redis "always", "everysec",
-     * "no", "memory", "unknown". NULL: the implementation has none. */
+    /* The same as one word: embedded "always", "interval", "never"; redis "always", "everysec", "no", "memory",
+     * "unknown". NULL: not supported by the implementation. */
     const char *durability_class;
     const char *sync;       /* "always", "50ms", "never"; redis: appendfsync */
-    uint32_t wait_replicas; /* an answered change has reached so many replicas */
+    uint32_t wait_replicas; /* number of replicas that an answered change has reached */
     uint32_t shards;
     uint64_t body_bytes_max;
-    uint64_t bytes_on_disk; /* sums over the shards, as of a moment ago */
-    /* What the embedded store keeps out of memory, and its upkeep; 0 elsewhere. */
+    uint64_t bytes_on_disk; /* sums over the shards, slightly out of date */
+    /* Cold jobs of the embedded store and its maintenance; 0 in other stores. */
     uint64_t cold_jobs, runs, checkpoints, checkpoints_failed;
-    uint64_t spare_bytes; /* memory that jobs had and the next ones get */
-    bool keeps_history;   /* of topics whose settings say so */
-    bool healthy;         /* false: every call would be answered QUEUE_UNAVAILABLE */
-    bool accepting;       /* false: pushes are refused, for want of space or since it moved */
-    bool moved;           /* the path of the data directory leads elsewhere: nothing may change */
-    bool draining;        /* new jobs are refused, as was asked for */
+    uint64_t spare_bytes; /* memory of former jobs, reserved for new ones */
+    bool keeps_history;   /* for topics whose settings enable it */
+    bool healthy;         /* false: every call would be answered with QUEUE_UNAVAILABLE */
+    bool
+        accepting; /* false: pushes are rejected, for lack of space or because the directory moved */
+    bool moved;    /* the path of the data directory leads elsewhere: changes are rejected */
+    bool draining; /* new jobs are rejected, by request */
 };
 
 enum queue_event {
-    /* The topic's settings may have changed, or it is gone; an empty name: any topic's. */
+    /* The settings of the topic may have changed, or it was deleted; an empty name: any topic. */
     QUEUE_EVENT_TOPIC = 1,
-    /* Jobs of a topic with an extension died; an empty name: maybe of any such. */
+    /* Jobs of a topic with an extension died; an empty name: possibly of any such topic. */
     QUEUE_EVENT_DEAD
 };
 
 struct queue {
     const struct queue_ops *ops;
-    /* Of the handle that fronts get; NULL: a part of a queue, or a test's. */
+    /* The door of the handle that fronts use; NULL: a part of a queue, or a test. */
     struct queue_door *door;
-    /* What its jobs go by, of such a handle; NULL: the process's clock. */
+    /* The clock of its jobs, on such a handle; NULL: the clock of the process. */
     struct clock *clock;
-    /* Set by the waiters (queue/waiter.h) before the first watch; called whenever a watched topic
-     * may have ready jobs; an empty name: any of them. Never inside a call. */
+    /* Set by the waiters (queue/waiter.h) before the first watch. Called whenever a watched topic may have ready
+     * jobs; an empty name: any of them. Never called inside a call. */
     void (*on_ready)(void *owner, struct slice topic);
     void *on_ready_owner;
-    /* Set by whoever follows what happens to topics: on one handle of a server, before its reactor
-     * runs; NULL elsewhere. Called on the handle's thread, never inside a call; maybe once too
-     * often, never more than a second late. Changes made through other servers count too. */
+    /* Listener for topic events, set on one handle of a server before its reactor runs; NULL elsewhere. Called on
+     * the thread of the handle, never inside a call. It may be called once too often, and is never called more
+     * than a second late. Changes made through other servers count too. */
     void (*on_event)(void *owner, enum queue_event event, struct slice topic);
     void *on_event_owner;
 };
 
-/* What an implementation fills in. */
+/* The functions of an implementation. */
 struct queue_ops {
-    /* Carries out a call that came through the door: a command whose `status` is set is answered
-     * with that, an item whose check is set with what that says; pushes have an id. */
+    /* Carries out a call that came through the door. A command whose `status` is set is answered with that status,
+     * and an item whose check failed with the status of its check. Every push has an id. */
     void (*submit)(struct queue *, const struct command *, struct queue_reply_to);
 
-    /* Tell on_ready about this topic from now on (also at once if it has ready jobs), or stop
-     * telling. On and off alternate for each topic. */
+    /* Starts or stops the calls of on_ready for this topic. If the topic already has ready jobs, on_ready is
+     * called soon after the start. On and off alternate for each topic. */
     void (*watch)(struct queue *, struct slice topic, bool on);
 
-    /* What the queue promises. Answers at once; the strings live as long as the queue. */
+    /* Returns the properties of the queue, without waiting; the strings live as long as the queue. */
     void (*info)(struct queue *, struct queue_info *out);
 };
 
-/* The time of its jobs, as they show it: by the wall clock, unless it is a test's. */
+/* Returns the time of the jobs of the queue: the wall clock, or the clock of a test. */
 static inline int64_t queue_wall_ms(const struct queue *queue)
 {
     return queue->clock ? clock_wall_ms_of(queue->clock) : clock_wall_ms();
 }
 
-/* A time of its jobs by the process's wall clock, from which ages are counted. */
+/* Converts a time of the jobs to the wall clock of the process, which ages are counted from. */
 static inline int64_t queue_process_wall_ms(const struct queue *queue, int64_t wall_ms)
 {
     bool is_apart = wall_ms && queue->clock && clock_is_held(queue->clock);
@@ -480,14 +477,15 @@ static inline int64_t queue_process_wall_ms(const struct queue *queue, int64_t w
 
 /* ---- the door ---- */
 
-/* Every call from above comes in here, once: what is wrong with it, or refused by a rule of its caller, is
- * written into the command, and pushes without an id get one; then it is the implementation's. */
+/* Submits a call. Every call from above enters here, once. The door writes check failures and rejections by the
+ * rules of the caller into the command, and generates missing ids of pushes. Then it passes the command to the
+ * implementation. */
 void queue_submit(struct queue *queue, const struct command *command,
                   struct queue_reply_to reply_to);
 
-/* The same for those who call with what they have in hand. */
+/* The following functions build the command from their arguments. */
 
-/* Items of any kind: they lie in the same place. The rest of the command is not even cleared. */
+/* Submits items of any kind, whose pointers share one place in the union. The rest of the command is not cleared. */
 static inline void queue_submit_items(struct queue *queue, enum command_kind kind,
                                       const void *items, size_t count,
                                       struct queue_reply_to reply_to)
@@ -591,7 +589,7 @@ static inline void queue_info(struct queue *queue, struct queue_info *out)
     queue->ops->info(queue, out);
 }
 
-/* For an implementation: whether an item may be carried out; where not, its result says why. */
+/* Returns whether an item is valid, for implementations. If not, *result receives the reason. */
 static inline bool command_item_is_good(const struct command *command, size_t i,
                                         struct queue_result *result)
 {
@@ -611,20 +609,20 @@ static inline bool queue_rank_before(const struct queue_rank *a, const struct qu
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->sequence < b->sequence;
 }
 
-/* For an implementation, and for whoever joins the replies of several: one forecast into another.
- * `due_ms` by the clock of the call's from_ms. */
+/* Add jobs, or another forecast, to a forecast; for implementations and for queues that join several replies.
+ * `due_ms` is by the clock of from_ms. */
 void queue_forecast_add(struct queue_forecast *forecast, int64_t from_ms, int64_t due_ms,
                         uint64_t jobs);
 void queue_forecast_join(struct queue_forecast *sum, const struct queue_forecast *part);
 
-/* For an implementation: what an item of a push, change or find names; how large an item is. */
+/* Return the job that an item of a push, change or find names, and the size of an item; for implementations. */
 struct queue_find queue_item_name(const struct command *command, size_t i);
 size_t queue_item_bytes(enum command_kind kind);
 
-/* For an implementation: the order in which TOPICS are answered. */
+/* Sorts topics in the order of replies to TOPICS; for implementations. */
 void queue_topics_sort(struct queue_topic *topics, size_t count);
 
-/* In that order, the first one behind a name: a page may begin with others. */
+/* Returns the index of the first topic after a name, in that order, since a page may begin with others. */
 size_t queue_topics_after(const struct queue_topic *topics, size_t count, struct slice name);
 
 #endif

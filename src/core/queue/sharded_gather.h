@@ -1,6 +1,6 @@
 /*
- * sharded_gather: the bottom of a sharded queue: the handle with its parts, a call to one part, and
- * a call to several of them whose replies are joined. For sharded.c and sharded_topic.c only.
+ * sharded_gather: the base of a sharded queue: the handle with its parts, a call to one part, and a call to several
+ * parts whose replies are joined. For sharded.c and sharded_topic.c only.
  */
 #ifndef TARRY_QUEUE_SHARDED_GATHER_H
 #define TARRY_QUEUE_SHARDED_GATHER_H
@@ -13,45 +13,46 @@ struct sharded_part {
 };
 
 struct sharded {
-    struct queue queue; /* first: handed out as such */
+    struct queue queue; /* first member: used as the handle */
     struct sharded_options options;
     struct sharded_part parts[SHARDED_PARTS_MAX];
     uint32_t part_count;
-    size_t under_way;   /* calls that need it until they are replied to */
-    uint32_t take_from; /* the part a take asks first; moves on, and to where jobs became ready */
+    size_t under_way; /* calls in progress that need this object */
+    uint32_t
+        take_from; /* the part a take tries first; advances, and moves to parts with new ready jobs */
 };
 
 /* ---- one part ---- */
 
 void sharded_send(struct sharded *sharded, uint32_t part, const struct command *command,
                   struct queue_reply_to reply_to);
-/* A reply that no part gives. */
+/* Sends a reply that comes from no part. */
 void sharded_refuse(struct sharded *sharded, enum queue_status status,
                     struct queue_reply_to reply_to);
 uint32_t sharded_part_of_job(const struct sharded *sharded, struct slice topic, struct slice id);
 
 /* ---- several ---- */
 
-/* Calls to several parts: their replies are kept, and the last one to come joins them. */
+/* A call to several parts: the replies are kept, and the last one to arrive joins them. */
 struct sharded_gather {
     struct sharded *sharded;
     struct queue_reply_to reply_to;
-    void (*join)(struct sharded_gather *gather); /* ends in a sharded_gather_finish */
+    void (*join)(struct sharded_gather *gather); /* ends with sharded_gather_finish */
     uint32_t left;                               /* parts that have not replied */
-    struct command *in_turn; /* asked of one part after the other; a copy, else NULL */
-    /* By part; copies. NULL: out of memory, or not asked. */
+    struct command *in_turn; /* command sent to one part after the other; a copy, else NULL */
+    /* By part; copies. NULL: out of memory, or not sent. */
     struct queue_reply *replies[SHARDED_PARTS_MAX];
     uint32_t limit;   /* list */
     size_t count;     /* items */
-    uint8_t *part_of; /* each item's */
+    uint8_t *part_of; /* part of each item */
 };
 
-/* NULL: out of memory, and that was replied. */
+/* Creates a gather. NULL: out of memory, and that was replied. */
 struct sharded_gather *sharded_gather_new(struct sharded *sharded,
                                           void (*join)(struct sharded_gather *gather),
                                           struct queue_reply_to reply_to);
 void sharded_gather_free(struct sharded_gather *gather);
-/* The part's reply goes to the gather. `left` must have been set before the first one. */
+/* Sends a command to a part, whose reply goes to the gather. `left` must be set before the first one. */
 void sharded_gather_ask(struct sharded_gather *gather, uint32_t part,
                         const struct command *command);
 void sharded_gather_ask_all(struct sharded_gather *gather, const struct command *command);
@@ -61,13 +62,13 @@ void sharded_gather_refuse(struct sharded_gather *gather, enum queue_status stat
 
 /* ---- sharded_topic.c ---- */
 
-/* A call about one topic, as its verb wants it. */
+/* Carries out a call about one topic, as its verb requires. */
 void sharded_topic(struct sharded *sharded, const struct command *command,
                    struct queue_reply_to reply_to);
-/* The same call to all parts, and the sum of what they say: of one topic, or of all of them. */
+/* Sends the call to all parts and sums their replies: for one topic, or for all of them. */
 void sharded_topics(struct sharded *sharded, const struct command *command,
                     struct queue_reply_to reply_to);
-/* The same call to all parts, and the sum of what they expect. */
+/* Sends the call to all parts and sums their forecasts. */
 void sharded_forecast(struct sharded *sharded, const struct command *command,
                       struct queue_reply_to reply_to);
 

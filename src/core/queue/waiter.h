@@ -1,13 +1,13 @@
 /*
  * waiter: takes that wait, for every queue and every front.
  *
- * A queue's own take never waits. The waiters of a reactor hold the takes that found nothing, in
- * the order they came, and ask again when the queue says a topic has ready jobs. First come, first
- * served; a later take does not overtake a waiting one on the same topic.
+ * The take of a queue never waits. The waiters of a reactor hold the takes that found no job, in order of arrival,
+ * and repeat them when the queue reports that a topic has ready jobs. First come, first served: a later take does not
+ * overtake a waiting one on the same topic.
  *
- * Time is run by the caller: waiters_next_ms says when waiters_expire wants to be called. One
- * thread: the queue handle's. Bounds: at most `waiting_max` waiting takes; beyond that a take that
- * would wait is answered at once with what there is and `refused`.
+ * The caller drives the time: waiters_next_ms returns when to call waiters_expire. One thread: that of the queue
+ * handle. Bounds: at most `waiting_max` waiting takes; beyond that, a take that would wait is answered immediately
+ * with the available jobs and `refused`.
  */
 #ifndef TARRY_QUEUE_WAITER_H
 #define TARRY_QUEUE_WAITER_H
@@ -16,35 +16,34 @@
 
 struct waiters;
 
-/* How a waiting take ends. `reply` as from the queue: jobs, or none when the wait was over. Valid
- * during the callback. */
+/* Receives the result of a take. `reply` is as from the queue: jobs, or no jobs if the wait ended. Valid during
+ * the callback. */
 typedef void waiter_done(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused);
 
 struct waiters *waiters_new(struct queue *queue, size_t waiting_max);
-/* Every waiting take is answered (empty) first. Replies of the queue still under way must have come
- * before. */
+/* First answers every waiting take with no jobs. Outstanding replies of the queue must have arrived before. */
 void waiters_free(struct waiters *waiters);
 
 /*
- * Takes, waiting until `now_ms + wait_ms` for the first job. Answered exactly once, never inside
- * the call. Returns a handle for waiter_cancel, good until the answer; `owner`/`tag` come back with
- * it. wait_ms 0, or a job that is named: asks the queue once, beside the line. Out of memory is answered QUEUE_NO_MEMORY;
- * but with thousands under way there may be no room even for that: then 0, and `done` is not
- * called.
+ * Takes jobs and waits until `now_ms + wait_ms` for the first one. Answered exactly once, never inside the call.
+ * Returns a handle for waiter_cancel, valid until the answer; `owner`/`tag` are passed to `done`. wait_ms 0, or a
+ * take of one job by id: calls the queue once, without waiting in line. Out of memory is answered with
+ * QUEUE_NO_MEMORY. With thousands of takes in progress there may be no room even for that answer: then it returns 0,
+ * and `done` is not called.
  */
 uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int64_t wait_ms,
                      int64_t now_ms, waiter_done *done, void *owner, uint64_t tag);
 
-/* The taker is gone: it will not be called back. Jobs that were already on their way to it are
- * returned to the queue (QUEUE_RETURN). Does nothing for a handle that was answered. */
+/* Cancels a take whose taker is gone: it will not be called back. Jobs that were already on their way are returned
+ * to the queue (QUEUE_RETURN). Does nothing for a handle that was answered. */
 void waiter_cancel(struct waiters *waiters, uint64_t handle);
 
-/* When the next wait is over, inner clock; INT64_MAX when none. */
+/* Returns when the next wait ends, by the inner clock; INT64_MAX: no take waits. */
 int64_t waiters_next_ms(const struct waiters *waiters);
-/* Answers those whose wait is over, and those whose empty answer became due. */
+/* Answers the takes whose wait ended, and those whose empty answer became due. */
 void waiters_expire(struct waiters *waiters, int64_t now_ms);
 
-/* Answers all waiting takes, empty, and lets no new one wait: for a server that goes down. */
+/* Answers all waiting takes with no jobs, and lets no new one wait: for a server that shuts down. */
 void waiters_drain(struct waiters *waiters);
 
 size_t waiters_count(const struct waiters *waiters);

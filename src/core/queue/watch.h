@@ -1,6 +1,6 @@
 /*
- * watch: which reactors want to hear of which topics: a hash table from a topic to a bit for each
- * reactor. Topics need not exist.
+ * watch: which reactors watch which topics: a hash table from a topic to a bit for each reactor. Topics need not
+ * exist.
  */
 #ifndef TARRY_QUEUE_WATCH_H
 #define TARRY_QUEUE_WATCH_H
