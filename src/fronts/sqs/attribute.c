@@ -13,10 +13,10 @@ enum { NAME_BYTES_MAX = 256, CHUNK_BYTES = 1024, CHUNKS_MAX = 8, TEXT = 1, BINAR
 
 static const char meta_prefix[] = JOB_META_OWN "sqs-attributes-";
 
-/* One attribute, unescaped into memory of its own. */
+/* One attribute, with unescaped texts in the arena. */
 struct attribute {
     struct slice name, type, value;
-    uint8_t kind; /* TEXT or BINARY; 0: it has no value */
+    uint8_t kind; /* TEXT or BINARY; 0: no value */
 };
 
 struct attributes {
@@ -36,7 +36,7 @@ static void hex_of(const unsigned char *bytes, size_t len, char *out)
     }
 }
 
-/* Looked for by name once: OpenSSL would do it for each digest. */
+/* The digest is fetched by name once; OpenSSL would otherwise do so for each digest. */
 static pthread_once_t md5_once = PTHREAD_ONCE_INIT;
 static EVP_MD *md5_fetched;
 
@@ -89,7 +89,8 @@ static void attributes_fini(struct attributes *all)
     buffer_fini(&all->arena);
 }
 
-/* False: more than there may be, malformed, or out of memory. `all` is to be ended either way. */
+/* Reads the attributes. Returns false if there are too many, one is malformed, or memory runs out.
+ * The caller must call attributes_fini in either case. */
 static bool attributes_read(struct json_value object, struct attributes *all)
 {
     struct json_cursor cursor = {0};
@@ -110,7 +111,7 @@ static bool attributes_read(struct json_value object, struct attributes *all)
     return !all->arena.failed;
 }
 
-/* ---- checked ---- */
+/* ---- validation ---- */
 
 static bool is_type(struct slice type, const char *base)
 {
@@ -234,9 +235,9 @@ bool sqs_attributes_md5(struct json_value attributes, char out[SQS_MD5_TEXT_BYTE
     return good;
 }
 
-/* ---- kept ---- */
+/* ---- storage ---- */
 
-/* A piece ends before the first byte of a character, never within one. */
+/* Returns the length of the next piece, which ends at a character boundary. */
 static size_t piece_bytes(struct slice text)
 {
     size_t len = text.len < CHUNK_BYTES ? text.len : CHUNK_BYTES;
@@ -275,7 +276,7 @@ void sqs_attributes_restore(struct slice meta, struct buffer *out)
             buffer_append_slice(out, value);
 }
 
-/* ---- by name ---- */
+/* ---- selection by name ---- */
 
 static bool name_matches(struct slice wanted, struct slice name)
 {
@@ -286,7 +287,7 @@ static bool name_matches(struct slice wanted, struct slice name)
     return slice_equals(wanted, name);
 }
 
-/* Names have no escapes: one that has is none. */
+/* Names contain no escapes; an escaped name matches nothing. */
 bool sqs_names_have(struct json_value names, struct slice name)
 {
     struct json_cursor cursor = {0};

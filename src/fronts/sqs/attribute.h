@@ -1,6 +1,6 @@
 /*
- * attribute: message attributes: checked, kept with the job as metas of tarry's own, given out again by
- * name, with the digests that SDKs compare. Pure.
+ * attribute: message attributes: validates them, stores them with the job as tarry's own metas,
+ * selects them by name for a reply, and computes the digests that SDKs compare. Pure.
  */
 #ifndef TARRY_SQS_ATTRIBUTE_H
 #define TARRY_SQS_ATTRIBUTE_H
@@ -10,25 +10,27 @@
 
 enum { SQS_ATTRIBUTES_MAX = 10, SQS_ATTRIBUTES_BYTES_MAX = 3500, SQS_MD5_TEXT_BYTES = 32 };
 
-/* Lower-case hex of the MD5. */
+/* Writes the MD5 as lower-case hex. */
 void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES]);
 
-/* `attributes`: the object that was sent, or JSON_NONE. False: the error says why it cannot be. */
+/* Validates message attributes. `attributes`: the object from the request, or JSON_NONE. Returns
+ * false and sets the error if one is invalid. */
 bool sqs_attributes_check(struct json_value attributes, struct sqs_error *error);
-/* The same of those that SQS itself defines for messages that are sent. */
+/* Does the same for the message system attributes, which SQS itself defines. */
 bool sqs_system_attributes_check(struct json_value attributes, struct sqs_error *error);
-/* The digest of all of them, which were checked. False: there are none, or out of memory. */
+/* Computes the digest of validated attributes. Returns false if there are none, or if memory runs
+ * out. */
 bool sqs_attributes_md5(struct json_value attributes, char out[SQS_MD5_TEXT_BYTES]);
 
-/* Adds them to a job's metas. False: too much. */
+/* Adds the attributes to a job's metas. Returns false if they are too large. */
 bool sqs_attributes_keep(struct json_value attributes, struct buffer *meta);
-/* Those of a job, as the object's text, appended to `out`; nothing where there are none. */
+/* Appends a job's attributes to `out`, as the text of an object; appends nothing if it has none. */
 void sqs_attributes_restore(struct slice meta, struct buffer *out);
-/* Those of `attributes` that `names` (a JSON array; "All", "*", ".*" and "NAME.*" as well) asks for, as an
- * object's text; nothing where there are none. */
+/* Appends those of `attributes` that `names` selects (a JSON array; also "All", "*", ".*" and
+ * "NAME.*"), as the text of an object; appends nothing if none match. */
 void sqs_attributes_select(struct json_value attributes, struct json_value names,
                            struct buffer *out);
-/* Does `names` ask for this one? */
+/* Returns whether `names` selects this name. */
 bool sqs_names_have(struct json_value names, struct slice name);
 
 #endif

@@ -72,7 +72,7 @@ void sqs_entries_answer(const struct sqs_request *request, struct sqs_entries *e
         size_t before = body->len;
         if (write)
             write(body, 0, ctx);
-        if (body->len > before) { /* without the comma in front */
+        if (body->len > before) { /* without the leading comma */
             memmove(body->at + before, body->at + before + 1, body->len - before - 1);
             body->len--;
         }

@@ -1,4 +1,5 @@
-/* entries: what a call asks for: itself, or each entry of a batch; and the answer to each. */
+/* entries: the entries of a batch, or the single entry of a call that is not a batch; and the reply
+ * to each. */
 #ifndef TARRY_SQS_ENTRIES_H
 #define TARRY_SQS_ENTRIES_H
 
@@ -7,15 +8,16 @@
 struct sqs_entries {
     bool is_batch;
     size_t count;
-    struct json_value at[SQS_BATCH_MAX]; /* each one's object */
+    struct json_value at[SQS_BATCH_MAX]; /* the object of each entry */
     struct slice ids[SQS_BATCH_MAX];     /* raw, with quotes */
     struct sqs_error errors[SQS_BATCH_MAX];
 };
 
-/* False: the batch itself is bad, and the error is set. */
+/* Returns false and sets the error if the batch itself is invalid. */
 bool sqs_entries_read(const struct sqs_request *request, struct sqs_entries *out,
                       struct sqs_error *error);
-/* `write` puts the members of entry `i` that went well, each behind a comma, without braces; NULL: there are none. */
+/* Writes the reply. `write` appends the members of the successful entry `i`, each preceded by a
+ * comma, without braces; NULL: no members. */
 void sqs_entries_answer(const struct sqs_request *request, struct sqs_entries *entries,
                         void (*write)(struct buffer *out, size_t i, void *ctx), void *ctx);
 

@@ -5,7 +5,7 @@
 
 enum { BYTES_MIN = 30, BYTES_MAX = 1024 };
 
-#define SIGN '~' /* between the parts: nobody escapes it */
+#define SIGN '~' /* between the parts: never escaped */
 
 void sqs_handle_write(const struct queue_job *taken, struct buffer *out)
 {
@@ -18,7 +18,7 @@ void sqs_handle_write(const struct queue_job *taken, struct buffer *out)
     buffer_fini(&text);
 }
 
-/* Leases of all stores are letters and digits with signs between. */
+/* Leases of all stores consist of letters, digits and separators. */
 static bool is_lease(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)

@@ -1,16 +1,18 @@
-/* handle: a receipt handle: the lease of a delivery, which proves that the caller received the message, and the id of its job. */
+/* handle: a receipt handle: the lease of a delivery, which proves that the caller received the
+ * message, and the id of its job. */
 #ifndef TARRY_SQS_HANDLE_H
 #define TARRY_SQS_HANDLE_H
 
 #include "sqs/operation.h"
 
-struct sqs_handle { /* "LEASE~ID"; a lease alone is one too, by which nothing is deleted late */
+struct sqs_handle { /* "LEASE~ID", or a lease without an id, which cannot delete a message after the
+                     * lease has ended */
     struct slice lease, id;
 };
 
-/* As a JSON string. */
+/* Writes the handle as a JSON string. */
 void sqs_handle_write(const struct queue_job *taken, struct buffer *out);
-/* Slices point into the text. False: it is not a handle. */
+/* Parses a handle; slices point into the text. Returns false if the text is not a handle. */
 bool sqs_handle_read(struct slice text, struct sqs_handle *out);
 
 #endif

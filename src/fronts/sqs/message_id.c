@@ -5,7 +5,7 @@
 
 enum { UUID_BYTES = 16, ULID_TEXT_BYTES = 26, VERSION = 5 };
 
-/* 26 digits of base 32 are 130 bits, of which the first two are 0. */
+/* Reads a ULID: 26 digits of base 32 are 130 bits, of which the first two are 0. */
 static bool ulid_read(struct slice id, unsigned char out[UUID_BYTES])
 {
     static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -23,7 +23,7 @@ static bool ulid_read(struct slice id, unsigned char out[UUID_BYTES])
     return true;
 }
 
-/* The namespace: 16 bytes that nobody else has. */
+/* Computes the UUID of version 5. The namespace is 16 bytes unique to tarry. */
 static void hash_names(struct slice topic, struct slice id, unsigned char out[UUID_BYTES])
 {
     static const unsigned char space[UUID_BYTES] = {0x5b, 0x1e, 0xd7, 0x3a, 0x90, 0x44, 0x4c, 0x21,

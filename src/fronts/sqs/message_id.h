@@ -1,6 +1,6 @@
 /*
- * message_id: the id of a job as a UUID, which SDKs parse. A ULID is shown as the same 128 bits; any other
- * id as the UUID of version 5 of topic and id (RFC 4122, the namespace is tarry's own). Pure.
+ * message_id: the id of a job as a UUID, which SDKs parse. A ULID is shown as the same 128 bits;
+ * any other id as the UUID of version 5 of topic and id (RFC 4122, in a namespace of tarry). Pure.
  */
 #ifndef TARRY_SQS_MESSAGE_ID_H
 #define TARRY_SQS_MESSAGE_ID_H

@@ -1,4 +1,4 @@
-/* The operations on messages: of a batch `why` is what its entries are called. */
+/* The operations on messages; for a batch, `why` is the name of its entries. */
 #include "sqs/messages.h"
 
 const struct sqs_operation sqs_message_operations[] = {

@@ -1,4 +1,5 @@
-/* messages: the operations on messages, and how the front keeps what is the message's own. */
+/* messages: the operations on messages, and the metas in which the front stores SQS properties of a
+ * message. */
 #ifndef TARRY_SQS_MESSAGES_H
 #define TARRY_SQS_MESSAGES_H
 
@@ -10,7 +11,7 @@
 
 void sqs_send(struct sqs_request *request, const struct queue_topic *topic);
 void sqs_receive(struct sqs_request *request, const struct queue_topic *topic);
-/* Delete and change visibility, by the operation's name. */
+/* Deletes messages or changes their visibility, according to the operation's name. */
 void sqs_release(struct sqs_request *request, const struct queue_topic *topic);
 
 #endif

@@ -47,7 +47,7 @@ struct slice sqs_move_handle_source(struct slice handle)
     return job_topic_is_valid(source) ? source : (struct slice){0};
 }
 
-/* Ids are shorter than topics may be. */
+/* Ids are limited to fewer bytes than topics, so a long source is hashed. */
 struct slice sqs_move_id(const char *kind, struct slice source, char out[JOB_ID_BYTES_MAX + 1])
 {
     int len = snprintf(out, JOB_ID_BYTES_MAX + 1, "%s:%.*s", kind, (int)source.len, source.at);
@@ -71,7 +71,7 @@ void sqs_move_write(const struct sqs_move *move, struct buffer *out)
     json_write_member_text(out, "reason", slice_of(move->reason));
 }
 
-/* ---- reading: texts have no escapes, as names of topics need none ---- */
+/* ---- reading: texts contain no escapes, because topic names need none ---- */
 
 static bool read_text(struct json_value object, const char *name, char *out, size_t bytes)
 {

@@ -1,14 +1,15 @@
 /*
- * move: a message move task: which queue is emptied, into which, and how far it has come. What there is to know
- * of tasks are jobs of the topic SQS_MOVES_TOPIC, so that they are durable, and the same for all servers:
+ * move: a message move task: its source queue, its destination, and its progress. The state of
+ * tasks is stored in jobs of the topic SQS_MOVES_TOPIC, so that it is durable and the same for all
+ * servers:
  *
- *   run:SOURCE   the task itself, ready: whoever takes it is the one who moves (move_task.h). One for each source
- *   log:SOURCE   the tasks that there were, newest first, and the batch under way (move_log.h); due in years
- *   stop:SOURCE  the handle of a task that is to end; due in years
+ *    run:SOURCE   the task itself, ready: the server that takes it moves the messages
+ *                 (move_task.h). One for each source
+ *    log:SOURCE   the tasks so far, newest first, and the current batch (move_log.h); due in years
+ *    stop:SOURCE  the handle of a task to be cancelled; due in years
  *
- * They have a meta of tarry's own, which no caller can give: others' jobs in that topic are none of these.
- *
- * Pure.
+ * These jobs have a meta of tarry's own, which callers cannot set: other jobs in that topic are
+ * ignored. Pure.
  */
 #ifndef TARRY_SQS_MOVE_H
 #define TARRY_SQS_MOVE_H
@@ -23,8 +24,8 @@
 #define SQS_MOVE_STOP "stop"
 
 enum {
-    SQS_MOVES_KEPT = 10,       /* tasks of a source in its log */
-    SQS_MOVE_SOURCES_MAX = 50, /* queues to which one task sends messages back */
+    SQS_MOVES_KEPT = 10,       /* tasks in the log of a source */
+    SQS_MOVE_SOURCES_MAX = 50, /* queues to which one task returns messages */
     SQS_MOVE_HANDLE_BYTES = JOB_TOPIC_BYTES_MAX + 32,
     SQS_MOVE_TEXT_BYTES_MAX = 64 * 1024
 };
@@ -41,26 +42,27 @@ struct sqs_move {
     enum sqs_move_status status;
     char handle[SQS_MOVE_HANDLE_BYTES]; /* "move/0123456789abcdef/SOURCE" */
     char source[JOB_TOPIC_BYTES_MAX + 1];
-    char to[JOB_TOPIC_BYTES_MAX + 1]; /* empty: each goes back to the queue that it died in */
-    int64_t rate;                     /* messages a second; 0: no limit */
+    char to[JOB_TOPIC_BYTES_MAX + 1]; /* empty: each message returns to the queue in which it
+                                       * died */
+    int64_t rate;                     /* messages per second; 0: no limit */
     int64_t started_ms;               /* wall clock of the queue */
-    uint64_t total, moved;            /* total: ready ones at the start */
-    char reason[48];                  /* of FAILED; else empty */
+    uint64_t total, moved;            /* total: messages ready at the start */
+    char reason[48];                  /* the reason of FAILED; otherwise empty */
 };
 
-/* A handle of one's own for a task of this source. */
+/* Creates a unique handle for a task of this source. */
 void sqs_move_handle(struct slice source, char out[SQS_MOVE_HANDLE_BYTES]);
-/* The source in a handle; empty where it is none. */
+/* Returns the source in a handle; empty if the text is not a handle. */
 struct slice sqs_move_handle_source(struct slice handle);
-/* The id of a source's job. */
+/* Returns the id of a source's job of this kind. */
 struct slice sqs_move_id(const char *kind, struct slice source, char out[JOB_ID_BYTES_MAX + 1]);
 
 extern const struct slice sqs_move_meta;
 bool sqs_move_is_own(struct slice meta);
 
-/* Its members, as an object without the brace that ends it. */
+/* Appends the task's members as an object without its closing brace. */
 void sqs_move_write(const struct sqs_move *move, struct buffer *out);
-/* False: it is none. */
+/* Returns false if the object is not a task. */
 bool sqs_move_read(struct json_value object, struct sqs_move *out);
 
 #endif

@@ -36,7 +36,7 @@ void sqs_move_log_read_tasks(struct slice log, struct sqs_move *move, struct buf
     struct json_value tasks = sqs_move_log_tasks(log), entry;
     struct json_cursor cursor = {0};
     struct sqs_move other;
-    size_t count = 1; /* with the newest */
+    size_t count = 1; /* including the newest */
     while (tasks.kind == JSON_ARRAY && json_next_item(tasks, &cursor, &entry)) {
         if (!sqs_move_read(entry, &other))
             continue;
@@ -49,7 +49,7 @@ void sqs_move_log_read_tasks(struct slice log, struct sqs_move *move, struct buf
     }
 }
 
-/* Topics have no escapes. */
+/* Reads an entry of the batch. Topics contain no escapes. */
 static bool read_entry(struct json_value value, struct buffer *text, struct sqs_move_entry *out)
 {
     struct json_value id = json_member(value, "id"), to = json_member(value, "to"),
@@ -61,7 +61,7 @@ static bool read_entry(struct json_value value, struct buffer *text, struct sqs_
         !json_string_bytes(id.raw, text, &plain))
         return false;
     *out = (struct sqs_move_entry){
-        .id = buffer_append_copy(text, plain), /* it may lie in what is read */
+        .id = buffer_append_copy(text, plain), /* `plain` may point into the log */
         .to = buffer_append_copy(text, slice_make(to.raw.at + 1, to.raw.len - 2)),
         .delivery = (uint64_t)number};
     return true;
@@ -72,7 +72,7 @@ bool sqs_move_log_read_batch(struct slice log, struct buffer *text,
 {
     struct json_value batch = log_member(log, "batch"), value;
     struct json_cursor cursor = {0};
-    size_t bytes = 2 * log.len + 1; /* an id unescaped, and again */
+    size_t bytes = 2 * log.len + 1; /* space for an unescaped id and its copy */
     buffer_init(text, bytes);
     *count = 0;
     if (!buffer_reserve(text, bytes))

@@ -11,28 +11,28 @@
 
 enum {
     MESSAGE_LEASE_MS = 5 * 1000,
-    PACE_MS = 2 * 1000, /* a slow task holds its lease */
+    PACE_MS = 2 * 1000, /* a slow task extends its lease this often */
     RETRY_MS = 1000,
     ID_SHOWN_BYTES = 100
 };
 
-/* Of a hidden copy: "SOURCE/DELIVERY". */
+/* Meta of a hidden copy: "SOURCE/DELIVERY". */
 #define META_MOVED JOB_META_OWN "sqs-moved"
 
 enum message_state {
-    MESSAGE_TAKEN = 1, /* of the source, under a lease */
-    MESSAGE_CLASH,     /* there is another job of its id: the copy gets one of its own */
-    MESSAGE_COPIED,    /* hidden where it goes */
-    MESSAGE_ACKED,     /* the source has it no more */
-    MESSAGE_RETURNED   /* the source has it again: the copy is cancelled */
+    MESSAGE_TAKEN = 1, /* taken from the source, under a lease */
+    MESSAGE_CLASH,     /* another job has its id: the copy gets a new one */
+    MESSAGE_COPIED,    /* hidden in the destination */
+    MESSAGE_ACKED,     /* no longer in the source */
+    MESSAGE_RETURNED   /* back in the source: the copy is cancelled */
 };
 
 struct message {
     enum message_state state;
-    bool has_other_id; /* its copy has an id of its own */
+    bool has_other_id; /* its copy has a different id */
     struct slice id, to, content_type, meta, body, lease;
     uint64_t delivery;
-    uint64_t content; /* of what the source has under its id, after a crash */
+    uint64_t content; /* hash of the source's job with its id, after a crash */
     uint16_t priority;
 };
 
@@ -42,15 +42,15 @@ struct sqs_move_task {
     struct sqs_move move;
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
     size_t lease_bytes;
-    struct buffer body;    /* of the job as it was taken: with the sources */
-    struct buffer history; /* earlier tasks, with commas in front of them */
-    struct buffer text;    /* what the messages point at */
+    struct buffer body;    /* of the job as taken, including the sources */
+    struct buffer history; /* earlier tasks, each preceded by a comma */
+    struct buffer text;    /* storage for the texts of the messages */
     struct message messages[SQS_MOVE_BATCH_MAX];
     size_t count;
-    size_t settle_at;      /* the message that is looked at after a crash */
-    bool is_settling;      /* the batch of who had it before */
-    int64_t wake_ms;       /* it waits until then; 0: for a reply */
-    int64_t rate_start_ms; /* rate_start_moved had been moved by then */
+    size_t settle_at;      /* the message being checked after a crash */
+    bool is_settling;      /* settling the batch of the previous server */
+    int64_t wake_ms;       /* end of the pause; 0: waiting for a reply */
+    int64_t rate_start_ms; /* rate_start_moved messages had been moved at this time */
     uint64_t rate_start_moved;
 };
 
@@ -62,7 +62,8 @@ static struct slice task_source(const struct sqs_move_task *task)
     return slice_of(task->move.source);
 }
 
-/* Was it done, or is known never to be? Else the store could not say, or will do it once it can again. */
+/* Returns whether the change was made, or certainly never will be. Otherwise the store could not
+ * report it, or will make it once it can again. */
 static bool is_decided(enum queue_status status)
 {
     switch (status) {
@@ -79,7 +80,7 @@ static bool is_decided(enum queue_status status)
     }
 }
 
-/* All changes of a reply. */
+/* Returns whether this holds for all changes of a reply. */
 static bool are_decided(const struct queue_reply *reply)
 {
     bool are = reply->status == QUEUE_OK;
@@ -93,7 +94,7 @@ static struct queue_reply_to reply_to(struct sqs_move_task *task, queue_done *do
     return (struct queue_reply_to){.done = done, .owner = task};
 }
 
-/* ---- the end of a task at this server ---- */
+/* ---- end of a task on this server ---- */
 
 static void task_free(struct sqs_move_task *task)
 {
@@ -111,7 +112,7 @@ static void task_end(struct sqs_move_task *task)
     owner->ended(owner);
 }
 
-/* Where its job was not given back, or not acked, the lease ends by itself. */
+/* If the job was neither returned nor acked, its lease ends on its own. */
 static void on_let_go(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)tag;
@@ -119,7 +120,7 @@ static void on_let_go(void *owner, uint64_t tag, const struct queue_reply *reply
     task_end(owner);
 }
 
-/* The task goes on elsewhere, or here once what was wrong is over. */
+/* Returns the task's job. Another server continues it, or this one after the problem has ended. */
 static void task_give_back(struct sqs_move_task *task, const char *why)
 {
     const struct queue_answer answer = {.verb = why ? QUEUE_NACK : QUEUE_RETURN,
@@ -184,7 +185,7 @@ static void on_closed(void *owner, uint64_t tag, const struct queue_reply *reply
         task_give_back(task, "the queue did not take the end of the task");
 }
 
-/* Where it failed, move.reason says why. */
+/* Logs the end of the task. For SQS_MOVE_FAILED, move.reason holds the reason. */
 static void task_close(struct sqs_move_task *task, enum sqs_move_status status)
 {
     task->move.status = status;
@@ -203,7 +204,7 @@ static struct slice copy_origin(const struct sqs_move_task *task, const struct m
     return slice_make(out, (size_t)len);
 }
 
-/* The same for the same delivery of the same message. */
+/* Returns the copy's id, which is the same for the same delivery of the same message. */
 static struct slice copy_id(const struct sqs_move_task *task, const struct message *message,
                             char out[JOB_ID_BYTES_MAX + 1])
 {
@@ -217,7 +218,8 @@ static struct slice copy_id(const struct sqs_move_task *task, const struct messa
     return slice_make(out, (size_t)len);
 }
 
-/* What the dead-letter queue has noted of the death: in its new place the message is not a dead letter. */
+/* Returns whether a meta describes the message's death. In its destination the message is not a
+ * dead letter, so these metas are dropped. */
 static bool is_of_death(struct slice name)
 {
     return slice_is(name, JOB_META_DEAD_TOPIC) || slice_is(name, JOB_META_DEAD_ATTEMPT) ||
@@ -237,7 +239,7 @@ static bool copy_meta(const struct sqs_move_task *task, const struct message *me
     return fits;
 }
 
-/* ---- 5: copies are due, or cancelled ---- */
+/* ---- 5: make copies due, or cancel them ---- */
 
 static void batch_end(struct sqs_move_task *task)
 {
@@ -286,7 +288,7 @@ static void copies_release(struct sqs_move_task *task)
         batch_end(task);
 }
 
-/* ---- 4: the source's are acked ---- */
+/* ---- 4: ack the messages in the source ---- */
 
 static void on_source_acked(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -306,13 +308,13 @@ static void on_source_acked(void *owner, uint64_t tag, const struct queue_reply 
             are_known = false;
         message->state = status == QUEUE_OK ? MESSAGE_ACKED : MESSAGE_RETURNED;
     }
-    if (!are_known) /* whoever takes the task up again finds out */
+    if (!are_known) /* the server that resumes the task determines the outcome */
         task_give_back(task, "the queue did not ack what was moved");
     else
         copies_release(task);
 }
 
-/* Those that have no copy go back as they were. */
+/* Acks messages that have a copy and returns the others unchanged. */
 static void source_ack(struct sqs_move_task *task)
 {
     struct queue_answer answers[SQS_MOVE_BATCH_MAX];
@@ -354,7 +356,7 @@ static void on_copies_pushed(void *owner, uint64_t tag, const struct queue_reply
                            "CouldNotSendToDestination");
         has_clash |= message->state == MESSAGE_CLASH && state == MESSAGE_TAKEN;
     }
-    if (!are_known) /* whoever takes the task up again finds out */
+    if (!are_known) /* the server that resumes the task determines the outcome */
         task_give_back(task, "the queue did not take copies");
     else if (has_clash)
         copies_push(task, MESSAGE_CLASH);
@@ -379,7 +381,7 @@ static bool copy_push(struct sqs_move_task *task, struct message *message, struc
     return fits;
 }
 
-/* Of all that are in this state. */
+/* Pushes copies of all messages in this state. */
 static void copies_push(struct sqs_move_task *task, enum message_state state)
 {
     struct queue_push pushes[SQS_MOVE_BATCH_MAX];
@@ -393,7 +395,7 @@ static void copies_push(struct sqs_move_task *task, enum message_state state)
         message->has_other_id = state == MESSAGE_CLASH;
         if (!copy_push(task, message, &metas[count], ids[count], &pushes[count])) {
             buffer_fini(&metas[count]);
-            message->to.len = 0; /* no room for its meta beside tarry's own: it stays */
+            message->to.len = 0; /* no room for the extra meta: the message stays */
             (void)snprintf(task->move.reason, sizeof task->move.reason, "MessageTooLarge");
             continue;
         }
@@ -409,7 +411,7 @@ static void copies_push(struct sqs_move_task *task, enum message_state state)
         buffer_fini(&metas[i]);
 }
 
-/* ---- 2: the batch is written down ---- */
+/* ---- 2: log the batch ---- */
 
 static void on_logged(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -421,9 +423,10 @@ static void on_logged(void *owner, uint64_t tag, const struct queue_reply *reply
         task_give_back(task, "the queue did not take the batch");
 }
 
-/* ---- 1: a batch ---- */
+/* ---- 1: take a batch ---- */
 
-/* The queue that the message died in, if that still sends its dead letters here; the only one there is. */
+/* Returns the queue in which the message died, if that queue still sends its dead letters here;
+ * otherwise the only source, if there is exactly one. */
 static struct slice dead_letter_source(const struct sqs_move_task *task, struct slice meta)
 {
     struct json_value body = {0}, name;
@@ -489,7 +492,7 @@ static void on_messages_taken(void *owner, uint64_t tag, const struct queue_repl
         task_give_back(task, "out of memory");
 }
 
-/* For so long, or less: it goes on by sqs_move_task_go_on. */
+/* Pauses for at most this long; sqs_move_task_go_on continues. */
 static void task_rest(struct sqs_move_task *task, int64_t rest_ms)
 {
     int64_t now_ms = clock_inner_ms();
@@ -497,7 +500,7 @@ static void task_rest(struct sqs_move_task *task, int64_t rest_ms)
     task->owner->rested(task->owner);
 }
 
-/* By the rate as many as are due by now; the task rests where that is none. */
+/* Takes as many messages as the rate allows by now; pauses if it allows none. */
 static void messages_take(struct sqs_move_task *task)
 {
     const struct sqs_move *move = &task->move;
@@ -553,7 +556,7 @@ static void on_extended(void *owner, uint64_t tag, const struct queue_reply *rep
                   sqs_move_id(SQS_MOVE_STOP, task_source(task), id), reply_to(task, on_stop_seen));
 }
 
-/* Between two batches, or two looks at one that is settled. */
+/* Continues between two batches, or between two checks of a batch being settled. */
 static void task_go_on(struct sqs_move_task *task)
 {
     const struct queue_answer extend = {.verb = QUEUE_EXTEND,
@@ -571,7 +574,7 @@ static void batch_begin(struct sqs_move_task *task)
     task_go_on(task);
 }
 
-/* ---- after a crash: the batch that was under way ---- */
+/* ---- after a crash: settle the unfinished batch ---- */
 
 static void on_settled(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -595,7 +598,7 @@ static bool is_hidden_copy(const struct sqs_move_task *task, const struct messag
                         copy_origin(task, message, text, sizeof text));
 }
 
-/* The same for a message and for its copy. */
+/* Returns a hash that is equal for a message and its copy. */
 static uint64_t content_hash(const struct job *job)
 {
     uint64_t parts[] = {hash_64(job->content_type.at, job->content_type.len),
@@ -645,9 +648,9 @@ static void on_copy_seen(void *owner, uint64_t tag, const struct queue_reply *re
     }
 }
 
-/* While the lease lasts that it was moved under, its ack may still come from who had the task before: then
- * nothing is decided yet. One that was never delivered so often is another message of the same id; one that was may
- * be another as well: the copy shows that. */
+/* While the message's lease is in force, the previous server may still ack it, so nothing is
+ * decided yet. A job with a lower delivery number is another job of the same id. One with an equal
+ * or higher number may be another as well: comparing it with the copy decides. */
 static void on_source_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sqs_move_task *task = owner;
@@ -678,7 +681,7 @@ static void settle_next(struct sqs_move_task *task)
     batch_begin(task);
 }
 
-/* ---- a task is taken ---- */
+/* ---- start of a task ---- */
 
 static bool batch_copy(struct sqs_move_task *task, struct slice log)
 {
@@ -712,7 +715,7 @@ static void on_log_seen(void *owner, uint64_t tag, const struct queue_reply *rep
     if (task->move.status == SQS_MOVE_RUNNING)
         settle_next(task);
     else
-        task_ack(task); /* it had ended, and the end of its job was lost */
+        task_ack(task); /* the task had ended, but the ack of its job was lost */
 }
 
 bool sqs_move_task_start(struct sqs_move_owner *owner, const struct queue_job *taken)
@@ -732,7 +735,7 @@ bool sqs_move_task_start(struct sqs_move_owner *owner, const struct queue_job *t
     buffer_append_slice(&task->body, taken->job.body);
     if (!sqs_move_is_own(taken->job.meta) || !json_check(buffer_slice(&task->body), &body, NULL) ||
         !sqs_move_read(body, &task->move))
-        task_ack(task); /* nobody's task: it was pushed by hand */
+        task_ack(task); /* not a task: pushed manually */
     else
         queue_get(owner->queue, slice_of(SQS_MOVES_TOPIC),
                   sqs_move_id(SQS_MOVE_LOG, task_source(task), id), reply_to(task, on_log_seen));

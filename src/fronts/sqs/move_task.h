@@ -1,21 +1,23 @@
 /*
- * move_task: a message move task (move.h) as one server carries it out. A task is a job; whoever holds its lease moves
- * messages, a batch at a time, and no message is lost or doubled, wherever a server dies:
+ * move_task: carries out a message move task (move.h) on one server. A task is a job; the server
+ * that holds its lease moves messages, one batch at a time. No message is lost or duplicated,
+ * whenever a server fails:
  *
- *   1. takes messages of the source
- *   2. writes down which they are (move_log.h)
- *   3. pushes copies to where they go, hidden: due in years, with a meta that says which delivery they were
- *   4. acks those of the source
- *   5. lets the copies whose message was acked be due now; cancels the others
+ *  1. take messages from the source
+ *  2. log which messages they are (move_log.h)
+ *  3. push hidden copies to the destination: due in years, with a meta that names the delivery
+ *  4. ack the messages in the source
+ *  5. make the copies of acked messages due now; cancel the others
  *
- * Whoever takes the task up again looks at the batch that was written down, once the leases of step 1 are over, so
- * that nobody can ack any more: of each message either the source still has it, then a hidden copy is cancelled, or it
- * has not, then the copy is due now. What the source has under its id is the message where it was delivered since
- * and has what the copy has: content type, body and metas. So where somebody pushes another one under the id of
- * one that was just moved, neither is lost; one that is the same to the byte counts as the one that was moved. And
- * a message that somebody cancels or replaces in the source meanwhile may be moved all the same.
+ * A server that resumes the task checks the logged batch once the leases of step 1 have ended, so
+ * that no ack can follow. For each message: if the source still has it, the hidden copy is
+ * cancelled; if not, the copy becomes due now. A job with the same id in the source is considered
+ * the message if it was delivered since and has the same content as the copy: content type, body
+ * and metas. So if a client pushes another job under the id of a message that was just moved,
+ * neither is lost; an identical job counts as the moved one. A message that is cancelled or
+ * replaced in the source meanwhile may still be moved.
  *
- * One thread: the queue's.
+ * Runs on the queue's thread only.
  */
 #ifndef TARRY_SQS_MOVE_TASK_H
 #define TARRY_SQS_MOVE_TASK_H
@@ -23,28 +25,33 @@
 #include "base/list.h"
 #include "queue/queue.h"
 
-enum { SQS_MOVE_TASK_LEASE_MS = 6 * 1000 }; /* of the task's job: so soon another server goes on */
+enum {
+    SQS_MOVE_TASK_LEASE_MS = 6 * 1000
+}; /* lease of the task's job: another server takes over
+                                             * after this time */
 
 struct sqs_move_task;
 
-/* Who takes tasks: the owner's storage, which outlives them. */
+/* The owner of the tasks, provided by the caller; must outlive the tasks. */
 struct sqs_move_owner {
     struct queue *queue;
-    struct list tasks; /* what is under way */
-    bool is_stopping;  /* tasks are given back as soon as a batch is done */
-    /* The task rests: sqs_move_task_go_on is to be called at its sqs_move_task_wake_ms. */
+    struct list tasks; /* tasks in progress */
+    bool is_stopping;  /* tasks are returned after the current batch */
+    /* Called when a task pauses: call sqs_move_task_go_on at its sqs_move_task_wake_ms. */
     void (*rested)(struct sqs_move_owner *owner);
-    /* One of the tasks is over here, and no longer among them. */
+    /* Called when a task has ended here and is no longer in the list. */
     void (*ended)(struct sqs_move_owner *owner);
 };
 
-/* Carries out the job that was taken, if it is a task. False: no memory, and nothing has happened. */
+/* Starts the task in the job that was taken, if the job is one. Returns false, with nothing done,
+ * if memory runs out. */
 bool sqs_move_task_start(struct sqs_move_owner *owner, const struct queue_job *taken);
-/* Of a node of owner->tasks: when it goes on, inner clock; 0: it waits for the queue. */
+/* Returns when the task of a node of owner->tasks continues, on the inner clock; 0: it waits for
+ * the queue. */
 int64_t sqs_move_task_wake_ms(const struct list *node);
-/* Of one that rests. */
+/* Continues a paused task. */
 void sqs_move_task_go_on(struct list *node);
-/* Forgets all of them, whose leases end by themselves: after the queue's last reply. */
+/* Frees all tasks, whose leases end on their own. Call after the queue's last reply. */
 void sqs_move_tasks_free(struct sqs_move_owner *owner);
 
 #endif

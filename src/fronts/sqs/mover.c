@@ -9,7 +9,7 @@
 static const int64_t TAKE_WAIT_MS = 24LL * 3600 * 1000;
 
 enum {
-    TASKS_MAX = 8, /* under way at a server */
+    TASKS_MAX = 8, /* at a time, on one server */
     RETRY_MS = 1000
 };
 
@@ -19,7 +19,7 @@ struct sqs_mover {
     struct waiters *waiters;
     struct deadline *alarm;
     size_t count;  /* of tasks */
-    uint64_t take; /* waits for a task; 0: none */
+    uint64_t take; /* handle of the waiting take; 0: no take */
     int64_t take_ms;
     bool is_started;
     void (*stopped)(void *ctx);
@@ -83,7 +83,7 @@ static void mover_take(struct sqs_mover *mover)
     deadline_set(mover->alarm, now_ms);
 }
 
-/* ---- what tasks tell ---- */
+/* ---- callbacks of tasks ---- */
 
 static void check_stopped(struct sqs_mover *mover)
 {
@@ -94,7 +94,7 @@ static void check_stopped(struct sqs_mover *mover)
 static void on_task_rested(struct sqs_move_owner *owner)
 {
     struct sqs_mover *mover = list_entry(owner, struct sqs_mover, owner);
-    deadline_set(mover->alarm, clock_inner_ms()); /* on_alarm finds the next one */
+    deadline_set(mover->alarm, clock_inner_ms()); /* on_alarm computes the next time */
 }
 
 static void on_task_ended(struct sqs_move_owner *owner)
@@ -107,7 +107,7 @@ static void on_task_ended(struct sqs_move_owner *owner)
 
 /* ---- time ---- */
 
-/* Tasks that rested go on; the alarm rings next for the one that rests shortest. */
+/* Continues tasks whose pause has ended, and sets the alarm for the next one. */
 static void on_alarm(void *ctx)
 {
     struct sqs_mover *mover = ctx;
@@ -178,7 +178,7 @@ void sqs_mover_stop(struct sqs_mover *mover, void (*stopped)(void *ctx), void *c
     if (mover->take)
         waiter_cancel(mover->waiters, mover->take);
     mover->take = 0;
-    on_alarm(mover); /* those that rest are given back */
+    on_alarm(mover); /* paused tasks are returned */
     check_stopped(mover);
 }
 

@@ -1,7 +1,6 @@
 /*
- * mover: takes message move tasks of all queues (move.h) and has them carried out (move_task.h), several at a time.
- *
- * One thread: the reactor's.
+ * mover: takes message move tasks of all queues (move.h) and runs them (move_task.h), several at a
+ * time. Runs on the reactor's thread only.
  */
 #ifndef TARRY_SQS_MOVER_H
 #define TARRY_SQS_MOVER_H
@@ -11,14 +10,15 @@
 
 struct sqs_mover;
 
-/* Before the reactor runs. NULL: out of memory. */
+/* Creates the mover, before the reactor runs. Returns NULL if memory runs out. */
 struct sqs_mover *sqs_mover_new(struct reactor *reactor, struct queue *queue,
                                 struct waiters *waiters);
-/* Takes tasks from now on. */
+/* Starts taking tasks. */
 void sqs_mover_start(struct sqs_mover *mover);
-/* Ends batches under way and gives tasks back. `stopped` once, never inside the call. */
+/* Finishes the current batches and returns the tasks. `stopped` runs once, never inside the
+ * call. */
 void sqs_mover_stop(struct sqs_mover *mover, void (*stopped)(void *ctx), void *ctx);
-/* After the reactor has stopped; NULL is fine. */
+/* Frees the mover, after the reactor has stopped. Accepts NULL. */
 void sqs_mover_free(struct sqs_mover *mover);
 
 #endif

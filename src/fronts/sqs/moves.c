@@ -1,4 +1,4 @@
-/* Operations on message move tasks: start, list, cancel. What they do is done by the mover. */
+/* The operations on message move tasks: start, list, cancel. The mover carries them out. */
 #include "audit/change.h"
 #include "base/json_write.h"
 #include "sqs/move_log.h"
@@ -15,7 +15,7 @@ static void fail(const struct sqs_request *request, const struct sqs_error *erro
     sqs_answer_error(request->exchange, error);
 }
 
-/* The queue that an ARN names: in the front's arena. Empty: none. */
+/* Returns the queue that an ARN names, in the front's arena; empty if invalid. */
 static struct slice queue_of_arn(const struct sqs_request *request, const char *member)
 {
     struct slice arn = sqs_text(request, sqs_member(request->fields, member));
@@ -25,7 +25,7 @@ static struct slice queue_of_arn(const struct sqs_request *request, const char *
     return job_topic_is_valid(name) ? name : (struct slice){0};
 }
 
-/* Messages come from and go to queues, none of which is tarry's own. */
+/* Checks access to a source or destination. Topics of tarry's own are never allowed. */
 static bool may(const struct sqs_request *request, unsigned scopes, struct slice topic,
                 struct sqs_error *error)
 {
@@ -70,7 +70,7 @@ static const struct queue_topic *find_topic(const struct queue_reply *reply, con
     return NULL;
 }
 
-/* `,"sources":[…]`: the queues whose dead letters come to this one. */
+/* Appends `,"sources":[…]`: the queues that have this one as dead-letter queue. */
 static bool write_sources(const struct sqs_request *request, const struct queue_reply *reply,
                           const struct sqs_move *move, struct buffer *out, struct sqs_error *error)
 {
@@ -99,7 +99,7 @@ static bool write_sources(const struct sqs_request *request, const struct queue_
                                   "Source queue must be configured as a Dead Letter Queue.");
 }
 
-/* What is asked for, as the body of its job. */
+/* Reads the parameters of a new task and writes the body of its job. */
 static bool read_start(const struct sqs_request *request, const struct queue_reply *reply,
                        struct sqs_move *move, struct buffer *out, struct sqs_error *error)
 {
@@ -224,14 +224,14 @@ static void write_task(const struct sqs_request *request, const struct sqs_move 
     buffer_append_byte(out, '}');
 }
 
-/* Those in the log that was asked for. */
+/* Returns the tasks in the log. */
 static struct json_value tasks_of(const struct queue_reply *reply)
 {
     bool is_log = reply->job_count == 1 && sqs_move_is_own(reply->jobs[0].job.meta);
     return is_log ? sqs_move_log_tasks(reply->jobs[0].job.body) : (struct json_value){0};
 }
 
-/* A task that was started and that nobody has taken yet is in no log. */
+/* A task that no server has taken yet is not in the log. */
 static void write_tasks(const struct sqs_request *request, const struct queue_reply *reply,
                         int64_t most, struct buffer *out)
 {
@@ -328,7 +328,7 @@ static void list_tasks(struct sqs_request *request, const struct queue_topic *to
 
 /* ---- cancel ---- */
 
-/* The source of the task in its handle; that goes to `handle`. */
+/* Reads the handle, and the source of its task. */
 static bool find_handle(const struct sqs_request *request, char handle[SQS_MOVE_HANDLE_BYTES],
                         char *source, struct sqs_error *error)
 {
@@ -364,7 +364,7 @@ static void on_stop_pushed(void *front, uint64_t tag, const struct queue_reply *
     sqs_answer(&request);
 }
 
-/* How many it has moved so far, and whether it has ended. */
+/* Returns how many messages the task has moved so far, and whether it has ended. */
 static uint64_t moved_of(const struct queue_reply *reply, const char *handle, bool *has_ended)
 {
     struct json_value tasks = tasks_of(reply), entry;
@@ -448,7 +448,7 @@ static void cancel_task(struct sqs_request *request, const struct queue_topic *t
         fail(request, &error);
 }
 
-/* ---- the table: which topics they are about stands in the call ---- */
+/* ---- the table: the topics are in the call's parameters ---- */
 
 const struct sqs_operation sqs_move_operations[] = {
     {"StartMessageMoveTask", SQS_NAMES_NOTHING, ACCESS_CONSUME, start_task, NULL,

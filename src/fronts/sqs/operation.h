@@ -1,4 +1,4 @@
-/* operation: the rows of the table of SQS operations, and who carries them out. */
+/* operation: the tables of SQS operations and their handlers. */
 #ifndef TARRY_SQS_OPERATION_H
 #define TARRY_SQS_OPERATION_H
 
@@ -8,22 +8,23 @@ enum sqs_names {
     SQS_NAMES_NOTHING = 1,
     SQS_NAMES_URL,  /* QueueUrl */
     SQS_NAMES_NAME, /* QueueName */
-    SQS_NAMES_NEW   /* the same, of a queue that need not be there */
+    SQS_NAMES_NEW   /* QueueName of a queue that need not exist */
 };
 
 struct sqs_operation {
     const char *name;
     enum sqs_names names;
-    uint8_t scopes; /* enum access_scope: one of them, for the queue */
-    /* `topic`: as the queue has it; NULL: the call names none, or a new one. NULL: unsupported, and
-     * `why` says so. Answers, now or later. */
+    uint8_t scopes; /* one enum access_scope: required for the queue */
+    /* Handles the call and replies, immediately or later. `topic`: its current state; NULL: the
+     * call names no queue, or a new one. If `act` is NULL the operation is unsupported, and `why`
+     * is the reason. */
     void (*act)(struct sqs_request *request, const struct queue_topic *topic);
     const char *why;
     const char
-        *audit; /* what the audit calls it; NULL: it is not recorded. All of scope admin have one */
+        *audit; /* its name in the audit log; NULL: not recorded. All of scope admin have one */
 };
 
-/* Ended by a row without a name. */
+/* Tables that end with a row without a name. */
 extern const struct sqs_operation sqs_queue_operations[];
 extern const struct sqs_operation sqs_message_operations[];
 extern const struct sqs_operation sqs_move_operations[];

@@ -1,4 +1,5 @@
-/* Operations on queues: create, get, list, delete, purge, attributes, tags, dead-letter sources. */
+/* The operations on queues: create, get, list, delete, purge, attributes, tags, dead-letter
+ * sources. */
 #include "base/json_write.h"
 #include "http/topics.h"
 #include "queue/cursor.h"
@@ -55,7 +56,7 @@ static void on_settings_put(void *front, uint64_t tag, const struct queue_reply 
         sqs_answer_empty(&request);
 }
 
-/* Other settings, and their extension, are checked as those that come by the API. */
+/* Checks a changed RedrivePolicy: the resulting extension is validated as if set over the API. */
 static bool check_redrive(const struct sqs_request *request, struct slice extension,
                           struct sqs_error *error)
 {
@@ -66,7 +67,7 @@ static bool check_redrive(const struct sqs_request *request, struct slice extens
                          "Value for parameter RedrivePolicy is invalid. Reason: %s.", fault.detail);
 }
 
-/* `checks`: its RedrivePolicy is another one. */
+/* Writes the settings. `checks`: the RedrivePolicy has changed. */
 static void put_settings(const struct sqs_request *request, struct sqs_queue *queue,
                          struct topic_settings settings, bool is_new, bool checks)
 {
@@ -86,7 +87,8 @@ static void put_settings(const struct sqs_request *request, struct sqs_queue *qu
     buffer_fini(&text);
 }
 
-/* Jobs that give up go over to another topic, which takes the right to push there. */
+/* Checks access to the dead-letter queue: dead messages move to that topic, which requires the
+ * right to push there. */
 static bool may_forward(const struct sqs_request *request, const struct sqs_queue *queue,
                         struct sqs_error *error)
 {
@@ -94,7 +96,7 @@ static bool may_forward(const struct sqs_request *request, const struct sqs_queu
            sqs_error_set(error, SQS_DENIED, "Access to the dead-letter queue is denied.");
 }
 
-/* The dead-letter queue of the call has been looked for. */
+/* Continues after the lookup of the dead-letter queue. */
 static void on_dead_letter_seen(void *front, uint64_t tag, const struct queue_reply *reply)
 {
     struct sqs_request request;
@@ -113,7 +115,7 @@ static void on_dead_letter_seen(void *front, uint64_t tag, const struct queue_re
         sqs_look_up(&request);
 }
 
-/* Create and set: a queue that is there already is created again only as it is. */
+/* Handles create and set. Creating an existing queue succeeds only with identical attributes. */
 static void change_queue(const struct sqs_request *request, const struct queue_topic *topic)
 {
     struct json_value attributes = sqs_member(request->fields, "Attributes"),
@@ -277,7 +279,7 @@ static bool check_tags(const struct sqs_request *request, struct json_value adde
     return true;
 }
 
-/* Tag and untag: new ones come in, those that are named go. */
+/* Handles tag and untag: adds the new tags, removes those named. */
 static void change_tags(struct sqs_request *request, const struct queue_topic *topic)
 {
     struct json_value added = sqs_member(request->fields, "Tags"),
@@ -339,8 +341,9 @@ static void delete_queue(struct sqs_request *request, const struct queue_topic *
 }
 
 /*
- * SQS also deletes messages in flight. The queue never takes a job from its consumer, so those are asked for, page by
- * page: they end with their leases and are not received again.
+ * A purge in progress. SQS also deletes messages in flight. The queue never takes a job from its
+ * consumer, so the consumers are requested to give these up, page by page: the jobs end with their
+ * leases and are not received again.
  */
 struct purging {
     struct http_front *front;
@@ -354,7 +357,7 @@ static void purge_end(struct purging *purging, enum queue_status status)
     struct sqs_request request;
     struct sqs_error error;
     if (!sqs_request_find(purging->front, purging->tag, &request))
-        ; /* the caller is gone */
+        ; /* the client is gone */
     else if (sqs_error_of(&error, status))
         sqs_answer_empty(&request);
     else
@@ -444,7 +447,8 @@ static bool begins_with(struct slice text, struct slice prefix)
            (prefix.len == 0 || memcmp(text.at, prefix.at, prefix.len) == 0);
 }
 
-/* Is this one listed? Of sources: does it send its dead letters to the call's queue? */
+/* Returns whether a list includes this topic. For dead-letter sources: whether its dead letters go
+ * to the call's queue. */
 static bool is_listed(const struct sqs_request *request, const struct queue_topic *topic,
                       struct slice prefix)
 {
@@ -458,14 +462,15 @@ static bool is_listed(const struct sqs_request *request, const struct queue_topi
     return slice_equals(queue.dead_letter, request->queue);
 }
 
-/* A list under way: topics are read page by page, so that many of them hold up no other call. */
+/* A list in progress: topics are read page by page, so that a large number of them does not block
+ * other calls. */
 struct listing {
     struct http_front *front;
     uint64_t tag;
     int64_t count, most;
     bool has_more;
     struct buffer urls;
-    char after[JOB_TOPIC_BYTES_MAX], last[JOB_TOPIC_BYTES_MAX]; /* last: that is listed */
+    char after[JOB_TOPIC_BYTES_MAX], last[JOB_TOPIC_BYTES_MAX]; /* last: the last name listed */
     size_t after_bytes, last_bytes;
 };
 
@@ -475,7 +480,7 @@ static void listing_free(struct listing *listing)
     free(listing);
 }
 
-/* NextToken is the last name of the page before, as it is. */
+/* Sends the reply. NextToken is the last name of the page, unencoded. */
 static void listing_answer(struct listing *listing, const struct sqs_request *request)
 {
     struct buffer *body = http_answer_start(request->exchange);
@@ -491,7 +496,7 @@ static void listing_answer(struct listing *listing, const struct sqs_request *re
     listing_free(listing);
 }
 
-/* False: the list is full. */
+/* Returns false if the list is full. */
 static bool listing_add(struct listing *listing, const struct sqs_request *request,
                         struct slice name)
 {
@@ -528,7 +533,7 @@ static void on_listed(void *owner, uint64_t tag, const struct queue_reply *reply
         listing_free(listing);
         return;
     }
-    /* What comes behind a whole page may lack topics of other parts of the queue. */
+    /* Beyond a full page, topics of other parts of the queue may be missing. */
     size_t at = queue_topics_after(reply->topics, reply->topic_count,
                                    slice_make(listing->after, listing->after_bytes));
     size_t end = reply->topic_count - at < page ? reply->topic_count : at + page;
@@ -575,7 +580,7 @@ static void list_queues(struct sqs_request *request, const struct queue_topic *t
     listing->front = request->exchange->front;
     listing->tag = http_exchange_tag(request->exchange);
     buffer_init(&listing->urls, LIST_BYTES_MAX);
-    /* Names that begin with the prefix come behind the prefix without its last byte. */
+    /* Names with the prefix sort after the prefix without its last byte. */
     struct slice prefix = sqs_text(request, sqs_member(request->fields, "QueueNamePrefix"));
     struct slice after = slice_make(prefix.at, prefix.len ? prefix.len - 1 : 0);
     if (token.kind == JSON_STRING)

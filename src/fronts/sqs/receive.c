@@ -1,4 +1,4 @@
-/* receive: a take, and messages as SQS writes them. */
+/* receive: takes jobs and writes them as SQS messages. */
 #include "base/json_write.h"
 #include "base/text.h"
 #include "sqs/attribute.h"
@@ -12,7 +12,7 @@
 
 enum { WAIT_BYTES = 1024 };
 
-/* The system attributes that a request asks for, under either of the two names that the list has had. */
+/* The requested system attributes. The list has had two names. */
 struct wanted {
     struct json_value names[2];
 };
@@ -33,7 +33,7 @@ static void write_system(const struct wanted *wanted, struct buffer *out, const 
     json_write_string(out, value);
 }
 
-/* The receives of a dead letter include those of the queue that it comes from. */
+/* Returns the receive count, which for a dead letter includes that of its original queue. */
 static uint64_t receives_of(const struct job *job)
 {
     uint64_t before;
@@ -53,8 +53,8 @@ static void write_source(const struct sqs_request *request, const struct wanted 
     buffer_fini(&arn);
 }
 
-/* When a message was first received is known of its first delivery alone: later on it is when it was
- * sent, at the latest now. */
+/* Writes the system attributes. The first receive time is known only for the first delivery, where
+ * it is now. For later ones the time of sending is shown. */
 static void write_system_attributes(const struct sqs_request *request, const struct wanted *wanted,
                                     const struct job *job, struct buffer *out)
 {
@@ -109,7 +109,8 @@ static void write_message_attributes(const struct sqs_request *request, const st
     buffer_fini(&selected);
 }
 
-/* Bytes that are no text, pushed by another way, come in base64. */
+/* Writes the body. Bytes that are not text, pushed over another interface, are encoded in
+ * base64. */
 static void write_body(const struct job *job, bool is_encoded, struct buffer *out)
 {
     struct buffer encoded;
@@ -142,7 +143,8 @@ static void write_message(const struct sqs_request *request, const struct wanted
     buffer_append_byte(out, '}');
 }
 
-/* Returns how many the answer has; *is_seen: they are shown, and no more. */
+/* Sends the reply and returns the number of messages in it. *is_seen: with a visibility timeout of
+ * 0, they are only shown. */
 static size_t answer_messages(const struct sqs_request *request, const struct queue_reply *reply,
                               bool *is_seen)
 {
@@ -182,7 +184,7 @@ static void on_shown(void *owner, uint64_t tag, const struct queue_reply *reply)
     (void)reply;
 }
 
-/* With no time to work on them messages are there again as soon as they were shown. */
+/* Makes messages available again after they were shown with a visibility timeout of 0. */
 static void show_again(struct http_front *front, const struct queue_reply *reply)
 {
     struct queue_answer answers[SQS_BATCH_MAX];
@@ -219,7 +221,7 @@ static void on_received(void *owner, uint64_t tag, const struct queue_reply *rep
         http_lease_return(front, &reply->jobs[i].lease, 1);
 }
 
-/* The exchange is counted as one that waits, as any take is. */
+/* Counts the exchange as a waiting one, like any take. */
 static bool begin_wait(struct http_exchange *exchange, struct sqs_error *error)
 {
     struct http_fault fault;

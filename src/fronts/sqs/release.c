@@ -1,4 +1,4 @@
-/* release: what becomes of messages that were received: they are deleted, or their visibility is changed. */
+/* release: deletes messages that were received, or changes their visibility. */
 #include "sqs/entries.h"
 #include "sqs/handle.h"
 #include "sqs/messages.h"
@@ -58,18 +58,19 @@ static size_t read_answers(const struct sqs_request *request, struct sqs_entries
     return count;
 }
 
-/* ---- delete by a handle whose lease has ended ---- */
+/* ---- delete with a handle whose lease has ended ---- */
 
 /*
- * SQS deletes a message by its newest handle also when its time is over, as long as no other consumer has received it.
- * So the store cancels each such job if the lease of the handle was that of its last delivery: no other text than a
- * lease that the store has given deletes anything. If the job is not that one the call has still succeeded.
+ * A late delete. SQS deletes a message by its newest handle even after its visibility timeout, if
+ * no other consumer has received it since. So the store cancels such a job if the handle's lease
+ * was that of its last delivery: only a lease that the store has issued can delete anything. If the
+ * job has changed, the call still succeeds.
  */
 struct late_delete {
     struct http_front *front;
     uint64_t tag;
     struct sqs_error errors[SQS_BATCH_MAX]; /* of the entries */
-    size_t count, entries[SQS_BATCH_MAX];   /* of the changes: the entry that each is for */
+    size_t count, entries[SQS_BATCH_MAX];   /* of the changes: the index of the entry of each */
     char ids[SQS_BATCH_MAX][JOB_ID_BYTES_MAX];
 };
 
@@ -100,7 +101,7 @@ static void on_late_deleted(void *owner, uint64_t tag, const struct queue_reply 
     free(late);
 }
 
-/* The change for an entry's handle; false: the handle names no job. */
+/* Builds the change for an entry's handle; returns false if the handle has no job id. */
 static bool late_delete_add(struct late_delete *late, const struct sqs_request *request,
                             struct json_value entry, struct queue_change *out)
 {
@@ -116,12 +117,13 @@ static bool late_delete_add(struct late_delete *late, const struct sqs_request *
         .verb = QUEUE_CANCEL,
         .topic = request->queue,
         .id = slice_make(id, handle.id.len),
-        .lease = slice_make(sent.raw.at + 1, handle.lease.len), /* it has no escapes */
+        .lease = slice_make(sent.raw.at + 1, handle.lease.len), /* contains no escapes */
         .priority = QUEUE_PRIORITY_UNSET};
     return true;
 }
 
-/* The entries whose lease had ended. False: there is nothing more to do. */
+/* Starts the late delete of the entries whose lease has ended. Returns false if there is nothing to
+ * do. */
 static bool late_delete_begin(const struct sqs_request *request, const struct sqs_entries *entries,
                               const bool has_ended[SQS_BATCH_MAX])
 {
@@ -148,7 +150,8 @@ static bool late_delete_begin(const struct sqs_request *request, const struct sq
     return has_jobs;
 }
 
-/* By an old handle nothing need be left to delete, and that is well; it cannot be given more time. */
+/* With an old handle, a delete succeeds even if nothing is left to delete, but the visibility
+ * cannot be changed. */
 static void on_answered(void *front, uint64_t tag, const struct queue_reply *reply)
 {
     struct queue_answer answers[SQS_BATCH_MAX];

@@ -1,7 +1,7 @@
 /*
- * request: one call of SQS from its head to its answer. What it asks for is kept in the exchange's note,
- * and read again by whoever the queue's reply comes to: nothing else outlives a handler. Answers and
- * errors in the forms that SDKs expect.
+ * request: one SQS call, from its headers to its reply. The call's parameters are stored in the
+ * exchange's note, and each callback of a queue reply reads them again: no other state outlives a
+ * handler. Replies and errors have the form that SDKs expect.
  */
 #ifndef TARRY_SQS_REQUEST_H
 #define TARRY_SQS_REQUEST_H
@@ -42,22 +42,23 @@ enum sqs_fault {
     SQS_BUSY,
     SQS_BROKEN
 };
-/* The code that batches and the older protocol give it. */
+/* Returns the error code as used in batches and in the query protocol. */
 const char *sqs_fault_code(enum sqs_fault fault);
-/* Whose fault it is is said too: all but BUSY and BROKEN are the sender's. */
+/* Returns whether the sender is at fault, which replies report too: true for all but BUSY and
+ * BROKEN. */
 bool sqs_fault_is_senders(enum sqs_fault fault);
 
 struct sqs_error {
     enum sqs_fault fault;
     char message[256];
 };
-/* False, for returns. */
+/* Sets the error and returns false. */
 bool sqs_error_set(struct sqs_error *error, enum sqs_fault fault, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What a status of the queue means; OK and all that are a success mean none. */
+/* Sets the error for a status of the queue. Returns true if the status is OK or another success. */
 bool sqs_error_of(struct sqs_error *error, enum queue_status status);
 
-/* ---- what is kept ---- */
+/* ---- stored parameters ---- */
 
 struct sqs_operation;
 
@@ -65,53 +66,54 @@ struct sqs_request {
     struct http_exchange *exchange;
     const struct sqs_options *options;
     const struct sqs_operation *operation;
-    struct slice queue;       /* its name; empty: the call names none */
-    struct slice host;        /* by which the client called the server */
-    struct json_value fields; /* the object that was sent */
-    struct slice trace;       /* the header X-Amzn-Trace-Id; empty: it was not sent */
-    struct slice learned;     /* by an operation of several steps; empty: nothing yet */
+    struct slice queue;       /* the queue's name; empty: the call names no queue */
+    struct slice host;        /* the host name that the client used for the server */
+    struct json_value fields; /* the object in the request body */
+    struct slice trace;       /* the header X-Amzn-Trace-Id; empty: absent */
+    struct slice learned;     /* stored by an operation of several steps; empty: not stored yet */
 };
 
-/* Keeps the call. `fields`: the JSON object of its body. False: out of memory. */
+/* Stores the call. `fields`: the JSON object of its body. Returns false if memory runs out. */
 bool sqs_request_keep(struct http_call *call, const struct sqs_operation *operation,
                       struct slice queue, struct slice fields);
-/* Keeps what the next step needs to know; once. False: out of memory. *request is another one then. */
+/* Stores what the next step requires; once per call. Returns false if memory runs out. *request is
+ * reread afterwards. */
 bool sqs_request_learn(struct sqs_request *request, struct slice learned);
-/* Of an exchange that was kept; slices point into its note. */
+/* Returns the request of an exchange that was stored; slices point into its note. */
 struct sqs_request sqs_request_of(struct http_exchange *exchange);
-/* The same by the tag of a reply; false: there is nobody to answer. */
+/* Does the same by the tag of a reply; returns false if the client is gone. */
 bool sqs_request_find(void *front, uint64_t tag, struct sqs_request *out);
-/* By the clock of the jobs, which may be a test's. */
+/* Returns the time by the clock of the jobs, which may be a test clock. */
 int64_t sqs_request_now_ms(const struct sqs_request *request);
 struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done);
-/* Of a step that is tarry's own: no rule of the caller applies to it. */
+/* Returns the reply target of an internal step, to which the caller's limits do not apply. */
 struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_done *done);
 
-/* Reads the topic of a call that was kept, and carries out its operation. */
+/* Reads the topic of a stored call and runs its operation. */
 void sqs_look_up(const struct sqs_request *request);
 
 /* ---- members ---- */
 
-/* JSON_NONE: there is none; null is none. */
+/* Returns JSON_NONE if the member is absent or null. */
 struct json_value sqs_member(struct json_value object, const char *name);
-/* A string of the front's arena or the text itself; empty where there is none. Nothing may have been
- * taken from the arena that is still needed. */
+/* Returns the string's text, unescaped in the front's arena if necessary; empty if it is not a
+ * string. Invalidates earlier texts in the arena. */
 struct slice sqs_text(const struct sqs_request *request, struct json_value value);
-/* A whole number, or one as a string; `standard` where there is none. False: out of its range, and the
- * error is set. */
+/* Reads an integer, or a string that contains one; `standard` if absent. Returns false and sets the
+ * error if it is out of range. */
 bool sqs_number(struct json_value value, const char *name, int64_t least, int64_t most,
                 int64_t standard, int64_t *out, struct sqs_error *error);
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
-/* Ends with the body that was written since http_answer_start. */
+/* Sends the body written since http_answer_start. */
 void sqs_answer(const struct sqs_request *request);
 void sqs_answer_empty(const struct sqs_request *request);
 void sqs_answer_error(struct http_exchange *exchange, const struct sqs_error *error);
-/* The form of the older protocol. */
+/* Replies with an error in the form of the query protocol. */
 void sqs_answer_query_error(struct http_exchange *exchange);
 
-/* `{"QueueUrl":…`-like texts: the URL by the name of the Host header. */
+/* Writes the queue's URL, as in `{"QueueUrl":…`, with the host name of the Host header. */
 void sqs_write_url(const struct http_exchange *exchange, struct slice host, struct slice queue,
                    struct buffer *out);
 

@@ -1,4 +1,4 @@
-/* send: messages become jobs, one or a batch. */
+/* send: creates jobs from messages, single or in a batch. */
 #include "base/json_write.h"
 #include "base/text.h"
 #include "sqs/attribute.h"
@@ -12,7 +12,7 @@
 
 enum { GROUP_BYTES_MAX = 128 };
 
-/* What XML may hold, as SQS wants it. */
+/* Returns whether the body contains only characters allowed in XML, as SQS requires. */
 static bool is_text(struct slice body)
 {
     for (size_t i = 0; i < body.len; i++) {
@@ -26,14 +26,15 @@ static bool is_text(struct slice body)
     return true;
 }
 
-/* Room that outlives the push: bodies and metas of the entries. */
+/* Storage that outlives the push: bodies and metas of the entries. */
 struct sending {
     struct queue_push pushes[SQS_BATCH_MAX];
     struct buffer bodies, metas[SQS_BATCH_MAX];
-    size_t count, bytes; /* bytes: of all bodies, good or not */
+    size_t count, bytes; /* bytes: of all bodies, valid or not */
 };
 
-/* The entry's own; else that of the call's HTTP header, unless it is too long to keep. */
+/* Adds the trace of the entry, or otherwise that of the call's HTTP header unless it is too
+ * long. */
 static bool add_trace(const struct sqs_request *request, struct json_value entry,
                       struct buffer *meta, struct sqs_error *error)
 {
@@ -49,7 +50,8 @@ static bool add_trace(const struct sqs_request *request, struct json_value entry
            sqs_error_set(error, SQS_BAD_VALUE, "The AWSTraceHeader is too long.");
 }
 
-/* For fair queues: 1 to 128 printable characters of ASCII, but blanks. Empty: the message has no group. */
+/* Reads the group, for fair queues: 1 to 128 printable ASCII characters without blanks. Empty: the
+ * message has no group. */
 static bool read_group(struct json_value entry, struct buffer *text, struct slice *out,
                        struct sqs_error *error)
 {
@@ -135,7 +137,8 @@ static bool read_message(const struct sqs_request *request, struct json_value en
     return good;
 }
 
-/* The same entries come out good each time: the answer is written by a second reading. */
+/* Reads the messages of a call. Valid entries are the same each time, because the reply is written
+ * from a second reading. */
 static bool read_messages(const struct sqs_request *request, const struct sqs_queue *queue,
                           struct sqs_entries *entries, struct sending *sending,
                           struct sqs_error *error)
@@ -162,7 +165,7 @@ struct sent {
     const struct sqs_request *request;
     const struct sqs_entries *entries;
     const struct queue_result *results;
-    size_t which[SQS_BATCH_MAX]; /* of the results, for each entry */
+    size_t which[SQS_BATCH_MAX]; /* index of the result for each entry */
 };
 
 static void write_sent(struct buffer *out, size_t i, void *ctx)

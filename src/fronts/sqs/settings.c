@@ -18,7 +18,7 @@ static int64_t number_of(struct json_value object, const char *name, int64_t sta
     return value.kind == JSON_NUMBER && json_number_i64(value.raw, &number) ? number : standard;
 }
 
-/* Texts that tarry wrote itself have no escapes. */
+/* Returns the text of a string. Texts written by tarry contain no escapes. */
 static struct slice plain_text(struct json_value value)
 {
     return value.kind == JSON_STRING ? slice_make(value.raw.at + 1, value.raw.len - 2)
@@ -47,7 +47,7 @@ void sqs_queue_read(const struct topic_settings *settings, struct sqs_queue *out
         .dead_rules = sqs_member(extension, "dead_letter"),
     };
     out->dead_letter = plain_text(sqs_member(out->dead_rules, "to"));
-    if (!job_topic_is_valid(out->dead_letter)) /* it goes to a URL */
+    if (!job_topic_is_valid(out->dead_letter)) /* the destination is a URL */
         out->dead_letter = (struct slice){0};
     if (out->dead_letter.len && policy->max_attempts != POLICY_ATTEMPTS_NONE)
         out->receives_max = policy->max_attempts ? policy->max_attempts : POLICY_ATTEMPTS;
@@ -97,7 +97,8 @@ static bool change_number(struct sqs_queue *queue, const struct attribute_row *r
     return true;
 }
 
-/* {"deadLetterTargetArn":"arn:…:NAME","maxReceiveCount":"5"}, as a string; "" takes it away. */
+/* Reads {"deadLetterTargetArn":"arn:…:NAME","maxReceiveCount":"5"}, as a string; "" removes the
+ * policy. */
 static bool change_redrive(struct sqs_queue *queue, struct slice text, struct sqs_error *error)
 {
     struct json_value policy;
@@ -125,7 +126,8 @@ static bool change_redrive(struct sqs_queue *queue, struct slice text, struct sq
 
 static const char *const refused[] = {"Policy", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds",
                                       NULL};
-/* Of FIFO queues only: names that a program may ask for, and a standard queue does not know. */
+/* Attributes of FIFO queues: a program may request them, but a standard queue does not have
+ * them. */
 static const char *const fifo[] = {"FifoQueue", "ContentBasedDeduplication", "DeduplicationScope",
                                    "FifoThroughputLimit", NULL};
 
@@ -137,7 +139,7 @@ static bool is_refused(struct slice key)
     return false;
 }
 
-/* Blanks behind a name are no part of it; the quotes are. */
+/* Removes trailing blanks from a name and keeps the quotes. */
 static struct slice without_blanks(struct slice key)
 {
     static _Thread_local char text[64];
@@ -289,7 +291,7 @@ bool sqs_queue_write(const struct sqs_queue *queue, bool is_new, struct topic_se
                          TOPIC_EXTENSION_BYTES_MAX);
 }
 
-/* ---- showing ---- */
+/* ---- reporting ---- */
 
 void sqs_write_arn(const struct sqs_options *options, struct slice name, struct buffer *out)
 {
@@ -332,7 +334,7 @@ struct show {
     struct json_value names;
 };
 
-/* True: the caller writes the value as a JSON string. */
+/* Returns true if the attribute is selected; the caller then writes its value as a JSON string. */
 static bool show_next(const struct show *show, const char *name)
 {
     if (!sqs_names_have(show->names, slice_of(name)))

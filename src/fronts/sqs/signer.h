@@ -1,7 +1,8 @@
 /*
- * signer: who makes a call of SQS, and how he is told that he may not. SDKs sign their calls with an access key
- * (access/signature.h). Where the server has none, a signature says nothing, and nobody is asked for one but
- * by the listener. Tokens and certificates make callers here as everywhere.
+ * signer: authenticates the caller of an SQS call, and formats refusals. SDKs sign their calls with
+ * an access key (access/signature.h). If the server has no access keys, it ignores signatures, and
+ * only the listener's settings may require a caller. Tokens and certificates identify callers here
+ * as elsewhere.
  */
 #ifndef TARRY_SQS_SIGNER_H
 #define TARRY_SQS_SIGNER_H

@@ -29,7 +29,7 @@ static const struct sqs_operation *find_operation(struct slice target)
 
 /* ---- the queue ---- */
 
-/* The last part of a URL, or the name itself. */
+/* Returns the last part of a URL, or the name itself. */
 static struct slice last_part(struct slice url)
 {
     const char *slash = url.len ? memrchr(url.at, '/', url.len) : NULL;
@@ -54,7 +54,7 @@ static bool is_new_name(struct slice name, struct sqs_error *error)
                          is_fifo ? "; there are no FIFO queues here" : "");
 }
 
-/* The name goes to the front's arena. */
+/* Finds the queue that the call names. The name is stored in the front's arena. */
 static bool find_queue(const struct sqs_request *request, const struct sqs_operation *operation,
                        struct slice *queue, struct sqs_error *error)
 {
@@ -77,7 +77,7 @@ static bool find_queue(const struct sqs_request *request, const struct sqs_opera
 
 /* ---- the call ---- */
 
-/* Any page could send a form here from a browser: what it cannot send is this header. */
+/* Checks for an Authorization header, which a form on a web page cannot send. */
 static bool is_signed(const struct http_call *call, struct sqs_error *error)
 {
     return call->request->has_authorization ||
@@ -95,7 +95,7 @@ static bool may(const struct http_call *call, const struct sqs_operation *operat
                                     (int)queue.len, queue.len ? queue.at : "");
 }
 
-/* What is asked for, and whether it may be. */
+/* Reads the call and checks access. */
 static bool read_call(struct http_call *call, const struct sqs_operation **operation,
                       struct slice *queue, struct slice *fields, struct sqs_error *error)
 {
@@ -148,7 +148,8 @@ static void handle(struct http_call *call)
         sqs_look_up(&request);
 }
 
-/* Whatever the host, the method and the path: an SDK can read no other error. */
+/* Returns whether the request is an SQS call, whatever its host, method and path: an SDK can read
+ * no other form of error. */
 static bool claims(const struct http_request *request)
 {
     struct slice target = http_request_field(request, "x-amz-target");
@@ -164,10 +165,10 @@ static bool claims(const struct http_request *request)
         .refuse = sqs_refuse, .claims = claims                                                     \
     }
 
-/* SDKs post to the endpoint, some to the QueueUrl. */
+/* SDKs post to the endpoint, and some to the QueueUrl. */
 static const struct http_route routes[] = {CALL("/"), CALL("/{topic}/{id}"), CALL("/{id}"), {0}};
 
-/* What administers is recorded. */
+/* Asserts that all administrative operations are recorded in the audit log. */
 static void check_audit(const struct sqs_operation *rows)
 {
     for (; rows->name; rows++)

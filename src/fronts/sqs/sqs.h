@@ -1,9 +1,10 @@
 /*
- * sqs: the calls of Amazon SQS by AWS JSON 1.0, for its SDKs, on the HTTP port: a queue is a topic, a
- * message a job, a receipt handle its lease.
+ * sqs: the calls of Amazon SQS over AWS JSON 1.0, for its SDKs, on the HTTP port: a queue is a
+ * topic, a message a job, a receipt handle its lease.
  *
- * All of it is POST, to any path of one or two parts, with X-Amz-Target. The older query protocol, FIFO,
- * policies and keys of KMS are refused by their own errors. One thread: the front's reactor.
+ * All calls are POST, to any path of one or two parts, with X-Amz-Target. The query protocol, FIFO,
+ * policies and KMS keys are rejected with their own errors. Runs on the thread of the front's
+ * reactor only.
  */
 #ifndef TARRY_SQS_SQS_H
 #define TARRY_SQS_SQS_H
@@ -16,7 +17,7 @@ struct sqs_options {
     char region[SQS_REGION_BYTES], account[SQS_ACCOUNT_BYTES]; /* in ARNs and QueueUrls */
 };
 
-/* Before the reactors run; `options` outlives the fronts. */
+/* Adds the SQS routes, before the reactors run; `options` must outlive the fronts. */
 void sqs_add(struct http_shared *shared, const struct sqs_options *options);
 
 #endif

@@ -40,23 +40,23 @@ bool redis_head_read(const redisReply *reply, struct redis_head *out)
     return true;
 }
 
-/* ---- errors: the first row that fits ---- */
+/* ---- errors: the first matching row ---- */
 
 static const struct meaning {
-    const char *begins;   /* with this word */
-    const char *contains; /* NULL: whatever else */
+    const char *begins;   /* the first word */
+    const char *contains; /* NULL: any text */
     enum redis_verdict verdict;
 } meanings[] = {
     {"NOSCRIPT", NULL, REDIS_VERDICT_GREET},
     {"ERR", "Function not found", REDIS_VERDICT_GREET},
-    {"CLOCK", NULL, REDIS_VERDICT_CLOCK}, /* it went back (found by the script) */
-    {"OLDER", NULL, REDIS_VERDICT_GREET}, /* the shard is of layout 1 (found by the script) */
-    {"GONE", NULL, REDIS_VERDICT_GONE},   /* the core is not there (found by the script) */
+    {"CLOCK", NULL, REDIS_VERDICT_CLOCK}, /* it went back (detected by the script) */
+    {"OLDER", NULL, REDIS_VERDICT_GREET}, /* the shard has layout 1 (detected by the script) */
+    {"GONE", NULL, REDIS_VERDICT_GONE},   /* the core is missing (detected by the script) */
     {"MOVED", NULL, REDIS_VERDICT_MOVED},
     {"ASK", NULL, REDIS_VERDICT_AGAIN},            /* the slot is moving */
     {"TRYAGAIN", NULL, REDIS_VERDICT_AGAIN},       /* the slot is moving */
-    {"BUSY", NULL, REDIS_VERDICT_AGAIN},           /* somebody's script runs long */
-    {"ERR", "non local key", REDIS_VERDICT_AGAIN}, /* the slot is moving (found by the script) */
+    {"BUSY", NULL, REDIS_VERDICT_AGAIN},           /* a script of another client is running long */
+    {"ERR", "non local key", REDIS_VERDICT_AGAIN}, /* the slot is moving (detected by the script) */
     {"ERR", "while the cluster is down", REDIS_VERDICT_ELSEWHERE},
     {"ERR", "max number of clients", REDIS_VERDICT_ELSEWHERE},
     {"READONLY", NULL, REDIS_VERDICT_ELSEWHERE},
@@ -64,7 +64,7 @@ static const struct meaning {
     {"CLUSTERDOWN", NULL, REDIS_VERDICT_ELSEWHERE},
     {"MASTERDOWN", NULL, REDIS_VERDICT_ELSEWHERE},
     {"UNBLOCKED", NULL, REDIS_VERDICT_ELSEWHERE}, /* became a replica during a WAIT */
-    {"NOAUTH", NULL, REDIS_VERDICT_ELSEWHERE},    /* say who we are again */
+    {"NOAUTH", NULL, REDIS_VERDICT_ELSEWHERE},    /* authenticate again */
     {"OOM", NULL, REDIS_VERDICT_NO_SPACE},
     {"MISCONF", NULL, REDIS_VERDICT_NO_SPACE},
 };

@@ -13,7 +13,7 @@ static int64_t drift_us(const struct redis_clock *clock, int64_t at_us)
     return at_us > clock->as_of_us ? (at_us - clock->as_of_us) / REDIS_CLOCK_DRIFT_PART : 0;
 }
 
-/* What is known, as of then. */
+/* Returns the known offset range, widened by drift up to this time. */
 static struct range known_at(const struct redis_clock *clock, int64_t at_us)
 {
     int64_t drift = drift_us(clock, at_us);
@@ -43,7 +43,7 @@ static void take_in(struct redis_clock *clock, struct range range, int64_t adjus
     clock->adjust_ms = adjust_ms;
 }
 
-/* How far behind a clock that another server adjusted may be, to be taken over. */
+/* Returns how far behind a clock adjusted by another server may be to be adopted. */
 static int64_t taken_over_us(const struct redis_clock *clock, int64_t adjust_ms, int64_t at_us)
 {
     if (adjust_ms == clock->adjust_ms)
@@ -56,7 +56,7 @@ static int64_t taken_over_us(const struct redis_clock *clock, int64_t adjust_ms,
 bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjust_ms,
                       int64_t sent_us, int64_t came_us, int64_t *apart_ms)
 {
-    /* The shard's was rounded down by less than a millisecond. */
+    /* The shard's time was rounded down by less than a millisecond. */
     struct range heard = {shard_ms * US_PER_MS - came_us, (shard_ms + 1) * US_PER_MS - sent_us};
     assert(sent_us <= came_us);
     if (!clock->known) {
@@ -75,7 +75,8 @@ bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjus
         return false;
     }
     if (ahead_us > 0 || behind_us > 0) {
-        /* A little: not followed but by drift, for many of these would be much. */
+        /* A small deviation: the range is left to follow by drift only, because many small steps
+         * could add up. */
         clock->adjust_ms = adjust_ms;
         return true;
     }
@@ -83,7 +84,7 @@ bool redis_clock_hear(struct redis_clock *clock, int64_t shard_ms, int64_t adjus
         known.min_us = heard.min_us;
     if (heard.max_us < known.max_us)
         known.max_us = heard.max_us;
-    /* A drift of less than a microsecond is counted with the next one. */
+    /* A drift of less than a microsecond is carried over to the next reply. */
     int64_t counted_us = clock->as_of_us + drift_us(clock, came_us) * REDIS_CLOCK_DRIFT_PART;
     take_in(clock, known, adjust_ms, counted_us);
     return true;
@@ -110,8 +111,9 @@ int64_t redis_clock_to_inner(const struct redis_clock *clock, int64_t shard_ms)
     assert(clock->known);
     if (shard_ms == INT64_MAX)
         return INT64_MAX;
-    /* As soon as it may be due; where little is known, about when it is as likely as not. A call takes
-     * some time to get there, and whoever comes too early just asks again. */
+    /* Chooses the earliest time at which it may be due; if the range is wide, about the time at
+     * which it is as likely as not. A call takes some time to arrive, and one that comes too early
+     * is simply repeated. */
     int64_t most_us = clock->offset_max_us - clock->offset_min_us;
     int64_t before_us = most_us / 2 < SOON_US ? most_us : most_us / 2 + SOON_US;
     return shard_ms * US_PER_MS - clock->offset_min_us - before_us;

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-/* ---- the forms (scripts/README.md) ---- */
+/* ---- the formats (scripts/README.md) ---- */
 
 #define NONE ((UINT64_C(1) << 48) - 1)
 
@@ -18,7 +18,7 @@ enum {
     FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL
 };
 
-/* Beside the state of a try; the last of one that is shown, and of the answer to an extend. */
+/* Flags next to the state of a try; IS_REQUESTED: next to the state in the reply to an extend. */
 enum { HAS_HOLDER = 16, HAS_HISTORY = 128, IS_REQUESTED = 128 };
 enum { HOLDER_IS_REQUESTED = 1 };
 
@@ -27,13 +27,13 @@ enum { PRIORITY_GIVEN = 4, ID_IS_MADE = 8 };
 enum {
     POLICY_BYTES = 6 + 6 + 1 + 6 + 6 + 4,
     SETTINGS_BYTES = POLICY_BYTES + 1 + 1 + 2 + 1 + 6,
-    SETTINGS_LIMITS_BYTES = 6 + 4 + 1, /* behind them, where there are any */
-    FIXED_BYTES = 64                   /* more than any text of fixed length above */
+    SETTINGS_LIMITS_BYTES = 6 + 4 + 1, /* appended if there are limits */
+    FIXED_BYTES = 64                   /* more than any fixed-length text above */
 };
 
-/* The content types nearly every job has, kept as one byte. In a record a content type is a byte and a
- * text: up to 128 the byte is the text's length, above it is the number of one of these and no text
- * follows. A number once given stays: records hold it. */
+/* The most common content types, stored as one byte. In a record, a content type is a byte and a
+ * text: up to 128 the byte is the length of the text; above, it is the number of one of these and
+ * no text follows. Numbers must not change, because records contain them. */
 static const char *const media_types[] = {
     "application/octet-stream",
     "application/json",
@@ -48,7 +48,7 @@ static const char *const media_types[] = {
 enum { MEDIA_TYPES = sizeof media_types / sizeof media_types[0], MEDIA_FIRST = 129 };
 _Static_assert((int)MEDIA_FIRST > (int)JOB_CONTENT_TYPE_BYTES_MAX, "lengths and numbers are apart");
 
-/* 0: not one of these. */
+/* Returns 0 if the type is not in the list. */
 static uint8_t media_number(struct slice content_type)
 {
     for (uint8_t i = 0; i < MEDIA_TYPES; i++)
@@ -57,7 +57,7 @@ static uint8_t media_number(struct slice content_type)
     return 0;
 }
 
-/* Empty: no such number. */
+/* Returns an empty slice if there is no such number. */
 static struct slice media_type(uint8_t number)
 {
     bool known = number >= MEDIA_FIRST && number < MEDIA_FIRST + MEDIA_TYPES;
@@ -99,7 +99,8 @@ static bool policy_is_set(const struct policy *policy)
     return policy->lease_ms || policy->ttl_ms || policy->backoff.kind || policy->max_attempts;
 }
 
-/* A reschedule may leave the time as it is; then `ms` says nothing. */
+/* Returns the milliseconds of a time. A reschedule may keep the current time; then `ms` is
+ * unused. */
 static uint64_t ms_of(const struct queue_when *when)
 {
     return when->due == QUEUE_DUE_DELAY || when->due == QUEUE_DUE_AT ? (uint64_t)when->ms : 0;
@@ -123,7 +124,7 @@ static unsigned flags_of(const struct queue_push *push)
            (has_past(&push->past) ? HAS_PAST : 0u);
 }
 
-/* What stands in the record behind the content type's first byte. */
+/* Returns the text that follows the content type's first byte in the record. */
 static struct slice type_text(const struct queue_push *push)
 {
     return media_number(push->content_type) ? (struct slice){0} : push->content_type;
@@ -137,7 +138,7 @@ static size_t tail_bytes(const struct queue_push *push, unsigned flags)
            (flags & HAS_META ? 2 + push->meta.len : 0) + push->body.len;
 }
 
-/* In pieces, so that a body is copied once. */
+/* Appends the tail in pieces, so that a body is copied only once. */
 static void pack_tail(struct buffer *args, const struct queue_push *push, unsigned flags)
 {
     struct packed head = {.len = 0};
@@ -231,7 +232,7 @@ void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_
     redis_command_arg(args, slice_make(terms, packed.len + take->consumer.len));
 }
 
-/* One verb more than queue.h has: nack for good. */
+/* A verb in addition to those of queue.h: a final nack. */
 enum { REFUSE = 5 };
 
 static uint64_t ms_of_answer(const struct queue_answer *answer)
@@ -259,11 +260,11 @@ void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, u
     redis_command_arg(args, error);
 }
 
-/* Three verbs more than queue.h has: cancel a dead job if it is still the one meant; cancel, or where it is
- * leased, ask for it; cancel a waiting job if it is still the one meant. */
+/* Three verbs in addition to those of queue.h: cancel a dead job if it is still the one meant;
+ * cancel, or request it if the job is leased; cancel a waiting job if it is still the one meant. */
 enum { CANCEL_DEAD = 4, CANCEL_OR_REQUEST, CANCEL_WAITING };
 
-#define DELIVERY_MAX 0xffffffffffff /* of no job */
+#define DELIVERY_MAX 0xffffffffffff /* not used by any job */
 
 static uint64_t verb_of(const struct queue_change *change)
 {
@@ -314,9 +315,9 @@ void redis_pack_settings(struct buffer *args, const struct topic_settings *setti
     redis_command_arg(args, packed_slice(&packed));
 }
 
-/* ---- unpacking: what comes back ---- */
+/* ---- unpacking: replies ---- */
 
-/* What is left of a text, and whether it was all there. */
+/* The unread part of a text, and whether reading has failed. */
 struct unpacking {
     struct slice rest;
     bool failed;
@@ -348,7 +349,7 @@ static int64_t read_ms(struct unpacking *in)
     return (int64_t)read_number(in, 6);
 }
 
-/* A time, on the wall clock; 0 stands for none. */
+/* Reads a time on the wall clock; 0: no time. */
 static int64_t read_wall_ms(struct unpacking *in, int64_t adjust_ms)
 {
     int64_t ms = read_ms(in);
@@ -379,7 +380,8 @@ static void read_status(struct unpacking *in, struct queue_result *out)
     out->cancel_requested = state & IS_REQUESTED;
     out->state = (enum job_state)(state & ~(unsigned)IS_REQUESTED);
     in->failed |= out->state > JOB_FINISHED;
-    out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* all that a script refuses */
+    out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* the only option that a script
+                                                                  * rejects */
 }
 
 bool redis_unpack_all_made(struct slice rest, int64_t *now_ms)
@@ -389,7 +391,7 @@ bool redis_unpack_all_made(struct slice rest, int64_t *now_ms)
     return !in.failed && in.rest.len == 0;
 }
 
-/* As due_of in push.lua. */
+/* Computes the due time, like due_of in push.lua. */
 static int64_t due_of(const struct queue_when *when, int64_t now_ms, int64_t adjust_ms)
 {
     if (when->due == QUEUE_DUE_DELAY && when->ms > 0)
@@ -489,7 +491,7 @@ static void read_record(struct unpacking *in, int64_t adjust_ms, struct job *out
 
 enum { TRY_TEXTS_BYTES_MAX = 2 + JOB_CONSUMER_BYTES_MAX + JOB_ERROR_BYTES_MAX };
 
-/* A history that was spoiled keeps nobody from the job. */
+/* Returns the intact part of a history: a damaged history must not make the job unreadable. */
 static struct slice readable(struct slice history)
 {
     struct job_attempt ignored;
@@ -499,7 +501,7 @@ static struct slice readable(struct slice history)
     return slice_make(history.at, at);
 }
 
-/* Who holds the job, and whether he is asked to give it up. */
+/* Reads the consumer that holds the job, and whether it is requested to give the job up. */
 static void read_holder(struct unpacking *in, struct job *out)
 {
     out->cancel_requested = read_up_to(in, 1, HOLDER_IS_REQUESTED);
@@ -516,7 +518,7 @@ static void read_try(struct unpacking *in, int64_t adjust_ms, struct job *out)
     out->first_due_ms = read_ms(in) - adjust_ms;
     out->lease_until_ms = read_wall_ms(in, adjust_ms);
     out->delivery = read_number(in, 6);
-    (void)read_ms(in); /* what it was taken with, for an extension that names no time */
+    (void)read_ms(in); /* the lease time of the take, for an extend that names none */
     struct unpacking texts = *in;
     if (state & HAS_HISTORY) {
         texts.rest = read_text(in, read_up_to(in, 2, TRY_TEXTS_BYTES_MAX));

@@ -4,7 +4,8 @@
 
 enum { DIGITS_MAX = 20, FRAME_BYTES_MAX = 1 + DIGITS_MAX + 2 };
 
-/* Digits are few and numbers small: from the right, into room that is there. */
+/* Appends kind, number and line end. Numbers are short: digits are written from the right into
+ * reserved space. */
 static char *put_frame(char *at, char kind, uint64_t number)
 {
     char digits[DIGITS_MAX];
@@ -27,7 +28,7 @@ void redis_command_begin(struct buffer *out, size_t argc)
         out->len = (size_t)(put_frame(at, '*', argc) - out->at);
 }
 
-/* Room is asked for once: this is on every job's way. */
+/* Reserves space only once, because every job passes through here. */
 void redis_command_arg(struct buffer *out, struct slice arg)
 {
     char *at = buffer_reserve(out, FRAME_BYTES_MAX + arg.len + 2);

@@ -11,13 +11,14 @@
 
 /* ---- connecting ---- */
 
-/* A peer that is gone without a word: found by probes where nothing is under way, by what is not
- * taken where something is (the system's own patience for that is a quarter of an hour). */
+/* Detection of a silently lost peer: by keepalive probes if nothing is in transit, and by
+ * unacknowledged data otherwise (the system's default timeout for this is a quarter of an hour). */
 enum { ADDRESSES_MAX = 16, KEEPALIVE_S = 15, UNTAKEN_MS = 20000, WHY_BYTES = 512 };
 
 enum { SOCKET_IN_BYTES = 16 * 1024 };
 
-/* A stream and what must live as long as its handle does. On the heap; goes by socket_close. */
+/* A stream, and the memory that must live as long as its handle. On the heap; freed by
+ * socket_close. */
 struct socket {
     union {
         uv_handle_t handle;
@@ -25,25 +26,25 @@ struct socket {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     };
-    void *owner; /* NULL once it is closed: callbacks of requests may still come */
+    void *owner; /* NULL after it was closed: callbacks of its requests may still run */
     uv_connect_t connecting;
     uv_write_t writing;
-    struct buffer sending; /* what `writing` writes */
+    struct buffer sending; /* the data that `writing` sends */
     char in[SOCKET_IN_BYTES];
 };
 
-/* A question to the resolver outlives its connector where it cannot be cancelled any more. */
+/* A resolver request, which outlives its connector if it can no longer be cancelled. */
 struct lookup {
     uv_getaddrinfo_t request;
     struct connector *connector;
 };
 
-/* `socket` NULL: `why` says, for people, what failed. Else it is the caller's, and so is its
- * `owner`. Comes once, never inside a call. */
+/* Reports the result of a connector. If `socket` is NULL, `why` is the reason for people. Otherwise
+ * the socket and its `owner` field belong to the caller. Called once, never inside a call. */
 typedef void connector_done(void *ctx, struct socket *socket, const char *why);
 
-/* From an endpoint to a stream that is connected: the name's addresses are found, and each is tried
- * in turn with its share of the time left. */
+/* A connection attempt, from endpoint to connected stream: resolves the name and tries each address
+ * in turn with its share of the remaining time. */
 struct connector {
     struct reactor *reactor;
     struct redis_endpoint endpoint;
@@ -51,11 +52,11 @@ struct connector {
     void *ctx;
     int64_t connect_ms, until_ms;
     struct deadline *deadline;
-    struct lookup *lookup; /* under way */
-    struct socket *socket; /* under way */
+    struct lookup *lookup; /* in progress */
+    struct socket *socket; /* in progress */
     struct sockaddr_storage addresses[ADDRESSES_MAX];
     uint32_t address_count, next;
-    struct turn_end_call failing; /* what fails in a call is told after it */
+    struct turn_end_call failing; /* reports a failure after the call in which it occurred */
     char why[WHY_BYTES];
 };
 
@@ -107,7 +108,7 @@ static void socket_tune(struct socket *socket)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &untaken_ms, sizeof untaken_ms);
 }
 
-/* ---- one address after the other ---- */
+/* ---- trying the addresses in turn ---- */
 
 static void connector_fail(struct connector *connector, const char *what, const char *reason)
 {
@@ -150,7 +151,7 @@ static int connector_start(struct connector *connector, const struct sockaddr_st
     return 0;
 }
 
-/* `reason`: what became of the one before. */
+/* Tries the next address. `reason`: why the previous one failed. */
 static void try_address(struct connector *connector, const char *reason)
 {
     while (connector->next < connector->address_count) {
@@ -180,7 +181,7 @@ static void connect_path(struct connector *connector)
         connector_fail(connector, "no connection to", uv_strerror(UV_ENOMEM));
 }
 
-/* ---- the name's addresses ---- */
+/* ---- resolving the name ---- */
 
 static void take_addresses(struct connector *connector, const struct addrinfo *found)
 {
@@ -228,7 +229,8 @@ static void look_up(struct connector *connector)
     deadline_set(connector->deadline, connector->until_ms);
 }
 
-/* An address needs no resolver, whose threads may all be busy with names that do not resolve. */
+/* Parses the host as an address. An address needs no resolver, whose threads may all be busy with
+ * names that do not resolve. */
 static bool is_address(struct connector *connector)
 {
     void *into = &connector->addresses[0];
@@ -239,7 +241,7 @@ static bool is_address(struct connector *connector)
     return true;
 }
 
-/* Lets go of what is under way. */
+/* Releases the socket and the lookup in progress. */
 static void connector_drop(struct connector *connector)
 {
     socket_close(connector->socket);
@@ -310,12 +312,12 @@ static void connector_free(struct connector *connector)
     free(connector);
 }
 
-/* ---- the conversation ---- */
+/* ---- the connection ---- */
 
 /*
- * Unsent commands have a ceiling so that a stuck server cannot take all memory; whoever watches
- * redis_connection_unsent stays far below it. Buffers keep some memory from turn to turn, and give
- * back what a rare giant needed.
+ * Unsent commands are limited so that a stuck server cannot exhaust memory; a caller that checks
+ * redis_connection_unsent stays far below the limit. Buffers keep some memory between loop
+ * iterations and release what a rare large one needed.
  */
 #define OUT_BYTES_MAX ((size_t)3 << 30)
 enum { BYTES_KEPT = 1024 * 1024 };
@@ -325,28 +327,28 @@ struct redis_connection {
     struct redis_connection_events events;
     void *ctx;
     char name[REDIS_ENDPOINT_NAME_BYTES];
-    struct connector *connector; /* NULL once it is done */
+    struct connector *connector; /* NULL when done */
     struct socket *socket;       /* NULL: not connected */
     redisReader *reader;
-    redisReply *reply; /* its callback is running, and has not taken it */
+    redisReply *reply; /* valid while its callback runs and has not taken it */
     struct buffer out;
     const struct redis_tls *tls;
-    struct redis_endpoint endpoint; /* with TLS */
-    struct tls_session *session;    /* NULL: plain, or not connected */
-    struct buffer sealed;           /* what is to be sent of it */
-    struct deadline *greeting;      /* with TLS: the end of the handshake's time */
+    struct redis_endpoint endpoint; /* used with TLS */
+    struct tls_session *session;    /* NULL: not encrypted, or not connected */
+    struct buffer sealed;           /* encrypted bytes to be sent */
+    struct deadline *greeting;      /* with TLS: time limit of the handshake */
     int64_t connect_ms;
     struct turn_end_call turn_end;
-    uint64_t *bytes_sent, *bytes_received; /* NULL: nobody counts */
+    uint64_t *bytes_sent, *bytes_received; /* may be NULL */
     bool is_up;
-    bool is_sending;   /* the socket has bytes it could not take at once */
-    bool cannot_write; /* writing failed, reading will come to its end */
+    bool is_sending;   /* the socket has bytes that it did not accept immediately */
+    bool cannot_write; /* writing has failed; reading continues to the end */
     bool has_ended, told_down;
     bool in_callback, is_freed;
     char why[REDIS_ENDPOINT_NAME_BYTES + 256];
 };
 
-/* ---- telling the owner ---- */
+/* ---- notifying the owner ---- */
 
 static void connection_release(struct redis_connection *connection)
 {
@@ -359,7 +361,7 @@ static void connection_release(struct redis_connection *connection)
     free(connection);
 }
 
-/* Around each callback. False: the owner has freed the connection in it. */
+/* Bracket each callback. callback_leave returns false if the owner freed the connection in it. */
 static void callback_enter(struct redis_connection *connection)
 {
     assert(!connection->in_callback);
@@ -380,7 +382,8 @@ static void connection_touch(struct redis_connection *connection)
     reactor_once_at_turn_end(connection->reactor, &connection->turn_end);
 }
 
-/* The owner hears of it at the end of the turn. What is still appended goes nowhere. */
+/* Ends the connection. The owner is notified at the end of the loop iteration. Bytes appended later
+ * are discarded. */
 static void connection_end(struct redis_connection *connection, const char *what,
                            const char *reason)
 {
@@ -402,16 +405,16 @@ static void connection_end(struct redis_connection *connection, const char *what
 static void tell_down(struct redis_connection *connection)
 {
     connection->told_down = true;
-    /* Hooks that would act on it have had their call in this turn. */
+    /* Other hooks may already have run in this iteration: run them again. */
     reactor_turn_again(connection->reactor);
     callback_enter(connection);
     connection->events.down(connection->ctx, connection->why);
     (void)callback_leave(connection);
 }
 
-/* ---- in ---- */
+/* ---- receiving ---- */
 
-/* False: nothing more is to be read. */
+/* Passes a reply to the owner. Returns false if reading must stop. */
 static bool hand_on(struct redis_connection *connection, redisReply *reply)
 {
     callback_enter(connection);
@@ -465,7 +468,7 @@ static void end_by_tls(struct redis_connection *connection)
                    reason);
 }
 
-/* What came is decrypted and taken, until the owner lets go of the connection in a callback. */
+/* Decrypts and processes received bytes, until the owner releases the connection in a callback. */
 static void take_in_sealed(struct redis_connection *connection, const char *bytes, size_t len)
 {
     struct socket *socket = connection->socket;
@@ -514,10 +517,10 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *bytes)
         take_in(connection, bytes->base, (size_t)count);
 }
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
-/* A peer that ends the conversation may have said why: what it sent can still be read, and the
- * reading comes to the end by itself. */
+/* Handles a failed write. A peer that closes the connection may have sent the reason: that can
+ * still be read, and reading then reaches the end on its own. */
 static void fail_write(struct redis_connection *connection, int error)
 {
     if (error == UV_EPIPE || error == UV_ECONNRESET)
@@ -540,7 +543,7 @@ static void on_written(uv_write_t *request, int status)
         connection_touch(connection);
 }
 
-/* What the socket did not take now it takes when it can; meanwhile the other buffer fills. */
+/* Leaves the rest to the socket to send when it can; meanwhile the other buffer fills. */
 static int write_later(struct redis_connection *connection, struct buffer *sent, size_t done)
 {
     struct socket *socket = connection->socket;
@@ -549,11 +552,11 @@ static int write_later(struct redis_connection *connection, struct buffer *sent,
     socket->sending = *sent;
     *sent = emptied;
     sent->bytes_max = OUT_BYTES_MAX;
-    connection->is_sending = true; /* and stays so where that fails: all is over then */
+    connection->is_sending = true; /* also if this fails, because the connection then ends */
     return uv_write(&socket->writing, &socket->stream, &rest, 1, on_written);
 }
 
-/* With TLS: the commands there are, encrypted; none before the handshake is over. */
+/* Encrypts pending commands, with TLS; none before the handshake has completed. */
 static bool seal_out(struct redis_connection *connection)
 {
     struct buffer *out = &connection->out;
@@ -610,7 +613,7 @@ static void on_greeting_over(void *ctx)
     connection_end(connection, "no connection to", reason);
 }
 
-/* False: no memory. */
+/* Returns false if memory runs out. */
 static bool begin_tls(struct redis_connection *connection)
 {
     connection->greeting = deadline_new(connection->reactor, on_greeting_over, connection);

@@ -1,4 +1,4 @@
-/* durability: the names of the durability classes, as options and answers spell them. */
+/* durability: the names of the durability classes, as used in options and replies. */
 #include "redis/redis.h"
 
 static const char *const names[] = {

@@ -1,6 +1,6 @@
-/* The walk: in the order that mends most at once. How many shards there are; entries of nobody go,
- * then every job is hung where it belongs, then all is counted; at last, that all shards agree on the
- * topics' settings. */
+/* The walk, in the order that repairs the most in one run: the number of shards; orphaned entries
+ * are removed; each job is linked where it belongs; everything is counted; last, all shards must
+ * agree on the settings of topics. */
 #include "redis/fsck_run.h"
 #include "redis/state.h"
 #include "redis/tls.h"
@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- how many shards there are ----
+/* ---- the number of shards ----
  *
- * What "{prefix}:shards" says, and what the cores say. A shard's name depends on the number, so a core
- * that says N where the layout of N has one is a witness for N. */
+ * Compares "{prefix}:shards" with the cores. A shard's name depends on the number, so a core that
+ * contains N and exists in the layout of N is a witness for N. */
 
 enum { CORE_KEY_BYTES = REDIS_TAG_BYTES + 16 };
 
@@ -23,7 +23,7 @@ static int ask_text(struct fsck *fsck, const char *key, redisReply **out)
     return fsck_ask(fsck, redis_slot_of(words[1]), words, 2, out);
 }
 
-/* What the key holds; 0 where there is none or it is no number of shards (then *is_there). */
+/* Reads the number in the key; 0 if the key is missing or does not contain one (then *is_there). */
 static int ask_number(struct fsck *fsck, const char *key, uint32_t *number, bool *is_there)
 {
     redisReply *reply;
@@ -39,7 +39,7 @@ static int ask_number(struct fsck *fsck, const char *key, uint32_t *number, bool
     return 0;
 }
 
-/* Servers of before, or one that has not ended converting what they left, have it. */
+/* Refuses layout 1, which outdated servers have left and no server has finished converting. */
 static int refuse_before(struct fsck *fsck, const char *core)
 {
     return REDIS_REPORT(&fsck->error, -EINVAL,
@@ -56,7 +56,7 @@ static int refuse_newer(struct fsck *fsck, const char *core, const struct redis_
                         core, (unsigned)found->layout, REDIS_LAYOUT);
 }
 
-/* It is no string: those of before are hashes; what else it is people have to decide. */
+/* Handles a core that is not a string: layout 1 has hashes; any other type requires an operator. */
 static int judge_type(struct fsck *fsck, const char *core)
 {
     const struct slice words[] = {slice_of("TYPE"), slice_of(core)};
@@ -69,7 +69,7 @@ static int judge_type(struct fsck *fsck, const char *core)
     return is_hash ? refuse_before(fsck, core) : 0;
 }
 
-/* Whether a core that is there under this number of shards says so. */
+/* Checks whether the core that exists with this number of shards confirms the number. */
 static int ask_witness(struct fsck *fsck, uint32_t shard, uint32_t shards, uint32_t *witnesses)
 {
     char tag[REDIS_TAG_BYTES], core[CORE_KEY_BYTES];
@@ -102,7 +102,8 @@ static int count_witnesses(struct fsck *fsck, uint32_t shards, uint32_t *out)
     return result;
 }
 
-/* Of the first, middle and last shard: they are on three masters, where there are three. */
+/* Counts the witnesses among the first, middle and last shard, which are on three masters if there
+ * are as many. */
 static int count_some(struct fsck *fsck, uint32_t shards, uint32_t *out)
 {
     const uint32_t some[] = {0, shards / 2, shards - 1};
@@ -113,7 +114,7 @@ static int count_some(struct fsck *fsck, uint32_t shards, uint32_t *out)
     return result;
 }
 
-/* The number most cores stand for; 0: not one was found. */
+/* Finds the number with the most witnesses; 0: no core was found. */
 static int ask_cores(struct fsck *fsck, uint32_t *out,
                      int (*count)(struct fsck *fsck, uint32_t shards, uint32_t *witnesses))
 {
@@ -142,7 +143,7 @@ static int write_number(struct fsck *fsck, const char *key, const char *number, 
     return result;
 }
 
-/* The key is missing or wrong, and the cores say how many there are. */
+/* Reports, and with `repair` corrects, a key that is missing or contradicts the cores. */
 static int write_number_right(struct fsck *fsck, const char *key, bool is_there, uint32_t said,
                               uint32_t shards)
 {
@@ -165,7 +166,7 @@ static int write_number_right(struct fsck *fsck, const char *key, bool is_there,
     return result;
 }
 
-/* Whether there is the first core of any layout, which says nothing. */
+/* Finds whether the first core of any layout exists, even with unreadable content. */
 static int find_mute_core(struct fsck *fsck, bool *is_there)
 {
     int result = 0;
@@ -224,7 +225,7 @@ static int find_number(struct fsck *fsck, const char *key, uint32_t *shards)
     return refuse_unknown(fsck, key, is_there);
 }
 
-/* Jobs that are on their way from one shard to another hang in neither. */
+/* Refuses a check during a reshard: jobs that are moving are linked in neither shard. */
 static int refuse_on_the_way(struct fsck *fsck)
 {
     char core[CORE_KEY_BYTES];
@@ -244,7 +245,7 @@ static int refuse_on_the_way(struct fsck *fsck)
                          : 0;
 }
 
-/* Settles report->shards. */
+/* Determines report->shards. */
 static int count_shards(struct fsck *fsck)
 {
     struct redis_fsck_report *report = fsck->report;
@@ -265,8 +266,8 @@ static int count_shards(struct fsck *fsck)
 
 /* ---- the tokens ----
  *
- * `{prefix}:tokens` stands outside all shards. What it says is read by servers; here only that they
- * can. A user of Redis' that may not look at it has no tokens there. */
+ * `{prefix}:tokens` is stored outside all shards. Servers interpret the content; this only checks
+ * the key's type. If the Redis user may not read the key, it is not checked. */
 
 static int check_tokens(struct fsck *fsck)
 {
@@ -288,21 +289,22 @@ static int check_tokens(struct fsck *fsck)
     return 0;
 }
 
-/* ---- the topics' settings ----
+/* ---- the settings of topics ----
  *
- * A topic's settings and pause are the same in all shards; one that was lost comes back without, with
- * the first push. Servers set one shard after another: so a difference counts where it is still the
- * same a second later, and nothing is dropped from the topic meanwhile. */
+ * The settings and the pause of a topic are the same in all shards; a topic lost in one shard is
+ * recreated without them by the next push. Servers write one shard after another. So a difference
+ * counts only if it is unchanged a second later and no jobs were cancelled in the topic
+ * meanwhile. */
 
 enum { WAIT_MS = 1200, VALUE_BYTES_MAX = 1 << 20, TOPIC_KEY_BYTES = REDIS_TAG_BYTES + 300 };
 
 /* A topic in all shards. */
 struct topic_view {
     struct slice topic;
-    /* Of each shard. Empty: the topic is not there; else the pause and, where there are any, the
-     * length of the extension, the extension, and the settings. */
+    /* The value in each shard. Empty: the topic does not exist there. Otherwise the pause and, if
+     * there are any, the length of the extension, the extension, and the settings. */
     struct buffer value[REDIS_SHARDS_MAX];
-    struct buffer cancelled[REDIS_SHARDS_MAX]; /* rises while a delete is at work */
+    struct buffer cancelled[REDIS_SHARDS_MAX]; /* increases during a delete */
 };
 
 static struct topic_view *topic_view_new(struct slice topic)
@@ -334,7 +336,7 @@ static struct slice element_of(const redisReply *reply, size_t at)
     return slice_make(reply->element[at]->str, reply->element[at]->len);
 }
 
-/* As settings_here in check.lua has it. */
+/* Appends a value in the format of settings_here in check.lua. */
 static void append_value(struct buffer *out, bool is_paused, struct slice settings,
                          struct slice extension)
 {
@@ -393,7 +395,8 @@ static struct slice settings_in(const struct topic_view *view, uint32_t shard)
     return value.len ? slice_make(value.at + 1, value.len - 1) : (struct slice){0};
 }
 
-/* Those most shards have, but for none: a shard that was lost has none. */
+/* Returns the settings that most shards have. Empty settings do not count, because a lost shard has
+ * none. */
 static struct slice wanted_settings(const struct fsck *fsck, const struct topic_view *view)
 {
     struct slice best = {0};
@@ -410,7 +413,7 @@ static struct slice wanted_settings(const struct fsck *fsck, const struct topic_
     return best;
 }
 
-/* By the shards that have these settings. */
+/* Returns the pause that most shards with these settings have. */
 static char wanted_pause(const struct fsck *fsck, const struct topic_view *view,
                          struct slice settings)
 {
@@ -428,7 +431,8 @@ static void find_wanted(const struct fsck *fsck, const struct topic_view *view, 
     buffer_append_slice(out, settings);
 }
 
-/* A topic that nobody set up is made in a shard by the first job there. */
+/* Returns whether a shard's value is wrong. A topic without settings is created in a shard by its
+ * first job. */
 static bool is_wrong(const struct topic_view *view, uint32_t shard, struct slice wanted)
 {
     struct slice value = buffer_slice(&view->value[shard]);
@@ -464,7 +468,7 @@ static bool topic_exists(const struct fsck *fsck, const struct topic_view *view)
     return false;
 }
 
-/* Keeps those in *views that differ between shards. */
+/* Puts the topics that differ between shards into *views. */
 static int look_first(struct fsck *fsck, const struct fsck_names *all, struct topic_view **views,
                       size_t *count)
 {
@@ -562,7 +566,7 @@ static int check_topic(struct fsck *fsck, uint32_t shard, struct slice topic)
     return result;
 }
 
-/* Topics that are made meanwhile are not looked at. */
+/* Walks a shard. Topics created meanwhile are not checked. */
 static int walk_shard(struct fsck *fsck, uint32_t shard)
 {
     const struct fsck_names *topics = &fsck->topics[shard];
@@ -577,7 +581,7 @@ static int walk_shard(struct fsck *fsck, uint32_t shard)
     return result;
 }
 
-/* For the progress. */
+/* Counts the jobs of a topic, for the progress. */
 static int count_jobs(struct fsck *fsck, uint32_t shard, struct slice topic)
 {
     struct buffer key;
@@ -633,7 +637,7 @@ int redis_fsck_run(const struct redis_fsck_options *options, struct redis_fsck_r
         return -EINVAL;
     int result = walk_all(&fsck);
     if (result == 0)
-        *report->error = 0; /* of what passed */
+        *report->error = 0; /* left by retried errors */
     fsck_close(&fsck);
     for (uint32_t i = 0; i < REDIS_SHARDS_MAX; i++)
         fsck_names_free(&fsck.topics[i]);

@@ -1,6 +1,7 @@
-/* How a check asks Redis: one command after the other on connections to the masters, made when first
- * wanted and again when they end, errors that pass are waited out; the steps of a part of a shard's
- * check, and the names of all keys, which are shown to the shards in such steps. */
+/* The queries of a check to Redis: one command at a time, on connections to the masters that are
+ * opened when first needed and reopened when they end. Temporary errors are waited out. It runs the
+ * steps of each part of a shard's check, and passes the names of all keys to the shards in such
+ * steps. */
 #include "redis/answer.h"
 #include "redis/fsck_run.h"
 #include "redis/id.h"
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- one command, one answer ---- */
+/* ---- one command, one reply ---- */
 
 enum { PATIENCE_US = 10 * 1000 * 1000, PAUSE_MS = 100, PINGS = 3 };
 
@@ -22,7 +23,7 @@ struct fsck_master {
     char run[FSCK_RUN_BYTES];
 };
 
-/* What became of one attempt, beside 0 and errors for good. */
+/* Results of one attempt, in addition to 0 and permanent errors. */
 enum { HERE_AGAIN = -EAGAIN, ASK_TOPOLOGY = -ESTALE };
 
 void fsck_close(struct fsck *fsck)
@@ -35,13 +36,13 @@ void fsck_close(struct fsck *fsck)
     fsck->survey = NULL;
 }
 
-/* Once something was reached, what fails may be a failover. */
+/* Once a master was reached, a failure may be a failover. */
 static int may_pass(const struct fsck *fsck, int result)
 {
     return result == -EHOSTUNREACH && fsck->was_reached ? ASK_TOPOLOGY : result;
 }
 
-/* Makes the survey where it was not made yet. */
+/* Makes the survey if it does not exist. */
 static int survey_make(struct fsck *fsck)
 {
     if (fsck->survey)
@@ -73,7 +74,7 @@ static int measure_round_trip(struct fsck_master *master)
     return result;
 }
 
-/* Empty where it does not tell. */
+/* Reads the run id; empty if the server does not report it. */
 static void read_run(struct fsck_master *master)
 {
     static const char field[] = "\nrun_id:";
@@ -108,13 +109,13 @@ static int connect_master(struct fsck *fsck, uint32_t number)
     return result;
 }
 
-/* A replica that is asked by its own address stays one. */
+/* Returns whether the error is permanent: a replica addressed directly stays a replica. */
 static bool is_for_good(const struct fsck *fsck, const redisReply *reply)
 {
     return fsck->url.kind == REDIS_SINGLE && redis_sync_connection_is_error(reply, "READONLY");
 }
 
-/* Reported in any case: nobody knows yet whether it will pass. */
+/* Classifies an error. Reports it in any case, because it may turn out to be permanent. */
 static int judge_error(struct fsck *fsck, const struct redis_sync_connection *connection,
                        const redisReply *reply)
 {
@@ -170,7 +171,7 @@ static int ask_once(struct fsck *fsck, uint32_t number, const struct slice *word
     return result;
 }
 
-/* After an attempt that failed: waits, and gives 0 for another one. */
+/* Waits after a failed attempt. Returns 0 for another attempt. */
 static int wait_out(struct fsck *fsck, int result, int64_t *until_us)
 {
     int64_t now_us = clock_boot_us();
@@ -209,7 +210,8 @@ static bool is_still_master(const struct fsck *fsck, uint32_t number,
            strcmp(fsck->survey->masters[number].host, endpoint->host) == 0;
 }
 
-/* The same of a master by its number in the survey; -ESTALE: the masters are others now. */
+/* Does the same for a master by its index in the survey. Returns -ESTALE if the masters have
+ * changed. */
 static int ask_master(struct fsck *fsck, uint32_t master, const struct slice *words, size_t count,
                       redisReply **out)
 {
@@ -231,10 +233,10 @@ static int ask_master(struct fsck *fsck, uint32_t master, const struct slice *wo
 /* ---- the steps of a part of a shard's check ---- */
 
 enum {
-    MOST_FIRST = 20, /* entries; bodies may come with them */
+    MOST_FIRST = 20, /* entries; bodies may be read with them */
     MOST_MIN = 5,
     MOST_MAX = 1000,
-    LONG_US = 4000, /* steps become smaller */
+    LONG_US = 4000, /* steps that take longer are made smaller */
     SHORT_US = 2000,
     REST_MIN_US = 1000,
     REST_MAX_MS = 100,
@@ -289,7 +291,8 @@ static int step_ask(struct stepping *stepping, redisReply **out)
     for (size_t i = 0; i < stepping->more_count; i++)
         words[count++] = stepping->more[i];
     int result = fsck_ask(stepping->fsck, stepping->slot, words, count, out);
-    for (int i = 0; result == -ENOEXEC && i < LOADS_MAX; i++) { /* another master has none */
+    for (int i = 0; result == -ENOEXEC && i < LOADS_MAX; i++) { /* a new master does not have the
+                                                                 * script */
         result = step_load(stepping);
         if (result == 0)
             result = fsck_ask(stepping->fsck, stepping->slot, words, count, out);
@@ -297,7 +300,7 @@ static int step_ask(struct stepping *stepping, redisReply **out)
     return result;
 }
 
-/* As large as a few milliseconds of Redis' time allow, and as long a rest after each. */
+/* Adapts the step size to a few milliseconds of Redis' time, and pauses as long after each step. */
 static void set_pace(struct stepping *stepping, int64_t took_us, uint32_t looked, uint32_t bytes)
 {
     uint32_t most = stepping->most;
@@ -390,7 +393,7 @@ static int step_once(struct stepping *stepping)
     return result;
 }
 
-/* Which key it is was told by the walk over the keys. */
+/* Records that a part cannot be checked. The walk over the keys has reported the key. */
 static void step_give_up(struct stepping *stepping)
 {
     char what[80];
@@ -399,7 +402,8 @@ static void step_give_up(struct stepping *stepping)
                slice_of(""), slice_of(what), slice_of("rename or delete that key"));
 }
 
-/* A cursor is worth nothing to another process: it has its entries in another order. */
+/* Runs all steps. A cursor is invalid in another process, which stores its entries in a different
+ * order. */
 static int all_steps(struct stepping *stepping)
 {
     struct fsck *fsck = stepping->fsck;
@@ -412,7 +416,7 @@ static int all_steps(struct stepping *stepping)
             return result;
         is_another = *run && strcmp(run, fsck->run) != 0;
         strcpy(run, is_another ? "" : fsck->run);
-        if (is_another) { /* from the beginning */
+        if (is_another) { /* start again */
             stepping->report->jobs = jobs;
             fsck->jobs = jobs_of_all;
             buffer_clear(&stepping->cursor);
@@ -445,17 +449,17 @@ int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const
 
 /* ---- the names of all keys ----
  *
- * Each is shown to its shard, which knows what it should be. So are found leaves that no index leads
- * to, topics nobody looks at, keys of another program. */
+ * Each name is passed to its shard, which determines what it should be. This finds leaves without
+ * an index entry, topics without an entry, and keys of other programs. */
 
 enum { SCANS_MAX = 5, PAGE = 500, CURSOR_BYTES = 24 };
 
 struct key_batch {
-    struct slice names[FSCK_MORE_MAX]; /* behind the tag and the colon; of the page */
+    struct slice names[FSCK_MORE_MAX]; /* after the tag and the colon; point into the page */
     size_t count;
 };
 
-/* The shard whose tag the key begins with; shards: none. */
+/* Returns the shard whose tag begins the key; if there is none, the number of shards. */
 static uint32_t shard_of(const struct fsck *fsck, struct slice key, struct slice *rest)
 {
     const struct redis_fsck_report *report = fsck->report;
@@ -470,7 +474,8 @@ static uint32_t shard_of(const struct fsck *fsck, struct slice key, struct slice
     return i;
 }
 
-/* What a shard leaves that was given up: it tells servers that come late where its jobs went. */
+/* Returns whether a closed shard leaves this key, so that late servers learn where its jobs
+ * went. */
 static bool is_of_closed(const struct fsck *fsck, struct slice rest)
 {
     static const char *const left[] = {":core", ":name", ":servers", ":moving", ":aware", ":heard"};
@@ -480,7 +485,7 @@ static bool is_of_closed(const struct fsck *fsck, struct slice rest)
     return fsck->generation > 0 && rest.len > 8 && memcmp(rest.at, ":ticket:", 8) == 0;
 }
 
-/* Told of once for each tag. */
+/* Reports the key's tag, once. */
 static void find_stray(struct fsck *fsck, struct slice key)
 {
     const char *close = memchr(key.at, '}', key.len);
@@ -538,7 +543,8 @@ static bool is_page(const redisReply *reply)
            reply->element[1]->type == REDIS_REPLY_ARRAY;
 }
 
-/* `run`: who gave the pages before; a cursor is worth nothing to another process. */
+/* Requests a page. `run`: the process that returned the previous pages; a cursor is invalid in
+ * another process. */
 static int ask_page(struct fsck *fsck, uint32_t master, const char *cursor,
                     char run[FSCK_RUN_BYTES], redisReply **out)
 {
@@ -600,7 +606,7 @@ int fsck_walk_keys(struct fsck *fsck)
     for (int i = 0; result == -ESTALE && i < SCANS_MAX; i++) {
         result = scan_all(fsck, batches);
         if (result == -EHOSTUNREACH && fsck->was_reached)
-            result = -ESTALE; /* the survey alone failed: once more */
+            result = -ESTALE; /* only the survey failed: retry */
     }
     free(batches);
     return result == -ESTALE ? -EHOSTUNREACH : result;

@@ -1,4 +1,4 @@
-/* What was found: kept, and written down for people and for programs. */
+/* The findings: stores them, and writes them for people and for programs. */
 #include "base/json_write.h"
 #include "redis/fsck_run.h"
 
@@ -14,7 +14,7 @@ static const char *const state_words[] = {[REDIS_FSCK_TO_MEND] = "to mend",
                                           [REDIS_FSCK_BY_HAND] = "by hand",
                                           [REDIS_FSCK_NOTE] = "note"};
 
-/* ---- kept ---- */
+/* ---- storage ---- */
 
 static char *copy(struct slice text)
 {
@@ -80,7 +80,8 @@ static bool is_clean(const struct redis_fsck_report *report)
 
 /* ---- for people ---- */
 
-/* Ids and keys that are damaged hold anything; a terminal shall not obey it. */
+/* Appends a text without control characters. Damaged ids and keys may contain any bytes, which a
+ * terminal must not interpret. */
 static void append_plain(struct buffer *out, const char *text)
 {
     for (; *text; text++)

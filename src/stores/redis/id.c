@@ -13,7 +13,7 @@ static int digit_of(char c)
     return at ? (int)(at - alphabet) : -1;
 }
 
-/* False: not the canonical form of 128 bits. */
+/* Returns false if the id is not the canonical form of 128 bits. */
 static bool pack_ulid(struct slice id, unsigned char out[16])
 {
     unsigned pending = 0, bits = 0, count = 0;
@@ -24,7 +24,7 @@ static bool pack_ulid(struct slice id, unsigned char out[16])
         if (digit < 0)
             return false;
         pending = (pending << BITS | (unsigned)digit) & 0xfff;
-        bits += i ? BITS : 3; /* 130 bits' room for 128: the first one has three */
+        bits += i ? BITS : 3; /* 26 digits hold 130 bits: the first one contributes three */
         if (bits >= 8) {
             bits -= 8;
             out[count++] = (unsigned char)(pending >> bits);
@@ -44,13 +44,13 @@ static void unpack_ulid(const unsigned char in[16], char out[ULID_CHARS])
     }
 }
 
-/* Where a hyphen stands in front of byte i. */
+/* Returns whether a hyphen precedes byte i. */
 static bool has_hyphen(size_t i)
 {
     return i == 4 || i == 6 || i == 8 || i == 10;
 }
 
-/* False: not 8-4-4-4-12 hex digits in lower case. */
+/* Returns false if the id is not 8-4-4-4-12 hex digits in lower case. */
 static bool pack_uuid(struct slice id, unsigned char out[16])
 {
     const char *at = id.at;

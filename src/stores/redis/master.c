@@ -50,7 +50,8 @@ void redis_master_hear_config(struct redis_master *out, const redisReply *config
         }
 }
 
-/* Whether Redis refuses commands that need memory, by the rule that Redis itself goes by. */
+/* Returns whether Redis rejects commands that need memory, by the rule that Redis itself
+ * applies. */
 static bool is_full(const char *info)
 {
     char field[REDIS_FIELD_BYTES];
