@@ -1,4 +1,4 @@
-/* Consumers' answers: ack, nack, extend, return. */
+/* The answers of consumers: ack, nack, extend and return. */
 #include "base/json_write.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
@@ -7,17 +7,17 @@
 
 #include <stdlib.h>
 
-/* ---- leases and what to say of them ---- */
+/* ---- leases and their answers ---- */
 
 struct answers_reading {
     struct http_call *call;
     struct queue_answer *answers; /* room for QUEUE_BATCH_MAX */
     uint32_t count;
-    struct queue_answer common; /* what each starts from */
+    struct queue_answer common; /* values that each answer starts from */
     struct http_fault *fault;
 };
 
-/* One more lease is answered so. */
+/* Adds the answer for one more lease. */
 static bool add_answer(struct answers_reading *reading, struct queue_answer answer)
 {
     if (reading->count == QUEUE_BATCH_MAX)
@@ -28,7 +28,7 @@ static bool add_answer(struct answers_reading *reading, struct queue_answer answ
     return true;
 }
 
-/* Options given for one lease, or for all of them. */
+/* Applies options given for one lease or for all. */
 static void apply_fields(const struct http_fields *fields, struct queue_answer *answer)
 {
     if (http_fields_have(fields, OPTION_DELAY))
@@ -54,7 +54,7 @@ static bool read_lease(struct answers_reading *reading, struct json_value value,
     return true;
 }
 
-/* "lease" or {"lease":"…","delay":"10s","error":"…","final":true,"priority":0}. */
+/* Reads an item: "lease" or {"lease":"…","delay":"10s","error":"…","final":true,"priority":0}. */
 static bool read_answer(struct answers_reading *reading, struct json_value item)
 {
     static const char *const beside[] = {"lease", NULL};
@@ -97,7 +97,7 @@ static bool read_leases(struct answers_reading *reading, struct json_value lease
     return true;
 }
 
-/* {"leases":[…]}, and beside it the options for all of them. */
+/* Reads the body: {"leases":[…]}, and next to it the options for all of them. */
 static bool read_answers_body(struct answers_reading *reading)
 {
     static const char *const beside[] = {"leases", NULL};
@@ -134,7 +134,8 @@ static bool read_answers_body(struct answers_reading *reading)
     return read_leases(reading, leases);
 }
 
-/* null or {}: what generated clients send for an optional body that is not set. */
+/* Returns whether the body is null or {}, which generated clients send for an unset optional
+ * body. */
 static bool is_nothing(struct slice body)
 {
     struct json_cursor cursor = {0};
@@ -156,7 +157,7 @@ static bool read_answers(struct answers_reading *reading)
             return false;
     }
     reading->common.lease = (struct slice){0};
-    bool is_named = reading->count > 0; /* by the query */
+    bool is_named = reading->count > 0; /* given in the query */
     if (call->request->body.len && !(is_named && is_nothing(call->request->body)) &&
         !read_answers_body(reading))
         return false;
@@ -166,7 +167,7 @@ static bool read_answers(struct answers_reading *reading)
 
 /* ---- results ---- */
 
-/* The leases are named in the answer, and the request is gone by then. */
+/* Stores the leases in the note, since the answer lists them and the request is gone by then. */
 static bool note_leases(struct http_exchange *exchange, const struct answers_reading *reading)
 {
     struct buffer *note = &exchange->note;
@@ -182,7 +183,7 @@ static bool note_leases(struct http_exchange *exchange, const struct answers_rea
     return !note->failed;
 }
 
-/* The next lease of the note, from *at on. */
+/* Returns the next lease of the note and advances *at. */
 static struct slice noted_lease(const struct http_exchange *exchange, size_t *at)
 {
     uint16_t len;
@@ -223,7 +224,7 @@ static void write_result(struct buffer *out, struct slice lease, const struct qu
     buffer_append_byte(out, '}');
 }
 
-/* Deliveries end with the answer. */
+/* Ends the deliveries in the trace. */
 static void trace_answers(struct http_exchange *exchange, const struct queue_reply *reply)
 {
     enum queue_verb verb = (enum queue_verb)exchange->route->verb;
@@ -257,7 +258,7 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     http_answer_end_json(exchange, 200);
 }
 
-/* The route's verb is the enum queue_verb. */
+/* Handles ack, nack, extend and return. The verb of the route is the enum queue_verb. */
 static void answer_leases(struct http_call *call)
 {
     struct http_front *front = call->front;

@@ -8,7 +8,7 @@
 
 enum { REDRIVES_AT_ONCE = 200 };
 
-/* ---- the body: {"ids":[…]}, and beside it the options of the call ---- */
+/* ---- the body: {"ids":[…]}, and next to it the options of the call ---- */
 
 bool http_bulk_is_named(struct slice body)
 {
@@ -83,7 +83,7 @@ static bool read_body(struct ids_reading *reading)
     return http_fields_check(&call->query->fields, reading->fault) && read_ids(reading, ids);
 }
 
-/* Room for the ids of one call, the front's. NULL: out of memory. */
+/* Returns the front's room for the ids of one call, or NULL if out of memory. */
 static struct slice *ids_room(struct http_front *front)
 {
     if (!front->ids)
@@ -132,7 +132,7 @@ static void on_changed(void *owner, uint64_t tag, const struct queue_reply *repl
         answer_results(exchange, reply->results, reply->result_count);
 }
 
-/* What is done to each of them. */
+/* Fills in the change that applies to each job. */
 static bool change_of(const struct http_call *call, struct queue_change *out,
                       struct http_fault *fault)
 {
@@ -171,12 +171,12 @@ static bool change_all(const struct ids_reading *reading)
     return true;
 }
 
-/* The route's verb is the enum queue_change_verb. */
+/* Handles changes to many jobs. The verb of the route is the enum queue_change_verb. */
 static void change_jobs(struct http_call *call)
 {
     struct http_fault fault;
     struct ids_reading reading = {.call = call, .fault = &fault};
-    if (!job_topic_is_valid(call->topic)) { /* the queue is not asked where there is no id */
+    if (!job_topic_is_valid(call->topic)) { /* the queue checks the topic only if there are ids */
         http_answer_refusal(call->exchange, QUEUE_BAD_TOPIC, NULL, 0);
         return;
     }
@@ -186,8 +186,8 @@ static void change_jobs(struct http_call *call)
 
 /* ---- redrive ---- */
 
-/* One call under way. A queue redrives one job by its id, or all: so they go one by one, some at a
- * time. */
+/* A redrive in progress. A queue redrives one job by its id, or all jobs. So the jobs are redriven
+ * one by one, a few at the same time. */
 struct bulk_redrive {
     struct http_front *front;
     uint64_t tag;
@@ -213,7 +213,7 @@ static void redrive_finish(struct bulk_redrive *redrive)
     free(redrive);
 }
 
-/* The tag is the job's place. */
+/* Records the result of one job. The tag is the index of the job. */
 static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct bulk_redrive *redrive = owner;
@@ -273,7 +273,7 @@ static bool redrive_begin(const struct ids_reading *reading)
     return true;
 }
 
-/* A job without an id would be all of them. */
+/* Returns whether all jobs have ids; a redrive without an id would apply to all jobs. */
 static bool ids_are_named(const struct ids_reading *reading)
 {
     for (uint32_t i = 0; i < reading->count; i++)

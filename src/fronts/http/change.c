@@ -1,8 +1,8 @@
-/* Administrative changes are recorded by the audit: who made each, from where, what became of it. */
+/* Audit of administrative changes: who made each, from which address, and its outcome. */
 #include "audit/change.h"
 #include "http/connection.h"
 
-/* Begun now, since the client may be gone by the time it is done. */
+/* Copies what the record needs now, since the client may be gone when the change is done. */
 void http_change_begin(struct http_exchange *exchange, const char *action,
                        const struct access_caller *caller, struct slice topic)
 {

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* What a session takes while it waits, about, as measured (docs/performance.md). */
+/* Approximate memory of an idle session, as measured (docs/performance.md). */
 enum { SESSION_BYTES = 16 * 1024 };
 
 struct http_channel *http_channel_new(void)
@@ -40,7 +40,7 @@ struct slice http_channel_certificate(const struct http_channel *channel)
                                                     : (struct slice){0};
 }
 
-/* The certificate may be another one by the next connection. */
+/* Creates the session from the current context; the certificate may change between connections. */
 static bool begin_session(struct http_channel *channel, struct http_front *front)
 {
     struct http_shared *shared = front->shared;

@@ -23,7 +23,8 @@ void http_clock_write(struct buffer *out, const struct http_clock_hooks *hooks)
     buffer_append_byte(out, '}');
 }
 
-/* NULL: there is none, which is answered. */
+/* Returns the hooks of the test clock. Answers the call and returns NULL if there is no test
+ * clock. */
 static const struct http_clock_hooks *test_clock_of(struct http_call *call)
 {
     const struct http_clock_hooks *hooks = call->front->shared->clock;
@@ -43,7 +44,7 @@ static void get_clock(struct http_call *call)
     http_answer_end_json(call->exchange, 200);
 }
 
-/* True: it was not done, which is answered. */
+/* Answers if the clock was not moved. Returns false if it was. */
 static bool answer_refusal(struct http_exchange *exchange, const struct http_clock_answer *answer)
 {
     switch (answer->outcome) {
@@ -96,7 +97,8 @@ static void call_clock(struct http_call *call, const struct http_clock_call *wha
     const struct http_clock_hooks *hooks = test_clock_of(call);
     if (!hooks)
         return;
-    call->exchange->waits = true; /* for what happens meanwhile: no request's duration */
+    call->exchange->waits =
+        true; /* excludes it from the request durations, since it waits for events */
     hooks->call(hooks->ctx, call->front->reactor, what, on_clock_done, call->front,
                 http_exchange_tag(call->exchange));
 }

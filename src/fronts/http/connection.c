@@ -16,44 +16,47 @@
 #include <unistd.h>
 
 enum {
-    CROWD_MAX = 64,      /* beyond the limit, and told so; more are closed without a word */
-    GREETING_MAX = 2048, /* connections before their first request; the oldest give way */
-    HANDSHAKES_MAX = 4,  /* in a turn: those who are greeted already are not to wait for more */
-    TURN_REQUESTS = 512, /* of all connections in a turn; beyond it each has only its share, */
-    TURN_SHARE = 8,      /* so that many who pipeline do not hold up who asks for one thing; */
-    LATE_SHARE = 1,      /* in a turn that has lasted long, less still */
-    OUT_BYTES_PAUSE = 1024 * 1024, /* beyond it no more requests of that connection are read */
-    CONNECTION_BYTES = 1024,       /* what an open connection takes, about */
-    /* A leftover up to this is copied in front of what comes next; a longer one gets its own growing
-     * buffer. */
+    CROWD_MAX =
+        64, /* connections above the limit that get an answer; further ones are closed silently */
+    GREETING_MAX =
+        2048, /* connections before their first request; the oldest is closed for a new one */
+    HANDSHAKES_MAX = 4, /* per loop iteration, so that established connections do not wait longer */
+    TURN_REQUESTS =
+        512, /* of all connections per iteration; above it each connection has a limit of TURN_SHARE, */
+    TURN_SHARE = 8, /* so that pipelining clients do not delay clients with single requests, */
+    LATE_SHARE = 1, /* or of LATE_SHARE in an iteration that has lasted long */
+    OUT_BYTES_PAUSE = 1024 * 1024, /* above it no more requests of the connection are read */
+    CONNECTION_BYTES = 1024,       /* approximate memory of an open connection */
+    /* A leftover up to this size is copied in front of the next bytes; a longer one gets its own
+     * growing buffer. */
     LEFTOVER_BYTES = 4096,
 };
 
-/* ---- its end ---- */
+/* ---- end of a connection ---- */
 
-/* The handle is the loop's no more: the connection ends here. */
+/* Frees the connection after the loop has released its handle. */
 static void on_connection_closed(uv_handle_t *handle)
 {
     struct http_connection *connection = handle->data;
     connection->front->open_handles--;
-    reactor_turn_again(connection->front->reactor); /* somebody may wait for the last one */
+    reactor_turn_again(connection->front->reactor); /* drain may wait for the last one */
     free(connection);
 }
 
-/* What comes before requests has come, or never will. */
+/* Ends the phase before requests, whether it succeeded or not. */
 static void end_greeting(struct http_connection *connection)
 {
     connection->front->greeting_count -= connection->is_greeting;
     connection->is_greeting = false;
 }
 
-/* The answer that stays open, which is the only one under way then; NULL: there is none. */
+/* Returns the stream of the connection, whose exchange is then its only one, or NULL. */
 static struct http_stream *stream_of(const struct http_connection *connection)
 {
     return connection->first ? connection->first->stream : NULL;
 }
 
-/* At once; exchanges under way lose it, takes that wait are cancelled. */
+/* Closes the connection immediately. Its exchanges are orphaned and waiting takes are cancelled. */
 static void cut_connection(struct http_connection *connection)
 {
     struct http_front *front = connection->front;
@@ -88,7 +91,7 @@ static void cut_connection(struct http_connection *connection)
     uv_close(&connection->handle, on_connection_closed);
 }
 
-/* The last answer it gets; what else comes in is thrown away. */
+/* Sends a last answer, and discards further input. */
 static void refuse_connection(struct http_connection *connection, const struct http_fault *fault)
 {
     struct http_exchange *exchange = http_exchange_add(connection);
@@ -102,9 +105,10 @@ static void refuse_connection(struct http_connection *connection, const struct h
     http_connection_touch(connection);
 }
 
-/* ---- what comes in ---- */
+/* ---- input ---- */
 
-/* Where memory `is_short`, one request after another. */
+/* Returns whether no more requests can be handled now. If memory `is_short`, requests are handled
+ * one at a time. */
 static inline bool input_is_full(const struct http_connection *connection, bool is_short)
 {
     return connection->exchange_count >= HTTP_PENDING_MAX ||
@@ -112,8 +116,8 @@ static inline bool input_is_full(const struct http_connection *connection, bool 
            (is_short && (connection->exchange_count || connection->out.len));
 }
 
-/* Blank lines before a request begin none, whole or half: else they would keep a connection that
- * asks for nothing. */
+/* Returns whether the input is half a blank line. Blank lines before a request, complete or not, do
+ * not begin one; otherwise they would keep an idle connection open. */
 static bool is_half_blank_line(const struct http_connection *connection)
 {
     return connection->in_len == 1 && connection->in[0] == '\r';
@@ -135,14 +139,15 @@ static void stop_reading(struct http_connection *connection)
     connection->is_reading = false;
 }
 
-/* In this turn, with so many requests. It goes on at the turn's end. */
+/* Returns whether the connection has used up its share of this iteration with `begun` requests. It
+ * continues at the end of the iteration. */
 static inline bool has_had_share(const struct http_front *front, uint32_t begun)
 {
     return (begun >= TURN_SHARE && front->turn_requests >= TURN_REQUESTS) ||
            (begun >= LATE_SHARE && reactor_is_late(front->reactor));
 }
 
-/* Has what is there carried out, as far as it is whole and there is room. `bytes` is the shared buffer
+/* Handles the complete requests in the input as far as there is room. `bytes` is the shared buffer
  * or the connection's own. */
 static void feed_input(struct http_connection *connection, char *bytes, size_t len)
 {
@@ -190,7 +195,7 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
             http_phase_enter(connection, HTTP_PHASE_HELD);
         return;
     }
-    /* After a whole message the time of the next one counts anew. */
+    /* The timeout of the next message starts after a complete one. */
     enum http_phase phase = input_phase(connection);
     if (is_whole)
         http_phase_begin(connection, phase);
@@ -198,13 +203,14 @@ static void feed_input(struct http_connection *connection, char *bytes, size_t l
         http_phase_enter(connection, phase);
 }
 
-/* Is what comes next sealed? */
+/* Returns whether the next bytes are encrypted. */
 static bool is_sealed(const struct http_connection *connection)
 {
     return connection->channel && !connection->awaits_proxy;
 }
 
-/* Must its handshake wait in line, since others do, or there were enough in this turn? */
+/* Returns whether its handshake must wait, because others wait or this iteration had enough of
+ * them. */
 static bool must_put_off(const struct http_connection *connection)
 {
     const struct http_front *front = connection->front;
@@ -212,8 +218,8 @@ static bool must_put_off(const struct http_connection *connection)
            (front->handshake_count >= HANDSHAKES_MAX || !list_is_empty(&front->put_off));
 }
 
-/* Reads go to the shared buffer behind a short leftover, else to the connection's own, as far as the
- * budget allows. */
+/* Provides the buffer of a read: the shared buffer, after a short leftover, or the connection's own
+ * as far as the budget allows. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     struct http_connection *connection = handle->data;
@@ -247,8 +253,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
             uv_buf_init(connection->in + connection->in_len, (unsigned)(cap - connection->in_len));
 }
 
-/* The peer sends no more. It may still read: what is under way is answered, takes that wait are not
- * kept waiting and streams not kept open, as there may be nobody. */
+/* Handles the end of the peer's output. The peer may still read, so requests in progress are
+ * answered. Waiting takes and streams end, since the peer may be gone. */
 static void end_waits(struct http_connection *connection)
 {
     connection->peer_ended = true;
@@ -274,8 +280,8 @@ static void end_input(struct http_connection *connection)
     http_connection_touch(connection);
 }
 
-/* While requests are held back nothing is read, so the system has to be asked: has the peer said
- * that no more comes, or is it gone? Those held back are carried out where it may still read. */
+/* Asks the system whether the peer has closed its side or is gone, since nothing is read while
+ * requests are held back. If the peer may still read, held requests are carried out. */
 static void probe_peer(struct http_connection *connection)
 {
     struct pollfd asked = {.events = POLLRDHUP};
@@ -289,15 +295,15 @@ static void probe_peer(struct http_connection *connection)
     http_phase_begin(connection, HTTP_PHASE_HELD);
 }
 
-/* The loop stood still: a request may have lain there for long, and its client may have gone. What
- * it asked for would come as a surprise then. */
+/* Returns whether a request may be outdated because the loop stood still: its client may have gone
+ * long ago and would not expect the request to be carried out. */
 static bool is_stale(struct http_connection *connection)
 {
     struct tcp_info info = {0};
     socklen_t bytes = sizeof info;
     int fd;
     connection->pauses = connection->front->pauses;
-    if (connection->listener->about->kind != LISTENER_TCP) /* its age is not known */
+    if (connection->listener->about->kind != LISTENER_TCP) /* the age of the bytes is unknown */
         return false;
     if (uv_fileno(&connection->handle, &fd) != 0 ||
         getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
@@ -315,7 +321,7 @@ static void refuse_stale(struct http_connection *connection)
     refuse_connection(connection, &fault);
 }
 
-/* There was no room for what the client sends: by the budget, or at all. */
+/* Refuses input for lack of memory: the budget is spent, or the allocation failed. */
 static void refuse_read_for_memory(struct http_connection *connection)
 {
     struct http_fault fault;
@@ -326,14 +332,14 @@ static void refuse_read_for_memory(struct http_connection *connection)
     refuse_connection(connection, &fault);
 }
 
-/* It did not say what comes before requests, or not in time: there is no language to answer in. */
+/* Closes a connection that sent no valid greeting in time. There is no protocol to answer in. */
 static void cut_ungreeted(struct http_connection *connection)
 {
     http_count(&connection->listener->ungreeted, 1);
     cut_connection(connection);
 }
 
-/* The client behind the proxy counts, not the proxy. */
+/* Checks the quota of the client, not of the proxy in front of it. */
 static bool is_within_quota(struct http_connection *connection)
 {
     struct http_fault fault;
@@ -348,8 +354,8 @@ static bool is_within_quota(struct http_connection *connection)
     return false;
 }
 
-/* Who the client is, where a proxy says it. True: *used bytes are read, and the rest is the
- * client's. */
+/* Reads the proxy header, which holds the client's address. On true, *used bytes were read and the
+ * rest is the client's. */
 static bool read_proxy_header(struct http_connection *connection, char *bytes, size_t len,
                               size_t *used)
 {
@@ -372,13 +378,13 @@ static bool read_proxy_header(struct http_connection *connection, char *bytes, s
     return false;
 }
 
-/* The first byte of a handshake, which begins no request. */
+/* Returns whether the bytes begin a TLS handshake; no request begins with that byte. */
 static bool is_handshake(const struct http_connection *connection, const char *bytes, size_t len)
 {
     return len > 0 && bytes[0] == 0x16 && !connection->framing.head_bytes;
 }
 
-/* One side speaks TLS, the other does not. */
+/* Refuses a connection on which only one side speaks TLS. */
 static void refuse_language(struct http_connection *connection)
 {
     struct http_fault fault;
@@ -394,8 +400,8 @@ static void refuse_language(struct http_connection *connection)
     refuse_connection(connection, &fault);
 }
 
-/* No more of what it sends can be read. In the handshake it is told why; later something damaged
- * what it sends, or it was somebody else. */
+/* Ends a connection whose input cannot be decrypted. During the handshake the peer gets an alert
+ * and time to read it. Later, the input was damaged or forged. */
 static void end_bad_channel(struct http_connection *connection)
 {
     bool is_greeting = connection->is_greeting;
@@ -421,7 +427,8 @@ static void end_bad_channel(struct http_connection *connection)
     cut_connection(connection);
 }
 
-/* Where `len` sealed bytes are opened to, behind what is there of a request; NULL: no memory. */
+/* Returns where `len` encrypted bytes are decrypted to, after the leftover of a request, or NULL if
+ * out of memory. */
 static char *opening_place(struct http_connection *connection, size_t len)
 {
     size_t cap = connection->in_len + len + HTTP_RECORD_BYTES;
@@ -438,14 +445,14 @@ static char *opening_place(struct http_connection *connection, size_t len)
     return !connection->is_starved && http_input_grow(connection, cap) ? connection->in : NULL;
 }
 
-/* The handshake is done. */
+/* Ends the greeting after a complete handshake. */
 static void greet(struct http_connection *connection)
 {
     end_greeting(connection);
     http_phase_enter(connection, HTTP_PHASE_IDLE);
 }
 
-/* `sealed` is in no buffer of a connection. */
+/* Decrypts input and handles it. `sealed` is not in a buffer of a connection. */
 static void open_input(struct http_connection *connection, const char *sealed, size_t len)
 {
     struct http_channel *channel = connection->channel;
@@ -465,7 +472,7 @@ static void open_input(struct http_connection *connection, const char *sealed, s
     }
     if (connection->is_greeting && http_channel_is_open(channel))
         greet(connection);
-    /* Who makes us answer within TLS, and reads none of it, is up to no good. */
+    /* A peer that triggers replies within TLS and does not read them is hostile. */
     if (connection->writing && channel->sealed.len > HTTP_RECORD_BYTES) {
         cut_connection(connection);
         return;
@@ -482,7 +489,7 @@ static void open_input(struct http_connection *connection, const char *sealed, s
         end_input(connection);
 }
 
-/* What follows a proxy's header is sealed. */
+/* Decrypts the bytes after a proxy header. */
 static void open_rest(struct http_connection *connection, const char *bytes, size_t len)
 {
     char *sealed = connection->front->sealed_at;
@@ -492,7 +499,7 @@ static void open_rest(struct http_connection *connection, const char *bytes, siz
         open_input(connection, sealed, len);
 }
 
-/* `bytes` is the shared buffer or the connection's own. */
+/* Handles received bytes. `bytes` is the shared buffer or the connection's own. */
 static void receive(struct http_connection *connection, char *bytes, size_t len)
 {
     size_t used = 0;
@@ -511,8 +518,8 @@ static void receive(struct http_connection *connection, char *bytes, size_t len)
         feed_input(connection, bytes, len);
 }
 
-/* Sealed bytes end where the peer says so; where a request is cut off in the middle it was not the
- * peer. */
+/* Handles the end of the stream. Encrypted input ends with close_notify; an end within a request
+ * does not come from the peer. */
 static void end_stream(struct http_connection *connection)
 {
     if (connection->is_greeting)
@@ -523,7 +530,7 @@ static void end_stream(struct http_connection *connection)
         end_input(connection);
 }
 
-/* It stands in line, and is not looked at until it is at the front. */
+/* Queues the connection and stops reading until it is at the front of the queue. */
 static void put_off(struct http_connection *connection)
 {
     struct http_front *front = connection->front;
@@ -569,14 +576,14 @@ static void start_reading(struct http_connection *connection)
         cut_connection(connection);
 }
 
-/* There is room again. */
+/* Continues with held requests when there is room again. */
 static void resume_input(struct http_connection *connection)
 {
     if (!connection->is_blocked ||
         input_is_full(connection, http_budget_is_spent(connection->front)))
         return;
     if (connection->is_heavy && connection->front->turn_heavy &&
-        reactor_is_late(connection->front->reactor)) { /* without reading it again */
+        reactor_is_late(connection->front->reactor)) { /* do not parse it again now */
         http_connection_touch(connection);
         return;
     }
@@ -586,9 +593,9 @@ static void resume_input(struct http_connection *connection)
         start_reading(connection);
 }
 
-/* ---- what goes out ---- */
+/* ---- output ---- */
 
-/* What the socket did not take at once is out, or will never be. */
+/* Called when the rest of a write has been sent, or cannot be sent. */
 static void on_written(struct http_connection *connection, bool is_good)
 {
     if (!is_good) {
@@ -600,7 +607,7 @@ static void on_written(struct http_connection *connection, bool is_good)
     http_connection_touch(connection);
 }
 
-/* False: the peer is gone. */
+/* Writes the output. Returns false if the peer is gone. */
 static bool write_output(struct http_connection *connection)
 {
     if (!connection->writing && stream_of(connection))
@@ -614,8 +621,8 @@ static void on_output_shut(uv_shutdown_t *request, int status)
     free(request);
 }
 
-/* The answer is out, but a close now would reset the connection under it, as there is input that
- * nobody reads: say that no more comes, and read to the end. */
+/* Shuts down the sending side and reads the input to its end. Closing with unread input would reset
+ * the connection before the peer has read the answer. */
 static bool linger_on(struct http_connection *connection)
 {
     if (!connection->lingers || connection->saw_end)
@@ -633,7 +640,7 @@ static bool linger_on(struct http_connection *connection)
     return true;
 }
 
-/* How does it go on? */
+/* Decides the next step of the connection. */
 static void settle_connection(struct http_connection *connection)
 {
     struct http_channel *channel = connection->channel;
@@ -653,7 +660,8 @@ static void settle_connection(struct http_connection *connection)
         http_phase_enter(connection, HTTP_PHASE_IDLE);
 }
 
-/* The next ones of the line read in the coming turn. False: none stands there. */
+/* Lets the first handshakes of the queue read in the next iteration. Returns false if the queue is
+ * empty. */
 static bool resume_handshakes(struct http_front *front)
 {
     bool has_some = !list_is_empty(&front->put_off);
@@ -678,7 +686,7 @@ bool http_connections_flush(struct http_front *front)
         return has_put_off;
     uint32_t serial = front->serial;
     bool has_cut = false;
-    /* What becomes dirty from here on has its turn next time. */
+    /* Connections that become dirty from here on are handled in the next iteration. */
     now = front->dirty;
     now.next->prev = now.prev->next = &now;
     list_init(&front->dirty);
@@ -691,11 +699,12 @@ bool http_connections_flush(struct http_front *front)
             settle_connection(connection);
         has_cut |= connection->is_cut;
     }
-    /* The queue has had its turn: what it was asked since must not wait until something else comes. */
+    /* The queue has already run in this iteration: run again, so that new calls do not wait for
+     * another event. */
     return !list_is_empty(&front->dirty) || front->serial != serial || has_cut || has_put_off;
 }
 
-/* ---- all of a front ---- */
+/* ---- all connections of a front ---- */
 
 static int init_handle(struct http_connection *connection)
 {
@@ -715,7 +724,7 @@ static int open_handle(struct http_connection *connection, int fd)
     return code;
 }
 
-/* A connection without a socket yet. NULL: no memory. */
+/* Creates a connection without a socket. Returns NULL if out of memory. */
 static struct http_connection *connection_new(struct http_listener *listener)
 {
     struct http_front *front = listener->front;
@@ -734,7 +743,7 @@ static struct http_connection *connection_new(struct http_listener *listener)
     list_init(&connection->long_line);
     list_init(&connection->put_off);
     (void)http_front_now_ms(front);
-    /* One of those that came while the loop stood still is asked whether it still stands. */
+    /* A connection that arrived while the loop stood still is checked for liveness. */
     connection->pauses = front->pauses - front->is_late;
     http_budget_add(front, CONNECTION_BYTES);
     list_add_last(&front->connections, &connection->node);
@@ -746,8 +755,8 @@ static struct http_connection *connection_new(struct http_listener *listener)
     return connection;
 }
 
-/* Before its first request something else is to come. Where there are too many such, the one that
- * has been at it longest gives way: who means it is done within a few round trips. */
+/* Begins the phase before the first request. If too many connections are in it, closes the oldest
+ * one: a prompt client needs only a few round trips. */
 static void begin_greeting(struct http_connection *connection)
 {
     struct http_front *front = connection->front;
@@ -809,7 +818,7 @@ void http_connection_enter(struct http_listener *listener, int fd, const struct 
         http_phase_enter(connection, HTTP_PHASE_IDLE);
 }
 
-/* Does something lie in the socket? */
+/* Returns whether the socket has unread bytes. */
 static bool has_unread(const struct http_connection *connection)
 {
     int fd, bytes = 0;
@@ -817,7 +826,7 @@ static bool has_unread(const struct http_connection *connection)
            ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
-/* The time of its phase is over. */
+/* Handles the expiry of its phase. */
 static void give_up_connection(struct http_connection *connection)
 {
     struct http_fault fault;
@@ -874,7 +883,7 @@ void http_connections_expire(struct http_front *front)
     http_phases_set_alarm(front);
 }
 
-/* Nobody's stream holds the end up: not that of a client that takes nothing either. */
+/* Ends its stream, also if its client does not read. */
 static void drain_stream(struct http_connection *connection)
 {
     if (connection->writing)
@@ -883,8 +892,9 @@ static void drain_stream(struct http_connection *connection)
         http_stream_drain(stream_of(connection));
 }
 
-/* Has it no request under way that would get its last answer, but one that has begun to come, or may
- * well be on its way? The answer before that has not said that it is the last. */
+/* Returns whether a further request must be answered before the end: none is in progress that could
+ * get the last answer, but one has begun to arrive or may be on its way. The previous answer did
+ * not announce the end. */
 static bool has_more_to_say(const struct http_connection *connection)
 {
     const struct http_front *front = connection->front;
@@ -915,7 +925,8 @@ void http_connections_drain(struct http_front *front)
         if (stream_of(connection))
             drain_stream(connection);
         else if (has_more_to_say(connection))
-            http_phase_begin(connection, connection->phase); /* less long */
+            http_phase_begin(connection,
+                             connection->phase); /* restarts it with the shorter timeout */
         else
             end_connection(connection);
     }

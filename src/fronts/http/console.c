@@ -21,14 +21,15 @@ static const struct http_console_file *console_find(struct slice name)
     return NULL;
 }
 
-/* The page may run and ask nothing but what this server has, be framed by nobody, and make no code of
- * text: what stands in a job can do nothing even where the page had a fault. */
+/* Content security policy. The page can run and request only what this server has, cannot be
+ * framed, and cannot evaluate text as code. So content of a job is harmless even if the page has a
+ * bug. */
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src "
     "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'";
 
-/* Tags go by the bytes that are sent, so those of a packed file have their own. */
+/* Writes the ETag of the bytes that are sent; a compressed file has its own. */
 static struct slice tag_write(char tag[TAG_BYTES_MAX], const struct http_console_file *file,
                               bool is_packed)
 {
@@ -36,7 +37,8 @@ static struct slice tag_write(char tag[TAG_BYTES_MAX], const struct http_console
     return slice_make(tag, (size_t)len);
 }
 
-/* Whoever sits between may have made a tag a weak one. */
+/* Returns whether If-None-Match contains the tag. Searches for the text, since a proxy may have
+ * made the tag weak. */
 static bool tag_is_known(struct slice known, struct slice tag)
 {
     return known.len >= tag.len && memmem(known.at, known.len, tag.at, tag.len) != NULL;
@@ -88,7 +90,8 @@ static void get_file(struct http_call *call)
                             http_quotable(call->id, 60));
 }
 
-/* Relative, so that it holds behind a proxy which serves the API under a path of its own. */
+/* Redirects to a relative path, which also works behind a proxy that serves the API under a path
+ * prefix. */
 static void get_folder(struct http_call *call)
 {
     (void)http_answer_start(call->exchange);

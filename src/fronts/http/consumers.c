@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct consumer {
-    struct table_entry entry; /* by its name, in its topic */
+    struct table_entry entry; /* by name, within its topic */
     uint64_t taken;
     int64_t seen_ms;
     char name[];
@@ -18,7 +18,7 @@ struct consumer {
 TABLE_DECLARE(consumer_table, struct consumer, entry)
 
 struct consumer_topic {
-    struct table_entry entry; /* by its name */
+    struct table_entry entry; /* by name */
     struct consumer_table consumers;
     char name[];
 };
@@ -28,7 +28,7 @@ struct http_consumers {
     pthread_mutex_t lock;
     struct consumer_topic_table topics;
     size_t count;
-    int64_t swept_ms; /* when the forgotten were looked for last */
+    int64_t swept_ms; /* time of the last sweep */
 };
 
 enum { SWEEP_MS = 60 * 1000 };
@@ -41,7 +41,7 @@ struct http_consumers *http_consumers_new(void)
     return consumers;
 }
 
-/* Drops those of the topic that were not seen since; the topic too where none is left. */
+/* Removes the consumers of the topic that were not seen since, and the topic if it is empty. */
 static void topic_sweep(struct http_consumers *consumers, struct consumer_topic *topic,
                         int64_t since_ms)
 {
@@ -81,7 +81,7 @@ void http_consumers_free(struct http_consumers *consumers)
     free(consumers);
 }
 
-/* NULL: out of memory. */
+/* Returns the topic, created if necessary, or NULL if out of memory. */
 static struct consumer_topic *topic_of(struct http_consumers *consumers, struct slice name)
 {
     struct consumer_topic *topic = consumer_topic_table_find(&consumers->topics, name);
@@ -93,7 +93,7 @@ static struct consumer_topic *topic_of(struct http_consumers *consumers, struct 
     return topic;
 }
 
-/* NULL: there are too many, or no memory. */
+/* Returns the consumer, created if necessary, or NULL if there are too many or out of memory. */
 static struct consumer *consumer_of(struct http_consumers *consumers, struct slice topic_name,
                                     struct slice name)
 {
@@ -107,7 +107,7 @@ static struct consumer *consumer_of(struct http_consumers *consumers, struct sli
         topic->consumers.table.count < HTTP_CONSUMERS_OF_TOPIC_MAX)
         consumer = calloc(1, sizeof *consumer + name.len);
     if (!consumer) {
-        if (!topic->consumers.table.count) /* it was just made */
+        if (!topic->consumers.table.count) /* newly created */
             topic_sweep(consumers, topic, INT64_MIN);
         return NULL;
     }
@@ -136,22 +136,24 @@ void http_consumers_note(struct http_consumers *consumers, struct slice topic, s
 
 /* ---- GET /v1/topics/{topic}/consumers ---- */
 
-enum { HOLDERS_MAX = 2 * HTTP_CONSUMERS_OF_TOPIC_MAX /* in one answer; it is not complete then */ };
+enum {
+    HOLDERS_MAX = 2 * HTTP_CONSUMERS_OF_TOPIC_MAX /* in one answer, which is incomplete above it */
+};
 
-/* What one call tells of a consumer. */
+/* The figures of a consumer in one call. */
 struct holder {
-    struct table_entry entry; /* by its name */
+    struct table_entry entry; /* by name */
     uint64_t leased, taken;
-    int64_t seen_ms; /* 0: not by this server */
+    int64_t seen_ms; /* 0: not seen by this server */
     char name[];
 };
 TABLE_DECLARE(holder_table, struct holder, entry)
 
-/* One call under way. */
+/* A call in progress. */
 struct holder_census {
     struct http_front *front;
     bool is_without_memory, is_cut;
-    uint64_t unnamed; /* leases whose taker gave no name */
+    uint64_t unnamed; /* leases taken without a name */
     struct holder_table holders;
     size_t topic_bytes;
     char topic[JOB_TOPIC_BYTES_MAX];
@@ -168,7 +170,8 @@ static void census_free(struct holder_census *census)
     free(census);
 }
 
-/* NULL: there are too many, or no memory, which the census notes. */
+/* Returns the entry of a consumer, created if necessary. Returns NULL, and records that, if there
+ * are too many or out of memory. */
 static struct holder *census_holder(struct holder_census *census, struct slice name)
 {
     struct holder *holder = holder_table_find(&census->holders, name);
@@ -206,7 +209,7 @@ static bool census_is_wanted(void *owner, uint64_t tag)
     return !census->is_without_memory && http_exchange_is_wanted(census->front, tag);
 }
 
-/* Joins those that this server saw. */
+/* Adds the consumers seen by this server. */
 static void census_add_seen(struct holder_census *census, struct http_consumers *consumers,
                             int64_t now_ms)
 {
@@ -226,7 +229,7 @@ static void census_add_seen(struct holder_census *census, struct http_consumers 
     pthread_mutex_unlock(&consumers->lock);
 }
 
-/* Most leases first, then by name. */
+/* Compares by number of leases, descending, then by name. */
 static int compare_holders(const void *left, const void *right)
 {
     const struct holder *a = *(const struct holder *const *)left,
@@ -250,7 +253,7 @@ static void write_holder(struct buffer *out, const struct holder *holder)
     buffer_append_byte(out, '}');
 }
 
-/* False: out of memory. */
+/* Writes the consumers. Returns false if out of memory. */
 static bool write_holders(struct buffer *out, const struct holder_census *census)
 {
     size_t count = 0, total = census->holders.table.count;
@@ -304,7 +307,7 @@ static void on_leased_searched(void *owner, uint64_t tag, const struct search_re
 
 static void list_consumers(struct http_call *call)
 {
-    /* Long pages: where the jobs lie in memory each page is a walk over all of them. */
+    /* Long pages: if the store is in memory, each page is a walk over all jobs. */
     struct search_order order = {
         .topic = call->topic, .state = JOB_LEASED, .page_jobs = QUEUE_LIST_MAX};
     struct holder_census *census = calloc(1, sizeof *census);

@@ -1,8 +1,8 @@
 #include "http/cors.h"
 
-/* ---- the origins that were given ---- */
+/* ---- configured origins ---- */
 
-/* The next of several with commas or blanks between; it is taken off. */
+/* Takes the next word off a list separated by commas or blanks. */
 static bool next_word(struct slice *words, struct slice *out)
 {
     static const char blanks[] = ", \t";
@@ -33,7 +33,8 @@ static bool holds_only(struct slice text, const char *bytes)
     return text.len > 0;
 }
 
-/* A browser sends small letters, no path, and a port only where it is not the scheme's own. */
+/* Returns whether the text is an origin as browsers send it: in lower case, without a path, and
+ * with a port only if it is not the default one. */
 static bool is_origin(struct slice origin)
 {
     static const char digits[] = "0123456789", address[] = "0123456789abcdef:.";
@@ -75,7 +76,7 @@ uint16_t http_cors_find(struct slice origins, struct slice origin)
     return 0;
 }
 
-/* ---- a page that asks ---- */
+/* ---- preflight requests ---- */
 
 bool http_cors_is_preflight(const struct http_request *request)
 {
@@ -83,7 +84,7 @@ bool http_cors_is_preflight(const struct http_request *request)
            http_request_field(request, "access-control-request-method").len;
 }
 
-/* What the API reads of a request. */
+/* Returns whether the API reads this header field. */
 static bool is_field_of_ours(struct slice name)
 {
     static const char token[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
@@ -109,7 +110,7 @@ void http_cors_emit_preflight(const struct http_request *request, struct slice a
     buffer_append_text(out, "\r\nAccess-Control-Max-Age: 600\r\n");
 }
 
-/* ---- what it is told ---- */
+/* ---- header fields of answers ---- */
 
 void http_cors_emit(struct slice origins, uint16_t index, struct buffer *out)
 {

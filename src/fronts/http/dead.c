@@ -1,4 +1,4 @@
-/* Dead jobs: purge and redrive, of all, of one, or of those that a filter picks. */
+/* Dead jobs: purge and redrive of all, of one, or of those that match a filter. */
 #include "http/bulk.h"
 #include "queue/status.h"
 #include "queue/sweep.h"
@@ -60,7 +60,8 @@ static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct htt
     call->exchange->is_dry_run = fields->dry_run;
     if (fields->dry_run)
         http_change_drop(call->exchange);
-    call->exchange->waits = true; /* takes as long as there are jobs: no request's duration */
+    call->exchange->waits =
+        true; /* excludes it from the request durations, since it depends on the number of jobs */
     if (!sweep_start(front->queue, &order, sweep_is_wanted, on_swept, front,
                      http_exchange_tag(call->exchange)))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
@@ -75,7 +76,7 @@ static void sweep(struct http_call *call, enum sweep_verb verb)
         http_answer_fault(call->exchange, &fault);
 }
 
-/* ---- the calls ---- */
+/* ---- calls ---- */
 
 static void purge(struct http_call *call)
 {
@@ -97,7 +98,8 @@ static void purge(struct http_call *call)
     }
 }
 
-/* A body that names no ids is no reason to send all of them round. */
+/* Returns whether the body is empty; else answers with a fault. A body without ids must not redrive
+ * all jobs. */
 static bool body_says_nothing(struct http_call *call)
 {
     struct http_fault fault;

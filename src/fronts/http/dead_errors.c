@@ -1,4 +1,4 @@
-/* What the dead jobs of a topic died of: their last errors, those of most jobs first. */
+/* The last errors of a topic's dead jobs, the most frequent first. */
 #include "base/json_write.h"
 #include "base/table.h"
 #include "http/exchange.h"
@@ -6,22 +6,25 @@
 
 #include <stdlib.h>
 
-enum { SHOWN = 20, ERRORS_MAX = 2000 /* different ones; the jobs of further ones are counted */ };
+enum {
+    SHOWN = 20,
+    ERRORS_MAX = 2000 /* different ones; jobs of further errors are only counted */
+};
 
 struct dead_error {
     struct table_entry entry; /* by its text */
     uint64_t count;
-    int64_t newest_ms; /* 0: no history says */
+    int64_t newest_ms; /* 0: not recorded in any history */
     char text[];
 };
 TABLE_DECLARE(dead_errors, struct dead_error, entry)
 
-/* One call under way. */
+/* A call in progress. */
 struct dead_census {
     struct http_front *front;
     uint32_t limit;
     bool is_without_memory;
-    uint64_t others; /* jobs whose error is none of these */
+    uint64_t others; /* jobs with another error */
     struct dead_errors errors;
 };
 
@@ -36,7 +39,7 @@ static void census_free(struct dead_census *census)
     free(census);
 }
 
-/* NULL: out of memory. */
+/* Adds an error. Returns NULL if out of memory. */
 static struct dead_error *census_add(struct dead_census *census, struct slice text)
 {
     struct dead_error *error = calloc(1, sizeof *error + text.len);
@@ -76,7 +79,7 @@ static bool is_wanted(void *owner, uint64_t tag)
 
 /* ---- the answer ---- */
 
-/* Most jobs first, then the newest, then by text. */
+/* Compares by number of jobs, descending, then newest first, then by text. */
 static int compare(const void *left, const void *right)
 {
     const struct dead_error *a = *(const struct dead_error *const *)left,
@@ -101,7 +104,7 @@ static void write_error(struct buffer *out, const struct dead_error *error)
     buffer_append_byte(out, '}');
 }
 
-/* False: out of memory. */
+/* Writes the errors. Returns false if out of memory. */
 static bool write_errors(struct buffer *out, const struct dead_census *census)
 {
     uint64_t others = census->others;

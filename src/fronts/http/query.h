@@ -1,13 +1,16 @@
 /*
  * query: the options of a call, from its query string, from Tarry-* headers, or from members of a
- * JSON object. Pure.
+ * JSON
+ * object. Pure.
  *
  * One table (query.c): an option `lease_for` is the query parameter `lease_for`, the header
- * `Tarry-Lease-For` and the member "lease_for". Each at most once over all places, but `topic` and
- * `lease`, which may be repeated. In a query '+' means '+', as times need it; %20 is a blank.
+ * `Tarry-Lease-For` and the member "lease_for". Each option may be given once over all places,
+ * except
+ * `topic` and `lease`, which may be repeated. In a query '+' means '+', as in times; %20 is a
+ * blank.
  *
- * What can go wrong: an option the call does not have (the nearest that it has is named), a value
- * that cannot be, an option twice, two that exclude each other.
+ * Errors: an option that the call does not have (the message names the nearest one that it has), an
+ * invalid value, a repeated option, and two options that exclude each other.
  */
 #ifndef TARRY_HTTP_QUERY_H
 #define TARRY_HTTP_QUERY_H
@@ -63,7 +66,7 @@ enum http_option_id {
     OPTION_RESTORE,
     OPTION_COUNT
 };
-/* Of calls that are not this API's: names that no option has are theirs to read. */
+/* For calls of another API: unknown names are left to their handlers. */
 enum { OPTION_FOREIGN = 63 };
 _Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64 bits");
 
@@ -75,52 +78,52 @@ _Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64
 #define OPTIONS_PUSH                                                                               \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DELAY) | OPTION_BIT(OPTION_AT) |                           \
      OPTION_BIT(OPTION_CALLBACK))
-/* An item of a batch may bring what the job went through elsewhere. */
+/* Options of an item of a batch, which may contain its history on another server. */
 #define OPTIONS_ITEM                                                                               \
     (OPTIONS_PUSH | OPTION_BIT(OPTION_ATTEMPT) | OPTION_BIT(OPTION_STATE) |                        \
      OPTION_BIT(OPTION_ERROR))
 #define OPTIONS_TOPIC                                                                              \
     (OPTIONS_POLICY | OPTION_BIT(OPTION_DEDUP_WINDOW) | OPTION_BIT(OPTION_DEAD_LETTER_EXPIRED) |   \
      OPTION_BIT(OPTION_MAX_JOBS) | OPTION_BIT(OPTION_PUSH_RATE) | OPTION_BIT(OPTION_HISTORY))
-/* Which dead jobs, of a purge or a redrive. */
+/* Options that select dead jobs for a purge or a redrive. */
 #define OPTIONS_FILTER                                                                             \
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_DIED_AFTER) |     \
      OPTION_BIT(OPTION_DIED_BEFORE))
 
-/* Which jobs, of a list. */
+/* Options that select the jobs of a list. */
 #define OPTIONS_SEARCH                                                                             \
     (OPTION_BIT(OPTION_ERROR) | OPTION_BIT(OPTION_ID_PREFIX) | OPTION_BIT(OPTION_META))
 
 #define HTTP_WAIT_MS_MAX                                                                           \
-    (4LL * 60 * 1000)                    /* less than clients wait: many give up after 5 minutes */
-enum { HTTP_CALLBACK_BYTES_MAX = 1024 }; /* as the value of a meta may have */
+    (4LL * 60 * 1000) /* shorter than the timeout of many clients, which is 5 minutes */
+enum { HTTP_CALLBACK_BYTES_MAX = 1024 }; /* as the limit of a meta value */
 
-#define HTTP_IDLE_MS_MAX (10LL * 60 * 1000) /* how long a move of the test clock waits */
+#define HTTP_IDLE_MS_MAX (10LL * 60 * 1000) /* maximum wait of a call that moves the test clock */
 
-/* Bodies in a list. */
+/* How a list shows bodies. */
 enum http_bodies {
     HTTP_BODIES_NONE = 1,
     HTTP_BODIES_SHOWN, /* as a get shows them */
-    HTTP_BODIES_BASE64 /* byte for byte */
+    HTTP_BODIES_BASE64 /* in base64, exact */
 };
 
-/* What of a server is listened to, see live.h. */
+/* The view of a live stream, see live.h. */
 enum http_live_view { HTTP_LIVE_OVERVIEW = 1, HTTP_LIVE_TOPIC, HTTP_LIVE_SERVER };
 
-/* What was given; zeroed where it was not, and `set` tells. */
+/* The options given; zeroed if not given, as `set` shows. */
 struct http_fields {
-    uint64_t set; /* OPTION_BIT each */
+    uint64_t set; /* OPTION_BIT of each option given */
     int64_t delay_ms, at_ms, wait_ms, for_ms, dedup_window_ms, history_ms, died_after_ms,
         died_before_ms;
     struct policy policy; /* lease_for, ttl, max_attempts, backoff */
     int64_t priority;
     int64_t max, limit, max_jobs;
-    int64_t by_ms, to_ms, timeout_ms; /* to_ms: INT64_MAX: to the next event */
+    int64_t by_ms, to_ms, timeout_ms; /* to_ms INT64_MAX: to the next event */
     struct frequency push_rate;
     enum record_conflict on_conflict;
     enum job_state state;
     enum http_bodies bodies;
-    uint32_t events; /* kinds, a bit each */
+    uint32_t events; /* one bit per kind */
     uint32_t attempt;
     bool dead_letter_expired, final, dry_run, request, wait_idle, is_auto, by_priority, restore;
     enum http_live_view view;
@@ -132,34 +135,35 @@ struct http_query {
     struct slice topics[QUEUE_TAKE_TOPICS_MAX];
     struct slice leases[QUEUE_BATCH_MAX];
     uint32_t topic_count, lease_count;
-    struct buffer *meta; /* pairs of Tarry-Meta-* go here; NULL: the call has no meta */
+    struct buffer *meta; /* receives the pairs of Tarry-Meta-*; NULL: the call has no meta */
 };
 
-/* One option from a member of a JSON object, where `allowed` says which the call has: the text of a string, number, true or false. `beside` names members
- * that the object has and that are no options, for who errs (at most HTTP_MEMBERS_BESIDE_MAX, ended
- * by NULL; NULL: none). Unescapes into `scratch`. */
+/* Reads one option from a member of a JSON object: the text of a string, number, true or false.
+ * `allowed` holds the options of the call. `beside` lists other members of the object, for the
+ * suggestion in an error message (at most HTTP_MEMBERS_BESIDE_MAX, terminated by NULL; NULL: none).
+ * Unescapes into `scratch`. */
 enum { HTTP_MEMBERS_BESIDE_MAX = 8 };
 bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const char *const *beside,
                             struct slice raw_key, struct json_value value, struct buffer *scratch,
                             struct http_fault *fault);
 
-/* Whether `allowed` holds an option of this name. */
+/* Returns whether `allowed` holds an option of this name. */
 bool http_option_is_allowed(uint64_t allowed, struct slice name);
 
-/* A body where the call takes none: options in it would be passed over in silence. True where it is
- * an object of nothing. */
+/* Refuses a body of a call without one, since options in it would be ignored silently. Returns true
+ * if the body is an empty object. */
 bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *scratch,
                             struct http_fault *fault);
 
-/* All of a request. `out` is emptied first but for `meta`. Unescaped text goes to `scratch`, which
- * must outlive it and have room for the length of the query. */
+/* Reads all options of a request. Empties `out` first, except `meta`. Decoded text goes to
+ * `scratch`, which must outlive `out` and have room for the length of the query. */
 bool http_query_parse(const struct http_request *request, uint64_t allowed, struct http_query *out,
                       struct buffer *scratch, struct http_fault *fault);
 
-/* Of a search or a sweep: an empty `error` would mean any job. */
+/* Checks the `error` of a search or a sweep: an empty one would match any job. */
 bool http_error_filter_check(const struct http_fields *fields, struct http_fault *fault);
 
-/* The rules between options. */
+/* Checks the rules between options. */
 bool http_fields_check(const struct http_fields *fields, struct http_fault *fault);
 
 static inline bool http_fields_have(const struct http_fields *fields, enum http_option_id id)
@@ -167,10 +171,10 @@ static inline bool http_fields_have(const struct http_fields *fields, enum http_
     return fields->set & OPTION_BIT(id);
 }
 
-/* When a job is due by `delay` or `at`; as `otherwise` says where neither was given. */
+/* Returns when a job is due by `delay` or `at`, or `otherwise` if neither was given. */
 struct queue_when http_fields_when(const struct http_fields *fields, enum queue_due otherwise);
 
-/* What a right value of the option is; NULL where there is no such option. */
+/* Returns a description of valid values of the option, or NULL if the option does not exist. */
 const char *http_option_says(const char *name);
 
 #endif

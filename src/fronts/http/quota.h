@@ -1,11 +1,13 @@
 /*
- * quota: what the limits of access/quota.h mean for connections, requests and takes. Those of pushes are rules of the
- * queue's door (access/call.h).
+ * quota: applies the limits of access/quota.h to connections, requests and takes. Limits of pushes
+ * are
+ * checked at the door of the queue (access/call.h).
  *
- * A connection counts for its address until it has shown a caller with a name, then for that caller.
- * A request is charged once, as it begins. What a caller is refused by name of a limit is 429 with
- * Retry-After. Without a quota
- * (http_shared_set_quota) nothing is counted. One thread: the reactor's.
+ * A connection counts for its address until a caller with a name has authenticated, then for that
+ * caller. A request is charged once, when it begins. A request above a limit is answered with 429
+ * and
+ * Retry-After. Without a quota (http_shared_set_quota) nothing is counted. Runs on the reactor
+ * thread.
  */
 #ifndef TARRY_HTTP_QUOTA_H
 #define TARRY_HTTP_QUOTA_H
@@ -19,30 +21,32 @@ struct http_connection;
 struct http_exchange;
 struct http_front;
 
-/* What a connection has of it. Zeroed: nothing. */
+/* The quota state of a connection. Zeroed: none. */
 struct http_quota {
-    struct quota_account *address; /* held */
-    struct quota_account *caller;  /* held; NULL: none has shown itself */
-    bool is_counted;               /* among the address's or the caller's connections */
-    bool is_refused;               /* the caller has too many already: so with each request */
-    bool is_local;                 /* of this machine */
+    struct quota_account *address; /* account of the address; a reference */
+    struct quota_account
+        *caller;     /* account of the caller, a reference; NULL: no named caller yet */
+    bool is_counted; /* counted among the connections of the address or the caller */
+    bool is_refused; /* the caller has too many connections, so each request is refused */
+    bool is_local;   /* the peer is on this machine */
 };
 
-/* Counts what meets one of the limits that are the same for all: by the problem or the refusal that it
- * is answered with. Any other is none. */
+/* Counts a hit of a limit that is the same for all callers, by the problem or refusal in the
+ * answer. Other problems are ignored. */
 void http_quota_note_problem(struct http_front *front, enum http_problem problem);
 void http_quota_note_refusal(struct http_front *front, enum queue_status status);
 
-/* It has just come in. False: its address has enough; *fault says so. */
+/* Counts a new connection. Returns false if its address has too many; *fault describes that. */
 bool http_quota_accept(struct http_connection *connection, struct http_fault *fault);
 void http_quota_fini(struct http_connection *connection);
 
-/* The connection's gate has another caller now. */
+/* Counts the connection for the new caller of its gate. */
 void http_quota_switch(struct http_connection *connection);
 
-/* May one more request begin? */
+/* Charges one request. Returns false if it is above a limit; *fault describes that. */
 bool http_quota_request(struct http_connection *connection, struct http_fault *fault);
-/* May one more take wait? It does then, until its exchange ends. */
+/* Counts a take that waits, until its exchange ends. Returns false if it may not wait; *fault
+ * describes that. */
 bool http_quota_wait(struct http_exchange *exchange, struct http_fault *fault);
 void http_quota_wait_ends(struct http_exchange *exchange);
 

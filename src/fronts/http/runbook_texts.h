@@ -1,4 +1,4 @@
-/* runbook_texts: the pages of docs/runbooks, put into the program by cmake/embed.cmake. */
+/* runbook_texts: the pages of docs/runbooks, embedded by cmake/embed.cmake. */
 #ifndef TARRY_HTTP_RUNBOOK_TEXTS_H
 #define TARRY_HTTP_RUNBOOK_TEXTS_H
 

@@ -6,18 +6,18 @@
 
 enum { HTTP_SNAPSHOT_TOPICS_MAX = 50 };
 
-/* What stands in a snapshot beside the topics. */
+/* The content of a snapshot in addition to the topics. */
 struct http_snapshot_input {
     struct http_status_input status;
-    struct http_shared *shared; /* for how late its topics are */
+    struct http_shared *shared; /* for the lateness of its topics */
     uint64_t waiting_takes, connections;
 };
 
-/* Everything, with the topics that are busiest, then those with most jobs. */
+/* Writes the whole snapshot, with the busiest topics, then those with the most jobs. */
 void http_snapshot_write(struct buffer *out, const struct http_snapshot_input *input);
 
-/* One topic: its figures as they are in the sample, its counts and settings as it was just shown.
- * `shown` NULL: there is no such topic. */
+/* Writes one topic: its figures from the sample, its counts and settings from `shown`. `shown`
+ * NULL: the topic does not exist. */
 void http_snapshot_topic_write(struct buffer *out, const struct http_snapshot_input *input,
                                struct slice name, const struct queue_topic *shown);
 

@@ -1,9 +1,13 @@
 /*
- * status: is all well with a server, and why not: what a sample and the server's own figures mean. Pure.
+ * status: the health of a server and its problems, evaluated from a sample and the figures of the
+ * server.
+ * Pure.
  *
- * One table (status.c): each row a way in which something is not well, with its code, its limit, its
- * weight, a sentence and the runbook that says what to do. A server is well where no problem is
- * critical; warnings are told all the same.
+ * One table (status.c) has a row for each kind of problem: its code, its limit, its severity, a
+ * sentence
+ * and the runbook that describes what to do. A server is healthy if no problem is critical;
+ * warnings are
+ * reported too.
  */
 #ifndef TARRY_HTTP_STATUS_H
 #define TARRY_HTTP_STATUS_H
@@ -15,46 +19,48 @@
 
 enum http_severity { HTTP_CRITICAL = 1, HTTP_WARNING };
 
-/* What is judged. */
+/* Input of the evaluation. */
 struct http_status_input {
     const struct http_sample *sample;
-    const struct access_caller *caller; /* sees his topics, and what is no topic's */
+    const struct access_caller
+        *caller; /* limits the result to its topics and to problems without a topic */
     int64_t wall_ms;
-    struct http_lateness lateness;             /* of all topics */
+    struct http_lateness lateness;             /* over all topics */
     uint64_t process_bytes, process_bytes_max; /* max 0: no limit */
     bool is_memory_spent;
-    int64_t certificate_ends_s; /* of Unix time; 0: there is none */
+    int64_t certificate_ends_s; /* in Unix time; 0: none */
     struct clock_steps steps;
-    int64_t troubles_ms[TROUBLES]; /* for how long each has lasted; 0: it has ended */
+    int64_t troubles_ms[TROUBLES]; /* duration of each ongoing trouble; 0: ended */
 };
 
 enum {
     HTTP_STATUS_ROWS_MAX = 36,
-    HTTP_STATUS_TOPICS_MAX = 10, /* told of a row; the others are counted */
+    HTTP_STATUS_TOPICS_MAX = 10, /* topics listed per row; further ones are counted */
     HTTP_SENTENCE_BYTES = 400
 };
 
-struct http_problem_row; /* of the table */
+struct http_problem_row; /* row of the table in status.c */
 
 struct http_status_problem {
     const struct http_problem_row *row;
-    const struct http_sample_topic *topic; /* in the sample; NULL: it is no topic's */
+    const struct http_sample_topic
+        *topic; /* topic in the sample; NULL: a problem without a topic */
     int64_t value;
 };
 
 struct http_status {
     struct http_status_problem problems[HTTP_STATUS_ROWS_MAX][HTTP_STATUS_TOPICS_MAX]; /* by row */
     uint32_t counts[HTTP_STATUS_ROWS_MAX];
-    uint32_t criticals, warnings; /* told of */
-    uint32_t left_out;            /* topics with a problem of which so many others are told of */
-    uint64_t topics, jobs;        /* that the caller may see */
+    uint32_t criticals, warnings; /* problems listed */
+    uint32_t left_out;            /* topics with a problem that are not listed */
+    uint64_t topics, jobs;        /* visible to the caller */
 };
 
 void http_status_judge(struct http_status *status, const struct http_status_input *input);
-/* `{"well":…,"sentence":…,"problems":[…],…}` */
+/* Writes `{"well":…,"sentence":…,"problems":[…],…}`. */
 void http_status_write(struct buffer *out, const struct http_status *status);
 
-/* The rows, for pages and tests: the code of each, NULL behind the last. */
+/* Returns the code of a row, for pages and tests, or NULL after the last. */
 const char *http_status_code(uint32_t row);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * trace: which trace a request belongs to, by its headers traceparent and tracestate, and the spans of what it
- * does, where the server makes some.
+ * trace: the trace of a request, by its headers traceparent and tracestate, and the spans of its
+ * work, if
+ * the server creates spans.
  */
 #ifndef TARRY_HTTP_TRACE_H
 #define TARRY_HTTP_TRACE_H
@@ -8,28 +9,30 @@
 #include "http/exchange.h"
 #include "trace/carry.h"
 
-/* False: the request has no context, or a malformed one; *out is then unspecified. Of tracestate there may be
- * several, which are one list. */
+/* Reads the trace context. Several tracestate fields form one list. Returns false if the context is
+ * missing or malformed; *out is then unspecified. */
 bool http_trace_read(const struct http_request *request, struct trace_carry *out);
 
-/* A push of one job, about to go to the queue: its meta gets what the job is to carry. The request is
- * traced, or the server traces: nothing else is to be done otherwise (http_trace_is_on). */
+/* Adds to the meta of a single job the context that the job carries, before it is pushed. Needed
+ * only if the request or the server traces (http_trace_is_on). */
 void http_trace_push(struct http_call *call, struct buffer *meta);
 static inline bool http_trace_is_on(const struct http_call *call)
 {
     return call->request->has_trace || call->front->shared->tracer;
 }
 
-/* A push of many, about to be read. False: its items are given nothing. */
+/* Starts the trace of a batch before it is read. Returns false if its items get no context. */
 bool http_trace_batch(struct http_call *call, struct trace_carry *out);
-/* It goes to the queue. `carried`: so many of the jobs have the request's context. */
+/* Completes the trace of a batch that is about to be pushed. `carried` jobs have the request's
+ * context. */
 void http_trace_batch_read(struct http_exchange *exchange, const struct queue_push *pushes,
                            size_t count, uint32_t carried);
-/* The queue has answered; `results` of all its jobs. Where the exchange has a span. */
+/* Ends the span of the exchange, if it has one, after the queue has answered. `results` are those
+ * of all jobs. */
 void http_trace_pushed(struct http_exchange *exchange, const struct queue_result *results,
                        size_t count);
 
-/* Consumers. Where there is a tracer. */
+/* The functions below trace consumers. They require a tracer. */
 void http_trace_taken(struct http_front *front, const struct queue_job *jobs, size_t count);
 void http_trace_answering(struct http_front *front, const struct queue_answer *answers,
                           size_t count);

@@ -1,4 +1,4 @@
-/* In a build without the console: where it would be a sentence says so. */
+/* Replaces the console in a build without it: answers its paths with a sentence. */
 #include "base/feature.h"
 #include "http/exchange.h"
 
