@@ -30,9 +30,8 @@ struct waiter {
     size_t count;
     int code;
     bool is_done;
-    bool polls; /* sleeps in poll instead of on `wake` */
-    bool
-        watches; /* tries to watch the wall clock; if descriptors are unavailable, it continues without */
+    bool polls;           /* sleeps in poll instead of on `wake` */
+    bool watches;         /* tries to watch the wall clock, if descriptors are available */
     pthread_cond_t *wake; /* condition of the sleeping caller; NULL: `ended` is called */
     void (*ended)(struct tarry *queue, struct waiter *waiter);
 };
@@ -50,8 +49,7 @@ struct tarry {
     struct directory *directory; /* NULL: in memory */
     struct clock clock;
     bool has_test_clock;
-    volatile char *
-        fork_mark; /* 1, and 0 in a child; NULL: not supported by the kernel, compare `pid` instead */
+    volatile char *fork_mark; /* 1, and 0 in a child; NULL: unsupported, compare `pid` */
     pid_t pid;
     struct memory *memory; /* NULL: in a directory */
     struct memory_options options;
@@ -62,8 +60,7 @@ struct tarry {
     int64_t waits_ms;      /* lower bound of the next end of a wait; INT64_MAX: no wait ends */
     struct waiter *leader; /* waiter that wakes at leader_ms for the next event; NULL: no leader */
     int64_t leader_ms;
-    atomic_uint
-        callers; /* calls in progress, including those that hold no lock and those in callbacks */
+    atomic_uint callers; /* calls in progress, also those without the lock and in callbacks */
     atomic_bool is_closing;
     /* Submitted calls that wait for their callback; see submit.c. */
     struct list done;
@@ -73,9 +70,8 @@ struct tarry {
     int epoll_fd, event_fd, timer_fd; /* -1: not requested */
     int wall_fd;                      /* in the epoll set; readable when the wall clock was set */
     bool is_wall_watched;             /* wall_fd is armed */
-    int wake_fd,
-        watch_fd;     /* the leader's, used while jobs wait by the wall clock; -1: not opened yet */
-    int64_t timer_ms; /* INT64_MAX: not set */
+    int wake_fd, watch_fd; /* the leader's, while jobs wait by the wall clock; -1: not opened */
+    int64_t timer_ms;      /* INT64_MAX: not set */
 };
 
 /* ---- tarry.c ---- */

@@ -74,7 +74,7 @@ void cli_help_print_by(cli_help_printer *printer);
 
 struct cli_args {
     struct cli_list list; /* arguments that are not flags */
-    char **command;       /* arguments after "--"; NULL: none given */
+    char **command;       /* arguments after "--"; NULL: not given */
     const char *url;      /* --url, TARRY_URL or the default */
     bool json;
 };

@@ -264,14 +264,14 @@ static void print_swept(const struct client *client, const char *done)
 /* The progress of a sweep, read from the topic's counts while the server works. */
 struct sweep_view {
     const struct cli_args *args;
-    const char *state; /* of the removed jobs; NULL: any state */
+    const char *state; /* of the affected jobs; NULL: all except leased */
     struct client client;
     uint64_t begin; /* number of jobs at the start */
-    bool is_whole;  /* all of these jobs are removed */
+    bool is_whole;  /* all of these jobs are affected */
     int64_t next_us;
 };
 
-/* Counts the jobs that may be removed. Returns false if the server does not report them. */
+/* Counts the jobs that may be affected. Returns false if the server does not report them. */
 static bool count_jobs(struct sweep_view *view, uint64_t *out)
 {
     const char *state;

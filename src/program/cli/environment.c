@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Those that are no options of the server. */
+/* Variables that are not options of the server. */
 static const char *const others[] = {
     "TARRY_URL",
     "TARRY_CA",
@@ -14,7 +14,7 @@ static const char *const others[] = {
     "TARRY_KEY",
     "TARRY_TOKEN",
     "TARRY_TOKEN_FILE",
-    /* what `tarry work` and the commands of alerts tell a command, which may call tarry */
+    /* set for commands by `tarry work` and by alerts; such a command may call tarry */
     "TARRY_TOPIC",
     "TARRY_ID",
     "TARRY_ATTEMPT",
@@ -23,14 +23,14 @@ static const char *const others[] = {
     "TARRY_ALERT_TOPIC",
     "TARRY_ALERT_DIED",
     "TARRY_ALERT_DEAD",
-    /* what the Makefile and the tests of the sources read */
+    /* read by the Makefile and the tests of the sources */
     "TARRY_BIN",
     "TARRY_NO_SETUP",
 };
 
 enum { OTHERS = sizeof others / sizeof others[0], NAMES_MAX = CONFIG_OPTIONS_MAX + OTHERS };
 
-static const char prefix[] = "TARRY_", reserved[] = "TARRY_TEST_"; /* the tests' */
+static const char prefix[] = "TARRY_", reserved[] = "TARRY_TEST_"; /* reserved for tests */
 
 struct names {
     char options[CONFIG_OPTIONS_MAX][CONFIG_VARIABLE_BYTES];
@@ -66,12 +66,12 @@ int environment_check(char *const *environment)
     for (; *environment; environment++) {
         size_t len = strcspn(*environment, "=");
         if (strncmp(*environment, prefix, sizeof prefix - 1) != 0 || !(*environment)[len] ||
-            !(*environment)[len + 1]) /* empty is as none, also of those that are known */
+            !(*environment)[len + 1]) /* an empty variable counts as unset, even if it is known */
             continue;
         snprintf(name, sizeof name, "%.*s", (int)len, *environment);
         if (is_known(&names, name))
             continue;
-        /* All have the prefix: likeness is that of the rest. */
+        /* All names share the prefix, so only the rest is compared. */
         const char *rests[NAMES_MAX + 1];
         size_t n = 0;
         for (; names.at[n]; n++)

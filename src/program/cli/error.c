@@ -1,4 +1,4 @@
-/* Errors for people, on standard error. */
+/* Error messages on standard error. */
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "cli/url.h"
@@ -8,7 +8,7 @@
 
 enum { SENTENCE_BYTES = 8192 };
 
-/* A password that came in by a URL goes out with none of it. */
+/* Prints an error. Removes every part of a password that was given in a URL. */
 static void print_error(bool is_careful, const char *format, va_list args)
 {
     char sentence[SENTENCE_BYTES], shown[SENTENCE_BYTES + 64];

@@ -7,14 +7,14 @@
 
 enum {
     WAIT_MS = 1000,
-    SILENT_S = 45,            /* without a byte: the server pings every 15 s */
-    BLOCK_BYTES_MAX = 1 << 20 /* of one event */
+    SILENT_S = 45,            /* maximum time without a byte: the server pings every 15 s */
+    BLOCK_BYTES_MAX = 1 << 20 /* maximum size of one event */
 };
 
 struct event_stream {
     struct client *client;
     const struct event_receiver *receiver;
-    struct buffer text; /* what has come of the next event */
+    struct buffer text; /* the received part of the next event */
     bool is_open, has_enough;
 };
 
@@ -25,7 +25,7 @@ static long status_of(const struct event_stream *stream)
     return status;
 }
 
-/* The value of a line "NAME: VALUE" within the block; empty where there is none. */
+/* Returns the value of a line "NAME: VALUE" in the block, empty if absent. */
 static struct slice block_field(struct slice block, const char *name)
 {
     size_t name_len = strlen(name);
@@ -41,7 +41,7 @@ static struct slice block_field(struct slice block, const char *name)
     return (struct slice){0};
 }
 
-/* One event, or a comment. */
+/* Delivers an event; skips a comment. */
 static void take_block(struct event_stream *stream, struct slice block)
 {
     struct slice event = block_field(block, "event"), data = block_field(block, "data");
@@ -84,7 +84,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
     return stream->has_enough ? 0 : size * count;
 }
 
-/* The line that ends the head of the answer. */
+/* Detects the empty line that ends the head of the answer. */
 static size_t on_header(char *bytes, size_t size, size_t count, void *ctx)
 {
     struct event_stream *stream = ctx;
@@ -97,7 +97,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *ctx)
     return size * count;
 }
 
-/* Called about once a second, and on each signal. */
+/* Stops the transfer on an interrupt. Called about once a second and on each signal. */
 static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     struct event_stream *stream = ctx;
@@ -122,7 +122,7 @@ static void stream_prepare(struct event_stream *stream)
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, stream);
 }
 
-/* The transfer, with an eye on the keys. */
+/* Runs the transfer while also watching for keys. */
 static CURLcode stream_perform(struct event_stream *stream, CURLM *multi)
 {
     const struct event_receiver *receiver = stream->receiver;

@@ -1,4 +1,4 @@
-/* export: topics with their jobs as lines (dump.h), to a file or to standard output. */
+/* export: writes topics and their jobs as lines (dump.h), to a file or to standard output. */
 #include "base/clock.h"
 #include "base/vector.h"
 #include "cli/cli.h"
@@ -21,9 +21,9 @@
 /* ---- the file ---- */
 
 /*
- * Where an export goes, and where one that was cut short can be gone on with.
+ * The file of an export, and the point from which an interrupted export can continue.
  *
- * A file is never written over: it is new, or it is an export's beginning. One thread.
+ * A file is never overwritten: it is new, or it is the beginning of an export. One thread.
  */
 
 struct export_file {
@@ -33,13 +33,13 @@ struct export_file {
 
 VECTOR_DECLARE(export_names, struct dump_name)
 
-/* How far a file has come. */
+/* The progress of a file. */
 struct export_state {
-    struct export_names names; /* topics to be exported, in their order */
+    struct export_names names; /* topics to export, in order */
     size_t topics;             /* written */
     uint64_t jobs;             /* written */
-    size_t at;                 /* the topic to go on with */
-    bool has_topic_line;       /* of that one */
+    size_t at;                 /* index of the next topic */
+    bool has_topic_line;       /* the line of that topic is written */
     char cursor[DUMP_CURSOR_BYTES_MAX];
     bool is_complete;
 };
@@ -50,7 +50,8 @@ static int cannot_write(const struct export_file *file, int error)
                      strerror(error));
 }
 
-/* Each returns an exit code, explained. */
+/* Creates the file. Returns an exit code; errors are printed. The same holds for the other
+ * export_file_ functions. */
 static int export_file_create(struct export_file *file)
 {
     file->out = file->path ? private_file_open(file->path, "w", O_EXCL) : stdout;
@@ -62,7 +63,7 @@ static int export_file_create(struct export_file *file)
     return cannot_write(file, errno);
 }
 
-/* False: out of memory. */
+/* Adds a topic. Returns false if out of memory. */
 static bool export_state_add(struct export_state *state, const char *name)
 {
     if (!export_names_reserve(&state->names, state->names.count + 1))
@@ -91,23 +92,23 @@ static size_t find_name(const struct export_state *state, const char *name)
 }
 
 /*
- * Where the export could be gone on with. A server that was started again may show due times a
- * little apart from those it showed before: a cursor is good where the jobs after it in the file
- * reach on by OVERLAP_MS; else jobs just behind it might be missed.
+ * A point from which the export can continue. A restarted server may return slightly different due
+ * times than before. A cursor is usable if the jobs after it in the file extend by at least
+ * OVERLAP_MS; otherwise jobs shortly after it might be missed.
  */
 enum { OVERLAP_MS = 10 * 1000 };
 
 struct export_mark {
     off_t at;
-    struct export_state state; /* its names are not its own */
-    int64_t due_ms;            /* of the job before it */
+    struct export_state state; /* does not own its names */
+    int64_t due_ms;            /* of the job before the mark */
 };
 
 VECTOR_DECLARE(export_marks, struct export_mark)
 
 struct export_reading {
-    struct export_state *state; /* as of the last line */
-    struct export_marks marks;  /* within a topic, in their order; the first one is always good */
+    struct export_state *state; /* state after the last line */
+    struct export_marks marks;  /* marks within a topic, in order; the first is always usable */
     int64_t due_ms;
 };
 
@@ -117,7 +118,7 @@ static bool add_mark(struct export_reading *reading, off_t at)
     return export_marks_add(&reading->marks, mark);
 }
 
-/* A line that ends at `at`. False: it is not an export's. */
+/* Reads a line that ends at `at`. Returns false if it is not a line of an export. */
 static bool read_line(struct export_reading *reading, struct slice text, off_t at)
 {
     struct export_state *state = reading->state;
@@ -150,7 +151,7 @@ static bool read_line(struct export_reading *reading, struct slice text, off_t a
     return false;
 }
 
-/* Returns the length of what can stay; 0: nothing. */
+/* Returns to the last usable mark. Returns the length of the file to keep; 0: no usable part. */
 static off_t cut_back(struct export_reading *reading)
 {
     while (reading->marks.count > 1 &&
@@ -165,7 +166,7 @@ static off_t cut_back(struct export_reading *reading)
     return mark->at;
 }
 
-/* Reads the lines that stand there, and returns how much of the file can stay. */
+/* Reads the existing lines. Returns the length of the file to keep. */
 static off_t read_state(FILE *in, struct export_state *state)
 {
     struct export_reading reading = {.state = state};
@@ -173,7 +174,7 @@ static off_t read_state(FILE *in, struct export_state *state)
     size_t cap = 0;
     off_t at = 0;
     for (ssize_t got; !state->is_complete && (got = getline(&text, &cap, in)) > 0;) {
-        if (text[got - 1] != '\n') /* cut short */
+        if (text[got - 1] != '\n') /* incomplete */
             break;
         at += got;
         if (!read_line(&reading, slice_make(text, (size_t)got - 1), at))
@@ -185,8 +186,8 @@ static off_t read_state(FILE *in, struct export_state *state)
     return keep;
 }
 
-/* What is there to be gone on with: a file of this user's, by its own name, and from now on this
- * user's alone to read. */
+/* Opens the file to continue. It must belong to this user and not be a symbolic link; it is made
+ * readable only by this user. */
 static int open_own(struct export_file *file)
 {
     struct stat stat;
@@ -203,8 +204,8 @@ static int open_own(struct export_file *file)
     return CLI_OK;
 }
 
-/* What stands there is read, and cut off behind a page that is whole. Jobs that stand there may be
- * written once more. */
+/* Reads the existing lines and truncates the file after a complete page. Jobs in the kept part
+ * may be written again. */
 static int export_file_resume(struct export_file *file, struct export_state *state)
 {
     int exit_code = open_own(file);
@@ -223,7 +224,7 @@ static int export_file_resume(struct export_file *file, struct export_state *sta
     return CLI_OK;
 }
 
-/* empties it */
+/* Writes and clears the lines. */
 static int export_file_write(struct export_file *file, struct buffer *lines)
 {
     if (lines->failed)
@@ -236,7 +237,7 @@ static int export_file_write(struct export_file *file, struct buffer *lines)
     return CLI_OK;
 }
 
-/* on disk */
+/* Closes the file after syncing it to disk. */
 static int export_file_close(struct export_file *file)
 {
     if (!file->path || !file->out)
@@ -251,7 +252,7 @@ static int export_file_close(struct export_file *file)
 enum {
     PAGE_JOBS = 1000,
     LINES_BYTES_MAX = 256 << 20,
-    AWAY = -1 /* no exit code: the server is, and it is worth waiting */
+    AWAY = -1 /* not an exit code: the server is unreachable, and retrying is possible */
 };
 
 struct export
@@ -261,7 +262,7 @@ struct export
     struct export_file file;
     struct export_state state;
     struct buffer lines, scratch;
-    uint64_t jobs_total; /* about */
+    uint64_t jobs_total; /* approximate */
 };
 
 static int not_ours(const struct export *export)
@@ -270,7 +271,7 @@ static int not_ours(const struct export *export)
                      export->client.shown);
 }
 
-/* ---- which topics ---- */
+/* ---- selection of topics ---- */
 
 static uint64_t jobs_of(const json_t *topic)
 {
@@ -299,7 +300,7 @@ static int check_found(const struct cli_list *wanted, const bool *found)
     return CLI_OK;
 }
 
-/* All topics there are, or those named; counts what is to come. */
+/* Collects all topics, or those named, and counts the jobs to export. */
 static int learn_topics(struct export *export, const struct cli_list *wanted, bool is_new)
 {
     bool found[CLI_LIST_MAX] = {false};
@@ -323,7 +324,7 @@ static int learn_topics(struct export *export, const struct cli_list *wanted, bo
     return exit_code == CLI_OK ? check_found(wanted, found) : exit_code;
 }
 
-/* ---- their lines ---- */
+/* ---- lines of a topic ---- */
 
 static struct buffer *begin_topic(struct export *export, const char *name)
 {
@@ -334,8 +335,8 @@ static struct buffer *begin_topic(struct export *export, const char *name)
 }
 
 /*
- * The answer as it came: its lines are cut out of it. AWAY only where there is a file: what went to
- * standard output cannot be taken back, and behind a cursor jobs may have moved meanwhile.
+ * Fetches an answer without parsing it: lines are copied from it. Returns AWAY only when writing to
+ * a file: standard output cannot be rewound, and jobs after a cursor may have moved meanwhile.
  */
 static int fetch_answer(struct export *export)
 {
@@ -363,7 +364,7 @@ static int export_topic_line(struct export *export, const char *name)
     return export_file_write(&export->file, &export->lines);
 }
 
-/* The page behind the cursor, which then is that of the next one; empty on the last. */
+/* Exports the page after the cursor and sets the cursor to the next page; empty after the last. */
 static int export_page(struct export *export, const char *name)
 {
     struct export_state *state = &export->state;
@@ -383,7 +384,7 @@ static int export_page(struct export *export, const char *name)
     return export_file_write(&export->file, &export->lines);
 }
 
-/* One that was deleted meanwhile has no jobs any more. */
+/* Exports a topic. A topic that was deleted meanwhile has no jobs. */
 static int export_topic(struct export *export, const char *name)
 {
     struct export_state *state = &export->state;
@@ -411,10 +412,10 @@ static int export_topics(struct export *export)
     return CLI_OK;
 }
 
-/* Waits until the server answers again, then goes on from where the file says. */
+/* Waits until the server answers again, then continues from the state in the file. */
 static int go_back(struct export *export)
 {
-    struct patience rest = export->patience; /* it is a page that renews it */
+    struct patience rest = export->patience; /* only a page renews the limit */
     cli_url_add_segment(client_begin(&export->client), "topics");
     int exit_code = patience_call(&rest, &export->client, "GET", NULL);
     if (exit_code != CLI_OK)
@@ -426,7 +427,7 @@ static int go_back(struct export *export)
     return exit_code == CLI_OK ? export_file_resume(&export->file, &export->state) : exit_code;
 }
 
-/* Exports all topics, and goes back and on where the server was away meanwhile. */
+/* Exports all topics, and resumes after each outage of the server. */
 static int export_all(struct export *export)
 {
     struct export_state *state = &export->state;
@@ -443,7 +444,7 @@ static int export_all(struct export *export)
     return export_file_write(&export->file, &export->lines);
 }
 
-/* ---- the whole ---- */
+/* ---- the complete export ---- */
 
 static int export_begin(struct export *export, const struct cli_list *wanted)
 {
@@ -474,7 +475,7 @@ static void say_done(const struct export_state *state, bool has_json)
         printf("{\"jobs\":%llu,\"topics\":%zu}\n", jobs, state->topics);
 }
 
-/* Begins or goes on, exports, closes the file, and says what was done. */
+/* Begins or resumes the export, closes the file and prints a summary. */
 static int export_run(struct export *export, const struct cli_list *wanted, bool resumes,
                       bool has_json)
 {
@@ -497,7 +498,7 @@ static int export_run(struct export *export, const struct cli_list *wanted, bool
 
 static int export_command(int argc, char **argv)
 {
-    static struct cli_list topics; /* large */
+    static struct cli_list topics; /* too large for the stack */
     static struct export export;
     const char *path = NULL, *patience = PATIENCE_TEXT;
     bool resumes = false, wants_progress = false;

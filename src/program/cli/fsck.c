@@ -1,4 +1,4 @@
-/* fsck: checks a data directory, or a queue in Redis, and mends it. */
+/* fsck: checks and repairs a data directory or a queue in Redis. */
 #include "fsck/fsck.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
@@ -21,7 +21,7 @@ static void print(struct buffer *text)
 
 /* ---- a data directory ---- */
 
-/* To the standard error, so that a report in JSON stays one. */
+/* Prints a message on standard error, to keep a report in JSON valid. */
 static void on_say(void *ctx, const char *text)
 {
     (void)ctx;
@@ -42,7 +42,7 @@ struct mending {
 
 static int check_directory(const char *directory, const struct mending *mending, bool json)
 {
-    static struct fsck_report report; /* large */
+    static struct fsck_report report; /* too large for the stack */
     const struct fsck_options options = {.repair = mending->repair,
                                          .salvage = mending->salvage,
                                          .progress = on_records,
@@ -65,7 +65,7 @@ static int check_directory(const char *directory, const struct mending *mending,
     return report.finding_count == report.mended ? CLI_OK : CLI_REFUSED;
 }
 
-/* ---- either ---- */
+/* ---- directory or store ---- */
 
 static int choose(const char *directory, const char *store, const struct mending *mending,
                   const char *password_file)

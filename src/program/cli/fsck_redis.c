@@ -31,7 +31,7 @@ static void print(const struct redis_fsck_report *report, bool json)
 
 int fsck_redis(const char *store, const char *password_file, bool repair, bool json)
 {
-    static struct redis_fsck_report report; /* large */
+    static struct redis_fsck_report report; /* too large for the stack */
     char url[REDIS_URL_BYTES_MAX];
     progress_begin("checked", false);
     const struct redis_fsck_options options = {

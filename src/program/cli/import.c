@@ -1,4 +1,4 @@
-/* import: the lines of an export (dump.h), or any batch items, a line each, into a server. */
+/* import: pushes the lines of an export (dump.h), or any batch items, one per line, to a server. */
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/dump.h"
@@ -21,18 +21,18 @@
 /* ---- batches ---- */
 
 /*
- * Jobs on their way into a server, several batches at a time.
+ * Batches of jobs in flight to a server, several at a time.
  *
- * A batch is filled line by line, sent, and tried again where the server cannot be reached or has
- * no room just now: a push by id makes one job however often it arrives. One thread.
+ * A batch is filled line by line, sent, and retried if the server is unreachable or temporarily
+ * full: a push by id creates one job even if it arrives several times. One thread.
  */
 
 enum { IMPORT_UNDER_WAY = 4, IMPORT_ITEMS_MAX = 1000 };
 
 struct import_item {
-    uint64_t line;    /* its number, from 1 */
+    uint64_t line;    /* line number, from 1 */
     size_t at, bytes; /* in the batch's body, without the line end */
-    bool has_choice;  /* the on_conflict in front is ours */
+    bool has_choice;  /* the leading on_conflict was inserted here */
 };
 
 struct import_batch {
@@ -42,7 +42,7 @@ struct import_batch {
     size_t count;
     bool under_way;
     struct patience patience;
-    int64_t again_ms; /* 0: it is with the server */
+    int64_t again_ms; /* time of the next attempt; 0: sent to the server */
 };
 
 struct import_counts {
@@ -52,18 +52,18 @@ struct import_counts {
 struct import_batches {
     CURLM *multi;
     struct import_batch batches[IMPORT_UNDER_WAY];
-    struct import_batch *filling; /* NULL: none */
-    uint64_t bytes_max;           /* of one batch, as the server says */
+    struct import_batch *filling; /* NULL: no batch */
+    uint64_t bytes_max;           /* maximum size of one batch, given by the server */
     const char *on_conflict;
-    struct patience patience; /* how much each batch gets */
+    struct patience patience; /* initial value for each batch */
     struct import_counts counts;
-    FILE *rejects;         /* NULL: none are kept */
-    uint64_t rejects_lost; /* could not be written */
-    int exit_code;         /* not CLI_OK: nothing more goes out */
+    FILE *rejects;         /* NULL: rejected lines are not stored */
+    uint64_t rejects_lost; /* number of lines that could not be written */
+    int exit_code;         /* if not CLI_OK, no more batches are sent */
 };
 
 enum {
-    SEND_BYTES = 2 << 20, /* a batch goes out once it holds so much */
+    SEND_BYTES = 2 << 20, /* a batch is sent when it reaches this size */
     CHOICE_BYTES_MAX = 64,
     STEP_MS = 50
 };
@@ -73,7 +73,7 @@ static int64_t now_ms(void)
     return clock_boot_us() / 1000;
 }
 
-/* False: explained. */
+/* Opens the connections. Returns false after printing an error. */
 static bool import_batches_open(struct import_batches *batches, const char *url)
 {
     batches->multi = curl_multi_init();
@@ -103,7 +103,7 @@ static void import_batches_close(struct import_batches *batches)
 
 /* ---- results ---- */
 
-/* A line that does not get in: said on standard error, and kept in the file of rejects. */
+/* Handles a rejected line: prints it on standard error and writes it to the file of rejects. */
 static void import_refuse(struct import_batches *batches, struct slice text, uint64_t line,
                           const char *code, const char *detail)
 {
@@ -116,7 +116,7 @@ static void import_refuse(struct import_batches *batches, struct slice text, uin
         batches->rejects_lost++;
 }
 
-/* The line as it was in the file. */
+/* Returns the line as it was in the input. */
 static struct slice line_of(const struct import_batches *batches, struct import_batch *batch,
                             const struct import_item *item)
 {
@@ -124,11 +124,11 @@ static struct slice line_of(const struct import_batches *batches, struct import_
     size_t ours = strlen(batches->on_conflict) + sizeof "\"on_conflict\":\"\"," - 1;
     if (!item->has_choice)
         return slice_make(at, item->bytes);
-    at[ours] = '{'; /* over the end of what was put in; the batch is not sent again */
+    at[ours] = '{'; /* overwrites the end of the insertion; the batch is not sent again */
     return slice_make(at + ours, item->bytes - ours);
 }
 
-/* Counts what became of one line, and keeps it among the rejects where it was refused. */
+/* Counts the result of one line; writes the line to the rejects if it was rejected. */
 static void count_result(struct import_batches *batches, struct import_batch *batch, size_t i,
                          const json_t *result)
 {
@@ -145,7 +145,7 @@ static void count_result(struct import_batches *batches, struct import_batch *ba
                       json_string_value(json_object_get(result, "detail")));
 }
 
-/* Worth another try: nothing is wrong with the job. */
+/* Returns whether the failure is temporary: the job is valid. */
 static bool is_passing(const json_t *result)
 {
     const char *code = json_string_value(json_object_get(result, "result"));
@@ -175,7 +175,7 @@ static bool try_again(const struct import_batches *batches, struct import_batch 
     return true;
 }
 
-/* Reads the answer to a batch; one with a passing fault is sent again as a whole. */
+/* Processes the answer to a batch. A batch with a temporary failure is sent again as a whole. */
 static void take_results(struct import_batches *batches, struct import_batch *batch)
 {
     const json_t *results = json_object_get(batch->client.json, "results");
@@ -196,7 +196,7 @@ static void take_results(struct import_batches *batches, struct import_batch *ba
     batch->under_way = false;
 }
 
-/* A batch has its answer, or has to be sent again, or ends the import. */
+/* Ends a transfer: the batch is answered, is sent again, or ends the import. */
 static void end_transfer(struct import_batches *batches, struct import_batch *batch, CURLcode code)
 {
     curl_multi_remove_handle(batches->multi, batch->client.curl);
@@ -212,7 +212,7 @@ static void end_transfer(struct import_batches *batches, struct import_batch *ba
         batches_fail(batches, exit_code);
 }
 
-/* ---- on their way ---- */
+/* ---- batches in flight ---- */
 
 static void send_batch(struct import_batches *batches, struct import_batch *batch)
 {
@@ -244,7 +244,7 @@ static void send_again(struct import_batches *batches)
     }
 }
 
-/* `fd` -1: none. */
+/* Runs the transfers until one ends, `fd` is readable (-1: no descriptor), or STEP_MS passes. */
 static void batches_step(struct import_batches *batches, int fd)
 {
     struct curl_waitfd also = {.fd = fd, .events = CURL_WAIT_POLLIN};
@@ -294,7 +294,7 @@ static void need_batch(struct import_batches *batches)
     }
 }
 
-/* A job's line, a JSON object without its line end. May wait for room. */
+/* Adds a job's line, a JSON object without its line end. May wait for a free batch. */
 static void import_batches_add(struct import_batches *batches, struct slice text, uint64_t line,
                                bool has_choice)
 {
@@ -324,16 +324,16 @@ static void import_batches_add(struct import_batches *batches, struct slice text
         batches_fail(batches, cli_error("out of memory"));
 }
 
-/* Some time passes, until something happened or `fd` is readable. What was added goes
- * out once nothing else is under way. */
+/* Waits until a transfer progresses or `fd` is readable. A partial batch is sent if no other
+ * batch is in flight. */
 static void import_batches_wait(struct import_batches *batches, int fd)
 {
-    if (!is_any_under_way(batches)) /* else it may still grow */
+    if (!is_any_under_way(batches)) /* otherwise the batch may still grow */
         batches_flush(batches);
     batches_step(batches, fd);
 }
 
-/* Until all that was added is in, refused, or has failed. */
+/* Waits until all added jobs are stored, rejected, or have failed. */
 static void import_batches_drain(struct import_batches *batches)
 {
     if (batches->exit_code == CLI_OK)
@@ -342,7 +342,7 @@ static void import_batches_drain(struct import_batches *batches)
         batches_step(batches, -1);
 }
 
-/* The last line before which nothing is open; `read`: how many were read. */
+/* Returns the number of leading lines that are complete, given the number of lines read. */
 static uint64_t import_batches_done(const struct import_batches *batches, uint64_t read)
 {
     uint64_t done = read;
@@ -355,12 +355,12 @@ static uint64_t import_batches_done(const struct import_batches *batches, uint64
     return done;
 }
 
-/* The export that is being read: whether all of it is there. Several may follow each other. */
+/* Checks whether the export is complete. Several exports may follow each other. */
 struct import_whole {
     bool has_head, has_end;
-    bool has_lines; /* any at all */
+    bool has_lines; /* at least one line was read */
     uint64_t topics, jobs;
-    char fault[192]; /* what shows that lines are missing, the first of it; empty: nothing does */
+    char fault[192]; /* the first sign of missing lines; empty if there is no sign */
 };
 
 struct import {
@@ -371,17 +371,17 @@ struct import {
     const char *path; /* "-": standard input */
     struct lines in;
     uint64_t skip, lines, topics;
-    uint64_t jobs_total;         /* as the head says; 0: not known */
-    uint64_t bytes, bytes_total; /* total 0: not known */
+    uint64_t jobs_total;         /* from the head; 0: unknown */
+    uint64_t bytes, bytes_total; /* total 0: unknown */
     struct import_whole whole;
-    bool is_over;        /* the input is read to its end */
-    bool is_other_input; /* than the one to go on with */
+    bool is_over;        /* the end of the input was reached */
+    bool is_other_input; /* the input is not the one of the saved state */
 };
 
 /* ---- topics ---- */
 
-/* One that is there already gets these settings too; it is paused where the other was, until the same
- * moment or until it is resumed by hand. */
+/* Creates or updates a topic with these settings. If it was paused at the export, it is paused
+ * until the same time, or until it is resumed manually. */
 static int put_topic(struct import *import, const struct dump_line *line)
 {
     struct client *client = &import->client;
@@ -418,7 +418,7 @@ static void import_topic(struct import *import, struct slice text, const struct 
     }
 }
 
-/* ---- is all of the export there ---- */
+/* ---- completeness of the export ---- */
 
 static void whole_lacks(struct import_whole *whole, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -432,7 +432,7 @@ static void whole_lacks(struct import_whole *whole, const char *format, ...)
     va_end(args);
 }
 
-/* The end line counts what stands before it, from the export's first line on. */
+/* Checks the counts in the end line against the lines since the first line of the export. */
 static void whole_check_end(struct import_whole *whole, const struct dump_line *end)
 {
     if (!whole->has_head)
@@ -444,7 +444,7 @@ static void whole_check_end(struct import_whole *whole, const struct dump_line *
                     (unsigned long long)whole->jobs, (unsigned long long)whole->topics);
 }
 
-/* Every line goes through here, those that are skipped too. */
+/* Checks a line. Every line is added, including skipped ones. */
 static void whole_add(struct import_whole *whole, const struct dump_line *line, uint64_t number)
 {
     whole->has_lines = true;
@@ -468,7 +468,8 @@ static void whole_add(struct import_whole *whole, const struct dump_line *line, 
     }
 }
 
-/* An exit code, explained. What is there has been imported. */
+/* Returns an exit code, and prints an error if the export is incomplete. Existing lines have
+ * been imported by then. */
 static int whole_judge(const struct import_whole *whole, const char *path)
 {
     if (!whole->has_lines)
@@ -511,7 +512,7 @@ static void import_head(struct import *import, const struct dump_line *line)
             cli_error("'%s' is of a later version than this program", import->path);
 }
 
-/* Does what the line says, unless it was in before (--skip, --state). */
+/* Imports a line, unless it was imported before (--skip, --state). */
 static void import_line(struct import *import, struct slice text)
 {
     struct dump_line line;
@@ -530,7 +531,7 @@ static void import_line(struct import *import, struct slice text)
         import_job(import, text, &line);
 }
 
-/* What is skipped takes no time: speed counts from behind it. */
+/* Shows the progress. Skipped lines take no time, so the speed is measured after them. */
 static void show_progress(const struct import *import)
 {
     const struct import_counts *counts = &import->batches.counts;
@@ -541,7 +542,7 @@ static void show_progress(const struct import *import)
                                           : -1);
 }
 
-/* What is said to be in is in, or among the rejects. */
+/* Saves the state. The lines it counts are stored in the server or among the rejects. */
 static void keep_state(struct import *import, bool now)
 {
     struct import_batches *batches = &import->batches;
@@ -596,9 +597,10 @@ static void read_lines(struct import *import)
                                        import->path, (unsigned long long)import->skip);
 }
 
-/* ---- the whole ---- */
+/* ---- the complete import ---- */
 
-/* What a batch may hold here; reaches the server before anything is read. */
+/* Fetches the maximum batch size. This also checks that the server is reachable before any input
+ * is read. */
 static int learn_limits(struct import *import)
 {
     cli_url_add_segment(client_begin(&import->client), "info");
@@ -660,7 +662,7 @@ static void say_counts(const struct import_counts *counts, bool has_json)
                replaced, existed, refused);
 }
 
-/* Says what was imported, and where to go on if not all was. */
+/* Prints the summary, and where to continue if the import is incomplete. */
 static int import_conclude(struct import *import, bool has_json)
 {
     const struct import_counts *counts = &import->batches.counts;
@@ -697,7 +699,7 @@ static int import_run(struct import *import, const char *rejects, bool has_json)
     return exit_code != CLI_OK ? exit_code : lost;
 }
 
-/* What stands on the command line. */
+/* The options on the command line. */
 struct import_options {
     const char *on_conflict, *rejects, *state; /* NULL: not given */
     uint64_t skip;
@@ -710,7 +712,7 @@ static bool is_beanstalk(const char *path)
     return strncmp(path, "beanstalk://", strlen("beanstalk://")) == 0;
 }
 
-/* Options that go together, and with where the jobs come from. */
+/* Checks that the options are compatible with each other and with the source. */
 static int check_options(const struct import_options *options, const char *path)
 {
     const char *what = options->on_conflict;
@@ -762,8 +764,8 @@ static int import_from_beanstalk(struct import *import, const struct import_opti
 
 static int import_command(int argc, char **argv)
 {
-    static struct import import;          /* large */
-    static struct import_options options; /* likewise */
+    static struct import import;          /* too large for the stack */
+    static struct import_options options; /* too large for the stack */
     const char *patience = PATIENCE_TEXT;
     bool wants_progress = false;
     const struct cli_flag flags[] = {

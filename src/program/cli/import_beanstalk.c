@@ -17,15 +17,15 @@
 
 enum {
     TUBE_BYTES = 201,
-    SERVER_ID_BYTES = 33, /* what beanstalkd calls this process of it */
+    SERVER_ID_BYTES = 33, /* id of this beanstalkd process */
     ANSWER_BYTES_MAX = 16 << 20,
-    BLOCK_MIN = 64, /* numbers that are asked for at a time: more where many of them are jobs */
+    BLOCK_MIN = 64, /* numbers requested at a time; more if many of them are jobs */
     BLOCK_MAX = 1024,
-    PEEK_MAX = 64,         /* bodies asked for at a time */
-    JOB_BYTES_MAX = 1024,  /* of a line, but for the body */
-    BATCH_BYTES = 2 << 20, /* a batch is pushed once it holds so much */
+    PEEK_MAX = 64,         /* bodies requested at a time */
+    JOB_BYTES_MAX = 1024,  /* of a line, without the body */
+    BATCH_BYTES = 2 << 20, /* a batch is pushed when it reaches this size */
     BATCH_JOBS = 1000,
-    REFUSED_MAX = 1000, /* it ends where so many are */
+    REFUSED_MAX = 1000, /* the import ends after this many rejected jobs */
     PAUSE_S = 3600,
     PAUSE_AGAIN_MS = 20 * 60 * 1000
 };
@@ -36,9 +36,9 @@ static const char *const kinds[KINDS] = {"ready", "delayed", "buried"};
 
 struct tube {
     char name[TUBE_BYTES];
-    uint64_t counts[KINDS], reserved; /* as last asked for */
-    int64_t own_pause_until_ms;       /* as somebody over there had paused it; on boot time */
-    bool is_stuck[KINDS]; /* its head could not be moved: what is behind it is not seen */
+    uint64_t counts[KINDS], reserved; /* from the last statistics */
+    int64_t own_pause_until_ms;       /* end of a pause set by another client; boot time */
+    bool is_stuck[KINDS]; /* its head could not be moved, so the jobs behind it are not visible */
 };
 VECTOR_DECLARE(tubes, struct tube)
 VECTOR_DECLARE(numbers, uint64_t)
@@ -49,31 +49,31 @@ struct moved_job {
     int kind;
     uint32_t priority;
     uint64_t ttr_s, reserves;
-    int64_t due_ms;   /* delayed: on boot time */
-    size_t at, bytes; /* its body among the bodies */
-    bool is_there;    /* the body was still to be had */
-    bool is_in;       /* the server has it */
+    int64_t due_ms;   /* delayed: time since boot */
+    size_t at, bytes; /* its body within `bodies` */
+    bool is_there;    /* the body was still available */
+    bool is_in;       /* stored in the server */
 };
 
 struct drain {
     const struct import_beanstalk_wish *wish;
     struct beanstalk_peer peer;
     char server_id[SERVER_ID_BYTES];
-    uint64_t job_bytes_max; /* as beanstalkd takes them */
+    uint64_t job_bytes_max; /* maximum size in beanstalkd */
     struct tubes tubes;
     struct buffer commands, answer, bodies, lines;
     struct moved_job jobs[BLOCK_MAX];
-    size_t job_count; /* found in a block */
+    size_t job_count; /* number of jobs found in a block */
     uint64_t block;
     struct patience patience;
-    int64_t paused_ms;      /* when the tubes were, last; 0: they were not */
-    struct numbers refused; /* are not tried again */
+    int64_t paused_ms;      /* last time the tubes were paused; 0: not paused */
+    struct numbers refused; /* not tried again */
     uint64_t total, moved, created, existed;
-    bool is_in_doubt;    /* some jobs may be in the server, and are not deleted over there yet */
-    bool is_out_of_step; /* answers of beanstalkd may be unread: nothing more is asked */
+    bool is_in_doubt; /* some jobs may be stored in the server and not yet deleted in beanstalkd */
+    bool is_out_of_step; /* answers of beanstalkd may be unread: no more commands are sent */
 };
 
-/* ---- what beanstalkd answers ---- */
+/* ---- answers of beanstalkd ---- */
 
 static bool send_commands(struct drain *drain)
 {
@@ -95,13 +95,13 @@ static bool answer_fail(struct drain *drain, const char *line)
     return false;
 }
 
-/* beanstalkd has no more of them than its commands take. */
+/* Converts seconds to milliseconds, limited to the maximum of beanstalkd's commands. */
 static int64_t milliseconds(uint64_t seconds)
 {
     return (int64_t)(seconds < UINT32_MAX ? seconds : UINT32_MAX) * 1000;
 }
 
-/* The number of bytes that "OK 200" and "FOUND 17 200" end with. */
+/* Returns the number of bytes at the end of "OK 200" and "FOUND 17 200". */
 static uint64_t bytes_of(const char *line)
 {
     const char *last = strrchr(line, ' ');
@@ -111,7 +111,8 @@ static uint64_t bytes_of(const char *line)
     return bytes;
 }
 
-/* The next answer, with a body into drain->answer where it has one. *is_found: it is no NOT_FOUND. */
+/* Reads the next answer, with its body if any into drain->answer. Sets *is_found unless the
+ * answer is NOT_FOUND. */
 static bool read_answer(struct drain *drain, bool *is_found)
 {
     char line[BEANSTALK_LINE_MAX];
@@ -140,7 +141,7 @@ static bool ask(struct drain *drain, bool *is_found, const char *format, ...)
     return send_commands(drain) && read_answer(drain, is_found);
 }
 
-/* The value of a line "NAME: VALUE" of the answer, without quotes; empty where there is none. */
+/* Returns the value of a line "NAME: VALUE" of the answer, without quotes; empty if absent. */
 static struct slice yaml_value(const struct drain *drain, const char *name)
 {
     struct slice text = buffer_slice(&drain->answer);
@@ -179,7 +180,7 @@ static bool add_tube(struct drain *drain, struct slice name)
     return tubes_add(&drain->tubes, tube) || (cli_error("out of memory"), false);
 }
 
-/* Each "- NAME" of the answer. */
+/* Adds each "- NAME" of the answer. */
 static bool add_tubes(struct drain *drain)
 {
     struct slice text = buffer_slice(&drain->answer);
@@ -195,7 +196,7 @@ static bool add_tubes(struct drain *drain)
     return true;
 }
 
-/* One that is gone has nothing. */
+/* Reads the counts of a tube. A tube that no longer exists has no jobs. */
 static bool count_tube(struct drain *drain, struct tube *tube, bool *is_found)
 {
     if (!ask(drain, is_found, "stats-tube %s", tube->name))
@@ -204,7 +205,7 @@ static bool count_tube(struct drain *drain, struct tube *tube, bool *is_found)
     tube->counts[KIND_DELAYED] = yaml_number(drain, "current-jobs-delayed");
     tube->counts[KIND_BURIED] = yaml_number(drain, "current-jobs-buried");
     tube->reserved = yaml_number(drain, "current-jobs-reserved");
-    /* One that lasts as long as ours is of an import that was cut off. */
+    /* A pause of the same length as this program's is left over from an interrupted import. */
     if (!drain->paused_ms && yaml_number(drain, "pause") != PAUSE_S)
         tube->own_pause_until_ms =
             clock_boot_ms() + milliseconds(yaml_number(drain, "pause-time-left"));
@@ -244,7 +245,7 @@ static const struct tube *find_tube(const struct drain *drain, struct slice name
     return NULL;
 }
 
-/* An exit code, explained. */
+/* Finds the tubes to import. Returns an exit code; errors are printed. */
 static int find_tubes(struct drain *drain)
 {
     const struct cli_list *names = &drain->wish->tubes;
@@ -278,7 +279,8 @@ static bool pause_tubes(struct drain *drain)
     return true;
 }
 
-/* Whoever had paused one before has it so again, for what is left of it. */
+/* Resumes the tubes. A tube that was paused by another client before stays paused for the
+ * remaining time. */
 static bool resume_tubes(struct drain *drain)
 {
     bool is_found;
@@ -298,9 +300,10 @@ static bool keep_paused(struct drain *drain)
     return !is_soon_over || pause_tubes(drain);
 }
 
-/* ---- a batch, into the server ---- */
+/* ---- pushing a batch to the server ---- */
 
-/* A line of JSON, as the beanstalk protocol's put would push it (docs/beanstalk.md). */
+/* Writes a line of JSON that pushes the job as a put of the beanstalk protocol would
+ * (docs/beanstalk.md). */
 static void write_job(struct drain *drain, const struct moved_job *job)
 {
     struct buffer *out = &drain->lines;
@@ -330,7 +333,7 @@ static bool is_refused(const struct drain *drain, uint64_t number)
     return false;
 }
 
-/* It stays where it is. */
+/* Reports a rejected job. It stays in beanstalkd. */
 static void job_refuse(struct drain *drain, const struct moved_job *job, const char *code,
                        const char *detail)
 {
@@ -354,7 +357,8 @@ static bool is_any_passing(const json_t *results)
     return false;
 }
 
-/* One try. An exit code, explained but where *again. Delays are those of now. */
+/* Pushes once, with delays relative to now. Returns an exit code; errors are printed unless
+ * *again is set. */
 static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, bool *again)
 {
     struct client *client = drain->wish->client;
@@ -368,7 +372,7 @@ static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, 
     client_add_header(client, "Content-Type: application/x-ndjson");
     if (drain->lines.failed || !client_prepare(client, "POST", &body, 60 * 1000))
         return cli_error("out of memory");
-    const bool was_in_doubt = drain->is_in_doubt; /* after a try whose end is not known */
+    const bool was_in_doubt = drain->is_in_doubt; /* after an attempt whose outcome is unknown */
     drain->is_in_doubt = true;
     CURLcode code = curl_easy_perform(client->curl);
     if (patience_is_passing(client, code)) {
@@ -377,7 +381,7 @@ static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, 
     }
     int exit_code = client_finish(client, code);
     if (exit_code != CLI_OK && client->status >= 400)
-        drain->is_in_doubt = was_in_doubt; /* refused as a whole, this time */
+        drain->is_in_doubt = was_in_doubt; /* this attempt was rejected as a whole */
     if (exit_code == CLI_OK && is_any_passing(json_object_get(client->json, "results")))
         *again = patience_wait(&drain->patience, "the server", 0);
     else
@@ -385,7 +389,7 @@ static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, 
     return exit_code;
 }
 
-/* What the server said of each. */
+/* Processes the server's result for each job. */
 static int count_results(struct drain *drain, struct moved_job *jobs, size_t count)
 {
     const json_t *results = json_object_get(drain->wish->client->json, "results");
@@ -408,7 +412,7 @@ static int count_results(struct drain *drain, struct moved_job *jobs, size_t cou
                            drain->wish->client->shown);
 }
 
-/* The server has them: they go from beanstalkd. */
+/* Deletes from beanstalkd the jobs that the server has stored. */
 static bool delete_jobs(struct drain *drain, const struct moved_job *jobs, size_t count)
 {
     bool is_found;
@@ -435,7 +439,7 @@ static bool delete_jobs(struct drain *drain, const struct moved_job *jobs, size_
     return true;
 }
 
-/* Their bodies are there. An exit code, explained. */
+/* Moves jobs whose bodies have been read. Returns an exit code; errors are printed. */
 static int move_batch(struct drain *drain, struct moved_job *jobs, size_t count)
 {
     bool again = true, is_any = false;
@@ -462,9 +466,9 @@ static int move_batch(struct drain *drain, struct moved_job *jobs, size_t count)
     return exit_code;
 }
 
-/* ---- what lies around a number ---- */
+/* ---- numbers near a job ---- */
 
-/* The body of a job is next; it may be gone meanwhile, or longer than any call may be. */
+/* Reads the body of a job. The job may be gone meanwhile, or too long for any call. */
 static bool read_body(struct drain *drain, struct moved_job *job)
 {
     char line[BEANSTALK_LINE_MAX];
@@ -502,14 +506,14 @@ static uint64_t line_bytes_max(const struct drain *drain)
     return drain->job_bytes_max / 3 * 4 + JOB_BYTES_MAX;
 }
 
-/* How many bodies are asked for at a time, so that with them a batch has room for all. */
+/* Returns the number of bodies to request at a time, such that a batch has room for all. */
 static size_t peek_count(const struct drain *drain)
 {
     uint64_t fit = drain->wish->batch_bytes / 4 * 3 / line_bytes_max(drain);
     return fit < 1 ? 1 : fit < PEEK_MAX ? (size_t)fit : PEEK_MAX;
 }
 
-/* A batch that has so much goes before more bodies are asked for. */
+/* Returns the size at which a batch is pushed before more bodies are requested. */
 static uint64_t batch_room(const struct drain *drain, size_t group)
 {
     uint64_t most = drain->wish->batch_bytes, more = group * line_bytes_max(drain);
@@ -517,7 +521,7 @@ static uint64_t batch_room(const struct drain *drain, size_t group)
     return room < BATCH_BYTES ? room : BATCH_BYTES;
 }
 
-/* The jobs that a block was found to have, in batches. */
+/* Moves the jobs that were found in a block, in batches. */
 static int move_jobs(struct drain *drain)
 {
     size_t begin = 0, end = 0, group = peek_count(drain);
@@ -537,7 +541,7 @@ static int move_jobs(struct drain *drain)
     return exit_code;
 }
 
-/* The answer to stats-job says what job it is: one more to move where its tube is wanted. */
+/* Adds the job in the answer to stats-job to the jobs to move, if its tube is imported. */
 static void add_job(struct drain *drain)
 {
     struct slice state = yaml_value(drain, "state");
@@ -551,12 +555,12 @@ static void add_job(struct drain *drain)
         job->kind++;
     if (!job->tube || job->kind == KINDS || is_refused(drain, job->number))
         return;
-    /* What is left is told in whole seconds, rounded down. */
+    /* The remaining time is in whole seconds, rounded down. */
     job->due_ms = clock_boot_ms() + milliseconds(yaml_number(drain, "time-left") + 1);
     drain->job_count++;
 }
 
-/* The block of numbers that `number` is in: what is pending there is moved. */
+/* Moves the pending jobs in the block of numbers that contains `number`. */
 static int move_block(struct drain *drain, uint64_t number)
 {
     uint64_t first = number / drain->block * drain->block;
@@ -579,9 +583,9 @@ static int move_block(struct drain *drain, uint64_t number)
     return move_jobs(drain);
 }
 
-/* ---- the whole ---- */
+/* ---- the complete import ---- */
 
-/* The first job of a tube's list; 0: it has none. */
+/* Finds the first job of a tube's list; sets *number to 0 if it is empty. */
 static bool find_head(struct drain *drain, const struct tube *tube, int kind, uint64_t *number)
 {
     char line[BEANSTALK_LINE_MAX];
@@ -603,7 +607,7 @@ static bool find_head(struct drain *drain, const struct tube *tube, int kind, ui
            beanstalk_peer_body(&drain->peer, bytes, NULL);
 }
 
-/* One list of one tube, until it is empty or its head does not go. */
+/* Moves one list of a tube until it is empty or its first job cannot be moved. */
 static int move_list(struct drain *drain, struct tube *tube, int kind, bool *is_any)
 {
     uint64_t number, before = 0;
@@ -622,7 +626,7 @@ static int move_list(struct drain *drain, struct tube *tube, int kind, bool *is_
     return CLI_OK;
 }
 
-/* Until nothing is left: meanwhile delayed jobs become ready. */
+/* Moves jobs until no job is left; delayed jobs may become ready meanwhile. */
 static int move_all(struct drain *drain)
 {
     int exit_code = CLI_OK;
@@ -648,7 +652,7 @@ static void print_counts_json(const struct tube *tube)
     print_number("reserved", tube->reserved, ",", "");
 }
 
-/* What is there, and would be moved. */
+/* Prints the jobs that would be moved. */
 static void print_tubes(const struct drain *drain)
 {
     static const char *const heads[] = {"TUBE", ">READY", ">DELAYED", ">BURIED", ">RESERVED", NULL};
@@ -694,7 +698,7 @@ static void say_counts(const struct drain *drain)
     puts("}}");
 }
 
-/* Says what is left over there. An exit code. */
+/* Reports the jobs that remain in beanstalkd. Returns an exit code. */
 static int say_what_is_left(const struct drain *drain)
 {
     uint64_t waiting =
@@ -709,8 +713,8 @@ static int say_what_is_left(const struct drain *drain)
     return held || waiting ? CLI_REFUSED : CLI_OK;
 }
 
-/* Consumers over there get jobs again, unless what they would get may be in the server as well. An exit
- * code. */
+/* Ends the import. Consumers of beanstalkd get jobs again, unless those jobs may also be stored
+ * in the server. Returns an exit code. */
 static int drain_conclude(struct drain *drain, int exit_code)
 {
     progress_clear();
@@ -730,7 +734,7 @@ static int drain_conclude(struct drain *drain, int exit_code)
     return exit_code == CLI_OK ? say_what_is_left(drain) : exit_code;
 }
 
-/* Who it is, and how long its jobs may be. */
+/* Reads the identity of beanstalkd and its maximum job size. */
 static bool greet(struct drain *drain)
 {
     bool is_found;
@@ -771,7 +775,7 @@ static int parse_place(const char *from, struct url *out)
 
 int import_beanstalk(const struct import_beanstalk_wish *wish)
 {
-    static struct drain drain; /* large */
+    static struct drain drain; /* too large for the stack */
     struct url place;
     int exit_code = parse_place(wish->from, &place);
     if (exit_code != CLI_OK)

@@ -18,7 +18,7 @@ static int not_ours(const struct import_state *state)
     return cli_error("'%s' is not the state of an import, give another name", state->path);
 }
 
-/* Reads how far an earlier import into this server came. */
+/* Reads the progress of an earlier import into this server. */
 static int read_file(struct import_state *state)
 {
     json_error_t error;
@@ -63,7 +63,7 @@ bool import_state_add(struct import_state *state, struct slice line, uint64_t n)
     return false;
 }
 
-/* Whole at every moment: written beside, then put in its place. */
+/* Replaces the file atomically: writes a new file beside it and renames it. */
 static int write_file(const struct import_state *state, uint64_t done)
 {
     char beside[PATH_BYTES_MAX];

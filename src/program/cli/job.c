@@ -1,4 +1,4 @@
-/* get, locate, list, cancel, reschedule, run: jobs by their id. */
+/* get, history, locate, list, cancel, reschedule, run: commands for jobs by their id. */
 #include "cli/bulk.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -27,7 +27,8 @@ static void print_line(const char *name, const char *value)
         printf("%-13s %s\n", name, value);
 }
 
-/* "history       attempt 1, 2026-11-20 09:00:00.000, failed after 12ms: http 500" */
+/* Prints lines such as "history attempt 1, 2026-11-20 09:00:00.000, failed after 12ms: http
+ * 500". */
 static void print_history(const json_t *history)
 {
     size_t i;
@@ -48,7 +49,7 @@ static void print_history(const json_t *history)
     }
 }
 
-/* Shows one job, a line for each thing that there is to say. */
+/* Prints one job, a line per property. */
 static void print_job(const json_t *job)
 {
     static const struct {
@@ -78,7 +79,7 @@ static void print_job(const json_t *job)
     print_line("body", show_body(job, SHOW_CELL_BYTES, cell));
 }
 
-/* The body as it was pushed, byte for byte, and nothing else. */
+/* Prints only the body, byte for byte as it was pushed. */
 static int print_body(const struct client *client)
 {
     const char *base64 = json_string_value(json_object_get(client->json, "body_base64"));
@@ -208,7 +209,7 @@ struct list_options {
     uint64_t limit;
 };
 
-/* A search may end before it found anything. */
+/* Prints how to continue a list. A search may end before it finds a job. */
 static void print_next(const struct client *client)
 {
     const char *next = json_string_value(json_object_get(client->json, "cursor"));
@@ -220,7 +221,7 @@ static void print_next(const struct client *client)
     fprintf(stderr, "there are more: --cursor %s\n", next);
 }
 
-/* Shows one page of a topic's jobs, and the cursor of the next. */
+/* Prints one page of a topic's jobs, and the cursor of the next page. */
 static int list_jobs(struct client *client, const struct cli_args *args,
                      const struct list_options *options)
 {
@@ -312,7 +313,8 @@ static int change_one(const struct cli_args *args, const struct bulk_change *cha
     return exit_code;
 }
 
-/* `request`: a leased job's consumer is asked. */
+/* Cancels or runs jobs. If `request` is set, requests a cancel from the consumers of leased
+ * jobs. */
 static int change_jobs(int argc, char **argv, const struct cli_syntax *syntax, bool is_run,
                        const bool *request)
 {

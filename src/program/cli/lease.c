@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { WAIT_MS_MAX = 4 * 60 * 1000 }; /* as at the server */
+enum { WAIT_MS_MAX = 4 * 60 * 1000 }; /* the server's maximum */
 
 /* ---- take ---- */
 
@@ -34,11 +34,11 @@ static void print_jobs(const json_t *jobs)
 }
 
 struct take_options {
-    uint64_t max; /* 0: one */
+    uint64_t max; /* 0: one job */
     const char *wait, *lease_for, *consumer, *order, *id;
 };
 
-/* Takes from one topic, or from several in the order named, and prints what came. */
+/* Takes from one topic, or from several in the given order, and prints the jobs. */
 static int take_jobs(struct client *client, const struct cli_args *args,
                      const struct take_options *options)
 {
@@ -125,7 +125,7 @@ static bool is_success(const char *status)
     return strcmp(status, "ok") == 0;
 }
 
-/* One line for each lease that was refused; the table of all only as JSON. */
+/* Prints one line for each rejected lease; the full list only as JSON. */
 static int print_results(const struct client *client, const struct cli_args *args, const char *done)
 {
     const json_t *results = json_object_get(client->json, "results");
@@ -151,7 +151,7 @@ static int print_results(const struct client *client, const struct cli_args *arg
     return exit_code;
 }
 
-/* Acks, nacks or extends the leases in one call; the exit code says whether each was accepted. */
+/* Acks, nacks or extends the leases in one call. Returns CLI_OK if all were accepted. */
 static int answer_leases(int argc, char **argv, const struct cli_syntax *syntax, const char *done,
                          const char *const *delay, const char *const *error,
                          const char *const *lease_for, const bool *final,
@@ -182,7 +182,7 @@ static int answer_leases(int argc, char **argv, const struct cli_syntax *syntax,
 
 static const char *const none;
 static const bool no;
-enum { LEASES_MAX = 100 }; /* as many as fit a request line */
+enum { LEASES_MAX = 100 }; /* fits into a request line */
 
 static int ack_command(int argc, char **argv)
 {

@@ -32,7 +32,7 @@ static struct slice hand_out(struct lines *lines, size_t len, size_t bytes)
     return line;
 }
 
-/* What was handed out makes room for what comes. */
+/* Moves the remaining bytes to the front of the buffer. */
 static void compact(struct lines *lines)
 {
     size_t left = lines->bytes.len - lines->at;
@@ -45,7 +45,7 @@ static void compact(struct lines *lines)
     lines->at = 0;
 }
 
-/* Reads on without waiting. LINES_ONE: there is more, or the end, to look at. */
+/* Reads more without waiting. Returns LINES_ONE if there are more bytes or the end was reached. */
 static enum lines_next read_some(struct lines *lines)
 {
     if (!is_readable(lines->fd))
@@ -82,7 +82,7 @@ enum lines_next lines_next(struct lines *lines, struct slice *out, size_t *bytes
         lines->scanned = len;
         if (lines->is_over && len == lines->at)
             return LINES_OVER;
-        if (lines->is_over) { /* the last one has no end */
+        if (lines->is_over) { /* the last line has no line end */
             *bytes = len - lines->at;
             *out = hand_out(lines, *bytes, *bytes);
             return LINES_ONE;

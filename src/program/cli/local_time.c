@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A name that the system has no file for is taken for UTC without a word. "EST5EDT" and "<+03>-3" need no
- * file. */
+/* Returns whether the zone is known. The system uses UTC silently for a name without a file.
+ * "EST5EDT" and "<+03>-3" need no file. */
 static bool is_known_zone(const char *zone)
 {
     const char *folder = getenv("TZDIR"), *name = zone + (*zone == ':');
@@ -30,7 +30,6 @@ static bool is_known_zone(const char *zone)
     return access(path, R_OK) == 0;
 }
 
-/* Once in a run. */
 void local_time_warn(void)
 {
     static bool is_done;
@@ -43,7 +42,7 @@ void local_time_warn(void)
     is_done = true;
 }
 
-/* ".123", whose zeros at the end may be missing; *text moves past it. */
+/* Reads ".123", without trailing zeros if so written, and advances *text past it. */
 static int read_fraction(const char **text)
 {
     int ms = 0, weight = 100;
@@ -54,7 +53,7 @@ static int read_fraction(const char **text)
     return ms;
 }
 
-/* "+01:00" or "+0100" as seconds; *text moves past it. */
+/* Reads "+01:00" or "+0100" as seconds and advances *text past it. */
 static bool read_offset(const char **text, int *seconds)
 {
     int hours, minutes, used = 0;
@@ -68,7 +67,7 @@ static bool read_offset(const char **text, int *seconds)
     return true;
 }
 
-/* Whether the clocks of this place show `fields` at `at`. */
+/* Returns whether local time shows `fields` at `at`. */
 static bool is_shown_at(time_t at, const struct tm *fields)
 {
     struct tm local;
@@ -78,8 +77,9 @@ static bool is_shown_at(time_t at, const struct tm *fields)
            local.tm_min == fields->tm_min && local.tm_sec == fields->tm_sec;
 }
 
-/* The moments at which the clocks of this place show `fields`: none where they go forward over it, two
- * where they go back. Offsets a day before and a day after are all there are. */
+/* Finds the times at which local clocks show `fields`: zero if clocks are put forward over it,
+ * two if they are put back. The offsets of the day before and the day after are the only
+ * candidates. */
 static int find_moments(const struct tm *fields, time_t moments[2])
 {
     enum { DAY_S = 24 * 3600 };
@@ -116,7 +116,7 @@ bool local_time_read(const char *name, const char *value, char out[TIMESTAMP_BYT
     bool has_offset = rest && read_offset(&rest, &offset);
     snprintf(out, TIMESTAMP_BYTES + 1, "%s", "");
     if (!rest || (*rest && strncmp(rest, " (", 2) != 0))
-        return true; /* the server's to read */
+        return true; /* left to the server */
     if (has_offset)
         moments[0] = timegm(&fields) - offset;
     else

@@ -1,11 +1,12 @@
-/* The program `tarry`; tests link all but this file. */
+/* The program `tarry`; tests link all files except this one. */
 #include "cli/cli.h"
 
 #include <signal.h>
 
 int main(int argc, char **argv)
 {
-    /* A file that may not grow (ulimit -f) is an error of the write, and no end without a word. */
+    /* Makes exceeding a file size limit (ulimit -f) a write error instead of killing the
+     * process. */
     (void)signal(SIGXFSZ, SIG_IGN);
     return cli_main(argc, argv);
 }

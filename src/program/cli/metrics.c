@@ -1,4 +1,5 @@
-/* The rows of all metrics as Markdown: `tarry help metrics`, and with it docs/metrics.md. */
+/* Prints a metric as a row of Markdown: for `tarry help metrics`, from which docs/metrics.md is
+ * made. */
 #include "cli/commands.h"
 
 #include "base/metric.h"

@@ -49,7 +49,7 @@ bool patience_wait(struct patience *patience, const char *whom, int64_t least_ms
     if (pause_ms < least_ms)
         pause_ms = least_ms;
     if (now_ms() + least_ms > patience->since_ms + patience->limit_ms)
-        return false; /* it would be in vain */
+        return false; /* it would exceed the limit */
     progress_wait(whom);
     poll(NULL, 0, (int)pause_ms);
     return true;
@@ -80,7 +80,7 @@ bool patience_is_passing_code(const char *code)
     return false;
 }
 
-/* What the server asks for; 0: nothing. */
+/* Returns the server's Retry-After in ms; 0: not given. */
 static int64_t retry_after_ms(const struct client *client)
 {
     curl_off_t seconds = 0;

@@ -22,7 +22,7 @@ FILE *private_file_open(const char *path, const char *mode, int flags)
     int fd = open(path, flags_of(mode) | flags | O_CLOEXEC, OWNER_ONLY);
     if (fd < 0)
         return NULL;
-    /* The umask may have taken more than it should. */
+    /* The umask may have removed too many permissions. */
     FILE *file = is_new && fchmod(fd, OWNER_ONLY) != 0 ? NULL : fdopen(fd, mode);
     if (!file) {
         int error = errno;

@@ -17,11 +17,11 @@ enum {
 static struct {
     const char *verb;
     bool is_on, is_terminal;
-    bool is_shown; /* and the line has no end yet */
+    bool is_shown; /* and the line is not ended yet */
     bool has_first;
-    bool is_waiting; /* and that was said */
+    bool is_waiting; /* and this was reported */
     int64_t began_us, printed_us;
-    uint64_t first_jobs; /* with what it began: speed counts from there */
+    uint64_t first_jobs; /* count at the start; the speed is measured from there */
     double first_share;
     uint64_t jobs;
 } progress;

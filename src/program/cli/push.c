@@ -1,4 +1,4 @@
-/* push: hands a job over. */
+/* push: pushes a job. */
 #include "cli/body.h"
 #include "cli/client.h"
 #include "cli/commands.h"
@@ -12,7 +12,7 @@ struct push {
     struct cli_list meta;
 };
 
-/* Each NAME=VALUE goes as a header Tarry-Meta-NAME. */
+/* Sends each NAME=VALUE as a header Tarry-Meta-NAME. */
 static int add_meta(struct client *client, const struct cli_list *meta)
 {
     for (size_t i = 0; i < meta->count; i++) {
@@ -23,7 +23,7 @@ static int add_meta(struct client *client, const struct cli_list *meta)
         if (strlen(meta->at[i]) > 1300 || strpbrk(meta->at[i], "\r\n"))
             return cli_usage("bad value '%s' for '--meta', one line, at most 1024 bytes",
                              meta->at[i]);
-        /* curl leaves a header out that ends with its colon; a semicolon sends it empty. */
+        /* curl omits a header that ends with a colon; a semicolon sends it empty. */
         snprintf(header, sizeof header, "Tarry-Meta-%.*s%s%s", (int)(equals - meta->at[i]),
                  meta->at[i], equals[1] ? ": " : ";", equals + 1);
         client_add_header(client, header);
@@ -38,7 +38,7 @@ static void make_target(struct buffer *target, const struct push *push, const st
     cli_url_add_segment(target, "jobs");
     if (args->count > 1)
         cli_url_add_segment(target, args->at[1]);
-    /* Without any option the server would look for options in a JSON body. */
+    /* Without any option, the server would look for options in a JSON body. */
     cli_url_add_query(target, "delay", push->delay || push->at ? push->delay : "0");
     cli_url_add_query(target, "at", push->at);
     cli_url_add_query(target, "priority", push->priority);
@@ -58,7 +58,7 @@ static void print_pushed(const struct client *client)
            show_time_from_now(json_object_get(client->json, "due_at"), due));
 }
 
-/* Pushes the job by PUT with an id and by POST without, and prints what the server made of it. */
+/* Pushes the job by PUT if it has an id, otherwise by POST, and prints the result. */
 static int push_body(struct client *client, const struct push *push, const struct cli_args *args,
                      struct slice body)
 {
@@ -82,7 +82,7 @@ static int push_body(struct client *client, const struct push *push, const struc
 
 static int push_command(int argc, char **argv)
 {
-    static struct push push; /* its list is large */
+    static struct push push; /* too large for the stack */
     const struct cli_flag flags[] = {
         {"delay", CLI_DURATION, &push.delay, "30m",
          "Deliver after this delay (default: immediately)"},

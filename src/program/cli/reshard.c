@@ -1,4 +1,4 @@
-/* reshard: changes the number of shards of a queue in Redis while servers are at work on it. */
+/* reshard: changes the number of shards of a queue in Redis while servers use it. */
 #include "redis/reshard.h"
 
 #include "base/log.h"
@@ -70,7 +70,7 @@ static int reshard(const char *store, const char *password_file, uint32_t shards
     return CLI_OK;
 }
 
-/* 0: it is no number of shards. */
+/* Parses the number of shards; returns 0 if it is invalid. */
 static uint32_t parse_shards(const char *text)
 {
     char *end;
@@ -118,7 +118,7 @@ static int reshard_command(int argc, char **argv)
     if (!shards)
         return cli_usage("'--shards' is '%s', give a number from 1 to %d", number,
                          REDIS_SHARDS_MAX);
-    (void)signal(SIGPIPE, SIG_IGN); /* a Redis that is gone shows as an error of the write */
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed Redis connection is then a write error */
     return reshard(store, password_file, shards, json);
 }
 

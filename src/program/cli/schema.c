@@ -1,4 +1,4 @@
-/* schema: the tables of a queue in a SQL database: made, brought to this version, or shown. */
+/* schema: creates, upgrades or prints the tables of a queue in a SQL database. */
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "sql/sql.h"

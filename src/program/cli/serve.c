@@ -1,4 +1,4 @@
-/* serve: runs the server, whose options are the configuration's. */
+/* serve: runs the server. Its options are those of the configuration. */
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "server/config_consistency.h"
@@ -30,7 +30,7 @@ static void print_help(void)
     printf("  --check\n      %s\n", CHECK_HELP);
 }
 
-/* A row of the configuration's table as a flag of the command line. `help` has its text. */
+/* Converts a row of the configuration table to a command line flag. `help` holds its text. */
 static struct cli_flag flag_of(const struct option *option, char help[OPTION_TEXT_BYTES])
 {
     bool is_switch = option->kind == OPTION_SWITCH || option->kind == OPTION_CLOCK;
@@ -41,10 +41,10 @@ static struct cli_flag flag_of(const struct option *option, char help[OPTION_TEX
                              is_switch ? NULL : option->values, help};
 }
 
-/* Its options are the configuration's. */
+/* Describes the command with the options of the configuration. */
 static void serve_describe(cli_help_printer *printer)
 {
-    enum { ROWS_MAX = 64 }; /* as many as `given` of struct config has bits */
+    enum { ROWS_MAX = 64 }; /* the number of bits of `given` in struct config */
     static char helps[ROWS_MAX][OPTION_TEXT_BYTES];
     struct cli_flag flags[ROWS_MAX + 3] = {0};
     size_t count;
@@ -78,7 +78,7 @@ static void print_listeners(const struct config *config)
     }
 }
 
-/* What the server would do with it. */
+/* Prints what the server would do with this configuration. */
 static void print_configuration(const struct config *config)
 {
     print_listeners(config);
@@ -119,7 +119,7 @@ static int serve_command(int argc, char **argv)
         }
     int count = 0;
     bool checks = false;
-    for (int i = 1; i < argc; i++) { /* wherever it stands */
+    for (int i = 1; i < argc; i++) { /* anywhere on the command line */
         if (strcmp(argv[i], "--check") == 0)
             checks = true;
         else

@@ -28,7 +28,7 @@ void show_disarm(char *text)
     *to = '\0';
 }
 
-/* Is it a line end or a blank between the values of JSON? */
+/* Returns whether the byte is a line end or tab between JSON values. */
 static bool is_between(char byte)
 {
     return byte == '\n' || byte == '\r' || byte == '\t';
@@ -74,7 +74,7 @@ static size_t width(const char *text)
     return columns;
 }
 
-/* Copies what fits, in whole characters, with "..." at the end where it is cut. */
+/* Copies as many whole characters as fit, with "..." at the end if the text is cut. */
 static void copy_cut(char *out, size_t out_bytes, const char *text, size_t columns)
 {
     size_t len = strlen(text);
@@ -177,7 +177,7 @@ const char *show_time(const json_t *value, char out[SHOW_CELL_BYTES])
     return out;
 }
 
-/* The two largest parts: "29m 12s", "3s", "0.4s". */
+/* Writes the two largest units: "29m 12s", "3s", "400ms". */
 static void emit_span(int64_t ms, char *out, size_t out_bytes)
 {
     static const struct {
@@ -209,7 +209,8 @@ const char *show_time_from_now(const json_t *value, char out[SHOW_CELL_BYTES])
         return out;
     int64_t from_now = ms - clock_wall_ms();
     int64_t away_ms = from_now < 0 ? -from_now : from_now;
-    /* A job asked for in 30 s is shown some milliseconds later, and is still due "in 30s". */
+    /* Rounds to seconds: a job delayed by 30 s is printed some milliseconds later, and is still
+     * due "in 30s". */
     emit_span(away_ms < 1000 ? away_ms : (away_ms + 500) / 1000 * 1000, span, sizeof span);
     size_t len = strlen(out);
     snprintf(out + len, SHOW_CELL_BYTES - len, from_now < 0 ? " (%s ago)" : " (in %s)", span);

@@ -1,4 +1,4 @@
-/* status: is all well with a server, in a sentence for people and an exit code for monitors. */
+/* status: the health of a server, as a sentence for the user and an exit code for monitors. */
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/colour.h"
@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-/* As Nagios and its like read them; they are not those of the other commands. */
+/* Exit codes by the convention of Nagios; they differ from those of the other commands. */
 enum status_exit {
     STATUS_WELL = 0,
     STATUS_WARNINGS = 1,
     STATUS_CRITICAL = 2,
-    STATUS_UNKNOWN = 3 /* the server cannot be reached, or does not tell */
+    STATUS_UNKNOWN = 3 /* the server is unreachable or does not report its status */
 };
 
 static bool is_critical(const json_t *problem)

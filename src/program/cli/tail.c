@@ -1,4 +1,5 @@
-/* tail: what happens to jobs, a line for each event, as it happens; over a restart of the server, too. */
+/* tail: prints a line for each event of jobs as it happens, and continues after a restart of the
+ * server. */
 #include "cli/cli.h"
 #include "cli/client.h"
 #include "cli/colour.h"
@@ -18,9 +19,9 @@ struct tail {
     struct client client;
     const struct cli_list *topics;
     const char *events; /* NULL: all kinds */
-    uint64_t left;      /* events until it ends; 0: it does not */
+    uint64_t left;      /* events until the command ends; 0: no limit */
     bool is_json;
-    bool was_open, was_cut; /* it was open once; and is not since */
+    bool was_open, was_cut; /* it was open once; it was cut since */
 };
 
 /* ---- a line ---- */
@@ -45,7 +46,7 @@ static enum colour colour_of(const char *event)
     }
 }
 
-/* "attempt 2, due …" */
+/* Appends a detail, as in "attempt 2, due …". */
 static void detail_add(char *detail, const char *before, const char *text)
 {
     size_t len = strlen(detail);
@@ -149,7 +150,7 @@ static void make_target(struct tail *tail)
     cli_url_add_query(target, "event", tail->events);
 }
 
-/* Until there is enough; a server that was there once is waited for. */
+/* Prints events until enough were received. Waits for a server that was reachable before. */
 static int tail_run(struct tail *tail)
 {
     const struct event_receiver receiver = {.open = on_open, .take = on_event, .ctx = tail};

@@ -1,4 +1,4 @@
-/* token: who may do what: tokens and certificates made, listed, revoked, given another secret. */
+/* token: creates, lists, revokes and rotates tokens and certificates. */
 #include "access/token_list.h"
 #include "base/clock.h"
 #include "base/duration.h"
@@ -18,7 +18,7 @@
 #define OVERLAP "24h"
 enum { LIST_BYTES_MAX = 16 << 20 };
 
-struct wishes { /* what the command line says; NULL: nothing */
+struct wishes { /* command line options; NULL: not given */
     const char *scope, *topics, *expires, *overlap, *output;
     const char *rate, *requests, *max_jobs, *max_waiting, *max_connections;
     bool is_certificate, is_access_key;
@@ -29,13 +29,13 @@ struct change {
     const struct token_store *store;
     struct slice name;
     int64_t now_ms;
-    struct token token;           /* as it became */
-    char secret[TOKEN_BYTES + 1]; /* "": none was made */
-    struct buffer *json;          /* what a program is told of it; NULL: it is for people */
+    struct token token;           /* the token after the change */
+    char secret[TOKEN_BYTES + 1]; /* "": no secret was created */
+    struct buffer *json;          /* the change for --json; NULL: print text for the user */
     int (*make)(struct change *change, const struct token *old);
 };
 
-/* ---- the wishes ---- */
+/* ---- command line options ---- */
 
 static int read_count(const char *text, const char *flag, uint64_t *out)
 {
@@ -85,7 +85,7 @@ static int read_expiry(const struct change *change, int64_t *expires_ms)
     return exit_code;
 }
 
-/* ---- one token changed ---- */
+/* ---- changing one token ---- */
 
 static void draw_secret(struct change *change)
 {
@@ -152,7 +152,8 @@ static int make_revoked(struct change *change, const struct token *old)
     return CLI_OK;
 }
 
-/* The secret it had is good for a while beside the new one; one from before is not any more. */
+/* Rotates the secret. The current secret stays valid for the overlap; an older one becomes
+ * invalid. */
 static int make_rotated(struct change *change, const struct token *old)
 {
     const struct wishes *wishes = change->wishes;
@@ -183,7 +184,7 @@ static int make_rotated(struct change *change, const struct token *old)
     return CLI_OK;
 }
 
-/* ---- what programs are told ---- */
+/* ---- output as JSON ---- */
 
 static const char *state_of(const struct token *token, int64_t now_ms)
 {
@@ -240,14 +241,14 @@ static void write_token(struct buffer *out, const struct token *token, int64_t n
     buffer_append_byte(out, '}');
 }
 
-/* The token as a list shows it, with its secret where that goes to no file. */
+/* Writes the token as in the list, with its secret unless that is written to a file. */
 static void write_change(const struct change *change)
 {
     struct buffer *out = change->json;
     buffer_clear(out);
     write_token(out, &change->token, change->now_ms);
     if (change->secret[0] && !change->wishes->output) {
-        out->len--; /* the brace comes behind it */
+        out->len--; /* the brace follows below */
         json_write_member_text(out, change->token.kind == ACCESS_KEY ? "secret" : "token",
                                slice_of(change->secret));
         buffer_append_byte(out, '}');
@@ -255,7 +256,7 @@ static void write_change(const struct change *change)
     buffer_append_byte(out, '\n');
 }
 
-/* ---- the list that is kept ---- */
+/* ---- the stored list ---- */
 
 static int edit_list(void *ctx, struct slice text, struct buffer *out)
 {
@@ -269,7 +270,7 @@ static int edit_list(void *ctx, struct slice text, struct buffer *out)
         token_list_put(text, &change->token, out);
     if (exit_code == CLI_OK && change->json)
         write_change(change);
-    change->token.name = change->name; /* the text ends before what is said of it */
+    change->token.name = change->name; /* the text is freed before the name is printed */
     token_list_fini(&list);
     return exit_code;
 }
@@ -355,9 +356,9 @@ static int run_list(const struct token_store *store, bool json)
     return exit_code;
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
-/* The secret alone on standard output, so that it can be piped where it belongs. */
+/* Prints only the secret on standard output, so that it can be piped. */
 static int hand_over(const struct change *change, FILE *output)
 {
     if (!change->secret[0])

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { TRIES_MAX = 100 }; /* others who change them at the same time */
+enum { TRIES_MAX = 100 }; /* attempts while others change the tokens concurrently */
 
 int token_store_find(struct token_store *store, const struct token_store_flags *flags)
 {
@@ -21,7 +21,7 @@ int token_store_find(struct token_store *store, const struct token_store_flags *
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         if (values[i]) {
             args[count++] = names[i];
-            args[count++] = (char *)(uintptr_t)values[i]; /* read only */
+            args[count++] = (char *)(uintptr_t)values[i]; /* only read */
         }
     if (!config_load(&store->config, count, args, getenv, error))
         return cli_usage("%s", error);
@@ -38,7 +38,7 @@ int token_store_find(struct token_store *store, const struct token_store_flags *
     return CLI_OK;
 }
 
-/* ---- those in a store ---- */
+/* ---- tokens in a store ---- */
 
 static int read_stored(const struct token_store *store, struct buffer *out)
 {
@@ -52,7 +52,8 @@ static int read_stored(const struct token_store *store, struct buffer *out)
     return result == 0 ? CLI_OK : cli_store_error(result, error);
 }
 
-/* Once, from what is there now. Negative errno, said but for -EAGAIN, or an exit code. */
+/* Edits the current tokens once. Returns an exit code or a negative errno; errors are printed
+ * except -EAGAIN. */
 static int edit_once(const struct stored_tokens_ops *ops, void *tokens, struct buffer *before,
                      token_file_editor *edit, void *ctx)
 {
@@ -93,7 +94,7 @@ static int edit_stored(const struct token_store *store, token_file_editor *edit,
                                 : exit_code;
 }
 
-/* ---- wherever they are ---- */
+/* ---- tokens in a file or a store ---- */
 
 int token_store_read(const struct token_store *store, struct buffer *out)
 {

@@ -1,7 +1,7 @@
 /*
- * top: what happens in a server, as a table that is drawn anew each second; over a restart of the
- * server, too. Drawn by ANSI sequences that every terminal knows, on a screen of its own: what stood there
- * before is there again at the end.
+ * top: shows the activity of a server as a table that is redrawn each second, and continues after a
+ * restart of the server. Uses common ANSI sequences and the alternate screen, so that the previous
+ * contents of the terminal are restored at the end.
  */
 #include "cli/cli.h"
 #include "cli/client.h"
@@ -22,11 +22,11 @@
 #include <unistd.h>
 
 enum {
-    PAUSE_MS = 1000, /* before a server that went away is asked again */
+    PAUSE_MS = 1000, /* before reconnecting to an unreachable server */
     COLUMNS = 80,
     ROWS = 24,
     COLUMNS_MAX = 400,
-    NUMBERS_COLUMNS = 57, /* of a row, behind the topic */
+    NUMBERS_COLUMNS = 57, /* columns of a row after the topic */
     TEXT_BYTES_MAX = 1 << 20
 };
 
@@ -36,21 +36,21 @@ enum sort { SORT_ACTIVITY = 0, SORT_NAME, SORT_READY, SORT_DEAD, SORT_OLDEST, SO
 struct top {
     struct client client;
     bool is_json, is_once;
-    bool is_screen; /* drawn again and again, on a terminal */
-    bool is_begun;  /* the screen is its own */
-    bool has_keys;  /* the terminal gives each key at once; `before` is how it was */
-    bool is_open;   /* the server answers; else it is waited for */
+    bool is_screen; /* redrawn repeatedly on a terminal */
+    bool is_begun;  /* the alternate screen is active */
+    bool has_keys;  /* the terminal delivers each key immediately; `before` holds its settings */
+    bool is_open;   /* the server answers; otherwise reconnecting */
     struct termios before;
-    json_t *snapshot; /* the newest; NULL: none has come */
+    json_t *snapshot; /* the latest; NULL: not received yet */
     enum sort sort;
-    size_t from;        /* topics above the first row */
-    struct buffer text; /* what is drawn */
+    size_t from;        /* number of topics above the first row */
+    struct buffer text; /* text to draw */
     size_t columns, rows, row;
 };
 
-/* ---- figures in few columns ---- */
+/* ---- compact numbers ---- */
 
-/* "12345", "123k", "12M" */
+/* Formats a number as "12345", "123k" or "12M". */
 static const char *say_number(double number, char out[16])
 {
     static const char units[] = " kMGT";
@@ -98,7 +98,7 @@ static const char *say_count(const json_t *counts, const char *name, char out[16
 
 /* ---- lines ---- */
 
-/* One line, cut where the screen ends. */
+/* Adds one line, cut at the width of the screen. */
 static void line_add(struct top *top, enum colour colour, const char *text)
 {
     char line[4 * COLUMNS_MAX];
@@ -109,7 +109,7 @@ static void line_add(struct top *top, enum colour colour, const char *text)
     buffer_append_text(&top->text, colour_begin(colour));
     buffer_append_text(&top->text, line);
     buffer_append_text(&top->text, colour_end(colour));
-    /* The last line has no end: it would move the screen. */
+    /* The last line has no line end, which would scroll the screen. */
     if (top->is_screen)
         buffer_append_text(&top->text, top->row + 1 < top->rows ? "\033[K\r\n" : "\033[K");
     else
@@ -244,7 +244,7 @@ static void measure_screen(struct top *top)
         top->rows = size.ws_row;
     }
     if (top->columns < COLUMNS - 10)
-        top->columns = COLUMNS - 10; /* what does not fit is cut by the terminal */
+        top->columns = COLUMNS - 10; /* the terminal cuts longer lines */
     if (top->columns > COLUMNS_MAX)
         top->columns = COLUMNS_MAX;
 }
@@ -274,7 +274,7 @@ static void draw(struct top *top)
     fflush(stdout);
 }
 
-/* Keys come one by one, and what stands on the terminal is kept for later. */
+/* Makes keys arrive one by one, and switches to the alternate screen. */
 static void screen_begin(struct top *top)
 {
     struct termios raw;
@@ -318,7 +318,7 @@ static void press_key(struct top *top, const char *keys, size_t *i, size_t count
         top->sort = (top->sort + 1) % SORTS;
 }
 
-/* False: that is enough. */
+/* Handles keys. Returns false to quit. */
 static bool on_press(void *ctx)
 {
     struct top *top = ctx;
@@ -355,7 +355,7 @@ static bool on_event(void *ctx, const char *event, const json_t *data)
     return !top->is_once;
 }
 
-/* The server is away for a while. False: that is enough. */
+/* Waits before reconnecting to an unreachable server. Returns false to quit. */
 static bool wait_for_server(struct top *top)
 {
     struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};

@@ -27,7 +27,7 @@ static int parse_object(const char *flag, struct slice text, json_t **out)
                      error.text, error.position);
 }
 
-/* Reads a flag whose value is a JSON object, @FILE or none, as that member of the settings. */
+/* Reads a flag whose value is a JSON object, @FILE or none, as a member of the settings. */
 static int read_object(const char *flag, const char *value, json_t *settings, const char *member)
 {
     json_t *object = NULL;
@@ -49,7 +49,8 @@ static int read_object(const char *flag, const char *value, json_t *settings, co
     return exit_code;
 }
 
-/* The object of that name, made where it is not there. NULL: it is something else. */
+/* Returns the object of that name, and creates it if absent. Returns NULL if the member is not
+ * an object. */
 static json_t *need_object(json_t *in, const char *name)
 {
     json_t *object = json_object_get(in, name);
@@ -81,7 +82,7 @@ static json_t *read_value(const char *text)
     return value ? value : json_string(text);
 }
 
-/* Settings that are durations, by the last word of their name. */
+/* Returns whether a setting is a duration, by the last part of its name. */
 static bool is_duration(const char *name)
 {
     static const char *const names[] = {"lease_for", "ttl",     "dedup_window", "backoff",
@@ -131,13 +132,14 @@ void settings_drop_nulls(json_t *settings)
     }
 }
 
-/* ---- settings for people ---- */
+/* ---- printing settings ---- */
 
 static void print_value(const char *name, const json_t *value)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
     size_t len = text ? strlen(text) : 0;
-    /* A text that needs no quotes goes without, unless it would be read as something else. */
+    /* Quotes are omitted if the text needs none, unless it would then be parsed as another
+     * value. */
     json_t *other =
         json_is_string(value) ? json_loads(json_string_value(value), JSON_DECODE_ANY, NULL) : NULL;
     bool is_bare = json_is_string(value) && len > 2 && !other && !memchr(text, '\\', len);
@@ -162,7 +164,7 @@ void settings_print(const char *name, const json_t *value)
     }
 }
 
-/* A server of an earlier version has one page, without a cursor. */
+/* Fetches a page of topics. An older server returns all topics in one page without a cursor. */
 static int add_page(struct client *client, const char *cursor, json_t *all)
 {
     struct buffer *target = client_begin(client);
@@ -197,7 +199,8 @@ int topic_pages(struct client *client, json_t **out)
     return exit_code;
 }
 
-/* topic show, topic set, topic delete: the settings of a topic, as NAME=VALUE, and its end. */
+/* topic show, topic set, topic delete: show or change the settings of a topic as NAME=VALUE, or
+ * delete it. */
 
 /* ---- show ---- */
 
@@ -245,7 +248,7 @@ static int topic_show(struct client *client, const struct cli_args *args)
 
 /* ---- set ---- */
 
-/* As a whole: what is to go is not there. */
+/* Replaces all settings; removed settings are absent. */
 static int put_settings(struct client *client, const struct cli_args *args, json_t *settings)
 {
     settings_drop_nulls(settings);
@@ -258,7 +261,7 @@ static int put_settings(struct client *client, const struct cli_args *args, json
     return exit_code;
 }
 
-/* In part; a topic that is not there yet is made. */
+/* Changes the given settings; creates the topic if it does not exist. */
 static int patch_settings(struct client *client, const struct cli_args *args, json_t *settings)
 {
     char *text = json_dumps(settings, JSON_COMPACT);
@@ -374,7 +377,7 @@ static int topic_command(int argc, char **argv)
     return exit_code;
 }
 
-/* topics, pause, resume: topics as wholes. */
+/* topics, consumers: list topics and the consumers of a topic. */
 
 /* ---- topics ---- */
 

@@ -37,17 +37,17 @@ void cli_url_add_query_ms(struct buffer *url, const char *key, int64_t ms)
     cli_url_add_query(url, key, text);
 }
 
-/* ---- for people's eyes ---- */
+/* ---- display without secrets ---- */
 
-/* Where the authority of a URL begins; where there is no scheme, `text` itself. */
+/* Returns the beginning of a URL's authority, or `text` if there is no scheme. */
 static const char *find_authority(const char *text)
 {
     const char *colon = strstr(text, "://");
     return colon ? colon + 3 : text;
 }
 
-/* "http://user:secret", where the host was forgotten, has a port that is none. Its beginning; NULL:
- * the port is one, or there is none. `end` is that of the word. */
+/* Finds an invalid port, as in "http://user:secret" whose host is missing. Returns its
+ * beginning, or NULL if the port is valid or absent. `end` is the end of the word. */
 static const char *find_bad_port(const char *at, const char *end)
 {
     const char *bracket = *at == '[' ? memchr(at, ']', (size_t)(end - at)) : NULL;
@@ -62,7 +62,7 @@ static const char *find_bad_port(const char *at, const char *end)
     return at == end || *at == '/' || (at > port && ispunct((unsigned char)*at)) ? NULL : port;
 }
 
-/* Everything from `secret` to the last "@" gives way. */
+/* Replaces the text from `secret` to the last "@" with "…". */
 static bool show_user(const char *text, const char *secret, struct buffer *out)
 {
     const char *at = secret ? strrchr(secret, '@') : NULL;
@@ -74,7 +74,7 @@ static bool show_user(const char *text, const char *secret, struct buffer *out)
     return true;
 }
 
-/* Ports that are none give way, one word after the other. */
+/* Replaces invalid ports with "…", word by word. */
 static void show_ports(const char *text, bool is_url, struct buffer *out)
 {
     while (*text) {
@@ -104,7 +104,8 @@ void cli_url_show(const char *url, char *out, size_t out_bytes)
     emit(&shown, out, out_bytes);
 }
 
-/* Where the first word begins that has a ":" before the last "@", such as user:password@host. */
+/* Returns the beginning of the first word with a ":" before the last "@", such as
+ * user:password@host. */
 static const char *find_user(const char *sentence)
 {
     const char *at = strrchr(sentence, '@'), *colon = strchr(sentence, ':');

@@ -1,8 +1,8 @@
 /*
- * work: takes jobs, runs a command for each, answers for it.
+ * work: takes jobs, runs a command for each, and answers them.
  *
- * One thread. All calls go through a curl multi handle, whose poll also watches the commands, what
- * they write to their standard error, and the signals.
+ * One thread. All calls go through a curl multi handle, whose poll also watches the commands, their
+ * standard error, and the signals.
  */
 #include "base/clock.h"
 #include "base/duration.h"
@@ -26,15 +26,15 @@
 /* ---- outages ---- */
 
 /*
- * While the server is away that a command works for: it is said once, and once when the
- * server is back; the pauses between tries grow, and are longer or shorter by chance, so that many
- * who wait do not all come back at the same moment. One thread.
+ * An outage of the server. Its beginning and its end are each reported once. The pauses between
+ * attempts grow and vary at random, so that many waiting workers do not return at the same time.
+ * One thread.
  */
 
-/* Zeroed: the server is there. */
+/* Zeroed: the server is reachable. */
 struct outage {
-    int64_t since_ms; /* the first failure in a row, on the clock since boot; 0: none */
-    bool is_of_takes; /* takes alone fail, as far as is known: only a take can end it */
+    int64_t since_ms; /* first failure in a row, time since boot; 0: no outage */
+    bool is_of_takes; /* so far only takes have failed, so only a take can end it */
 };
 
 enum { PAUSE_MS = 50, DOUBLINGS_MAX = 16 };
@@ -44,8 +44,8 @@ static int64_t now_ms(void)
     return clock_boot_us() / 1000;
 }
 
-/* A call has failed with `problem`, the one after *tries others of its kind. Returns how long to
- * wait before the next, at most `pause_ms_max`. */
+/* Records that a call failed with `problem`, after *tries failed calls of its kind. Returns the
+ * pause before the next attempt, at most `pause_ms_max`. */
 static int64_t outage_fail(struct outage *outage, bool is_take, unsigned *tries,
                            const char *problem, int64_t pause_ms_max)
 {
@@ -63,7 +63,7 @@ static int64_t outage_fail(struct outage *outage, bool is_take, unsigned *tries,
     return pause_ms / 2 + (int64_t)random_below(&random, (uint64_t)(pause_ms - pause_ms / 2 + 1));
 }
 
-/* A call was answered. True where that ended an outage. */
+/* Records that a call was answered. Returns true if this ended an outage. */
 static bool outage_end(struct outage *outage, bool is_take, unsigned *tries, const char *url)
 {
     *tries = 0;
@@ -77,8 +77,8 @@ static bool outage_end(struct outage *outage, bool is_take, unsigned *tries, con
 
 /* ---- slots ---- */
 
-/* One place of `tarry work` for a job: its command while it runs, then its outcome until
- * the server has answered. */
+/* A place for one job: its command while it runs, then its outcome until the server has
+ * answered. */
 
 enum {
     WORK_SLOTS_MAX = 256,
@@ -90,27 +90,27 @@ enum work_slot_state { WORK_SLOT_FREE = 0, WORK_SLOT_RUNNING, WORK_SLOT_ENDED };
 
 struct work_slot {
     enum work_slot_state state;
-    uint64_t serial; /* tells the jobs apart that one slot has one after the other */
+    uint64_t serial; /* distinguishes successive jobs of a slot */
     struct child child;
     char name[WORK_NAME_BYTES], lease[WORK_LEASE_BYTES];
-    char error[CHILD_ERROR_BYTES]; /* once ended: why it failed; "": it did not */
+    char error[CHILD_ERROR_BYTES]; /* once ended: reason of the failure; "" on success */
     bool is_final;                 /* once ended: no further attempt can help */
-    int64_t lease_end_ms;          /* as far as we know, on the clock since boot */
+    int64_t lease_end_ms;          /* estimate, time since boot */
     int64_t extend_ms;             /* when to extend the lease next */
-    bool is_lost;                  /* the lease has ended, the server says */
-    bool is_unwanted;              /* somebody asked to cancel the job */
-    bool is_doubtful;              /* an answer for it broke off: it may have counted */
+    bool is_lost;                  /* the server reported that the lease has ended */
+    bool is_unwanted;              /* a cancel of the job was requested */
+    bool is_doubtful; /* an answer for it was interrupted and may have been processed */
 };
 
 /* ---- answers ---- */
 
 /*
- * Acks, nacks and extends of what `tarry work` holds, many in a call.
+ * Acks, nacks and extends of the jobs in slots, many per call.
  *
- * Each verb has a connection of its own and one call at a time, run by a curl multi handle, so that
- * a slow ack holds up no extend. Leases are extended after each tenth of their time until the ack
- * or nack is answered, and a call that failed is made again: a server may be away for three
- * quarters of a lease, and no job comes twice.
+ * Each verb has its own connection and one call at a time, run by a curl multi handle, so that a
+ * slow ack does not delay an extend. Leases are extended after each tenth of their time until the
+ * ack or nack is answered, and failed calls are repeated: a server may be unreachable for three
+ * quarters of a lease without a job being delivered twice.
  */
 
 enum work_verb { WORK_ACK = 0, WORK_NACK, WORK_EXTEND, WORK_VERBS };
@@ -122,8 +122,8 @@ struct work_call {
         size_t slot;
         uint64_t serial;
     } items[WORK_SLOTS_MAX];
-    size_t count;    /* of items that it is about; 0: it is not under way */
-    int64_t next_ms; /* after a failure: not before */
+    size_t count;    /* number of items in the call; 0: no call in progress */
+    int64_t next_ms; /* earliest time of the next call after a failure */
     unsigned tries;
 };
 
@@ -139,7 +139,7 @@ struct work_answers {
 };
 
 enum {
-    CALL_MS_MIN = 2000, /* a call that is silent for longer than a lease is made anew */
+    CALL_MS_MIN = 2000, /* a call without an answer for longer than a lease is repeated */
     CALL_MS_MAX = 30000,
     RETRY_MS_MIN = 50,
     RETRY_MS_MAX = 3000
@@ -152,7 +152,8 @@ static int64_t clamp(int64_t value, int64_t least, int64_t most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* `answers` holds slots and the fields from `slots` on. False where out of memory, explained. */
+/* Opens the connections. The fields from `slots` on are already set. Returns false if out of
+ * memory, after printing the error. */
 static bool work_answers_open(struct work_answers *answers, const char *url)
 {
     for (int verb = 0; verb < WORK_VERBS; verb++) {
@@ -173,9 +174,9 @@ static void work_answers_close(struct work_answers *answers)
     }
 }
 
-/* ---- what is due ---- */
+/* ---- due calls ---- */
 
-/* When the verb is to be said of the slot next; INT64_MAX: never. */
+/* Returns when the verb is due for the slot; INT64_MAX: never. */
 static int64_t due_ms(const struct work_slot *slot, enum work_verb verb)
 {
     bool is_failure = slot->error[0] != '\0';
@@ -199,7 +200,8 @@ static bool add_lease(json_t *leases, const struct work_slot *slot, enum work_ve
     return json_array_append_new(leases, item) == 0;
 }
 
-/* Puts every slot for which this verb is due now into the call's body. False: there is none. */
+/* Adds all slots for which the verb is due to the call's body. Returns false if there is no such
+ * slot. */
 static bool make_body(struct work_answers *answers, enum work_verb verb)
 {
     struct work_call *call = &answers->calls[verb];
@@ -219,7 +221,7 @@ static bool make_body(struct work_answers *answers, enum work_verb verb)
     return false;
 }
 
-/* Begins the verb's call, unless one is under way or has to wait. */
+/* Starts the verb's call, unless one is in progress or must wait. */
 static void work_call_start(struct work_answers *answers, enum work_verb verb)
 {
     struct work_call *call = &answers->calls[verb];
@@ -239,14 +241,14 @@ static void work_call_start(struct work_answers *answers, enum work_verb verb)
     curl_multi_add_handle(answers->multi, client->curl);
 }
 
-/* Begins the calls that are due. */
+/* Starts all due calls. */
 static void work_answers_start(struct work_answers *answers)
 {
     for (int verb = 0; verb < WORK_VERBS; verb++)
         work_call_start(answers, (enum work_verb)verb);
 }
 
-/* When there is something to do next, on the clock since boot, if no transfer ends. */
+/* Returns the time since boot of the next action if no transfer ends before. */
 static int64_t work_answers_next_ms(const struct work_answers *answers)
 {
     int64_t next_ms = INT64_MAX;
@@ -263,9 +265,9 @@ static int64_t work_answers_next_ms(const struct work_answers *answers)
     return next_ms;
 }
 
-/* ---- what the server said ---- */
+/* ---- results ---- */
 
-/* A refusal that says nothing of the lease: the same may succeed later. */
+/* Returns whether the failure is temporary and not caused by the lease. */
 static bool is_passing(const char *code)
 {
     static const char *const passing[] = {"unavailable", "stopping", "not_ready", "no_memory"};
@@ -275,7 +277,7 @@ static bool is_passing(const char *code)
     return false;
 }
 
-/* Its command is told once, as at the end of a worker. */
+/* Signals the command once with SIGTERM, as at the end of a worker. */
 static void note_unwanted(struct work_slot *slot)
 {
     if (slot->is_unwanted || slot->state != WORK_SLOT_RUNNING)
@@ -301,7 +303,7 @@ static void end_extend(struct work_answers *answers, struct work_slot *slot, boo
                   slot->name);
 }
 
-/* An ack or nack was answered: its slot is free, and the user hears how it ended. */
+/* Handles the result of an ack or nack: frees the slot and prints the outcome. */
 static void end_answer(struct work_answers *answers, struct work_slot *slot, enum work_verb verb,
                        bool is_ok)
 {
@@ -318,7 +320,7 @@ static void end_answer(struct work_answers *answers, struct work_slot *slot, enu
                   verbs[verb]);
 }
 
-/* A nack of a job that somebody asked to cancel: it is not tried again. */
+/* Handles a nack of a job whose cancel was requested: it is not retried. */
 static void end_cancelled(struct work_answers *answers, struct work_slot *slot)
 {
     slot->state = WORK_SLOT_FREE;
@@ -326,14 +328,14 @@ static void end_cancelled(struct work_answers *answers, struct work_slot *slot)
         fprintf(stderr, "cancelled %s, as was asked\n", slot->name);
 }
 
-/* The slot that an item of a call is about; NULL: its job is gone meanwhile. */
+/* Returns the slot of an item, or NULL if its job has ended meanwhile. */
 static struct work_slot *find_slot(struct work_answers *answers, const struct work_item *item)
 {
     struct work_slot *slot = &answers->slots[item->slot];
     return slot->state != WORK_SLOT_FREE && slot->serial == item->serial ? slot : NULL;
 }
 
-/* One item's result. False: it has to be said again. */
+/* Handles the result of one item. Returns false if it must be sent again. */
 static bool end_item(struct work_answers *answers, const struct work_item *item,
                      enum work_verb verb, const json_t *result)
 {
@@ -364,7 +366,7 @@ static void work_call_fail(struct work_answers *answers, struct work_call *call,
                                            retry_ms_max(answers));
 }
 
-/* A call has ended: each item has its result, or is said again. */
+/* Ends a call: each item has its result, or is sent again. */
 static void work_call_end(struct work_answers *answers, enum work_verb verb, CURLcode code)
 {
     struct work_call *call = &answers->calls[verb];
@@ -393,7 +395,7 @@ static void work_call_end(struct work_answers *answers, enum work_verb verb, CUR
         work_call_fail(answers, call, "the server cannot answer for its jobs now");
 }
 
-/* A transfer of the multi handle has ended. False: it is none of these. */
+/* Ends a transfer of the multi handle. Returns false if it belongs to another call. */
 static bool work_answers_end(struct work_answers *answers, const CURL *curl, CURLcode code)
 {
     for (int verb = 0; verb < WORK_VERBS; verb++)
@@ -405,8 +407,8 @@ static bool work_answers_end(struct work_answers *answers, const CURL *curl, CUR
     return false;
 }
 
-/* Gives up the slots whose command has ended and whose lease has, too; all of them where the server
- * is away and `is_impatient`. */
+/* Frees slots whose command and lease have ended during an outage. If `is_impatient`, the lease
+ * need not have ended. */
 static void work_answers_give_up(struct work_answers *answers, bool is_impatient)
 {
     for (size_t i = 0; i < answers->slot_count; i++) {
@@ -426,7 +428,7 @@ struct work {
     char **command;
     size_t slot_count;
     struct work_slot slots[WORK_SLOTS_MAX];
-    uint64_t serial; /* of the job taken last */
+    uint64_t serial; /* of the last taken job */
     struct client taker;
     struct work_answers answers;
     struct outage outage;
@@ -474,7 +476,7 @@ static void tend_commands(struct work *work)
     }
 }
 
-/* Starts the command for the job that was taken, in a free slot. */
+/* Starts the command for the taken job in a free slot. */
 static void start_job(struct work *work)
 {
     const struct client *client = &work->taker;
@@ -491,7 +493,7 @@ static void start_job(struct work *work)
     };
     struct work_slot *slot = work->slots;
     while (slot->state != WORK_SLOT_FREE)
-        slot++; /* there is one, else nothing would have been taken */
+        slot++; /* a free slot exists, otherwise no job would have been taken */
     *slot = (struct work_slot){.state = WORK_SLOT_RUNNING,
                                .serial = ++work->serial,
                                .lease_end_ms = now_ms() + lease_ms,
@@ -512,7 +514,7 @@ static void start_job(struct work *work)
 
 static void begin_take(struct work *work)
 {
-    /* After an outage: at once, so that its end is known when it ends. */
+    /* During an outage, takes do not wait, so that its end is noticed immediately. */
     int64_t wait_ms = work->outage.since_ms ? 0 : WAIT_MS;
     struct buffer *target = client_begin(&work->taker);
     cli_url_add_segment(target, "topics");
@@ -521,7 +523,7 @@ static void begin_take(struct work *work)
     cli_url_add_query_ms(target, "wait", wait_ms);
     cli_url_add_query(target, "lease_for", work->answers.lease_for);
     cli_url_add_query(target, "consumer", work->consumer);
-    client_want_raw(&work->taker); /* byte for byte, which JSON does not promise */
+    client_want_raw(&work->taker); /* byte for byte, which JSON does not guarantee */
     if (!client_prepare(&work->taker, "POST", NULL, wait_ms)) {
         work_stop(work, CLI_USAGE);
         return;
@@ -530,7 +532,7 @@ static void begin_take(struct work *work)
     work->taking = true;
 }
 
-/* A take has ended: with a job, with none, with a refusal, or because the server is away. */
+/* Handles the end of a take: a job, no job, a rejection, or an unreachable server. */
 static void end_take(struct work *work, CURLcode code)
 {
     struct client *client = &work->taker;
@@ -601,7 +603,7 @@ static int poll_timeout(const struct work *work)
     return next <= now_ms() ? 0 : (int)(next - now_ms());
 }
 
-/* Waits for a transfer, a command's end or words, a signal, or the next deadline. */
+/* Waits for a transfer, the end or output of a command, a signal, or the next deadline. */
 static void wait_for_events(struct work *work)
 {
     struct curl_waitfd fds[2 * WORK_SLOTS_MAX + 1];
@@ -618,7 +620,7 @@ static void wait_for_events(struct work *work)
     curl_multi_poll(work->multi, fds, count, poll_timeout(work), NULL);
 }
 
-/* Turns until it is to stop and no slot is in use any more. */
+/* Runs until stopping is set and no slot is in use. */
 static void work_loop(struct work *work)
 {
     for (;;) {
@@ -626,7 +628,7 @@ static void work_loop(struct work *work)
         if (may_take && count_slots(work, WORK_SLOT_FREE) > 0)
             begin_take(work);
         if (work->stopping && work->taking) {
-            /* The server gives back what was on its way. */
+            /* The server returns a job that was being delivered. */
             curl_multi_remove_handle(work->multi, work->taker.curl);
             work->taking = false;
         }
@@ -657,7 +659,7 @@ static int work_run(struct work *work)
     return work->exit_code;
 }
 
-/* HOST:PROCESS; of a long host its end, where those of one cluster differ. */
+/* Returns HOST:PROCESS. Long host names keep their end, where hosts of a cluster differ. */
 static const char *own_name(void)
 {
     static char name[JOB_CONSUMER_BYTES_MAX + 1];
@@ -677,7 +679,7 @@ static const char *own_name(void)
 
 static int work_command(int argc, char **argv)
 {
-    static struct work work; /* large */
+    static struct work work; /* too large for the stack */
     uint64_t jobs = 1;
     work = (struct work){.answers = {.lease_for = "60s"}, .consumer = own_name()};
     const struct cli_flag flags[] = {

@@ -28,10 +28,9 @@ struct load_item { /* a taken job; valid as long as the bytes it was parsed from
 };
 
 struct load_answer {
-    size_t bytes; /* length of the answer */
-    size_t need;  /* PARTIAL: parse again when this many bytes are available */
-    uint64_t
-        failed; /* number of jobs in the answer that were rejected; at most `expected` counts */
+    size_t bytes;    /* length of the answer */
+    size_t need;     /* PARTIAL: parse again when this many bytes are available */
+    uint64_t failed; /* rejected jobs in the answer; at most `expected` counts */
     unsigned item_count;
     struct load_item items[LOAD_TAKE_MAX];
     struct slice problem; /* if failed or broken: the server's message */
