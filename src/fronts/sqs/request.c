@@ -103,7 +103,7 @@ bool sqs_error_of(struct sqs_error *error, enum queue_status status)
                                                    : queue_status_sentence(status));
 }
 
-/* ---- what is kept ---- */
+/* ---- stored parameters ---- */
 
 struct note_head {
     const struct sqs_operation *operation;
@@ -138,7 +138,7 @@ struct sqs_request sqs_request_of(struct http_exchange *exchange)
     out.queue = slice_make(exchange->note.at + sizeof head, head.queue_bytes);
     out.host = slice_make(out.queue.at + head.queue_bytes, head.host_bytes);
     out.trace = slice_make(out.host.at + head.host_bytes, head.trace_bytes);
-    out.fields.kind = JSON_OBJECT; /* it was checked before it was kept */
+    out.fields.kind = JSON_OBJECT; /* checked before it was stored */
     out.fields.raw = slice_make(exchange->note.at + before, head.fields_bytes);
     before += head.fields_bytes;
     out.learned = slice_make(exchange->note.at + before, exchange->note.len - before);
@@ -237,7 +237,7 @@ bool sqs_number(struct json_value value, const char *name, int64_t least, int64_
                          (long long)most);
 }
 
-/* ---- answers ---- */
+/* ---- replies ---- */
 
 static void write_request_id(struct http_exchange *exchange)
 {

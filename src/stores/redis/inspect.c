@@ -41,9 +41,9 @@ void redis_inspection_add(struct redis_inspection *sum, const struct redis_maste
 
 enum { OLDEST_MAJOR = 7 };
 
-/* ---- one master: what it is ---- */
+/* ---- one master: kind, role, version ---- */
 
-/* Valkey calls the field by another name. */
+/* Returns whether the server is in this mode. Valkey has a different name for the field. */
 static bool is_in_mode(const char *info, const char *mode)
 {
     return redis_info_is(info, "redis_mode", mode) || redis_info_is(info, "server_mode", mode);
@@ -95,9 +95,9 @@ static int check_version(const struct redis_sync_connection *connection, const c
                         connection->place, out, OLDEST_MAJOR);
 }
 
-/* ---- what it does with the jobs ---- */
+/* ---- one master: settings ---- */
 
-/* Where CONFIG is forbidden, what INFO says must do. */
+/* Reads the effective settings. If CONFIG is forbidden, only those in INFO are used. */
 static int read_force(struct redis_sync_connection *connection, const char *info,
                       struct redis_master *out)
 {
@@ -116,7 +116,7 @@ static int read_force(struct redis_sync_connection *connection, const char *info
                         connection->place, out->policy);
 }
 
-/* Refuses what is no master, too old, or would evict jobs. */
+/* Reads a master. Refuses a server that is not a master, is too old, or would evict jobs. */
 static int read_master(struct redis_sync_connection *connection, enum redis_kind kind,
                        struct redis_master *out)
 {
@@ -146,7 +146,7 @@ static int read_master(struct redis_sync_connection *connection, enum redis_kind
 
 /* ---- all masters ---- */
 
-/* What to give a master that promises too little. */
+/* Returns the commands that raise the durability of a master to the required one. */
 static const char *remedy(enum redis_durability required)
 {
     switch (required) {
@@ -199,12 +199,11 @@ static int read_masters(const struct redis_url *url, const struct redis_options 
     return result;
 }
 
-/* ---- how many shards there are ----
+/* ---- the number of shards ----
  *
- * How many shards there are. One key outside all shards, "{prefix}:shards", is set once and
- * decides, so that two servers that start at the same time cannot disagree. Where it is missing
- * (lost with a Redis that kept nothing, while servers went on) the cores of the shards still tell.
- */
+ * The key "{prefix}:shards", outside all shards, is set once and decides, so that two servers that
+ * start at the same time cannot disagree. If the key is missing (lost by a Redis without
+ * persistence while servers were running), the cores of the shards still contain the number. */
 
 enum { KEY_BYTES = REDIS_TAG_BYTES + 16, REDIRECTS_MAX = 5, NUMBER_BYTES = 16 };
 
@@ -212,18 +211,18 @@ struct shards_question {
     const struct redis_url *url;
     const struct redis_survey *map;
     const struct redis_report *report;
-    const char *purpose;                   /* "cannot …" where it is refused */
-    uint32_t generation;                   /* of the number that was found last */
-    char place[REDIS_ENDPOINT_NAME_BYTES]; /* who answered */
+    const char *purpose;                   /* follows "cannot" in the error message */
+    uint32_t generation;                   /* of the number found last */
+    char place[REDIS_ENDPOINT_NAME_BYTES]; /* the server that answered */
 };
 
-/* Of the errors that are answers: the key is of another type. */
+/* Returns whether the error is a valid answer: the key has another type. */
 static bool is_of_another_type(const redisReply *reply)
 {
     return redis_sync_connection_is_error(reply, "WRONGTYPE ");
 }
 
-/* Asks one server; sends `ASKING` ahead where a slot is on its way there. */
+/* Queries one server; sends `ASKING` first if the slot is being imported there. */
 static int ask_there(struct shards_question *question, const struct redis_endpoint *endpoint,
                      bool ask_first, const char *const *words, redisReply **out)
 {
@@ -250,8 +249,8 @@ static int ask_there(struct shards_question *question, const struct redis_endpoi
     return result;
 }
 
-/* Asks whoever has the key; words[1] is the key. Redirects are followed: a cluster may be moving.
- */
+/* Queries the server that holds the key, words[1]. Follows redirects, because a cluster may be
+ * moving the slot. */
 static int ask_owner(struct shards_question *question, const char *const *words, redisReply **out)
 {
     uint16_t slot = redis_slot_of(slice_of(words[1]));
@@ -273,7 +272,7 @@ static int ask_owner(struct shards_question *question, const char *const *words,
                         question->place);
 }
 
-/* 0 in *number: there is none. */
+/* Reads the number of shards. *number is 0 if the key is missing. */
 static int ask_number(struct shards_question *question, const char *const *words, uint32_t *number)
 {
     redisReply *reply;
@@ -313,7 +312,7 @@ static void core_name_of(const struct shards_question *question,
     snprintf(out, KEY_BYTES, "%s:core", tag);
 }
 
-/* Of the first generation. */
+/* Writes the name of a core of the first generation. */
 static void core_name(const struct shards_question *question, uint32_t shard, uint32_t shards,
                       char out[KEY_BYTES])
 {
@@ -338,7 +337,8 @@ static int ask_core(struct shards_question *question, const char *core, struct c
     return ASK_NUMBER(question, &seen->core.shards, "HGET", core, "shards");
 }
 
-/* The name of shard 0 depends on how many there are; there are only a few such names. */
+/* Finds the number in a core. The name of shard 0 depends on the number of shards, but there are
+ * only a few such names. */
 static int ask_cores(struct shards_question *question, uint32_t *number)
 {
     char last[KEY_BYTES] = "", core[KEY_BYTES];
@@ -356,9 +356,10 @@ static int ask_cores(struct shards_question *question, uint32_t *number)
     return result;
 }
 
-/* Servers that went on after Redis had lost its data left cores that say nothing (those of before
- * this was noticed). To begin with another number beside them would make two queues of one. A core
- * that another server has made since we asked for the number under `key` has the number there. */
+/* Refuses to start beside cores that do not contain the number. Servers of older versions left such
+ * cores when they continued after Redis had lost its data. Starting with a different number would
+ * split the queue in two. If another server created a core after the query for the number in `key`,
+ * the number is in `key` now. */
 static int refuse_mute_cores(struct shards_question *question, const char *key, uint32_t *number)
 {
     char last[KEY_BYTES] = "", core[KEY_BYTES];
@@ -382,8 +383,9 @@ static int refuse_mute_cores(struct shards_question *question, const char *key, 
     return 0;
 }
 
-/* A call costs Redis more than a job in it, and each shard has calls of its own. So there are as many
- * as share the work: one for each master. */
+/* Returns the number of shards for a new queue: one per master. A call costs Redis more than a job
+ * in it, and each shard has its own calls. So there are only as many shards as can share the
+ * work. */
 static uint32_t number_for_new(const struct redis_survey *map)
 {
     return map->count < REDIS_SHARDS_MAX ? map->count : REDIS_SHARDS_MAX;
@@ -411,7 +413,7 @@ static int decide_number(struct shards_question *question, const char *key, uint
     return ASK_NUMBER(question, number, "GET", key);
 }
 
-/* How many there are; what is wanted (0: what suits) where there are none yet. */
+/* Determines the number of shards; for a new queue, `wanted` (0: one per master). */
 static int fix_shards(const struct redis_url *url, const struct redis_survey *map, uint32_t wanted,
                       bool exists, struct redis_generation *out, const struct redis_report *report)
 {
@@ -438,7 +440,7 @@ static int fix_shards(const struct redis_url *url, const struct redis_survey *ma
     return 0;
 }
 
-/* ---- in which layout they are ---- */
+/* ---- the layout of the shards ---- */
 
 static int refuse_layout(const struct shards_question *question, const char *core,
                          const struct core_seen *seen)
@@ -449,8 +451,8 @@ static int refuse_layout(const struct shards_question *question, const char *cor
                         core, question->place, (unsigned)seen->core.layout, (unsigned)REDIS_LAYOUT);
 }
 
-/* How many servers of before listen to a shard's news. Those of this version listen elsewhere. The
- * empty message means nothing to anybody. */
+/* Counts the servers of older versions that listen to a shard's notifications; current servers use
+ * another channel. The empty message has no meaning to any server. */
 static int ask_listeners(struct shards_question *question, uint32_t shard, uint32_t shards,
                          uint32_t *count)
 {
@@ -468,8 +470,8 @@ static int ask_listeners(struct shards_question *question, uint32_t shard, uint3
     return 0;
 }
 
-/* Servers of before know nothing of this layout, and would find their calls refused from one moment
- * to the next: whoever upgrades stops them. */
+/* Refuses to start while servers of older versions are running. They do not support this layout,
+ * and their calls would suddenly fail: the operator has to stop them. */
 static int refuse_others(const struct shards_question *question, uint32_t count)
 {
     return REDIS_REPORT(question->report, -EINVAL,
@@ -479,7 +481,7 @@ static int refuse_others(const struct shards_question *question, uint32_t count)
                         question->url->prefix, question->place, count == 1 ? "it" : "them");
 }
 
-/* Jobs of a test clock and real ones are kept apart. */
+/* Refuses to mix jobs of a test clock with real ones. */
 static int refuse_clock(const struct shards_question *question, bool is_held)
 {
     return REDIS_REPORT(question->report, -EINVAL,
@@ -515,9 +517,9 @@ static int check_layouts(const struct redis_url *url, const struct redis_survey 
     return result == 0 && at_work ? refuse_others(&question, at_work) : result;
 }
 
-/* ---- where they went, if they did ---- */
+/* ---- the next generation, if any ---- */
 
-enum { IS_CLOSED = 4 }; /* a shard that holds nothing any more (enum redis_move_state) */
+enum { IS_CLOSED = 4 }; /* a shard without any jobs left (enum redis_move_state) */
 
 static int read_target(struct shards_question *question, const struct redis_generation *generation,
                        struct redis_generation *target)
@@ -535,7 +537,8 @@ static int read_target(struct shards_question *question, const struct redis_gene
     return 0;
 }
 
-/* The generation that this one's jobs go to, its shards 0: none; and whether all have gone. */
+/* Finds the generation that this one's jobs move to, its shards 0: none; and whether all have
+ * moved. */
 static int find_next(struct shards_question *question, const struct redis_generation *generation,
                      struct redis_generation *next, bool *is_closed)
 {
@@ -555,7 +558,8 @@ static int find_next(struct shards_question *question, const struct redis_genera
     return result;
 }
 
-/* A command that was cut short may have left the key behind what the shards say. */
+/* Follows the shards to the current generation. An interrupted command may have left the key
+ * outdated. */
 static int follow_generations(const struct redis_url *url, const struct redis_survey *map,
                               struct redis_inspection *sum, const struct redis_report *report)
 {
@@ -570,8 +574,8 @@ static int follow_generations(const struct redis_url *url, const struct redis_su
     }
 }
 
-/* The queue's random name; made where it has none yet, or empty where Redis has no room, or where
- * servers of before left it in the core: then hello tells it. */
+/* Reads the queue's random name, and creates it if it does not exist. Empty if Redis has no room,
+ * or if a server of an older version left the name in the core: then hello returns it. */
 static int fix_name(const struct redis_url *url, const struct redis_survey *map,
                     const struct redis_generation *generation, char out[REDIS_NAME_BYTES],
                     const struct redis_report *report)
@@ -586,7 +590,7 @@ static int fix_name(const struct redis_url *url, const struct redis_survey *map,
     snprintf(name, sizeof name, "%s:name", tag);
     redis_name_draw(drawn);
     int result = ask_core(&question, core, &seen);
-    /* Refused where Redis is full: then hello, which always may, makes it. */
+    /* Rejected if Redis is full: then hello, which is always allowed, creates it. */
     if (result == 0 && !seen.is_hash &&
         ask_owner(&question, (const char *const[]){"SET", name, drawn, "NX", NULL}, &reply) == 0)
         freeReplyObject(reply);
@@ -604,7 +608,7 @@ static int fix_name(const struct redis_url *url, const struct redis_survey *map,
     return 0;
 }
 
-/* ---- said to people ---- */
+/* ---- texts for people ---- */
 
 static const char *promise(const struct redis_inspection *sum)
 {
@@ -677,7 +681,8 @@ static void warn_of_weakness(const struct redis_inspection *sum, uint32_t wait_r
                   LOG_TEXT("advice", "changes are refused until there are enough"));
 }
 
-/* A few shards a master cost little, and let a cluster grow; more of them thin out every batch. */
+/* Warns if the number of shards does not suit the masters. A few shards per master cost little and
+ * let a cluster grow; more of them make every batch smaller. */
 static void warn_of_shards(const struct redis_inspection *sum)
 {
     enum { A_MASTER_MAX = 2 };

@@ -1,4 +1,5 @@
-/* One queue over the shards: opens, assembles, and turns them. */
+/* One queue over all shards: opens the store, assembles the queue, and runs the turns of the
+ * shards. */
 #include "redis/redis_core.h"
 #include "redis/tls.h"
 
@@ -17,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PATIENCE_MS = 10000, LOOK_MS = 1000, HASH_SEED = 0 /* all servers must agree */ };
+enum { PATIENCE_MS = 10000, LOOK_MS = 1000, HASH_SEED = 0 /* must be the same on all servers */ };
 
 /* ---- open ---- */
 
@@ -31,7 +32,7 @@ int redis_open(const struct redis_options *options, struct redis **out, char *er
         return -ENOMEM;
     }
     redis->options = *options;
-    redis->options.url = NULL; /* it need not live longer than this call */
+    redis->options.url = NULL; /* need not outlive this call */
     redis_test_clock_init(redis);
     if (!redis->options.patience_ms)
         redis->options.patience_ms = PATIENCE_MS;
@@ -55,9 +56,9 @@ const char *redis_store_name(const struct redis *redis)
     return redis->name;
 }
 
-/* ---- where a job is ---- */
+/* ---- the shard of a job ---- */
 
-/* The high half, as in the embedded store. */
+/* Uses the high half of the hash, like the embedded store. */
 static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
 {
     const struct redis_set *set = ctx;
@@ -89,7 +90,7 @@ static void refuse_in(void *ctx, enum queue_status status, struct queue_reply_to
     redis_shard_refuse(set->shards[0], status, reply_to);
 }
 
-/* ---- where it is while there are two generations: `from` is part 0 ---- */
+/* ---- the generation of a job, if there are two: `from` is part 0 ---- */
 
 static struct redis_set *set_of_part(const struct redis *redis, uint32_t part)
 {
@@ -170,7 +171,7 @@ static int64_t handover_turn_us(struct redis *redis, int64_t now_ms)
 
 static void follow_generations(struct redis *redis);
 
-/* Time that passes while the shards have their turns is noticed by the next one. */
+/* Runs a turn of all shards. Time that passes during it is noticed by the next turn. */
 static bool redis_turn(void *ctx)
 {
     struct redis *redis = ctx;
@@ -194,13 +195,13 @@ static bool redis_turn(void *ctx)
     return false;
 }
 
-/* The turn that follows is all that is wanted. */
+/* Does nothing: the turn that follows is the purpose. */
 static void on_deadline(void *ctx)
 {
     (void)ctx;
 }
 
-/* ---- what is in force ---- */
+/* ---- effective settings ---- */
 
 static void say_change(const struct redis_inspection *before, const struct redis_inspection *now)
 {
@@ -223,7 +224,8 @@ static void add_masters(struct redis_inspection *sum, const struct redis_set *se
             redis_inspection_add(sum, &set->masters[i]);
 }
 
-/* A master was greeted, or looked at: others may have been promoted, or set otherwise. */
+/* Combines the settings of all masters after one was greeted or checked: another server may have
+ * been promoted, or settings changed. */
 static void on_learned(void *ctx, uint32_t shard, const struct redis_master *master)
 {
     struct redis_set *set = ctx;
@@ -264,8 +266,8 @@ static struct redis_shard *next_of(void *ctx, struct slice topic, struct slice i
     return set == set->redis->from ? into->shards[part_of_job(into, topic, id)] : NULL;
 }
 
-/* It outlives the shard, whose figures the one at its place in the next generation goes on with.
- * NULL: there was no memory for it, and nothing is counted. */
+/* Returns the counters of a place. They outlive the shard, and the shard at the same place in the
+ * next generation continues them. NULL if memory runs out; then nothing is counted. */
 static struct redis_tally *tally_of(struct redis *redis, uint32_t place)
 {
     if (!redis->tallies[place])
@@ -292,7 +294,7 @@ static bool shards_new(struct redis_set *set)
             .body_bytes_max = redis->options.body_bytes_max,
             .patience_ms = redis->options.patience_ms,
             .require_durability = redis->options.require_durability,
-            /* But for a cluster all are on one master. */
+            /* without a cluster, all shards are on one master */
             .asks = i == 0 || redis->url.kind == REDIS_CLUSTER,
             .learned = on_learned,
             .learned_ctx = set,
@@ -318,7 +320,7 @@ static struct sharded *make_sharded(struct redis_set *set)
     return sharded_new(&(struct sharded_options){
         .parts = set->parts,
         .part_count = set->generation.shards,
-        /* Where takes begin: servers that start alike should not all ask the same one first. */
+        /* The first shard for takes: random, so that servers do not all start with the same one. */
         .home = (uint32_t)(random_u64() % set->generation.shards),
         .part_of_job = part_of_job,
         .number_of_job = number_in,
@@ -339,7 +341,7 @@ void redis_set_free(struct redis_set *set)
     free(set);
 }
 
-/* One shard is the queue; several are made one. */
+/* Creates a set. A single shard is the queue itself; several are combined. */
 struct redis_set *redis_set_new(struct redis *redis, const struct redis_generation *generation)
 {
     struct redis_set *set = calloc(1, sizeof *set);
@@ -371,7 +373,8 @@ static bool is_same(const struct redis_generation *a, const struct redis_generat
     return a->number == b->number && a->shards == b->shards;
 }
 
-/* The next generation is told: from now on there are two. Without memory: at the next turn. */
+/* Switches to the next generation, which has been announced; from now on there are two. If memory
+ * runs out, the next turn tries again. */
 static void adopt(struct redis *redis, const struct redis_generation *target)
 {
     struct redis_set *next = redis->ready;
@@ -399,8 +402,8 @@ static bool is_empty(const struct redis_set *set)
     return true;
 }
 
-/* What the shards have said of generations is done here, at the end of a turn: not inside a callback
- * of one of them. */
+/* Acts on what the shards have reported about generations. Runs at the end of a turn, not inside a
+ * callback of a shard. */
 static void follow_generations(struct redis *redis)
 {
     if (redis->stopping)
@@ -458,7 +461,7 @@ int redis_attach(struct redis *redis, struct reactor *reactor, struct queue **ou
     if (!redis->topology || !redis->deadline || !queue_new(redis)) {
         snprintf(error, error_bytes,
                  "cannot begin with Redis: out of memory or of file descriptors");
-        return -ENOMEM; /* redis_free gives back what there is */
+        return -ENOMEM; /* redis_free releases what was created */
     }
     reactor_at_turn_end(reactor, redis_turn, redis);
     *out = redis->queue;
@@ -491,7 +494,7 @@ void redis_free(struct redis *redis)
         reactor_remove_at_turn_end(redis->reactor, redis_turn, redis);
     if (redis->queue)
         queue_door_free(redis->queue->door);
-    /* Those that jobs come to first: what is on its way ends there. */
+    /* First the shards that receive jobs: jobs on their way end there. */
     redis_set_free(redis->ready);
     redis_set_free(redis->into);
     redis_set_free(redis->from);
@@ -507,7 +510,7 @@ void redis_free(struct redis *redis)
     free(redis);
 }
 
-/* ---- how it stands ---- */
+/* ---- figures ---- */
 
 void redis_figures(const struct redis *redis, struct redis_figures *out)
 {
@@ -536,7 +539,8 @@ uint32_t redis_shards(const struct redis *redis)
     return redis->into ? redis->into->generation.shards : 0;
 }
 
-/* In a store that is no cluster the first one's master is everybody's. */
+/* Fills in the figures of a shard. Without a cluster, the master of the first shard is that of
+ * all. */
 void redis_shard_figures(const struct redis *redis, uint32_t shard, struct redis_shard_view *out)
 {
     const struct redis_set *set = redis->into;

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 
 enum {
-    HEAR_MS = 15000,     /* until the shards have said how far they are */
-    ANNOUNCED_MS = 3000, /* three looks: each server has heard of the next generation */
-    COUNT_MS = 500,      /* between two looks at how many jobs are left */
-    ROUNDS_MAX = 100     /* of settings: they are changed faster than they are copied */
+    HEAR_MS = 15000,     /* limit until the shards have reported their progress */
+    ANNOUNCED_MS = 3000, /* three looks: every server has learned of the next generation */
+    COUNT_MS = 500,      /* interval at which remaining jobs are counted */
+    ROUNDS_MAX = 100     /* of copying settings, if they keep changing */
 };
 
 enum step { HEAR = 1, PREPARE, COPY_FIRST, ANNOUNCE, WAIT, SEAL, COPY_LAST, LEAVE, WATCH, OVER };
@@ -29,16 +29,16 @@ struct reshard {
     enum step step;
     size_t left; /* replies that this step waits for */
     int result;
-    int64_t began_ms, step_ms, counted_ms; /* inner */
-    struct queue_reply *before; /* the topics as they were copied last; NULL: none were */
-    struct queue_reply *topics; /* as they are being copied */
-    size_t topic;               /* the next one of them */
+    int64_t began_ms, step_ms, counted_ms; /* inner time */
+    struct queue_reply *before;            /* the topics at the last copy; NULL: none yet */
+    struct queue_reply *topics;            /* the topics being copied */
+    size_t topic;                          /* index of the next topic */
     size_t changed, rounds;
     bool is_counting;
     uint64_t total, left_jobs;
 };
 
-/* ---- the end ---- */
+/* ---- completion ---- */
 
 static void finish(struct reshard *reshard, int result)
 {
@@ -85,7 +85,7 @@ static bool is_target(const struct reshard *reshard, const struct redis_generati
            generation->shards == reshard->target.shards;
 }
 
-/* A shard of the new generation is there; it goes nowhere itself. */
+/* Handles the reply to "prepare". A prepared shard has no target itself. */
 static void on_prepared(void *ctx, enum queue_status status, const struct redis_generation *target)
 {
     struct reshard *reshard = ctx;
@@ -111,8 +111,8 @@ static void step_shard(struct reshard *reshard, struct redis_shard *shard, const
     redis_shard_go_on(shard, verb, &reshard->target, 0, on_stepped, reshard);
 }
 
-/* Numbers of the new shards begin above all that the old ones may give out until they are empty: a
- * delivery of an id that ended there and was pushed again here has a higher one. */
+/* Prepares the new shards. Their numbers begin above all that the old shards may assign until they
+ * are empty: if an id ended there and is pushed again here, its delivery has a higher number. */
 static void prepare_all(struct reshard *reshard, const struct redis_set *set)
 {
     const struct redis_set *old = reshard->redis->into;
@@ -126,7 +126,7 @@ static void prepare_all(struct reshard *reshard, const struct redis_set *set)
         redis_shard_go_on(set->shards[i], "prepare", &reshard->target, least, on_prepared, reshard);
 }
 
-/* Those that are not that far yet. */
+/* Takes the step on the shards that have not reached this state. */
 static void step_all(struct reshard *reshard, const struct redis_set *set, const char *verb,
                      enum redis_move_state state)
 {
@@ -145,7 +145,8 @@ static int by_name(const void *a, const void *b)
     return order ? order : x->name.len < y->name.len ? -1 : x->name.len > y->name.len;
 }
 
-/* Whether it says what the same topic said before; of one that was not there: nothing. */
+/* Returns whether the topic equals its previous copy; a topic without one is compared with an empty
+ * one. */
 static bool is_copied(const struct reshard *reshard, const struct queue_topic *topic)
 {
     const struct queue_reply *before = reshard->before;
@@ -178,7 +179,7 @@ static void ask_part(struct reshard *reshard, struct queue *part, const struct c
     part->ops->submit(part, command, (struct queue_reply_to){.done = done, .owner = reshard});
 }
 
-/* Where the jobs go, and where they are. */
+/* The sets that jobs move to, and from. */
 static struct redis_set *new_set(const struct reshard *reshard)
 {
     const struct redis *redis = reshard->redis;
@@ -208,7 +209,8 @@ static void copy_topic(struct reshard *reshard, const struct queue_topic *topic)
     }
 }
 
-/* All topics were looked at: once nothing had changed since the look before, all is there. */
+/* Ends a round over all topics. When nothing has changed since the previous round, the copy is
+ * complete. */
 static void copy_end(struct reshard *reshard)
 {
     free(reshard->before);
@@ -219,7 +221,7 @@ static void copy_end(struct reshard *reshard)
     else if (++reshard->rounds > ROUNDS_MAX)
         FAIL(reshard, -EBUSY, "settings of topics are changed all the time, run this again later");
     else
-        reshard->left = 0; /* the next turn looks again */
+        reshard->left = 0; /* the next turn starts another round */
 }
 
 static void copy_next(struct reshard *reshard)
@@ -252,7 +254,8 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
         FAIL(reshard, -ENOMEM, "out of memory");
 }
 
-/* Those of the first shard: what is set is set in all of them. */
+/* Starts a round. Reads the topics of the first shard, because settings are the same in all
+ * shards. */
 static void copy_begin(struct reshard *reshard)
 {
     const struct command command = {.kind = COMMAND_TOPICS};
@@ -261,7 +264,7 @@ static void copy_begin(struct reshard *reshard)
     ask_part(reshard, old_set(reshard)->parts[0], &command, on_topics);
 }
 
-/* ---- how many are left ---- */
+/* ---- remaining jobs ---- */
 
 static void on_counted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -309,7 +312,7 @@ static bool are_all(const struct redis_set *set, enum redis_move_state state)
     return true;
 }
 
-/* What an earlier run, or another one, has begun. */
+/* Continues what an earlier run, or another process, has begun. */
 static void resume(struct reshard *reshard)
 {
     const struct redis *redis = reshard->redis;
@@ -335,7 +338,7 @@ static void begin(struct reshard *reshard)
             FAIL(reshard, -EALREADY, "the queue has %u shard%s already, nothing is to be done",
                  (unsigned)now->shards, now->shards == 1 ? "" : "s");
         else
-            finish(reshard, 0); /* an earlier run was cut short before it said so */
+            finish(reshard, 0); /* an earlier run was interrupted before it wrote the number */
         return;
     }
     if ((redis->ready = redis_set_new(redis, &reshard->target)))
@@ -344,7 +347,7 @@ static void begin(struct reshard *reshard)
         FAIL(reshard, -ENOMEM, "out of memory");
 }
 
-/* All shards there are have said how far they are, as far as that is to be waited for. */
+/* Waits, up to a limit, until all shards have reported their progress. */
 static void hear(struct reshard *reshard, int64_t now_ms)
 {
     const struct redis *redis = reshard->redis;
@@ -358,7 +361,8 @@ static void hear(struct reshard *reshard, int64_t now_ms)
     }
 }
 
-/* Nothing is left where the jobs were; with what an earlier run has begun that may be so at any step. */
+/* Returns whether no jobs are left in the old shards. If an earlier run began the change, this may
+ * be true at any step. */
 static bool is_over(const struct reshard *reshard)
 {
     const struct redis *redis = reshard->redis;
@@ -407,7 +411,8 @@ static void take_step(struct reshard *reshard, int64_t now_ms)
     }
 }
 
-/* At the end of each turn: the next step, once all replies to the last one are there. */
+/* Runs at the end of each turn: takes the next step once all replies to the last one have
+ * arrived. */
 static void after_turn(void *ctx, int64_t now_ms)
 {
     struct reshard *reshard = ctx;
@@ -429,7 +434,7 @@ static void after_turn(void *ctx, int64_t now_ms)
 
 static void on_deadline(void *ctx)
 {
-    (void)ctx; /* the turn that follows is all that is wanted */
+    (void)ctx; /* does nothing: the turn that follows is the purpose */
 }
 
 /* ---- the run ---- */
@@ -464,7 +469,7 @@ static void reshard_close(struct reshard *reshard)
     free(reshard->topics);
 }
 
-/* The new generation alone is there: servers that start begin with it. */
+/* Stores the new generation, which is now the only one: servers that start begin with it. */
 static int write_generation(const struct reshard *reshard)
 {
     struct redis_reshard_report *report = reshard->report;

@@ -54,7 +54,7 @@ static const struct source {
 #name, redis_lua_common_##name##_text, &redis_lua_common_##name##_bytes                    \
     }
 
-/* The first LIBRARY_PARTS make the library. */
+/* The parts; the first LIBRARY_PARTS form the library. */
 static const struct source parts[] = {PART(base),  PART(topics), PART(leaves), PART(history),
                                       PART(jobs),  PART(events), PART(due),    PART(answers),
                                       PART(takes), PART(ending), PART(moving), PART(findings),
@@ -72,7 +72,7 @@ static const struct source *find_part(struct slice name)
     return NULL;
 }
 
-/* Up to and with the end of the line. */
+/* Removes and returns the first line, with its line end. */
 static struct slice take_line(struct slice *text)
 {
     const char *end = memchr(text->at, '\n', text->len);
@@ -105,10 +105,11 @@ static bool digest(const struct buffer *whole, char sha[REDIS_SHA_BYTES + 1])
     return true;
 }
 
-/* ---- a script of its own ---- */
+/* ---- separate scripts ---- */
 
-/* The first line must stay the first; the second names the parts that come next. Once the first of
- * them is there the shard is reached: others ask Redis something when they are run. */
+/* Appends a complete script. Its first line must stay the first; the second names the parts to
+ * insert. The shard is reached right after the first part, because the other parts query Redis when
+ * they run. */
 static void append_whole(struct buffer *out, const struct source *source)
 {
     struct slice text = slice_make(source->text, *source->bytes), line, word;
@@ -125,7 +126,7 @@ static void append_whole(struct buffer *out, const struct source *source)
         if (part == parts)
             buffer_append_text(out, "reach(KEYS)\n");
     }
-    buffer_append_text(out, "return (function()\n"); /* one function has 200 variables at most */
+    buffer_append_text(out, "return (function()\n"); /* a function may have at most 200 variables */
     buffer_append_slice(out, text);
     buffer_append_text(out, "\nend)()\n");
 }
@@ -147,7 +148,7 @@ static bool assemble(const struct source *source, struct redis_script_text *out)
 
 /* ---- the library ---- */
 
-/* A script as a function, with the flags of its first line ("#!lua flags=allow-oom"). */
+/* Appends a script as a function, with the flags of its first line ("#!lua flags=allow-oom"). */
 static void append_function(struct buffer *out, const struct source *source, const char *name)
 {
     static const char flags_mark[] = "flags=";
@@ -166,7 +167,8 @@ static void append_function(struct buffer *out, const struct source *source, con
                             "end}\nend\n");
 }
 
-/* Another text has another name, so servers of several versions do not meet. */
+/* Derives the library's name from its text, so that servers of different versions use different
+ * libraries. */
 static bool name_library(void)
 {
     struct buffer whole;

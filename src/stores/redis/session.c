@@ -1,4 +1,4 @@
-/* The session: its states, when it must wake, and the calls it carries. */
+/* The session: its states, its timers, and its calls. */
 #include "redis/session_state.h"
 
 #include "base/hex.h"
@@ -25,7 +25,7 @@ static void put48(char *at, int64_t number)
         at[i] = (char)(number % 256);
 }
 
-/* Ticket, and the time within which the call may be carried out. */
+/* Appends the ticket, and the time window within which the call may be carried out. */
 static void emit_ticket(const struct redis_session *session, const struct redis_call *call,
                         struct buffer *out)
 {
@@ -101,7 +101,7 @@ static void send_first(struct redis_session *session, struct list *waiting, uint
     send_call(session, call);
 }
 
-/* In the order in which they were sent first. */
+/* Sends unanswered calls again, in the order in which they were first sent. */
 static void send_again(struct redis_session *session)
 {
     for (struct list *at = session->flying.next; at != &session->flying && has_room(session);
@@ -129,8 +129,8 @@ static void calls_send(struct redis_session *session)
         send_first(session, &session->changes_waiting, slot);
 }
 
-/* One that comes when a stop has ended the others waits for the next time that is looked at, as the
- * end of a call may bring it. */
+/* Returns when a new call times out. A call submitted after a stop has ended the others times out
+ * at the next check, because a call's `done` may submit it. */
 static int64_t patience_over_ms(const struct redis_session *session)
 {
     int64_t now_ms = clock_inner_ms(), over_ms = now_ms + session->options.patience_ms;
@@ -166,7 +166,7 @@ void redis_session_stop(struct redis_session *session, int64_t until_ms)
 
 /* ---- calls: ending ---- */
 
-/* Replies to the call still come, but belong to nobody. */
+/* Detaches the call from its outstanding replies, which are then discarded. */
 static void call_disown(struct redis_session *session, const struct redis_call *call)
 {
     for (uint32_t i = 0; i < session->expected_count; i++) {
@@ -176,7 +176,7 @@ static void call_disown(struct redis_session *session, const struct redis_call *
     }
 }
 
-/* Takes back that the call was sent: it will be sent again. */
+/* Marks the call as not sent: it will be sent again. */
 static void call_unsend(struct redis_session *session, struct redis_call *call)
 {
     assert(call->is_sent);
@@ -222,7 +222,8 @@ static void calls_unsent(struct redis_session *session)
     }
 }
 
-/* `done` may submit: what comes in then has its whole patience before it. */
+/* Returns a call that has timed out, or NULL. `done` may submit calls, which then have their full
+ * timeout. */
 static struct redis_call *first_expired(struct list *calls, int64_t now_ms, int64_t *next_ms)
 {
     for (struct list *at = calls->next; at != calls; at = at->next) {
@@ -247,7 +248,7 @@ static int64_t calls_expire(struct redis_session *session, int64_t now_ms)
     return next_ms;
 }
 
-/* Ends the calls there are now, not those that their `done` submits. */
+/* Ends the current calls, but not those that their `done` submits. */
 static void calls_end_all(struct redis_session *session, enum redis_call_end end)
 {
     struct list *lists[] = {&session->flying, &session->changes_waiting, &session->reads_waiting},
@@ -278,7 +279,7 @@ static void session_say(struct redis_session *session, enum log_level level, con
 
 /* ---- time ---- */
 
-/* Redis owes something: until when it may keep silent. */
+/* Returns until when Redis may stay silent while it owes a reply. */
 static int64_t silent_until(struct redis_session *session)
 {
     return session->expected_count ? session->heard_ms + SESSION_SILENCE_MS : INT64_MAX;
@@ -288,7 +289,7 @@ static bool is_silent(struct redis_session *session, int64_t now_ms)
 {
     size_t unsent = redis_connection_unsent(session->connection);
     if (unsent < session->unsent)
-        session->heard_ms = now_ms; /* it takes in what we send, slowly */
+        session->heard_ms = now_ms; /* Redis is still reading, slowly */
     session->unsent = unsent;
     return now_ms >= silent_until(session);
 }
@@ -349,7 +350,8 @@ static void session_moved(struct redis_session *session, const char *error)
     if (known)
         redis_topology_moved(session->options.topology, session->asker.slot, &there);
     if (known && !session->was_moved)
-        session->pause_ms = SESSION_PAUSE_FIRST_MS; /* but two that name each other are no haste */
+        session->pause_ms = SESSION_PAUSE_FIRST_MS; /* but no hurry if two servers redirect to each
+                                                     * other */
     session->was_moved = true;
     session_lost(session, error, !known);
 }
@@ -388,7 +390,7 @@ static void session_up(struct redis_session *session)
     session_tell_turned(session, true);
 }
 
-/* ---- what makes it go on ---- */
+/* ---- events ---- */
 
 static void on_found(void *ctx, const struct redis_endpoint *endpoint, const char *why)
 {
@@ -423,7 +425,8 @@ static void seek(struct redis_session *session)
     session->fresh = false;
 }
 
-/* The old master may live, and take what will be thrown away once it is made a replica. */
+/* Leaves a deposed master. It may still be running and accept changes that are discarded once it
+ * becomes a replica. */
 static void on_deposed(void *ctx, const struct redis_endpoint *from)
 {
     struct redis_session *session = ctx;
@@ -480,7 +483,7 @@ static void greet_and_send_again(struct redis_session *session, struct redis_cal
     session_greet_again(session, kind);
 }
 
-/* The shard's core is not there, though it was. */
+/* Logs that the shard's core is missing though it had existed. */
 static void say_gone(struct redis_session *session)
 {
     if (session->said_gone)
@@ -524,7 +527,7 @@ static void call_error_reply(struct redis_session *session, struct redis_call *c
     }
 }
 
-/* Its clock jumped: others wait until that is settled. */
+/* Takes in the clock of a reply. If it has jumped, calls wait until that is settled. */
 static void hear_clock(struct redis_session *session, const struct redis_call *call,
                        const struct redis_head *head, int64_t came_us)
 {
@@ -582,7 +585,8 @@ static void call_reply(struct redis_session *session, struct redis_call *call,
         call->kept = redis_connection_take_reply(session->connection);
 }
 
-/* A turn that was asked for nothing but jobs, and had none, tells nothing that a failover could undo. */
+/* Returns whether the reply has to wait for replicas. A turn that only asked for jobs, and got
+ * none, contains nothing that a failover could undo. */
 static bool needs_replicas(const struct redis_call *call)
 {
     const redisReply *kept = call->kept;
@@ -613,9 +617,10 @@ static void wait_reply(struct redis_session *session, struct redis_call *call,
     freeReplyObject(kept);
 }
 
-/* ---- news ---- */
+/* ---- notifications ---- */
 
-/* "@", the mark, and what is told. Messages of the same shard in another database are not for us. */
+/* Handles a message: "@", the mark, and the content. Messages of the same shard in another database
+ * are ignored. */
 static void on_message(void *ctx, struct slice message)
 {
     const struct redis_session *session = ctx;
@@ -635,7 +640,7 @@ static void on_subscribed(void *ctx)
         session_tell_turned(session, true);
 }
 
-/* While the session is not up it has its own to say. */
+/* Logs a subscription error, unless the session is down and logs its own errors. */
 static void complain_of_news(struct redis_session *session, const char *why)
 {
     if (session->state != SESSION_UP ||
@@ -745,7 +750,7 @@ void redis_session_look(struct redis_session *session)
     session_wake_by(session, clock_inner_ms() + SESSION_SILENCE_MS);
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 struct redis_session *redis_session_new(const struct redis_session_options *options)
 {

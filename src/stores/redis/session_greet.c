@@ -1,12 +1,11 @@
 /*
- * The greeting: who we are, how many shards there are, what is loaded, who it is, how its clock
- * stands. Nothing else is sent before it has gone well.
+ * The greeting: authenticates, checks the number of shards, loads the library, checks the server's
+ * role and identity, and compares clocks. Nothing else is sent before it has succeeded.
  *
- *   AUTH, SELECT, CLIENT SETNAME, SET shards, FUNCTION LIST, INFO, CONFIG GET, ROLE in one
- *                                                                         pipeline
- *   FUNCTION LOAD where it is missing, hello                  in another
- *   adjust, hello                                             while the clocks are apart
- *   convert, …, hello                              where servers of before left the shard
+ *  AUTH, SELECT, CLIENT SETNAME, SET shards, FUNCTION LIST, INFO, CONFIG GET, ROLE in one pipeline
+ *  FUNCTION LOAD if it is missing, hello     in a second pipeline
+ *  adjust, hello                             while the clocks differ
+ *  convert, …, hello                         if older servers left the shard
  */
 #include "redis/session_state.h"
 
@@ -21,13 +20,14 @@ enum {
     HELLO_KEY_AT = 11,
     HELLO_MARK_AT = HELLO_KEY_AT + LEASE_KEY_BYTES,
     HELLO_REST_BYTES = HELLO_MARK_AT + SESSION_MARK_BYTES,
-    JOURNEY_US_MAX = 20000, /* one that took longer is no good to set a clock by */
+    JOURNEY_US_MAX = 20000, /* a slower reply is not used to set a clock */
     UNSURE_MAX = 10,
-    /* The log tells of a clock at most so often: one that is slewed is set again and again. */
+    /* Minimum interval of log events about a clock, because a clock that is slewed is set again and
+     * again. */
     SAME_CLOCK_MS = 10000
 };
 
-/* ---- first: who is who ---- */
+/* ---- first pipeline: identity ---- */
 
 static void introduce(struct redis_session *session)
 {
@@ -47,8 +47,9 @@ static void introduce(struct redis_session *session)
     redis_command_words(out, "CLIENT", "SETNAME", name, NULL);
 }
 
-/* The number of shards outlives a Redis that lost its data, so that a server that starts then makes
- * no other queue. In a cluster the key mostly is on another node: some session leads there. */
+/* Restores the number of shards after Redis lost its data, so that a server that starts then does
+ * not create a different queue. In a cluster, the key is usually on another node: one of the
+ * sessions connects to that node. */
 static void keep_shards(struct redis_session *session)
 {
     const struct redis_generation own = {session->options.generation, session->options.shards};
@@ -59,9 +60,9 @@ static void keep_shards(struct redis_session *session)
     redis_command_words(out, "SET", key, text, "NX", "GET", NULL);
 }
 
-/* Numbers given out under one name go on, under another they begin further up (hello.lua): another
- * process may have lost the last writes, and so may this one, where it took over the data of another
- * server and became master again. */
+/* Writes the name under which the shard assigns numbers. Under the same name numbers continue;
+ * under a new one they begin further up (hello.lua). Another process may have lost the last writes,
+ * and so may this one, if it took over the data of another server and became master again. */
 static void name_run(const struct redis_session *session, char out[SESSION_RUN_ID_BYTES])
 {
     const int half = (SESSION_RUN_ID_BYTES - 1) / 2;
@@ -72,7 +73,8 @@ static void name_run(const struct redis_session *session, char out[SESSION_RUN_I
         memcpy(out, session->found_run_id, SESSION_RUN_ID_BYTES);
 }
 
-/* For a queue that has none; the shards of a later generation have that of the one before. */
+/* Chooses the name for a queue that has none; the shards of a later generation keep that of the
+ * previous one. */
 static void offer_name(const struct redis_session *session, char out[REDIS_NAME_BYTES])
 {
     if (session->options.generation && !session->was_up && session->options.name[0])
@@ -87,7 +89,7 @@ static void say_hello(struct redis_session *session)
     char name[REDIS_NAME_BYTES] = "", lease_key[LEASE_KEY_BYTES], run[SESSION_RUN_ID_BYTES];
     if (session->options.name)
         offer_name(session, name);
-    random_bytes(lease_key, sizeof lease_key); /* for a shard that has none */
+    random_bytes(lease_key, sizeof lease_key); /* for a shard without a key */
     bool is_held = session->options.test_clock_ms != 0;
     session_script(session, out, REDIS_HELLO, 4 + is_held);
     name_run(session, run);
@@ -149,7 +151,7 @@ static bool is_master(const redisReply *reply)
            strcmp(reply->element[0]->str, "master") == 0;
 }
 
-/* ---- then: the library, hello ---- */
+/* ---- second pipeline: the library, hello ---- */
 
 static void load_library(struct redis_session *session)
 {
@@ -160,13 +162,13 @@ static void load_library(struct redis_session *session)
     redis_command_arg(out, redis_library()->text);
 }
 
-/* By another session, meanwhile. */
+/* Returns whether another session has loaded the library meanwhile. */
 static bool is_there_already(enum session_expects what, const redisReply *reply)
 {
     return what == SESSION_EXPECTS_LOAD && strstr(reply->str, "already exists");
 }
 
-/* ---- how a greeting goes on ---- */
+/* ---- results of a greeting ---- */
 
 static const struct session_greeting goes_on = {0};
 
@@ -175,8 +177,8 @@ static struct session_greeting greeting_ends(enum redis_verdict verdict, const c
     return (struct session_greeting){.verdict = verdict, .why = why};
 }
 
-/* The shard's clock shall go on as it ran. Another server may be quicker: then `expected` does not
- * fit, nothing is changed, and the next hello shows that all is well. */
+/* Sets the shard's clock to continue at its previous rate. If another server is faster, `expected`
+ * does not match, nothing changes, and the next hello shows that the clock is correct. */
 static struct session_greeting set_clock(struct redis_session *session, int64_t expected_ms,
                                          int64_t apart_ms)
 {
@@ -204,8 +206,8 @@ static struct session_greeting set_clock(struct redis_session *session, int64_t 
 enum { CONVERT_TOPICS = 100, CONVERT_SAY_MS = 1000 };
 enum { CONVERT_DONE, CONVERT_MORE, CONVERT_AT_WORK };
 
-/* The next step; from the start on a new connection, since a cursor is worth nothing to another
- * server. */
+/* Sends the next step. A new connection starts from the beginning, because a cursor is invalid in
+ * another server. */
 static void convert(struct redis_session *session, const char *cursor)
 {
     struct buffer *out = session_command(session, SESSION_EXPECTS_CONVERT, NULL);
@@ -263,8 +265,9 @@ static struct session_greeting convert_reply(struct redis_session *session, cons
 
 static const char other_shards[] = "its queue has another number of shards, restart this server";
 
-/* Nil: the key was missing, and is set now. An error: it is elsewhere, or there is no room. The
- * generation before ours is there until all its jobs have come over. */
+/* Handles the reply to SET shards. Nil: the key was missing and is set now. An error: the key is on
+ * another node, or there is no room. The previous generation exists until all its jobs have
+ * moved. */
 static struct session_greeting shards_reply(const struct redis_session *session,
                                             const redisReply *reply)
 {
@@ -279,8 +282,8 @@ static struct session_greeting shards_reply(const struct redis_session *session,
     return goes_on;
 }
 
-/* A script that refused a call has shown that the clock is behind by a millisecond at least, though
- * hello's journey may hide it; unless somebody put it right meanwhile. */
+/* Compares the clocks. If a script refused a call, the clock is behind by at least a millisecond,
+ * even if hello's round trip hides it, unless it was corrected meanwhile. */
 static struct session_greeting compare_clocks(struct redis_session *session,
                                               const struct redis_head *head)
 {
@@ -329,7 +332,7 @@ static struct session_greeting hello_reply(struct redis_session *session, const 
     return greeting;
 }
 
-/* What is in force there. It may be less than it has to be. */
+/* Reports the master's settings and checks that they meet the requirement. */
 static struct session_greeting learn(const struct redis_session *session)
 {
     const struct redis_session_options *options = &session->options;
@@ -376,7 +379,8 @@ static bool may_fail(enum session_expects what)
            what == SESSION_EXPECTS_CONFIG;
 }
 
-/* What was to be had anew is had here, after a pause: there is nothing else to begin with. */
+/* Converts an error to a result. What would require another greeting leads to a retry after a
+ * pause, because the greeting itself failed. */
 static struct session_greeting error_reply(const char *error)
 {
     enum redis_verdict verdict = redis_error_judge(error);
