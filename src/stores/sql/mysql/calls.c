@@ -1,4 +1,4 @@
-/* Calls that read or write by themselves: what is shown, topics, what servers do beside calls. */
+/* Calls with statements of their own: queries, topic calls, and operations of the server itself. */
 #include "queue/cursor.h"
 #include "sql/mysql/turn.h"
 #include "sql/topic_figures.h"
@@ -8,7 +8,7 @@
 
 enum { STEP_JOBS = 1000, EXPIRE_JOBS = 500, MINUTE_MS = 60 * 1000, HOUR_MS = 3600 * 1000 };
 
-/* What the first column of a forecast says: ready; a minute from 0; an hour from there on. */
+/* Values of a forecast's first column: ready; a minute from 0; an hour from FORECAST_HOUR. */
 enum { FORECAST_READY = -1, FORECAST_HOUR = 1000 };
 
 enum {
@@ -66,7 +66,7 @@ void maria_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths
     job->taken_ms = maria_number(row[JOB_COLUMN_TAKEN]);
     job->sequence = (uint64_t)maria_number(row[JOB_COLUMN_SEQUENCE]);
     job->delivery = (uint64_t)maria_number(row[JOB_COLUMN_DELIVERY]);
-    job->due_is_wall = true; /* there is no other clock */
+    job->due_is_wall = true; /* the database's clock is the only one */
     job->policy.lease_ms = maria_number(row[JOB_COLUMN_LEASE]);
     job->policy.ttl_ms = maria_number(row[JOB_COLUMN_TTL]);
     job->policy.backoff.kind = (enum backoff_kind)maria_number(row[JOB_COLUMN_BACKOFF_KIND]);
@@ -81,14 +81,14 @@ void maria_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths
     job->cancel_requested = maria_number(row[JOB_COLUMN_CANCEL_REQUESTED]) != 0;
 }
 
-/* ---- saying ---- */
+/* ---- statements ---- */
 
 static struct buffer *say(struct maria_link *link, struct sql_call *call, uint64_t number)
 {
     return maria_say(link, (struct maria_step){.kind = MARIA_CALL, .call = call, .number = number});
 }
 
-enum { /* what a step of a call is */
+enum { /* Kinds of steps of a call. */
        ASK_GET = 1,
        ASK_HISTORY,
        ASK_LIST,
@@ -98,7 +98,7 @@ enum { /* what a step of a call is */
        ASK_UPKEEP,
        ASK_ADOPT,
        ASK_EXPIRE_NEXT,
-       ASK_FIND /* and above: the item */
+       ASK_FIND /* plus the index of the item */
 };
 
 static struct maria_topic *topic_of(const struct maria_link *link, const struct sql_call *call)
@@ -160,7 +160,7 @@ static void say_list_lane(struct maria_link *link, struct buffer *out, struct sq
     buffer_append_format(out, " ORDER BY j.due,j.seq LIMIT %u)", list->limit + 1);
 }
 
-/* One more than asked for: so it is known whether there are more. */
+/* Appends the query of a list. Reads one more job than requested, to see whether there are more. */
 static void say_list(struct maria_link *link, struct sql_call *call)
 {
     const struct queue_list *list = &call->command->list;
@@ -254,7 +254,7 @@ static void say_pause(struct maria_link *link, struct sql_call *call,
                          is_pause, (long long)until_ms, topic->number);
 }
 
-/* One step of it: rows that rules decide about. */
+/* Appends one step of a purge or redrive, which selects rows for the rules. */
 static void say_step(struct maria_link *link, struct sql_call *call,
                      const struct maria_topic *topic)
 {
@@ -287,7 +287,7 @@ static void tell(struct maria_link *link, const struct sql_call *call)
         return;
     news->look = true;
     news->changed = news->changed || verb == QUEUE_TOPIC_PUT || verb == QUEUE_TOPIC_DELETE;
-    if (verb == QUEUE_TOPIC_PUT || verb == QUEUE_TOPIC_REDRIVE) /* ttls may be other ones */
+    if (verb == QUEUE_TOPIC_PUT || verb == QUEUE_TOPIC_REDRIVE) /* the ttls may have changed */
         sql_effects_expire(&link->context->effects, 1);
 }
 
@@ -295,7 +295,7 @@ static void say_topic(struct maria_link *link, struct sql_call *call)
 {
     const struct queue_topic_call *command = &call->command->topic;
     struct maria_topic *topic = topic_of(link, call);
-    if (command->verb == QUEUE_TOPIC_MARK) /* of parts of a queue only, and this is a whole one */
+    if (command->verb == QUEUE_TOPIC_MARK) /* applies only to parts of a queue */
         return;
     if (!topic || !topic->number) {
         call->status = command->verb == QUEUE_TOPIC_PUT ? QUEUE_TOO_MANY_TOPICS
@@ -364,7 +364,7 @@ static void say_forecast(struct maria_link *link, struct sql_call *call)
     buffer_append_text(out, " GROUP BY 1");
 }
 
-/* Looked at only: what others hold is found too. */
+/* Appends queries for a find. Reads without locks, so rows locked by others are included. */
 static void say_finds(struct maria_link *link, struct sql_call *call)
 {
     const struct command *command = call->command;
@@ -449,7 +449,7 @@ void maria_say_call(struct maria_link *link, struct sql_call *call)
     }
 }
 
-/* What is said once the turn's rows are written. */
+/* Appends statements that run after the transaction's rows have been written. */
 void maria_say_call_end(struct maria_link *link, struct sql_call *call)
 {
     if (call->kind == SQL_CALL_EXPIRE)
@@ -461,7 +461,7 @@ void maria_say_call_end(struct maria_link *link, struct sql_call *call)
             (long long)link->now_ms, (long long)link->now_ms);
 }
 
-/* ---- reading ---- */
+/* ---- results ---- */
 
 static bool keep(struct sql_call *call, struct maria_result *result)
 {
@@ -524,7 +524,7 @@ static bool read_list(struct maria_link *link, struct sql_call *call, MYSQL_RES 
     return true;
 }
 
-/* The counts are columns of their own here. */
+/* Reads the figures of a topic. In this dialect, each count has its own column. */
 static struct sql_topic_figures figures_of(MYSQL_ROW row, const unsigned long *lengths)
 {
     struct sql_topic_figures figures = {.has_priority = row[SQL_FIGURE_PRIORITY] != NULL,
@@ -562,7 +562,7 @@ static void read_deleted(struct maria_link *link, struct sql_call *call, MYSQL_R
         sql_effects_tell_topic(&link->context->effects, &call->command->topic, call->step_affected);
 }
 
-/* A minute of the first hour is part of one of the hours, too. */
+/* Reads a forecast. A minute of the first hour also counts for its hour. */
 static void read_forecast(struct sql_call *call, MYSQL_RES *result)
 {
     struct queue_forecast *forecast = call->forecast;
@@ -617,7 +617,7 @@ static void read_expire_next(struct maria_link *link, struct sql_call *call, MYS
     if (call->step_affected >= EXPIRE_JOBS)
         call->next_expire_ms = link->now_ms;
     else if (row && maria_number(row[1]) && link->now_ms + AGAIN_MS < call->next_expire_ms)
-        call->next_expire_ms = link->now_ms + AGAIN_MS; /* others hold them */
+        call->next_expire_ms = link->now_ms + AGAIN_MS; /* others hold these rows */
 }
 
 static void read_find(struct maria_link *link, struct queue_result *out, MYSQL_RES *result)
@@ -677,7 +677,7 @@ bool maria_step_is_procedure(const struct maria_step *step)
            step->number != ASK_FORECAST && step->number < ASK_EXPIRE_NEXT;
 }
 
-/* Purge, redrive: whether another step is to follow. */
+/* Ends a step of a purge or redrive, and determines whether another one must follow. */
 void maria_call_steps_on(struct maria_link *link, struct sql_call *call)
 {
     const struct queue_topic_call *command = &call->command->topic;

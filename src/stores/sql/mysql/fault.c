@@ -1,4 +1,4 @@
-/* What goes wrong in a flight: the database's errors, by what is to be done about them. */
+/* Faults in a flight: the database's errors, by the necessary reaction. */
 #include "sql/mysql/turn.h"
 
 #include <stdio.h>
@@ -24,16 +24,16 @@ static const struct {
     enum sql_fault_kind kind;
 } faults[] = {
     {1213, SQL_FAULT_PASSING}, /* deadlock */
-    {1205, SQL_FAULT_PASSING}, /* a lock was waited for too long */
+    {1205, SQL_FAULT_PASSING}, /* lock wait timeout */
     {3572, SQL_FAULT_PASSING}, /* NOWAIT in MySQL */
-    {1062, SQL_FAULT_PASSING}, /* somebody else was first */
+    {1062, SQL_FAULT_PASSING}, /* another transaction inserted the key first */
     {1020, SQL_FAULT_PASSING}, /* a row has changed since it was read */
-    {1048, SQL_FAULT_PASSING}, /* a row too many among those that are leased */
-    {1412, SQL_FAULT_PASSING}, /* a table has, as by a new day of the history */
+    {1048, SQL_FAULT_PASSING}, /* an extra row among those to be leased */
+    {1412, SQL_FAULT_PASSING}, /* a table has changed, for example by a new day of the history */
     {1969, SQL_FAULT_PASSING}, /* max_statement_time */
     {3024, SQL_FAULT_PASSING},   {1021, SQL_FAULT_NO_SPACE},
     {1114, SQL_FAULT_NO_SPACE}, /* the table is full */
-    {1026, SQL_FAULT_NO_SPACE}, /* cannot write a file: the binary log */
+    {1026, SQL_FAULT_NO_SPACE}, /* cannot write a file, for example the binary log */
     {1290, SQL_FAULT_GONE},     /* read only */
     {1792, SQL_FAULT_GONE},      {1836, SQL_FAULT_GONE},
     {1053, SQL_FAULT_GONE},      {1927, SQL_FAULT_GONE}, /* killed */
@@ -42,7 +42,7 @@ static const struct {
     {1041, SQL_FAULT_NO_MEMORY},
 };
 
-/* True: the connection is lost. */
+/* Records the library's error. Returns true if the connection is lost. */
 bool maria_note_error(struct maria_link *link)
 {
     unsigned number = libmariadb.mysql_errno(link->mysql);
@@ -50,7 +50,7 @@ bool maria_note_error(struct maria_link *link)
     enum sql_fault_kind kind = SQL_FAULT_OTHER;
     if (!is_of_the_client && link->step < link->steps.count &&
         link->steps.at[link->step].kind == MARIA_AFTER)
-        return false; /* all that counts is committed */
+        return false; /* all essential changes are committed */
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         if (faults[i].number == number)
             kind = faults[i].kind;

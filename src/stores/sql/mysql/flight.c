@@ -1,4 +1,4 @@
-/* The text of a flight, and values in it. */
+/* The text of a flight, and the values in it. */
 #include "sql/mysql/turn.h"
 
 #include <stdlib.h>
@@ -33,7 +33,8 @@ struct buffer *maria_say_plain(struct maria_link *link, enum maria_step_kind kin
     return maria_say(link, (struct maria_step){.kind = kind});
 }
 
-/* Also right where a byte is part of a longer character: no byte of such a one is below 0x80. */
+/* Appends escaped text. Safe even if a byte is part of a multi-byte character, since none of its
+ * bytes is below 0x80. */
 static void append_escaped(struct buffer *out, struct slice text)
 {
     size_t from = 0;

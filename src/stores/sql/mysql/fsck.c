@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each asks for one kind of damage. Columns: what is wrong, of how many jobs, which statements mend it; NULL: none does. A difference of
- * counts is as true when it is written as it was in the snapshot: whatever came meanwhile changed jobs and counts alike. */
+/* Queries that each find one kind of damage. Columns: the problem, the number of affected jobs, and
+ * the statements that repair it, or NULL. A difference of counts remains correct after the
+ * snapshot, since later transactions change jobs and counts alike. */
 static const char *const checks[] = {
     "SELECT CONCAT('topic ', QUOTE(t.name), ': its counts of waiting, retrying, leased and dead "
     "jobs and of dead bytes differ by (', CONCAT_WS(', ', d.fresh, d.retry, d.leased, d.dead, "
@@ -68,7 +69,7 @@ static bool run_text(MYSQL *mysql, const char *text, char *error, size_t error_b
     return run(mysql, text, strlen(text), error, error_bytes);
 }
 
-/* All rows of one check. NULL: `error` says why. */
+/* Returns all rows of one check. Returns NULL on failure, with the reason in `error`. */
 static MYSQL_RES *ask(MYSQL *mysql, const char *check, char *error, size_t error_bytes)
 {
     MYSQL_RES *rows = NULL;
@@ -120,6 +121,6 @@ bool maria_fsck(const char *url, bool mend, struct sql_findings *out, char *erro
     bool is_done = mysql && maria_schema_check(mysql, false, error, error_bytes) &&
                    check_all(mysql, mend, out, error, error_bytes);
     if (mysql)
-        libmariadb.mysql_close(mysql); /* what was not committed is as if it never was */
+        libmariadb.mysql_close(mysql); /* uncommitted repairs are rolled back */
     return is_done;
 }

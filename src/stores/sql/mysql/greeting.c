@@ -16,19 +16,19 @@ enum {
     PORT = 3306,
     CONNECT_S = 5,
     ANSWER_S = 30,
-    LOCKED = 1205 /* a row is locked by others for too long */
+    LOCKED = 1205 /* lock wait timeout */
 };
 
 enum tls { TLS_OFF = 1, TLS_ON, TLS_VERIFY };
 
-struct place { /* a URL, taken apart */
+struct place { /* The parts of a URL. */
     struct url url;
     char user[PART_BYTES], password[PART_BYTES], database[PART_BYTES];
     char socket[PART_BYTES], ca[PART_BYTES], password_file[PART_BYTES];
     enum tls tls;
 };
 
-/* ---- the URL ---- */
+/* ---- URL ---- */
 
 static bool decode(struct slice from, char out[PART_BYTES])
 {
@@ -114,7 +114,7 @@ void maria_url_emit(const char *url, char *out, size_t out_bytes)
                    parsed.authority.at, (int)parsed.path.len, parsed.path.at);
 }
 
-/* ---- the connection ---- */
+/* ---- connection ---- */
 
 static MYSQL *dial(const struct place *place, size_t host, char *error, size_t error_bytes)
 {
@@ -129,7 +129,7 @@ static MYSQL *dial(const struct place *place, size_t host, char *error, size_t e
     }
     if (at)
         (void)snprintf(name, sizeof name, "%.*s", (int)at->name.len, at->name.at);
-    if (at && !place->socket[0]) /* the library takes localhost for a socket */
+    if (at && !place->socket[0]) /* the library would use a socket for localhost */
         libmariadb.mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
     libmariadb.mysql_options(mysql, MYSQL_OPT_NONBLOCK, NULL);
     libmariadb.mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &connect_s);
@@ -155,7 +155,8 @@ static MYSQL *dial(const struct place *place, size_t host, char *error, size_t e
     return NULL;
 }
 
-/* One row at most, as texts. NULL: `error` says why; else the caller frees the result. */
+/* Runs a query that returns one row at most, as texts. Returns NULL on failure, with the reason in
+ * `error`. The caller frees the result. */
 static MYSQL_RES *ask(MYSQL *mysql, const char *text, MYSQL_ROW *row, char *error,
                       size_t error_bytes)
 {
@@ -176,7 +177,7 @@ static MYSQL_RES *ask(MYSQL *mysql, const char *text, MYSQL_ROW *row, char *erro
     return NULL;
 }
 
-static void drain(MYSQL *mysql) /* what a procedure answers behind its rows */
+static void drain(MYSQL *mysql) /* reads the remaining results of a procedure */
 {
     while (libmariadb.mysql_next_result(mysql) == 0) {
         MYSQL_RES *result = libmariadb.mysql_store_result(mysql);
@@ -202,8 +203,8 @@ bool maria_version_is_mariadb(const char *version)
     return strstr(version, "MariaDB") != NULL;
 }
 
-/* SKIP LOCKED is what both have from these versions on. TiDB names itself a MySQL 8 and has
- * it in its grammar only. */
+/* Both support SKIP LOCKED from these versions on. TiDB identifies itself as MySQL 8, but only
+ * parses SKIP LOCKED. */
 bool maria_version_check(const char *version, char *error, size_t error_bytes)
 {
     unsigned major = 0, minor = 0;
@@ -222,8 +223,8 @@ bool maria_version_check(const char *version, char *error, size_t error_bytes)
                                  version);
 }
 
-/* What the meaning of tarry's SQL depends on, for every connection: the database's own defaults and its
- * init_connect may say otherwise. */
+/* Sets all options on which the meaning of tarry's SQL depends, for every connection. The
+ * database's defaults or its init_connect may differ. */
 static bool agree(MYSQL *mysql, char *error, size_t error_bytes)
 {
     static const char *const texts[] = {
@@ -267,9 +268,9 @@ MYSQL *maria_connect(const char *url, char *error, size_t error_bytes)
     return NULL;
 }
 
-/* ---- the greeting ---- */
+/* ---- greeting ---- */
 
-/* Lists of keys are short and exact: nothing is to be estimated for them. */
+/* Sets up the session. Lists of keys are short and exact, so the optimizer need not estimate them. */
 static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
 {
     static const char *const texts[] = {
@@ -277,9 +278,11 @@ static bool set_up(MYSQL *mysql, char *error, size_t error_bytes)
         "SET SESSION innodb_lock_wait_timeout = 1, eq_range_index_dive_limit = 1"
         "/*M!100600 , idle_transaction_timeout = 5, max_statement_time = 10, "
         "in_predicate_conversion_threshold = 0 */"
-        "/*!80000 , wait_timeout = 10 */", /* MySQL has no time for idle transactions alone */
+        /* MySQL has no timeout that applies to idle transactions only */
+        "/*!80000 , wait_timeout = 10 */",
     };
-    /* A row that changes need not be written to the binary log with its body. Who may not say so pays. */
+    /* With this setting the binary log omits the body of a changed row. An account without the
+     * permission continues with full images. */
     static const char images[] = "SET SESSION binlog_row_image = 'MINIMAL'";
     (void)libmariadb.mysql_real_query(mysql, images, sizeof images - 1);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
@@ -313,14 +316,15 @@ static bool read_durability(MYSQL *mysql, struct sql_greeting *out)
     return is_good;
 }
 
-/* What a new connection is told, beside what the greeting is about. */
+/* Columns that server_hello returns. */
 enum { HELLO_SERVER, HELLO_NOW, HELLO_NAME, HELLO_KEY, HELLO_MACHINE, HELLO_KNOWN, HELLO_ADJUST };
 
-/* By what this server knows of how the clock went, asked for before the new one was: so it is rather
- * behind than ahead, and nothing comes early. */
+/* Adjusts the database's clock to this server's record of its progress. The record was taken before
+ * the new clock was read, so the result is late rather than early, and no job is delivered too
+ * early. */
 static bool keep_time(MYSQL *mysql, MYSQL_ROW hello, int64_t expected_ms, struct sql_greeting *out)
 {
-    bool is_first = hello[HELLO_KNOWN][0] == '\0'; /* of all servers */
+    bool is_first = hello[HELLO_KNOWN][0] == '\0'; /* first of all servers */
     int64_t moved_ms = expected_ms && !is_first ? expected_ms - out->now_ms : 0;
     struct buffer text;
     MYSQL_ROW row = NULL;
@@ -349,7 +353,8 @@ static bool keep_time(MYSQL *mysql, MYSQL_ROW hello, int64_t expected_ms, struct
     return true;
 }
 
-/* What was not synced may be gone with a crash: the numbers of its deliveries are not given again. */
+/* Skips delivery numbers if the database is not durable. A crash may have lost the last ones, and
+ * they must not be reused. */
 static bool leap(MYSQL *mysql, struct sql_greeting *out)
 {
     static const char text[] = "CALL tarry.server_leap()";
@@ -379,8 +384,9 @@ static bool introduce(MYSQL *mysql, const struct sql_wish *wish, struct sql_gree
     return is_kept;
 }
 
-/* A thread of the database that still carries out this server's last transaction holds the row: then
- * this fails, and is tried again, until that has ended. */
+/* Reads the ticket under a lock. If a thread of the database still runs this server's last
+ * transaction, it holds the row. The call then fails, and is retried until that transaction has
+ * ended. */
 static bool read_ticket(MYSQL *mysql, struct sql_greeting *out)
 {
     char text[100];

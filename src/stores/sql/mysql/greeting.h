@@ -1,10 +1,10 @@
 /*
- * greeting: a new connection to MariaDB or MySQL, from the URL to the point where a session may send
- * its first turn. Blocking: at the start, or on a helper thread.
+ * greeting: makes a new connection to MariaDB or MySQL, from the URL to the point where a session
+ * may send its first transaction. Blocking: at the start, or on a helper thread.
  *
  *     mysql://USER@HOST[:PORT][,HOST…]/[DATABASE][?socket=PATH&tls=off|on|verify&ca=FILE&password_file=FILE]
  *
- * Of several hosts the first one that can be written to is taken.
+ * If the URL has several hosts, the first writable one is used.
  */
 #ifndef TARRY_SQL_MYSQL_GREETING_H
 #define TARRY_SQL_MYSQL_GREETING_H
@@ -12,19 +12,20 @@
 #include "sql/dialect.h"
 #include "sql/mysql/libmariadb.h"
 
-/* All of `out` but its link, and the connection. False: `error` says why, and there is none. */
+/* Connects and fills in `out`, except its link. Returns false without a connection on failure, with
+ * the reason in `error` of `out`. */
 bool maria_greet(const struct sql_wish *wish, struct sql_greeting *out, MYSQL **mysql);
 
-/* Only a connection, for commands. NULL: `error` says why. */
+/* Makes a connection only, for commands. Returns NULL on failure, with the reason in `error`. */
 MYSQL *maria_connect(const char *url, char *error, size_t error_bytes);
 
-/* Whether the dialect's statements are carried out by a server that names itself so: MariaDB 10.6 or
- * MySQL 8.0 and above. False: `error` says what is missing. */
+/* Returns true if a server with this version string can execute the dialect's statements: MariaDB
+ * 10.6 or MySQL 8.0 and above. Returns false otherwise, with the reason in `error`. */
 bool maria_version_check(const char *version, char *error, size_t error_bytes);
 
 bool maria_version_is_mariadb(const char *version);
 
-/* The URL without its password and parameters, for people. */
+/* Formats the URL without its password and parameters, for display. */
 void maria_url_emit(const char *url, char *out, size_t out_bytes);
 
 #endif

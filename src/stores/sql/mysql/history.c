@@ -1,4 +1,5 @@
-/* What becomes of attempts and jobs, of topics that want it kept: noted while rules decide, written with the rows. */
+/* The history of attempts and jobs, for topics that keep it. Events are recorded by the rules and
+ * written with the rows. */
 #include "sql/mysql/turn.h"
 
 #include <string.h>
@@ -57,7 +58,7 @@ void maria_say_history(struct maria_link *link)
 
 void maria_say_history_days(struct maria_link *link)
 {
-    enum { UPKEEPS = 60 }; /* one comes each second */
+    enum { UPKEEPS = 60 }; /* one upkeep per second */
     EACH_CALL(link, call)
     {
         if (call->kind == SQL_CALL_UPKEEP && link->upkeeps++ % UPKEEPS == 0)

@@ -1,9 +1,10 @@
 /*
- * libmariadb: the client library of MariaDB and MySQL, loaded when a store asks for it, so the program
- * needs none.
+ * libmariadb: the client library of MariaDB and MySQL, loaded when a store needs it, so that the
+ * program does not depend on it.
  *
- * Any thread may load it; what a connection is, and that one thread at a time uses it, is the
- * library's matter. The library's own names begin with mysql_, those of this dialect with maria_.
+ * Any thread may load it. Connections follow the library's own rules, in particular that only one
+ * thread at a time uses a connection. The library's own names begin with mysql_, those of this
+ * dialect with maria_.
  */
 #ifndef TARRY_SQL_MYSQL_LIBMARIADB_H
 #define TARRY_SQL_MYSQL_LIBMARIADB_H
@@ -46,10 +47,10 @@ struct libmariadb {
 };
 #undef LIBMARIADB_MEMBER
 
-/* Good after libmariadb_load has answered true. */
+/* Valid after libmariadb_load has returned true. */
 extern struct libmariadb libmariadb;
 
-/* False, with a text for people: it is not installed, or too old. */
+/* Loads the library. Returns false with a message for the user if it is not installed or too old. */
 bool libmariadb_load(char *error, size_t error_bytes);
 
 #endif

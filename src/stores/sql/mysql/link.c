@@ -1,4 +1,4 @@
-/* The dialect's table: a link, its turns and its life. */
+/* The dialect's table: a link, its transactions and its life cycle. */
 #include "base/clock.h"
 #include "sql/mysql/fsck.h"
 #include "sql/mysql/greeting.h"
@@ -28,7 +28,7 @@ static bool on_send_commit(struct sql_link *base, struct sql_context *context,
                            const struct sql_turn *turn)
 {
     struct maria_link *link = link_of(base);
-    (void)turn; /* the one that it began with */
+    (void)turn; /* the transaction that the link has begun */
     link->context = context;
     maria_turn_commit(link);
     return maria_flight_send(link);
@@ -41,7 +41,7 @@ static bool on_send_rollback(struct sql_link *base)
     return maria_flight_send(link);
 }
 
-/* The flight is over: what comes next in this part. True: another flight. */
+/* Continues after a flight. Returns true if another flight of this part was sent. */
 static bool flight_is_over(struct maria_link *link)
 {
     if (link->context->effects.failed)
@@ -92,7 +92,7 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
         if (!flight_is_over(link))
             return part_is_over(link);
     }
-    /* Nobody asked: the database ends the connection. */
+    /* Unexpected input: the database has closed the connection. */
     char byte;
     ssize_t got = recv(libmariadb.mysql_get_socket(link->mysql), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (got >= 0) {

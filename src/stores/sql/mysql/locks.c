@@ -1,16 +1,16 @@
-/* The rows that the calls of a turn name: asked for under a lock, and read. */
+/* The rows that the calls of a transaction name: locked and read. */
 #include "sql/mysql/turn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KEYS_MAX = 500 }; /* in one statement */
+enum { KEYS_MAX = 500 }; /* per statement */
 
-/* A row that somebody else holds is not waited for, since the database waits for whole seconds: the
- * call goes again by itself, and the others need not wait with it. */
+/* Suffix of locking reads. They do not wait for a locked row, since the database can only wait for
+ * whole seconds. The call is repeated separately, so other calls need not wait with it. */
 static const char for_update[] = " FOR UPDATE NOWAIT";
 
-/* Jobs and remembered ids of a topic, by the ids that rows are there for. */
+/* Appends queries for jobs and remembered ids of a topic, for the ids that have rows. */
 static void say_ids(struct maria_link *link, const struct maria_topic *topic, const char *select,
                     enum maria_step_kind kind, const char *end)
 {
@@ -35,7 +35,7 @@ static void say_ids(struct maria_link *link, const struct maria_topic *topic, co
         buffer_append_format(out, ")%s", end);
 }
 
-/* Of a job that a take names. */
+/* Creates the row of a job that a take names. Returns false if out of memory. */
 static bool need_named_row(struct maria_link *link, const struct sql_call *call)
 {
     if (call->kind != SQL_CALL_COMMAND || call->command->kind != COMMAND_TAKE ||
@@ -67,7 +67,7 @@ static bool need_item_rows(struct maria_link *link)
     return true;
 }
 
-struct named_lease { /* by an answer, or one that ends by itself */
+struct named_lease { /* A lease that is named by an answer, or that has expired. */
     struct maria_place place;
     uint64_t delivery;
     int64_t taken_ms;
@@ -127,7 +127,8 @@ static struct buffer *say_lease_rows(struct maria_link *link, bool is_ack)
     return out;
 }
 
-/* Answers of other kinds first: what they name has to be read whole. */
+/* Appends queries for leases. Acks are sorted last, since rows for other answers must be read
+ * completely. */
 static void say_lease_list(struct maria_link *link, const struct named_lease *leases, size_t count)
 {
     while (count) {
@@ -146,7 +147,7 @@ static void say_lease_list(struct maria_link *link, const struct named_lease *le
     }
 }
 
-/* Acks that one statement reads: those from here on. */
+/* Returns the acks from index `from` that one statement can read. */
 static struct maria_run run_of_acks(const struct named_leases *leases, size_t from)
 {
     struct maria_run run = {0};
@@ -216,7 +217,7 @@ void maria_say_locks(struct maria_link *link)
     named_leases_fini(&leases);
 }
 
-/* ---- what is answered ---- */
+/* ---- results ---- */
 
 bool maria_read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_call *owner)
 {
@@ -227,7 +228,7 @@ bool maria_read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_call
         is_good = read != NULL;
         if (read && owner)
             read->owner = owner;
-        if (read && owner) /* what is known of its topic may be of an earlier turn, or nothing */
+        if (read && owner) /* what is known of its topic may be outdated or missing */
             is_good = maria_topic_want_number(link, read->stored_at.topic) != NULL;
     }
     return is_good;

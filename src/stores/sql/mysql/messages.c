@@ -1,18 +1,19 @@
-/* Messages of events: what the turns of servers did, in a table that is read while somebody listens. A server's
- * messages are committed one after the other, so for each server a place in their order is kept. Who listens reads his
- * own, too: only so are those of one job in their order, whichever servers they were done by. */
+/* Messages with events: the changes made by the transactions of all servers, in a table that
+ * servers with listeners read. A server's messages are committed one after the other, so the reader
+ * stores one position per server. A server with listeners also reads its own messages. Only this
+ * keeps the events of a job in order if several servers changed it. */
 #include "base/clock.h"
 #include "sql/mysql/turn.h"
 
 enum {
     MESSAGE_BYTES_MAX = 60000,
-    SECOND_BYTES_MAX = 2 << 20, /* that one server tells in a second; what is more is counted */
-    READ_MAX = 200,             /* messages at a time */
-    UNREAD_MS = 20000,          /* older ones are gone: the upkeep has deleted them */
-    PEER_US_MAX = 60000000      /* a server that was silent for so long is forgotten */
+    SECOND_BYTES_MAX = 2 << 20, /* limit per server; further events are only counted */
+    READ_MAX = 200,             /* messages per query */
+    UNREAD_MS = 20000,          /* the upkeep has deleted older messages */
+    PEER_US_MAX = 60000000      /* a server that was silent for this time is forgotten */
 };
 
-/* ---- telling ---- */
+/* ---- writing ---- */
 
 static size_t bytes_left(struct maria_link *link)
 {
@@ -24,7 +25,7 @@ static size_t bytes_left(struct maria_link *link)
     return link->second_bytes < SECOND_BYTES_MAX ? SECOND_BYTES_MAX - link->second_bytes : 0;
 }
 
-/* By the condition that they are read by. */
+/* Returns true if this server will read the message, by the condition of its query. */
 static bool will_be_read(const struct maria_link *link)
 {
     return link->listens_since_ms && link->now_ms >= link->listens_since_ms;
@@ -71,7 +72,8 @@ static void messages_drop(struct maria_link *link)
     link->messages = NULL;
 }
 
-/* What this server did up to this millisecond it has told here by itself. */
+/* Starts or stops reading. This server has already reported its own events up to this millisecond
+ * to the local feed. */
 void maria_messages_listen(struct maria_link *link, bool listens)
 {
     if (!listens)
@@ -89,7 +91,7 @@ static void forget_peers(struct maria_link *link)
             peers->at[i - 1] = peers->at[--peers->count];
 }
 
-/* By the index alone up to those that are new; theirs are the texts that are read. */
+/* Appends a query that finds the new messages by index only, and then reads their texts. */
 void maria_say_messages_since(struct maria_link *link, struct sql_call *call)
 {
     const struct maria_peers *peers = &link->peers;
@@ -129,14 +131,14 @@ bool maria_read_messages(struct maria_link *link, struct sql_call *call, MYSQL_R
     return true;
 }
 
-/* Of a server that was not met yet it is a new one. */
+/* Returns the peer of a server, and creates it if necessary. */
 static struct maria_peer *peer_of(struct maria_link *link, int64_t server)
 {
     struct maria_peers *peers = &link->peers;
     for (size_t i = 0; i < peers->count; i++)
         if (peers->at[i].server == server)
             return &peers->at[i];
-    (void)maria_peers_add(peers, (struct maria_peer){.server = server}); /* there is room */
+    (void)maria_peers_add(peers, (struct maria_peer){.server = server}); /* space is reserved */
     return &peers->at[peers->count - 1];
 }
 

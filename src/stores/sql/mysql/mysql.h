@@ -1,6 +1,6 @@
 /*
- * mysql: the dialect of MariaDB and MySQL: libmariadb's non-blocking calls, statements for many rows,
- * looks in place of news.
+ * mysql: the dialect of MariaDB and MySQL. It uses libmariadb's non-blocking calls, statements for
+ * many rows, and polling instead of notifications.
  */
 #ifndef TARRY_SQL_MYSQL_MYSQL_H
 #define TARRY_SQL_MYSQL_MYSQL_H
@@ -8,7 +8,7 @@
 #include "sql/dialect.h"
 
 extern const struct sql_dialect sql_mysql;
-/* Of it. */
+/* Its token operations. */
 extern const struct sql_tokens_ops sql_mysql_tokens;
 
 #endif

@@ -1,14 +1,16 @@
-/* What a turn tells with its commit: counts, and news for other servers; what those told. */
+/* Data that a transaction writes with its commit: counts, and notifications for other servers. Also
+ * reads their notifications. */
 #include "sql/mysql/turn.h"
 
 #include <stdio.h>
 
 enum {
-    NEWS_MS = 5000, /* a transaction that told something is over after so long */
+    NEWS_MS = 5000, /* a transaction that wrote a notification has ended after this time */
     HEARD_MAX = 1024
 };
 
-/* What other servers told in the last seconds: what is heard twice is known. */
+/* Appends a query for notifications of other servers from the last seconds. Repeated ones are
+ * recognized later. */
 void maria_say_hear(struct maria_link *link)
 {
     buffer_append_format(maria_say_plain(link, MARIA_NEWS),
@@ -25,7 +27,7 @@ static bool is_counted(const struct sql_tallies *tallies, int count)
     return false;
 }
 
-/* Only what has changed: each column costs. */
+/* Appends the changed counts. Each column has a cost, so unchanged counts are left out. */
 void maria_say_tallies(struct maria_link *link)
 {
     static const char *const names[SQL_COUNTS] = {
@@ -72,7 +74,8 @@ static void say_one_news(struct maria_link *link, struct buffer **out, char what
                          (long long)link->context->server, what, name, (long long)due_ms);
 }
 
-/* Others find by their looks what is due from now on, and are told what waits behind their bounds. */
+/* Appends notifications. Jobs due from now on are found by other servers' own checks, so only jobs
+ * behind their bounds need a notification. */
 void maria_say_news(struct maria_link *link)
 {
     const struct sql_news_list *list = &link->context->effects.news;
@@ -101,7 +104,7 @@ static bool was_heard(struct maria_link *link, uint64_t number)
     return false;
 }
 
-/* What was told before this one listened it finds by itself: each connection doubts all it knows. */
+/* Reads notifications. Earlier ones are not needed: each new connection discards all bounds. */
 bool maria_read_news(struct maria_link *link, MYSQL_RES *result)
 {
     MYSQL_ROW row;

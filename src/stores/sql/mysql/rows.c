@@ -1,11 +1,11 @@
-/* The rows of a turn: read and locked by their ids or places, written together. */
+/* The rows of a transaction: read and locked by id or location, written together. */
 #include "sql/mysql/turn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEYS_MAX = 500 }; /* in one statement */
+enum { KEYS_MAX = 500 }; /* per statement */
 
 enum {
     ROW_TOPIC,
@@ -41,7 +41,7 @@ const char maria_row_columns[] =
     "server,expire,lease,ttl,backoff_kind,backoff_first,backoff_max,max_attempts,body_bytes,"
     "COALESCE(LENGTH(meta),0),cancel_requested,consumer,history";
 
-/* Of those that are only acked. */
+/* Columns for jobs that are only acked. */
 const char maria_ack_columns[] =
     "topic,lane,due,seq,id,state,attempt,lease_until,taken,delivery,cancel_requested,consumer";
 
@@ -54,7 +54,7 @@ void maria_rows_clear(struct maria_link *link)
     for (size_t i = 0; i < link->rows.count; i++)
         free(link->rows.at[i]);
     link->rows.count = 0;
-    link->events.count = 0; /* they are of those */
+    link->events.count = 0; /* they refer to the rows */
 }
 
 static size_t key_write(char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX], uint32_t topic,
@@ -93,7 +93,7 @@ struct maria_row *maria_row_need(struct maria_link *link, struct maria_topic *to
     return row_need(link, topic->number, id);
 }
 
-/* Without holes: it is a key. */
+/* A place is used as a key, so it must not contain padding. */
 _Static_assert(sizeof(struct maria_place) == 24, "a place has no holes");
 
 struct maria_row *maria_row_at(struct maria_link *link, const struct maria_place *place)
@@ -101,7 +101,7 @@ struct maria_row *maria_row_at(struct maria_link *link, const struct maria_place
     return maria_places_find(&link->places, slice_make(place, sizeof *place));
 }
 
-/* What both kinds of rows begin with. NULL: out of memory. */
+/* Reads the columns that both kinds of rows begin with. Returns NULL if out of memory. */
 static struct maria_row *read_place(struct maria_link *link, MYSQL_ROW row,
                                     const unsigned long *lengths)
 {
@@ -267,7 +267,7 @@ void maria_say_run(struct buffer *out, const struct maria_run *run)
                          (unsigned long long)(run->delivery + run->count - 1));
 }
 
-/* A lease that its job still has in the database. */
+/* Adds a row whose lease is still the one stored in the database. */
 static bool run_add_row(struct maria_run *run, const struct maria_row *row)
 {
     return row->state == JOB_LEASED && row->taken_ms &&
@@ -294,7 +294,8 @@ static void say_delete_of_run(struct maria_link *link, struct maria_row *const *
     maria_say_run(out, &run);
 }
 
-/* Rows of one topic and lane. MariaDB keeps to the index only where one table is named; MySQL only where it says so itself. */
+/* Deletes rows of one topic and lane. MariaDB uses the index only if the statement names a single
+ * table; MySQL requires an explicit hint. */
 static void say_delete(struct maria_link *link, struct maria_row *const *rows, size_t count)
 {
     struct buffer *out =
@@ -460,7 +461,7 @@ static void say_finished(struct maria_link *link)
         buffer_append_text(out, " ON DUPLICATE KEY UPDATE until=VALUES(until)");
 }
 
-/* A lane that is new, where the next take looks for it. */
+/* Appends new lanes, so that the next take finds them. */
 static void say_lanes(struct maria_link *link)
 {
     struct buffer *out = NULL;
@@ -476,7 +477,8 @@ static void say_lanes(struct maria_link *link)
             buffer_append_text(out, "INSERT IGNORE INTO tarry.lane VALUES ");
         }
         buffer_append_format(out, "(%u,%d)", topic_number_of(row), row->priority);
-        (void)maria_topic_add_lane(row->topic, row->priority); /* else it is written once more */
+        (void)maria_topic_add_lane(row->topic,
+                                   row->priority); /* on failure, the lane is inserted once more */
     }
 }
 

@@ -1,4 +1,5 @@
-/* What becomes of a job: pushes, changes, answers, item by item, on the rows that the turn has locked. */
+/* The transitions of jobs: pushes, changes and answers, item by item, on the rows that the
+ * transaction has locked. */
 #include "base/random.h"
 #include "sql/mysql/turn.h"
 
@@ -9,7 +10,7 @@ enum { ON_CONFLICT_REPLACE = 1, ON_CONFLICT_KEEP = 2, DEAD_ROW_BYTES = 64 };
 
 static const int64_t at_most_ms = 315619200000; /* 10 years and a few days */
 
-/* ---- what all have in common ---- */
+/* ---- common functions ---- */
 
 static enum job_state state_of(const struct maria_row *row, int64_t now_ms)
 {
@@ -66,7 +67,7 @@ static void row_changed(struct maria_row *row)
     row->extended = row->requested = false;
 }
 
-/* What others are told, and this server believes, after the commit. */
+/* Records the effects that are sent to other servers and applied by this one after the commit. */
 static void note(struct maria_link *link, const struct maria_row *row,
                  const int64_t counts[SQL_COUNTS], bool waits, bool died)
 {
@@ -83,7 +84,7 @@ static void note(struct maria_link *link, const struct maria_row *row,
     }
 }
 
-/* Whose doing an entry of the history was. */
+/* The consumer of a history entry that has no consumer. */
 static const struct slice nobody = {0};
 
 static struct slice holder(const struct maria_row *row)
@@ -172,7 +173,7 @@ static enum queue_status push_one(struct maria_link *link, const struct queue_pu
 
 /* ---- cancel, reschedule, run ---- */
 
-/* Is it in the state, and since the delivery, that the change asks for? */
+/* Returns true if the job has the state and the delivery that the change requires. */
 static bool is_meant(const struct maria_link *link, const struct maria_row *row,
                      const struct queue_change *change)
 {
@@ -194,7 +195,7 @@ static enum queue_status cancel_one(struct maria_link *link, struct maria_row *r
         return QUEUE_CANCELLED;
     }
     if (!change->request || change->only_dead || change->lease.len || row->state != JOB_LEASED)
-        return QUEUE_OK; /* not done */
+        return QUEUE_OK; /* not cancelled */
     row->cancel_requested = row->requested = row->changed = true;
     return QUEUE_REQUESTED;
 }
@@ -258,7 +259,7 @@ static struct maria_row *leased_row(struct maria_link *link, const struct sql_le
     return is_it ? row : NULL;
 }
 
-/* A character cut in two would be none. */
+/* Shortens a text without splitting a character. */
 static struct slice cut(struct slice text, size_t bytes_max)
 {
     if (text.len <= bytes_max)
@@ -275,7 +276,7 @@ static void wait_again(struct maria_link *link, struct maria_row *row, int64_t w
     row->due_ms = wait_ms > 0 ? link->now_ms + wait_ms + 1 : link->now_ms;
 }
 
-/* An attempt came to nothing: another one, or none. */
+/* Ends a failed attempt. The job waits for another attempt or dies. */
 static void fail(struct maria_link *link, struct maria_row *row, const struct queue_answer *answer,
                  enum job_outcome outcome, int64_t counts[SQL_COUNTS])
 {
@@ -317,7 +318,7 @@ static void unlease(struct maria_row *row)
     row_changed(row);
 }
 
-/* How the attempt ended, and what else that means for the job. */
+/* Records the end of an attempt in the history, and a cancellation that follows from it. */
 static void note_end(struct maria_link *link, const struct maria_row *row,
                      const struct queue_answer *answer, bool by_itself)
 {
@@ -332,7 +333,7 @@ static void note_end(struct maria_link *link, const struct maria_row *row,
         maria_history_note(link, row, "cancelled", nobody, (struct slice){0});
 }
 
-/* The lease is good and ends: with `answer`, or by itself (`outcome` says so). */
+/* Ends a valid lease with `answer`, or because it expired (`by_itself`). */
 static enum queue_status end_lease(struct maria_link *link, struct maria_row *row,
                                    const struct queue_answer *answer, bool by_itself)
 {
@@ -389,9 +390,9 @@ static enum queue_status answer_one(struct maria_link *link, const struct queue_
     return status;
 }
 
-/* ---- whole calls ---- */
+/* ---- calls ---- */
 
-/* The link's texts are gone before the reply may be given. */
+/* Copies texts, since those of the link are freed before the reply is sent. */
 static void own_texts(struct sql_call *call)
 {
     size_t bytes = 0;
@@ -409,7 +410,7 @@ static void own_texts(struct sql_call *call)
     }
 }
 
-/* The row of an item is still there where its job is gone. */
+/* Appends the event of an item. The item's row still exists even if its job was deleted. */
 static void tell_item(struct maria_link *link, const struct sql_call *call, size_t i)
 {
     const struct command *command = call->command;
@@ -475,14 +476,15 @@ static void decide_ends(struct maria_link *link, struct sql_call *call)
         struct maria_row *row = leased_row(link, lease);
         if (!row || row->server != link->context->server)
             continue;
-        if (row->lease_until_ms > link->now_ms) /* it was extended meanwhile */
+        if (row->lease_until_ms > link->now_ms) /* it was extended in the meantime */
             sql_effects_hold(&link->context->effects, lease, row->lease_until_ms);
         else
             end_by_itself(link, row);
     }
 }
 
-/* A take that names its job: what is not ready is made so, due now, and then found by that take. */
+/* Prepares the job that a take names. If it is not ready, makes it ready and due now, so that the
+ * take finds it. */
 static enum queue_status pick_one(struct maria_link *link, const struct queue_take *take)
 {
     int64_t counts[SQL_COUNTS] = {0};
@@ -541,7 +543,8 @@ static void expire_one(struct maria_link *link, struct maria_row *row)
 {
     int64_t counts[SQL_COUNTS] = {0};
     row->topic = maria_numbers_find(&link->numbers, slice_make(row->key, sizeof(uint32_t)));
-    if (!row->topic || !row->topic->number || row->topic->name[0] == '?') { /* its topic is gone */
+    if (!row->topic || !row->topic->number ||
+        row->topic->name[0] == '?') { /* its topic was deleted */
         row->exists = false;
         return;
     }

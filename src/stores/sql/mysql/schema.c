@@ -9,7 +9,7 @@
 enum {
     NO_SUCH_DATABASE = 1049,
     NO_SUCH_TABLE = 1146,
-    NOT_TRUSTED = 1419, /* with functions, beside a binary log */
+    NOT_TRUSTED = 1419, /* function creation with a binary log */
     DELIMITER_BYTES = 8
 };
 
@@ -18,7 +18,7 @@ struct slice maria_schema_text(void)
     return slice_make(maria_migration_1_text, maria_migration_1_bytes);
 }
 
-/* 0: there is none. False: the database does not tell. */
+/* Reads the version, 0 if there is no schema. Returns false if the database reports another error. */
 static bool read_version(MYSQL *mysql, int *version, int *oldest, char *error, size_t error_bytes)
 {
     static const char text[] = "SELECT version, oldest_reader FROM tarry.schema_version "
@@ -61,8 +61,8 @@ static bool do_text(MYSQL *mysql, struct slice text, char *error, size_t error_b
     return true;
 }
 
-/* Takes the next statement off a text as the client programs read it: each ends with the delimiter
- * at the end of a line, which a line of its own may change. */
+/* Takes the next statement from a text in the same way as the client programs: a statement ends
+ * with the delimiter at the end of a line, and a line of its own may change the delimiter. */
 static bool next_statement(struct slice *text, char delimiter[DELIMITER_BYTES], struct slice *out)
 {
     static const char word[] = "DELIMITER ";

@@ -1,8 +1,9 @@
-/* The stages of a turn: what each flight says of its first part, of its commit and of its end. */
+/* The stages of a transaction: the text of each flight in its first part, its commit and its
+ * rollback. */
 #include "base/clock.h"
 #include "sql/mysql/turn.h"
 
-enum { BEAT_US_MAX = 5000000 }; /* one that is silent for twice as long is taken for dead */
+enum { BEAT_US_MAX = 5000000 }; /* a server that is silent for twice this time is considered dead */
 
 static void say_begin(struct maria_link *link)
 {
@@ -16,7 +17,8 @@ static void say_begin(struct maria_link *link)
                          "number=%lld",
                          (long long)link->turn.ticket, (long long)link->context->server,
                          (long long)link->turn.ticket - 1);
-    /* Where it may have been taken for dead meanwhile, it must be known again before it takes. */
+    /* If other servers may have considered this one dead, it must register again before it takes
+     * jobs. */
     if (clock_boot_us() - link->beat_us > BEAT_US_MAX)
         buffer_append_format(
             maria_say_plain(link, MARIA_NOTHING),
@@ -116,7 +118,7 @@ bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn)
 {
     link->turn = *turn;
     turn_clear(link);
-    link->is_exact = sql_call_first(turn->calls)->alone; /* then there is no other */
+    link->is_exact = sql_call_first(turn->calls)->alone; /* such a call is the only one */
     link->has_runs = link->is_mariadb && !link->is_exact;
     if (!maria_want_topics(link))
         return false;
@@ -130,7 +132,8 @@ bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn)
         maria_say_messages_since(link, call);
     maria_say_topics(link);
     link->is_early = maria_topics_are_known(link) && link->wanted.count > 0;
-    if (link->is_early) { /* as if they were read: what is wrong about that is done again */
+    /* assumes that the known topics are current; a wrong assumption is corrected later */
+    if (link->is_early) {
         if (link->has_rows)
             maria_say_locks(link);
         else if (link->has_takes)

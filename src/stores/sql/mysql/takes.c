@@ -1,5 +1,6 @@
-/* Takes: the jobs of all that a turn has are found and locked topic by topic, shared out among them in
- * their order, and leased together; looks: what waits next. */
+/* Takes and checks. The jobs for all takes of a transaction are found and locked topic by topic,
+ * distributed among the takes in their order, and leased together. Checks find the next waiting
+ * jobs. */
 #include "sql/mysql/turn.h"
 
 #include <stdlib.h>
@@ -7,11 +8,11 @@
 
 enum {
     TAKEN_MAX = MARIA_NUMBERS,
-    BODY_BYTES_INLINE = 16 * 1024, /* bigger bodies are read by themselves */
-    TAKE_BYTES_MAX = 16 << 20,     /* of bodies, in one take */
-    LEASED_MAX = 100,              /* in one statement, which looks for each row's number in turn */
-    LOOK_BACK_MS = 2000, /* what was under way for so long may be committed behind a bound */
-    EMPTY_TAKES_MAX = 3  /* of one call, where something is due */
+    BODY_BYTES_INLINE = 16 * 1024, /* larger bodies are read separately */
+    TAKE_BYTES_MAX = 16 << 20,     /* total size of the bodies in a take */
+    LEASED_MAX = 100,    /* per statement, which searches a list for the number of each row */
+    LOOK_BACK_MS = 2000, /* a transaction that lasts this long may commit jobs behind a bound */
+    EMPTY_TAKES_MAX = 3  /* per call, if a job is due */
 };
 
 static void say_now(struct maria_link *link, struct buffer *out)
@@ -39,7 +40,7 @@ static bool is_take(const struct sql_call *call)
            call->status == QUEUE_OK;
 }
 
-/* ---- finding ---- */
+/* ---- search ---- */
 
 static void want_takes(struct maria_link *link)
 {
@@ -70,7 +71,7 @@ static struct buffer *say_found(struct maria_link *link, struct maria_topic *top
     return out;
 }
 
-/* The turn has locked it, and made it ready. */
+/* Appends a query for a named job. The transaction has already locked it and made it ready. */
 static void say_named(struct maria_link *link, struct sql_call *call)
 {
     struct maria_topic *topic = maria_names_find(&link->names, call->command->take.topics[0]);
@@ -119,7 +120,8 @@ void maria_say_takes(struct maria_link *link)
         if (is_take(call) && call->command->take.id.len)
             say_named(link, call);
     }
-    if (link->steps.count > before) /* once the rows are locked: so a job's numbers rise */
+    if (link->steps.count >
+        before) /* after the rows are locked, so that the delivery numbers of a job increase */
         buffer_append_text(maria_say(link, (struct maria_step){.kind = MARIA_DELIVERY}),
                            "INSERT INTO tarry.number () VALUES ()");
     link->is_taken = true;
@@ -152,9 +154,9 @@ bool maria_read_take(struct maria_link *link, const struct maria_step *step, MYS
     return true;
 }
 
-/* ---- sharing ---- */
+/* ---- distribution ---- */
 
-/* A job's topic is a text of the link, which the call shall not need: it is the name in the command. */
+/* Returns the topic's name from the command. The reply must not refer to the link's own text. */
 static struct slice name_in(const struct queue_take *take, struct slice name)
 {
     for (size_t i = 0; i < take->topic_count; i++)
@@ -163,13 +165,14 @@ static struct slice name_in(const struct queue_take *take, struct slice name)
     return (struct slice){0};
 }
 
-struct share { /* what a take may still get */
+struct share { /* The remaining capacity of a take. */
     struct sql_call *call;
     size_t left;
     uint64_t bytes_left;
 };
 
-/* False: it is nobody's for now, as there is no room, or there are no more numbers: with the next take. */
+/* Assigns a job to a take. Returns false if the take has no capacity or the numbers are used up;
+ * the job then stays for the next take. */
 static bool give_one(struct maria_link *link, struct maria_taken *taken, struct share *share)
 {
     const struct queue_take *take = &share->call->command->take;
@@ -197,7 +200,7 @@ static void give(struct maria_link *link, struct share *share, struct slice name
     }
 }
 
-/* The order of tarry's own priorities, whichever topic has it. */
+/* Compares jobs by priority across topics, in tarry's own order. */
 static int rank_compare(const void *a, const void *b)
 {
     const struct job *x = &(*(struct maria_taken *const *)a)->job.job;
@@ -226,14 +229,14 @@ static bool give_best(struct maria_link *link, struct share *share)
     return true;
 }
 
-/* What a take names is its own, also where another take of the turn found it. */
+/* Assigns a named job to its take, even if another take of the transaction found it as well. */
 static void give_named(struct maria_link *link, struct share *share)
 {
     for (size_t i = 0; i < link->taken.count; i++)
         if (link->taken.at[i].named == share->call)
             (void)give_one(link, &link->taken.at[i], share);
     if (!share->call->job_count && link->given < MARIA_NUMBERS)
-        share->call->status = QUEUE_NOT_FOUND; /* the same turn has ended it */
+        share->call->status = QUEUE_NOT_FOUND; /* the same transaction has ended it */
 }
 
 static bool has_named(const struct maria_link *link)
@@ -244,7 +247,7 @@ static bool has_named(const struct maria_link *link)
     return false;
 }
 
-/* Rows that were found twice, by name and otherwise, count once. */
+/* Removes rows that were also found by name. */
 static void drop_named_twice(struct maria_link *link)
 {
     size_t kept = 0;
@@ -266,7 +269,7 @@ static int text_compare(struct slice a, struct slice b)
     return order ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Whether one statement can lease both: 0. */
+/* Returns 0 if one statement can lease both jobs. */
 static int lease_compare(const struct maria_taken *x, const struct maria_taken *y)
 {
     const struct queue_take *a = &x->call->command->take, *b = &y->call->command->take;
@@ -275,8 +278,8 @@ static int lease_compare(const struct maria_taken *x, const struct maria_taken *
     return text_compare(a->consumer, b->consumer);
 }
 
-/* Those that one statement leases side by side, in the order of the table: so their numbers rise row
- * by row. Those of nobody come last. */
+/* Sorts jobs that one statement can lease next to each other, in table order, so that their numbers
+ * increase row by row. Unassigned jobs come last. */
 static int taken_compare(const void *a, const void *b)
 {
     const struct maria_taken *x = a, *y = b;
@@ -324,7 +327,7 @@ static void lease_one(struct maria_link *link, struct maria_taken *taken, uint64
 static bool keep_for(struct sql_call *call, struct maria_result *result)
 {
     if (call->results.count && call->results.at[call->results.count - 1] == result)
-        return true; /* it has that already */
+        return true; /* already kept */
     result->users++;
     return sql_call_keep(call, result, maria_result_free);
 }
@@ -357,7 +360,7 @@ bool maria_share_takes(struct maria_link *link)
 {
     uint64_t delivery = link->delivery;
     link->given = 0;
-    /* Also of those that are dropped: no run goes over them. */
+    /* Includes rows that are dropped below, so that no run spans them. */
     for (size_t i = 0; i < link->taken.count; i++)
         link->taken.at[i].rank = i;
     if (has_named(link))
@@ -383,7 +386,7 @@ bool maria_share_takes(struct maria_link *link)
     return true;
 }
 
-/* After the bodies are there. */
+/* Fills in the replies. All bodies must have been read. */
 bool maria_fill_takes(struct maria_link *link)
 {
     EACH_CALL(link, call)
@@ -431,14 +434,14 @@ bool maria_read_bodies(struct maria_link *link, size_t index, MYSQL_RES *result)
     return true;
 }
 
-/* ---- leasing ---- */
+/* ---- leases ---- */
 
 static bool goes_with(const struct maria_taken *a, const struct maria_taken *b)
 {
     return b->call && a->topic == b->topic && a->lane == b->lane && lease_compare(a, b) == 0;
 }
 
-/* How many of those from here on lie side by side in the table, as far as the take has seen it. */
+/* Returns how many jobs from index `from` are adjacent in the table, as seen by the take. */
 static size_t count_run(const struct maria_link *link, size_t from)
 {
     const struct maria_taken *first = &link->taken.at[from];
@@ -451,7 +454,8 @@ static size_t count_run(const struct maria_link *link, size_t from)
     return count;
 }
 
-/* Numbers by where a row's own stands in a list: so no order of the update matters. */
+/* Appends the delivery numbers by each row's position in a list, so that they do not depend on the
+ * order of the update. */
 static void say_numbers(struct buffer *out, const struct maria_taken *first, size_t count)
 {
     if (count == 1) {
@@ -464,7 +468,8 @@ static void say_numbers(struct buffer *out, const struct maria_taken *first, siz
     buffer_append_byte(out, ')');
 }
 
-/* What all rows of a statement are set to, but for their numbers. Of a job that waits, nobody is the consumer. */
+/* Appends the common values of all rows of a statement, without their numbers. A waiting job has no
+ * consumer. */
 static void say_leased(struct buffer *out, const struct maria_link *link,
                        const struct maria_taken *first)
 {
@@ -506,9 +511,10 @@ static void say_lease(struct maria_link *link, const struct maria_taken *first, 
     buffer_append_byte(out, ')');
 }
 
-/* Numbers by counting: MariaDB goes along the table. A row between them that somebody else held when the take came
- * by, and that waits, is one too many. It has no number, which ends the statement and what comes after it: the commit
- * is in the same flight, so a count that is read afterwards would come too late. */
+/* Leases a run, with numbers from a counter: MariaDB updates in table order. A waiting row within
+ * the run that was locked by another transaction during the take is an extra row. The counter gives
+ * it NULL as its number, which fails the statement and all that follow it. The commit is in the
+ * same flight, so reading a count afterwards would be too late. */
 static void say_lease_of_run(struct maria_link *link, const struct maria_taken *first, size_t count)
 {
     struct maria_place from = place_of(first), to = place_of(first + count - 1);
@@ -546,9 +552,9 @@ void maria_say_taken(struct maria_link *link)
     }
 }
 
-/* ---- looks ---- */
+/* ---- checks ---- */
 
-/* from_start 1: with no bound. */
+/* Appends a check of a topic. `from_start` 1: without a bound. */
 static void say_look(struct maria_link *link, struct maria_topic *topic, unsigned from_start)
 {
     struct buffer *out;
@@ -582,7 +588,8 @@ void maria_read_look(struct maria_link *link, struct maria_topic *topic, uint64_
         topic->next_ms[which] = maria_number(row[0]);
 }
 
-/* Which topics a look asks for: those that the session marks as asked. */
+/* Returns true if a check includes the topic. A check includes the topics that the session has
+ * marked. */
 static bool is_asked(const struct maria_link *link, const struct sql_call *call,
                      const struct maria_topic *topic)
 {
@@ -592,8 +599,8 @@ static bool is_asked(const struct maria_link *link, const struct sql_call *call,
     return call->kind == SQL_CALL_LOOK && known && known->watched && known->asked;
 }
 
-/* Of a call whose look begins before the bound: nobody tells that a job was committed there, and takes that
- * found something go on without it. */
+/* Returns true if the call's check must begin before the bound. Jobs committed there are not
+ * announced by a notification, but a take that found jobs can do without the check. */
 static bool is_look_back(const struct sql_call *call)
 {
     return call->kind == SQL_CALL_LOOK || (is_take(call) && !call->job_count);
@@ -624,8 +631,8 @@ void maria_say_looks(struct maria_link *link)
     }
 }
 
-/* Something is due, and the take did not get it: others held its row for a moment, or it was committed
- * behind the bound, which the look has put right. */
+/* Repeats a take that missed a due job: others held its row for a moment, or it was committed
+ * behind the bound, which the check has corrected. */
 static void take_again(struct sql_call *call)
 {
     call->has_more =

@@ -1,4 +1,4 @@
-/* The tokens of all servers, in tarry.tokens of MariaDB or MySQL. */
+/* The tokens for all servers, in tarry.tokens of MariaDB or MySQL. */
 #include "sql/tokens.h"
 
 #include "base/error.h"
@@ -32,13 +32,13 @@ static int tokens_failed(MYSQL *mysql, const char *doing, char *error)
             "the database does not let this account %s the tokens: grant it SELECT, and "
             "to change them UPDATE, on tarry.tokens",
             doing);
-    const bool is_of_the_client = number >= 2000 && number < 3000; /* the connection is lost */
+    const bool is_of_the_client = number >= 2000 && number < 3000; /* connection errors */
     return error_result(is_of_the_client ? -EHOSTUNREACH : -EIO, error, SQL_TOKENS_ERROR_BYTES,
                         "cannot %s the tokens in the database: %s", doing,
                         libmariadb.mysql_error(mysql));
 }
 
-/* Versions are hexadecimal digits, or a dash: nothing in them ends a text. */
+/* Reads the tokens. Versions consist of hexadecimal digits or a dash, so they need no quoting. */
 static int on_read(void *connection, char version[SQL_TOKENS_VERSION_BYTES], struct buffer *out,
                    char *error)
 {

@@ -1,4 +1,4 @@
-/* The topics of a turn: their numbers, settings and lanes, read anew in each. */
+/* The topics of a transaction: their numbers, settings and lanes, read again in each transaction. */
 #include "sql/mysql/turn.h"
 
 #include <stdio.h>
@@ -80,7 +80,8 @@ static struct maria_topic *topic_new(struct maria_link *link, struct slice name)
     return topic;
 }
 
-/* One that another name has by now, or none, goes to a name that no topic has, until it is read. */
+/* Finds or creates a topic by its number. A number that is unknown or no longer valid gets a
+ * placeholder name, which no real topic has, until it is read. */
 static struct maria_topic *topic_of_number(struct maria_link *link, uint32_t number)
 {
     char name[32];
@@ -128,7 +129,7 @@ bool maria_topics_are_known(const struct maria_link *link)
     return true;
 }
 
-/* The condition for those that are not read yet. */
+/* Appends a condition for the topics that have not been read yet. */
 static void say_wanted(struct maria_link *link, struct buffer *out)
 {
     bool has_names = false, has_numbers = false;
@@ -177,7 +178,7 @@ static void detach(struct maria_link *link, struct maria_topic *topic)
     topic->number = 0;
 }
 
-/* From now on the number is that topic's. */
+/* Assigns the number to the topic. */
 static void attach(struct maria_link *link, struct maria_topic *topic, uint32_t number)
 {
     struct maria_topic *other =
@@ -234,7 +235,7 @@ static int lane_compare(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Numbers with commas between. Lanes only ever come. */
+/* Parses numbers separated by commas. Lanes are never removed. */
 static bool read_lanes(struct maria_link *link, struct maria_topic *topic, const char *text)
 {
     size_t before = topic->lane_count;
@@ -262,7 +263,7 @@ bool maria_read_topics(struct maria_link *link, MYSQL_RES *result)
         const unsigned long *lengths = libmariadb.mysql_fetch_lengths(result);
         struct maria_topic *topic;
         if (!row[COLUMN_NAME])
-            continue; /* it is deleted: its number is nobody's */
+            continue; /* deleted: its number is unused */
         topic = maria_topic_want(link, slice_make(row[COLUMN_NAME], lengths[COLUMN_NAME]));
         if (!topic)
             return false;

@@ -1,11 +1,12 @@
 /*
- * turn: one transaction of a server in MariaDB or MySQL, while it is carried out.
+ * turn: a transaction of a server in MariaDB or MySQL while it is executed.
  *
- * A flight is a text of several statements and their answers. The rows that calls name are read and
- * locked first; what becomes of them is decided here, call by call in their order, by the same rules
- * as everywhere; then each table is written with few statements for many rows. Takes come last.
+ * A flight is a text of several statements, sent together, and their results. The rows that calls
+ * name are read and locked first. Then the new state of the jobs is determined here, call by call
+ * in their order, by the same rules as in the other stores. Then each table is written with few
+ * statements for many rows. Takes come last.
  *
- * Steps stand in the order in which their statements are sent and answered.
+ * Steps are in the order in which their statements are sent and answered.
  */
 #ifndef TARRY_SQL_MYSQL_TURN_H
 #define TARRY_SQL_MYSQL_TURN_H
@@ -17,84 +18,84 @@
 enum { MARIA_LANE_DEAD = 70000, MARIA_NUMBERS = 4096 };
 
 enum maria_step_kind {
-    MARIA_NOTHING = 1, /* its answer says nothing */
+    MARIA_NOTHING = 1, /* the result is not used */
     MARIA_TICKET,
     MARIA_NOW,
-    MARIA_NUMBER,   /* of pushes */
+    MARIA_NUMBER,   /* for pushes */
     MARIA_DELIVERY, /* numbers of deliveries */
     MARIA_TOPICS,
     MARIA_TOPIC_COUNT,
     MARIA_ROWS,     /* jobs, locked */
-    MARIA_ACKS,     /* such that are only acked */
-    MARIA_OWN_ROWS, /* such that a call of its own asked for: purge, redrive, expire */
+    MARIA_ACKS,     /* jobs that are only acked */
+    MARIA_OWN_ROWS, /* jobs that a purge, redrive or expire has selected itself */
     MARIA_FINISHED,
-    MARIA_JOB_COUNT, /* of a topic whose jobs are limited */
+    MARIA_JOB_COUNT, /* of a topic with a limit of jobs */
     MARIA_TAKE,
-    MARIA_BODIES,  /* of taken jobs: the big ones */
-    MARIA_CHANGED, /* so many rows as expected */
+    MARIA_BODIES,  /* large bodies of taken jobs */
+    MARIA_CHANGED, /* changed as many rows as expected */
     MARIA_LOOK,
     MARIA_NEWS,
     MARIA_MESSAGES,
-    MARIA_CALL, /* of one call, which reads it by itself */
-    MARIA_AFTER /* behind the commit: where it fails, nothing else does */
+    MARIA_CALL, /* of one call, which reads the result itself */
+    MARIA_AFTER /* after the commit; its failure does not affect the rest */
 };
 
-struct maria_topic { /* as of this turn, or an earlier one */
+struct maria_topic { /* A topic, as of this transaction or an earlier one. */
     struct table_entry by_name, by_number;
     char name[JOB_TOPIC_BYTES_MAX + 1];
-    uint32_t number; /* 0: there is none of this name */
-    bool is_read;    /* in this turn */
+    uint32_t number; /* 0: no topic of this name */
+    bool is_read;    /* in this transaction */
     bool is_wanted, is_to_be_made, is_made, is_pushed_to;
     bool paused;
     int64_t paused_until_ms;
     struct topic_settings settings;
     bool has_extension;
-    bool is_found; /* while topics are read */
+    bool is_found; /* used while topics are read */
     int32_t *lanes;
     size_t lane_count, lane_cap;
-    int64_t jobs;       /* where max_jobs is set: how many it has */
-    uint32_t take_max;  /* of all takes of the turn */
-    int64_t next_ms[2]; /* seen by looks: at or above the bound, and from 0 */
+    int64_t jobs;       /* number of jobs, if max_jobs is set */
+    uint32_t take_max;  /* sum over all takes of the transaction */
+    int64_t next_ms[2]; /* found by checks: at or above the bound, and from 0 */
     bool is_looked[2];
-    bool looks_back; /* its look begins some time before the bound */
+    bool looks_back; /* its check begins some time before the bound */
 };
 TABLE_DECLARE(maria_names, struct maria_topic, by_name)
 TABLE_DECLARE(maria_numbers, struct maria_topic, by_number)
 VECTOR_DECLARE(maria_topic_list, struct maria_topic *)
 
-/* Where a row lies in the table. */
+/* Location of a row in the table. */
 struct maria_place {
     uint32_t topic, lane;
     int64_t due_ms;
     uint64_t sequence;
 };
 
-/* Jobs that one take leased, side by side in the table: their deliveries are numbered from the first one's. */
+/* Adjacent rows that one take leased. Their deliveries have consecutive numbers. */
 struct maria_run {
     struct maria_place first, last;
-    uint64_t delivery; /* the first one's */
+    uint64_t delivery; /* of the first row */
     int64_t taken_ms;
     size_t count;
 };
 
-struct maria_row { /* a job that the turn is about, or an id without one */
+struct maria_row { /* A job that the transaction needs, or an id without a job. */
     struct table_entry by_id, by_place;
     char key[sizeof(uint32_t) + JOB_ID_BYTES_MAX];
     size_t id_bytes;
-    struct maria_place stored_at; /* where it lies; valid where `stored` */
+    struct maria_place stored_at; /* location of the row; valid if `stored` */
     bool stored;
-    bool is_whole;            /* all of it was read */
-    bool exists;              /* by now */
+    bool is_whole;            /* all columns were read */
+    bool exists;              /* current state */
     bool fresh;               /* to be inserted */
     bool changed;             /* to be updated */
-    bool picked;              /* a take of the turn has named it */
-    bool extended, requested; /* only that is changed */
+    bool picked;              /* named by a take of the transaction */
+    bool extended, requested; /* nothing else has changed */
     struct maria_topic *topic;
-    const struct sql_call *owner; /* that found it by itself: purge, redrive, expire */
+    const struct sql_call *owner; /* call that selected the row itself: purge, redrive, expire */
     int64_t finished_until_ms;
     bool finished_anew;
 
-    enum job_state state; /* JOB_DELAYED: it waits; JOB_LEASED, JOB_DEAD */
+    enum job_state state; /* JOB_DELAYED: waiting; JOB_LEASED, JOB_DEAD */
     int32_t lane, priority;
     int64_t due_ms, first_due_ms, lease_until_ms, taken_ms, lease_span_ms, expire_ms;
     uint64_t sequence, delivery;
@@ -103,12 +104,12 @@ struct maria_row { /* a job that the turn is about, or an id without one */
     bool cancel_requested;
     struct policy policy;
     uint64_t body_bytes, meta_bytes;
-    const struct queue_push *push; /* of a fresh one */
-    struct slice error;            /* that of an answer or a push, the caller's */
-    bool has_error;                /* it is a new one, with its history */
+    const struct queue_push *push; /* of a fresh row */
+    struct slice error;            /* error of an answer or a push, owned by the caller */
+    bool has_error;                /* the error is new, as is its history */
     char history[JOB_HISTORY_BYTES_MAX];
     size_t history_bytes;
-    char consumer[JOB_CONSUMER_BYTES_MAX]; /* who holds it */
+    char consumer[JOB_CONSUMER_BYTES_MAX]; /* holder of the lease */
     size_t consumer_bytes;
 };
 static inline struct slice maria_row_id(const struct maria_row *row)
@@ -119,33 +120,33 @@ TABLE_DECLARE(maria_ids, struct maria_row, by_id)
 TABLE_DECLARE(maria_places, struct maria_row, by_place)
 VECTOR_DECLARE(maria_row_list, struct maria_row *)
 
-struct maria_event { /* of the history */
+struct maria_event { /* An entry of the history. */
     const struct maria_row *row;
     const char *event;
     uint32_t attempt;
     int64_t started_ms;
     char consumer[JOB_CONSUMER_BYTES_MAX];
     size_t consumer_bytes;
-    struct slice error; /* the caller's */
+    struct slice error; /* owned by the caller */
 };
 VECTOR_DECLARE(maria_events, struct maria_event)
 
-struct maria_result { /* of several calls */
+struct maria_result { /* A result shared by several calls. */
     MYSQL_RES *result;
     int users;
 };
 VECTOR_DECLARE(maria_results, struct maria_result *)
 
-struct maria_taken { /* a job that a take found */
+struct maria_taken { /* A job that a take found. */
     struct queue_job job;
     struct maria_topic *topic;
     uint32_t lane;
-    struct sql_call *call;        /* NULL: nobody's */
-    const struct sql_call *named; /* that names this job; NULL: none does */
-    size_t order;                 /* among those of its call */
-    size_t rank;                  /* among those found, which lie in the order of the table */
+    struct sql_call *call;        /* NULL: not assigned */
+    const struct sql_call *named; /* take that names this job; NULL: found without its name */
+    size_t order;                 /* index among the jobs of its call */
+    size_t rank;                  /* index among the jobs found, in table order */
     int64_t lease_ms;
-    struct maria_result *result, *body; /* body: of one that was read by itself */
+    struct maria_result *result, *body; /* body: only if it was read separately */
     uint64_t body_bytes;
     bool has_body;
 };
@@ -161,10 +162,10 @@ VECTOR_DECLARE(maria_steps, struct maria_step)
 VECTOR_DECLARE(maria_ends, size_t)
 VECTOR_DECLARE(maria_sequence_list, uint64_t)
 
-struct maria_peer { /* a server whose messages are read */
+struct maria_peer { /* A server whose messages are read. */
     int64_t server;
-    uint64_t n, number; /* of the last one that was read */
-    int64_t read_us;    /* by the boot clock: when that was */
+    uint64_t n, number; /* of the last message read */
+    int64_t read_us;    /* boot clock: time of that read */
 };
 VECTOR_DECLARE(maria_peers, struct maria_peer)
 
@@ -175,15 +176,15 @@ enum maria_flight_state { MARIA_FLIGHT_WAITS = 1, MARIA_FLIGHT_LOST, MARIA_FLIGH
 enum maria_op { MARIA_OP_NONE = 0, MARIA_OP_QUERY, MARIA_OP_STORE, MARIA_OP_NEXT };
 
 struct maria_link {
-    struct sql_link link; /* first: the handle is the struct */
+    struct sql_link link; /* first, so that the handle can be cast to the struct */
     MYSQL *mysql;
     bool is_mariadb;
     struct sql_context *context;
 
     /* The flight. */
     struct buffer text;
-    struct maria_ends ends;         /* where each packet of it ends */
-    struct maria_ends packet_steps; /* how many steps the packets up to it have */
+    struct maria_ends ends;         /* end of each packet in `text` */
+    struct maria_ends packet_steps; /* number of steps up to the end of each packet */
     size_t packet, step;
     struct maria_steps steps;
     enum maria_op op;
@@ -191,18 +192,18 @@ struct maria_link {
     bool is_started, is_in_flight;
     int waits; /* MYSQL_WAIT_… */
 
-    /* The turn. */
+    /* The transaction. */
     struct sql_turn turn;
     bool has_rows, has_takes, has_pushes; /* among its calls */
-    bool is_exact;  /* it is one call that met a lock before: each row is named for itself */
-    bool has_runs;  /* rows side by side are named by where they begin and end */
-    bool has_moved; /* a number or the lanes of a topic are others than was thought */
-    bool is_early;  /* the first flight has locks or takes already */
+    bool is_exact;  /* one call that met a lock before: each row is named individually */
+    bool has_runs;  /* adjacent rows are named by their first and last row */
+    bool has_moved; /* the number or the lanes of a topic differ from the remembered ones */
+    bool is_early;  /* the first flight already contains locks or takes */
     bool is_now_known, is_locked, is_direct, is_decided, is_written, is_taken, is_shared;
     bool has_bodies;
     int made_tries;
     int64_t now_ms;
-    uint64_t number, delivery; /* first of those for pushes, of those for deliveries */
+    uint64_t number, delivery; /* first number for pushes, first number for deliveries */
     uint32_t numbers_used, given;
     int64_t topic_count;
     struct maria_names names;
@@ -212,28 +213,28 @@ struct maria_link {
     struct maria_places places;
     struct maria_row_list rows;
     struct maria_events events;
-    bool wants_days; /* of the history: another one may have to be made */
+    bool wants_days; /* the history may need another day */
     struct maria_taken_list taken;
     struct maria_results results;
 
-    unsigned upkeeps;                 /* of this connection */
-    int64_t beat_us;                  /* by the boot clock: when its last beat was committed */
-    struct sql_news_list news;        /* heard and not told yet */
-    struct maria_sequence_list heard; /* of the last seconds, as a ring */
+    unsigned upkeeps;                 /* count on this connection */
+    int64_t beat_us;                  /* boot clock: commit of the last heartbeat */
+    struct sql_news_list news;        /* read but not yet delivered */
+    struct maria_sequence_list heard; /* numbers read in the last seconds, as a ring buffer */
     size_t heard_next;
     size_t news_at;
 
-    /* Messages of events. */
-    MYSQL_RES *messages; /* read and not told yet; NULL: none */
+    /* Messages with events. */
+    MYSQL_RES *messages; /* read but not yet delivered; NULL: no result */
     struct maria_peers peers;
-    int64_t listens_since_ms; /* 0: nobody listens here */
-    uint64_t message_number;  /* of the last one told, as of the last commit */
-    uint64_t messages_said;   /* with the turn's commit */
-    int64_t second_us;        /* by the boot clock: when the second of `second_bytes` began */
+    int64_t listens_since_ms; /* 0: no local listener */
+    uint64_t message_number;  /* of the last message written, as of the last commit */
+    uint64_t messages_said;   /* number of messages in the current transaction */
+    int64_t second_us;        /* boot clock: start of the second that `second_bytes` counts */
     size_t second_bytes;
 };
 
-/* The calls of a turn, in their order. */
+/* Iterates over the calls of a transaction in their order. */
 #define EACH_CALL(LINK, CALL)                                                                      \
     for (struct sql_call *CALL = list_entry((LINK)->turn.calls->next, struct sql_call, list);      \
          &CALL->list != (LINK)->turn.calls;                                                        \
@@ -246,7 +247,7 @@ static inline bool maria_has_items(const struct sql_call *call)
             call->command->kind == COMMAND_ANSWER);
 }
 
-/* Purge and redrive, which go in steps. */
+/* Returns true for purge and redrive, which run in steps. */
 static inline bool maria_is_step(const struct sql_call *call)
 {
     return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TOPIC &&
@@ -254,50 +255,52 @@ static inline bool maria_is_step(const struct sql_call *call)
             call->command->topic.verb == QUEUE_TOPIC_REDRIVE);
 }
 
-/* ---- faults (fault.c): the first one of a turn counts ---- */
+/* ---- faults (fault.c): only the first one of a transaction counts ---- */
 
 void maria_note_fault(struct maria_link *link, enum sql_fault_kind kind, const char *state,
                       const char *message);
 void maria_note_no_memory(struct maria_link *link);
-/* What the library says. True: the connection is lost. */
+/* Records the library's error. Returns true if the connection is lost. */
 bool maria_note_error(struct maria_link *link);
 
-/* ---- flights (flight.c): statements into the text, with what their answers are ---- */
+/* ---- flights (flight.c): building the text and its list of steps ---- */
 
 void maria_flight_begin(struct maria_link *link);
-/* A statement begins: what is appended to the text from now on, up to the next one. NULL: out of
- * memory. */
+/* Begins a statement: the caller appends to the returned text until the next call. The text's
+ * `failed` is set if out of memory. */
 struct buffer *maria_say(struct maria_link *link, struct maria_step step);
 struct buffer *maria_say_plain(struct maria_link *link, enum maria_step_kind kind);
-void maria_quote(struct buffer *out, struct slice text); /* 'text' */
+void maria_quote(struct buffer *out, struct slice text); /* as 'text' */
 void maria_quote_bytes(struct buffer *out,
-                       struct slice text); /* _binary'text', or NULL where empty */
-int64_t maria_number(const char *text);    /* NULL: 0 */
-/* The link keeps what it is given until the turn is over; users beside it count in `users`. */
+                       struct slice text); /* as _binary'text', or NULL if empty */
+int64_t maria_number(const char *text);    /* NULL is read as 0 */
+/* Keeps a result until the end of the transaction. Other users are counted in `users`. */
 struct maria_result *maria_result_keep(struct maria_link *link, MYSQL_RES *result);
 void maria_result_free(void *result);
-void maria_results_drop(struct maria_link *link); /* the link's part in all of them */
+void maria_results_drop(struct maria_link *link); /* drops the link's reference to each */
 
-/* ---- a flight on its way (wire.c) ---- */
+/* ---- sending flights (wire.c) ---- */
 
-/* The text is ready: its first packet goes. False: out of memory, or the connection is gone. */
+/* Sends the first packet of the text. Returns false if out of memory or if the connection is lost. */
 bool maria_flight_send(struct maria_link *link);
-/* `ready`: MYSQL_WAIT_… of its socket. */
+/* Continues the flight. `ready`: MYSQL_WAIT_… of its socket. */
 enum maria_flight_state maria_flight_advance(struct maria_link *link, int ready);
-/* A call of the library's that still waits is let see the end of its connection first. */
+/* Shuts the connection down and lets a pending call of the library notice this. */
 void maria_flight_abandon(struct maria_link *link);
 
 /* ---- stages (stages.c): the text of the next flight ---- */
 
-bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn); /* false: no memory */
-bool maria_turn_next(struct maria_link *link); /* false: the first part has no other one */
+bool maria_turn_begin(struct maria_link *link,
+                      const struct sql_turn *turn); /* false if out of memory */
+bool maria_turn_next(struct maria_link *link); /* false if the first part needs no further flight */
 void maria_turn_commit(struct maria_link *link);
 void maria_turn_rollback(struct maria_link *link);
 
 /* ---- the topics that calls name (wanted.c) ---- */
 
-bool maria_want_topics(struct maria_link *link); /* false: out of memory */
-/* Those that are to be made, under a lock on how many there are. False: none is. */
+bool maria_want_topics(struct maria_link *link); /* false if out of memory */
+/* Appends statements that create missing topics, under a lock on the number of topics. Returns
+ * false if no topic must be created. */
 bool maria_say_new_topics(struct maria_link *link);
 
 /* ---- topics (topics.c) ---- */
@@ -305,87 +308,94 @@ bool maria_say_new_topics(struct maria_link *link);
 struct maria_topic *maria_topic_want(struct maria_link *link, struct slice name);
 struct maria_topic *maria_topic_want_number(struct maria_link *link, uint32_t number);
 bool maria_topics_are_read(const struct maria_link *link);
-bool maria_topics_are_known(const struct maria_link *link); /* from earlier turns, at least */
+bool maria_topics_are_known(const struct maria_link *link); /* at least from earlier transactions */
 void maria_say_topics(struct maria_link *link);
 bool maria_read_topics(struct maria_link *link, MYSQL_RES *result);
-bool maria_topic_add_lane(struct maria_topic *topic, int32_t lane); /* false: out of memory */
+bool maria_topic_add_lane(struct maria_topic *topic, int32_t lane); /* false if out of memory */
 bool maria_topic_has_lane(const struct maria_topic *topic, int32_t lane);
-void maria_topics_begin(struct maria_link *link); /* of a turn: none is wanted */
+void maria_topics_begin(
+    struct maria_link *link); /* for a new transaction: clears the wanted topics */
 void maria_topics_free(struct maria_link *link);
 
 /* ---- the rows that calls name (locks.c) ---- */
 
 void maria_say_locks(struct maria_link *link);
-/* False: out of memory. `owner`: the call that found them by itself. */
+/* Reads rows. Returns false if out of memory. `owner`: the call that selected them itself. */
 bool maria_read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_call *owner);
 bool maria_read_acks(struct maria_link *link, MYSQL_RES *result);
 bool maria_read_finished(struct maria_link *link, MYSQL_RES *result);
 
-/* ---- counts and news (news.c) ---- */
+/* ---- counts and notifications (news.c) ---- */
 
 void maria_say_tallies(struct maria_link *link);
 void maria_say_news(struct maria_link *link);
 void maria_say_hear(struct maria_link *link);
-bool maria_read_news(struct maria_link *link, MYSQL_RES *result); /* false: out of memory */
+bool maria_read_news(struct maria_link *link, MYSQL_RES *result); /* false if out of memory */
 
-/* ---- messages of events (messages.c) ---- */
+/* ---- messages with events (messages.c) ---- */
 
-void maria_say_messages(struct maria_link *link); /* of what the turn did */
-/* That servers told since the last time. */
+void maria_say_messages(struct maria_link *link); /* about the transaction */
+/* Appends a query for messages that servers wrote since the last one. */
 void maria_say_messages_since(struct maria_link *link, struct sql_call *call);
 bool maria_read_messages(struct maria_link *link, struct sql_call *call,
-                         MYSQL_RES *result);                            /* false: out of memory */
-bool maria_next_message(struct maria_link *link, struct sql_news *out); /* false: no more */
+                         MYSQL_RES *result); /* false if out of memory */
+bool maria_next_message(struct maria_link *link,
+                        struct sql_news *out); /* false if there are no more */
 void maria_messages_listen(struct maria_link *link, bool listens);
 void maria_messages_free(struct maria_link *link);
 
 /* ---- rows (rows.c) ---- */
 
 void maria_rows_clear(struct maria_link *link);
-/* That of an id, made where the turn has not met it. NULL: out of memory. */
+/* Finds or creates the row of an id in the transaction. Returns NULL if out of memory. */
 struct maria_row *maria_row_need(struct maria_link *link, struct maria_topic *topic,
                                  struct slice id);
 int maria_place_compare(const struct maria_place *a, const struct maria_place *b);
 struct maria_row *maria_row_at(struct maria_link *link, const struct maria_place *place);
 extern const char maria_row_columns[], maria_ack_columns[];
 bool maria_ack_read(struct maria_link *link, MYSQL_ROW row, const unsigned long *lengths);
-/* The condition that names rows of one topic and lane, up to its last bracket; by rows of values, since
- * those are looked for by halves, where many conditions would be gone through one by one. */
+/* Appends a condition that names rows of one topic and lane, without its last bracket. It compares
+ * with rows of values, since the database searches such a list by bisection, but would test a list
+ * of conditions one by one. */
 void maria_say_place(struct buffer *out, const struct maria_place *place, bool is_first);
-/* The whole condition for one row. An UPDATE wants it: MariaDB does not take a list of one for a key there, and
- * goes through all jobs of the topic. */
+/* Appends the whole condition for one row. An UPDATE requires this form: MariaDB does not use a
+ * list with one element as a key there, and would scan all jobs of the topic. */
 void maria_say_single_place(struct buffer *out, const struct maria_place *place);
-/* Runs spare the database the reading of long lists. They meet rows that others hold between their own ones, which
- * ends the turn at once: its calls go again by themselves, and name each row. */
-enum { MARIA_RUN_MIN = 16 }; /* a statement for fewer costs more than it spares */
-/* The next one in the order of the table. False: it does not belong to the run, which stays as it was. */
+/* Runs save the database the parsing of long lists. If a run meets rows that others hold between
+ * its own rows, the transaction fails immediately. Its calls are then repeated separately, with
+ * each row named individually. */
+enum { MARIA_RUN_MIN = 16 }; /* for fewer rows, a statement costs more than it saves */
+/* Adds the next row in table order. Returns false if it does not belong to the run, which is then
+ * unchanged. */
 bool maria_run_add(struct maria_run *run, const struct maria_place *place, uint64_t delivery,
                    int64_t taken_ms);
 void maria_say_span(struct buffer *out, const struct maria_place *first,
                     const struct maria_place *last);
 void maria_say_run(struct buffer *out, const struct maria_run *run); /* the whole condition */
-/* In front of a statement that changes a run: MariaDB then waits for nobody. */
+/* Prefix of a statement that changes a run. With it, MariaDB does not wait for locks. */
 extern const char maria_no_wait[];
-/* Fills in what a statement of those columns brought. NULL: out of memory. */
+/* Fills in a row from the result of a statement with those columns. Returns NULL if out of memory. */
 struct maria_row *maria_row_read(struct maria_link *link, MYSQL_ROW row,
                                  const unsigned long *lengths);
-/* All that the turn has changed. */
+/* Appends statements for all rows that the transaction has changed. */
 void maria_say_rows(struct maria_link *link);
 
 /* ---- history (history.c) ---- */
 
-/* What became of a job, as it is before it changes. Its text `event` stays. */
+/* Records an event of a job in the history. Must be called before the job changes. The text `event`
+ * is not copied. */
 void maria_history_note(struct maria_link *link, const struct maria_row *row, const char *event,
                         struct slice consumer, struct slice error);
-void maria_say_history(struct maria_link *link); /* all that was noted */
-/* Behind the commit: days that are to come, and those that nobody wants any more. */
+void maria_say_history(struct maria_link *link); /* appends all recorded events */
+/* Appends, after the commit, the maintenance of days: creates coming ones and drops expired ones. */
 void maria_say_history_days(struct maria_link *link);
 
-/* ---- rules (rules.c): what becomes of a job ---- */
+/* ---- rules (rules.c): transitions of jobs ---- */
 
-bool maria_is_far(int64_t now_ms, const struct queue_when *when); /* further than jobs may wait */
+bool maria_is_far(int64_t now_ms,
+                  const struct queue_when *when); /* beyond the maximum delay of a job */
 void maria_decide(struct maria_link *link, struct sql_call *call);
-/* One row that a call of the kinds purge, redrive, expire has found. */
+/* Applies a purge, redrive or expire to a row that it has selected. */
 void maria_decide_own(struct maria_link *link, struct sql_call *call, struct maria_row *row);
 
 /* ---- takes (takes.c) ---- */
@@ -396,18 +406,18 @@ bool maria_share_takes(struct maria_link *link);
 void maria_say_bodies(struct maria_link *link);
 bool maria_read_bodies(struct maria_link *link, size_t index, MYSQL_RES *result);
 bool maria_fill_takes(struct maria_link *link);
-/* They are leased; what waits now. */
+/* Appends statements that lease the jobs and check for waiting ones. */
 void maria_say_taken(struct maria_link *link);
 void maria_say_looks(struct maria_link *link);
 void maria_read_look(struct maria_link *link, struct maria_topic *topic, uint64_t which,
                      MYSQL_RES *result);
 bool maria_share_looks(struct maria_link *link);
 
-/* ---- calls (calls.c): those that read or write by themselves ---- */
+/* ---- calls (calls.c): calls with statements of their own ---- */
 
 void maria_say_call(struct maria_link *link, struct sql_call *call);
 bool maria_read_call(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result);
-/* The columns that maria_job_read reads, of tarry.job j. */
+/* Columns for maria_job_read, from tarry.job j. */
 extern const char maria_job_columns[];
 void maria_job_read(struct job *job, MYSQL_ROW row, const unsigned long *lengths, int64_t now_ms);
 uint64_t maria_body_bytes(MYSQL_ROW row);

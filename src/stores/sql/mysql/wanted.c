@@ -1,4 +1,4 @@
-/* The topics that the calls of a turn name, and those among them that are to be made. */
+/* The topics that the calls of a transaction name, and creation of the missing ones. */
 #include "sql/mysql/turn.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static bool want_looked(struct maria_link *link, struct sql_call *call)
         if (!maria_topic_want(link, topic->entry.key))
             return false;
     }
-    /* Every topic had its look from 0: the next one is the first of another round. */
+    /* All topics have been checked from 0. The next check begins another round. */
     for (struct table_entry *entry = table_first(table); call->from_the_start && !is_full && entry;
          entry = table_next(table, entry))
         sql_topics_of(entry)->in_round = false;
@@ -111,9 +111,10 @@ bool maria_want_topics(struct maria_link *link)
     return true;
 }
 
-/* ---- topics that are new ---- */
+/* ---- new topics ---- */
 
-/* A push for a moment too far away makes none. */
+/* Marks topics that pushes must create. A push whose time is too far ahead does not create its
+ * topic. */
 static void mark_new(struct maria_link *link)
 {
     EACH_CALL(link, call)
@@ -139,7 +140,7 @@ static bool must_make(struct maria_link *link)
     return false;
 }
 
-/* So that no two servers count at once. */
+/* Appends a count of topics, locked so that two servers cannot count at the same time. */
 static void say_topic_count(struct maria_link *link)
 {
     buffer_append_text(maria_say_plain(link, MARIA_NOTHING),

@@ -1,12 +1,13 @@
-/* A flight on its way: the library's calls, none of which waits. */
+/* A flight in progress: the library's calls, in their non-blocking form. */
 #include "base/clock.h"
 #include "sql/mysql/turn.h"
 
 #include <sys/socket.h>
 
-/* ---- what is answered ---- */
+/* ---- results ---- */
 
-/* The answer of one step. `result`: NULL where the statement has no rows. It is freed, or kept. False: out of memory. */
+/* Reads the result of a step. `result` is NULL if the statement has no rows; otherwise it is freed
+ * or kept. Returns false if out of memory. */
 static bool take_answer(struct maria_link *link, const struct maria_step *step, MYSQL_RES *result)
 {
     MYSQL_ROW row;
@@ -79,7 +80,7 @@ static bool take_answer(struct maria_link *link, const struct maria_step *step, 
     return is_good;
 }
 
-/* ---- the library's calls ---- */
+/* ---- calls of the library ---- */
 
 enum moved { MOVED_ON = 1, MOVED_WAITS, MOVED_LOST, MOVED_OVER };
 
@@ -112,7 +113,8 @@ static enum moved op_query(struct maria_link *link, int ready)
     return op_next(link, MARIA_OP_STORE);
 }
 
-/* A procedure answers rows, and then that it is over: only the latter ends its step. */
+/* Assigns a result to its step. A procedure returns rows and then a status; only the status ends
+ * its step. */
 static void note_answer(struct maria_link *link, MYSQL_RES *result)
 {
     const struct maria_step *step =
@@ -181,7 +183,7 @@ bool maria_flight_send(struct maria_link *link)
     case MOVED_OVER:
         break;
     }
-    link->waits = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE; /* `advance` is to go on, soon */
+    link->waits = MYSQL_WAIT_READ | MYSQL_WAIT_WRITE; /* `advance` continues soon */
     return true;
 }
 
