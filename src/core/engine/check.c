@@ -1,9 +1,9 @@
-/* The validator: every invariant of the engine, for tests. */
+/* A check of every invariant of the engine, for tests. */
 #include "engine/state.h"
 
 #include <assert.h>
 
-/* The page that counts it has a count for it. */
+/* Checks that the page of a delayed job counts it. */
 static void check_forecast(const struct engine *engine, const struct entry *entry)
 {
     const struct forecast_page *page = &engine->forecast.pages[entry->ready_at];
@@ -15,7 +15,7 @@ static void check_forecast(const struct engine *engine, const struct entry *entr
     assert(page->minutes[minute % FORECAST_PAGE_MINUTES]);
 }
 
-/* Jobs are counted once, and by nobody else. */
+/* Checks that the pages count each job once, and nothing else. */
 static void check_pages(const struct engine *engine, uint64_t delayed)
 {
     uint64_t jobs = 0, empty = 0;
@@ -71,7 +71,7 @@ static void check_entry(const struct engine *engine, uint32_t id, struct queue_c
     }
 }
 
-/* What lies in slots, counted again. */
+/* Checks the counts of jobs in slots by a recount. */
 static void check_stored(const struct engine *engine, const struct topic *topic)
 {
     uint64_t loaded[SECTIONS] = {0}, dead_bytes = 0, waiting = 0;
@@ -137,7 +137,7 @@ void engine_check(const struct engine *engine)
     for (uint32_t i = 1; i < engine->topic_count && !engine->recovering; i++)
         assert(slice_compare(engine->topics_by_name[i - 1]->name, engine->topics_by_name[i]->name) <
                0);
-    /* What is cold comes on top. */
+    /* The figures also include cold jobs. */
     engine_stats(engine, &stats);
     assert(stats.counts.ready + stats.counts.delayed + stats.counts.retrying >=
            sum.ready + sum.delayed + sum.retrying);

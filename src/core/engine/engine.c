@@ -57,19 +57,18 @@ void engine_tell(struct engine *engine, uint32_t kinds)
 
 /* ---- time ---- */
 
-/* Whoever wanted the job cancelled could not have it while it was leased: now it is. Unhung. */
+/* Cancels a job whose cancel was requested while it was leased. Already unlinked. */
 static void cancel_requested(struct engine *engine, uint32_t id, struct engine_now now)
 {
     entry_tell(engine, id, JOB_EVENT_CANCELLED, (struct slice){0}, (struct slice){0}, now);
     entry_finish(engine, id, RECORD_CANCELLED, now);
 }
 
-/* Nobody answered in time: the attempt failed. */
+/* Ends a lease without an answer: the attempt failed. */
 static void lease_ended(struct engine *engine, uint32_t id, struct engine_now now)
 {
     const struct extra *extra = entry_extra(engine, entry_at(engine, id));
-    if (entry_lease_end_ms(engine, extra) >
-        now.inner_ms) { /* it was hung before the restart was over */
+    if (entry_lease_end_ms(engine, extra) > now.inner_ms) { /* linked before the recovery ended */
         entry_unhang(engine, id);
         entry_hang(engine, id, JOB_LEASED, now);
         return;
@@ -84,7 +83,7 @@ static void lease_ended(struct engine *engine, uint32_t id, struct engine_now no
     entry_fail(engine, id, JOB_OUTCOME_LEASE_ENDED, -1, slice_of("lease ended"), now);
 }
 
-/* Nobody took it within its ttl. */
+/* Expires a job that was not taken within its ttl. */
 static void ready_expired(struct engine *engine, uint32_t id, struct engine_now now)
 {
     struct entry *entry = entry_at(engine, id);
@@ -92,7 +91,7 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     const struct slice none = {0};
     entry_unhang(engine, id);
     entry_tell(engine, id, JOB_EVENT_EXPIRED, none, none, now);
-    /* Without memory for the extra the job goes as if the topic kept no dead letters. */
+    /* If there is no memory for the extra, the job expires as if the topic kept no dead letters. */
     if (!topic->settings.dead_letter_expired || !entry_need_extra(engine, entry)) {
         entry_finish(engine, id, RECORD_EXPIRED, now);
         return;
@@ -104,13 +103,13 @@ static void ready_expired(struct engine *engine, uint32_t id, struct engine_now 
     entry_tell(engine, id, JOB_EVENT_DEAD, none, slice_of("expired"), now);
 }
 
-/* The wheel gave it out: what that means depends on its state. */
+/* Handles an entry that the wheel returned, by its state. */
 static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
 {
     switch ((enum job_state)entry_at(engine, id)->state) {
     case JOB_DELAYED:
         entry_unhang(engine, id);
-        /* The entry becomes delayed again where the wall clock went back. */
+        /* The entry becomes delayed again if the wall clock was set back. */
         entry_hang(engine, id, JOB_READY, now);
         if (entry_at(engine, id)->state == JOB_READY)
             entry_tell(engine, id, JOB_EVENT_DUE, (struct slice){0}, (struct slice){0}, now);
@@ -130,8 +129,8 @@ static void fall_due(struct engine *engine, uint32_t id, struct engine_now now)
     }
 }
 
-/* Until nothing more is to be looked at, a step of the wall clock forward leaves jobs due by it in
- * the wheel too late. */
+/* Moves jobs due by the wall clock to their new place in the wheel, after a step of the wall clock. Until this has
+ * finished, a step forward leaves such jobs in the wheel too late. */
 static void retime_some(struct engine *engine, struct engine_now now)
 {
     if (now.skew_ms != engine->skew_ms) {
@@ -187,12 +186,12 @@ uint64_t engine_happened(const struct engine *engine)
 
 size_t engine_room_push(const struct queue_push *push)
 {
-    enum { JOB_ROOM = 2 * ENGINE_STATE_BYTES_MAX }; /* what is not text, and a state of it */
+    enum { JOB_ROOM = 2 * ENGINE_STATE_BYTES_MAX }; /* everything but text, and a STATE record */
     return push->topic.len + JOB_ID_BYTES_MAX + push->content_type.len + push->meta.len +
            push->body.len + push->past.error.len + JOB_ROOM;
 }
 
-/* Relative times start from the next whole millisecond: rounded up, never early. */
+/* Converts to a due. Relative times start from the next whole millisecond: rounded up, never early. */
 static bool when_to_due(const struct queue_when *when, struct engine_now now, int64_t *due_ms,
                         bool *is_wall)
 {
@@ -225,7 +224,7 @@ static void entry_set_due(struct entry *entry, int64_t due_ms, bool is_wall)
     entry->flags = is_wall ? ENTRY_DUE_IS_WALL : 0;
 }
 
-/* What an existing job says to a push of its id. QUEUE_REPLACED: go on and replace it. */
+/* Returns the status of a push whose id exists. QUEUE_REPLACED: the caller replaces the job. */
 static enum queue_status meet_existing(const struct entry *entry, enum record_conflict on_conflict)
 {
     if (entry->state == JOB_FINISHED || on_conflict == CONFLICT_KEEP)
@@ -235,8 +234,8 @@ static enum queue_status meet_existing(const struct entry *entry, enum record_co
     return entry->state == JOB_LEASED ? QUEUE_LEASED : QUEUE_REPLACED;
 }
 
-/* The job of the key; 0: none. An id whose time of being remembered has run out is nobody's, also
- * where engine_advance has not come to it yet; its topic may go with it. */
+/* Returns the job of the key; 0: no job. A remembered id whose time has run out is free, even if engine_advance
+ * has not reached it yet; its topic may be removed with it. */
 static uint32_t find_existing(struct engine *engine, struct hash128 key, struct engine_now now)
 {
     uint32_t id = engine_index_find(engine, key);
@@ -357,7 +356,7 @@ void engine_push_key(struct engine *engine, const struct queue_push *push, struc
 
 /* ---- change ---- */
 
-/* Changes when a waiting job is due, and says what became of it. */
+/* Changes the due of a waiting job and sets the result. */
 static void reschedule(struct engine *engine, uint32_t id, const struct queue_change *change,
                        struct engine_now now, struct queue_result *result)
 {
@@ -388,14 +387,14 @@ static void reschedule(struct engine *engine, uint32_t id, const struct queue_ch
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
 
-/* Dead since that delivery, and not since another. */
+/* Returns whether the job died with that delivery. */
 static bool is_that_dead_job(const struct engine *engine, const struct entry *entry,
                              uint64_t delivery)
 {
     return entry->state == JOB_DEAD && entry_extra(engine, entry)->delivery == delivery;
 }
 
-/* Waits since that delivery, and not since another. */
+/* Returns whether the job waits and that was its last delivery. */
 static bool is_that_waiting_job(const struct engine *engine, const struct entry *entry,
                                 uint64_t delivery)
 {
@@ -404,7 +403,7 @@ static bool is_that_waiting_job(const struct engine *engine, const struct entry 
            extra->delivery == delivery;
 }
 
-/* Is it in the state, and since the delivery, that the change asks for? */
+/* Returns whether the job meets the conditions of the change on state and delivery. */
 static bool is_meant(const struct engine *engine, const struct entry *entry,
                      const struct queue_change *change)
 {
@@ -413,7 +412,8 @@ static bool is_meant(const struct engine *engine, const struct entry *entry,
     return !change->lease.len || is_that_waiting_job(engine, entry, change->delivery);
 }
 
-/* The job's holder hears of it when he extends, and the end of the lease cancels the job. */
+/* Requests the cancel of a leased job: the holder receives the request with the next extend, and the end of the
+ * lease cancels the job. */
 static void request_cancel(struct engine *engine, uint32_t id, struct queue_result *result)
 {
     struct extra *extra = entry_extra(engine, entry_at(engine, id));
@@ -487,9 +487,9 @@ enum queue_status engine_redrive(struct engine *engine, struct slice topic, stru
     return QUEUE_OK;
 }
 
-/* ---- jobs go out under a lease, and what comes back of them ---- */
+/* ---- leases and their answers ---- */
 
-/* Memory for the lease. False: there is none, and nothing was changed. */
+/* Reserves memory for a lease. False: out of memory, and nothing was changed. */
 static inline struct extra *lease_reserve(struct engine *engine, struct entry *entry,
                                           struct slice consumer)
 {
@@ -497,7 +497,7 @@ static inline struct extra *lease_reserve(struct engine *engine, struct entry *e
     return extra && entry_set_consumer(engine, entry, consumer) ? extra : NULL;
 }
 
-/* Unhung, and its lease has memory. */
+/* Begins a lease of an unlinked job, with memory from lease_reserve. */
 static inline void lease_begin(struct engine *engine, uint32_t id, struct extra *extra,
                                int64_t lease_ms, struct engine_now now, struct engine_view *out)
 {
@@ -575,7 +575,7 @@ void engine_pop(struct engine *engine, uint32_t ready, struct engine_now now,
     entry_finish(engine, ready, RECORD_ACKED, now);
 }
 
-/* The one of these topics whose next job comes first; NULL: none of them has any. */
+/* Returns the topic whose next job comes first; NULL: no topic has a ready job. */
 static const struct topic *best_topic(struct topic *const *topics, size_t count)
 {
     const struct topic *best = NULL;
@@ -641,7 +641,7 @@ enum queue_status engine_take_job(struct engine *engine, struct slice topic, str
     return QUEUE_OK;
 }
 
-/* The job goes back without having been tried: that attempt does not count. */
+/* Returns a job that was not tried: the attempt does not count. */
 static void lease_give_back(struct engine *engine, uint32_t id, int64_t delay_ms,
                             struct engine_now now)
 {
@@ -672,8 +672,8 @@ static void lease_extend(struct engine *engine, uint32_t id, int64_t lease_ms,
     result->cancel_requested = extra->cancel_requested;
 }
 
-/* What keeps a leased job from being pushed anew: what was wrong with the push itself was found before, and
- * the ack makes room for it. */
+/* Returns why a leased job cannot be pushed again. The push itself was checked before, and the ack makes room for
+ * it. */
 static enum queue_status again_check(const struct engine *engine, const struct topic *topic,
                                      const struct queue_push *push, struct engine_now now,
                                      const char **detail)
@@ -688,7 +688,7 @@ static enum queue_status again_check(const struct engine *engine, const struct t
                                                    : QUEUE_OK;
 }
 
-/* The ack and the push are two records of one batch of the log: both count, or neither. */
+/* Acks and pushes a job again. The two records are in one batch of the log, so both apply or neither. */
 static void lease_again(struct engine *engine, uint32_t id, const struct queue_push *push,
                         struct engine_now now, struct queue_result *result)
 {
@@ -751,7 +751,7 @@ void engine_answer(struct engine *engine, const struct engine_lease *lease,
     result->due_ms = entry_due_wall_ms(entry, now.skew_ms);
 }
 
-/* ---- looking ---- */
+/* ---- look-up ---- */
 
 void engine_look(struct engine *engine, const struct queue_find *name, struct engine_now now,
                  struct queue_result *result)

@@ -173,8 +173,8 @@ size_t engine_take_best(struct engine *engine, const struct queue_take *take, si
                         struct engine_now now, struct engine_view *out, struct queue_rank *next,
                         bool *has_next);
 
-/* Takes this job if it is ready, delayed or dead, also if its topic is paused. Its due becomes now. Returns
- * QUEUE_OK, NOT_FOUND, LEASED or NO_MEMORY. The caller must end the view. */
+/* Takes this job if it is ready, delayed or dead, also if its topic is paused. The due of a job that is not ready
+ * becomes now. Returns QUEUE_OK, NOT_FOUND, LEASED or NO_MEMORY. The caller must end the view. */
 enum queue_status engine_take_job(struct engine *engine, struct slice topic, struct slice id,
                                   int64_t lease_ms, struct slice consumer, struct engine_now now,
                                   struct engine_view *out);

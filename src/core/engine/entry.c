@@ -1,6 +1,6 @@
 /*
- * Entries: where the record of a job lies, where the job hangs, and its changes of state. Each change takes
- * it out of where its old state hung it and hangs it where the new one wants it.
+ * Entries: the place of the record of a job, the structures that link it, and its changes of state. Each change
+ * unlinks the job from the structures of its old state and links it into those of the new one.
  */
 #include "engine/state.h"
 
@@ -9,7 +9,7 @@
 
 enum { RETRY_WITHOUT_MEMORY_MS = 1000 };
 
-/* ---- where its record lies: in the log or in a slot of a run; and what a topic's counts make of it ---- */
+/* ---- the place of the record: in the log or in a slot of a run; and the counts of the topic ---- */
 
 struct topic *entry_topic(const struct engine *engine, const struct entry *entry)
 {
@@ -79,7 +79,7 @@ void entry_release(struct engine *engine, struct entry *entry)
     engine_slot_release(engine, topic, place);
 }
 
-/* ---- what it says ---- */
+/* ---- contents of an entry ---- */
 
 struct extra *entry_need_extra(struct engine *engine, struct entry *entry)
 {
@@ -235,7 +235,7 @@ void entry_is_recorded(struct engine *engine, struct entry *entry)
         entry_extra(engine, entry)->ended_file = 0;
 }
 
-/* Whether the job needs no extra. */
+/* Returns whether the job needs no extra. */
 static bool job_is_plain(const struct job *job)
 {
     return job->state == JOB_DELAYED && !job->attempt && !job->delivery && !job->policy.lease_ms &&
@@ -268,7 +268,7 @@ bool entry_from_job(struct engine *engine, struct entry *entry, const struct job
 /*
  * ---- the ready jobs of a topic: a binary heap by priority, due, push order ----
  *
- * An entry knows its position, so any can be removed.
+ * An entry has its position, so any entry can be removed.
  */
 
 static void ready_put(struct engine *engine, struct topic *topic, uint32_t at,
@@ -309,7 +309,7 @@ static void ready_sift_down(struct engine *engine, struct topic *topic, uint32_t
     ready_put(engine, topic, at, item);
 }
 
-/* Room for one more. */
+/* Reserves room for one more job. */
 static bool ready_reserve(struct topic *topic)
 {
     if (topic->ready_count < topic->ready_cap)
@@ -347,7 +347,7 @@ static void ready_remove(struct engine *engine, struct topic *topic, uint32_t id
         else
             ready_sift_down(engine, topic, at, last);
     }
-    /* A burst's memory goes back once it has drained. */
+    /* Free the memory of a burst once it has drained. */
     if (topic->ready_cap > 4096 && topic->ready_count < topic->ready_cap / 8) {
         struct ready_item *ready = realloc(topic->ready, topic->ready_cap / 4 * sizeof *ready);
         if (ready) {
@@ -357,7 +357,7 @@ static void ready_remove(struct engine *engine, struct topic *topic, uint32_t id
     }
 }
 
-/* Which of the topic's counts counts the job. */
+/* Returns the count of the topic that includes the job. */
 static uint64_t *state_count(const struct engine *engine, struct topic *topic,
                              const struct entry *entry)
 {
@@ -377,7 +377,7 @@ static uint64_t *state_count(const struct engine *engine, struct topic *topic,
     return NULL;
 }
 
-/* Behind the last of the topic's dead. */
+/* Appends to the dead jobs of the topic. */
 static void dead_add(struct engine *engine, struct topic *topic, uint32_t id)
 {
     struct wheel_node *node = &entry_at(engine, id)->timer;
@@ -406,7 +406,7 @@ static void dead_remove(struct engine *engine, struct topic *topic, uint32_t id)
     node->prev = node->next = 0;
 }
 
-/* Whether the entry counts for its topic's quota (engine_loaded_of). */
+/* Returns whether the entry counts for the quota of its topic (engine_loaded_of). */
 static bool entry_waits_in_slot(const struct engine *engine, const struct entry *entry)
 {
     return record_place_is_run(entry->place) && entry_waits(engine, entry);
@@ -435,8 +435,8 @@ static bool entry_is_due(const struct entry *entry, struct engine_now now)
            (entry->flags & ENTRY_DUE_IS_WALL ? now.wall_ms : now.inner_ms);
 }
 
-/* The wheel fires by the inner clock; a due on the wall clock is looked at again when it fires, so
- * an old skew is never early. */
+/* Adds a delayed job to the wheel, which uses the inner clock. A due by the wall clock is checked again when the
+ * wheel returns the job, so an outdated skew never makes it early. */
 static void hang_delayed(struct engine *engine, uint32_t id, struct engine_now now)
 {
     int64_t when_ms = entry_due_inner_ms(entry_at(engine, id), now.skew_ms);
@@ -505,7 +505,7 @@ void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct
     }
 }
 
-/* Appends the STATE record, with the attempt that ended, if one did. */
+/* Appends a STATE record, with the attempt that ended, if any. */
 static void record_change(struct engine *engine, uint32_t id, struct record_ended ended)
 {
     struct entry *entry = entry_at(engine, id);
@@ -597,7 +597,7 @@ void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_m
                      struct engine_now now)
 {
     int64_t due_ms = now.inner_ms + (delay_ms ? delay_ms + 1 : 0);
-    /* Keep the first due on the clock that due_ms is on. */
+    /* Convert the first due to the clock of due_ms. */
     if (entry->flags & ENTRY_DUE_IS_WALL) {
         entry_set_first_due(engine, entry, entry_first_due_ms(engine, entry) - now.skew_ms);
         entry->flags = 0;
@@ -605,8 +605,8 @@ void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_m
     entry->due_ms = (uint64_t)due_ms & 0xffffffffffffu;
 }
 
-/* A lease whose end comes to notice late has ended when it was to end. Where nobody wrote down when
- * the job was taken, its lease is taken for one of the usual length. */
+/* Returns the attempt that ended. A lease ended at its scheduled time, even if this was noticed later. If the time
+ * of the take is unknown, the lease is assumed to have the usual length. */
 static struct record_ended end_attempt(const struct engine *engine, const struct entry *entry,
                                        enum job_outcome outcome, struct engine_now now)
 {
@@ -680,7 +680,7 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
     if (!extra)
         return;
     size_t bytes = extra->history_bytes + extra->error_bytes + consumer.len;
-    /* Without memory for them it is shown without. */
+    /* If there is no memory for the texts, the view has none. */
     if (bytes && (out->text = malloc(bytes))) {
         out->history_bytes = extra->history_bytes;
         out->error_bytes = extra->error_bytes;
@@ -696,9 +696,9 @@ void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event
     struct job_event event = *what;
     if (!(engine->told_kinds & job_event_bit(event.kind)))
         return;
-    event.at_ms = now.inner_ms + now.skew_ms; /* the clock that dues are shown on */
+    event.at_ms = now.inner_ms + now.skew_ms; /* the clock of the dues shown */
     event.topic = entry_topic(engine, entry)->name;
-    /* The attempt that reached nobody is not counted any more. */
+    /* The attempt that was returned is no longer counted. */
     event.attempt += entry_attempt(engine, entry) + (event.kind == JOB_EVENT_RETURNED);
     if (event.error.len > JOB_ERROR_BYTES_MAX)
         event.error.len = JOB_ERROR_BYTES_MAX;

@@ -15,7 +15,7 @@ void timeline_init(struct timeline *timeline, int64_t from_ms)
     timeline->first = (uint32_t)(from_ms % HOUR_MS / MINUTE_MS);
 }
 
-/* Rounded as a running sum, so that the sum is right and no minute is off by more than one job. */
+/* Rounds as a running sum, so that the sum is exact and no minute is off by more than one job. */
 void timeline_spread(struct timeline *timeline, const struct timeline *shape, uint64_t jobs)
 {
     uint64_t seen = 0, given = 0;
@@ -43,16 +43,16 @@ void timeline_show(const struct timeline *timeline, struct queue_forecast *out)
     out->later = timeline->later;
 }
 
-/* ---- the engine's ---- */
+/* ---- the forecast of the engine ---- */
 
-/* Counts in whole pages, whose minutes need not begin where the timeline's do. */
+/* Counts in whole pages, whose first minute may be earlier than that of the timeline. */
 struct page_sum {
     int64_t first; /* page */
     uint64_t later;
     uint32_t minutes[TIMELINE_MINUTES + 2 * FORECAST_PAGE_MINUTES];
 };
 
-/* The minute of the pages with which the timeline begins; after a step of the wall clock the nearest. */
+/* Returns the page minute at which the timeline starts; after a step of the wall clock the nearest. */
 static int64_t minute_of_timeline(const struct engine *engine, const struct timeline *timeline,
                                   struct engine_now now)
 {
@@ -74,7 +74,7 @@ static void page_sum_add(struct page_sum *sum, const struct forecast_page *page)
     }
 }
 
-/* `minute`: with which the timeline begins. */
+/* Adds the counts to a timeline that starts at `minute`. */
 static void page_sum_show(const struct page_sum *sum, int64_t minute, struct timeline *out)
 {
     int64_t before = minute - sum->first * FORECAST_PAGE_MINUTES;
@@ -86,7 +86,7 @@ static void page_sum_show(const struct page_sum *sum, int64_t minute, struct tim
     out->total += sum->later;
 }
 
-/* Pages of the topic; 0: those that are shared; UINT32_MAX: all. */
+/* Adds the pages of the topic; 0: shared pages; UINT32_MAX: all pages. */
 static void sum_pages(const struct engine *engine, uint32_t topic, struct engine_now now,
                       struct timeline *out)
 {
@@ -111,7 +111,8 @@ static void add_counts(const struct topic *topic, struct engine_forecast *out, u
     out->overdue += all.ready;
 }
 
-/* Jobs that no page of the topic counts: as those are due that share pages, which mostly are far off. */
+/* Adds jobs that no page of the topic counts. They are spread like the jobs in shared pages, most of which are due
+ * far ahead. */
 static void add_uncounted(const struct engine *engine, const struct topic *topic,
                           struct engine_now now, uint64_t jobs, struct engine_forecast *out)
 {
@@ -139,7 +140,7 @@ bool engine_forecast(struct engine *engine, struct slice name, struct engine_now
     if (topic)
         add_counts(topic, out, &warm);
     sum_pages(engine, topic ? topic->id : UINT32_MAX, now, timeline);
-    /* Minutes are as of the wall clock when the engine began. */
+    /* The minutes use the wall clock of the start of the engine. */
     out->estimated |= now.skew_ms != engine->forecast.skew_ms;
     if (timeline->total < warm)
         add_uncounted(engine, topic, now, warm - timeline->total, out);

@@ -26,7 +26,7 @@ void forecast_pages_fini(struct forecast_pages *pages)
     *pages = (struct forecast_pages){0};
 }
 
-/* Where a page stands in the table, or would. */
+/* Returns the slot of a page in the table, or the free slot for it. */
 static uint32_t *page_slot(const struct forecast_pages *pages, uint32_t topic, uint32_t number)
 {
     uint32_t mask = pages->cap * 2 - 1;
@@ -48,7 +48,7 @@ static void fill_table(struct forecast_pages *pages)
     }
 }
 
-/* Pages that count nothing are there for others; mostly their time has passed. */
+/* Frees the pages without jobs, most of which are in the past. */
 static void free_empty(struct forecast_pages *pages)
 {
     for (uint32_t id = 1; id <= pages->top; id++) {
@@ -83,8 +83,8 @@ static bool grow(struct forecast_pages *pages)
     return true;
 }
 
-/* An id that is nobody's. Looking for empty ones costs a walk over all: it is done where a quarter of
- * them is. 0: none. */
+/* Returns a free page id. The search for empty pages walks over all pages, so it is done only if a quarter of them
+ * is empty. 0: no page is free. */
 static uint32_t free_id(struct forecast_pages *pages)
 {
     if (!pages->free && pages->top + 1 == pages->cap) {

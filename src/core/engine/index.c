@@ -1,5 +1,5 @@
-/* The key index: finds an entry by the hash of its topic and id, by linear hashing (Litwin 1980): it grows by
- * one bucket at a time, and never stops to rehash. */
+/* The key index: finds an entry by the hash of its topic and id, by linear hashing (Litwin 1980). It grows by one
+ * bucket at a time and never stops to rehash. */
 #include "engine/state.h"
 
 #include "base/pages.h"
@@ -20,7 +20,7 @@ static uint32_t floor_power(uint32_t value)
     return 1u << (31 - __builtin_clz(value));
 }
 
-/* Buckets below `bucket_count - power` have been split and use one hash bit more. */
+/* Returns the bucket of a key. Buckets below `bucket_count - power` have been split and use one more hash bit. */
 static uint32_t bucket_of(const struct index *index, uint64_t key_low)
 {
     uint32_t power = floor_power(index->bucket_count);
@@ -58,7 +58,7 @@ void engine_index_fini(struct index *index)
     *index = (struct index){0};
 }
 
-/* One more bucket: the chain of its lower twin is shared out between the two. */
+/* Adds a bucket and divides the chain of its lower twin between the two. */
 static bool split_next(struct engine *engine)
 {
     struct index *index = &engine->index;
@@ -86,8 +86,8 @@ static bool split_next(struct engine *engine)
     return true;
 }
 
-/* While coming back nobody waits for an answer, so as many buckets more as there are, at once: the
- * entries a split touches can then be asked for ahead. */
+/* Doubles the number of buckets. During recovery no caller waits for an answer, so the splits can be done
+ * together, with prefetches of the entries. */
 static void split_all(struct engine *engine)
 {
     enum { AHEAD = 16 };
@@ -113,7 +113,7 @@ bool engine_index_add(struct engine *engine, uint32_t id)
     struct index *index = &engine->index;
     if (engine->recovering && index_wants_buckets(index))
         split_all(engine);
-    /* Out of memory for another bucket is no reason to fail: chains only get longer. */
+    /* Out of memory for another bucket is not an error: chains only get longer. */
     for (int i = 0; i < BUCKETS_PER_JOB; i++)
         if (index_wants_buckets(index) && !split_next(engine))
             break;

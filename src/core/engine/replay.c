@@ -1,5 +1,5 @@
-/* Back after a restart, record by record; and jobs of which the log told a new state but not the job itself,
- * as that lies in a run. */
+/* Recovery after a restart, record by record. Also joins jobs of which the log holds only a new state with the job
+ * itself, which is in a run. */
 #include "engine/state.h"
 
 #include <assert.h>
@@ -8,12 +8,12 @@
 /*
  * ---- stubs ----
  *
- * A stub is put to its job after the replay. Ends whose slot the log could not name are kept likewise.
+ * A stub is joined with its job after the replay. Finished jobs whose slot the log could not name are kept likewise.
  */
 
-/* ---- totals: whose they are is known only later ---- */
+/* ---- totals of stubs: the topic is known only later ---- */
 
-/* Notes what the topic's totals have to count, once the topic is known. False: out of memory. */
+/* Stores an addition to the totals of the topic until the topic is known. False: out of memory. */
 static bool stub_add_event(struct engine *engine, struct entry *entry, struct stub_event event)
 {
     if (!(event.delivered || event.nacked || event.lease_ended || event.died))
@@ -33,7 +33,7 @@ static bool stub_add_event(struct engine *engine, struct entry *entry, struct st
     return true;
 }
 
-/* What came before the topic's own record is in its totals already. */
+/* Adds the stored events to the totals. Those before the record of the topic are included in its totals already. */
 static void stub_count_events(struct engine *engine, uint32_t at, struct topic *topic)
 {
     for (; at; at = engine->events[at].next) {
@@ -49,7 +49,7 @@ static void stub_count_events(struct engine *engine, uint32_t at, struct topic *
 
 /* ---- replay ---- */
 
-/* 0: out of memory. */
+/* Creates a stub. 0: out of memory. */
 static uint32_t stub_new(struct engine *engine, struct hash128 key)
 {
     uint32_t id = entry_new(engine, NULL, key);
@@ -65,7 +65,7 @@ static uint32_t stub_new(struct engine *engine, struct hash128 key)
     return id;
 }
 
-/* The stub is as the record says. False: out of memory. */
+/* Sets the stub to the state of the record. False: out of memory. */
 static bool stub_set_state(struct engine *engine, struct entry *entry,
                            const struct record_state *state, bool ends)
 {
@@ -85,8 +85,8 @@ static bool stub_set_state(struct engine *engine, struct entry *entry,
     return entry_set_consumer(engine, entry, state->consumer);
 }
 
-/* Numbers of deliveries rise: one above all before is a new one. (Before the first record that
- * tells where they stand that is a guess; what is counted there the topic's record corrects.) */
+/* Replays a STATE record of a stub. Delivery numbers rise, so a number above all previous ones is a new delivery.
+ * (Before the first record with such a number this is a guess, which the record of the topic corrects.) */
 static bool stub_replay(struct engine *engine, uint32_t id, const struct record *record,
                         struct record_place place)
 {
@@ -154,7 +154,7 @@ void stub_fini(struct engine *engine)
     engine->unresolved_count = engine->unresolved_cap = 0;
 }
 
-/* ---- after it ---- */
+/* ---- after the replay ---- */
 
 bool engine_stub_next(const struct engine *engine, uint32_t *at, struct hash128 *key,
                       struct record_place *place)
@@ -170,7 +170,7 @@ bool engine_stub_next(const struct engine *engine, uint32_t *at, struct hash128 
     return false;
 }
 
-/* An attempt that both histories tell of. */
+/* Returns whether two histories contain the same attempt. */
 static bool is_same_attempt(const struct job_attempt *a, const struct job_attempt *b)
 {
     return a->attempt == b->attempt && a->started_ms == b->started_ms &&
@@ -186,7 +186,8 @@ static bool has_attempt(struct slice history, const struct job_attempt *attempt)
     return false;
 }
 
-/* The record may have been written when some of the log's attempts had ended: these it knows. */
+/* Joins two histories. The record may have been written after some of the attempts in the log had ended; it
+ * already contains these. */
 static size_t join_histories(struct slice known, struct slice later, char *into)
 {
     struct job_attempt attempt;
@@ -204,7 +205,7 @@ static size_t join_histories(struct slice known, struct slice later, char *into)
     return bytes;
 }
 
-/* The job's record was found: puts to it what the stub did not know. False: out of memory. */
+/* Completes a stub from the record of its job. False: out of memory. */
 static bool stub_complete(struct engine *engine, struct entry *entry, const struct job *job)
 {
     struct extra *extra = entry_extra(engine, entry);
@@ -278,14 +279,14 @@ void engine_release_stored(struct engine *engine, struct slice name, struct reco
 
 /* ---- records ---- */
 
-/* Sequences given from now on are higher. */
+/* Ensures that future sequences are higher. */
 static void replay_sequence(struct engine *engine, uint64_t sequence)
 {
     if (sequence > engine->sequence)
         engine->sequence = sequence;
 }
 
-/* The topic, made where there was none. NULL: out of memory. */
+/* Returns the topic, and creates it if necessary. NULL: out of memory. */
 static struct topic *replay_topic_of(struct engine *engine, struct slice name)
 {
     struct topic *topic = engine_topic_find(engine, name);
@@ -294,7 +295,7 @@ static struct topic *replay_topic_of(struct engine *engine, struct slice name)
     return topic;
 }
 
-/* An entry that hangs nowhere and whose record lies nowhere. */
+/* Returns an entry that is not linked and has no place. */
 static uint32_t replay_entry_of(struct engine *engine, struct topic *topic, struct hash128 key)
 {
     uint32_t id = engine_index_find(engine, key);
@@ -310,8 +311,8 @@ static uint32_t replay_entry_of(struct engine *engine, struct topic *topic, stru
     return id;
 }
 
-/* Time stands still while replaying: what is due goes straight to the ready heaps, nothing is told
- * or recorded. */
+/* Links a replayed job. Time does not advance during the replay: due jobs go directly to the ready heaps, and
+ * nothing is reported or recorded. */
 static bool hang_replayed(struct engine *engine, uint32_t id, enum job_state state)
 {
     entry_hang(engine, id, state, engine->recovery);
@@ -343,7 +344,7 @@ static bool replay_job(struct engine *engine, const struct record *record,
     return hang_replayed(engine, id, job->state);
 }
 
-/* What an attempt left behind. One that has ended already ends no more: a record may come twice. */
+/* Sets the texts of an attempt. An attempt that already ended is not counted again, since a record may come twice. */
 static void replay_texts(struct engine *engine, struct entry *entry, bool ends,
                          const struct record_state *state)
 {
@@ -400,7 +401,7 @@ static bool replay_state(struct engine *engine, const struct record *record,
     return hang_replayed(engine, id, state->state);
 }
 
-/* Without an entry: it lies in a run, or its record went with an older file. */
+/* Replays the end of a job. Without an entry, the job is in a run, or its record was in an older file. */
 static void replay_end(struct engine *engine, struct topic *topic, struct hash128 key)
 {
     uint32_t id = engine_index_find(engine, key);
@@ -440,8 +441,9 @@ static bool replay_done(struct engine *engine, const struct record *record,
     return hang_replayed(engine, id, JOB_FINISHED);
 }
 
-/* It had no jobs then. Slots it may have still: of ends whose slot was not known, and of remembered
- * ids whose time ran out without a record. These go later, and the topic with the last of them. */
+/* Replays the removal of a topic, which had no jobs then. It may still have slots: of finished jobs whose slot was
+ * unknown, and of remembered ids that expired without a record. These are released later, and the topic is freed
+ * with the last of them. */
 static bool replay_removal(struct engine *engine, struct slice name)
 {
     struct topic *topic = engine_topic_find(engine, name);
@@ -481,7 +483,7 @@ static bool replay_topic(struct engine *engine, const struct record_topic *recor
     return true;
 }
 
-/* For replay_soon: by which the entry of the record is found. */
+/* Returns the key of the record's entry, for engine_replay_soon. */
 static uint64_t record_key_low(const struct engine *engine, const struct record *record)
 {
     switch (record->kind) {
@@ -531,7 +533,7 @@ bool engine_replay(struct engine *engine, const struct record *record, struct re
 
 void engine_start(struct engine *engine, uint64_t epoch)
 {
-    enum { GAP = 1 << 24 }; /* numbers given to deliveries whose records a crash took */
+    enum { GAP = 1 << 24 }; /* margin for delivery numbers whose records were lost in a crash */
     uint64_t first = epoch << 32;
     engine->sequence = engine->sequence + GAP > first ? engine->sequence + GAP : first;
     assert(!engine->stubs);

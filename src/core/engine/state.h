@@ -10,34 +10,34 @@
 #include <assert.h>
 
 /*
- * A job in RAM. Where it hangs by state:
+ * A job in RAM. Its state determines where it is linked:
  *   delayed   in the wheel at due
- *   ready     in its topic's heap; in the wheel too if it can expire
- *   leased    in the wheel at the lease's end
- *   dead      in its topic's list of the dead, through timer.prev and timer.next
+ *   ready     in the heap of its topic; in the wheel too if it can expire
+ *   leased    in the wheel at the end of the lease
+ *   dead      in the list of dead jobs of its topic, through timer.prev and timer.next
  *   finished  in the wheel until it may be forgotten
- * A stub (stub.c) hangs nowhere and has no topic yet; there are some while coming back only.
+ * A stub (replay.c) is not linked and has no topic yet; stubs exist only during recovery.
  */
 struct entry {
-    struct wheel_node timer; /* first: the wheel's rule */
+    struct wheel_node timer; /* first member, as the wheel requires */
     struct hash128 key;
-    uint64_t due_ms : 48; /* wall clock where ENTRY_DUE_IS_WALL, else inner */
+    uint64_t due_ms : 48; /* wall clock if ENTRY_DUE_IS_WALL, else inner */
     uint64_t priority : 16;
     uint64_t sequence : 48 + 8; /* push order */
     uint64_t state : 3;
     uint64_t flags : 1;
-    uint64_t section : 3; /* of its slot, where `place` is one */
+    uint64_t section : 3; /* of its slot, if `place` is a slot */
     bool is_stub : 1;
-    uint32_t index_next; /* the key index's chain */
+    uint32_t index_next; /* chain of the key index */
     uint32_t topic;
     struct record_place place;
     uint32_t extra; /* id of a struct extra, 0: none */
-    /* Position in the topic's heap; while delayed: the page that counts it (forecast.h); of a stub: its
-     * last event. */
+    /* Position in the heap of the topic; while delayed: the page that counts it (forecast.h); of a stub: its last
+     * event. */
     uint32_t ready_at;
     /* Log file of its newest STATE record; 0: its JOB record holds its state. */
-    uint32_t state_file : 31; /* the bit of runs (RECORD_IN_RUN) is none of a file's */
-    bool is_collected : 1;    /* the checkpoint under way knows it by its id: it stays */
+    uint32_t state_file : 31; /* a file never has the bit of runs (RECORD_IN_RUN) */
+    bool is_collected : 1;    /* the current checkpoint refers to it by id: it must stay */
 };
 _Static_assert(sizeof(struct entry) == 80, "a chunk of entries fills whole large pages");
 _Static_assert(JOB_FINISHED < 1 << 3 && SECTIONS <= 1 << 3,
@@ -45,27 +45,26 @@ _Static_assert(JOB_FINISHED < 1 << 3 && SECTIONS <= 1 << 3,
 
 enum { ENTRY_DUE_IS_WALL = 1 };
 
-/* What most jobs do not need: their own policy, and all about attempts. */
+/* Fields that most jobs do not need: their own policy, and the data of attempts. */
 struct extra {
     struct policy policy;
     int64_t first_due_ms;   /* same clock as due_ms */
     int64_t lease_until_ms; /* inner */
-    int64_t taken_ms;       /* inner; 0: not known, taken before an older version's restart */
+    int64_t taken_ms;       /* inner; 0: unknown, taken by an older version before a restart */
     uint64_t delivery;
-    char *text; /* the history, then the error, then the consumer: own memory; NULL: none of them */
-    uint32_t lease_ms; /* 0: it was taken before a restart */
+    char *text;        /* the history, then the error, then the consumer; owned; NULL: all empty */
+    uint32_t lease_ms; /* 0: taken before a restart */
     uint32_t attempt;
-    /* Log file of the oldest end of an attempt that its record does not know: a newer STATE does not
-     * tell of it; 0: none. */
+    /* Log file of the oldest end of an attempt that its record does not include, since a newer STATE does not
+     * repeat it; 0: no such file. */
     uint32_t ended_file;
     uint16_t history_bytes, error_bytes;
-    uint8_t consumer_bytes; /* of the lease, as is the next: without meaning in other states */
+    uint8_t consumer_bytes; /* of the lease, as the next field: undefined in other states */
     bool cancel_requested;
 };
 _Static_assert(POLICY_LEASE_MS_MAX <= UINT32_MAX, "a lease's length fits into its field");
 
-/* The key index: linear hashing (Litwin 1980), so that it grows by one bucket at a time and never
- * stops to rehash. */
+/* The key index: linear hashing (Litwin 1980). It grows by one bucket at a time and never stops to rehash. */
 enum { INDEX_SEGMENT_BITS = 19 };
 struct index {
     uint32_t **segments;
@@ -86,31 +85,32 @@ static inline bool ready_comes_before(const struct ready_item *a, const struct r
 }
 
 struct topic {
-    struct slice name; /* own memory */
+    struct slice name; /* owned */
     uint64_t name_hash;
     uint32_t id;
-    bool exists; /* false: only its memory is kept, for jobs on their way out */
+    bool exists; /* false: only its memory is kept, for jobs that are being removed */
     bool paused;
     int64_t paused_until_ms;        /* inner; 0: not paused, or until resumed */
-    bool deleting;                  /* as of the record */
-    struct topic_settings settings; /* the extension is own memory */
+    bool deleting;                  /* as recorded */
+    struct topic_settings settings; /* the extension is owned */
     struct queue_counts counts;
     uint64_t remembered; /* finished ids within the dedup_window */
     struct topic_totals totals;
     struct ready_item *ready; /* binary heap, from 0 */
     uint32_t ready_count, ready_cap;
     uint32_t dead_first, dead_last;
-    uint32_t changes; /* of state, of any job of it: tells a walk that its count still holds */
-    /* Slots of runs that are alive, by section, and those of them that have an entry. */
+    uint32_t
+        changes; /* changes of state of all its jobs: shows a walk that its count is still valid */
+    /* Live slots of runs, by section, and those of them with an entry. */
     uint64_t stored[SECTIONS], loaded[SECTIONS];
     uint64_t stored_dead_bytes, loaded_dead_bytes; /* of SECTION_DEAD */
-    uint64_t cold_ready;                           /* of cold jobs: due by now */
+    uint64_t cold_ready;                           /* cold jobs that are due */
     uint64_t waiting;                              /* entries in slots for which entry_waits */
-    uint64_t totals_at;                            /* the replayed record that `totals` came with */
-    uint32_t forecast_page; /* where its last delayed job was counted; 0: none */
+    uint64_t totals_at;                            /* the replayed record that set `totals` */
+    uint32_t forecast_page; /* page in which its last delayed job was counted; 0: no page */
 };
 
-/* What a STATE record adds to the totals of a stub's topic. */
+/* The addition of a STATE record to the totals of a stub's topic. */
 struct stub_event {
     uint64_t at; /* the replayed record */
     uint32_t next;
@@ -128,24 +128,24 @@ struct engine {
     struct slab extras;
     struct index index;
     struct wheel wheel;
-    uint64_t happened;              /* by time: engine_happened */
-    struct forecast_pages forecast; /* of the delayed jobs in it */
+    uint64_t happened;              /* timed events: engine_happened */
+    struct forecast_pages forecast; /* of its delayed jobs */
     struct topic **topics;          /* by id from 1; NULL: free */
     uint32_t topic_top, topic_cap, topic_count;
-    struct topic **topics_by_name; /* topic_count of them; in order once recovery is over */
+    struct topic **topics_by_name; /* topic_count of them; sorted after recovery */
     uint32_t topics_by_name_cap;
     uint32_t *topic_table; /* open addressing over ids; a power of two in size */
     uint32_t topic_table_size;
-    uint32_t topic_last;        /* the one found last */
-    uint64_t sequence;          /* last given */
+    uint32_t topic_last;        /* result of the last look-up */
+    uint64_t sequence;          /* last one assigned */
     int64_t skew_ms;            /* as of the last retime */
-    struct engine_now recovery; /* the time replayed jobs are hung by */
-    uint32_t retime_at;         /* entry a retime goes on from; 0: none under way */
-    int64_t pause_end_ms;       /* no pause ends before; INT64_MAX: none */
-    int64_t lease_floor_ms;     /* no lease from before the restart ends before; inner */
-    bool recovering;            /* replay: nothing is appended, no ready is told */
-    uint32_t told_kinds;        /* of events, a bit each */
-    /* while recovering */
+    struct engine_now recovery; /* the time used to link replayed jobs */
+    uint32_t retime_at;         /* entry at which a retime continues; 0: no retime */
+    int64_t pause_end_ms;       /* no pause ends before; INT64_MAX: no pause */
+    int64_t lease_floor_ms;     /* no lease from before the restart ends before this time; inner */
+    bool recovering;            /* replay: nothing is appended, and ready is not reported */
+    uint32_t told_kinds;        /* kinds of reported events, a bit each */
+    /* during recovery */
     uint64_t replayed; /* records */
     uint32_t stubs;
     struct stub_event *events; /* from 1 */
@@ -161,60 +161,61 @@ void engine_index_fini(struct index *index);
 bool engine_index_add(struct engine *engine, uint32_t id);
 void engine_index_remove(struct engine *engine, uint32_t id);
 uint32_t engine_index_find(const struct engine *engine, struct hash128 key); /* 0: absent */
-/* Ask for the memory a later call will touch: a key's bucket; what that bucket points at. */
+/* Prefetch the memory of a later call: the bucket of a key; the entries of that bucket. */
 void engine_index_prefetch(const struct engine *engine, uint64_t key_low);
 void engine_index_prefetch_entry(const struct engine *engine, uint64_t key_low);
 uint32_t engine_index_find_lease(const struct engine *engine, const struct engine_lease *lease);
-/* The entry whose record lies there. */
+/* Returns the entry whose record is at that place. */
 uint32_t engine_index_find_place(const struct engine *engine, uint64_t key_low,
                                  struct record_place place);
 
 /* ---- topic.c ---- */
-/* The topic as of its record: it is paused, or not; engine_end_pauses will know. */
+/* Sets the pause of a topic as recorded; engine_end_pauses ends it. */
 void engine_topic_set_pause(struct engine *engine, struct topic *topic, bool paused,
                             int64_t until_ms);
-/* Pauses whose time has come. */
+/* Ends the pauses whose time has come. */
 void engine_end_pauses(struct engine *engine, struct engine_now now);
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
-bool engine_topic_is_empty(const struct topic *topic); /* no jobs, no remembered ids, none cold */
-/* Its share of max_jobs is used up: no new job comes in. */
+bool engine_topic_is_empty(
+    const struct topic *topic); /* no jobs, no remembered ids, no cold jobs */
+/* Returns whether the topic has reached its share of max_jobs: no new job is accepted. */
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
-/* It has more than that: the limit was lowered. */
+/* Returns whether the topic exceeds its share, because the limit was lowered. */
 bool engine_topic_is_beyond(const struct engine *engine, const struct topic *topic);
-/* Its entries and what is cold of it, as it is shown; *remembered too. */
+/* Returns the counts of a topic, of its entries and cold jobs, as they are shown; sets *remembered too. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
-/* Also one that was removed and has slots left. */
+/* Finds a topic, including a removed one that has slots left. */
 struct topic *engine_topic_lookup(struct engine *engine, struct slice name);
-/* It was removed, and the last of its slots has gone. */
+/* Frees a removed topic once the last of its slots has gone. */
 void engine_topic_let_go(struct engine *engine, struct topic *topic);
-/* With a copy of the extension. False: out of memory, nothing is changed. */
+/* Sets the settings, with a copy of the extension. False: out of memory, and nothing is changed. */
 bool engine_topic_set(struct topic *topic, const struct topic_settings *settings);
 struct topic *engine_topic_find(struct engine *engine, struct slice name); /* NULL when absent */
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out);
-/* One just made, of which no record tells: what it was made for was refused. */
+/* Removes a topic that was just made and has no record, after the change that required it was rejected. */
 void engine_topic_unmake(struct engine *engine, struct topic *topic);
 void engine_topic_free(struct engine *engine, struct topic *topic);
 void engine_topics_fini(struct engine *engine);
-/* Recovery is over: those there are come into the order of their names. */
+/* Sorts the topics by name, at the end of recovery. */
 void engine_topics_sort(struct engine *engine);
 
-/* ---- entry.c: where the records of entries lie ---- */
-/* Its slot, for record.from; bytes 0: it lies in the log. */
+/* ---- entry.c: the places of the records of entries ---- */
+/* Returns its slot, for record.from; bytes 0: it is in the log. */
 struct record_place entry_slot(const struct entry *entry);
 bool entry_is_at(const struct entry *entry, struct record_place place);
-/* The entry's record is this slot; counted as loaded. It is not hung. */
+/* Sets this slot as the record of the entry, and counts it as loaded. The entry is not linked. */
 void entry_settle(struct engine *engine, struct entry *entry, struct record_place place,
                   enum job_section section);
-/* Tells whoever keeps the runs. */
+/* Reports to the owner of the runs. */
 void entry_hold_slot(const struct engine *engine, struct record_place place, bool in_memory);
-/* Its record is needed no more; it lies nowhere then. Not hung. */
+/* Releases the record of an entry, which then has no place. Not linked. */
 void entry_release(struct engine *engine, struct entry *entry);
-/* The slot is needed no more, entry or not: `stored` follows. */
+/* Releases a slot, with or without an entry, and updates `stored`. */
 enum engine_slot engine_slot_release(struct engine *engine, struct topic *topic,
                                      struct record_place place);
 
 /* ---- replay.c ---- */
-/* What a recovery leaves in memory besides entries. */
+/* Frees the memory that a recovery needs besides entries. */
 void stub_fini(struct engine *engine);
 
 /* ---- engine.c ---- */
@@ -228,12 +229,12 @@ static inline struct extra *entry_extra(const struct engine *engine, const struc
 {
     return entry->extra ? slab_at(&engine->extras, entry->extra) : NULL;
 }
-/* Deliveries so far. */
+/* Returns the number of deliveries so far. */
 static inline uint32_t entry_attempt(const struct engine *engine, const struct entry *entry)
 {
     return entry->extra ? entry_extra(engine, entry)->attempt : 0;
 }
-/* One that is not 0 has an extra. */
+/* Sets the number of deliveries. A number other than 0 requires an extra. */
 static inline void entry_set_attempt(const struct engine *engine, const struct entry *entry,
                                      uint32_t attempt)
 {
@@ -242,15 +243,15 @@ static inline void entry_set_attempt(const struct engine *engine, const struct e
         entry_extra(engine, entry)->attempt = attempt;
 }
 
-/* It waits for a consumer, or for its due in memory since that is near. Not one that waits for a
- * retry: however many these are, they keep no ready job on the disk. */
+/* Returns whether the job waits for a consumer, or in memory for a near due. Jobs that wait for a retry do not
+ * count: however many there are, they must not keep ready jobs on the disk. */
 static inline bool entry_waits(const struct engine *engine, const struct entry *entry)
 {
     return entry->state == JOB_READY ||
            (entry->state == JOB_DELAYED && !entry_attempt(engine, entry));
 }
 
-/* ---- entry.c: every change of a job's state goes through these ---- */
+/* ---- entry.c: every change of the state of a job uses these functions ---- */
 struct extra *entry_need_extra(struct engine *engine,
                                struct entry *entry); /* NULL: out of memory */
 void entry_drop_extra(struct engine *engine, struct entry *entry);
@@ -262,17 +263,17 @@ int64_t entry_first_due_ms(const struct engine *engine, const struct entry *entr
 void entry_set_first_due(struct engine *engine, struct entry *entry, int64_t first_due_ms);
 int64_t entry_due_inner_ms(const struct entry *entry, int64_t skew_ms);
 int64_t entry_due_wall_ms(const struct entry *entry, int64_t skew_ms);
-/* Copies both (the history may be the one it has); longer errors are cut. Without memory the
- * history stays as it was and there is no error. The consumer is forgotten. */
+/* Copies both (the history may be the present one); longer errors are cut. If memory runs out, the history stays
+ * as it was and there is no error. The consumer is cleared. */
 void entry_set_texts(struct engine *engine, struct entry *entry, struct slice history,
                      struct slice error);
 struct slice entry_history(const struct extra *extra);
 struct slice entry_error(const struct extra *extra);
-/* Who holds the lease, copied. False: out of memory, then nothing is known of him. */
+/* Copies the name of the lease holder. False: out of memory, and the name is unknown. */
 bool entry_set_consumer(struct engine *engine, struct entry *entry, struct slice consumer);
-/* Empty: it is not leased, or whoever has it gave no name. */
+/* Returns the name of the lease holder. Empty: not leased, or the holder gave no name. */
 struct slice entry_consumer(const struct engine *engine, const struct entry *entry);
-/* When its lease ends: not while consumers had no time yet to come back after a restart. Inner. */
+/* Returns when its lease ends, by the inner clock: not before consumers had time to reconnect after a restart. */
 static inline int64_t entry_lease_end_ms(const struct engine *engine, const struct extra *extra)
 {
     return !extra->lease_ms && extra->lease_until_ms < engine->lease_floor_ms
@@ -280,46 +281,45 @@ static inline int64_t entry_lease_end_ms(const struct engine *engine, const stru
                : extra->lease_until_ms;
 }
 
-/* Takes the job out of wherever its state hangs it, and out of the counts. */
+/* Unlinks the job from the structures of its state, and removes it from the counts. */
 void entry_unhang(struct engine *engine, uint32_t id);
-/* Hangs it where `state` wants it, and counts it. For JOB_DELAYED and JOB_READY the due decides
- * which of the two it becomes. */
+/* Links the job as `state` requires, and counts it. For JOB_DELAYED and JOB_READY the due decides which of the two
+ * it becomes. */
 void entry_hang(struct engine *engine, uint32_t id, enum job_state state, struct engine_now now);
-/* Appends the STATE record of the job as it stands. */
+/* Appends a STATE record with the present state of the job. */
 void entry_record(struct engine *engine, uint32_t id);
-/* It waits so long before it is ready; its ttl goes on from the first due. Unhung. */
+/* Delays the job; its ttl still counts from the first due. Not linked. */
 void entry_set_delay(struct engine *engine, struct entry *entry, int64_t delay_ms,
                      struct engine_now now);
-/* The job is gone: DONE record, totals, memory. Already unhung. Remembered where its topic says so.
- */
+/* Finishes a job: DONE record, totals, memory. Already unlinked. The id is remembered if its topic requires that. */
 void entry_finish(struct engine *engine, uint32_t id, enum record_reason reason,
                   struct engine_now now);
-/* What a JOB record says, but for its place. False: out of memory. */
+/* Fills an entry from a JOB record, except for its place. False: out of memory. */
 bool entry_from_job(struct engine *engine, struct entry *entry, const struct job *job);
-/* This STATE record is its newest. */
+/* Sets the file of its newest STATE record. `ends`: the record holds the end of an attempt. */
 void entry_set_state_file(struct engine *engine, struct entry *entry, uint32_t file, bool ends);
-/* The entry's newest record on disk already holds its state. */
+/* Clears that file: the record of the entry already holds its whole state. */
 void entry_is_recorded(struct engine *engine, struct entry *entry);
 void entry_set_times(struct entry *entry, int64_t due_ms, bool is_wall, uint16_t priority);
-/* Gives its memory back and nothing else. */
+/* Frees the memory of an entry only. */
 void entry_discard(struct engine *engine, uint32_t id);
-/* Gives memory back; nothing recorded. Already unhung. */
+/* Frees the memory without a record. Already unlinked. */
 void entry_forget(struct engine *engine, uint32_t id);
-/* An attempt failed: retry or dead. Already unhung. */
+/* Fails an attempt: the job is retried or dead. Already unlinked. */
 void entry_fail(struct engine *engine, uint32_t id, enum job_outcome outcome, int64_t delay_ms,
                 struct slice error, struct engine_now now);
-/* The attempt that ended with this record goes to the history. */
+/* Adds the attempt that ended with this record to the history. */
 void entry_add_history(struct engine *engine, struct entry *entry, const struct record_ended *ended,
                        struct slice error);
-/* It has just been hung as dead: counted, and told where the topic wants to know. */
+/* Counts a job that was just linked as dead, and reports it if its topic requires that. */
 void entry_died(struct engine *engine, const struct entry *entry);
 void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
                 struct engine_view *out);
-/* For entry_tell: somebody wants to know some of what happens. Its attempt is one that the entry does not count. */
+/* Reports an event, for entry_tell, if its kind is reported. The entry does not count the event's own attempt. */
 void entry_tell_event(struct engine *engine, uint32_t id, const struct job_event *event,
                       struct engine_now now);
-/* Tells what has happened to the job as it stands. `name`: its id, empty where it is not known;
- * `error`: of the attempt, if it failed. Its record is not released yet. */
+/* Reports an event of the job in its present state. `name` is its id, empty if it is not at hand; `error` is that
+ * of a failed attempt. Its record is not released yet. */
 static inline void entry_tell(struct engine *engine, uint32_t id, enum job_event_kind kind,
                               struct slice name, struct slice error, struct engine_now now)
 {

@@ -1,5 +1,5 @@
-/* Jobs that lie in runs: how many there are of each topic, into memory and out of it; and what a checkpoint
- * takes from the engine, and tells it. */
+/* Jobs in runs: their number for each topic, loading and eviction; and the interface between a checkpoint and the
+ * engine. */
 #include "engine/state.h"
 
 #include <assert.h>
@@ -36,7 +36,7 @@ bool engine_stored_next(const struct engine *engine, uint32_t *at, struct slice 
     return false;
 }
 
-/* ---- looking ---- */
+/* ---- look-up ---- */
 
 bool engine_knows(const struct engine *engine, struct hash128 key)
 {
@@ -86,8 +86,8 @@ uint64_t engine_entries(const struct engine *engine)
 
 /* ---- loading ---- */
 
-/* An id was remembered, its time ran out, which no record tells, and it was pushed anew: after a
- * restart its slot is still there. */
+/* Releases the slot of a remembered id that expired and was pushed again. No record marks the expiry, so the slot
+ * is still there after a restart. */
 static void drop_outlived(struct engine *engine, uint32_t id, const struct record *record,
                           struct record_place place)
 {
@@ -111,7 +111,7 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
         return ENGINE_IS_IN_MEMORY;
     }
     struct topic *topic = engine_topic_lookup(engine, name);
-    assert(topic); /* it counts the slot */
+    assert(topic); /* because it counts the slot */
     id = entry_new(engine, topic, key);
     if (!id)
         return ENGINE_NO_MEMORY;
@@ -129,14 +129,14 @@ enum engine_loaded engine_load(struct engine *engine, const struct record *recor
     entry_hang(engine, id, is_job ? job->state : JOB_FINISHED, now);
     if (entry->state == JOB_READY && topic->cold_ready)
         topic->cold_ready--;
-    if (entry->state == JOB_READY) /* it fell due on the disk */
+    if (entry->state == JOB_READY) /* it fell due while on the disk */
         entry_tell(engine, id, JOB_EVENT_DUE, job->id, (struct slice){0}, now);
     return ENGINE_LOADED;
 }
 
 /* ---- eviction ---- */
 
-/* Whether nobody will want it soon, and all of it is in its run. */
+/* Returns whether the entry is not needed soon, and its run holds all of it. */
 static bool entry_may_go(const struct engine *engine, const struct entry *entry,
                          int64_t keep_until_ms, uint64_t ready_max, struct engine_now now)
 {
@@ -157,7 +157,7 @@ static bool entry_may_go(const struct engine *engine, const struct entry *entry,
     return false;
 }
 
-/* The job is cold from now on. */
+/* Evicts an entry: the job becomes cold. */
 static void entry_evict(struct engine *engine, uint32_t id)
 {
     struct entry *entry = entry_at(engine, id);
@@ -173,7 +173,7 @@ static void entry_evict(struct engine *engine, uint32_t id)
 
 enum { EVICT_AHEAD = 8 };
 
-/* What evicting will touch: its bucket, and its neighbours in the wheel's slot. */
+/* Prefetches the memory of an eviction: the bucket, and the neighbours in the slot of the wheel. */
 static void prefetch_hung(const struct engine *engine, uint32_t id)
 {
     const struct entry *entry = entry_at(engine, id);
@@ -244,13 +244,13 @@ void engine_changed_apply(const struct engine_changed *changed, struct record *r
     job->cancel_requested = changed->cancel_requested;
 }
 
-/* Ready is not stored: it is delayed, and due. */
+/* Returns the state to store: ready is not stored, but is delayed and due. */
 static enum job_state entry_stored_state(const struct entry *entry)
 {
     return entry->state == JOB_READY ? JOB_DELAYED : (enum job_state)entry->state;
 }
 
-/* What a record must say of the job as it stands. NULL: out of memory. */
+/* Returns the present state of the job, as a record must contain it. NULL: out of memory. */
 static struct engine_changed *changed_new(const struct engine *engine, const struct entry *entry)
 {
     const struct extra *extra = entry_extra(engine, entry);
@@ -283,7 +283,8 @@ static struct engine_changed *changed_new(const struct engine *engine, const str
     return changed;
 }
 
-/* Whether the checkpoint must write the job: what tells of it is about to go. */
+/* Returns whether the checkpoint must write the job, because the file or the run that holds its state will be
+ * removed. */
 static bool entry_is_wanted(const struct engine *engine, const struct engine_collect *collect,
                             const struct entry *entry)
 {
@@ -297,7 +298,7 @@ static bool entry_is_wanted(const struct engine *engine, const struct engine_col
     return collect->is_victim && collect->is_victim(collect->ctx, record_place_run(entry->place));
 }
 
-/* By which it lies in its section. */
+/* Returns the time that orders the job in its section. */
 static int64_t item_when_ms(const struct entry *entry, enum job_section section,
                             struct engine_now now)
 {
@@ -309,7 +310,7 @@ static int64_t item_when_ms(const struct entry *entry, enum job_section section,
     return when_ms < 0 ? 0 : when_ms;
 }
 
-/* Hands the job to the checkpoint. False: out of memory. */
+/* Passes the job to the checkpoint. False: out of memory. */
 static bool collect_item(const struct engine *engine, const struct engine_collect *collect,
                          uint32_t id, struct engine_now now)
 {
@@ -349,7 +350,7 @@ int engine_collect(struct engine *engine, struct engine_collect *collect, struct
 
 /* ---- installing ---- */
 
-/* A hung entry's record lies elsewhere now. */
+/* Moves the record of a linked entry to another place. */
 static void entry_move_to(struct engine *engine, struct entry *entry, struct record_place place,
                           enum job_section section)
 {
@@ -400,7 +401,7 @@ void engine_keep(struct engine *engine, uint32_t id, struct record_place place)
     if (!entry->state || !entry_is_at(entry, place) || !entry->state_file)
         return;
     entry_record(engine, id);
-    if (entry->extra) /* what older records told of attempts was to be joined to what is lost */
+    if (entry->extra) /* attempts in older records belonged to the history that cannot be read */
         entry_extra(engine, entry)->ended_file = 0;
 }
 
@@ -411,7 +412,7 @@ void engine_relocate(struct engine *engine, uint64_t key_low, struct record_plac
     if (!id)
         return;
     struct entry *entry = entry_at(engine, id);
-    assert(place.bytes == old.bytes); /* its record was copied */
+    assert(place.bytes == old.bytes); /* its record was copied unchanged */
     entry->place = place;
     entry_hold_slot(engine, place, true);
 }

@@ -1,10 +1,10 @@
-/* The shard's topics: a table by name, settings, counts. */
+/* The topics of a shard: a table by name, settings, counts. */
 #include "engine/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* Where the name stands in the table, or would. */
+/* Returns the slot of the name in the table, or the free slot for it. */
 static uint32_t *topic_table_slot(const struct engine *engine, struct slice name, uint64_t hash)
 {
     uint32_t mask = engine->topic_table_size - 1;
@@ -57,7 +57,7 @@ struct topic *engine_topic_lookup(struct engine *engine, struct slice name)
     return engine->topics[id];
 }
 
-/* An id that no topic has. 0: out of memory. */
+/* Returns a free topic id. 0: out of memory. */
 static uint32_t topic_free_id(struct engine *engine)
 {
     for (uint32_t id = 1; id <= engine->topic_top && engine->topic_count < engine->topic_top; id++)
@@ -75,7 +75,7 @@ static uint32_t topic_free_id(struct engine *engine)
     return ++engine->topic_top;
 }
 
-/* ---- in the order of their names ---- */
+/* ---- order by name ---- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -96,7 +96,7 @@ static bool by_name_reserve(struct engine *engine)
     return true;
 }
 
-/* How many come before the name; `with` it: or have it. */
+/* Returns how many topics come before the name; `with`: including the topic of that name. */
 static uint32_t by_name_find(const struct engine *engine, struct slice name, bool with)
 {
     uint32_t low = 0, high = engine->topic_count;
@@ -111,7 +111,8 @@ static uint32_t by_name_find(const struct engine *engine, struct slice name, boo
     return low;
 }
 
-/* There is room. While the engine recovers they only gather: many may come, and nobody asks. */
+/* Inserts a topic; room is reserved. During recovery topics are appended unsorted, because there may be many and
+ * no look-up needs the order. */
 static void by_name_add(struct engine *engine, struct topic *topic)
 {
     uint32_t count = engine->topic_count;
@@ -137,7 +138,7 @@ void engine_topics_sort(struct engine *engine)
               compare_names);
 }
 
-/* ---- making and freeing ---- */
+/* ---- creation and removal ---- */
 
 enum queue_status engine_topic_make(struct engine *engine, struct slice name, struct topic **out)
 {
@@ -192,7 +193,7 @@ bool engine_topic_set(struct topic *topic, const struct topic_settings *settings
     return true;
 }
 
-/* Frees the topic with what is its own. */
+/* Frees the topic and the memory it owns. */
 static void topic_give_back(struct topic *topic)
 {
     free((char *)(uintptr_t)topic->name.at);
@@ -207,7 +208,7 @@ void engine_topic_free(struct engine *engine, struct topic *topic)
     by_name_remove(engine, topic);
     engine->topic_count--;
     engine->topic_last = 0;
-    /* Open addressing has no holes: put the rest back in place. */
+    /* Open addressing allows no holes: insert the other topics again. */
     memset(engine->topic_table, 0, engine->topic_table_size * sizeof *engine->topic_table);
     for (uint32_t id = 1; id <= engine->topic_top; id++)
         if (engine->topics[id])
@@ -257,14 +258,13 @@ void engine_topic_unmake(struct engine *engine, struct topic *topic)
     engine_topic_let_go(engine, topic);
 }
 
-/* How many jobs of the section are in a run and not in memory. */
+/* Returns how many jobs of the section are in a run and not in memory. */
 static uint64_t topic_cold(const struct topic *topic, enum job_section section)
 {
     return topic->stored[section] - topic->loaded[section];
 }
 
-/* *count jobs are due: those of them that `from` counts are counted as ready instead; *count is what
- * remains to be taken from elsewhere. */
+/* Moves up to *count jobs from `from` to `ready`, because they are due. *count is set to the number left. */
 static void count_as_ready(uint64_t *from, uint64_t *ready, uint64_t *count)
 {
     uint64_t moved = *count < *from ? *count : *from;
@@ -284,7 +284,8 @@ struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *rem
     count_as_ready(&retrying, &counts.ready, &due);
     counts.delayed += delayed;
     counts.retrying += retrying;
-    counts.leased += topic_cold(topic, SECTION_LEASED); /* until all of them are loaded, at start */
+    counts.leased +=
+        topic_cold(topic, SECTION_LEASED); /* only until they are loaded, at the start */
     counts.dead += topic_cold(topic, SECTION_DEAD);
     counts.dead_bytes += topic->stored_dead_bytes - topic->loaded_dead_bytes;
     *remembered = topic->remembered + topic_cold(topic, SECTION_REMEMBERED);
@@ -298,7 +299,7 @@ static uint64_t topic_jobs(const struct topic *topic)
     return counts.delayed + counts.retrying + counts.ready + counts.leased + counts.dead;
 }
 
-/* The share of its limit that is this shard's. */
+/* Returns the share of this shard in the limit of the topic. */
 static uint64_t topic_jobs_most(const struct engine *engine, const struct topic *topic)
 {
     return (topic->settings.max_jobs + engine->shards - 1) / engine->shards;
@@ -332,8 +333,8 @@ static void topic_append(struct engine *engine, const struct topic *topic, bool 
     engine->sink.append(engine->sink.ctx, &record);
 }
 
-/* What becomes of topics between two calls has records of its own. Removed ones that have a slot
- * still are carried, too: by the catalog alone they would be there again. */
+/* Changes of topics between two calls have records of their own. Removed topics that still have a slot are carried
+ * too; from the catalog alone they would be created again. */
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
 {
     while (*at < engine->topic_top && max) {
@@ -408,7 +409,7 @@ enum queue_status engine_topic_resume(struct engine *engine, struct slice name)
     return QUEUE_OK;
 }
 
-/* That a pause is over is not recorded: it follows from its record and the time. */
+/* The end of a pause is not recorded: it follows from the record of the pause and the time. */
 void engine_end_pauses(struct engine *engine, struct engine_now now)
 {
     if (engine->pause_end_ms > now.inner_ms)
@@ -455,7 +456,7 @@ enum queue_status engine_topic_remove(struct engine *engine, struct slice name)
     return QUEUE_OK;
 }
 
-/* ---- looking ---- */
+/* ---- look-up ---- */
 
 static void topic_show(const struct engine *engine, const struct topic *topic,
                        struct engine_now now, struct queue_topic *out)
@@ -469,8 +470,8 @@ static void topic_show(const struct engine *engine, const struct topic *topic,
         .settings = topic->settings,
         .counts = engine_topic_counts(topic, &remembered),
         .totals = topic->totals};
-    /* The head of the heap is the next to go, not always the oldest: good enough for "how far
-     * behind", and free. */
+    /* The head of the heap is the next job to be taken, not always the oldest. It costs nothing and is accurate
+     * enough as a measure of delay. */
     if (topic->ready_count)
         out->oldest_ready_due_ms =
             entry_due_wall_ms(entry_at(engine, topic->ready[0].id), now.skew_ms);

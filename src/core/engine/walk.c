@@ -25,9 +25,9 @@ void walk_fini(struct walk *walk)
     walk_views_fini(&walk->found);
 }
 
-/* ---- list: the first `limit` by due are kept in a heap, of which the last comes out first ---- */
+/* ---- list: keeps the first `limit` by due in a heap whose first element is the last of them ---- */
 
-/* Whether a job comes behind the last one of the page before. */
+/* Returns whether a job comes after the last one of the previous page. */
 static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
 {
     const struct queue_cursor *after = &walk->after;
@@ -40,7 +40,7 @@ static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t seq
     return walk->shard > after->shard;
 }
 
-/* A job that the list asks for has been met. */
+/* Adds a job that matches the list. */
 static void list_one(struct walk *walk, const struct engine *engine, uint32_t id,
                      struct engine_now now)
 {
@@ -64,7 +64,7 @@ static void list_one(struct walk *walk, const struct engine *engine, uint32_t id
     }
 }
 
-/* As found in the heap; sorted by taking the last out again and again. */
+/* Sorts the found jobs, by repeated removal of the last from the heap. */
 static void list_finish(struct walk *walk)
 {
     size_t count = walk->found.count;
@@ -73,7 +73,7 @@ static void list_finish(struct walk *walk)
         walk->found.at[walk->found.count] = last;
     }
     walk->found.count = count;
-    /* A job that was evicted and loaded again meanwhile may have been met twice. */
+    /* A job that was evicted and loaded again meanwhile may be in the list twice. */
     size_t kept = 0;
     for (size_t i = 0; i < walk->found.count; i++) {
         if (kept && walk->found.at[i].sequence == walk->found.at[kept - 1].sequence)
@@ -84,7 +84,7 @@ static void list_finish(struct walk *walk)
     walk->found.count = kept;
 }
 
-/* How many jobs of the topic the list asks for. */
+/* Returns how many jobs of the topic match the list. */
 static uint64_t count_matching(const struct walk *walk, const struct topic *topic)
 {
     const struct queue_counts *counts = &topic->counts;
@@ -105,7 +105,7 @@ static uint64_t count_matching(const struct walk *walk, const struct topic *topi
 
 /* ---- purge, delete, redrive ---- */
 
-/* Whether the purge takes it: pushed before the purge began, and of the state that was asked for. */
+/* Returns whether the purge includes the entry: pushed before the purge began, and in the requested state. */
 static bool is_purged(const struct walk *walk, const struct entry *entry)
 {
     if (entry->sequence > walk->until_sequence)
@@ -117,7 +117,7 @@ static bool is_purged(const struct walk *walk, const struct entry *entry)
     return !walk->state || walk->state == (enum job_state)entry->state;
 }
 
-/* A remembered id goes without being counted again. */
+/* Forgets a remembered id without a change of the totals. */
 static void forget_remembered(struct engine *engine, uint32_t id)
 {
     const struct entry *entry = entry_at(engine, id);
@@ -153,8 +153,9 @@ static void begin_redrive(struct walk *walk, const struct topic *topic, struct e
     walk->was_dead = topic->counts.dead;
 }
 
-/* Certainly: it was pushed or delivered since, or made ready since and expired with nobody having
- * taken it. A job that was dead when it was imported may show any due, but has not expired here. */
+/* Returns whether the job certainly died after the redrive began: it was pushed or delivered since, or it became
+ * ready since and expired without a take. A job that was imported as dead may have any due, but did not expire
+ * here. */
 static bool has_died_since(const struct walk *walk, const struct engine *engine,
                            const struct entry *entry, struct engine_now now)
 {
@@ -166,14 +167,15 @@ static bool has_died_since(const struct walk *walk, const struct engine *engine,
            !(entry->flags & ENTRY_DUE_IS_WALL) && due_ms > walk->began_ms && due_ms <= now.inner_ms;
 }
 
-/* The dead hang in a list of their own: no need to look at anyone else. */
+/* Redrives jobs from the list of dead jobs, without a look at other entries. */
 static bool redrive_step(struct walk *walk, struct engine *engine, struct topic *topic,
                          struct engine_now now, size_t changes)
 {
     while (changes-- && topic->dead_first) {
         if (walk->max && walk->affected >= walk->max)
             return true;
-        /* Those that died later hang behind, and wait for the next one: else it might never end. */
+        /* Jobs that died later are at the end of the list, and are left to the next redrive. Otherwise the walk
+         * might never end. */
         if (walk->seen++ >= walk->was_dead)
             return true;
         engine_redrive_entry(engine, topic->dead_first, now);

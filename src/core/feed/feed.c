@@ -11,10 +11,10 @@
 enum {
     DESKS_MAX = 64,
     WAITING_PAGES_MAX = 256,
-    HAND_US = 500 /* so long a turn hands events to listeners before others have their turn */
+    HAND_US = 500 /* time for which a desk passes on events per loop iteration */
 };
 
-/* What the listeners of all desks want, together; never changed once it is the feed's. */
+/* The requests of the listeners of all desks for one topic; constant once the feed uses it. */
 struct want {
     struct table_entry entry; /* by topic */
     uint32_t kinds;
@@ -25,25 +25,25 @@ TABLE_DECLARE(wants, struct want, entry)
 
 struct interest {
     atomic_uint refs;
-    uint32_t kinds;     /* of any topic or one */
+    uint32_t kinds;     /* of any topic, named or not */
     uint32_t kinds_all; /* of all topics */
     struct wants wants;
 };
 
-/* What a desk was told, on its way to those with listeners. */
+/* The events of a desk, on their way to the desks with listeners. */
 struct page {
     atomic_uint refs;
     uint64_t lost;
-    struct buffer events; /* each a struct job_event, then its texts */
+    struct buffer events; /* each a struct job_event and its texts */
 };
 
 struct feed_desk {
-    struct feed_watch watch; /* what is wanted, as of: */
-    uint32_t kinds;          /* of some topic; none of these: 0 */
+    struct feed_watch watch; /* version of `interest` and `kinds` */
+    uint32_t kinds;          /* requested kinds, of any topic; 0: no events are requested */
     struct feed *feed;
     struct reactor *reactor;
     uint32_t index;
-    /* telling */
+    /* sending */
     struct interest *interest;
     struct page *open;
     uint32_t tell_budget;
@@ -51,16 +51,16 @@ struct feed_desk {
     struct turn_end_call turn_end;
     struct deadline *deadline;
     int64_t sent_ms; /* boot time: the last page */
-    /* listening */
+    /* receiving */
     struct list listeners;
     uint32_t hand_budget;
     int64_t hand_budget_us;
     uint64_t serial;
-    struct page *handing[WAITING_PAGES_MAX]; /* those from `hand_page` on are to be handed on, */
+    struct page *handing[WAITING_PAGES_MAX]; /* pages to pass on, from `hand_page` on */
     size_t handing_count, hand_page;
-    size_t hand_at; /* the first one from here on */
+    size_t hand_at; /* position of the next event in that page */
     uint64_t handing_lost;
-    /* pages that come, under the lock */
+    /* received pages, under the lock */
     pthread_mutex_t lock;
     struct letter letter;
     bool is_posted;
@@ -72,15 +72,15 @@ struct feed_desk {
 struct feed {
     _Atomic uint64_t version;   /* of `interest` */
     _Atomic uint64_t listening; /* a bit for each desk with listeners */
-    _Atomic int64_t page_ms;    /* between two pages of a desk, at least */
-    pthread_mutex_t lock;       /* of the rest */
-    struct interest *interest;  /* NULL: nobody listens */
+    _Atomic int64_t page_ms;    /* minimum time between two pages of a desk */
+    pthread_mutex_t lock;       /* of the fields below */
+    struct interest *interest;  /* NULL: there are no listeners */
     struct list listeners;
     uint32_t desk_count;
     struct feed_desk *desks[];
 };
 
-/* ---- what is wanted ---- */
+/* ---- requested events ---- */
 
 static void interest_drop(struct interest *interest)
 {
@@ -120,7 +120,7 @@ static bool interest_add(struct interest *interest, const struct feed_listener *
     return true;
 }
 
-/* Under the feed's lock. False: out of memory, all is as before. */
+/* Rebuilds the interest, under the lock of the feed. False: out of memory, and nothing is changed. */
 static bool feed_note_interest(struct feed *feed)
 {
     struct interest *interest = NULL;
@@ -141,7 +141,7 @@ static bool feed_note_interest(struct feed *feed)
     return true;
 }
 
-/* Asks anew what is wanted. */
+/* Reads the present interest of the feed. */
 static void desk_look(struct feed_desk *desk)
 {
     struct feed *feed = desk->feed;
@@ -193,7 +193,7 @@ static void page_drop(struct page *page)
     free(page);
 }
 
-/* As much more as the time since then allows. */
+/* Refills a budget according to the time since *as_of_us. */
 static void budget_fill(uint32_t *budget, int64_t *as_of_us)
 {
     int64_t now_us = clock_boot_us(), more = (now_us - *as_of_us) * FEED_RATE / 1000000;
@@ -203,8 +203,8 @@ static void budget_fill(uint32_t *budget, int64_t *as_of_us)
     *as_of_us = now_us;
 }
 
-/* The page that is told now; it goes at the end of the turn, or when it is time. NULL: out of
- * memory. */
+/* Returns the page that collects events. It is sent at the end of the loop iteration, or at its deadline. NULL:
+ * out of memory. */
 static struct page *desk_page(struct feed_desk *desk)
 {
     if (desk->open)
@@ -221,7 +221,7 @@ static struct page *desk_page(struct feed_desk *desk)
 
 static void desk_hand_all(struct letter *letter);
 
-/* Puts the page before a desk. Any thread. */
+/* Queues a page for a desk. Any thread. */
 static void desk_receive(struct feed_desk *desk, struct page *page)
 {
     bool posts = false;
@@ -232,7 +232,8 @@ static void desk_receive(struct feed_desk *desk, struct page *page)
         desk->waiting[desk->waiting_count++] = page;
         desk->waiting_bytes += page->events.len;
     } else {
-        desk->waiting_lost += page->lost + 1; /* one at least; nobody counted them */
+        desk->waiting_lost +=
+            page->lost + 1; /* at least one; the number of events in a page is not counted */
     }
     if (!desk->is_posted)
         posts = desk->is_posted = true;
@@ -265,12 +266,12 @@ static void on_turn_end(struct turn_end_call *call)
         deadline_set(desk->deadline, clock_inner_ms() + wait_ms);
 }
 
-/* ---- telling ---- */
+/* ---- sending ---- */
 
 void feed_lose(struct feed_desk *desk, uint64_t events)
 {
     struct page *page = desk_page(desk);
-    if (page) /* without memory even for that a client sees no gap, but nothing else either */
+    if (page) /* if memory runs out here, no gap is reported, and no events either */
         page->lost += events;
 }
 
@@ -310,7 +311,7 @@ void feed_tell(struct feed_desk *desk, const struct job_event *event)
     page->lost++;
 }
 
-/* ---- listening ---- */
+/* ---- receiving ---- */
 
 static void listener_lose(struct feed_listener *listener, uint64_t events)
 {
@@ -325,7 +326,7 @@ static bool budget_spend(struct feed_desk *desk)
     return true;
 }
 
-/* False: it may not be told now. */
+/* Reports lost events. False: the budget is used up. */
 static bool listener_tell_gap(struct feed_listener *listener)
 {
     uint64_t lost = listener->lost;
@@ -359,7 +360,7 @@ static void listener_tell(struct feed_listener *listener, const struct job_event
         listener->ops->told(listener, event, serial);
 }
 
-/* The next event of a page; false: that was the last. */
+/* Reads the next event of a page; false: at the end. */
 static bool page_next(const struct page *page, size_t *at, struct job_event *out)
 {
     if (*at == page->events.len)
@@ -374,7 +375,7 @@ static bool page_next(const struct page *page, size_t *at, struct job_event *out
     return true;
 }
 
-/* Each event to all listeners, before the next one. False: that was enough for a turn. */
+/* Passes each event to all listeners before the next one. False: the time of this loop iteration is used up. */
 static bool desk_hand(struct feed_desk *desk, const struct page *page, int64_t until_us)
 {
     struct job_event event;
@@ -397,7 +398,7 @@ static void desk_lose(struct feed_desk *desk, uint64_t events)
         listener_lose(list_entry(at, struct feed_listener, list), events);
 }
 
-/* Those that nothing follows; what may not be told now is told a little later. */
+/* Reports gaps that no event follows. If the budget is used up, they are reported a little later. */
 static void desk_tell_gaps(struct feed_desk *desk)
 {
     struct list *next;
@@ -418,7 +419,7 @@ static void on_deadline(void *ctx)
     desk_tell_gaps(desk);
 }
 
-/* The letter has come. Where nothing is left to hand on, the pages that came are. */
+/* Handles the arrival of the letter: once all previous pages are passed on, takes the received ones. */
 static void desk_take_waiting(struct feed_desk *desk)
 {
     pthread_mutex_lock(&desk->lock);
@@ -434,7 +435,7 @@ static void desk_take_waiting(struct feed_desk *desk)
     pthread_mutex_unlock(&desk->lock);
 }
 
-/* The rest, and what came meanwhile, has its turn after others. */
+/* Schedules the remaining and newly received pages after other work of the loop. */
 static void desk_go_on(struct feed_desk *desk)
 {
     bool posts = false;
@@ -448,7 +449,8 @@ static void desk_go_on(struct feed_desk *desk)
         reactor_post(desk->reactor, &desk->letter);
 }
 
-/* Where many listeners name many topics each event costs something. False: some are left. */
+/* Passes on pages within a time limit, because each event is costly if many listeners name many topics. False:
+ * some are left. */
 static bool desk_hand_some(struct feed_desk *desk)
 {
     int64_t until_us = clock_boot_us() + HAND_US;
@@ -464,7 +466,7 @@ static bool desk_hand_some(struct feed_desk *desk)
     return true;
 }
 
-/* For the reactor: the pages that came. */
+/* Passes on the received pages, on the thread of the reactor. */
 static void desk_hand_all(struct letter *letter)
 {
     struct feed_desk *desk = list_entry(letter, struct feed_desk, letter);
@@ -478,7 +480,7 @@ static void desk_hand_all(struct letter *letter)
     desk_go_on(desk);
 }
 
-/* Under the feed's lock. */
+/* Updates the desks with listeners and the page interval, under the lock of the feed. */
 static void feed_note_listening(struct feed_desk *desk)
 {
     uint64_t bit = UINT64_C(1) << desk->index;
@@ -518,11 +520,11 @@ void feed_unlisten(struct feed_listener *listener)
     list_remove(&listener->list);
     list_remove(&listener->all);
     feed_note_listening(desk);
-    (void)feed_note_interest(feed); /* without memory too much is told for a while */
+    (void)feed_note_interest(feed); /* if memory runs out, too many events are sent for a while */
     pthread_mutex_unlock(&feed->lock);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 struct feed *feed_new(uint32_t desks)
 {

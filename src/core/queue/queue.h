@@ -167,7 +167,7 @@ struct queue_take {
         max; /* 1..QUEUE_TAKE_MAX; for parts, by_priority, also 0: returns only what comes next */
     int64_t lease_ms;      /* 0: the job's, else the topic's, else the default */
     struct slice consumer; /* name of the consumer, stored with the leases; empty: no name */
-    enum job_way way;      /* purpose of the take, for event listeners */
+    enum job_way way;      /* how the jobs are delivered, for events and figures */
 };
 
 struct queue_find {

@@ -1,7 +1,7 @@
 /*
- * Terms: at level l, time t lies in slot t >> 5l, counted from time 0: an absolute slot. Absolute
- * slot s is kept at index s % 64. The wheel stands in the absolute slot of its now_ms; a slot's
- * distance is how many slots ahead of that it lies: 0..63 at level 0, 1..63 above.
+ * Terms: at level l, time t is in slot t >> 5l, counted from time 0: an absolute slot. Absolute slot s is stored at
+ * index s % 64. The wheel is in the absolute slot of its now_ms. The distance of a slot is how many slots ahead of
+ * that it is: 0..63 at level 0, 1..63 above.
  */
 #include "wheel/wheel.h"
 
@@ -38,7 +38,7 @@ void wheel_init(struct wheel *wheel, struct slab *nodes, int64_t now_ms)
 
 /* ---- slots ---- */
 
-/* When the slot wants something: to be handed out, or to be drained. */
+/* Returns when the slot needs work: when it is due, or can be drained. */
 static int64_t slot_wants_ms(int64_t slot, unsigned level)
 {
     return level == 0 ? slot : slot_start_ms(slot - 1, level);
@@ -81,7 +81,7 @@ static void set_head(struct wheel *wheel, unsigned level, unsigned index, uint32
         slot_clear(wheel, level, index);
 }
 
-/* To the lowest level where its slot is fewer than 64 ahead. */
+/* Puts the entry on the lowest level on which its slot is fewer than 64 ahead. */
 static void place(struct wheel *wheel, uint32_t id, int64_t when_ms)
 {
     unsigned level = 0;
@@ -97,7 +97,7 @@ static void place(struct wheel *wheel, uint32_t id, int64_t when_ms)
         wheel->next_ms = wants_ms;
 }
 
-/* How far ahead the first slot lies of a level that is not empty. */
+/* Returns the distance of the first occupied slot of a level that is not empty. */
 static unsigned first_distance(const struct wheel *wheel, unsigned level)
 {
     uint64_t occupied = wheel->occupied[level];
@@ -106,7 +106,7 @@ static unsigned first_distance(const struct wheel *wheel, unsigned level)
     return (unsigned)__builtin_ctzll(occupied >> here | occupied << (-here & SLOT_MASK));
 }
 
-/* Looks at all levels again. */
+/* Returns when the first occupied slot needs work, from all levels. */
 static int64_t first_wants_ms(const struct wheel *wheel)
 {
     int64_t first_ms = INT64_MAX;
@@ -121,7 +121,7 @@ static int64_t first_wants_ms(const struct wheel *wheel)
     return first_ms;
 }
 
-/* A slot has become empty: where it was the first, another is. */
+/* Updates next_ms after a slot became empty, if that slot was the first. */
 static void slot_emptied(struct wheel *wheel, unsigned level, unsigned index)
 {
     int64_t here = absolute_slot(wheel->now_ms, level);
@@ -164,9 +164,9 @@ void wheel_remove(struct wheel *wheel, uint32_t id)
     wheel->count--;
 }
 
-/* ---- going on in time ---- */
+/* ---- advance of time ---- */
 
-/* Hands out the slot the wheel stands at. */
+/* Takes entries out of the slot at now_ms. */
 static size_t take_here(struct wheel *wheel, uint32_t *ids, size_t max)
 {
     unsigned index = (unsigned)wheel->now_ms & SLOT_MASK;
@@ -187,7 +187,7 @@ static size_t take_here(struct wheel *wheel, uint32_t *ids, size_t max)
     return taken;
 }
 
-/* Moves entries of the level's next slot down, at most `max`; returns how many. */
+/* Moves entries of the next slot of the level down, at most `max`; returns how many. */
 static size_t drain_next(struct wheel *wheel, unsigned level, size_t max)
 {
     unsigned index = (unsigned)(absolute_slot(wheel->now_ms, level) + 1) & SLOT_MASK;
@@ -210,7 +210,7 @@ static size_t drain_next(struct wheel *wheel, unsigned level, size_t max)
     return moved;
 }
 
-/* Lowest level first: its next slot is the first to be entered. */
+/* Drains the next slots, lowest level first, because its next slot is the first to be entered. */
 static size_t drain(struct wheel *wheel, size_t max)
 {
     size_t moved = 0;
@@ -221,9 +221,8 @@ static size_t drain(struct wheel *wheel, size_t max)
 }
 
 /*
- * The next time later than now_ms that the wheel must stand at: an occupied tick, the last tick
- * before a slot that is still to be drained, or the first tick from which a slot can be drained.
- * The slot at now_ms is empty.
+ * Returns the next time after now_ms at which the wheel must stop: an occupied tick, the last tick before a slot that
+ * is not drained yet, or the first tick from which a slot can be drained. The slot at now_ms is empty.
  */
 static int64_t next_stop_ms(const struct wheel *wheel)
 {
@@ -246,7 +245,7 @@ static int64_t next_stop_ms(const struct wheel *wheel)
     return stop_ms;
 }
 
-/* To the next stop, but not beyond `target_ms`. False: the wheel must stay where it is. */
+/* Advances to the next stop, but not beyond `target_ms`. False: the wheel must stay where it is. */
 static bool advance(struct wheel *wheel, int64_t target_ms)
 {
     int64_t stop_ms = next_stop_ms(wheel);
@@ -278,7 +277,7 @@ int64_t wheel_next_ms(const struct wheel *wheel)
     return wheel->next_ms > wheel->now_ms ? wheel->next_ms : wheel->now_ms;
 }
 
-/* ---- checking ---- */
+/* ---- checks ---- */
 
 static void check_node(const struct wheel *wheel, const struct wheel_node *node, unsigned level,
                        unsigned index)
