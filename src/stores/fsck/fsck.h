@@ -77,8 +77,8 @@ struct fsck_report {
     uint64_t finding_count; /* total; the first FSCK_FINDINGS_MAX are kept */
     uint64_t mended;        /* number of these that were repaired */
     struct fsck_finding finding[FSCK_FINDINGS_MAX];
-    uint64_t
-        half_changed; /* topics in the state that a crash leaves; each has a note. Not findings */
+    /* Topics in the state that a crash leaves: not findings, but each has a note. */
+    uint64_t half_changed;
     uint64_t note_count;
     struct fsck_note note[FSCK_NOTES_MAX];
     bool is_salvaged; /* the new directory is complete */

@@ -22,8 +22,8 @@ struct clock;
 
 struct memory_options {
     uint64_t body_bytes_max;
-    uint64_t
-        bytes_max; /* approximate total of blobs and entries; pushes beyond it are QUEUE_NO_SPACE; 0: no limit */
+    /* Approximate limit of all blobs and entries; pushes beyond it are QUEUE_NO_SPACE. 0: none. */
+    uint64_t bytes_max;
     uint32_t topics_max;
     struct clock *clock; /* outlives the queue */
     /* Notifications: a topic without available jobs has one now; a job of a topic with an extension

@@ -10,7 +10,7 @@ static size_t word_count(uint32_t slots)
     return alive_bytes(slots) / 8;
 }
 
-/* Bits of the last word that stand for a slot. */
+/* Returns the bits of the last word that represent slots. */
 static uint64_t last_mask(uint32_t slots)
 {
     return slots % 64 ? (UINT64_C(1) << slots % 64) - 1 : UINT64_MAX;
@@ -26,7 +26,7 @@ static void set_word(struct alive *alive, size_t index, uint64_t word)
     atomic_store_explicit(&alive->words[index], word, memory_order_relaxed);
 }
 
-/* Without slots there is a word all the same, so that memory is never NULL for want of slots. */
+/* Allocates the words: at least one, so that the result is NULL only if out of memory. */
 static bool take_words(struct alive *alive, uint32_t slots)
 {
     size_t count = word_count(slots);
@@ -70,7 +70,7 @@ bool alive_clear(struct alive *alive, uint32_t slot)
     word = word_at(alive, slot / 64);
     if (!(word & bit))
         return false;
-    set_word(alive, slot / 64, word & ~bit); /* the owner alone writes */
+    set_word(alive, slot / 64, word & ~bit); /* only the owner writes */
     assert(alive->count > 0);
     alive->count--;
     return true;

@@ -49,7 +49,7 @@ static void put_head(const struct catalog *catalog, struct buffer *out)
 
     buffer_append(out, MAGIC, sizeof MAGIC);
     put(out, CATALOG_FORMAT, 4);
-    put(out, 0, 8); /* the length, known at the end */
+    put(out, 0, 8); /* the length, filled in at the end */
     put(out, catalog->generation, 8);
     put(out, catalog->seed, 8);
     store_identity_encode(&catalog->identity, identity);
@@ -84,7 +84,7 @@ static void put_topic(const struct catalog_topic *topic, struct buffer *out)
     put(out, topic->dead_bytes, 8);
 }
 
-/* No less than it takes. */
+/* Returns an upper bound for the encoded size. */
 static size_t bytes_max(const struct catalog *catalog)
 {
     size_t bytes = HEAD_MAX + (size_t)catalog->key_count * 4 + SUM_BYTES;
@@ -106,7 +106,7 @@ bool catalog_encode(const struct catalog *catalog, struct buffer *out)
     for (uint32_t i = 0; i < catalog->run_count; i++)
         put_run(&catalog->runs[i], out);
     for (uint32_t i = 0; i < catalog->key_count; i++) {
-        assert(i == 0 || catalog->keys[i - 1] < catalog->keys[i]); /* as it is read */
+        assert(i == 0 || catalog->keys[i - 1] < catalog->keys[i]); /* required by the decoder */
         put(out, catalog->keys[i], 4);
     }
     for (uint32_t i = 0; i < catalog->topic_count; i++)
@@ -126,7 +126,7 @@ struct reader {
     const char *at;
     size_t left;
     bool bad;
-    bool leaves_bits; /* where they are: nobody wants a copy */
+    bool leaves_bits; /* does not copy the bitmaps */
 };
 
 static const char *take(struct reader *reader, size_t bytes)
@@ -152,8 +152,8 @@ static uint64_t get(struct reader *reader, size_t bytes)
     return value;
 }
 
-/* Room for `count` things of `bytes`, each of which has at least `least` bytes in the file: a count
- * that cannot be true asks for no memory. */
+/* Allocates `count` elements of `bytes` bytes, each of which takes at least `least` bytes in the
+ * file, so that an impossible count allocates no memory. */
 static int make_room(struct reader *reader, uint32_t count, size_t least, size_t bytes, void **out)
 {
     if (reader->bad || count > reader->left / least) {
@@ -296,7 +296,7 @@ static int get_all(struct reader *reader, struct catalog *out)
     return result == 0 && (reader->bad || reader->left > 0) ? -EBADMSG : result;
 }
 
-/* Whether the head is one of ours and the checksum is right, in whatever format. */
+/* Checks the magic and the checksum, in any format. */
 static int check_whole(struct slice bytes)
 {
     struct reader head = {.at = bytes.at, .left = bytes.len}, sum;
@@ -351,8 +351,8 @@ int catalog_check(struct slice bytes)
     return result;
 }
 
-/* Digits as in the names of runs; more where they are needed, so that none is ever too long to be
- * told apart. */
+/* Digits as in the names of runs, and more if needed, so that names of different generations always
+ * differ. */
 enum { DIGITS = 8, DIGITS_MAX = 20, FOUND_MAX = 64 };
 #define CATALOG_BYTES_MAX ((size_t)1 << 33) /* a bit for each of 2^32 slots, 16 times */
 
@@ -389,7 +389,7 @@ static bool path_of(const char *dir, const char *name, char out[PATH_MAX])
 
 /* ---- what is there ---- */
 
-/* The newest so many of those below `below`. */
+/* The newest FOUND_MAX generations below `below`. */
 struct found {
     uint64_t generations[FOUND_MAX];
     size_t count;
@@ -442,7 +442,7 @@ static int read_all(const struct fs *fs, int fd, struct buffer *into)
     return result;
 }
 
-/* Without what somebody put behind it. */
+/* Removes bytes after the catalog's length. */
 static struct slice cut_excess(struct slice bytes)
 {
     struct reader head = {.at = bytes.at, .left = bytes.len};
@@ -453,7 +453,7 @@ static struct slice cut_excess(struct slice bytes)
     return head.bad || length > bytes.len ? bytes : slice_make(bytes.at, (size_t)length);
 }
 
-/* One copy, of the generation that its name says. identity NULL: of any. */
+/* Reads one copy, whose generation must match its name. identity NULL: any. */
 static int read_copy(const struct fs *fs, const char *dir, const char *name,
                      const struct store_identity *identity, struct catalog *out)
 {
@@ -472,9 +472,8 @@ static int read_copy(const struct fs *fs, const char *dir, const char *name,
     if (result == 0)
         result = catalog_decode(cut_excess(buffer_slice(&bytes)), out);
     buffer_fini(&bytes);
-    if (result == 0 &&
-        (out->generation != catalog_file_generation(name) || /* under another's name */
-         (identity && !store_identity_equals(identity, &out->identity)))) {
+    if (result == 0 && (out->generation != catalog_file_generation(name) || /* file was renamed */
+                        (identity && !store_identity_equals(identity, &out->identity)))) {
         catalog_fini(out);
         return -EBADMSG;
     }
@@ -493,7 +492,7 @@ int catalog_look(const struct fs *fs, const char *dir, const char *name,
     return result;
 }
 
-/* Either copy. */
+/* Reads one generation from either copy. */
 static int read_one(const struct fs *fs, const char *dir, uint64_t generation,
                     const struct store_identity *identity, struct catalog *out)
 {
@@ -577,8 +576,8 @@ static int write_fresh(const struct fs *fs, const char *path, struct slice bytes
     return result;
 }
 
-/* Durably, so that an old one cannot come back once what only it names is gone. That it fails harms
- * nobody: the next writing removes them. */
+/* Removes older catalogs durably, so that an old one cannot reappear after files that only it names
+ * were removed. A failure is harmless: the next write removes them. */
 static void remove_older(const struct fs *fs, const char *dir, uint64_t generation)
 {
     struct found found;
@@ -588,7 +587,7 @@ static void remove_older(const struct fs *fs, const char *dir, uint64_t generati
         return;
     for (size_t i = 0; i < found.count; i++) {
         catalog_file_name(found.generations[i], name);
-        path_of(dir, name, path); /* as long as that of the newest, at most */
+        path_of(dir, name, path); /* at most as long as the name of the newest */
         fs->ops->unlink(fs->ctx, path);
         catalog_copy_name(found.generations[i], name);
         if (path_of(dir, name, path))
@@ -604,7 +603,7 @@ static int write_bytes(const struct fs *fs, const char *dir, const char *name, s
     bool is_named = false;
     int result;
 
-    if (!path_of(dir, name, path)) /* the other name is no longer */
+    if (!path_of(dir, name, path)) /* FRESH is not longer */
         return -ENAMETOOLONG;
     path_of(dir, FRESH, fresh);
     result = write_fresh(fs, fresh, bytes);
@@ -629,12 +628,12 @@ int catalog_write(const struct fs *fs, const char *dir, const struct catalog *ca
     catalog_file_name(catalog->generation, name);
     catalog_copy_name(catalog->generation, copy);
     buffer_init(&bytes, CATALOG_BYTES_MAX);
-    /* There is no other once it counts: what could not be read back must not replace what can. */
+    /* Verify before writing: a catalog that cannot be read must not replace one that can. */
     if (catalog_encode(catalog, &bytes))
         result = catalog_check(buffer_slice(&bytes));
     if (result == 0)
         result = write_bytes(fs, dir, name, buffer_slice(&bytes), is_fatal);
-    if (result == 0) /* it counts; the next one gets its copy where this does not */
+    if (result == 0) /* it is committed; if the copy fails, the next catalog has one */
         (void)write_bytes(fs, dir, copy, buffer_slice(&bytes), &ignored);
     buffer_fini(&bytes);
     if (result == 0)

@@ -19,8 +19,8 @@ struct datadir {
     char path[PATH_MAX - 64];
     struct fs_dir *dir;
     struct fs fs;
-    int lock_fd;     /* -1: a directory opened for reading that never had a LOCK */
-    int manifest_fd; /* of the MANIFEST that was read or written last; -1: none */
+    int lock_fd;     /* -1: opened read-only, and there is no LOCK */
+    int manifest_fd; /* of the MANIFEST last read or written; -1: none */
 };
 
 static void path_of(const struct datadir *datadir, const char *name, char out[PATH_MAX])
@@ -69,7 +69,7 @@ static int complain_of_use(const struct datadir *datadir, char *error, size_t er
                         datadir->path);
 }
 
-/* Somebody may have put a link there to a file that is to be written over. */
+/* Rejects a LOCK that may be a link to a file that would be overwritten. */
 static int refuse_odd_lock(const struct datadir *datadir, const char *path, char *error,
                            size_t error_bytes)
 {
@@ -84,7 +84,7 @@ static int refuse_odd_lock(const struct datadir *datadir, const char *path, char
     return 0;
 }
 
-/* `existing`: make nothing, write nothing, share with others that only read. */
+/* Locks LOCK. `existing`: creates and writes nothing, and shares the lock with other readers. */
 static int take_lock(struct datadir *datadir, bool existing, char *error, size_t error_bytes)
 {
     const int flags = existing ? O_RDONLY : O_RDWR | O_CREAT;
@@ -125,7 +125,7 @@ static int take_lock(struct datadir *datadir, bool existing, char *error, size_t
 
 /* ---- the manifest ---- */
 
-/* -ENOENT without words: there is none. */
+/* Reads the manifest. Returns -ENOENT without an error message if there is none. */
 static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, char *error,
                          size_t error_bytes)
 {
@@ -172,7 +172,8 @@ static void set_manifest_fd(struct datadir *datadir, int fd)
     datadir->manifest_fd = fd;
 }
 
-/* *is_named: from now on it is the MANIFEST, though its directory may have failed to sync. */
+/* Writes a new manifest. *is_named: it has replaced the MANIFEST, although syncing the directory
+ * may have failed. */
 static int write_fresh(struct datadir *datadir, int fd, const char *fresh, const char *path,
                        struct slice text, bool *is_named)
 {
@@ -186,7 +187,7 @@ static int write_fresh(struct datadir *datadir, int fd, const char *fresh, const
     return result;
 }
 
-/* Not so where a copy of some other time was put in its place. */
+/* Returns false if another copy of MANIFEST was put in place of the one read or written last. */
 static bool manifest_is_ours(const struct datadir *datadir)
 {
     struct stat there, ours;
@@ -224,7 +225,7 @@ int datadir_write(struct datadir *datadir, const struct datadir_manifest *manife
 
 /* ---- opening ---- */
 
-/* A backup gets its manifest last. */
+/* Rejects an incomplete backup, whose manifest is written last. */
 static int refuse_incomplete(const struct datadir *datadir, char *error, size_t error_bytes)
 {
     if (faccessat(fs_dir_fd(datadir->dir), DATADIR_INCOMPLETE, F_OK, 0) < 0)
@@ -237,7 +238,7 @@ static int refuse_incomplete(const struct datadir *datadir, char *error, size_t 
 
 /* ---- the shards ---- */
 
-/* Which shards have a directory: a bit each. */
+/* Sets the bit of a shard that has a directory. */
 static void note_shard(void *ctx, const char *name)
 {
     uint64_t *there = ctx;
@@ -263,7 +264,8 @@ static int list_shards(const struct datadir *datadir, uint64_t *there, char *err
     return 0;
 }
 
-/* may_lack: that one is missing is for the caller to find. */
+/* Compares the directories with the manifest. may_lack: missing directories are left to the
+ * caller. */
 static int check_shards(const struct datadir *datadir, const struct datadir_manifest *manifest,
                         bool may_lack, char *error, size_t error_bytes)
 {
@@ -295,9 +297,9 @@ static void note_any(void *ctx, const char *name)
     *(bool *)ctx = true;
 }
 
-/* Shards without a manifest: somebody lost it, and making a new one would lose the jobs. Empty ones
- * are what a start leaves that was cut short; more than are wanted now would be taken for somebody
- * else's at the next one. */
+/* Rejects shards without a manifest: the manifest was lost, and creating a new one would lose the
+ * jobs. Empty directories are left by an interrupted start. More directories than `shards` are
+ * rejected, because the next start would reject them as not matching the manifest. */
 static int refuse_shards(const struct datadir *datadir, uint32_t shards, char *error,
                          size_t error_bytes)
 {
@@ -329,7 +331,7 @@ static int refuse_shards(const struct datadir *datadir, uint32_t shards, char *e
     return result;
 }
 
-/* Durable before a manifest speaks of them. */
+/* Creates the directories of the shards durably, before a manifest refers to them. */
 static int make_shards(const struct datadir *datadir, uint32_t shards)
 {
     int result = 0;
@@ -388,14 +390,15 @@ static int make_dir(const struct datadir *datadir, char *error, size_t error_byt
         snprintf(parent, sizeof parent, ".");
     else
         slash[slash == parent] = '\0';
-    /* Not ours to insist on: the parent may be readable by others only. */
+    /* A failure is ignored: the parent may not be readable for us. */
     (void)fs_posix.ops->fsync_dir(NULL, parent);
     return 0;
 }
 
 /* ---- the directory itself ---- */
 
-/* Who may write into it may have its jobs do anything. Reading does no harm. */
+/* Rejects a directory that other users own or may write, since they could make jobs do anything.
+ * Read access is harmless. */
 static int refuse_owner(const struct datadir *datadir, char *error, size_t error_bytes)
 {
     const uid_t me = geteuid();
@@ -419,7 +422,8 @@ static int refuse_owner(const struct datadir *datadir, char *error, size_t error
     return 0;
 }
 
-/* Holds and locks it, and whatever the path leads to from then on, that is what is meant. */
+/* Opens and locks the directory. From then on it stays the same directory, wherever the path
+ * leads. */
 static int hold_dir(struct datadir *datadir, bool existing, char *error, size_t error_bytes)
 {
     int result = fs_dir_open(datadir->path, existing ? FS_DIR_SHARED : FS_DIR_ALONE, &datadir->dir);
@@ -522,7 +526,7 @@ const struct fs *datadir_fs(const struct datadir *datadir)
 
 void datadir_leave(struct datadir *datadir)
 {
-    if (datadir->lock_fd < 0) /* it has left already */
+    if (datadir->lock_fd < 0) /* datadir_leave was already called */
         return;
     close(datadir->lock_fd);
     datadir->lock_fd = -1;
@@ -535,7 +539,7 @@ void datadir_close(struct datadir *datadir)
         return;
     set_manifest_fd(datadir, -1);
     if (datadir->lock_fd >= 0)
-        close(datadir->lock_fd); /* gives the lock back */
+        close(datadir->lock_fd); /* releases the lock */
     fs_dir_close(datadir->dir);
     free(datadir);
 }

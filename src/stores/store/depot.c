@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Files that a crash left, and that the catalog does not name. */
+/* Orphans: files that a crash left and that the catalog does not name. */
 
 VECTOR_DECLARE(file_numbers, uint32_t)
 
@@ -18,7 +18,8 @@ struct depot_orphans {
     struct file_numbers runs, keys;
     uint32_t highest_run, highest_keys;
     bool failed;
-    struct depot_run *marker; /* of the highest one that never counted (see depot.h); NULL: none */
+    /* of the highest run that was never committed (see depot.h); NULL: none */
+    struct depot_run *marker;
 };
 
 static void orphans_free(struct depot_orphans *orphans)
@@ -63,7 +64,7 @@ static void note_orphan(void *ctx, const char *name)
         orphans->failed = true;
 }
 
-/* The last word of a crash: what was being written under a temporary name. */
+/* Files left by a crash during writing, under a temporary name. */
 struct fresh {
     char names[64][32];
     size_t count;
@@ -101,8 +102,9 @@ static bool mark_highest(struct depot *depot, struct depot_orphans *orphans)
     return orphans->marker != NULL;
 }
 
-/* Numbers go on behind all that were ever seen. Where a newer catalog was damaged nothing is to go
- * (may_remove false): what it names may be all there is. */
+/* Collects the orphans and sets the next numbers above all numbers ever used. If a newer catalog
+ * was damaged, nothing may be removed (may_remove false), since the files that it names may be the
+ * only copies. */
 static int find_orphans(struct depot *depot, bool may_remove, char *error, size_t error_bytes)
 {
     const struct fs *fs = depot->options.fs;
@@ -148,7 +150,7 @@ void depot_remove_orphans(struct depot *depot)
     remove_fresh(depot);
     if (marker) {
         marker->next_gone = depot->gone_runs;
-        depot->gone_runs = marker; /* emptied when it is put away */
+        depot->gone_runs = marker; /* emptied by depot_put_away */
         orphans->marker = NULL;
     }
     depot->orphans = NULL;
@@ -227,7 +229,7 @@ static int load_run(struct depot *depot, const struct catalog_run *about, struct
     }
     if (!alive_load(&made->alive, about->slots, about->alive)) {
         depot_run_free(made);
-        return -ENOMEM; /* catalog_decode has looked at the bits */
+        return -ENOMEM; /* catalog_decode has already checked the bits */
     }
     made->keys = about->keys;
     made->alive_bytes = about->record_bytes;
@@ -327,8 +329,8 @@ static int make_dir(struct depot *depot, char *error, size_t error_bytes)
     result = make_one(fs, depot->options.dir, slash ? parent : ".");
     if (result == 0)
         result = make_one(fs, depot->dir, depot->options.dir);
-    /* A process that died may have left a catalog whose name is here and not yet on the disk; log
-     * files go by what it says. */
+    /* A process that died may have left a catalog whose name is not yet on disk; log files are
+     * dropped according to it. */
     if (result == 0)
         result = fs->ops->fsync_dir(fs->ctx, depot->dir);
     if (result < 0)
@@ -338,7 +340,7 @@ static int make_dir(struct depot *depot, char *error, size_t error_bytes)
 
 static uint64_t draw_seed(const struct depot_options *options)
 {
-    return options->seed ? options->seed : random_u64() | 1; /* 0 stands for none */
+    return options->seed ? options->seed : random_u64() | 1; /* 0 means none */
 }
 
 static int refuse_identity(const struct depot *depot, char *error, size_t error_bytes)

@@ -1,5 +1,5 @@
-/* The archivist's part of a checkpoint (depot.h): what goes into a new run is gathered and sorted, its records
- * are fetched, and the run is written with its table of keys. */
+/* The helper's part of a checkpoint (depot.h): collects and sorts the contents of a new run,
+ * fetches the records, and writes the run with its key table. */
 #include "store/depot_private.h"
 
 #include "base/radix.h"
@@ -10,14 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What goes into a new run: the items the engine gave, what is alive in the victims, sorted. */
+/* Contents of a new run: the items from the engine and the alive slots of the victims, sorted. */
 
 enum { CHUNK_SLOTS = 1024, ITEMS_FIRST = 1024 };
-#define TAKEN UINT32_MAX /* in moved: a slot for which the engine gave an item */
+#define TAKEN UINT32_MAX /* in moved: a slot for which the engine supplied an item */
 
-/* ---- what is alive in the victims ---- */
+/* ---- alive slots of the victims ---- */
 
-/* The one in which the place lies; NULL: it lies in none. */
+/* Returns the victim that contains the place, or NULL. */
 static struct depot_victim *depot_victim_of(const struct depot_build *build,
                                             struct record_place place)
 {
@@ -62,7 +62,7 @@ static int ready_victims(struct depot_build *build)
     return 0;
 }
 
-/* `chunk`: room for CHUNK_SLOTS. */
+/* Adds items for alive slots. `chunk`: room for CHUNK_SLOTS. */
 static int add_slots(struct depot_build *build, const struct depot_victim *victim, uint32_t first,
                      uint32_t count, struct run_slot *chunk)
 {
@@ -85,7 +85,7 @@ static int add_slots(struct depot_build *build, const struct depot_victim *victi
     return result;
 }
 
-/* Where its directory cannot be read the whole victim stays. */
+/* Adds a victim's slots. If its directory cannot be read, the whole victim stays. */
 static int add_victim(struct depot_build *build, struct depot_victim *victim,
                       struct run_slot *chunk)
 {
@@ -110,7 +110,7 @@ static int add_victim(struct depot_build *build, struct depot_victim *victim,
     return 0;
 }
 
-/* ---- in the order of the run ---- */
+/* ---- sorting into the order of the run ---- */
 
 static struct depot_item *in_order(const struct depot_item *items, const struct radix_item *ranks,
                                    size_t count)
@@ -147,9 +147,9 @@ static int sort_items(struct depot_build *build)
     return 0;
 }
 
-/* ---- both ---- */
+/* ---- gathering ---- */
 
-/* Adds what is alive in the victims to the items, and sorts them. 0 or -ENOMEM. */
+/* Adds the alive slots of the victims to the items, and sorts them. Returns 0 or -ENOMEM. */
 static int depot_gather(struct depot_build *build)
 {
     struct run_slot *chunk = malloc(CHUNK_SLOTS * sizeof *chunk);
@@ -162,15 +162,14 @@ static int depot_gather(struct depot_build *build)
 }
 
 /*
- * Records are fetched block by block, as many as have room in BLOCK_BYTES; those of a block are
- * read in the order of their places, so that the log's files are read in large pieces, once a
- * block. One read for each record, in the order in which they are written, took several times the
- * processor time.
+ * Records are fetched in blocks of up to BLOCK_BYTES. The records of a block are read in the order
+ * of their places, so that the log's files are read in large pieces, once per block. One read per
+ * record, in the order of writing, took several times the processor time.
  */
 
 enum { BLOCK_BYTES = 32 << 20, AHEAD = 4, PREFETCH_BYTES = 320 };
 
-/* Where its record lies in the block's bytes. */
+/* Position of an item's record in the block. */
 struct depot_piece {
     size_t at, bytes;
     int result;
@@ -207,7 +206,7 @@ static int read_record(struct depot_fetch *fetch, struct record_place place, str
     return build->read_log(build->ctx, place, &fetch->scratch, out);
 }
 
-/* Pieces of the block that begins with item `first`, in the order of their places. */
+/* Reads the pieces of the block that begins with item `first`, in the order of their places. */
 static int read_pieces(struct depot_fetch *fetch, size_t first, const struct radix_item *order,
                        size_t count)
 {
@@ -227,7 +226,7 @@ static int read_pieces(struct depot_fetch *fetch, size_t first, const struct rad
     return fetch->block.failed ? -ENOMEM : 0;
 }
 
-/* The records of the items from `first` on, as many as have room. */
+/* Reads the records of the items from `first` on, as many as fit into a block. */
 static int read_block(struct depot_fetch *fetch, size_t first)
 {
     const struct depot_build *build = fetch->build;
@@ -236,8 +235,8 @@ static int read_block(struct depot_fetch *fetch, size_t first)
     int result;
 
     while (end < build->count && (end == first || bytes < BLOCK_BYTES)) {
-        /* Whatever the disk holds: a directory has no empty records, and no record of the log names
-         * an empty one. */
+        /* Holds for any file contents: a directory has no empty records, and no record of the log
+         * names an empty one. */
         assert(build->items[end].place.bytes > 0);
         bytes += build->items[end++].place.bytes;
     }
@@ -260,7 +259,8 @@ static int read_block(struct depot_fetch *fetch, size_t first)
     return result;
 }
 
-/* Items follow each other by due, their records lie anywhere in the block. */
+/* Prefetches an item's record. Items are ordered by due time, but their records are anywhere in the
+ * block. */
 static void prefetch(const struct depot_fetch *fetch, size_t item)
 {
     if (item < fetch->end) {
@@ -271,14 +271,16 @@ static void prefetch(const struct depot_fetch *fetch, size_t item)
     }
 }
 
-/* To be called for each item, one after the other. 0, or -ENOMEM. */
+/* Makes the record of an item available. Must be called for each item in sequence. Returns 0 or
+ * -ENOMEM. */
 static int depot_fetch_reach(struct depot_fetch *fetch, size_t item)
 {
     assert(item >= fetch->first && item <= fetch->end);
     return item == fetch->end ? read_block(fetch, item) : 0;
 }
 
-/* Its record; good until the next item is reached. Negative errno: it cannot be read. */
+/* Returns an item's record, valid until the next item is reached, or a negative errno if it cannot
+ * be read. */
 static int depot_fetch_get(const struct depot_fetch *fetch, size_t item, struct slice *out)
 {
     const struct depot_piece *piece = &fetch->pieces[item - fetch->first];
@@ -292,15 +294,15 @@ static int depot_fetch_get(const struct depot_fetch *fetch, size_t item, struct 
 }
 
 /*
- * Runs beside the owner. What it reads that the owner changes are the bits of victims: a bit seen
- * late means a slot is written that is dead already, and the owner clears it when it goes over the
- * items. Everything else here belongs to the build, or never changes.
+ * Runs concurrently with the owner. The only data read here that the owner changes are the bits of
+ * victims. If a cleared bit is seen late, a dead slot is written, and the owner clears it when it
+ * processes the items. Everything else belongs to the build or never changes.
  */
 
 struct work {
     struct depot_build *build;
     struct run_writer *writer;
-    uint64_t *hashes; /* by slot: of its key */
+    uint64_t *hashes; /* hash of the key, by slot */
     struct depot_fetch fetch;
     struct buffer encoded;
 };
@@ -319,7 +321,8 @@ static bool decode(struct slice bytes, struct record *out)
     return record_decode(bytes, out) && (out->kind == RECORD_JOB || out->kind == RECORD_DONE);
 }
 
-/* As it is to be stored: with what changed, and without the slot it once replaced. */
+/* Re-encodes a record for storage if needed: with the item's changes, and without the slot that it
+ * once replaced. */
 static int bring_up_to_date(struct work *work, const struct depot_item *item, struct record *record,
                             struct slice *bytes)
 {
@@ -363,7 +366,8 @@ static void note_written(struct work *work, struct depot_item *item, uint32_t by
         victim->moved[item->place.at] = slot + 1;
 }
 
-/* Item `i` of the build. 0; 1: it cannot be read; negative: the build is over. */
+/* Writes item `i` of the build. Returns 0; 1 if it cannot be read; a negative errno ends the
+ * build. */
 static int write_item(struct work *work, size_t i, struct depot_item *item)
 {
     struct record record;
@@ -383,10 +387,10 @@ static int write_item(struct work *work, size_t i, struct depot_item *item)
     return result;
 }
 
-/* ---- all of them ---- */
+/* ---- all items ---- */
 
-/* A job in memory whose record is damaged stays where it is; a victim with a damaged slot that is
- * still alive stays as a whole, and the slot is no item. */
+/* Handles an item that cannot be read. A job in memory whose record is damaged stays where it is. A
+ * victim with a damaged slot that is still alive stays as a whole, and the slot is not an item. */
 static void note_failed(struct work *work, struct depot_item *item)
 {
     struct depot_victim *victim = depot_victim_of(work->build, item->place);
@@ -411,7 +415,8 @@ static bool keep_failed(struct work *work, const struct depot_item *item,
     return true;
 }
 
-/* Of victims that stay nothing more is written but what the engine asks for. */
+/* Returns whether the item is omitted: of victims that stay, only items from the engine are
+ * written. */
 static bool is_left_out(const struct depot_build *build, const struct depot_item *item)
 {
     const struct depot_victim *victim = item->id ? NULL : depot_victim_of(build, item->place);
@@ -449,7 +454,7 @@ static int write_all(struct work *work, struct depot_item **failed)
     return 0;
 }
 
-/* What was already written of a victim that stays after all: its new slots are dead. */
+/* Marks slots already written of a victim that stays after all: the new slots are dead. */
 static void give_back(struct depot_build *build)
 {
     for (size_t i = 0; i < build->victim_count; i++)
@@ -494,7 +499,7 @@ static int write_run(struct work *work)
     return run_writer_finish(work->writer, &info);
 }
 
-/* ---- its keys ---- */
+/* ---- keys ---- */
 
 static int add_keys(const struct depot_build *build, const uint64_t *hashes,
                     struct keys_writer *writer)
@@ -540,7 +545,7 @@ static int write_keys(struct work *work)
     return keys_writer_finish(writer);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole build ---- */
 
 static int open_made(struct depot_build *build)
 {
@@ -553,11 +558,11 @@ static int open_made(struct depot_build *build)
     result = keys_open(depot->options.fs, depot->dir, build->keys_number, depot->catalog.seed,
                        &build->made_keys, build->error, sizeof build->error);
     if (result == 0)
-        keys_load_filter(build->made_keys); /* else its keys are looked for on the disk */
+        keys_load_filter(build->made_keys); /* else the table is searched on disk */
     return result;
 }
 
-/* Nobody has heard of it. */
+/* Removes the new files, which nothing refers to yet. */
 static void unmake(struct depot_build *build)
 {
     if (build->made_run)

@@ -1,9 +1,9 @@
-/* The invariants of a depot, for tests. */
+/* Invariants of a depot, for tests. */
 #include "store/depot_private.h"
 
 #include <assert.h>
 
-/* What must hold of a depot whenever the owner has the say. */
+/* Invariants that hold whenever the owner's thread is not inside a depot function. */
 
 static uint32_t bits_set(const struct alive *alive)
 {
@@ -97,7 +97,7 @@ static bool is_being_installed(const struct depot *depot)
     return run && run->is_new;
 }
 
-/* Whether the owner counts a living slot (depot_find_counted tells of cold jobs alone). */
+/* Returns whether the owner counts an alive slot (depot_find_counted handles only cold jobs). */
 static bool slot_counts(const struct depot *depot, const struct depot_run *run, uint32_t slot,
                         uint32_t installed)
 {

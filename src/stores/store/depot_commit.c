@@ -1,11 +1,12 @@
-/* The end of a checkpoint (depot.h): the snapshot, the commit by a new catalog, and what goes afterwards. */
+/* The end of a checkpoint (depot.h): the snapshot, the commit by a new catalog, and cleaning up
+ * afterwards. */
 #include "store/depot_private.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- one moment ---- */
+/* ---- snapshot ---- */
 
 static bool is_moved(const struct depot_run *run)
 {
@@ -46,7 +47,7 @@ static int copy_runs(const struct depot_view *view, struct catalog *out)
     return result;
 }
 
-/* A table none of whose runs counts any more is not named. */
+/* Returns whether a run that counts uses the table; other tables are left out of the catalog. */
 static bool is_needed(const struct catalog *catalog, uint32_t keys)
 {
     for (uint32_t i = 0; i < catalog->run_count; i++)
@@ -84,7 +85,7 @@ static int copy_topics(const struct catalog_topic *topics, uint32_t count, struc
     return 0;
 }
 
-/* What follows after the commit must not fail any more, so its memory is taken now. */
+/* Allocates the memory for the steps after the commit, which must not fail. */
 static int make_spare(struct depot *depot)
 {
     depot_view_free(depot->spare);
@@ -124,9 +125,9 @@ int depot_snapshot(struct depot *depot, uint32_t log_first, uint64_t log_first_s
     return 0;
 }
 
-/* ---- it counts ---- */
+/* ---- commit ---- */
 
-/* Slots of a section, from its first, that are dead in these bits. */
+/* Returns the number of dead slots at the start of a section in these bits. */
 static uint32_t dead_prefix(const char *bits, uint32_t first, uint32_t count)
 {
     uint32_t slot = first;
@@ -257,7 +258,8 @@ void depot_committed(struct depot *depot, struct catalog *catalog)
     mark(depot, &depot->catalog);
     pthread_mutex_unlock(&depot->lock);
     leave(depot);
-    if (depot->build) { /* else the victims' files would stay until the tidying after the next */
+    /* else the victims' files would stay until the tidying after the next commit */
+    if (depot->build) {
         depot_let_go(depot->build->view);
         depot->build->view = NULL;
     }
@@ -267,9 +269,9 @@ void depot_committed(struct depot *depot, struct catalog *catalog)
     depot->is_tidy_due = true;
 }
 
-/* ---- what it lets go ---- */
+/* ---- tidying ---- */
 
-/* Bytes of the records of [first, end). */
+/* Returns the size of the records of [first, end), or a negative errno. */
 static int64_t bytes_of(const struct depot_run *run, uint32_t first, uint32_t end)
 {
     struct run_slot from, to;
@@ -294,7 +296,7 @@ static void punch_section(struct depot *depot, struct depot_run *run, size_t sec
     pthread_mutex_lock(&depot->lock);
     run->punched[section] = dead;
     if (run->is_counted)
-        depot->sums.freed += freed - run->freed; /* unsigned: may wrap and come back */
+        depot->sums.freed += freed - run->freed; /* unsigned: an intermediate wrap is harmless */
     run->freed = freed;
     pthread_mutex_unlock(&depot->lock);
 }

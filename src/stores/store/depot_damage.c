@@ -1,9 +1,9 @@
-/* Reading on behind damage: what a run still tells where blocks of it cannot be read. */
+/* Reading past damage: skips blocks of a run's directory that cannot be read and are not needed. */
 #include "store/depot.h"
 
 #include <errno.h>
 
-/* Whether the block of the directory that `slot` is in, from there on, tells of nothing alive. */
+/* Returns whether the rest of the directory block of `slot`, up to `after`, has no alive slots. */
 static bool is_of_no_use(const struct depot_run *run, uint32_t slot, uint32_t after)
 {
     return alive_next(&run->alive, slot, after) >= after;
@@ -33,7 +33,7 @@ int depot_slots(const struct depot_run *run, uint32_t first, uint32_t count, str
     int result = run_slots(run->run, first, count, true, out);
     if (result != -EBADMSG)
         return result;
-    /* Block by block. */
+    /* Retries block by block. */
     for (uint32_t after; first < end; out += after - first, first = after) {
         after = run_after_damage(run->run, first);
         if (after > end)

@@ -1,4 +1,4 @@
-/* The steps of a checkpoint on the owner's thread (depot.h): the new run takes the place of its victims. */
+/* The steps of a checkpoint on the owner's thread (depot.h): the new run replaces its victims. */
 #include "store/depot_private.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@ bool depot_wants_checkpoint(const struct depot *depot)
 {
     const struct depot_sums *sums = &depot->sums;
 
-    /* What the last commit let go is still to be given back, or must not be. */
+    /* Space released by the last commit is not reclaimed yet, or must not be. */
     if (depot->build || depot->is_tidy_due || depot->held_back)
         return false;
     return depot_plan_is_due(sums->file_bytes - sums->freed,
@@ -21,7 +21,8 @@ bool depot_wants_checkpoint(const struct depot *depot)
                              depot->options.slack_bytes);
 }
 
-/* About how much the next commit lets be punched; what was tried before is no hope. */
+/* Estimates how much the next commit allows to be punched. Ranges that were tried before do not
+ * count. */
 static uint64_t prefix_bytes(const struct depot *depot, const struct depot_run *run)
 {
     const struct run_info *info = run_info(run->run);
@@ -60,7 +61,7 @@ static struct depot_plan_run *make_plan(struct depot *depot, size_t *victims)
 
     if (!plan)
         return NULL;
-    pthread_mutex_lock(&depot->lock); /* of `punched` */
+    pthread_mutex_lock(&depot->lock); /* protects `punched` */
     for (uint32_t i = 0; i < view->run_count; i++)
         plan[i] = plan_of(depot, view->runs[i]);
     pthread_mutex_unlock(&depot->lock);
@@ -106,7 +107,7 @@ int depot_plan(struct depot *depot, struct depot_build *build)
     return 0;
 }
 
-/* ---- the new run joins ---- */
+/* ---- adding the new run ---- */
 
 static struct depot_run *wrap(struct depot *depot, struct depot_build *build)
 {
@@ -125,7 +126,8 @@ static struct depot_run *wrap(struct depot *depot, struct depot_build *build)
     return run;
 }
 
-/* From now on a place in a victim is a place in the new run; one that stays is none. */
+/* Makes places in a victim translate to places in the new run. A victim that stays is no longer a
+ * victim. */
 static void hand_out_moved(struct depot *depot, struct depot_build *build)
 {
     for (size_t i = 0; i < build->victim_count; i++) {
@@ -141,7 +143,7 @@ static void hand_out_moved(struct depot *depot, struct depot_build *build)
     }
 }
 
-/* Slots written of a victim that stays after all. */
+/* Clears new slots that were written of a victim that stays after all. */
 static void clear_given_back(const struct depot_build *build, struct depot_run *run)
 {
     for (uint32_t slot = 0; build->kept && slot < build->slots; slot++)
@@ -215,7 +217,7 @@ bool depot_installed(struct depot *depot, struct depot_build *build)
     return true;
 }
 
-/* ---- giving up ---- */
+/* ---- abandoning ---- */
 
 static bool is_not_new(void *ctx, const struct depot_run *run)
 {
@@ -223,7 +225,8 @@ static bool is_not_new(void *ctx, const struct depot_run *run)
     return !run->is_new;
 }
 
-/* Out of memory: it stays in the view, dead, and goes with the next commit. */
+/* Removes the new run. If out of memory, it stays in the view without alive slots, and is removed
+ * with the next commit. */
 static void drop_new_run(struct depot *depot, struct depot_run *run)
 {
     struct depot_view *view =
@@ -279,11 +282,11 @@ void depot_build_fini(struct depot_build *build)
 {
     struct depot *depot = build->depot;
 
-    if (depot && depot->build == build) { /* nothing but depot_close follows */
+    if (depot && depot->build == build) { /* only depot_close follows */
         depot->build = NULL;
         depot->is_installed = false;
     }
-    /* What never joined was never named by anybody. */
+    /* Files that were never added to the view are not referenced. */
     if (build->made_run) {
         run_close(build->made_run);
         depot_unlink_run(depot, build->run);

@@ -1,4 +1,4 @@
-/* Tables of keys are merged, a step at a time (depot.h). */
+/* Merging of key tables, step by step (depot.h). */
 #include "store/depot_private.h"
 
 #include <assert.h>
@@ -6,9 +6,10 @@
 #include <stdlib.h>
 
 /*
- * A small LSM: a table's tier is how often its count can be divided by the fan; so many tables of a
- * tier become one. A job's key so is written about as often as the logarithm of how many there are.
- * One of which a third is dead is written anew alone, for the largest are merged no more.
+ * A small LSM tree: the tier of a table is the number of times its count can be divided by the fan.
+ * A fan's number of tables of one tier are merged into one, so each key is written about as often
+ * as the logarithm of the number of keys. A table of which a third is dead is rewritten alone,
+ * because the largest tables are not merged.
  */
 enum { TIER_ENTRIES = 4096, TIERS = 32 };
 
@@ -31,13 +32,14 @@ static unsigned tier_of(const struct depot *depot, uint64_t entries)
     return tier;
 }
 
-/* One of which nothing is alive goes with the next commit. */
+/* Returns whether a table may be merged. A table without alive entries is dropped with the next
+ * commit. */
 static bool is_mergeable(const struct depot *depot, uint64_t alive)
 {
     return alive > 0 && alive < depot->options.keys_entries_max;
 }
 
-/* The first so many of the tier that together are not too large. */
+/* Chooses the first tables of the tier, up to the fan, that together are not too large. */
 static uint32_t choose_tier(const struct depot *depot, unsigned tier, struct depot_table **out)
 {
     const struct depot_view *view = depot->view;
@@ -58,7 +60,8 @@ static uint32_t choose_tier(const struct depot *depot, unsigned tier, struct dep
     return of_tier >= depot->options.keys_fan && chosen > 1 ? chosen : 0;
 }
 
-/* Tiny ones do not matter: they are merged soon. */
+/* Chooses a table with too many dead entries. Tiny tables are ignored, because they are merged
+ * soon. */
 static uint32_t choose_dead(const struct depot *depot, struct depot_table **out)
 {
     const struct depot_view *view = depot->view;
@@ -109,7 +112,8 @@ bool depot_keys_wanted(struct depot *depot, struct depot_keys_merge *out)
 
 /* ---- [helper] ---- */
 
-/* Dead once is dead for good, and the bits of the snapshot that follows are no older than these. */
+/* Returns whether the entry's slot is alive. Slots never become alive again, and the bits of the
+ * following snapshot are not older than these. */
 static bool keeps(void *ctx, const struct keys_entry *entry)
 {
     const struct depot_run *run = depot_view_run(ctx, entry->run);
@@ -178,7 +182,7 @@ int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge, uint64
     return result == 0 ? open_merged(depot, merge, kept) : result;
 }
 
-/* ---- the owner's ---- */
+/* ---- the owner's thread ---- */
 
 static bool is_merged(const struct depot_keys_merge *merge, uint32_t keys)
 {
@@ -196,9 +200,9 @@ static void end_merge(struct depot_keys_merge *merge)
     *merge = (struct depot_keys_merge){0};
 }
 
-/* No run names the merged ones from now on, so the next commit leaves them out; until then they
- * stay in the view, for the catalog on the disk still names them. A run of which nothing was alive
- * any more has its keys nowhere; it goes with that commit too. */
+/* Makes the runs refer to the new table. The next commit then leaves the merged tables out; until
+ * then they stay in the view, since the catalog on disk still names them. A run without alive slots
+ * has its keys in no table; it is also dropped with that commit. */
 static void tell_runs(const struct depot *depot, const struct depot_keys_merge *merge, bool is_made)
 {
     const struct depot_view *view = depot->view;

@@ -1,19 +1,19 @@
-/* Which runs a checkpoint writes anew. Pure. */
+/* Selection of the runs that a checkpoint rewrites. Does no I/O. */
 #include "store/depot_private.h"
 
 #include <assert.h>
 
 /*
- * Which runs to write anew. Two reasons:
+ * There are two reasons to rewrite runs:
  *
- * Too much on the disk is dead: more than a quarter of what is alive, beyond the slack. Then those
- * go first whose share of dead bytes is the highest: they cost the least writing for a byte given
- * back. What is dead at the front of a section is punched and needs no writing at all, and a run with
- * nothing alive just goes.
+ * Too much garbage on disk: more than a quarter of the alive bytes, beyond the slack. Then the runs
+ * with the highest share of dead bytes are chosen first, because they require the least writing per
+ * reclaimed byte. Dead slots at the start of a section are punched and require no writing, and a
+ * run without alive slots is just removed.
  *
- * Too many runs are small: each costs a descriptor, a topic list and a look for every slice that is
- * loaded. Then the smallest are made one; a job so moves about as often as the logarithm of how
- * many there are.
+ * Too many small runs: each costs a descriptor, a topic list and a lookup for every slice that is
+ * loaded. Then the smallest are merged into one; each job is thus moved about as often as the
+ * logarithm of the number of jobs.
  */
 enum { SMALL_RUNS_MAX = 16, SMALL_RUNS_LEFT = 8 };
 
@@ -27,7 +27,8 @@ struct chosen {
     uint64_t bytes, slots;
 };
 
-/* One is always allowed: else a run that is too large would stay for ever. */
+/* Returns whether the run fits into the limits. The first one always does, since otherwise a run
+ * that is too large would never be rewritten. */
 static bool fits(const struct chosen *chosen, const struct depot_plan_run *run,
                  const struct depot_plan_limits *limits)
 {
@@ -55,7 +56,7 @@ static uint64_t garbage(const struct depot_plan_run *run)
     return stays > run->alive_bytes ? stays - run->alive_bytes : 0;
 }
 
-/* Of one that has garbage. */
+/* Returns the share of garbage of a run that has some. */
 static double share(const struct depot_plan_run *run)
 {
     return (double)garbage(run) / (double)stays_on_disk(run);

@@ -1,4 +1,4 @@
-/* Disk space kept for the one checkpoint that gives space back when there is none. */
+/* Disk space reserved for the one checkpoint that frees space when the disk is full. */
 #include "store/depot_private.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 static const char NAME[] = "RESERVE";
 static const char NEW_NAME[] = "RESERVE.new";
 
-/* Zeros that are really there: a file system may not count holes. */
+/* Writes zeros that are really allocated, since a file system may not account for holes. */
 static int write_zeros(struct depot *depot, int fd, uint64_t bytes)
 {
     static const char zeros[64 << 10];

@@ -1,4 +1,5 @@
-/* The slots of the depot's runs: alive, read, moved; found by key, one by one or many at once. */
+/* The slots of the depot's runs: alive, read, moved; found by key, one at a time or many at
+ * once. */
 #include "store/depot_private.h"
 
 #include "base/radix.h"
@@ -24,7 +25,7 @@ bool depot_is_alive(const struct depot *depot, struct record_place place)
     return run && place.at < run->alive.slots && alive_test(&run->alive, place.at);
 }
 
-/* The mean serves where the caller does not know. */
+/* Returns the size of a slot's record, or the mean size if the caller does not know it. */
 static uint64_t bytes_of(const struct depot_run *run, struct record_place place)
 {
     uint64_t bytes = place.bytes ? place.bytes : run->alive_bytes / run->alive.count;
@@ -80,7 +81,7 @@ bool depot_run_counts(const struct depot_run *run)
     return run->is_counted && !run->is_new;
 }
 
-/* Of 64 slots, a bit for each that is cold. */
+/* Returns a word of 64 slots, with a bit set for each cold one. */
 static uint64_t cold_word(const struct depot_run *run, size_t index)
 {
     uint64_t word = atomic_load_explicit(&run->alive.words[index], memory_order_relaxed);
@@ -181,7 +182,7 @@ void depot_prefetch(const struct depot *depot, struct hash128 key)
         keys_prefetch(view->tables[i]->keys, key.low);
 }
 
-/* Of a JOB or DONE. */
+/* Returns the key of a JOB or DONE. */
 static struct hash128 depot_key_of(const struct record *record, uint64_t hash_seed)
 {
     if (record->kind == RECORD_DONE)
@@ -189,7 +190,8 @@ static struct hash128 depot_key_of(const struct record *record, uint64_t hash_se
     return hash_pair(record->job.topic, record->job.id, hash_seed);
 }
 
-/* 1: it is alive and has the key; its record is in *found. */
+/* Checks a slot. Returns 1 if it is alive and has the key, and its record in *found; 0 if not; or a
+ * negative errno. */
 static int look_at(const struct depot_run *run, uint32_t slot, uint64_t hash_seed,
                    struct hash128 key, struct buffer *scratch, struct slice *found)
 {
@@ -200,7 +202,7 @@ static int look_at(const struct depot_run *run, uint32_t slot, uint64_t hash_see
     if (slot >= run->alive.slots || !alive_test(&run->alive, slot))
         return 0;
     result = run_read(run->run, slot, 0, true, scratch, found);
-    if (result < 0) /* it may have died meanwhile, and its space be gone */
+    if (result < 0) /* it may have died meanwhile and been punched */
         return alive_test(&run->alive, slot) ? result : 0;
     if (!record_decode(*found, &record) ||
         (record.kind != RECORD_JOB && record.kind != RECORD_DONE))
@@ -226,7 +228,7 @@ static int hand_over(const struct depot_run *run, uint32_t slot, struct slice fo
 
 VECTOR_DECLARE(hits, struct keys_entry)
 
-/* All entries of a table, however many have the hash, in their order. */
+/* Collects all entries of a table with the hash, however many, in order. */
 static int gather_hits(const struct depot_table *table, uint64_t hash, struct hits *hits)
 {
     for (size_t room = HITS_MAX;; room *= 2) {
@@ -244,8 +246,8 @@ static int gather_hits(const struct depot_table *table, uint64_t hash, struct hi
     }
 }
 
-/* Of the newest run first. A slot that cannot be read is told only where no other turns out to be
- * the one. */
+/* Checks the hits, newest run first. A read error is returned only if no other slot is the right
+ * one. */
 static int look_at_all(const struct depot_view *view, const struct hits *hits, uint64_t hash_seed,
                        struct hash128 key, struct buffer *records, struct depot_hit *out)
 {
@@ -285,8 +287,8 @@ static int find_in(const struct depot_table *table, const struct depot_view *vie
     return result;
 }
 
-/* A job is alive in one slot, so the first hit ends it. Where a filter has not been read yet the
- * table must be: first those whose filter says that it is worth it. */
+/* A job is alive in one slot, so the first hit ends the search. A table whose filter has not been
+ * read yet must be searched itself, so tables with a matching filter come first. */
 int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128 key,
                struct buffer *records, struct depot_hit *out)
 {
@@ -324,14 +326,14 @@ int depot_load_filters(struct depot_view *view)
 }
 
 /*
- * Many cold jobs at once. Tables are asked in the order of hashes, and slots are read in the order
- * in which they lie, neighbours together: one by one each job would cost a block of a table, one of
- * a directory and a record, each somewhere else on the disk.
+ * Lookup of many cold jobs. Tables are searched in the order of hashes, and slots are read in the
+ * order of their places, neighbors together. Individual lookups would each cost a block of a table,
+ * a block of a directory and a record, each elsewhere on the disk.
  */
 
 enum {
-    HITS_OF_A_HASH = 8,   /* of more one is looked for by itself */
-    NEAR_SLOTS = 4 * 170, /* some blocks of the directory that are read over */
+    HITS_OF_A_HASH = 8,   /* a hash with more hits is looked up individually */
+    NEAR_SLOTS = 4 * 170, /* a few directory blocks, which are read through */
     HITS_FIRST = 1024
 };
 
@@ -387,7 +389,7 @@ static bool ask_tables(struct many *many, const struct radix_item *by_hash, size
     return true;
 }
 
-/* Where each of them may lie. */
+/* Collects the places where each key may be stored. */
 static bool gather(struct many *many)
 {
     struct radix_item *by_hash = calloc(many->count + 1, sizeof *by_hash);
@@ -411,7 +413,7 @@ static bool gather(struct many *many)
 
 /* ---- reading ---- */
 
-/* Some of the hits, all in one run, no slot far from the one before. */
+/* Some hits, all in one run, with no slot far from the previous one. */
 struct stretch {
     struct many *many;
     const struct radix_item *at, *end;
@@ -468,7 +470,7 @@ static size_t stretch_end(const struct many *many, size_t first)
     return end;
 }
 
-/* What cannot be read is left out. */
+/* Reads a stretch. Omits records that cannot be read. Returns 0 or -ENOMEM. */
 static int read_stretch(struct many *many, size_t first, size_t end)
 {
     struct stretch stretch = {

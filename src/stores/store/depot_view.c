@@ -1,4 +1,4 @@
-/* Views of the depot, and when what left them is closed. */
+/* Views of the depot, and closing of runs and tables that left all views. */
 #include "store/depot_private.h"
 
 #include <assert.h>
@@ -13,10 +13,10 @@ void depot_path(const struct depot *depot, const char *name, char out[PATH_MAX])
 {
     int len = snprintf(out, PATH_MAX, "%s/%s", depot->dir, name);
 
-    assert(len > 0 && len < PATH_MAX); /* depot_open left room for names */
+    assert(len > 0 && len < PATH_MAX); /* depot_open reserved room for names */
 }
 
-/* That it fails harms nobody: the next opening removes what does not count. */
+/* Removes a run's file. A failure is harmless: the next opening removes files that do not count. */
 void depot_unlink_run(struct depot *depot, uint32_t number)
 {
     char name[32], path[PATH_MAX];
@@ -130,8 +130,8 @@ void depot_view_add_run(struct depot_view *view, struct depot_run *run)
     view->runs[view->run_count++] = run;
 }
 
-/* By number, as the catalog wants them: a merge may have drawn its number before a checkpoint that
- * came to its end first. */
+/* Inserts by number, as the catalog requires: a merge may have received its number before a
+ * checkpoint that finished first. */
 void depot_view_add_table(struct depot_view *view, struct depot_table *table)
 {
     uint32_t at = view->table_count++;
@@ -158,7 +158,7 @@ void depot_view_set(struct depot *depot, struct depot_view *view)
     depot_let_go(old);
 }
 
-/* Under the lock the owner's own hold cannot end meanwhile. */
+/* Holds the owner's view. The lock ensures that the owner does not release it at the same time. */
 struct depot_view *depot_view_hold(struct depot *depot)
 {
     struct depot_view *view;
@@ -230,7 +230,7 @@ struct depot_run *depot_view_run(const struct depot_view *view, uint32_t number)
     return low < view->run_count && view->runs[low]->number == number ? view->runs[low] : NULL;
 }
 
-/* ---- what left all views ---- */
+/* ---- runs and tables that left all views ---- */
 
 struct depot_run *depot_marker_new(struct depot *depot, uint32_t number)
 {
@@ -241,7 +241,8 @@ struct depot_run *depot_marker_new(struct depot *depot, uint32_t number)
     return marker;
 }
 
-/* The log may name it, and after a crash nothing else would tell that its number is taken. */
+/* Truncates the file of a run instead of removing it: the log may name the run, and after a crash
+ * nothing else would show that its number is used. */
 static void empty_file(struct depot *depot, uint32_t number)
 {
     const struct fs *fs = depot->options.fs;
@@ -287,7 +288,7 @@ static void put_table_away(struct depot *depot, struct depot_table *table)
     depot_table_free(table);
 }
 
-/* Those a catalog has made needless by its next_run. */
+/* Removes and returns the markers that a catalog has made unnecessary by its next_run. */
 static struct depot_run *take_needless_markers(struct depot *depot)
 {
     struct depot_run *needless = NULL, **at;

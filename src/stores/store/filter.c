@@ -10,7 +10,7 @@ enum {
     HUGE_BYTES_MIN = 2 << 20 /* a large page */
 };
 
-/* Spreads 32 bits over 64; odd and without a pattern: digits of pi in base 16. */
+/* Multiplier that spreads 32 bits over 64; odd and without a pattern: digits of pi in base 16. */
 static const uint64_t MULTIPLIER = 0x85a308d313198a2f;
 
 static bool is_huge(const struct filter *filter)
@@ -21,7 +21,7 @@ static bool is_huge(const struct filter *filter)
 bool filter_init_blocks(struct filter *filter, uint64_t blocks)
 {
     *filter = (struct filter){.blocks = blocks};
-    if (blocks > 0 && blocks <= UINT32_MAX) /* more than that no hash would reach */
+    if (blocks > 0 && blocks <= UINT32_MAX) /* a hash reaches no more blocks than that */
         filter->words = pages_take(filter_bytes(filter), is_huge(filter));
     if (!filter->words)
         *filter = (struct filter){0};
@@ -43,14 +43,15 @@ void filter_fini(struct filter *filter)
     *filter = (struct filter){0};
 }
 
-/* The high half of a hash chooses the block, the low half a bit in each of its words. */
+/* Returns the block of a hash. The high half of a hash selects the block, the low half one bit in
+ * each of its words. */
 static uint32_t *block_of(const struct filter *filter, uint64_t hash)
 {
     return filter->words + ((hash >> 32) * filter->blocks >> 32) * WORDS_A_BLOCK;
 }
 
-/* Five bits for each word, which say where its bit is. One multiplication and no branch: where
- * sixteen filters are asked one after the other, that counts. */
+/* Returns five bits per word, which select the word's bit. Uses one multiplication and no branch,
+ * which matters if sixteen filters are queried in sequence. */
 static uint64_t places_of(uint64_t hash)
 {
     return (uint32_t)hash * MULTIPLIER >> (64 - 5 * WORDS_A_BLOCK);
@@ -82,8 +83,8 @@ bool filter_maybe(const struct filter *filter, uint64_t hash)
     return all;
 }
 
-/* The blocks' order follows the hashes': what would lie in block i of half as many lies in 2 i and
- * 2 i + 1. */
+/* The blocks are in the order of the hashes: block i of a filter of half the size corresponds to
+ * blocks 2 i and 2 i + 1. */
 uint64_t filter_fold(struct filter *filter, uint64_t hashes)
 {
     uint64_t blocks = filter->blocks;

@@ -13,22 +13,23 @@
 struct held {
     struct held *next;
     int fd;
-    char path[]; /* as it is asked for */
+    char path[]; /* as requested */
 };
 
 struct fs_dir {
     enum fs_dir_lock lock;
-    bool gives; /* root runs this, and `owner` is somebody else */
+    bool gives; /* root runs this, and `owner` is another user */
     uid_t owner;
     gid_t group;
     pthread_mutex_t mutex;
     struct held *root;
-    struct held *below; /* under the mutex; nobody leaves it before the end */
+    struct held *below; /* under the mutex; entries are removed only at closing */
 };
 
-/* ---- holding one ---- */
+/* ---- holding a directory ---- */
 
-/* File systems on a network may lock files alone, or only what is open for writing. */
+/* Returns whether locking directories is unsupported: network file systems may lock only files, or
+ * only descriptors open for writing. */
 static bool is_without_locks(int error)
 {
     return error == EBADF || error == EINVAL || error == ENOSYS || error == EOPNOTSUPP;
@@ -53,7 +54,7 @@ static int open_one(int at, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Opens `name` in the directory `at`; it is found by `path` from then on. */
+/* Opens and locks `name` in the directory `at`, to be found by `path`. */
 static int hold_one(const struct fs_dir *dir, int at, const char *name, const char *path,
                     size_t path_bytes, struct held **out)
 {
@@ -90,7 +91,7 @@ static bool is_called(const struct held *held, const char *path, size_t path_byt
     return strncmp(held->path, path, path_bytes) == 0 && held->path[path_bytes] == '\0';
 }
 
-/* Under the mutex. */
+/* Returns the descriptor of a held directory, and opens it if needed. Call it under the mutex. */
 static int find(struct fs_dir *dir, const char *path, size_t path_bytes)
 {
     const char *slash = memrchr(path, '/', path_bytes);
@@ -105,7 +106,7 @@ static int find(struct fs_dir *dir, const char *path, size_t path_bytes)
         if (is_called(held, path, path_bytes))
             return held->fd;
     if (!slash || slash == path)
-        return -EXDEV; /* it is not below */
+        return -EXDEV; /* not below the directory */
     parent = find(dir, path, (size_t)(slash - path));
     if (parent < 0)
         return parent;
@@ -157,7 +158,7 @@ bool fs_dir_path_leads_to(const char *path, int fd)
     return there.st_ino == here.st_ino && there.st_dev == here.st_dev;
 }
 
-/* ---- whose it is ---- */
+/* ---- ownership ---- */
 
 int fs_dir_give(const struct fs_dir *dir, int fd)
 {
@@ -213,7 +214,7 @@ void fs_dir_close(struct fs_dir *dir)
     free(dir);
 }
 
-/* Without the mutex: whoever held it is in the parent. */
+/* Does not lock the mutex, since a thread that held it exists only in the parent. */
 void fs_dir_leave(struct fs_dir *dir)
 {
     for (struct held *held = dir->below; held; held = held->next)

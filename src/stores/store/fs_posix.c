@@ -1,4 +1,5 @@
-/* The file system of fs.h on POSIX; files are opened below a directory that is held open (fs_dir.h). */
+/* The POSIX implementation of fs.h. Files are opened relative to a directory that is held open
+ * (fs_dir.h). */
 #include "store/fs.h"
 #include "store/fs_dir.h"
 
@@ -14,8 +15,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Where a name is looked up: with a held directory (`ctx`) the one it lies in and its last part,
- * else the whole path from wherever. */
+/* Arguments for looking up a name: with a held directory (`ctx`) the descriptor of its parent and
+ * its last part, else the whole path. */
 struct place {
     int at;
     const char *name;
@@ -100,8 +101,8 @@ static ssize_t posix_pwrite(void *ctx, int fd, const void *from, size_t len, int
     return put < 0 ? -errno : put;
 }
 
-/* Not tried again on any error, EINTR included: after a failure nothing is known about the pages.
- */
+/* Never retried after an error, not even EINTR: after a failure the state of the pages is
+ * unknown. */
 static int posix_fdatasync(void *ctx, int fd)
 {
     (void)ctx;
@@ -159,7 +160,7 @@ static int posix_mkdir(void *ctx, const char *path, int mode)
     return -errno;
 }
 
-/* A descriptor of its own, since one that is held may be in use by others. */
+/* Opens a separate descriptor, since a held one may be in use elsewhere. */
 static int open_dir(void *ctx, const char *path)
 {
     const int held = ctx ? fs_dir_hold(ctx, path) : AT_FDCWD;
@@ -205,7 +206,7 @@ static int posix_list(void *ctx, const char *path, void (*each)(void *each_ctx, 
 static bool posix_leads(void *ctx, const char *path, int fd)
 {
     if (fd < 0 && !ctx)
-        return true; /* nobody holds it */
+        return true; /* no directory is held */
     if (fd < 0)
         fd = fs_dir_hold(ctx, path);
     return fd >= 0 && fs_dir_path_leads_to(path, fd);
@@ -238,8 +239,8 @@ static int64_t posix_disk_bytes(void *ctx, int fd)
     return fstat(fd, &about) < 0 ? -errno : (int64_t)about.st_blocks * 512;
 }
 
-/* Those of this machine alone: over a network a file's time may change when it is asked for again.
- */
+/* Returns whether modification times are stable, which is true only for local file systems: over a
+ * network a file's time may change between two queries. */
 static bool has_steady_times(int fd)
 {
     struct statfs about;

@@ -92,12 +92,12 @@ int keys_get_footer(const char *block, uint64_t seed, uint32_t number, int64_t f
     wire_take_u32(&in);
     entries = wire_take_u64(&in);
     filter_blocks = wire_take_u64(&in);
-    /* So that nothing below overflows. */
+    /* Prevents overflow below. */
     if (entries > (uint64_t)file_bytes || filter_blocks > (uint64_t)file_bytes || !filter_blocks)
         return -EBADMSG;
     shape = keys_shape_of(entries, filter_blocks);
     keys_put_footer(again, seed, number, &shape);
-    if (memcmp(block, again, sizeof again) != 0) /* its checksum is of its place, too */
+    if (memcmp(block, again, sizeof again) != 0) /* its checksum also depends on its position */
         return -EBADMSG;
     *out = shape;
     return 0;
@@ -242,7 +242,7 @@ int keys_read_blocks(const struct keys *keys, uint64_t first, size_t count, bool
     return result;
 }
 
-/* How many entries that block of entries has. */
+/* Returns the number of entries in a block of entries. */
 static size_t keys_block_entries(const struct keys *keys, uint64_t block)
 {
     uint64_t left = keys->shape.entries - block * KEYS_BLOCK_ENTRIES;
@@ -250,9 +250,9 @@ static size_t keys_block_entries(const struct keys *keys, uint64_t block)
     return left < KEYS_BLOCK_ENTRIES ? (size_t)left : KEYS_BLOCK_ENTRIES;
 }
 
-/* ---- what is kept in RAM ---- */
+/* ---- data kept in RAM ---- */
 
-/* `bytes` that lie one after the other in blocks from `first` on. */
+/* Reads `bytes` that are stored consecutively in the blocks from `first` on. */
 static int read_stream(const struct keys *keys, uint64_t first, char *into, uint64_t bytes)
 {
     char *buffer = malloc(KEYS_IO_BYTES);
@@ -337,11 +337,11 @@ void keys_prefetch(const struct keys *keys, uint64_t hash)
 }
 
 /*
- * Finding a hash: first the block where its entries begin, then they are taken from there on.
+ * A lookup finds the first block that may contain the hash and reads the entries from there on.
  *
- * With the fences in RAM that block is known. Before they are read it is searched for: hashes are
- * spread evenly, so the first guesses are by value, between what is known already; should they not
- * hit, the rest is halved, so that no table takes more than a few reads.
+ * With the fences in RAM that block is known. Before they are read, it is searched for: since
+ * hashes are evenly distributed, the first guesses interpolate between the known values; if they
+ * fail, the range is bisected, so that a lookup takes only a few reads in any table.
  */
 
 enum { GUESSES_BY_VALUE = 4 };
@@ -350,7 +350,7 @@ struct search {
     const struct keys *keys;
     uint64_t hash;
     bool may_block;
-    uint64_t block; /* what `bytes` are; UINT64_MAX: nothing */
+    uint64_t block; /* number of the block in `bytes`; UINT64_MAX: none */
     char bytes[KEYS_BLOCK_BYTES];
 };
 
@@ -367,8 +367,8 @@ static int load(struct search *search, uint64_t block)
     return result;
 }
 
-/* Entries begin at the last block whose first hash is below, or in the next: the last of low..high
- * - 1 of which that is true; low where it is of none. */
+/* Returns the last block in 0..blocks - 1 whose first hash is below `hash`, or 0 if there is none.
+ * The entries begin in that block or the next. */
 static uint64_t first_by_fences(const uint64_t *fences, uint64_t blocks, uint64_t hash)
 {
     uint64_t low = 0, high = blocks;
@@ -384,13 +384,13 @@ static uint64_t first_by_fences(const uint64_t *fences, uint64_t blocks, uint64_
     return low;
 }
 
-/* Known of the table so far: block `low` begins below the hash or is the first; `high` does not
- * begin below it, or is the end. What they begin with: from, to. */
+/* Range of candidate blocks: `low` begins below the hash or is the first block; `high` does not
+ * begin below it or is the end. The values from and to are the first hashes of the two. */
 struct range {
     uint64_t low, high, from, to;
 };
 
-/* A block in between, by the hash's share of the values. */
+/* Returns a block in the range, interpolated by hash. */
 static uint64_t guess(const struct range *range, uint64_t hash)
 {
     uint64_t width = range->to - range->from;
@@ -402,7 +402,8 @@ static uint64_t guess(const struct range *range, uint64_t hash)
     return range->low + at;
 }
 
-/* What the block at hand, `at`, says about the range. True: it is the one. */
+/* Narrows the range with the contents of the loaded block `at`. Returns true if the entries begin
+ * in it. */
 static bool narrow(struct search *search, struct range *range, uint64_t at)
 {
     size_t count = keys_block_entries(search->keys, at);
@@ -433,14 +434,14 @@ static int first_by_guessing(struct search *search, uint64_t blocks, uint64_t *o
             break;
         at = reads < GUESSES_BY_VALUE ? guess(&range, search->hash)
                                       : range.low + (range.high - range.low) / 2;
-        if (at == range.low) /* known already */
+        if (at == range.low) /* already read */
             at++;
     }
     *out = range.low;
     return 0;
 }
 
-/* Of the block at hand. True: there may be more in the next one. */
+/* Collects entries from the loaded block. Returns true if the next block may contain more. */
 static bool take_entries(struct search *search, struct keys_entry *out, size_t max, size_t *found)
 {
     size_t low = 0, high = keys_block_entries(search->keys, search->block), count = high;
@@ -489,24 +490,24 @@ int keys_find(const struct keys *keys, uint64_t hash, bool may_block, struct key
     return result < 0 ? result : (int)found;
 }
 
-/* ---- writing one, with its filter ---- */
+/* ---- writing a table and its filter ---- */
 
-enum { SYNC_BYTES = 2 << 20 }; /* as of runs */
+enum { SYNC_BYTES = 2 << 20 }; /* as for runs */
 
 struct keys_writer {
     struct keys_writing writing;
     struct filter filter;
-    uint64_t *fences; /* room for entries_max */
-    uint64_t entries; /* so far */
-    uint64_t blocks;  /* begun so far, of any kind */
+    uint64_t *fences; /* one per block of entries_max entries */
+    uint64_t entries; /* number added so far */
+    uint64_t blocks;  /* number begun so far, of any kind */
     char *buffer;     /* KEYS_IO_BYTES, not written yet */
-    size_t used;      /* of the buffer, in whole blocks */
-    size_t in_block;  /* bytes used of the block under way */
+    size_t used;      /* part of the buffer in use, in complete blocks */
+    size_t in_block;  /* bytes in use in the current block */
     struct keys_entry last;
     uint64_t written, unsynced; /* bytes */
     int fd;
     bool is_named;
-    char dir[PATH_MAX], made[PATH_MAX], name[PATH_MAX]; /* made: its name while it is written */
+    char dir[PATH_MAX], made[PATH_MAX], name[PATH_MAX]; /* made: temporary name */
 };
 
 /* ---- blocks ---- */
@@ -536,7 +537,7 @@ static int flush(struct keys_writer *writer)
     return result < 0 ? result : 0;
 }
 
-/* The block under way; empty where one begins. */
+/* Returns the current block, zeroed if it is a new one. */
 static char *block_now(struct keys_writer *writer)
 {
     char *block = writer->buffer + writer->used;
@@ -591,7 +592,7 @@ static int put_footer(struct keys_writer *writer, const struct keys_shape *shape
     return end_block(writer);
 }
 
-/* ---- life ---- */
+/* ---- creating, finishing ---- */
 
 static void free_writer(struct keys_writer *writer)
 {

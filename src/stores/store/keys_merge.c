@@ -1,4 +1,4 @@
-/* Several tables of keys into one, a step at a time (keys.h). */
+/* Merging of several key tables into one, step by step (keys.h). */
 #include "store/keys_private.h"
 
 #include <assert.h>
@@ -7,7 +7,7 @@
 
 enum { PORTION_ENTRIES = KEYS_IO_BLOCKS * KEYS_BLOCK_ENTRIES };
 
-/* ---- going over a table ---- */
+/* ---- iterating over a table ---- */
 
 static int read_portion(struct keys_cursor *cursor)
 {
@@ -58,7 +58,7 @@ void keys_cursor_fini(struct keys_cursor *cursor)
 
 /* ---- merging ---- */
 
-/* A table's next entry. */
+/* A table that is being merged, with its next entry. */
 struct source {
     struct keys_cursor cursor;
     struct keys_entry head;
@@ -75,7 +75,8 @@ static int advance(struct source *sources, size_t *count, size_t index)
     return result < 0 ? result : 0;
 }
 
-/* Tables are merged by the dozen at most, so looking at each is as good as a heap. */
+/* Returns the source with the least entry. At most about a dozen tables are merged, so a linear
+ * search is as good as a heap. */
 static size_t least_of(const struct source *sources, size_t count)
 {
     size_t least = 0;
@@ -98,9 +99,9 @@ static int open_sources(struct source *sources, struct keys *const *tables, size
 }
 
 struct keys_merger {
-    struct keys_writer *writer; /* NULL: its table has its name, or never will */
+    struct keys_writer *writer; /* NULL: the table is complete, or has failed */
     struct source *sources;
-    size_t left; /* sources not at their end */
+    size_t left; /* number of sources not at their end */
     bool (*keeps)(void *ctx, const struct keys_entry *entry);
     void *ctx;
     uint64_t kept;

@@ -27,8 +27,8 @@ size_t manifest_emit(const struct datadir_manifest *manifest, char out[MANIFEST_
     return len;
 }
 
-/* Finds the value of a line `key=value`; NULL: there is no such line. Not the reader's judge: what
- * was read is emitted and compared. */
+/* Returns the value of a line `key=value`, or NULL if there is no such line. Need not be strict:
+ * manifest_parse emits the result and compares. */
 static const char *find_value(const char *text, const char *key)
 {
     const size_t len = strlen(key);
@@ -55,7 +55,7 @@ static int64_t find_signed(const char *text, const char *key)
     return value ? strtoll(value, NULL, 10) : 0;
 }
 
-/* Cut to what fits. */
+/* Copies a value, truncated to the buffer. */
 static void find_text(const char *text, const char *key, char *out, size_t out_bytes)
 {
     const char *value = find_value(text, key);

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each copy has pages of its own: a torn write leaves the other one. */
+/* Each copy has its own page, so a torn write leaves the other one intact. */
 enum { SLOTS = 2, SLOT_BYTES = 4096 };
 
 static const char HEAD[] = "# written by tarry; do not edit\n";
 
-/* Padded with blanks. False: it has no room. */
+/* Writes the text, padded with spaces. Returns false if it does not fit. */
 static bool marks_emit(const struct marks *marks, char out[SLOT_BYTES + 1])
 {
     int len = snprintf(out, SLOT_BYTES, "%sgeneration=%" PRIu64 "\nstore=%s\nshards=%" PRIu32 "\n",
@@ -33,7 +33,7 @@ static bool marks_emit(const struct marks *marks, char out[SLOT_BYTES + 1])
     return true;
 }
 
-/* Valid is what would be written again just so. */
+/* Parses a copy. It is valid if emitting it gives the same bytes. */
 static bool marks_parse(const char text[SLOT_BYTES + 1], struct marks *out)
 {
     struct marks marks = {0};

@@ -12,8 +12,8 @@
 #include <xxhash.h>
 
 /*
- * Names lie one after the other as they are stored; a table of open addressing, never more than
- * half full, leads to them.
+ * The names are stored consecutively. An open-addressing hash table, at most half full, refers to
+ * them.
  */
 
 enum { TOPICS_FIRST = 16 };
@@ -39,7 +39,7 @@ struct slice run_topics_name(const struct run_topics *topics, uint32_t number)
     return slice_make(at + 1, (unsigned char)*at);
 }
 
-/* Where in the table the name is, or would be. */
+/* Returns the position of the name in the table, or the free position for it. */
 static uint32_t place_of(const struct run_topics *topics, struct slice name)
 {
     uint32_t mask = topics->table_cap - 1, at = (uint32_t)hash_64(name.at, name.len) & mask;
@@ -110,7 +110,7 @@ int run_topics_parse(struct run_topics *topics, struct slice bytes, uint32_t cou
         result = run_topics_add(topics, slice_make(bytes.at + at + 1, len), &number);
         if (result < 0)
             return result;
-        if (number != i) /* twice the same */
+        if (number != i) /* duplicate */
             return -EBADMSG;
         at += len + 1;
     }
@@ -120,9 +120,9 @@ int run_topics_parse(struct run_topics *topics, struct slice bytes, uint32_t cou
 #define XXH_INLINE_ALL
 
 /*
- * Every checksum is made with the secret seed and for its place: the run, and the block or the
- * slot. So neither a block of another run (an older file of the same number among them) nor one
- * written to the wrong place passes, nor anything a client put into a body.
+ * Every checksum depends on the secret seed and on its position: the run, and the block or the
+ * slot. So it detects a block of another run (including an older file of the same number), a block
+ * written to the wrong place, and bytes that a client put into a body.
  */
 
 static const char HEADER_MAGIC[8] = {'t', 'a', 'r', 'r', 'y', 'r', 'u', 'n'};
@@ -131,7 +131,7 @@ static const char SUFFIX[] = ".run";
 
 enum { MAGIC_BYTES = 8, FOOTER_USED_BYTES = MAGIC_BYTES + 5 * 4 + 8 + SECTIONS * 12 };
 
-/* `what` keeps blocks and records apart. */
+/* Returns the seed for a position. `what` distinguishes blocks from records. */
 static uint64_t place_seed(uint64_t seed, uint32_t number, uint32_t at, uint64_t what)
 {
     return (seed ^ what) + ((uint64_t)number << 32 | at) * 0x9e3779b97f4a7c15u;
@@ -165,8 +165,8 @@ uint32_t run_record_check(uint64_t seed, uint32_t number, uint32_t slot, struct 
 
 /* ---- header ---- */
 
-/* The first bytes of this block, and its checksum, keep their form in every format, so that older
- * versions can name newer ones. */
+/* Encodes the header. The first bytes of this block, and its checksum, have the same form in every
+ * format, so that older versions can identify newer ones. */
 void run_header_encode(uint64_t seed, uint32_t number, const struct run_footer *footer, char *block)
 {
     char end[RUN_BLOCK_BYTES], *at = block + MAGIC_BYTES;
@@ -183,8 +183,8 @@ void run_header_encode(uint64_t seed, uint32_t number, const struct run_footer *
     run_block_seal(seed, number, 0, block);
 }
 
-/* 0, with the footer that it holds a copy of; -EBADMSG; -EPROTONOSUPPORT: made by a newer version,
- * *format says which. */
+/* Decodes the header. Returns 0 and the copy of the footer; -EBADMSG; or -EPROTONOSUPPORT with
+ * *format if a newer version wrote it. */
 static int run_header_decode(uint64_t seed, uint32_t number, const char *block, uint32_t *format,
                              struct run_footer *footer)
 {
@@ -247,7 +247,7 @@ void run_footer_encode(uint64_t seed, const struct run_footer *footer, char *blo
     run_block_seal(seed, info->number, info->file_bytes - RUN_BLOCK_BYTES, block);
 }
 
-/* The figures are of a file of that size. Checked before anything is computed from them. */
+/* Checks that the values match a file of that size, before anything is computed from them. */
 static bool footer_is_sound(struct run_footer *footer, uint64_t file_bytes)
 {
     const struct run_info *info = &footer->info;
@@ -263,7 +263,7 @@ static bool footer_is_sound(struct run_footer *footer, uint64_t file_bytes)
     return info->file_bytes == file_bytes;
 }
 
-/* What is sound is what would be written again just so: figures with the sum that is there. */
+/* Decodes a footer. It is valid if encoding the values again gives the stored checksum. */
 bool run_footer_decode(uint64_t seed, uint32_t number, uint64_t file_bytes, const char *block,
                        struct run_footer *out)
 {
@@ -316,8 +316,8 @@ uint32_t run_file_number(const char *name)
     return strcmp(name, again) == 0 ? (uint32_t)number : 0;
 }
 
-/* What of a run nobody reads. Its sums are made over what was written there, so they are checked
- * with that in its place: a changed bit there costs no job, and fsck tells of it. */
+/* Parts of a run that are never read. Checksums are computed over their original contents, and are
+ * checked as if these were intact: a changed bit there loses no job, and fsck reports it. */
 
 static const char unread_zeros[RUN_BLOCK_BYTES];
 
@@ -325,10 +325,10 @@ struct looking {
     const struct run *run;
     void (*each)(void *ctx, uint64_t at);
     void *ctx;
-    int result; /* of the first block that could not be read */
+    int result; /* of the first failed read */
 };
 
-/* Whether the block's bytes [from, to) are those of `is`. */
+/* Compares the block's bytes [from, to) with those of `is`. */
 static void check_unread(struct looking *looking, uint64_t offset, const char *is, size_t from,
                          size_t to)
 {
@@ -400,7 +400,7 @@ bool run_block_holds(uint64_t seed, uint32_t number, uint64_t offset, const char
     return run_block_is_whole(seed, number, offset, written);
 }
 
-/* What opening complains about goes here. */
+/* Destination of the error messages of an opening. */
 struct run_complaint {
     char path[PATH_MAX];
     char *error;
@@ -445,8 +445,8 @@ static int read_footer(struct run *run, uint32_t number, const struct run_compla
     return result;
 }
 
-/* Where the footer makes no sense its copy in the header counts, or a newer version wrote it.
- * `result` if neither. */
+/* Reads the header after the footer was found invalid: uses its copy of the footer, or detects a
+ * newer version. Returns `result` otherwise. */
 static int read_header(struct run *run, uint32_t number, int result, const struct run_complaint *to)
 {
     char block[RUN_BLOCK_BYTES];
@@ -549,7 +549,7 @@ void run_close(struct run *run)
     free(run);
 }
 
-/* ---- what it says about itself ---- */
+/* ---- information about a run ---- */
 
 const struct run_info *run_info(const struct run *run)
 {

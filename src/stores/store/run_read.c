@@ -1,4 +1,4 @@
-/* Slots and records of a run, one by one and in large reads; punching what is dead (run.h). */
+/* Slots and records of a run, individually and in large reads; punching of dead ranges (run.h). */
 #include "store/run_private.h"
 
 #include "job/wire.h"
@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-enum { READ_BLOCKS = 8 }; /* of the directory at once, on the stack */
+enum { READ_BLOCKS = 8 }; /* of the directory at a time, on the stack */
 
 /* ---- the directory ---- */
 
@@ -19,7 +19,7 @@ static bool entry_is_sound(const struct run *run, const struct run_slot *entry, 
            entry->topic < run->footer.info.topics;
 }
 
-/* How many entries the block has. */
+/* Returns the number of entries in the block. */
 static uint32_t entries_in(const struct run *run, uint32_t block)
 {
     uint32_t left = run->footer.info.slots - block * RUN_BLOCK_SLOTS;
@@ -32,8 +32,8 @@ static uint64_t block_offset(const struct run *run, uint32_t block)
     return run->footer.directory_at + (uint64_t)block * RUN_BLOCK_BYTES;
 }
 
-/* The entries [at, at + count) of the directory's block `block`, whose bytes are given. -EBADMSG
- * where it is damaged. */
+/* Decodes the entries [at, at + count) of the directory's block `block` from `bytes`. Returns
+ * -EBADMSG if the block is damaged. */
 static int run_block_slots(const struct run *run, uint32_t block, const char *bytes, uint32_t at,
                            uint32_t count, struct run_slot *out)
 {
@@ -95,7 +95,8 @@ int run_slots(const struct run *run, uint32_t first, uint32_t count, bool may_bl
     return 0;
 }
 
-/* The first entry of the block at or behind `from` whose when is not below; entries_in: none. */
+/* Finds the first entry of the block, from `from` on, whose when is not below `when_ms`; entries_in
+ * if there is none. */
 static int seek_in_block(const struct run *run, uint32_t block, uint32_t from, int64_t when_ms,
                          uint32_t *out)
 {
@@ -116,7 +117,7 @@ int run_seek(const struct run *run, uint32_t first, uint32_t end, int64_t when_m
     uint32_t low = first, high = end;
 
     assert(first <= end && end <= run->footer.info.slots);
-    /* Everything before `low` is below, everything from `high` on is not. */
+    /* Invariant: everything before `low` is below, everything from `high` on is not. */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2, block = middle / RUN_BLOCK_SLOTS;
         uint32_t block_first = block * RUN_BLOCK_SLOTS, at;
@@ -139,7 +140,7 @@ int run_seek(const struct run *run, uint32_t first, uint32_t end, int64_t when_m
 
 /* ---- records ---- */
 
-/* The record of the slot with its checksum lies at `bytes`. */
+/* Checks the slot's record, which is at `bytes` with its checksum. */
 static bool run_record_is_whole(const struct run *run, uint32_t slot, const struct run_slot *entry,
                                 const char *bytes)
 {
@@ -181,10 +182,10 @@ int run_read(const struct run *run, uint32_t slot, uint32_t bytes, bool may_bloc
     return 0;
 }
 
-/* ---- giving back ---- */
+/* ---- punching ---- */
 
-/* The whole blocks that hold nothing but records of [first, end). Behind the last record of all is
- * nothing either. */
+/* Returns the complete blocks that contain only records of [first, end). The space after the last
+ * record of the run counts as part of it. */
 static int blocks_of(const struct run *run, uint32_t first, uint32_t end, uint64_t *from,
                      uint64_t *to)
 {
@@ -242,8 +243,8 @@ int run_punch(const struct run *run, uint32_t first, uint32_t end, uint64_t *fre
 }
 
 /*
- * The directory is read window by window, the records wanted of a window in groups of neighbours:
- * one read each.
+ * The directory is read in windows. The records requested of a window are read in groups of
+ * neighbors, with one read per group.
  */
 
 enum {
@@ -256,12 +257,12 @@ enum {
 struct scanning {
     const struct run *run;
     const struct run_scan *scan;
-    char *directory; /* bytes of the window */
+    char *directory; /* blocks of the window */
     struct run_slot *entries;
     uint32_t *picks;               /* entries of the group */
-    uint32_t window, window_count; /* first slot; slots that could be read */
+    uint32_t window, window_count; /* first slot; number of readable slots */
     uint32_t pick_count;
-    uint64_t from, to; /* what the group takes in the file */
+    uint64_t from, to; /* the group's range in the file */
     struct buffer records;
     uint32_t next;
     bool stopped;
@@ -293,7 +294,7 @@ static int read_range(struct scanning *scanning, uint64_t from, uint64_t to, cha
     return fs_pread_whole(run->fs, run->fd, true, *into, (size_t)(to - from), (int64_t)from);
 }
 
-/* One by one, so that what cannot be read takes no neighbours along. */
+/* Reads records individually, so that an unreadable one does not affect its neighbors. */
 static int give_singly(struct scanning *scanning)
 {
     for (uint32_t i = 0; i < scanning->pick_count && !scanning->stopped; i++) {
@@ -331,7 +332,7 @@ static int give_group(struct scanning *scanning)
     return result;
 }
 
-/* Where it does not fit the group, that goes first. */
+/* Adds an entry to the group. If it does not fit, the group is read and passed on first. */
 static int pick(struct scanning *scanning, uint32_t at)
 {
     const struct run_slot *entry = &scanning->entries[at];
@@ -353,7 +354,7 @@ static int pick(struct scanning *scanning, uint32_t at)
 
 /* ---- windows ---- */
 
-/* Entries of slots from `next` on; window_count stays behind where some cannot be read. */
+/* Reads the entries of slots from `next` on. window_count is smaller if some cannot be read. */
 static int read_window(struct scanning *scanning)
 {
     const struct run *run = scanning->run;
@@ -373,7 +374,7 @@ static int read_window(struct scanning *scanning)
         uint32_t at = slot % RUN_BLOCK_SLOTS, some = RUN_BLOCK_SLOTS - at;
 
         some = end - slot < some ? end - slot : some;
-        if (single < 0) /* perhaps only one of them cannot be read */
+        if (single < 0) /* perhaps only one block cannot be read */
             result = fs_pread_whole(run->fs, run->fd, true, bytes, RUN_BLOCK_BYTES,
                                     (int64_t)(offset + (uint64_t)i * RUN_BLOCK_BYTES));
         if (result == 0)

@@ -1,4 +1,4 @@
-/* Writes a run (run.h): records as they come, directory, topics and footer at the end. */
+/* Writing of a run (run.h): records as they are added; directory, topics and footer at the end. */
 #include "base/vector.h"
 #include "job/wire.h"
 #include "store/run_private.h"
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 
 /*
- * Records stream through one portion of memory; of what comes behind them only the directory is
- * kept, 24 bytes a slot, in pieces that are written as they are. The file has its name only once it
- * is whole and synced.
+ * Records are streamed through one buffer. Of the rest only the directory is kept in memory, 24
+ * bytes per slot, in pieces that are written unchanged. The file gets its name only once it is
+ * complete and synced.
  */
 
 enum {
     PORTION_BYTES = 512 << 10,
-    SYNC_BYTES = 2 << 20, /* so that the last sync is short, and others wait little behind it */
+    SYNC_BYTES = 2 << 20, /* keeps the last sync short, and with it the wait of other syncs */
     PIECE_BLOCKS = 64,    /* of the directory */
     PIECE_BYTES = PIECE_BLOCKS * RUN_BLOCK_BYTES,
     PIECE_SLOTS = PIECE_BLOCKS * RUN_BLOCK_SLOTS
@@ -26,11 +26,11 @@ VECTOR_DECLARE(run_pieces, char *)
 struct run_writer {
     struct run_writing writing;
     char *dir;
-    int fd, failed;    /* failed: the first error, which stays */
-    uint64_t at;       /* where the portion begins in the file */
-    size_t filled;     /* of it */
-    uint64_t unsynced; /* bytes written and not synced */
-    bool is_warm;      /* some of them are read soon */
+    int fd, failed;    /* failed: the first error, which is permanent */
+    uint64_t at;       /* position of the buffer in the file */
+    size_t filled;     /* bytes in the buffer */
+    uint64_t unsynced; /* bytes written but not synced */
+    bool is_warm;      /* some of the unsynced bytes are read soon */
     char *portion;
     struct run_pieces pieces;
     struct run_topics topics;
@@ -74,7 +74,8 @@ static int flush(struct run_writer *writer)
     return result < 0 ? result : 0;
 }
 
-/* Portions are full but for the last, so writes begin and end with blocks. */
+/* Appends bytes. All writes except the last are full buffers, so they begin and end at block
+ * boundaries. */
 static int put(struct run_writer *writer, const char *bytes, size_t len)
 {
     while (len) {
@@ -102,7 +103,7 @@ static int put_block(struct run_writer *writer, char *block)
     return put(writer, block, RUN_BLOCK_BYTES);
 }
 
-/* ---- making and unmaking ---- */
+/* ---- creating and freeing ---- */
 
 static void writer_free(struct run_writer *writer)
 {
@@ -208,7 +209,7 @@ static void put_entry(struct run_writer *writer, int64_t when_ms, uint64_t seque
     wire_put_u64(block + RUN_ENTRIES_BYTES, end);
 }
 
-/* In pairs: what must not be, in the order of what is sorted by. */
+/* Asserts the order of section, when and sequence, in pairs. */
 static void assert_order(struct run_writer *writer, enum job_section section, int64_t when_ms,
                          uint64_t sequence)
 {

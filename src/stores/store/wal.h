@@ -61,8 +61,8 @@ struct wal_options {
     const char *dir;        /* the shard's directory; created if missing */
     uint32_t file_bytes;    /* size of a log file; default 64 MiB */
     size_t batch_bytes_max; /* maximum size of the open batch; default 24 MiB, less than a file */
-    size_t
-        recent_bytes_max; /* how much of the latest writes stays in RAM for wal_read; default 16 MiB */
+    /* how much of the latest writes stays in RAM for wal_read; default 16 MiB */
+    size_t recent_bytes_max;
     enum wal_sync sync;
     int64_t sync_interval_ms; /* WAL_SYNC_INTERVAL: at least one sync per so many ms of commits */
     struct clock *clock;      /* for the batch headers, read by the next two functions */
@@ -80,8 +80,9 @@ struct wal_options {
      * fails if that file or that batch is missing, or if the manifest lists only older files. */
     uint32_t first;
     uint64_t first_sequence;
-    bool
-        is_alone; /* no catalog exists: opening fails if files were dropped after a checkpoint, since their contents are missing */
+    /* No catalog exists: opening fails if files were dropped after a checkpoint, since their
+     * contents are missing. */
+    bool is_alone;
 };
 
 /* Results of an opening. */

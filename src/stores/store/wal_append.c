@@ -1,5 +1,5 @@
-/* The open batch of the log, sealing and committing it; the buffers of batches, which are kept for reading
- * after they were written (wal.h). */
+/* The open batch of the log, sealing and committing it; the buffers of batches, which are kept for
+ * reading after they were written (wal.h). */
 #include "store/wal_private.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 enum { BATCH_BYTES_FIRST = 4096, SPARE_BYTES_MAX = 1 << 20 };
 
-/* A batch's buffer has room for `bytes` more; false: out of memory. */
+/* Reserves room for `bytes` more in a batch's buffer. Returns false if out of memory. */
 static bool wal_batch_reserve(struct wal_batch *batch, size_t bytes, size_t bytes_max)
 {
     size_t need = batch->len + bytes, cap = batch->cap ? batch->cap : BATCH_BYTES_FIRST;
@@ -35,7 +35,7 @@ void wal_batch_free(struct wal_batch *batch)
     free(batch);
 }
 
-/* an empty one; NULL: out of memory */
+/* Returns an empty batch, or NULL if out of memory. */
 static struct wal_batch *wal_recent_take(struct wal_recent *recent)
 {
     struct wal_batch *batch = recent->spare;
@@ -45,7 +45,7 @@ static struct wal_batch *wal_recent_take(struct wal_recent *recent)
         return calloc(1, sizeof *batch);
     batch->len = 0;
     batch->count = 0;
-    batch->file = 0; /* nowhere yet */
+    batch->file = 0; /* no place yet */
     return batch;
 }
 
@@ -100,7 +100,7 @@ const struct wal_batch *wal_recent_find(const struct wal_recent *recent, struct 
 {
     uint32_t low = 0, high = recent->count;
 
-    /* The last batch that does not start behind the place. */
+    /* Find the last batch that does not start after the place. */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         const struct wal_batch *batch = nth(recent, middle);
@@ -124,10 +124,11 @@ void wal_recent_fini(struct wal_recent *recent)
     *recent = (struct wal_recent){0};
 }
 
-/* Appends to the log: batches are filled on the owner's thread, written and synced on the committer's (wal.h). */
+/* Appending: batches are filled on the owner's thread, and written and synced on the committer's
+ * (wal.h). */
 
-/* What `bytes` of records may need in the batch: a check behind each; the smallest bound of a
- * record is far above 32 bytes. */
+/* Returns the room that `bytes` of records may need in the batch, with a checksum after each; the
+ * smallest bound of a record is far above 32 bytes. */
 static size_t room_for(size_t bytes)
 {
     return bytes + bytes / 8 + 16;
@@ -155,7 +156,8 @@ static int wait_for_file(const struct wal *wal)
     return wal->stuck ? wal->stuck : -EAGAIN;
 }
 
-/* The helper may be reading from the batch: its memory moves under the lock only. */
+/* Reserves memory in the open batch. The helper may be reading from it, so its memory moves only
+ * under the lock. */
 static bool reserve(struct wal *wal, size_t bytes)
 {
     bool done;
@@ -205,7 +207,7 @@ static void begin_file(struct wal *wal)
     wal->tail_at = WAL_HEADER_BYTES;
 }
 
-/* The helper may be looking at the place of the batch, for wal_read. */
+/* Begins a batch. The lock is needed because the helper may read the batch's place in wal_read. */
 static void begin_batch(struct wal *wal)
 {
     if (wal->tail_at + wal->first_room > wal_current(wal)->bytes)
@@ -266,7 +268,7 @@ int64_t wal_sync_due_ms(const struct wal *wal)
     return wal->dirty_since_ms + wal->options.sync_interval_ms;
 }
 
-/* By which the interval of syncs goes. */
+/* Returns the time for the interval of syncs. */
 static int64_t elapsed_ms(const struct wal *wal)
 {
     return wal->options.elapsed_ms ? wal->options.elapsed_ms()
@@ -313,7 +315,8 @@ static bool seal(struct wal *wal, bool sync_now)
                  wal_sync_due_ms(wal) <= now_ms;
     if (!has_batch && !wants_sync)
         return false;
-    wal->flight.is_under_way = true; /* its batch is set under the lock: the helper may look */
+    /* its batch is set under the lock, because the helper may read it */
+    wal->flight.is_under_way = true;
     wal->flight.wants_sync = wants_sync;
     wal->flight.result = 0;
     if (has_batch)
@@ -334,7 +337,7 @@ bool wal_seal_sync(struct wal *wal)
     return wal->dirty_first || !is_empty(wal) ? seal(wal, true) : false;
 }
 
-/* Files with writes not synced are never dropped, so the table has them. */
+/* Returns a file. Files with unsynced writes are never dropped, so the table contains them. */
 static struct wal_file *find_file(struct wal *wal, uint32_t number)
 {
     struct wal_file *file;
@@ -350,8 +353,8 @@ static int sync_file(struct wal *wal, uint32_t number)
     return wal->disk.fs->ops->fdatasync(wal->disk.fs->ctx, find_file(wal, number)->fd);
 }
 
-/* -ESTALE: somebody else has written into the file, such as a copy that was put over it. What is
- * there now is not what this log goes on from. */
+/* Writes the batch. Returns -ESTALE if another program has written to the file, for example a copy
+ * that was put over it: then its contents are not the ones that this log continues. */
 static int write_batch(struct wal *wal, const struct wal_batch *batch)
 {
     const struct fs *fs = wal->disk.fs;
@@ -367,7 +370,7 @@ static int write_batch(struct wal *wal, const struct wal_batch *batch)
     return file->stamp.bytes < 0 || file->stamp.bytes == file->bytes ? 0 : -ESTALE;
 }
 
-/* Whether the file is the one that the next opening would find. */
+/* Returns whether the next opening would find this file. */
 static bool file_leads(struct wal *wal, uint32_t number)
 {
     char name[32], path[PATH_MAX];
@@ -417,7 +420,7 @@ uint64_t wal_committed(struct wal *wal)
         wal_break(wal, flight->result,
                   flight->result == -ESTALE ? "somebody else has written into the log"
                                             : "cannot write or sync the log");
-        return wal->committed; /* what failed can still be read, until the log is closed */
+        return wal->committed; /* the failed batch stays readable until the log is closed */
     }
     wal->committed = flight->sequence;
     wal->is_astray = flight->is_astray;

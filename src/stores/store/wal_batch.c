@@ -1,4 +1,4 @@
-/* The stored form of a batch: its head, checksums, and what a torn one looks like. */
+/* The stored form of a batch: its head and checksums. */
 #include "job/wire.h"
 #include "store/wal_private.h"
 
@@ -7,9 +7,9 @@
 #include <xxhash.h>
 
 /*
- * Every checksum is made with the log's own secret seed and with the place it is for. So a batch
- * that a file held before it was used again (under another number) is never taken for one of this
- * file, nor is anything a client put into a body: it does not know the seed.
+ * Every checksum depends on the log's secret seed and on its position. So a batch that a file held
+ * before its reuse (under another number) is never mistaken for one of this file, nor is anything
+ * that a client put into a body, because the client does not know the seed.
  */
 
 static const char MAGIC[8] = {'t', 'a', 'r', 'r', 'y', 'b', 'a', '1'};

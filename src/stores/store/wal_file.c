@@ -1,4 +1,4 @@
-/* The files of a log: names, headers, their table; making one ready. */
+/* The files of a log: names, headers, and their table; creating a file. */
 #include "base/vector.h"
 #include "job/wire.h"
 #include "store/wal_private.h"
@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A file's header: MAGIC · u32 format · u32 number · u32 bytes · the identity · u64 the log's seed ·
- * u64 epoch · u64 sum of that, made without the seed; zeros up to WAL_HEADER_BYTES. */
+/* A file's header: MAGIC · u32 format · u32 number · u32 bytes · the identity · u64 the log's seed
+ * · u64 epoch · u64 checksum of these, computed without the seed; zeros up to WAL_HEADER_BYTES. */
 static const char MAGIC[8] = {'t', 'a', 'r', 'r', 'y', 'l', 'o', 'g'};
 
 enum {
@@ -20,9 +20,9 @@ enum {
     FILL_SYNC_BYTES = 4 << 20
 };
 
-/* ---- small change ---- */
+/* ---- helpers ---- */
 
-/* Each commit asks for a path: printf would cost it 1,500 instructions. */
+/* Builds a path. Each commit needs one, and printf would cost it 1,500 instructions. */
 void wal_path(const struct wal_disk *disk, const char *name, char out[PATH_MAX])
 {
     size_t dir_bytes = strlen(disk->dir), name_bytes = strlen(name);
@@ -46,7 +46,7 @@ int wal_complain(char *error, size_t error_bytes, int result, const char *format
     return result;
 }
 
-/* Eight digits or more, and ".log". */
+/* Writes the name: eight digits or more, and ".log". */
 void wal_file_name(uint32_t number, char out[32])
 {
     size_t digits = 8;
@@ -172,7 +172,8 @@ bool wal_file_header_decode(const char *header, struct wal_file_about *out)
     return wire_take_u64(&in) == wal_sum(header, HEADER_USED_BYTES - 8, 0);
 }
 
-/* What is wrong with it; NULL: it is what would be written again just so. */
+/* Returns what is wrong with a header, or NULL if encoding its values again gives the same
+ * bytes. */
 static const char *judge_header(const struct wal_disk *disk, const char *header, uint32_t number,
                                 int64_t size, struct wal_file_about *about)
 {
@@ -192,8 +193,8 @@ static const char *judge_header(const struct wal_disk *disk, const char *header,
     return size < about->bytes ? "it is too short" : NULL;
 }
 
-/* Opens a file of the log's directory and reads its header, as far as it has one. Returns the
- * descriptor or negative errno. */
+/* Opens a file of the log's directory and reads its header, zero-padded if the file is shorter.
+ * Returns the descriptor or a negative errno. */
 static int open_named(const struct wal_disk *disk, const char *name, int flags,
                       char header[WAL_HEADER_BYTES], int64_t *size)
 {
@@ -272,10 +273,10 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
     return wal_complain(error, error_bytes, -ENOMEM, "out of memory");
 }
 
-/* ---- what is there ---- */
+/* ---- opening all files ---- */
 
 struct listing {
-    uint32_t first, newest, count; /* of those from `first` on */
+    uint32_t first, newest, count; /* of the files from `first` on */
 };
 
 static void note_file(void *ctx, const char *name)
@@ -318,7 +319,7 @@ int wal_files_open(const struct wal_disk *disk, uint32_t first, uint32_t newest,
     return result;
 }
 
-/* ---- whatever can be read ---- */
+/* ---- opening for salvage ---- */
 
 VECTOR_DECLARE(log_numbers, uint32_t)
 
@@ -343,7 +344,8 @@ static int by_number(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-/* Whether a batch in it was written for a file of this number. What cannot be read is no batch. */
+/* Returns whether the file contains a batch that was written for this file number. Unreadable parts
+ * are skipped. */
 static bool has_batch_of(const struct wal_disk *disk, int fd, int64_t size, uint32_t number)
 {
     enum { CHUNK_BYTES = 65536 };
@@ -364,8 +366,9 @@ static bool has_batch_of(const struct wal_disk *disk, int fd, int64_t size, uint
     return found;
 }
 
-/* The number for which the file's batches were written; 0: there are none. Its name is tried first,
- * then those of all files there are, and of one that may be missing at either end. */
+/* Returns the number for which the file's batches were written, or 0 if there are none. Tries its
+ * name first, then the numbers of all existing files, and of one that may be missing at either
+ * end. */
 static uint32_t guess_number(const struct wal_disk *disk, int fd, int64_t size, uint32_t name,
                              const struct log_numbers *numbers)
 {
@@ -380,7 +383,7 @@ static uint32_t guess_number(const struct wal_disk *disk, int fd, int64_t size, 
     return 0;
 }
 
-/* Adds the file in its place; one that is there already stays. */
+/* Inserts the file by number. If the number already exists, drops the new file. */
 static int add_sorted(const struct wal_disk *disk, struct wal_files *files, struct wal_file *file)
 {
     uint32_t at;
@@ -399,7 +402,8 @@ static int add_sorted(const struct wal_disk *disk, struct wal_files *files, stru
     return 0;
 }
 
-/* `is_named`: those that are what their names say come first, the others in a second round. */
+/* Opens a file for salvage. `is_named`: in the first round only files that match their names are
+ * added, in the second round the others. */
 static int open_any(const struct wal_disk *disk, const struct log_numbers *numbers, uint32_t name,
                     uint32_t first, bool is_named, struct wal_files *files)
 {
@@ -452,9 +456,9 @@ int wal_files_open_any(const struct wal_disk *disk, uint32_t first, struct wal_f
     return result;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
-/* Whether the disk is known to have less space than that. */
+/* Returns whether the disk is known to have less space than `bytes`. */
 static bool lacks_space(const struct fs *fs, int fd, uint32_t bytes)
 {
     struct fs_room room;
@@ -462,7 +466,8 @@ static bool lacks_space(const struct fs *fs, int fd, uint32_t bytes)
     return fs->ops->room && fs->ops->room(fs->ctx, fd, &room) == 0 && room.free_bytes < bytes;
 }
 
-/* Writes zeros. Nothing is begun that has no space: what it took meanwhile others could not have. */
+/* Writes zeros. Starts only if there is enough space, since a partial file would take space from
+ * others. */
 static int fill(const struct fs *fs, int fd, uint32_t bytes)
 {
     uint32_t portion = bytes < FILL_BYTES ? bytes : FILL_BYTES;
@@ -476,7 +481,7 @@ static int fill(const struct fs *fs, int fd, uint32_t bytes)
         result = fs_pwrite_whole(fs, fd, zeros, some, at);
         at += some;
         unsynced += some;
-        /* In small portions, so that commits do not wait behind all of it. */
+        /* Syncs in small portions, so that commits do not wait for all of it. */
         if (result == 0 && (unsynced >= FILL_SYNC_BYTES || at == bytes)) {
             result = fs->ops->fdatasync(fs->ctx, fd);
             unsynced = 0;
@@ -496,9 +501,9 @@ int wal_file_unlink(const struct wal_disk *disk, uint32_t number)
 }
 
 /*
- * The file gets its header and is synced under a name that does not count (a temporary one, or one
- * older than the manifest's first), and only then its own: a file with a name that counts is always
- * whole.
+ * Creates a file. It gets its header and is synced under a name that does not count (a temporary
+ * one, or one older than the manifest's first), and only then its own name: a file with a name that
+ * counts is always complete.
  */
 int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, uint64_t epoch,
                   uint32_t spare, struct wal_file **out, bool *is_fatal)
@@ -533,7 +538,7 @@ int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, 
         *is_fatal = is_named && result < 0 && result != -EMFILE && result != -ENFILE;
     } else if (fd >= 0) {
         (void)fs->ops->unlink(fs->ctx,
-                              from); /* its pages are not to be trusted, or its space is needed */
+                              from); /* its pages cannot be trusted, or its space is needed */
     }
     if (result < 0) {
         if (fd >= 0)

@@ -1,4 +1,4 @@
-/* The log's manifest: which files count, which epoch is the newest. */
+/* The log's manifest: the files that count, and the newest epoch. */
 #include "store/wal_private.h"
 
 #include <errno.h>
@@ -7,13 +7,13 @@
 #include <stdio.h>
 
 /*
- * DIR/wal/MANIFEST holds two copies, each in a sector of its own; the valid one of the higher
- * generation counts. Writing goes over the other one and is synced before anything is done that
- * relies on it. So a crash leaves the old or the new, and no space on the disk is needed: a full
- * disk can always be made emptier.
+ * DIR/wal/MANIFEST holds two copies, each in its own sector; the valid copy with the higher
+ * generation counts. A write replaces the other copy and is synced before anything relies on it. So
+ * a crash leaves the old or the new copy, and a write needs no disk space: files can be dropped
+ * even on a full disk.
  *
- * Where the newer copy is damaged later, the older one counts again. It then speaks of files that
- * are gone, or of an epoch older than the batches have: both are refused when the log is read.
+ * If the newer copy is damaged later, the older one counts again. It then refers to files that were
+ * removed, or to an epoch older than that of the batches; both are rejected when the log is read.
  */
 enum { FORMAT = 1, SLOT_BYTES = 512, SLOT_STRIDE = 4096, SLOTS = 2 };
 
@@ -39,7 +39,7 @@ static void emit(const struct wal_manifest *manifest, char slot[SLOT_BYTES + 1])
     slot[SLOT_BYTES] = '\0';
 }
 
-/* Valid is what would be written again just so. */
+/* Parses a copy. It is valid if emitting it gives the same bytes. */
 static bool parse(const char slot[SLOT_BYTES + 1], struct wal_manifest *out)
 {
     struct wal_manifest manifest = {0};
@@ -103,8 +103,9 @@ int wal_manifest_open(struct wal_disk *disk, int flags, int *fd, struct wal_mani
 }
 
 /*
- * A file that is not the log's own oldest was checkpointed up to, which takes a synced batch in it:
- * where that is not there, it is damage and not the end of the log.
+ * Sets the start of the log. If it is not the log's own oldest file, a checkpoint ended there,
+ * which requires a synced batch in it: if that batch is missing, the log is damaged and has not
+ * just ended.
  */
 int wal_manifest_begin_at(const struct wal_disk *disk, struct wal_manifest *manifest,
                           uint32_t first, uint64_t first_sequence, char *error, size_t error_bytes)

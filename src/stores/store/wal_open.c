@@ -1,4 +1,4 @@
-/* Opening a log: recovery, and what an opening removes; closing it. */
+/* Opening of a log: recovery, and removal of unneeded files; closing. */
 #include "store/wal_private.h"
 
 #include "base/random.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct old {
-    uint32_t below, newest; /* older than `below`; 0: none */
+    uint32_t below, newest; /* newest: of those below `below`; 0: none */
 };
 
 static void note_old(void *ctx, const char *name)
@@ -39,8 +39,8 @@ static bool is_of_size(const struct wal *wal, uint32_t number)
     return size == wal->options.file_bytes;
 }
 
-/* Files older than the first: the newest of the right size are kept to be used again. One at a
- * time: listing while removing is not for every file system. */
+/* Handles files older than the first: keeps the newest ones of the right size for reuse, and
+ * removes the others one at a time, because not every file system allows removal while listing. */
 static int tidy_old(struct wal *wal)
 {
     const struct fs *fs = wal->disk.fs;
@@ -61,8 +61,8 @@ static int tidy_old(struct wal *wal)
     }
 }
 
-/* Files behind the tail were made ahead. Those of another size than the options now say go, newest
- * first. */
+/* Removes files after the tail, which were made ahead, if their size differs from the options,
+ * newest first. */
 static int tidy_ahead(struct wal *wal)
 {
     int result = 0;
@@ -78,7 +78,7 @@ static int tidy_ahead(struct wal *wal)
     return result;
 }
 
-/* wal_tidy: removes files that do not count any more, but one to be used again. */
+/* Removes files that no longer count, except those kept for reuse. */
 static int wal_tidy(struct wal *wal)
 {
     int result = tidy_ahead(wal);
@@ -90,7 +90,7 @@ enum {
     FILE_BYTES = 64 << 20,
     BATCH_BYTES = 24 << 20,
     RECENT_BYTES = 16 << 20,
-    REWRITE_FILES = 2 /* the newest ones, at most */
+    REWRITE_FILES = 2 /* at most the newest files */
 };
 
 struct opening {
@@ -101,7 +101,7 @@ struct opening {
     char *error;
     size_t error_bytes;
     struct wal_reader reader;
-    struct wal_manifest read; /* as it is on the disk */
+    struct wal_manifest read; /* as stored on disk */
 };
 
 static int fail(struct opening *opening, int result, const char *what)
@@ -203,7 +203,7 @@ static int open_manifest(struct opening *opening)
     struct wal *wal = opening->wal;
     int result;
 
-    /* A process that died may have left names that are here and not yet on the disk. */
+    /* A process that died may have left names that are not yet on disk. */
     result = wal->disk.fs->ops->fsync_dir(wal->disk.fs->ctx, wal->disk.dir);
     if (result < 0)
         return fail(opening, result, "cannot sync the log's directory");
@@ -235,7 +235,7 @@ static int open_manifest(struct opening *opening)
                                  wal->options.first_sequence, opening->error, opening->error_bytes);
 }
 
-/* A crash may have come between the manifest and the very first file. */
+/* Creates the first file if a crash came between the manifest and it. */
 static int make_first(struct opening *opening)
 {
     struct wal *wal = opening->wal;
@@ -269,12 +269,12 @@ static int make_first(struct opening *opening)
 
 enum { LOT_RECORDS = 16 };
 
-/* Records of a batch that are replayed one after the other, told of beforehand. */
+/* Consecutive records of a batch that are announced together before they are replayed. */
 struct lot {
     struct record records[LOT_RECORDS];
     struct record_place places[LOT_RECORDS];
     size_t count;
-    bool is_damaged; /* what follows is no record */
+    bool is_damaged; /* the next bytes are not a record */
 };
 
 static int complain_of(const struct opening *opening, struct record_place place, const char *why)
@@ -285,7 +285,7 @@ static int complain_of(const struct opening *opening, struct record_place place,
                         place.file, opening->wal->disk.dir, place.at, why);
 }
 
-/* The next so many records of the batch. Fewer than LOT_RECORDS: it is at its end. */
+/* Decodes the next records of the batch. Fewer than LOT_RECORDS: the batch has ended. */
 static int fill_lot(const struct opening *opening, const struct wal_view *view, size_t *at,
                     struct lot *lot)
 {
@@ -367,12 +367,13 @@ static int replay_all(struct opening *opening)
     return result;
 }
 
-/* ---- making what was found durable ---- */
+/* ---- making the recovered state durable ---- */
 
 /*
- * What nobody says was synced is written once more before it is synced: after a failed sync the
- * page cache may call pages clean that never reached the disk, and syncing them again would do
- * nothing. That can only be so since the last sync that worked, so the newest two files do.
+ * Rewrites batches that are not known to be synced, before they are synced: after a failed sync the
+ * page cache may consider pages clean that never reached the disk, and syncing them again would
+ * have no effect. This can only affect writes since the last successful sync, so the newest two
+ * files are enough.
  */
 static int rewrite(struct opening *opening, uint32_t index)
 {
@@ -412,7 +413,7 @@ static int sync_tail(struct opening *opening)
     return result < 0 ? fail(opening, result, "cannot write and sync the end of the log again") : 0;
 }
 
-/* The newest file that wal_tidy leaves. */
+/* Returns the newest file that wal_tidy keeps. */
 static uint32_t newest_to_keep(const struct opening *opening)
 {
     const struct wal *wal = opening->wal;
@@ -423,7 +424,8 @@ static uint32_t newest_to_keep(const struct opening *opening)
     return wal->files.at[last]->number;
 }
 
-/* What is behind a file's end is nobody's: a copy or a file system put it there. */
+/* Truncates files to their size. Bytes beyond it are unused: they come from a copy or a file
+ * system. */
 static int cut_excess(struct opening *opening)
 {
     const struct fs *fs = opening->wal->disk.fs;
@@ -440,7 +442,7 @@ static int cut_excess(struct opening *opening)
     return result < 0 ? fail(opening, result, "cannot cut log files to their size") : 0;
 }
 
-/* From here on what the crash left behind the tail does not count, whatever becomes of it. */
+/* Begins a new epoch. From now on batches that the crash left after the tail do not count. */
 static int begin_epoch(struct opening *opening)
 {
     struct wal *wal = opening->wal;
@@ -463,15 +465,16 @@ static int begin_epoch(struct opening *opening)
     wal->tail_at = reader->at;
     wal->next_sequence = reader->expected;
     wal->committed = wal->synced = reader->expected - 1;
-    if (reader->last.bytes == 0) /* nothing in it yet */
+    if (reader->last.bytes == 0) /* no batch in it yet */
         wal->files.at[reader->index]->first_sequence = reader->expected;
     opening->found->epoch = wal->epoch;
     return 0;
 }
 
-/* ---- the whole ---- */
+/* ---- opening and closing ---- */
 
-/* Until the log is opened for the first time the first file may not be made yet. */
+/* Returns the newest file that must exist: 0 before the log's first opening, when the first file
+ * may not exist yet. */
 static uint32_t newest_made(const struct wal *wal)
 {
     return wal->chore.manifest.epoch ? wal->chore.manifest.newest : 0;
@@ -556,7 +559,7 @@ int wal_open(const struct wal_options *options, wal_replay *replay, void *ctx, s
     return result;
 }
 
-/* A commit that was sealed, what is open after it, and a sync of all: at most three rounds. */
+/* Commits the sealed batch and the open batch, and syncs everything. */
 static void commit_all(struct wal *wal)
 {
     if (wal->flight.is_under_way) {

@@ -1,4 +1,4 @@
-/* Records back from RAM and disk (wal.h). */
+/* Reading records from RAM and disk (wal.h). */
 #include "store/wal_private.h"
 
 #include <errno.h>
@@ -6,8 +6,8 @@
 
 /* ---- one record ---- */
 
-/* A place in the open batch is told by where that begins: its length is the owner's to change at
- * any time. */
+/* Finds a record in RAM. A place in the open batch is recognized by the start of the batch, since
+ * the owner may change its length at any time. */
 static bool find_in_ram(const struct wal *wal, struct record_place place, struct slice *out)
 {
     const struct wal_batch *batch = wal->open;
@@ -49,7 +49,7 @@ static ssize_t read_from_cache(const struct wal *wal, struct record_place place,
     return got >= 0 && (size_t)got < bytes ? -EAGAIN : got;
 }
 
-/* The file stays, and stays open, while it is pinned. NULL: it is gone. */
+/* Pins a file, so that it exists and stays open. Returns NULL if it was dropped. */
 static struct wal_file *pin(struct wal *wal, uint32_t number)
 {
     struct wal_file *file;
@@ -162,7 +162,7 @@ int wal_read_next(struct wal *wal, struct record_place place, struct wal_window 
             return 0;
         }
     }
-    return wal_read(wal, place, true, scratch, out); /* large, or still on its way to the disk */
+    return wal_read(wal, place, true, scratch, out); /* large, or not on disk yet */
 }
 
 void wal_window_fini(struct wal_window *window)

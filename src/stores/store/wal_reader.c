@@ -1,4 +1,4 @@
-/* The chain of batches in a log's files, and what ends it: a torn tail or corruption. */
+/* The chain of batches in a log's files, and its end: a torn tail or corruption. */
 #include "store/wal_private.h"
 
 #include <errno.h>
@@ -7,25 +7,26 @@
 #include <stdlib.h>
 
 /*
- * Which batch comes next? The one that stands where the last one ended, or at the start of the next
- * file, is whole, carries the next sequence, an epoch not older than the last one's and, from the
- * manifest's epoch_sequence on, the newest epoch.
+ * The next batch of the chain is the one that is located where the last one ended, or at the start
+ * of the next file, is intact, and has the next sequence, an epoch not older than the last one's
+ * and, from the manifest's epoch_sequence on, the newest epoch.
  *
- * Why nothing stale passes. A batch is known by (epoch, sequence): an epoch is made durable in the
- * manifest before its first batch is written and never used again, and within an epoch each
- * sequence is written once, at one place. What a file held under an earlier number fails the
- * checksums, which are made with the number. What a crash left over behind the tail, and was not
- * taken up by the opening after it, has a sequence not below that opening's epoch_sequence and an
- * epoch older than its. As long as that epoch is the newest, the rule on epoch_sequence rejects it.
- * Once a newer one is, then either the epoch in between wrote a batch that counts, and left-overs
- * fail against that batch's epoch; or it wrote none, and the newer epoch_sequence is the same.
+ * Why no stale batch is accepted. A batch is identified by (epoch, sequence): an epoch is made
+ * durable in the manifest before its first batch is written and is never reused, and within an
+ * epoch each sequence is written once, at one place. Batches that a file held under an earlier
+ * number fail the checksums, which depend on the number. Batches that a crash left after the tail,
+ * and that the following opening did not accept, have a sequence not below that opening's
+ * epoch_sequence and an epoch older than its own. As long as that epoch is the newest, the rule on
+ * epoch_sequence rejects them. Once there is a newer one, either the epoch in between wrote a batch
+ * that counts, and stale batches are older than that batch's epoch; or it wrote none, and the newer
+ * epoch_sequence is the same.
  *
- * What ends the chain at sequence N: a crash, or damage? It is damage where the manifest, or any
- * batch of this log with an epoch not older than the last one's and not itself left over, says that
- * N had been synced: a batch is only replaced by an opening which found it not whole, which would
- * have been damage then. No left-over can say so falsely: one of the same epoch would be speaking
- * of the very N that is missing, truly. And a batch of a torn tail cannot have been synced, or it
- * would not be torn.
+ * Does the chain end at sequence N because of a crash or of damage? It is damage if N is recorded
+ * as synced by the manifest, or by any batch of this log that is not itself stale and has an epoch
+ * not older than the last one's: a batch is only replaced by an opening that found it incomplete,
+ * which would have been damage then. No stale batch can record this falsely: one of the same epoch
+ * would refer to the very N that is missing, and correctly. And a batch of a torn tail cannot have
+ * been synced, or it would not be torn.
  */
 
 enum { WINDOW_BYTES = 2 << 20 };
@@ -44,7 +45,7 @@ int wal_reader_init(struct wal_reader *reader, const struct wal_disk *disk,
                                   .synced = manifest->synced,
                                   .error = error,
                                   .error_bytes = error_bytes};
-    for (uint32_t i = 0, most = 0; i < files->count; i++) { /* no larger than the largest file */
+    for (uint32_t i = 0, most = 0; i < files->count; i++) { /* not larger than the largest file */
         most = files->at[i]->bytes > most ? files->at[i]->bytes : most;
         reader->window_cap = most < WINDOW_BYTES ? most : WINDOW_BYTES;
     }
@@ -80,8 +81,8 @@ static int refuse(struct wal_reader *reader, uint32_t index, uint32_t at, const 
                         path, at, why);
 }
 
-/* The `bytes` at `at` of a file into the window, or as many as the file has. The count, or negative
- * errno. */
+/* Makes `bytes` of a file from `at` on available in the window, or fewer at the end of the file.
+ * Returns the number of bytes or a negative errno. */
 static int fetch(struct wal_reader *reader, uint32_t index, uint32_t at, uint32_t bytes,
                  const char **out)
 {
@@ -105,7 +106,7 @@ static int fetch(struct wal_reader *reader, uint32_t index, uint32_t at, uint32_
         reader->window_index = UINT32_MAX;
         got = fs_pread_some(reader->disk->fs, file->fd, true, reader->window, want, at);
         if (got >= 0 && got < want)
-            got = -EIO; /* its size was right when it was opened */
+            got = -EIO; /* its size was right at opening */
         if (got < 0) {
             char path[PATH_MAX];
 
@@ -158,8 +159,8 @@ int wal_reader_look(struct wal_reader *reader, uint32_t index, uint32_t at, stru
     return 1;
 }
 
-/* Neither from before the chain's last batch nor left over by an opening that went on without it.
- */
+/* Returns whether a head may belong to the chain: it is neither older than the chain's last batch
+ * nor stale, that is, left by a crash before an opening that continued without it. */
 static bool counts(const struct wal_reader *reader, const struct wal_head *head)
 {
     return head->epoch >= reader->epoch && (head->sequence < reader->manifest->epoch_sequence ||
@@ -179,7 +180,7 @@ static int try(struct wal_reader *reader, uint32_t index, uint32_t at, struct wa
     return 1;
 }
 
-/* A head of this log in what follows the chain's end: left over, or the proof of damage. */
+/* Evaluates a head of this log after the end of the chain: it is stale, or proves damage. */
 static int weigh(struct wal_reader *reader, uint32_t index, uint32_t at,
                  const struct wal_head *head)
 {
@@ -201,7 +202,7 @@ static int weigh(struct wal_reader *reader, uint32_t index, uint32_t at,
     return 0;
 }
 
-/* Heads anywhere in what follows. Batches start at multiples of WAL_ALIGN. */
+/* Searches for heads at any position after the end. Batches start at multiples of WAL_ALIGN. */
 static int search(struct wal_reader *reader, uint32_t index, uint32_t from)
 {
     const uint64_t magic = wal_head_magic();
@@ -248,7 +249,7 @@ static int find_end(struct wal_reader *reader)
     return result;
 }
 
-/* The batch was found: the chain goes on behind it. */
+/* Continues the chain after a batch. */
 static void go_on_behind(struct wal_reader *reader, const struct wal_view *view)
 {
     struct wal_file *file = reader->files->at[reader->index];
@@ -265,7 +266,7 @@ static void go_on_behind(struct wal_reader *reader, const struct wal_view *view)
 
 int wal_reader_resume(struct wal_reader *reader, struct wal_view *view)
 {
-    enum { PAGE_BYTES = 4096 }; /* what cannot be read is passed over by the page */
+    enum { PAGE_BYTES = 4096 }; /* unreadable parts are skipped page by page */
 
     for (; reader->index < reader->files->count; reader->index++, reader->at = WAL_HEADER_BYTES) {
         const uint32_t end = reader->files->at[reader->index]->bytes;

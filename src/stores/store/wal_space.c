@@ -1,11 +1,12 @@
-/* The room of a log: checkpoints, files made ready, figures; what a backup copies (wal.h). */
+/* The space of a log: checkpoints, preparing files, figures; the files for a backup (wal.h). */
 #include "store/wal_private.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A batch that is being written has been promised to nobody: the log ends before it. */
+/* Returns the end of the log. A batch that is being written is not acknowledged yet, so the log
+ * ends before it. */
 static void end_of(const struct wal *wal, uint32_t *file, uint32_t *at)
 {
     const struct wal_flight *flight = &wal->flight;
@@ -51,7 +52,7 @@ uint64_t wal_first_sequence(const struct wal *wal, uint32_t file)
     return wal_files_find(&wal->files, file)->first_sequence;
 }
 
-/* What the log says it begins with is durable, so recovery may insist on it. */
+/* Requires that the first batch of the log is durable, so that recovery may rely on it. */
 void wal_checkpointed(struct wal *wal, uint32_t file)
 {
     if (file <= wal->shared.first_needed)
@@ -116,8 +117,8 @@ void wal_want_spares(struct wal *wal, bool on)
     wal->spares_unwanted = !on;
 }
 
-/* Files from `first` on that may go now; pinned ones wait. Marks them, so that nobody begins to
- * read them. */
+/* Determines which files from `first` on may be dropped now. Pinned files and those after them
+ * wait. Marks the files, so that no new reads of them begin. */
 static void plan(struct wal *wal, uint32_t *first, uint32_t *newest, bool *next_is_ready)
 {
     struct wal_chore *chore = &wal->chore;
@@ -157,8 +158,8 @@ static void fail(struct wal *wal, int result, bool is_fatal, const char *what)
              strerror(-result));
 }
 
-/* Once the manifest says so durably, the files before are nobody's: some wait to be used again, the
- * others are removed. */
+/* Drops files after the manifest durably excludes them: some are kept for reuse, the others are
+ * removed. */
 static void drop(struct wal *wal, uint32_t first)
 {
     struct wal_chore *chore = &wal->chore;
@@ -181,7 +182,7 @@ static void drop(struct wal *wal, uint32_t first)
     }
 }
 
-/* Before any batch is in it: a file that is missing later was there. */
+/* Records the new file before any batch is in it, so that a later loss of the file is detected. */
 static void note_next(struct wal *wal, uint32_t number)
 {
     struct wal_chore *chore = &wal->chore;
@@ -276,7 +277,7 @@ bool wal_room(struct wal *wal, struct fs_room *out)
     const struct wal_file *file;
 
     pthread_mutex_lock(&wal->lock);
-    file = wal_current(wal); /* which stays open */
+    file = wal_current(wal); /* stays open */
     pthread_mutex_unlock(&wal->lock);
     return fs->ops->room && fs->ops->room(fs->ctx, file->fd, out) == 0;
 }
