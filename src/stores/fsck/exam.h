@@ -44,9 +44,8 @@ struct fsck_topic {
     uint64_t stored[SECTIONS]; /* alive slots, counted */
     uint64_t cold[SECTIONS];   /* of these, not ended by the log */
     uint64_t dead_bytes;
-    uint64_t lost,
-        given_up
-            [SECTIONS]; /* alive slots with a damaged record; given_up is not included in `stored` */
+    /* Alive slots with a damaged record; given_up is not included in `stored`. */
+    uint64_t lost, given_up[SECTIONS];
     uint64_t catalog[SECTIONS]; /* from the catalog */
     uint64_t catalog_dead_bytes;
 };

@@ -216,8 +216,9 @@ struct depot_item {
     uint64_t sequence;
     struct record_place place; /* of its record, in the log or in a run */
     uint32_t id;               /* the engine's; 0: from a victim */
-    const void *
-        changed; /* current state of the job if the record is outdated, else NULL. The caller frees it, after building or if the build never runs */
+    /* Current state of the job if the record is outdated, else NULL. The caller frees it, after
+     * building or if the build never runs. */
+    const void *changed;
     uint64_t key_low; /* after building */
 };
 

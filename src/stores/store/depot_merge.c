@@ -7,7 +7,7 @@
 
 /*
  * A small LSM tree: the tier of a table is the number of times its count can be divided by the fan.
- * A fan's number of tables of one tier are merged into one, so each key is written about as often
+ * As many tables of one tier as the fan are merged into one, so each key is written about as often
  * as the logarithm of the number of keys. A table of which a third is dead is rewritten alone,
  * because the largest tables are not merged.
  */

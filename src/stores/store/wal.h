@@ -137,12 +137,10 @@ bool wal_seal(struct wal *wal);
 /* Works as wal_seal, and the commit syncs regardless of the sync class. Also returns false if
  * everything is synced. */
 bool wal_seal_sync(struct wal *wal);
-int wal_commit(
-    struct wal *
-        wal); /* [helper] writes and, depending on the class, syncs; returns 0 or a negative errno */
-uint64_t wal_committed(
-    struct wal *
-        wal); /* returns the sequence up to which everything is durable (or written, depending on the class) */
+/* [helper] Writes and, depending on the class, syncs. Returns 0 or a negative errno. */
+int wal_commit(struct wal *wal);
+/* Returns the sequence up to which everything is durable (or written, depending on the class). */
+uint64_t wal_committed(struct wal *wal);
 
 /* Returns whether the path of the log's file led elsewhere after the last commit was synced. The
  * log then continues in files that the next opening will not find unless they are moved back. */
