@@ -97,8 +97,7 @@ static void call_clock(struct http_call *call, const struct http_clock_call *wha
     const struct http_clock_hooks *hooks = test_clock_of(call);
     if (!hooks)
         return;
-    call->exchange->waits =
-        true; /* excludes it from the request durations, since it waits for events */
+    call->exchange->waits = true; /* not in request durations: waits for events */
     hooks->call(hooks->ctx, call->front->reactor, what, on_clock_done, call->front,
                 http_exchange_tag(call->exchange));
 }

@@ -16,15 +16,12 @@
 #include <unistd.h>
 
 enum {
-    CROWD_MAX =
-        64, /* connections above the limit that get an answer; further ones are closed silently */
-    GREETING_MAX =
-        2048, /* connections before their first request; the oldest is closed for a new one */
+    CROWD_MAX = 64,      /* excess connections that get an answer; others get none */
+    GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
     HANDSHAKES_MAX = 4, /* per loop iteration, so that established connections do not wait longer */
-    TURN_REQUESTS =
-        512, /* of all connections per iteration; above it each connection has a limit of TURN_SHARE, */
-    TURN_SHARE = 8, /* so that pipelining clients do not delay clients with single requests, */
-    LATE_SHARE = 1, /* or of LATE_SHARE in an iteration that has lasted long */
+    TURN_REQUESTS = 512, /* per iteration; above it each connection may begin TURN_SHARE, */
+    TURN_SHARE = 8,      /* so that pipelining clients do not delay clients with single requests, */
+    LATE_SHARE = 1,      /* or LATE_SHARE in an iteration that has lasted long */
     OUT_BYTES_PAUSE = 1024 * 1024, /* above it no more requests of the connection are read */
     CONNECTION_BYTES = 1024,       /* approximate memory of an open connection */
     /* A leftover up to this size is copied in front of the next bytes; a longer one gets its own

@@ -60,8 +60,7 @@ static bool begin_sweep(struct http_call *call, enum sweep_verb verb, struct htt
     call->exchange->is_dry_run = fields->dry_run;
     if (fields->dry_run)
         http_change_drop(call->exchange);
-    call->exchange->waits =
-        true; /* excludes it from the request durations, since it depends on the number of jobs */
+    call->exchange->waits = true; /* not in request durations: depends on the number of jobs */
     if (!sweep_start(front->queue, &order, sweep_is_wanted, on_swept, front,
                      http_exchange_tag(call->exchange)))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");

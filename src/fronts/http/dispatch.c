@@ -1,32 +1,33 @@
 /*
- * When a request may begin. Small ones of a connection run side by side, in any number that
- * HTTP_PENDING_MAX allows. Those that hold memory or the loop for long wait until there is room:
+ * Decides when a request may begin. Small requests of a connection run concurrently, up to
+ * HTTP_PENDING_MAX. Requests that hold memory or the loop for long wait until there is room:
  *
- *   weight   what a body or an answer may take, in units of 64 KiB; the requests of a connection
- *            under way weigh 16 MiB together at most, or there is only one
- *   long     lists and pages over all topics: begin once all earlier answers of the connection
- *            are out; a front has few under way at a time, the other connections stand in line
- *   heavy    with a body of some size, or a list: not in a turn that has lasted long, behind another
- *            such request
- *   take     not behind a take that waits: its jobs could not be handed over
- *   stream   once all earlier answers of the connection are out: it is the last one
+ *   weight   memory of a body or an answer, in units of 64 KiB. The requests in progress on a
+ *            connection have a total weight of at most 16 MiB, unless there is only one
+ *   long     lists and pages over all topics: begin when all earlier answers of the connection have
+ *            been sent. A front runs only a few at the same time; other connections are queued
+ *   heavy    with a body above a certain size, or a list: not in a loop iteration that has lasted
+ *            long,
+ *            after another such request
+ *   take     not after a waiting take, since its jobs could not be delivered
+ *   stream   when all earlier answers of the connection have been sent; it is the last one
  *
- * A request that has to wait is left where it is, unanswered and unread; what comes behind it waits
- * too.
+ * A request that has to wait stays in the input, unparsed and unanswered, as do the requests after
+ * it.
  */
 #include "http/dispatch.h"
 
 #include "base/text.h"
 #include "http/cors.h"
 
-/* ---- where it goes ---- */
+/* ---- routing ---- */
 
 struct http_match {
     const struct http_route *route;
-    struct slice topic, id; /* as sent */
+    struct slice topic, id; /* percent-encoded */
 };
 
-/* A {word} of the pattern stands for one segment that is not empty. */
+/* Matches a path. A {word} of the pattern matches one non-empty segment. */
 static bool path_matches(const struct http_route *route, struct slice path, struct http_match *out)
 {
     if (path.len < route->head_bytes || memcmp(path.at, route->pattern, route->head_bytes) != 0)
@@ -65,7 +66,7 @@ static const char *method_name(enum http_method method)
     return names[method];
 }
 
-/* The methods that the path has go to the front's arena. */
+/* Refuses a request without a route. Writes the methods of the path to the front's arena. */
 static bool refuse_target(struct http_front *front, struct http_fault *fault)
 {
     const struct http_shared *shared = front->shared;
@@ -88,7 +89,7 @@ static bool refuse_target(struct http_front *front, struct http_fault *fault)
                           http_quotable(path, 80), (int)allow->len, allow->at);
 }
 
-/* The route of the front's request. False: *fault says what the path has instead. */
+/* Finds the route of the front's request. On false, *fault lists what the path offers instead. */
 static bool find_route(struct http_front *front, struct http_match *out, struct http_fault *fault)
 {
     const struct http_shared *shared = front->shared;
@@ -105,7 +106,7 @@ static bool find_route(struct http_front *front, struct http_match *out, struct 
     return refuse_target(front, fault);
 }
 
-/* In whose form the front's request is refused; NULL: a problem. */
+/* Returns the route in whose format the front's request is refused, or NULL for a problem. */
 static const struct http_route *find_refuser(const struct http_front *front,
                                              const struct http_match *match)
 {
@@ -118,7 +119,7 @@ static const struct http_route *find_refuser(const struct http_front *front,
     return NULL;
 }
 
-/* ---- whether it may begin ---- */
+/* ---- admission ---- */
 
 enum { UNIT_BYTES = 64 * 1024, WEIGHT_MAX = 256, HEAVY_BODY_BYTES = 4096 };
 
@@ -127,7 +128,7 @@ static uint32_t weight_of_bytes(uint64_t bytes)
     return bytes / UNIT_BYTES < WEIGHT_MAX ? (uint32_t)(bytes / UNIT_BYTES) : WEIGHT_MAX;
 }
 
-/* What the request may take, in units: its body or its answer, whichever the call is known for. */
+/* Returns the weight of the request in units: of its body or its answer, depending on the call. */
 static uint32_t weight_of(const struct http_front *front, const struct http_route *route)
 {
     uint64_t jobs = 1;
@@ -148,7 +149,7 @@ static uint32_t weight_of(const struct http_front *front, const struct http_rout
     return weight_of_bytes(front->request.body.len);
 }
 
-/* One that has to wait for others stands in the front's line. */
+/* Returns whether a long request may begin; if not, queues its connection in the front. */
 static bool may_begin_long(struct http_connection *connection)
 {
     struct http_front *front = connection->front;
@@ -165,8 +166,8 @@ static bool may_begin_long(struct http_connection *connection)
     return false;
 }
 
-/* Does it hold up the loop for longer than others? Then it waits for a turn with time, in the order in which
- * such requests came. */
+/* Returns whether a request that occupies the loop for long may begin. If not, it waits for a loop
+ * iteration with enough time; such requests keep their order. */
 static bool may_begin_heavy(struct http_connection *connection, const struct http_route *route)
 {
     struct http_front *front = connection->front;
@@ -181,8 +182,8 @@ static bool may_begin_heavy(struct http_connection *connection, const struct htt
     return true;
 }
 
-/* The request just parsed: may it begin now? Then *weight is for begin_weight. Else it keeps its
- * place, and the connection is touched when it is to ask again. */
+/* Returns whether the request just parsed may begin now, and sets *weight for begin_weight. If not,
+ * it keeps its place, and the connection is touched when it should be tried again. */
 static bool may_begin(struct http_connection *connection, const struct http_route *route,
                       uint32_t *weight)
 {
@@ -198,7 +199,7 @@ static bool may_begin(struct http_connection *connection, const struct http_rout
            (route->answer != HTTP_ANSWER_LONG || may_begin_long(connection));
 }
 
-/* Only for a weight other than 0. */
+/* Counts the weight of an exchange; it must not be 0. */
 static void begin_weight(struct http_exchange *exchange, uint32_t weight)
 {
     const struct http_route *route = exchange->route;
@@ -208,15 +209,15 @@ static void begin_weight(struct http_exchange *exchange, uint32_t weight)
         exchange->is_long = true;
         exchange->front->long_count++;
     } else if (route->answer == HTTP_ANSWER_SHORT) {
-        /* The store has a copy of the body. */
+        /* The body is held twice, since the store has a copy. */
         exchange->bytes_counted = (size_t)weight * UNIT_BYTES;
         http_budget_add(exchange->front, exchange->bytes_counted);
     }
 }
 
-/* ---- what it asks for ---- */
+/* ---- parsing of the call ---- */
 
-/* How long a body the call may have; one to nowhere as long as a job's. */
+/* Returns the maximum body of a call; without a route that of a job. */
 static uint64_t body_bytes_max_of(const struct http_front *front, const struct http_route *route)
 {
     if (!route || route->body == HTTP_BODY_JOB)
@@ -224,7 +225,7 @@ static uint64_t body_bytes_max_of(const struct http_front *front, const struct h
     return route->body == HTTP_BODY_BATCH ? front->options.batch_bytes_max : JOB_BODY_BYTES_MAX;
 }
 
-/* A segment of the path with its %XX resolved, in the front's `decoded` where there are some. */
+/* Decodes a segment of the path into the front's `decoded` if it contains %XX. */
 static bool unescape_segment(struct http_front *front, struct slice *text, struct http_fault *fault)
 {
     size_t start = front->decoded.len;
@@ -238,7 +239,7 @@ static bool unescape_segment(struct http_front *front, struct slice *text, struc
     return true;
 }
 
-/* A call that takes no body is refused one, with advice. */
+/* Refuses a body of a call without one, with advice. */
 static bool check_no_body(struct http_front *front, const struct http_route *route,
                           struct http_fault *fault)
 {
@@ -248,7 +249,7 @@ static bool check_no_body(struct http_front *front, const struct http_route *rou
            http_query_refuse_body(body, route->options, &front->arena, fault);
 }
 
-/* What the request asks for. False: *fault says what is wrong with it. */
+/* Parses the call. On false, *fault describes the problem. */
 static bool read_call(struct http_connection *connection, const struct http_match *match,
                       struct http_call *call, struct http_fault *fault)
 {
@@ -269,10 +270,11 @@ static bool read_call(struct http_connection *connection, const struct http_matc
            check_no_body(front, match->route, fault);
 }
 
-/* Nothing at the path, or not by this method: then the answer says which it has. */
+/* Answers a request for an unknown path, or an unknown method of a path with the methods that it
+ * has. */
 static void refuse_path(struct http_exchange *exchange, const struct http_fault *fault)
 {
-    if (exchange->route) { /* another protocol's, which has a form of its own */
+    if (exchange->route) { /* another protocol with its own format */
         http_answer_fault(exchange, fault);
         return;
     }
@@ -283,7 +285,7 @@ static void refuse_path(struct http_exchange *exchange, const struct http_fault 
     http_answer_end(exchange, status, "application/problem+json");
 }
 
-/* The exchange of the front's request. NULL: no memory. */
+/* Creates the exchange of the front's request. Returns NULL if out of memory. */
 static struct http_exchange *begin_exchange(struct http_connection *connection,
                                             const struct http_route *route)
 {
@@ -299,7 +301,7 @@ static struct http_exchange *begin_exchange(struct http_connection *connection,
     return exchange;
 }
 
-/* A browser asks, before its page does, what the path takes. It brings no token. */
+/* Answers a preflight request, which carries no token, with the methods of the path. */
 static enum http_dispatched answer_preflight(struct http_connection *connection)
 {
     struct http_front *front = connection->front;
@@ -318,7 +320,7 @@ static enum http_dispatched answer_preflight(struct http_connection *connection)
     return HTTP_DISPATCH_DONE;
 }
 
-/* The gate does not let it through. The audit is told who tried to change something. */
+/* Answers a request that the gate refused. Attempted changes are recorded by the audit. */
 static enum http_dispatched refuse_at_gate(struct http_connection *connection,
                                            const struct http_match *match, bool is_known,
                                            const struct http_fault *fault)
@@ -335,8 +337,8 @@ static enum http_dispatched refuse_at_gate(struct http_connection *connection,
     return HTTP_DISPATCH_DONE;
 }
 
-/* Carries the request out, or holds it back until there is room for it. `match`: its route, where it
- * is known already. */
+/* Carries out the request, or holds it back until there is room for it. `match` holds its route if
+ * already found. */
 static enum http_dispatched carry_out(struct http_connection *connection, struct http_match *match)
 {
     struct http_front *front = connection->front;
@@ -380,7 +382,7 @@ static enum http_dispatched carry_out(struct http_connection *connection, struct
 
 /* ---- one message ---- */
 
-/* A request held back is read again later: its chunks are one body from now on. */
+/* Joins the chunks of a request that is held back: it is parsed again later, as one body. */
 static void unwrap_chunks(struct http_framing *framing, char *message, size_t *len, size_t used)
 {
     size_t bytes = framing->head_bytes + framing->decoded;
@@ -392,7 +394,7 @@ static void unwrap_chunks(struct http_framing *framing, char *message, size_t *l
     framing->length = framing->decoded;
 }
 
-/* Is there memory for what is still to come of the body? */
+/* Returns whether there is memory for the rest of the body. */
 static bool has_body_memory(struct http_connection *connection, size_t bytes_here,
                             struct http_fault *fault)
 {
@@ -406,7 +408,7 @@ static bool has_body_memory(struct http_connection *connection, size_t bytes_her
     return false;
 }
 
-/* Answers tell the browser of a page that may use the API so. */
+/* Records the origin of the page, so that answers allow it to read them. */
 static void note_origin(struct http_connection *connection)
 {
     const struct http_request *request = &connection->front->request;
@@ -417,7 +419,7 @@ static void note_origin(struct http_connection *connection)
                 : 0;
 }
 
-/* The head is whole: its route, how long the body may be, and how it is refused. */
+/* Handles a complete head: finds the route, the maximum body and the format of a refusal. */
 static void look_at_head(struct http_connection *connection, struct http_match *match)
 {
     struct http_fault fault;
@@ -427,8 +429,8 @@ static void look_at_head(struct http_connection *connection, struct http_match *
     connection->refuser = find_refuser(connection->front, match);
 }
 
-/* Is the body here, or so short that it is read and thrown away where its request is refused? Then
- * the gate is asked once it is whole, and the connection is kept. */
+/* Returns whether the body has arrived, or is short enough to be read and discarded if its request
+ * is refused. Then the gate is asked when the body is complete, and the connection stays open. */
 static bool body_is_cheap(const struct http_connection *connection, size_t bytes_here)
 {
     const struct http_framing *framing = &connection->framing;
@@ -438,8 +440,8 @@ static bool body_is_cheap(const struct http_connection *connection, size_t bytes
            (framing->length <= BUDGET_SMALL_BYTES && !connection->front->request.expects_continue);
 }
 
-/* True: nobody is let through with this, and its body is not read. The connection ends, as it is not
- * known what else comes. */
+/* Returns whether the caller is refused before its body is read. Then the connection ends, since
+ * the rest of its input is unknown. */
 static bool is_refused_unread(struct http_connection *connection, const struct http_match *match,
                               enum http_dispatched *done)
 {
@@ -452,7 +454,7 @@ static bool is_refused_unread(struct http_connection *connection, const struct h
     return true;
 }
 
-/* Does the client wait to be asked for the body? False: no memory. */
+/* Sends 100 Continue if the client waits for it. Returns false if out of memory. */
 static bool ask_for_body(struct http_connection *connection, size_t bytes_here)
 {
     struct http_front *front = connection->front;

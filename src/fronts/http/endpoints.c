@@ -1,9 +1,9 @@
-/* Where a topic's jobs are sent, and how the peers there do. */
+/* The endpoints that receive a topic's jobs, and their state. */
 #include "base/json_read.h"
 #include "base/json_write.h"
 #include "http/exchange.h"
 
-/* The member `deliver` of what a topic says of its delivery; JSON_NONE: it has none. */
+/* Returns the member `deliver` of the topic's extension, or JSON_NONE. */
 static struct json_value deliver_of(struct slice extension)
 {
     struct json_value object = {0};

@@ -1,4 +1,4 @@
-/* What happens to jobs and topics, as it happens: a stream of events (feed/feed.h). */
+/* Events of jobs and topics as a live stream (feed/feed.h). */
 #include "base/json_write.h"
 #include "feed/feed.h"
 #include "http/stream.h"
@@ -8,15 +8,15 @@
 
 enum { GAP_BYTES = 40 };
 
-/* One who listens. One block of memory with the names of his topics. */
+/* A listener, in one block of memory with the names of its topics. */
 struct events {
-    struct feed_listener listener; /* first */
+    struct feed_listener listener; /* must be first */
     struct http_front *front;
     struct http_stream *stream;
-    struct slice topics[]; /* then their text */
+    struct slice topics[]; /* followed by their text */
 };
 
-/* ---- telling ---- */
+/* ---- sending ---- */
 
 static void write_time(struct buffer *out, const char *key, int64_t ms)
 {
@@ -61,7 +61,7 @@ static void write_event(struct buffer *out, const struct job_event *event)
     buffer_append_byte(out, '}');
 }
 
-/* The event as JSON: written once for all who listen at this front. */
+/* Returns the event as JSON, written once for all listeners of this front. */
 static struct slice event_text(struct http_front *front, const struct job_event *event,
                                uint64_t serial)
 {
@@ -97,7 +97,7 @@ static bool may_see(struct feed_listener *listener, struct slice topic)
 static const struct feed_listener_ops listener_ops = {
     .told = on_told, .gap = on_gap, .may_see = may_see};
 
-/* ---- beginning and end ---- */
+/* ---- life ---- */
 
 static struct events *events_new(struct http_call *call)
 {
@@ -134,7 +134,8 @@ static void events_end(void *ctx)
     free(events);
 }
 
-/* Each topic that is named must be one, and his to read. False: the call is answered. */
+/* Checks that each named topic is valid and that the caller may read it. Answers the call on
+ * false. */
 static bool check_topics(struct http_call *call)
 {
     const struct http_query *query = call->query;

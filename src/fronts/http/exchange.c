@@ -63,7 +63,8 @@ bool http_exchange_is_wanted(struct http_front *front, uint64_t tag)
            !front->is_draining;
 }
 
-/* The front has room for one, as a call is made at once. */
+/* Fills in the caller in the front's single call structure, which suffices because calls are
+ * immediate. */
 static const struct queue_caller *call_as(struct http_exchange *exchange,
                                           const struct access_caller *caller,
                                           struct quota_account *account)
@@ -88,7 +89,7 @@ struct queue_reply_to http_reply_to(struct http_call *call, queue_done *done)
 const struct queue_caller *http_exchange_caller(struct http_exchange *exchange)
 {
     const struct http_connection *connection = exchange->connection;
-    assert(exchange->caller || connection); /* a later step without a caller kept */
+    assert(exchange->caller || connection); /* a later step without a kept caller */
     const struct access_caller *caller =
         exchange->caller ? exchange->caller : connection->gate.caller;
     bool is_same = connection && connection->gate.caller == caller;
@@ -103,9 +104,9 @@ struct queue_reply_to http_exchange_reply_to(struct http_exchange *exchange, que
                                    .caller = http_exchange_caller(exchange)};
 }
 
-/* ---- the line of long requests ---- */
+/* ---- queue of long requests ---- */
 
-/* The first connection in it may ask again, where there is room. */
+/* Lets the first connection of the queue try again if there is room. */
 static void wake_long_line(struct http_front *front)
 {
     if (front->long_count < HTTP_LONG_COUNT_MAX && !list_is_empty(&front->long_line))
@@ -131,11 +132,11 @@ static void long_end(struct http_exchange *exchange)
 enum { RETURN_BATCH = 32, LEASE_BYTES_MAX = 1 + QUEUE_LEASE_TEXT_BYTES_MAX };
 
 struct lease_note_head {
-    uint64_t end; /* of the answer, in the connection's stream */
+    uint64_t end; /* offset of the end of the answer in the connection's stream */
     uint64_t bytes;
 };
 
-/* A lease that could not be given back ends by itself. */
+/* Ignores the result: a lease that could not be returned expires. */
 static void ignore_reply(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)owner;
@@ -168,16 +169,17 @@ bool http_lease_note(struct http_exchange *exchange, const struct queue_job *job
     return true;
 }
 
-/* The answer is in the connection's `out` and ends at `end` of its stream. */
+/* Moves the leases of an answer to the connection. The answer is in its `out` and ends at offset
+ * `end` of its stream. */
 static void hand_over_leases(struct http_exchange *exchange, uint64_t end)
 {
     struct buffer *unsent = &exchange->connection->unsent;
-    if (exchange->note.len) { /* it was not its turn when it was answered */
+    if (exchange->note.len) { /* answered before its turn to be sent */
         if (!unsent->cap)
             http_front_lend(exchange->front, unsent);
         exchange->lease_at = unsent->len;
         buffer_append_slice(unsent, buffer_slice(&exchange->note));
-        if (unsent->failed) { /* without memory they stay leased until their time is over */
+        if (unsent->failed) { /* without memory the jobs stay leased until they expire */
             unsent->failed = false;
             return;
         }
@@ -198,7 +200,7 @@ void http_lease_return(struct http_front *front, const struct slice *leases, siz
                  (struct queue_reply_to){.done = ignore_reply, .owner = front});
 }
 
-/* Leases one behind the other, each behind its length. */
+/* Returns leases that are stored one after the other, each preceded by its length. */
 static void return_noted(struct http_front *front, struct slice noted)
 {
     struct slice leases[RETURN_BATCH];
@@ -215,7 +217,7 @@ static void return_noted(struct http_front *front, struct slice noted)
     }
 }
 
-/* The jobs of an answer that waited for its turn go back. */
+/* Returns the jobs of an answer that waited to be sent. */
 static void return_note(struct http_exchange *exchange)
 {
     struct slice note = buffer_slice(&exchange->note);
@@ -223,7 +225,7 @@ static void return_note(struct http_exchange *exchange)
     return_noted(exchange->front, slice_make(note.at + head, note.len - head));
 }
 
-/* Where the first note of an answer begins that ends behind `written`. */
+/* Returns the offset of the first record whose answer ends after `written`. */
 static size_t first_note_behind(const struct buffer *unsent, uint64_t written)
 {
     size_t at = 0;
@@ -256,9 +258,9 @@ void http_lease_settle(struct http_connection *connection, uint64_t written, boo
         http_front_give_back(connection->front, unsent);
 }
 
-/* ---- its end ---- */
+/* ---- end of an exchange ---- */
 
-/* The push did not come to the queue, or that refused it as a whole. */
+/* Ends the span of a push that did not reach the queue or was refused as a whole. */
 static void span_end(struct http_exchange *exchange)
 {
     if (exchange->outcome)
@@ -267,7 +269,7 @@ static void span_end(struct http_exchange *exchange)
         trace_span_free(exchange->span);
 }
 
-/* Gives back what the exchange holds and counts, and forgets it. */
+/* Releases what the exchange holds and has counted, and frees it. */
 static void release_exchange(struct http_exchange *exchange)
 {
     struct http_front *front = exchange->front;
@@ -303,7 +305,7 @@ void http_exchange_orphan(struct http_exchange *exchange)
         release_exchange(exchange);
 }
 
-/* ---- an answer's head ---- */
+/* ---- head of an answer ---- */
 
 static const struct reason {
     uint16_t status;
@@ -333,7 +335,7 @@ static const struct reason {
     {503, "HTTP/1.1 503 Service Unavailable\r\nDate: "},
     {505, "HTTP/1.1 505 HTTP Version Not Supported\r\nDate: "},
     {507, "HTTP/1.1 507 Insufficient Storage\r\nDate: "},
-    {500, "HTTP/1.1 500 Internal Server Error\r\nDate: "}, /* last: for all that is not above */
+    {500, "HTTP/1.1 500 Internal Server Error\r\nDate: "}, /* last: for statuses not listed */
 };
 
 enum { REASONS = sizeof reasons / sizeof reasons[0] };
@@ -352,7 +354,7 @@ uint16_t http_status_at(size_t index)
     return index < REASONS ? reasons[index].status : 0;
 }
 
-/* The status line, and the name of the field that always follows it. */
+/* Returns the status line and the name of the field that always follows it. */
 static const char *status_line_of(uint16_t status)
 {
     return reasons[status_index(status)].line;
@@ -360,7 +362,7 @@ static const char *status_line_of(uint16_t status)
 
 /* ---- answers, in the order of the requests ---- */
 
-/* The time of this turn as HTTP writes it, made anew once a second. */
+/* Returns the time of this loop iteration in HTTP format, formatted once per second. */
 static const char *date_of(struct http_front *front)
 {
     if (front->has_date)
@@ -382,8 +384,8 @@ const struct bucket_bounds http_duration_bounds = {
     .count = 11,
     .at = {500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 500000, 1000000, 10000000}};
 
-/* Counts it for /metrics, with its duration unless it waited for something else than the store; and
- * tells the audit where it was a change. */
+/* Counts the answer for /metrics, with its duration unless the request waited for something other
+ * than the store. Completes the audit record of a change. */
 static void count_answer(struct http_exchange *exchange, uint16_t status)
 {
     struct http_front *front = exchange->front;
@@ -399,7 +401,8 @@ static void count_answer(struct http_exchange *exchange, uint16_t status)
                 took_us > 0 ? (uint64_t)took_us : 0);
 }
 
-/* Where this exchange's answer goes: to the socket if it is its turn. */
+/* Returns the buffer of this answer: the connection's output if it is next in order, else its
+ * own. */
 static struct buffer *answer_buffer(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange->connection;
@@ -408,8 +411,8 @@ static struct buffer *answer_buffer(struct http_exchange *exchange)
     return out;
 }
 
-/* The answer is written. Where it is this one's turn, it leaves with all that follow it and are
- * answered; else it waits, and is counted in the budget. */
+/* Completes the answer. If it is next in order, sends it together with the answers after it that
+ * are complete; else it waits and is counted in the budget. */
 static void finish_answer(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange->connection;
@@ -470,7 +473,8 @@ static void write_head_start(const struct http_exchange *exchange, struct buffer
     }
 }
 
-/* So that nobody takes such a server for a real one. */
+/* Marks the answers of a server with a test clock, so that it is not mistaken for a production
+ * server. */
 static void write_test_clock(const struct http_clock_hooks *hooks, struct buffer *out)
 {
     buffer_append_text(out, "Tarry-Test-Clock: ");
@@ -494,7 +498,7 @@ static void write_head_end(const struct http_exchange *exchange, struct buffer *
     buffer_append(out, "\r\n", 2);
 }
 
-/* Writes the whole answer; no content type: no body and no length, as in 204. */
+/* Writes the whole answer. Without a content type it has no body and no length, as for 204. */
 static void write_answer(struct http_exchange *exchange, uint16_t status, const char *content_type)
 {
     struct http_front *front = exchange->front;
@@ -511,7 +515,8 @@ static void write_answer(struct http_exchange *exchange, uint16_t status, const 
     finish_answer(exchange);
 }
 
-/* Only an answer that changed nothing may be left out. */
+/* Returns whether the budget has no memory for the answer. Only an answer to a GET is checked, since
+ * the answer to a change must not be dropped. */
 static bool answer_is_too_much(const struct http_exchange *exchange)
 {
     return exchange->front->body.len > BUDGET_SMALL_BYTES && exchange->route &&
@@ -568,7 +573,7 @@ void http_answer_end_json(struct http_exchange *exchange, uint16_t status)
     http_answer_end(exchange, status, "application/json");
 }
 
-/* Who is told that the server cannot now is told when to come again. */
+/* Ends a problem. If the server is temporarily unable, adds when to try again. */
 static void end_problem(struct http_exchange *exchange, uint16_t status, uint32_t retry_s)
 {
     char text[16];
@@ -605,7 +610,7 @@ void http_answer_problem(struct http_exchange *exchange, enum http_problem probl
     http_answer_fault(exchange, &fault);
 }
 
-/* ---- what a call is about ---- */
+/* ---- object of a call ---- */
 
 void http_note_subject(struct http_call *call, enum http_subject subject, struct slice id)
 {
@@ -619,7 +624,7 @@ void http_note_subject(struct http_call *call, enum http_subject subject, struct
     call->exchange->subject = note->failed ? HTTP_SUBJECT_NONE : subject;
 }
 
-/* No slash is in a topic's name. */
+/* Returns the topic in the note, which ends at the first slash: names of topics contain none. */
 static struct slice noted_topic(const struct http_exchange *exchange)
 {
     const struct buffer *note = &exchange->note;
@@ -627,7 +632,7 @@ static struct slice noted_topic(const struct http_exchange *exchange)
     return slice_make(note->at, slash ? (size_t)(slash - note->at) : note->len);
 }
 
-/* What is not there; NULL: the call has no one subject. */
+/* Describes the missing object, or returns NULL if the call has no single object. */
 static const char *describe_missing(const struct http_exchange *exchange, char out[400])
 {
     struct slice topic = noted_topic(exchange), id = {0};

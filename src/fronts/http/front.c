@@ -1,4 +1,5 @@
-/* A front: it listens, has its turns, and ends; and what all fronts of a server have in common. */
+/* A front: its listeners, its loop iterations and its end; and the state that all fronts of a
+ * server share. */
 #include "http/connection.h"
 #include "http/consumers.h"
 
@@ -23,14 +24,14 @@ enum {
     WAITING_MAX = 10000,
     IDLE_MS = 60 * 1000,
     METRICS_TOPICS = 200,
-    LOOK_MS = 1000, /* at the callers of takes that wait */
+    LOOK_MS = 1000, /* interval of checks of the callers of waiting takes */
     HEADER_MS = 10 * 1000,
     BODY_MS = 120 * 1000,
-    /* In the arena, beside what a body brings. */
+    /* Memory of the arena in addition to the content of a body. */
     ARENA_BYTES_BESIDE = 64 * 1024 + QUEUE_BATCH_MAX * TRACE_META_BYTES_MAX
 };
 
-/* ---- what the fronts of a server have in common ---- */
+/* ---- shared state ---- */
 
 struct http_shared *http_shared_new(const char *version)
 {
@@ -194,7 +195,7 @@ void http_shared_wake_once(struct http_shared *shared, void (*wake)(void *ctx), 
     atomic_store_explicit(&shared->wants_wake, true, memory_order_release);
 }
 
-/* ---- turns ---- */
+/* ---- loop iterations ---- */
 
 static void expire_waits(void *ctx)
 {
@@ -225,7 +226,7 @@ static void tell_drained(struct http_front *front)
     drained(front->drained_ctx);
 }
 
-/* Writes what the turn has brought, and forgets its time. */
+/* Writes the output of the loop iteration and forgets its time. */
 static bool on_front_turn_end(void *ctx)
 {
     struct http_front *front = ctx;
@@ -247,7 +248,7 @@ static bool on_front_turn_end(void *ctx)
 
 /* ---- life ---- */
 
-/* The largest job goes into a batch too, in base64 and with all it brings. */
+/* Returns the limit of a batch: at least the largest job in base64 with all its options. */
 static uint64_t batch_bytes_max(uint64_t job_bytes)
 {
     uint64_t bytes = job_bytes + job_bytes / 2 + 64 * 1024;
@@ -274,7 +275,8 @@ static void set_front_options(struct http_front *front, const struct http_option
         options->body_ms = BODY_MS;
 }
 
-/* From now on /metrics counts this front. False: there are too many. */
+/* Adds the front to the shared state, so that /metrics counts it. Returns false if there are too
+ * many. */
 static bool enter_shared(struct http_front *front)
 {
     struct http_shared *shared = front->shared;
@@ -336,7 +338,7 @@ int http_front_new(struct reactor *reactor, struct queue *queue, struct waiters 
     front->stream_alarm = deadline_new(reactor, http_streams_ping, front);
     front->live = http_live_new(front);
     reactor_at_turn_end(reactor, on_front_turn_end, front);
-    /* So much is never outgrown, and slices into it stay good. */
+    /* The buffers never grow beyond this size, so slices into them stay valid. */
     bool has_memory = front->read_at && front->sealed_at && front->alarm && front->expiry &&
                       front->stream_alarm && front->live &&
                       buffer_reserve(&front->decoded, HTTP_HEAD_BYTES_MAX);
@@ -400,7 +402,7 @@ void http_front_free(struct http_front *front)
         buffer_fini(&front->spares[i]);
     for (uint32_t id = 1; id <= front->exchanges.top; id++) {
         struct http_exchange *left = slab_at(&front->exchanges, id);
-        buffer_fini(&left->reply); /* of those the queue has not answered; zeroed else */
+        buffer_fini(&left->reply); /* set if the queue has not answered; else zeroed */
         buffer_fini(&left->note);
         if (left->change)
             http_change_end(left, "unknown");

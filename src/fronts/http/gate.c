@@ -29,8 +29,8 @@ static void count_denial(struct http_front *front, enum http_denial denial)
     http_count(&front->counters.denied[denial], 1);
 }
 
-/* The client learns whether it said who it is, and no more. Who came with a password is told that
- * one will do. */
+/* Refuses a caller. The client learns only whether it sent credentials. A client that used a
+ * password is offered Basic authentication. */
 static bool refuse_caller(struct slice header, enum access_refusal refusal,
                           struct http_fault *fault)
 {
@@ -57,7 +57,7 @@ static bool refuse_scope(struct http_front *front, const struct access_caller *c
                           http_quotable(caller->name, 60), access_scope_name(scope));
 }
 
-/* Of a topic that there is, and of one that there is not, in the same words. */
+/* Refuses access to a topic, with the same text whether the topic exists or not. */
 static bool refuse_topic(struct http_front *front, const struct access_caller *caller,
                          unsigned scope, struct slice topic, struct http_fault *fault)
 {
@@ -83,7 +83,7 @@ bool http_gate_allows(struct http_front *front, const struct access_caller *call
                 : refuse_scope(front, caller, route->scope, fault));
 }
 
-/* ---- who it is ---- */
+/* ---- authentication ---- */
 
 static inline bool caller_has_ended(const struct access_caller *caller)
 {
@@ -98,8 +98,8 @@ static inline bool is_remembered(const struct http_gate *gate, const struct acce
            !caller_has_ended(gate->caller);
 }
 
-/* A line that there is no memory for, or that cannot be known again, is looked up again next time; so is one by
- * which alone the caller is not known (`is_by_header`). */
+/* Remembers the caller with its line. A line is looked up again next time if there is no memory for
+ * it, if it cannot be compared, or if it does not determine the caller alone (`is_by_header`). */
 static void remember(struct http_connection *connection, struct access_caller *caller,
                      uint64_t generation, bool is_by_header)
 {
@@ -126,7 +126,8 @@ static void remember(struct http_connection *connection, struct access_caller *c
         memcpy(gate->line, line.at, line.len);
 }
 
-/* By the route's own rule. Nobody is remembered before all of his request has been looked at. */
+/* Authenticates by the route's own rule. The caller is remembered only after the whole request has
+ * been checked. */
 static bool admit_foreign(struct http_connection *connection, const struct http_route *route,
                           bool is_whole, struct http_fault *fault)
 {
@@ -147,7 +148,8 @@ static bool admit_foreign(struct http_connection *connection, const struct http_
     return true;
 }
 
-/* The connection's gate has the caller of the front's request then, once that is whole. */
+/* Authenticates the front's request. When the request is complete, the connection's gate holds its
+ * caller. */
 static bool admit(struct http_connection *connection, const struct http_route *route, bool is_whole,
                   struct http_fault *fault)
 {
@@ -177,10 +179,10 @@ static bool admit(struct http_connection *connection, const struct http_route *r
     return true;
 }
 
-/* ---- whether he may ---- */
+/* ---- authorization ---- */
 
-/* The topic of the path, once it is known that the scope is right. What matches as it was sent does
- * so too with its %XX resolved, since no pattern has a '%'. */
+/* Checks the topic of the path after the scope. A topic that matches percent-encoded also matches
+ * decoded, since no pattern contains '%'. */
 static bool allows_path(struct http_front *front, const struct access_caller *caller,
                         const struct http_route *route, struct slice topic,
                         struct http_fault *fault)

@@ -12,7 +12,7 @@ static bool name_is_same(struct slice a, struct slice b)
     return a.len == b.len && strncasecmp(a.at, b.at, a.len) == 0;
 }
 
-/* ---- the names a server was given ---- */
+/* ---- configured names ---- */
 
 static bool next_host_name(struct slice *names, struct slice *out)
 {
@@ -70,9 +70,9 @@ static bool is_given(struct slice names, struct slice host)
     return false;
 }
 
-/* ---- what a request calls the server ---- */
+/* ---- Host of a request ---- */
 
-/* Takes the port off, and the dot that may end a name. */
+/* Removes the port, and the dot that may end a name. */
 static bool split_host(struct slice *host)
 {
     size_t len = 0;
@@ -165,7 +165,7 @@ static bool check_host_name(const struct http_hosts *hosts, struct slice host,
                           name, name);
 }
 
-/* Only HTTP/1.0 may leave Host out, which no browser does. */
+/* Checks Host. Only HTTP/1.0 may omit it, which no browser uses. */
 static bool check_host_names(struct http_hosts *hosts, const struct http_request *request,
                              struct http_fault *fault)
 {
@@ -183,7 +183,8 @@ static bool check_host_names(struct http_hosts *hosts, const struct http_request
     return true;
 }
 
-/* "http://name:port" of the page that asks; "null" is a page that hides where it is from. */
+/* Returns whether `origin`, "http://name:port" of the page that makes the request, is the server's
+ * own. "null" is a page that hides its origin. */
 static bool is_own_origin(struct slice origin, struct slice host)
 {
     const char *colon = memchr(origin.at, ':', origin.len);

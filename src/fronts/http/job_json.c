@@ -5,7 +5,7 @@
 #include "job/json.h"
 #include "queue/status.h"
 
-/* Literal keys: their length is known. */
+/* Appends a literal, whose length is known at compile time. */
 #define PUT(OUT, TEXT) buffer_append((OUT), (TEXT), sizeof(TEXT) - 1)
 
 static void write_time(struct buffer *out, const char *key, int64_t ms)
@@ -42,7 +42,7 @@ static void write_meta(struct buffer *out, struct slice meta)
     }
 }
 
-/* As far as it can be read. */
+/* Writes the readable part of the history. */
 static void write_history(struct buffer *out, struct slice history)
 {
     struct job_attempt attempt;
@@ -169,7 +169,7 @@ void http_result_members_write(struct buffer *out, const struct queue_result *re
     buffer_append_text(out, queue_status_code(result->status));
     buffer_append_byte(out, '"');
     if (result->status == QUEUE_CANCELLED)
-        return; /* the state it was in says nothing any more */
+        return; /* the recorded state is no longer meaningful */
     if (result->state) {
         PUT(out, ",\"state\":\"");
         buffer_append_text(out, job_state_name(result->state));

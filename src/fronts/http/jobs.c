@@ -1,4 +1,4 @@
-/* One job: get, reschedule, cancel, run; and the list of a topic's jobs. */
+/* Calls for one job (get, reschedule, cancel, run), and the list of a topic's jobs. */
 #include "base/json_write.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
@@ -145,9 +145,9 @@ static void list_all(struct http_call *call)
 
 /* ---- search ---- */
 
-enum { SEARCH_ANSWER_BYTES_MAX = 512 << 10 }; /* then the rest is the next page's */
+enum { SEARCH_ANSWER_BYTES_MAX = 512 << 10 }; /* the rest goes to the next page */
 
-/* What has been found for an exchange so far. */
+/* The results so far of a search. */
 struct job_search {
     struct http_front *front;
     struct buffer jobs;
@@ -287,7 +287,7 @@ static void reschedule_job(struct http_call *call)
                });
 }
 
-/* Cancel and run; the route's verb is the enum queue_change_verb. */
+/* Handles cancel and run. The verb of the route is the enum queue_change_verb. */
 static void call_job(struct http_call *call)
 {
     change_job(call,

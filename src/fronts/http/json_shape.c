@@ -34,7 +34,7 @@ static bool is_same_key(struct slice a, struct slice b)
         return true;
     if (!memchr(a.at, '\\', a.len) && !memchr(b.at, '\\', b.len))
         return false;
-    /* No name of ours is that long. */
+    /* No known name is that long. */
     if (!json_string_bytes(a, &text, &bytes) || bytes.len >= sizeof name ||
         memchr(bytes.at, 0, bytes.len))
         return false;
@@ -54,7 +54,7 @@ static struct json_value find_member(struct json_value object, struct slice key)
     return (struct json_value){0};
 }
 
-/* Its own members are few and each stands in it once. */
+/* Checks that the object has few members, and none twice. */
 static bool is_plain_object(struct json_value object, struct slice *twice)
 {
     struct slice keys[JSON_SHAPE_MEMBERS_MAX];

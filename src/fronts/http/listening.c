@@ -9,12 +9,12 @@
 #include <unistd.h>
 
 enum {
-    ACCEPTS_MAX = 256,    /* in a turn */
-    ACCEPTS_WAITING = 16, /* while handshakes wait in line, of a listener with TLS */
-    STALL_MS = 100, /* no connection can be let in, for want of memory or files: tried again */
-    AHEAD_MAX = 8,  /* connections that a front may have more than another */
+    ACCEPTS_MAX = 256,    /* per loop iteration */
+    ACCEPTS_WAITING = 16, /* while handshakes are queued, on a listener with TLS */
+    STALL_MS = 100,       /* retry interval when memory or descriptors are exhausted */
+    AHEAD_MAX = 8,        /* lead in connections that a front may have over another */
     AHEAD_MS = 1,
-    SETTLE_MS = 20 /* for handshakes under way */
+    SETTLE_MS = 20 /* time for handshakes in progress */
 };
 
 static void ring_in(struct http_front *front, int64_t ms)
@@ -29,9 +29,9 @@ static bool watch(struct http_listener *listener)
     return uv_poll_start(&listener->poll, UV_READABLE, on_listener_ready) == 0;
 }
 
-/* ---- looking away ---- */
+/* ---- pausing ---- */
 
-/* From listeners that are shared, or from all. */
+/* Pauses the shared listeners, or all. */
 static void pause_listeners(struct http_front *front, bool all, int64_t ms)
 {
     for (uint32_t i = 0; i < front->listener_count; i++) {
@@ -41,7 +41,7 @@ static void pause_listeners(struct http_front *front, bool all, int64_t ms)
         (void)uv_poll_stop(&listener->poll);
         listener->was_paused = true;
     }
-    if (!front->is_draining) /* the alarm is the drain's then, which looks again */
+    if (!front->is_draining) /* else the alarm belongs to the drain, which resumes them */
         ring_in(front, ms);
 }
 
@@ -52,9 +52,9 @@ static void end_pause(struct http_front *front)
             (void)watch(&front->listeners[i]);
 }
 
-/* ---- letting in ---- */
+/* ---- accepting ---- */
 
-/* Has it clearly more connections than another? */
+/* Returns whether the front has clearly more connections than another one. */
 static bool is_ahead(struct http_front *front)
 {
     struct http_shared *shared = front->shared;
@@ -70,9 +70,9 @@ static bool is_ahead(struct http_front *front)
 }
 
 /* How many connections to accept now. The system wakes every front for a connection to a shared
- * descriptor, and the same one is always first. So each takes one at a time, and one that is ahead
- * leaves it to the others for a moment; where none of them has come by then, it takes it after all.
- */
+ * descriptor, always in the same order. So each front accepts one at a time, and one that is ahead
+ * leaves connections to the others for a moment. If none of them has accepted it by then, this
+ * front does. */
 static int accepts_due(struct http_listener *listener)
 {
     bool has_line = listener->about->options.tls && !list_is_empty(&listener->front->put_off);
@@ -84,7 +84,7 @@ static int accepts_due(struct http_listener *listener)
     return 0;
 }
 
-/* So many at most. False: none has come. */
+/* Accepts at most that many connections. Returns false if none is waiting. */
 static bool let_in(struct http_listener *listener, int most)
 {
     struct http_front *front = listener->front;
@@ -110,7 +110,7 @@ static void on_listener_ready(uv_poll_t *poll, int status, int events)
     (void)let_in(listener, accepts_due(listener));
 }
 
-/* ---- its end ---- */
+/* ---- end of listening ---- */
 
 static void on_listener_closed(uv_handle_t *handle)
 {
@@ -142,7 +142,7 @@ static void log_not_refused(struct http_shared *shared, int code)
                   LOG_TEXT("consequence", "a client that connects in the last 20 ms is cut off"));
 }
 
-/* Lets no handshake begin. Handshakes in progress have SETTLE_MS to end. */
+/* Refuses new handshakes. Handshakes in progress have SETTLE_MS to end. */
 static void refuse_more(struct http_front *front)
 {
     for (uint32_t i = 0; i < front->listener_count; i++) {
@@ -189,7 +189,7 @@ static void on_alarm(void *ctx)
     ring_in(front, SETTLE_MS);
 }
 
-/* ---- its beginning ---- */
+/* ---- start of listening ---- */
 
 void http_listening_rename(struct http_front *front)
 {

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 
 enum {
-    TURN_US = 500,  /* so long it writes for each sort of caller before others have their turn */
-    LOG_LINES = 64, /* at a time */
+    TURN_US = 500,  /* time for writing to each kind of listener before other work continues */
+    LOG_LINES = 64, /* per event */
     TOKENS_BYTES = HTTP_STREAM_BYTES_MAX / 4, /* in an event; GET /v1/server shows more */
-    RECENT_MS = 1500                          /* so old a sample will do for who begins to listen */
+    RECENT_MS = 1500                          /* maximum age of a sample for a new listener */
 };
 
-/* Who asks for the status, and waits for a sample that is fresh enough. */
+/* A status request that waits for a sample that is fresh enough. */
 struct asked {
     uint64_t tag, serial;
 };
@@ -25,13 +25,13 @@ VECTOR_DECLARE(asked_list, struct asked)
 
 struct http_live {
     struct http_sample_box box;
-    struct letter rest;                 /* some are left who have not been told of `last` */
-    bool is_rest_posted, is_box_posted; /* is_box_posted: looked at once the front is gone */
-    struct http_front *front;           /* NULL: it is gone */
+    struct letter rest;                 /* continues with viewers that have not received `last` */
+    bool is_rest_posted, is_box_posted; /* is_box_posted is checked when the front is gone */
+    struct http_front *front;           /* NULL: gone */
     struct http_sample *last;
-    struct list viewers; /* who was told least lately first */
+    struct list viewers; /* least recently served first */
     struct asked_list asked;
-    /* Of `last`, for who may see all topics; empty: not written yet. */
+    /* The text of `last` for callers that may see all topics; empty: not written yet. */
     struct buffer overview, status;
     struct buffer text;
 };
@@ -40,10 +40,10 @@ struct viewer {
     struct list node; /* in live->viewers */
     struct http_live *live;
     struct http_stream *stream;
-    uint64_t tag;  /* of its exchange */
-    uint64_t told; /* serial of the sample that it was told of */
+    uint64_t tag;  /* tag of its exchange */
+    uint64_t told; /* serial of the sample that it received last */
     enum http_live_view view;
-    uint64_t log_at; /* view server: which lines of the log it has had */
+    uint64_t log_at; /* view server: position in the log */
     size_t topic_len;
     char topic[JOB_TOPIC_BYTES_MAX];
 };
@@ -98,7 +98,7 @@ static void read_snapshot(struct http_snapshot_input *input, const struct http_l
     read_status(&input->status, live, caller);
 }
 
-/* ---- telling ---- */
+/* ---- sending ---- */
 
 static void tell_overview(struct viewer *viewer)
 {
@@ -154,7 +154,7 @@ static void tell_topic(struct viewer *viewer)
         (struct queue_reply_to){.done = on_topic_shown, .owner = front, .tag = viewer->tag});
 }
 
-/* What GET /v1/server says, and what the log says since it was told last. */
+/* Sends the state of the server as in GET /v1/server, and new lines of the log. */
 static void tell_server(struct viewer *viewer)
 {
     struct http_live *live = viewer->live;
@@ -201,7 +201,7 @@ static void post_rest(struct http_live *live)
     reactor_post(live->front->reactor, &live->rest);
 }
 
-/* All who have not been told of the newest sample, as far as the turn's time goes. */
+/* Sends the newest sample to all viewers without it, within the time limit of the iteration. */
 static void tell_all(struct http_live *live)
 {
     int64_t until_us = clock_boot_us() + TURN_US;
@@ -248,8 +248,8 @@ static void answer_status(struct http_live *live, struct http_exchange *exchange
     http_answer_end_json(exchange, 200);
 }
 
-/* All for whom the newest sample is fresh enough, as far as the turn's time goes: each is a look at all
- * topics. */
+/* Answers all status requests for which the newest sample is fresh enough, within the time limit of
+ * the iteration. Each answer is evaluated over all topics. */
 static void answer_asked(struct http_live *live)
 {
     int64_t until_us = clock_boot_us() + TURN_US;
@@ -270,7 +270,7 @@ static void answer_asked(struct http_live *live)
         post_rest(live);
 }
 
-/* ---- samples come ---- */
+/* ---- arrival of samples ---- */
 
 static void live_free(struct http_live *live)
 {
@@ -283,7 +283,7 @@ static void live_free(struct http_live *live)
     free(live);
 }
 
-/* Its front is gone. */
+/* Detaches the state from its front, which is gone. */
 static void live_end(struct http_live *live)
 {
     if (!live->is_box_posted && !live->is_rest_posted)
@@ -345,7 +345,7 @@ struct http_live *http_live_new(struct http_front *front)
     return live;
 }
 
-/* A letter that is still on its way frees it. */
+/* Frees it, or leaves that to a letter that is still in transit. */
 void http_live_free(struct http_live *live)
 {
     if (!live)
@@ -383,7 +383,7 @@ static void get_status(struct http_call *call)
     (void)asked_list_add(&live->asked, asked);
 }
 
-/* What the call wants to see, and whether its caller may. False: *fault says why not. */
+/* Reads the requested view and checks the caller's rights. On false, *fault gives the reason. */
 static bool read_view(struct http_call *call, struct viewer *viewer, struct http_fault *fault)
 {
     const struct http_query *query = call->query;
@@ -418,7 +418,7 @@ static void on_viewer_gone(void *ctx)
     free(viewer);
 }
 
-/* What was, as a whole: so for those who may see the whole. */
+/* Sends the history. It covers all topics, so only callers that may see all of them get it. */
 static void tell_history(struct viewer *viewer)
 {
     struct http_live *live = viewer->live;
@@ -434,12 +434,13 @@ static void tell_history(struct viewer *viewer)
 static void begin_viewing(struct viewer *viewer)
 {
     struct http_live *live = viewer->live;
-    list_add_last(live->viewers.next, &viewer->node); /* before all others */
+    list_add_last(live->viewers.next, &viewer->node); /* ahead of all others */
     atomic_store_explicit(&live->box.is_open, true, memory_order_release);
     http_sampler_listen(live->front->shared->sampler);
     if (viewer->view == HTTP_LIVE_OVERVIEW)
         tell_history(viewer);
-    /* Its first snapshot is there at once: that which others had, or one made for it. */
+    /* The first snapshot is sent immediately: the one that other viewers have, or one made for
+     * it. */
     if (live->last && live->last->is_whole &&
         http_front_now_ms(live->front) - live->last->inner_ms < RECENT_MS)
         post_rest(live);

@@ -1,4 +1,4 @@
-/* The coming load: when the jobs that wait fall due. */
+/* The upcoming load: when waiting jobs fall due. */
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "http/exchange.h"

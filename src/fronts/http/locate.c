@@ -1,4 +1,4 @@
-/* Where jobs of an id are, over all topics that the caller may see. */
+/* Finds jobs with a given id in all topics that the caller may see. */
 #include "queue/locate.h"
 #include "http/exchange.h"
 #include "http/job_json.h"
@@ -8,7 +8,7 @@
 
 enum { LOCATE_JOBS = 100, LOCATE_ANSWER_BYTES_MAX = 8 << 20 };
 
-/* What has been found for an exchange so far. */
+/* The results so far of a call. */
 struct locating {
     struct http_front *front;
     struct buffer jobs;

@@ -34,7 +34,7 @@ static struct slice trimmed(struct slice text)
     return text;
 }
 
-/* What stands before the first `mark` of the text, which goes on behind it. */
+/* Returns the text before the first `mark` and advances *text behind the mark. */
 static struct slice next_part(struct slice *text, char mark)
 {
     const char *end = text->len ? memchr(text->at, mark, text->len) : NULL;
@@ -43,7 +43,7 @@ static struct slice next_part(struct slice *text, char mark)
     return trimmed(part);
 }
 
-/* "0.5" in thousandths; what is no weight is 0. */
+/* Parses a weight such as "0.5" as thousandths; returns 0 for an invalid one. */
 static int weight_of(struct slice text)
 {
     int weight = 0, unit = 1000;
@@ -58,7 +58,7 @@ static int weight_of(struct slice text)
     return weight;
 }
 
-/* How much an item of the header wants the type; 0: not at all. */
+/* Returns the weight that an item of the header gives to the type; 0: no match. */
 static int item_weight(struct slice item, const char *type, const char *version)
 {
     int weight = 1000;
