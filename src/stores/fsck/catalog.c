@@ -1,4 +1,4 @@
-/* The catalog, and files in the folder of runs that nothing names. */
+/* The catalog, and unreferenced files in the folder of runs. */
 #include "fsck/exam.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ struct fsck_run_exam *fsck_run_of(const struct fsck_exam *exam, uint32_t number)
 {
     uint32_t low = 0, high = exam->catalog.run_count;
 
-    while (low < high) { /* numbers rise */
+    while (low < high) { /* numbers ascend */
         uint32_t middle = low + (high - low) / 2;
 
         if (exam->catalog.runs[middle].number < number)
@@ -43,7 +43,7 @@ void fsck_exam_fini(struct fsck_exam *exam)
     catalog_fini(&exam->catalog);
 }
 
-/* ---- runs that nobody wrote a catalog of ---- */
+/* ---- runs without a catalog ---- */
 
 struct listing {
     struct fsck_exam *exam;
@@ -76,8 +76,8 @@ static void count_full(void *ctx, const char *name)
     listing->full_runs += run_file_number(name) && size_of(listing->exam, name) > 0;
 }
 
-/* No checkpoint has let go of any of the log: all that counts is in it, and runs are what crashes
- * before the first catalog left. */
+/* Returns whether the complete state is in the log: no checkpoint has dropped any of it, and runs
+ * are left over from crashes before the first catalog. */
 static bool is_all_in_log(struct fsck_exam *exam)
 {
     struct wal_manifest manifest;
@@ -90,7 +90,8 @@ static bool is_all_in_log(struct fsck_exam *exam)
     return manifest.epoch > 0 && manifest.first == 1 && !manifest.has_runs;
 }
 
-/* Where the log is missing too, a crash before the first catalog leaves one run at most. */
+/* Checks for runs without a catalog. If the log is also missing, a crash before the first catalog
+ * leaves at most one run. */
 static void check_none_is_lost(struct fsck_exam *exam)
 {
     struct listing listing = {.exam = exam};
@@ -117,7 +118,7 @@ static int make_room(struct fsck_exam *exam)
     return exam->runs && exam->tables && exam->is_table_bad ? fsck_topics_load(exam) : -ENOMEM;
 }
 
-/* 0, or why the copy is not the one that counts. */
+/* Checks one copy. Returns 0, or the reason why it does not count. */
 static int look_at_copy(struct fsck_exam *exam, const char *name)
 {
     struct store_identity identity;
@@ -128,7 +129,7 @@ static int look_at_copy(struct fsck_exam *exam, const char *name)
                                                                                   : result;
 }
 
-/* A crash may leave the second copy out. 0 or -ENOMEM. */
+/* Checks both copies. A crash may leave the second one missing. Returns 0 or -ENOMEM. */
 static int look_at_copies(struct fsck_exam *exam)
 {
     char first[32], second[32];
@@ -186,7 +187,7 @@ int fsck_catalog_read(struct fsck_exam *exam)
     return result < 0 ? result : make_room(exam);
 }
 
-/* ---- files that nothing names ---- */
+/* ---- unreferenced files ---- */
 
 static bool is_named_table(const struct fsck_exam *exam, uint32_t number)
 {
@@ -196,8 +197,8 @@ static bool is_named_table(const struct fsck_exam *exam, uint32_t number)
     return false;
 }
 
-/* The number of a run that never counted is taken all the same: the log may name it. Its file stays
- * until the server has seen to that. */
+/* Returns whether the file may be removed. The number of a run that was never committed is used
+ * nevertheless, because the log may name it. Its file stays until the server has handled that. */
 static bool may_go(const struct fsck_exam *exam, const char *name)
 {
     const uint32_t run = run_file_number(name), table = keys_file_number(name);
@@ -234,7 +235,7 @@ int fsck_orphans(struct fsck_exam *exam, void (*each)(struct fsck_exam *exam, co
 static void note_orphan(struct fsck_exam *exam, const char *name)
 {
     if (catalog_file_generation(name) > exam->catalog.generation)
-        return; /* found already */
+        return; /* already reported */
     exam->has_orphans = true;
     fsck_note(exam, "run/%s is named by nothing; the next start removes it", name);
 }

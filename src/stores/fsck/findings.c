@@ -1,5 +1,4 @@
-/* What was found: noted while a shard is examined; and the report, as text for people and as one JSON
- * object for programs. */
+/* Findings: recorded while a shard is examined; and the report, as text and as one JSON object. */
 #include "base/json_write.h"
 #include "fsck/exam.h"
 
@@ -7,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* ---- noting ---- */
+/* ---- recording ---- */
 
 void fsck_find(struct fsck_exam *exam, struct fsck_where where, enum fsck_cure cure,
                const char *format, ...)
@@ -56,7 +55,7 @@ void fsck_advance(struct fsck_exam *exam, uint64_t records)
         exam->options->progress(exam->options->ctx, exam->done, exam->total);
 }
 
-/* ---- for people ---- */
+/* ---- as text ---- */
 
 /* Appends "1 batch", "2 batches": a number with its noun. */
 static void emit_count(struct buffer *out, uint64_t count, const char *one, const char *many)
@@ -169,7 +168,7 @@ void fsck_emit_text(struct buffer *out, const struct fsck_report *report)
     buffer_append_text(out, "\n");
 }
 
-/* ---- for programs ---- */
+/* ---- as JSON ---- */
 
 static void flag(struct buffer *out, const char *key, bool value)
 {

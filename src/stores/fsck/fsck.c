@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* In the log; file 0: about none. */
+/* Adds a finding about the log; file 0: about no file. */
 static void find_in_log(struct fsck_exam *exam, uint32_t file, uint32_t at, enum fsck_cure cure,
                         const char *text)
 {
@@ -42,7 +42,7 @@ static void find(struct fsck_exam *exam, uint32_t file, uint32_t at, const char 
 
 /* ---- records ---- */
 
-/* False: out of memory. */
+/* Examines the records of a batch. Returns false if out of memory. */
 static bool examine_batch(struct fsck_exam *exam, const struct wal_view *view)
 {
     uint32_t count = 0;
@@ -82,7 +82,8 @@ static int examine_view(struct fsck_exam *exam, const struct wal_view *view)
     return examine_batch(exam, view) ? 0 : -ENOMEM;
 }
 
-/* Every batch up to the end or to damage: 0, -ENOMEM, or why it ends there. */
+/* Examines every batch up to the end or to damage. Returns 0, -ENOMEM, or the reason for the
+ * end. */
 static int examine_chain(struct fsck_exam *exam)
 {
     struct wal_view view;
@@ -94,7 +95,7 @@ static int examine_chain(struct fsck_exam *exam)
     return result;
 }
 
-/* What is whole behind damage, stretch by stretch. The damage itself was found. */
+/* Examines the intact parts after damage, which was already reported. */
 static int examine_rest(struct fsck_exam *exam)
 {
     struct wal_view view;
@@ -125,7 +126,7 @@ static int examine_log(struct fsck_exam *exam)
         return result;
     shard->torn_bytes = exam->reader.torn_bytes;
     is_whole = result == 0 && !exam->has_log_gap;
-    if (result < 0 && !exam->has_log_gap) /* what is missing was found */
+    if (result < 0 && !exam->has_log_gap) /* missing files were already reported */
         find(exam, exam->reader.bad_file, exam->reader.bad_at, "%s", exam->error);
     if (!is_whole && exam->options->salvage && exam->replay && examine_rest(exam) < 0)
         return -ENOMEM;
@@ -139,25 +140,25 @@ static int examine_log(struct fsck_exam *exam)
 }
 
 /*
- * ---- topics that a crash left half changed over several shards ----
+ * ---- topics that a crash left partly changed across shards ----
  *
- * The first shard leads: the next start makes the others what it says (settings, pause), and goes on
- * with a delete that is marked there.
+ * The first shard is authoritative: the next start makes the others match it (settings, pause), and
+ * continues a delete that is marked there.
  */
 
 struct half {
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     uint32_t shard;
     uint64_t settings;
-    bool paused; /* without an end: a pause for a time may be over, of which nothing is written */
+    bool paused; /* without an end: a timed pause may have ended, which is not recorded */
     bool deleting;
 };
 
-/* Zeroed: nothing said yet. */
+/* State of the topics in all shards; zeroed: empty. */
 struct halves {
-    struct half *at; /* what each shard says of each topic */
+    struct half *at; /* state of each topic in each shard */
     size_t count, cap;
-    uint32_t shards; /* that were looked at */
+    uint32_t shards; /* number examined */
 };
 
 static uint64_t settings_hash(const struct topic_settings *settings)
@@ -192,7 +193,7 @@ static bool add_half(void *ctx, const struct queue_topic *topic)
     return true;
 }
 
-/* What one shard says; in their order. False: out of memory. */
+/* Adds the topics of one shard, in the order of shards. Returns false if out of memory. */
 static bool halves_add(struct halves *halves, const struct fsck_replay *replay)
 {
     bool done = fsck_replay_topics(replay, add_half, halves);
@@ -214,7 +215,7 @@ static bool says_something(const struct half *half)
     return half->paused || half->settings != settings_hash(&(struct topic_settings){0});
 }
 
-/* Of one topic, what `count` shards say. */
+/* Returns whether `count` shards disagree about one topic. */
 static bool is_half_changed(const struct half *said, size_t count, uint32_t shards)
 {
     bool agrees = true, something = false;
@@ -228,7 +229,7 @@ static bool is_half_changed(const struct half *said, size_t count, uint32_t shar
     return said[0].deleting || !agrees || (something && count < shards);
 }
 
-/* Counts and notes them, where all shards were looked at. */
+/* Counts and notes the disagreements if all shards were examined. */
 static void halves_tell(struct halves *halves, struct fsck_report *report)
 {
     if (halves->shards != report->shards || halves->shards < 2 || !halves->count)
@@ -265,8 +266,8 @@ static void note_log(void *ctx, const char *name)
         *(bool *)ctx = true;
 }
 
-/* A start may have been cut short before the log was first opened: then there are no runs either.
- */
+/* Returns whether the log was never opened, as after an interrupted start: then there are no runs
+ * either. */
 static bool was_never_opened(struct fsck_exam *exam)
 {
     bool has_files = exam->catalog.generation != 0;
@@ -276,8 +277,9 @@ static bool was_never_opened(struct fsck_exam *exam)
     return !has_files;
 }
 
-/* The log begins where a catalog ended. Which jobs of the runs had ended by then stood there alone:
- * a catalog made of what the runs hold would bring all of them back. */
+/* Checks that there is a catalog if the log begins at one. Only that catalog recorded which jobs of
+ * the runs had ended: a catalog rebuilt from the contents of the runs would bring all of them
+ * back. */
 static void check_catalog_is_there(struct fsck_exam *exam)
 {
     if (exam->catalog.generation || exam->is_catalog_bad || !exam->manifest.has_runs)
@@ -288,7 +290,7 @@ static void check_catalog_is_there(struct fsck_exam *exam)
          "in runs are still to come");
 }
 
-/* The log begins with its manifest where the runs say that it goes on. */
+/* Checks that the log, by its manifest, begins where the catalog records it. */
 static int check_manifest(struct fsck_exam *exam)
 {
     int result = wal_manifest_reaches(&exam->disk, &exam->manifest, exam->mark.epoch,
@@ -301,8 +303,8 @@ static int check_manifest(struct fsck_exam *exam)
                                  exam->catalog.log_first_sequence, exam->error, sizeof exam->error);
 }
 
-/* To be salvaged: every batch in every file that is whole, whatever else is wrong. 1: there are
- * files; 0: there are none. */
+/* Opens, for salvage, every file with intact batches, regardless of other problems. Returns 1 if
+ * there are files, else 0, or -ENOMEM. */
 static int open_rest(struct fsck_exam *exam)
 {
     const struct catalog *catalog = &exam->catalog;
@@ -323,7 +325,7 @@ static int open_rest(struct fsck_exam *exam)
     return exam->files.count > 0;
 }
 
-/* The log was there and is not. */
+/* Reports that the log existed and is missing. */
 static int miss_log(struct fsck_exam *exam)
 {
     exam->has_log_gap = true;
@@ -332,7 +334,7 @@ static int miss_log(struct fsck_exam *exam)
     return 0;
 }
 
-/* Reads the log's manifest. 1: it counts; 0: there is no log, or none that can be read. */
+/* Reads the log's manifest. Returns 1 if it is valid; 0 if there is no log, or no readable one. */
 static int open_manifest(struct fsck_exam *exam)
 {
     struct fsck_shard *shard = &exam->report->shard[exam->shard];
@@ -372,7 +374,7 @@ static void note_excess(struct fsck_exam *exam)
     }
 }
 
-/* 1: there is a log to be read; 0: there is not. */
+/* Opens the log. Returns 1 if there is a log to read, else 0. */
 static int open_log(struct fsck_exam *exam)
 {
     struct fsck_shard *shard = &exam->report->shard[exam->shard];
@@ -401,7 +403,8 @@ static int open_log(struct fsck_exam *exam)
     return result;
 }
 
-/* Where nothing is known of the runs, records that speak of them make no sense. */
+/* Examines the log. If nothing is known about the runs, records that refer to them are
+ * meaningless. */
 static int look_at_log(struct fsck_exam *exam)
 {
     const bool has_runs = exam->catalog.generation != 0;
@@ -449,7 +452,7 @@ static int set_paths(struct fsck_exam *exam, const struct datadir *datadir)
     exam->disk.fs = &exam->reading.fs;
     len = (size_t)snprintf(exam->disk.dir, sizeof exam->disk.dir, "%s/wal", path);
     len |= (size_t)snprintf(exam->run_dir, sizeof exam->run_dir, "%s/run", path);
-    return len < sizeof path ? 0 : -ENAMETOOLONG; /* both have as many bytes */
+    return len < sizeof path ? 0 : -ENAMETOOLONG; /* both have the same length */
 }
 
 static void ignore_name(void *ctx, const char *name)
@@ -513,7 +516,8 @@ static int examine_shard(struct fsck_exam *exam, const struct datadir *datadir,
 
 /* ---- the directory ---- */
 
-/* To repair it, it is opened as a server does, so that none can meanwhile. */
+/* Opens the directory. For a repair it is opened as by a server, so that no server can open it
+ * meanwhile. */
 static int open_dir(const char *path, bool for_repair, struct datadir **datadir,
                     struct datadir_manifest *manifest, struct fsck_report *report)
 {
@@ -532,13 +536,13 @@ struct visit {
     struct fsck_report *report;
     struct datadir *datadir;
     struct datadir_manifest manifest;
-    struct marks marks;                               /* zeroed: there are none */
+    struct marks marks;                               /* zeroed: none */
     struct marks saved;                               /* of the new directory */
     struct store_identity owners[DATADIR_SHARDS_MAX]; /* of the files in each shard's directory */
     struct halves halves;
 };
 
-/* Those of another store vouch for nothing. */
+/* Reads the marks. Marks of another store are ignored. */
 static void visit_read_marks(struct visit *visit)
 {
     const struct fs *fs = datadir_fs(visit->datadir);
@@ -576,7 +580,7 @@ static struct fsck_exam *exam_new(struct visit *visit, uint32_t shard)
     return exam;
 }
 
-/* Finds out whose the files in each shard's directory are. */
+/* Determines the owner of the files in each shard's directory. */
 static int visit_find_owners(struct visit *visit)
 {
     int result = 0;
@@ -593,8 +597,8 @@ static int visit_find_owners(struct visit *visit)
     return result;
 }
 
-/* Files of another store are not saved, nor is a copy of a shard: the one in its own place is, else
- * the first. */
+/* Returns whether the files are not salvaged: those of another store, and copies of a shard. Of
+ * several copies the one in its own place counts, else the first. */
 static bool visit_is_foreign(const struct visit *visit, uint32_t shard)
 {
     const struct store_identity *owner = &visit->owners[shard];

@@ -1,4 +1,4 @@
-/* Tables of keys: in order, and each alive slot found under its key. */
+/* Key tables: in order, and each alive slot found under its key. */
 #include "fsck/exam.h"
 
 #include <errno.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 /*
- * Each alive slot must be found under its key. The runs were gone over before: a bit each says that
- * a slot is still to be found, and a sum over all their hashes that what is found stands under the
- * right ones; so tables are read once, from start to end, and nothing is looked up.
+ * Each alive slot must be found under its key. The runs were examined before: one bit per slot
+ * marks slots that are still to be found, and a sum over all their hashes verifies that they are
+ * found under the right keys. So tables are read once, sequentially, and nothing is looked up.
  */
 
 static struct fsck_where in_table(const struct fsck_exam *exam, uint32_t index, char file[48])
@@ -21,7 +21,7 @@ static struct fsck_where in_table(const struct fsck_exam *exam, uint32_t index, 
     return (struct fsck_where){.file = file, .slot = FSCK_NO_SLOT};
 }
 
-/* Its runs get another one. */
+/* Marks a table as bad. Its runs get a new one. */
 static void condemn(struct fsck_exam *exam, uint32_t index)
 {
     exam->is_table_bad[index] = true;
@@ -41,7 +41,7 @@ static void find_in(struct fsck_exam *exam, const struct keys_entry *entry)
         run->sum -= fsck_mix(entry->hash, entry->slot);
 }
 
-/* What is wrong with it; NULL: nothing. Negative *result: it cannot go on. */
+/* Returns what is wrong with a table, or NULL. *result is negative if reading failed. */
 static const char *walk_table(struct fsck_exam *exam, struct keys *keys, int *result)
 {
     struct keys_cursor cursor = {.keys = keys};
@@ -86,9 +86,9 @@ static int examine_table(struct fsck_exam *exam, uint32_t index)
     return 0;
 }
 
-/* ---- what was not found ---- */
+/* ---- slots not found ---- */
 
-/* With the table that should have found it go the other runs in it: they get others, too. */
+/* Marks the table of a run as bad. The other runs in that table also get new ones. */
 static void condemn_of(struct fsck_exam *exam, uint32_t run)
 {
     for (uint32_t i = 0; i < exam->catalog.key_count; i++)
@@ -105,7 +105,7 @@ static void report_run(struct fsck_exam *exam, uint32_t index)
 
     run_file_name(exam->catalog.runs[index].number, name);
     snprintf(file, sizeof file, "run/%s", name);
-    if (run->wants_table) /* said of its table */
+    if (run->wants_table) /* already reported for its table */
         return;
     if (first < run->pending.slots) {
         condemn_of(exam, index);

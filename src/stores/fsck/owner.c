@@ -1,4 +1,5 @@
-/* Whose a shard's files are: each names its store and shard, and each job's key hashes to one shard. */
+/* The owner of a shard's files: each file names its store and shard, and each job's key hashes to
+ * one shard. */
 #include "base/vector.h"
 #include "fsck/exam.h"
 
@@ -7,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* How many files name an identity. */
+/* Number of files that name an identity. */
 struct vote {
     struct store_identity identity;
     uint32_t count;
@@ -62,7 +63,7 @@ static void vote_of_manifest(struct voting *voting)
     vote_for(voting, &manifest.identity);
 }
 
-/* What cannot be read has no vote; the examination will meet it again. */
+/* Files that cannot be read do not count; the examination reports them later. */
 int fsck_owner_find(struct fsck_exam *exam, const struct store_identity *expected,
                     struct store_identity *out)
 {
@@ -99,7 +100,7 @@ void fsck_owner_check(struct fsck_exam *exam, struct fsck_where where, struct ha
               shard);
 }
 
-/* ---- the log's manifest from the headers of its files ---- */
+/* ---- rebuilding the log's manifest from the headers of its files ---- */
 
 struct headers {
     struct fsck_exam *exam;
@@ -125,7 +126,7 @@ static void note_header(void *ctx, const char *name)
         headers->manifest->seed = about.seed;
 }
 
-/* Which epoch is the newest is not known: every batch counts that follows on another. */
+/* The newest epoch is unknown, so every batch counts that continues another. */
 bool fsck_owner_rebuild(struct fsck_exam *exam)
 {
     const struct catalog *catalog = &exam->catalog;

@@ -1,16 +1,17 @@
-/* Reading: whatever the disk fails to read is tried again, and told apart from damage. */
+/* Reading: failed reads are retried, and distinguished from damage. */
 #include "fsck/exam.h"
 
 #include <errno.h>
 #include <time.h>
 
 /*
- * fsck reads through this. What the disk fails to read is tried again, first at once: a cable, a
- * path or a server of files may be away for a moment, and the data be whole. What fails then is
- * told apart from damage (exam->reading.error): it may still be there tomorrow.
+ * fsck reads all files through this module. A failed read is retried, the first time immediately: a
+ * cable, a path or a file server may be unavailable for a moment while the data is intact. A final
+ * failure is distinguished from damage (exam->reading.error), since the data may be readable later.
  */
 
-enum { TRIES = 4, PAUSE_MS = 20, PAUSES_MAX = 10 /* a shard: a dying disk is left in peace */ };
+/* per shard: limits the load on a failing disk */
+enum { TRIES = 4, PAUSE_MS = 20, PAUSES_MAX = 10 };
 
 static void pause_before(struct fsck_reading *reading, int attempt)
 {
@@ -22,7 +23,7 @@ static void pause_before(struct fsck_reading *reading, int attempt)
     }
 }
 
-/* Not there is an answer, no failure. */
+/* Records a failure. A missing file is a result, not a failure. */
 static int64_t note(struct fsck_reading *reading, int64_t result)
 {
     reading->error = result < 0 && result != -ENOENT && result != -ENOMEM ? (int)result : 0;
@@ -78,7 +79,7 @@ static int64_t on_size(void *ctx, int fd)
 struct listing {
     void (*each)(void *each_ctx, const char *name);
     void *each_ctx;
-    bool has_given; /* names: then it is not begun again */
+    bool has_given; /* names: then it is not restarted */
 };
 
 static void give_name(void *ctx, const char *name)
@@ -101,7 +102,7 @@ static int on_list(void *ctx, const char *path, void (*each)(void *each_ctx, con
     return result;
 }
 
-/* Nothing of it writes. */
+/* Operations of the reader. None of them writes. */
 static const struct fs_ops reading_ops = {
     .open = on_open,
     .close = on_close,

@@ -1,4 +1,4 @@
-/* Repair: files that can be derived from others are written anew. */
+/* Repair: rewrites files that can be derived from others. */
 #include "fsck/exam.h"
 
 #include <errno.h>
@@ -8,8 +8,9 @@
 #include <stdlib.h>
 
 /*
- * What was found is mended in a new catalog: new tables are written first, then the catalog, then
- * goes what it names no more. Until it is there nothing has changed; after it, all of it.
+ * Findings are repaired in a new catalog: new tables are written first, then the catalog, and then
+ * files that it no longer names are removed. All changes take effect with the catalog, and none
+ * before.
  */
 
 static void say(const struct fsck_exam *exam, const char *format, ...)
@@ -77,8 +78,9 @@ static int compare(const void *left, const void *right)
                               : (a->slot > b->slot) - (a->slot < b->slot);
 }
 
-/* Damaged blocks of the directory are passed over: their slots cannot be found by key. So are
- * damaged records; but no other than those of before, or a job would be lost to its key. */
+/* Collects the entries. Damaged blocks of the directory are skipped, since the keys of their slots
+ * are unknown, and so are damaged records; but only those that were already reported, because
+ * otherwise a job could no longer be found by its key. */
 static int gather_all(struct gathering *gathering)
 {
     const uint32_t slots = gathering->run->alive.slots;
@@ -141,7 +143,7 @@ static int write_table(struct fsck_exam *exam, uint32_t index, uint32_t number)
 
 /* ---- the new catalog ---- */
 
-/* Bad tables out, new ones in. */
+/* Removes bad tables from the catalog and adds new ones. */
 static int renew_tables(struct fsck_exam *exam)
 {
     struct catalog *catalog = &exam->catalog;
@@ -203,7 +205,7 @@ static int write_counts(struct fsck_exam *exam)
     return 0;
 }
 
-/* ---- what to do ---- */
+/* ---- deciding ---- */
 
 static bool wants_tables(const struct fsck_exam *exam)
 {
@@ -216,8 +218,8 @@ static bool wants_tables(const struct fsck_exam *exam)
     return wants;
 }
 
-/* Where anything else is wrong a catalog that was passed over may be the only one that knows better.
- */
+/* Returns whether there are findings that repair cannot fix: then a catalog that was skipped may be
+ * the only correct one. */
 static bool has_worse(const struct fsck_exam *exam)
 {
     return exam->found[FSCK_RESTORE] || exam->found[FSCK_SALVAGE];
@@ -260,7 +262,7 @@ static void mark_mended(struct fsck_exam *exam)
     for (uint64_t i = 0; i < report->finding_count && i < FSCK_FINDINGS_MAX; i++)
         if (report->finding[i].shard == exam->shard)
             report->finding[i].is_mended = report->finding[i].cure == FSCK_REPAIR;
-    report->mended += exam->found[FSCK_REPAIR]; /* also what is not kept */
+    report->mended += exam->found[FSCK_REPAIR]; /* including findings that are not kept */
 }
 
 int fsck_repair(struct fsck_exam *exam)
@@ -286,7 +288,8 @@ int fsck_repair(struct fsck_exam *exam)
         if (result == 0)
             mark_mended(exam);
     }
-    /* Beside damage that only a backup heals, they may be what a catalog that is lost had named. */
+    /* If there is damage that only a backup fixes, the files may have been named by a lost
+     * catalog. */
     if (result < 0 || has_worse(exam))
         return result;
     return fsck_orphans(exam, remove_orphan);

@@ -9,14 +9,14 @@
 
 enum { HITS_MAX = 64, RECORD_BYTES_MAX = 64 << 20 };
 
-/* A topic that has a record in the log: its totals are whole. */
+/* A topic that has a record in the log: its totals are complete. */
 struct told_topic {
     struct table_entry entry;
     char name[JOB_TOPIC_BYTES_MAX + 1];
 };
 TABLE_DECLARE(told_topics, struct told_topic, entry)
 
-/* A job of which the log told a state, but not the job: where it did so last. */
+/* A job whose state is in the log, but not the job itself, and the place of its last state. */
 struct stray {
     struct table_entry entry;
     struct hash128 key;
@@ -29,10 +29,10 @@ struct fsck_replay {
     struct engine *engine;
     struct engine_now now;
     bool is_whole;
-    bool is_unsure; /* what is alive may be more, or less, than is known */
+    bool is_unsure; /* the number of alive slots may be wrong */
     struct told_topics told;
     struct strays strays;
-    struct slice topic; /* of the record that is being replayed */
+    struct slice topic; /* of the current record */
     struct record_place place;
 };
 
@@ -49,7 +49,7 @@ static void replay_find(const struct fsck_replay *replay, struct record_place pl
         cure, "%s", text);
 }
 
-/* What makes no sense in the record that is being replayed. After a gap much does not. */
+/* Reports an inconsistency in the current record. After a gap many records are inconsistent. */
 static void replay_complain(const struct fsck_replay *replay, const char *text)
 {
     replay_find(replay, replay->place, FSCK_RESTORE, text);
@@ -57,7 +57,8 @@ static void replay_complain(const struct fsck_replay *replay, const char *text)
 
 /* ---- slots of runs ---- */
 
-/* All of it was read a moment ago: what fails now would be taken for dead. */
+/* Returns whether a read failed. Everything was readable shortly before, so a slot that fails now
+ * would be mistaken for dead. */
 static bool has_failed(struct fsck_exam *exam, int result, const char *what)
 {
     exam->has_no_memory |= result == -ENOMEM;
@@ -66,7 +67,7 @@ static bool has_failed(struct fsck_exam *exam, int result, const char *what)
     return result < 0;
 }
 
-/* Where a slot is alive, and whose it is. */
+/* An alive slot with its run, section and topic. */
 struct live_slot {
     struct fsck_run_exam *run;
     enum job_section section;
@@ -88,8 +89,8 @@ static bool find_live_slot(struct fsck_exam *exam, struct record_place place, st
     return true;
 }
 
-/* Reads the slot's record: 1 where it is that key's job; 0; negative. The record points into
- * `scratch`. */
+/* Reads the slot's record. Returns 1 if it is the job with that key, 0 if not, or a negative value.
+ * The record points into `scratch`. */
 static int read_slot(struct fsck_exam *exam, struct hash128 key, struct record_place *place,
                      struct buffer *scratch, struct record *record)
 {
@@ -109,7 +110,8 @@ static int read_slot(struct fsck_exam *exam, struct hash128 key, struct record_p
     return memcmp(&found, &key, sizeof key) == 0 && slice_equals(record->job.topic, slot.topic);
 }
 
-/* An alive slot that holds the job of this key. 1, 0; negative: a table cannot be asked. */
+/* Finds an alive slot that holds the job with this key. Returns 1 or 0, or a negative value if a
+ * table cannot be searched. */
 static int find_by_key(struct fsck_exam *exam, struct hash128 key, struct buffer *scratch,
                        struct record_place *place, struct record *record)
 {
@@ -154,7 +156,7 @@ static void release(struct fsck_exam *exam, struct record_place place, const str
     fsck_topics_find(&exam->topics, slot->topic)->cold[slot->section]--;
 }
 
-/* ---- what the engine asks for ---- */
+/* ---- callbacks of the engine ---- */
 
 static struct record_place on_append(void *ctx, const struct record *record)
 {
@@ -163,7 +165,8 @@ static struct record_place on_append(void *ctx, const struct record *record)
     return exam->append ? exam->append(exam->append_ctx, record) : (struct record_place){0};
 }
 
-/* Only slots of the topic the record is about: the engine counts them there. */
+/* Releases a slot. Only slots of the record's topic are released, since the engine counts them
+ * there. */
 static enum engine_slot on_release_slot(void *ctx, struct record_place place,
                                         enum job_section *section)
 {
@@ -186,7 +189,7 @@ static void on_topic(void *ctx, struct slice topic)
     (void)ctx, (void)topic;
 }
 
-/* ---- what the log told ---- */
+/* ---- contents of the log ---- */
 
 static bool is_told(const struct fsck_replay *replay, struct slice name)
 {
@@ -230,7 +233,7 @@ static bool note_stray(struct fsck_replay *replay, struct hash128 key, struct re
     return true;
 }
 
-/* Whether the engine has the job of this key, as far as the log has come. */
+/* Returns whether the engine has the job with this key at this point of the log. */
 static bool has_job(struct fsck_replay *replay, struct hash128 key)
 {
     const enum engine_known known = engine_known(replay->engine, key);
@@ -245,7 +248,8 @@ static uint64_t jobs_of(const struct queue_counts *counts)
     return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
 }
 
-/* How many jobs of the topic its totals speak of that are not there; below 0: more are. */
+/* Returns the number of jobs in the topic's totals that do not exist; negative if there are more
+ * jobs than in the totals. */
 static int64_t missing_of(const struct queue_topic *topic)
 {
     return (int64_t)(topic->totals.pushed - topic->totals.acked - topic->totals.cancelled -
@@ -256,8 +260,9 @@ static int64_t missing_of(const struct queue_topic *topic)
 
 static const char *const never_stored = "a job is stored in a state that is never stored";
 
-/* What is below a slot that no catalog knows is looked for by its key. So is, after a gap, a job of
- * which the record names no slot: what ended it there may be what is missing. */
+/* Returns the slot below a record. If the record names a run that no catalog knows, the slot is
+ * looked up by key. After a gap this also applies if the record names no slot, since the record
+ * that ended the job there may be missing. */
 static struct record_place known_slot(struct fsck_replay *replay, struct record_place from,
                                       struct hash128 key)
 {
@@ -269,7 +274,7 @@ static struct record_place known_slot(struct fsck_replay *replay, struct record_
     return found_slot(replay, key);
 }
 
-/* Whether it belongs to this shard at all. */
+/* Checks that the key belongs to this shard. */
 static void check_key(const struct fsck_replay *replay, struct hash128 key)
 {
     char name[32], path[48];
@@ -320,7 +325,8 @@ static bool replay_state(struct fsck_replay *replay, struct record *record)
     return engine_replay(replay->engine, record, replay->place);
 }
 
-/* One that is not there may be one that was missed: an older version's repair ended these so. */
+/* Evaluates the end of a job. A job that does not exist may be one that was missing before: a
+ * repair by an older version ended such jobs this way. */
 static void judge_end(struct fsck_replay *replay, const struct record_done *done)
 {
     struct queue_topic topic;
@@ -391,9 +397,9 @@ void fsck_replay_gap(struct fsck_replay *replay)
     replay->is_unsure = true;
 }
 
-/* ---- at the end ---- */
+/* ---- the end of the log ---- */
 
-/* A job that is nowhere ends: of which topic it was is not known, and any will do. */
+/* Ends a job that does not exist anywhere. Its topic is unknown, so any topic is used. */
 static bool end_stray(struct fsck_replay *replay, struct hash128 key)
 {
     struct queue_topic topic;
@@ -409,8 +415,8 @@ static bool end_stray(struct fsck_replay *replay, struct hash128 key)
     return engine_replay(replay->engine, &done, (struct record_place){0});
 }
 
-/* As recovery does: the job of which the log told a state is read from its run. 1 found, 0 not,
- * negative: a table cannot be asked. */
+/* Reads the job of a state from its run, as recovery does. Returns 1 if found, 0 if not, or a
+ * negative value if a table cannot be searched. */
 static int fill_stray(struct fsck_replay *replay, uint32_t id, struct hash128 key,
                       struct record_place place, struct buffer *scratch)
 {
@@ -456,7 +462,7 @@ static void check_totals(const struct fsck_replay *replay, const struct queue_to
 
     if (!is_told(replay, topic->name) || replay->is_unsure || missing_of(topic) == 0 ||
         (replay->exam->options->salvage && replay->exam->has_lost))
-        return; /* what was lost was named one by one */
+        return; /* each lost job was reported */
     snprintf(text, sizeof text,
              "the totals of topic '%.*s' do not add up: %" PRIu64 " pushed, %" PRIu64
              " acked, %" PRIu64 " cancelled, %" PRIu64 " expired, but %" PRIu64 " there",
@@ -507,9 +513,10 @@ bool fsck_replay_topics(const struct fsck_replay *replay,
     return true;
 }
 
-/* ---- life ---- */
+/* ---- creating and freeing ---- */
 
-/* The log's own view of what is alive: what repair writes must not be ahead of the log. */
+/* Copies the alive bits for the log's own view, because the bits that repair writes must not be
+ * ahead of the log. */
 static bool copy_bits(struct fsck_run_exam *run)
 {
     char *bytes = malloc(alive_bytes(run->alive.slots) + 1);
@@ -524,7 +531,8 @@ static bool copy_bits(struct fsck_run_exam *run)
     return ok;
 }
 
-/* The engine is told what the runs hold as it was counted there, not as the catalog says. */
+/* Passes the contents of the runs to the engine, as counted there, not as recorded in the
+ * catalog. */
 static bool tell_runs(struct fsck_replay *replay)
 {
     struct fsck_exam *exam = replay->exam;

@@ -1,4 +1,4 @@
-/* Runs: every slot in order, every record that is alive, and whether they agree. */
+/* Runs: every slot in order, every alive record, and whether they agree. */
 #include "fsck/exam.h"
 
 #include "base/timestamp.h"
@@ -10,13 +10,13 @@
 
 enum { PROGRESS_RECORDS = 4096 };
 
-/* One run being gone over. */
+/* An examination of one run. */
 struct walk {
     struct fsck_exam *exam;
     const struct catalog_run *about;
     struct fsck_run_exam *run;
     char file[48];
-    struct run_slot before; /* the last one read, if there is one: that of slot before_slot */
+    struct run_slot before; /* the previous readable entry, if any, of slot before_slot */
     uint32_t before_slot;
 };
 
@@ -47,7 +47,7 @@ static struct fsck_where at_slot(const struct walk *walk, uint32_t slot,
     return (struct fsck_where){.file = walk->file, .at = entry ? entry->offset : 0, .slot = slot};
 }
 
-/* ---- what is known of a job whose record is gone ---- */
+/* ---- description of a job whose record is lost ---- */
 
 static void describe(const struct walk *walk, uint32_t slot, const struct run_slot *entry,
                      char *out, size_t out_bytes)
@@ -78,7 +78,7 @@ static void describe(const struct walk *walk, uint32_t slot, const struct run_sl
              section == SECTION_LEASED ? "" : when);
 }
 
-/* The job is lost, unless a backup has it. */
+/* Counts a job as lost, unless it is in a backup. */
 static void lose(struct walk *walk, uint32_t slot, const struct run_slot *entry)
 {
     struct fsck_topic *topic = &walk->exam->topics.at[walk->run->topics[entry->topic] - 1];
@@ -112,7 +112,7 @@ static bool is_in_order(const struct walk *walk, uint32_t slot, const struct run
            (entry->when_ms == before->when_ms && entry->sequence >= before->sequence);
 }
 
-/* Counted by the directory, which is whole where its record may not be. */
+/* Counts a slot by its directory entry, which may be intact even if the record is not. */
 static void count(struct walk *walk, uint32_t slot, const struct run_slot *entry)
 {
     struct fsck_topic *topic = &walk->exam->topics.at[walk->run->topics[entry->topic] - 1];
@@ -145,7 +145,7 @@ static int on_entry(void *ctx, uint32_t slot, const struct run_slot *entry)
 static const char *disagreement(const struct walk *walk, uint32_t slot,
                                 const struct run_slot *entry, const struct record *record)
 {
-    const uint64_t mask = (UINT64_C(1) << 56) - 1; /* as many bits of it as an engine keeps */
+    const uint64_t mask = (UINT64_C(1) << 56) - 1; /* number of bits that an engine keeps */
     bool is_job = record->kind == RECORD_JOB;
     struct slice name = run_topic_name(walk->run->run, entry->topic);
     struct slice topic = is_job ? record->job.topic : record->done.topic;
@@ -193,7 +193,7 @@ static bool on_record(void *ctx, uint32_t slot, const struct run_slot *entry, st
 
 /* ---- a run ---- */
 
-/* A block of the directory cannot be read: nothing is known of its slots' jobs. */
+/* Counts the jobs of an unreadable directory block as lost, since nothing is known about them. */
 static void lose_block(struct walk *walk, uint32_t first, uint32_t end)
 {
     uint32_t lost = 0;
@@ -205,7 +205,7 @@ static void lose_block(struct walk *walk, uint32_t first, uint32_t end)
         if (walk->exam->options->salvage)
             alive_clear(&walk->run->alive, slot);
     }
-    if (lost == 0) { /* given up before, perhaps */
+    if (lost == 0) { /* perhaps given up before */
         fsck_note(walk->exam,
                   "the directory of %s is damaged from slot %" PRIu32 " to %" PRIu32
                   ", where nothing is alive",
@@ -270,7 +270,7 @@ static void on_unread(void *ctx, uint64_t at)
               walk->file, at);
 }
 
-/* Of no consequence for any job, nor is what the disk fails to read of it. */
+/* Checks the parts that are never read. Neither damage nor read errors there affect any job. */
 static void look_at_unread(struct walk *walk)
 {
     const int result = run_check_unread(walk->run->run, on_unread, walk);
@@ -318,7 +318,8 @@ static int examine_run(struct fsck_exam *exam, uint32_t index)
     snprintf(walk.file, sizeof walk.file, "run/%s", name);
     if (!alive_load(&walk.run->alive, walk.about->slots, walk.about->alive) ||
         !alive_load(&walk.run->pending, walk.about->slots, walk.about->alive))
-        return -ENOMEM; /* bits beyond the last slot do not decode, nor a wrong number of them */
+        /* catalog_decode rejects bits beyond the last slot, and a wrong number of bits */
+        return -ENOMEM;
     result = open_run(&walk);
     if (result == 0 && walk.run->run) {
         look_at_unread(&walk);

@@ -1,9 +1,10 @@
 /*
- * Salvage: what could be read of a shard is written into a new data directory, through a depot and a
- * log of its own. The old directory is read only.
+ * Salvage: writes everything readable of a shard into a new data directory, through its own depot
+ * and log. The old directory is only read.
  *
- * The new directory is marked INCOMPLETE from before its first file to after its last, and gets its
- * MANIFEST at the very end: no server and no fsck takes a half-made one for a whole one.
+ * The new directory is marked INCOMPLETE from before its first file until after its last, and gets
+ * its MANIFEST at the very end: no server and no fsck mistakes an incomplete one for a complete
+ * one.
  */
 #include "base/vector.h"
 #include "fsck/replay.h"
@@ -20,13 +21,13 @@
 enum {
     LOT_JOBS = 1 << 20,
     COLLECT_STEPS = 4096,
-    LOG_BYTES = 1 << 20 /* of a log whose files say nothing: a server makes the next ones */
+    LOG_BYTES = 1 << 20 /* of a log whose file size is unknown; a server creates the next files */
 };
 
-/* Where the record of a job that is saved lies in the old directory. */
+/* Place of the record of a salvaged job in the old directory. */
 struct saved_job {
     struct record_place place;
-    uint32_t topic; /* index + 1 in `kept`, once its record was read */
+    uint32_t topic; /* index + 1 in `kept`, after its record was read */
 };
 VECTOR_DECLARE(saved_jobs, struct saved_job)
 VECTOR_DECLARE(saved_items, struct depot_item)
@@ -38,8 +39,8 @@ struct saving {
     struct engine *engine;
     struct depot *depot;
     struct wal *wal;
-    struct fsck_topics kept; /* what was written of each topic */
-    struct saved_jobs jobs;  /* of the run under way, as are the two below */
+    struct fsck_topics kept; /* written jobs by topic */
+    struct saved_jobs jobs;  /* of the current run, like the next two */
     struct saved_items items;
     struct saved_changes changes;
 };
@@ -63,7 +64,7 @@ static void note_name(void *ctx, const char *name)
     *(bool *)ctx = true;
 }
 
-/* Whether `into`, which may not be there yet, lies in `data_dir`. */
+/* Returns whether `into`, which may not exist yet, is inside `data_dir`. */
 static bool lies_inside(const char *into, const char *data_dir)
 {
     char old[PATH_MAX], parent[PATH_MAX], real[PATH_MAX];
@@ -166,7 +167,7 @@ static int by_topic(const void *a, const void *b)
     return strcmp(((const struct fsck_kept *)a)->topic, ((const struct fsck_kept *)b)->topic);
 }
 
-/* A topic has a line of its own in each shard: one is made of them. */
+/* Merges the entries that a topic has for each shard into one. */
 static void join_kept(struct fsck_report *report)
 {
     size_t kept = 0;
@@ -186,7 +187,7 @@ static void join_kept(struct fsck_report *report)
     report->kept_count = kept;
 }
 
-/* No clock was started: the batches say what the old log's last one said. */
+/* Times of the old log's last batch, used for new batches since no clock is running. */
 static int64_t inner_ms, wall_ms;
 
 static int64_t last_inner_ms(struct clock *clock)
@@ -201,7 +202,8 @@ static int64_t last_wall_ms(struct clock *clock)
     return wall_ms;
 }
 
-/* A shard of which nothing was saved has an empty log, since the directory was opened. */
+/* Creates an empty log for a shard of which nothing was salvaged, since the directory counts as
+ * opened. */
 static int make_empty(const struct fsck_options *options, struct marks *saved, uint32_t shard,
                       struct fsck_report *report)
 {
@@ -279,7 +281,7 @@ static int read_log_record(struct fsck_exam *exam, struct record_place place,
     return 0;
 }
 
-/* For the new run: the record of a job of this lot, wherever it lies. */
+/* Reads the record of a job of this lot for the new run, from the log or a run. */
 static int read_record(void *ctx, struct record_place place, struct buffer *scratch,
                        struct slice *out)
 {
@@ -367,7 +369,7 @@ static int commit_runs(struct saving *saving)
     return result;
 }
 
-/* The jobs of this lot become a run, and that counts. */
+/* Writes and commits a run with the jobs of this lot. */
 static int write_lot(struct saving *saving)
 {
     struct depot_build build = {
@@ -402,7 +404,7 @@ static int write_lot(struct saving *saving)
     return result;
 }
 
-/* ---- which jobs ---- */
+/* ---- selecting jobs ---- */
 
 static bool add_job(struct saving *saving, struct record_place place, struct depot_item item)
 {
@@ -413,7 +415,8 @@ static bool add_job(struct saving *saving, struct record_place place, struct dep
            saved_items_add(&saving->items, item);
 }
 
-/* An entry of the engine. What of it lies in a run is not copied from there once more. */
+/* Adds an entry of the engine. If it is in a run, its slot is excluded from the later copy of that
+ * run. */
 static bool on_entry(void *ctx, const struct engine_item *entry)
 {
     struct saving *saving = ctx;
@@ -471,7 +474,7 @@ static int save_entries(struct saving *saving, struct engine_now now)
     return result;
 }
 
-/* A slot that is alive and that the log has not told of. */
+/* An iteration over the alive slots of a run that are not in the log. */
 struct cold_walk {
     struct saving *saving;
     const struct fsck_run_exam *run;
@@ -529,7 +532,7 @@ static uint64_t kept_jobs(const struct fsck_topic *topic)
     return jobs;
 }
 
-/* The totals tell of as many jobs as were kept: those that were lost count as cancelled. */
+/* Adjusts the totals to the number of kept jobs: lost jobs count as cancelled. */
 static void add_up(struct topic_totals *totals, uint64_t jobs)
 {
     const int64_t missing =
@@ -550,7 +553,7 @@ static int commit_log(struct saving *saving)
     return result;
 }
 
-/* Where a file is full the next one is made. */
+/* Makes room in the log, and creates the next file if one is full. */
 static int make_log_room(struct saving *saving, size_t bytes)
 {
     int result = wal_has_room(saving->wal, bytes, WAL_FOR_ANSWER);
@@ -567,7 +570,7 @@ static int make_log_room(struct saving *saving, size_t bytes)
     return result;
 }
 
-/* The engine carries a topic: into the new log, with totals that add up. */
+/* Writes a topic that the engine carries into the new log, with consistent totals. */
 static struct record_place on_topic_record(void *ctx, const struct record *record)
 {
     struct saving *saving = ctx;
@@ -638,7 +641,7 @@ static int open_new(struct saving *saving, const char *dir)
     struct wal_found found;
     int result;
 
-    if (exam->last_inner_ms == 0) { /* nothing of the log can be read */
+    if (exam->last_inner_ms == 0) { /* nothing in the log is readable */
         exam->last_inner_ms = exam->catalog.inner_ms;
         exam->last_wall_ms = exam->catalog.wall_ms;
     }
@@ -664,7 +667,7 @@ static int save_all(struct saving *saving, struct engine_now now)
     return result;
 }
 
-/* Above every epoch that was seen: leases of before are not taken for new ones. */
+/* Returns an epoch above every epoch found, so that old leases are not mistaken for new ones. */
 static uint64_t next_epoch(const struct fsck_exam *exam)
 {
     const uint64_t read = exam->reader.epoch, told = exam->manifest.epoch;
@@ -682,7 +685,7 @@ int fsck_salvage_shard(struct fsck_exam *exam)
         return 0;
     saving.engine = fsck_replay_engine(exam->replay);
     if (engine_topic_count(saving.engine) == 0)
-        return 0; /* no job is anywhere */
+        return 0; /* there are no jobs */
     engine_start(saving.engine, next_epoch(exam));
     exam->total += engine_entries(saving.engine);
     for (int section = 0; section < SECTIONS; section++)

@@ -1,4 +1,4 @@
-/* Topics' counts: as the catalog says, and as they are. */
+/* Counts of the topics: as recorded in the catalog, and as they are. */
 #include "fsck/exam.h"
 
 #include <errno.h>
@@ -120,9 +120,9 @@ void fsck_topics_compare(struct fsck_exam *exam)
     }
 }
 
-/* ---- what is lost with runs, and parts of directories, that cannot be read ---- */
+/* ---- jobs lost with unreadable runs and directory blocks ---- */
 
-/* In no run that can be read. */
+/* Returns the number of jobs that are not in any readable run. */
 static uint64_t missing_of(const struct fsck_topic *topic, enum job_section section)
 {
     const uint64_t known = topic->stored[section] + topic->given_up[section];
@@ -146,7 +146,7 @@ void fsck_topics_tell_lost(struct fsck_exam *exam)
     for (uint32_t i = 0; i < exam->catalog.run_count; i++)
         lost += exam->runs[i].lost;
     for (uint32_t i = 0; i < exam->topics.count; i++) {
-        lost -= exam->topics.at[i].lost; /* named already */
+        lost -= exam->topics.at[i].lost; /* already reported */
         missing +=
             missing_jobs(&exam->topics.at[i]) + missing_of(&exam->topics.at[i], SECTION_REMEMBERED);
     }

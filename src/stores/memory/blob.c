@@ -4,7 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* What follows: the policy, where it has one; topic, id and content type, each with NUL behind it; meta, body. */
+/* Contents of `text`: the policy, if any; topic, id and content type, each followed by a NUL byte;
+ * meta; body. */
 enum { NULS = 3 };
 
 struct blob {
@@ -111,7 +112,8 @@ void blob_show(const struct blob *blob, struct job *out)
     out->body = bytes_take(&at, blob->body_bytes);
 }
 
-/* An address has fewer bits than file and offset together, and the bit that means a run stays clear. */
+/* Encodes the address as a place: an address has fewer bits than file and offset together, and the
+ * bit that marks a run stays clear. */
 struct record_place blob_place(const struct blob *blob)
 {
     uint64_t address = (uintptr_t)blob;
@@ -121,7 +123,7 @@ struct record_place blob_place(const struct blob *blob)
                                  .bytes = (uint32_t)blob_bytes(blob)};
 }
 
-/* Shorter than any blob. */
+/* Returns the place of a record without text. It is shorter than any blob. */
 struct record_place blob_place_none(void)
 {
     return (struct record_place){.file = 1, .bytes = 1};

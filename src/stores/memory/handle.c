@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* What is told in the next turn: a reply, or an event of a topic. */
+/* A notification for the next turn: a reply, or an event of a topic. */
 struct told {
     struct list list;
     struct queue_reply_to reply_to;
@@ -28,9 +28,9 @@ struct memory_handle {
     struct list replies, events;
 };
 
-/* ---- what is told ---- */
+/* ---- notifications ---- */
 
-/* Once for each topic and event. */
+/* Adds an event, unless the topic already has one of the same kind. */
 static void event_add(struct memory_handle *handle, enum queue_event event, struct slice topic)
 {
     for (struct list *at = handle->events.next; at != &handle->events; at = at->next) {
@@ -58,13 +58,13 @@ static void handle_on_died(void *ctx, struct slice topic)
     event_add(ctx, QUEUE_EVENT_DEAD, topic);
 }
 
-/* A copy of it goes out in the next turn. */
+/* Queues a copy of the reply for the next turn. */
 static void reply_add(struct memory_handle *handle, const struct queue_reply *reply,
                       struct queue_reply_to reply_to)
 {
     struct told *told = malloc(sizeof *told);
     struct queue_reply *copy = copy_reply(reply);
-    assert(told && copy); /* without memory even for a reply there is no honest way on */
+    assert(told && copy); /* without memory for a reply, there is no correct way to continue */
     *told = (struct told){.reply = copy, .reply_to = reply_to};
     list_add_last(&handle->replies, &told->list);
 }
@@ -75,7 +75,7 @@ static void status_add(struct memory_handle *handle, enum queue_status status,
     reply_add(handle, &(struct queue_reply){.status = status}, reply_to);
 }
 
-/* ---- the calls ---- */
+/* ---- calls ---- */
 
 static void run_items(struct memory_handle *handle, const struct command *command,
                       struct engine_now now, struct queue_reply_to reply_to)
@@ -107,7 +107,7 @@ static void run_items(struct memory_handle *handle, const struct command *comman
     free(results);
 }
 
-/* Take, get and list: jobs that were malloc'd go out and are freed. */
+/* Replies to take, get and list: sends the jobs and frees them. */
 static void reply_jobs(struct memory_handle *handle, enum queue_status status,
                        struct memory_job **found, size_t count, struct slice cursor,
                        struct queue_reply_to reply_to)
@@ -276,7 +276,7 @@ static const struct queue_ops handle_ops = {
     .info = handle_info,
 };
 
-/* ---- turns ---- */
+/* ---- the turn ---- */
 
 static void told_free(struct told *told)
 {
@@ -299,7 +299,7 @@ void memory_handle_turn(struct memory_handle *handle)
 {
     struct list replies, events;
     memory_advance(handle->memory, memory_now(handle->memory));
-    /* What the callbacks ask for is answered in the next turn. */
+    /* Calls made by the callbacks are answered in the next turn. */
     list_take_all(&replies, &handle->replies);
     list_take_all(&events, &handle->events);
     list_init(&handle->replies);
@@ -322,7 +322,7 @@ int64_t memory_handle_next_ms(const struct memory_handle *handle)
     return tells ? 0 : memory_next_ms(handle->memory);
 }
 
-/* ---- making ---- */
+/* ---- creating and freeing ---- */
 
 struct memory_handle *memory_handle_new(const struct memory_options *options)
 {

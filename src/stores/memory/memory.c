@@ -10,24 +10,25 @@
 
 enum { ADVANCE_AT_ONCE = 512, WALK_STEPS = 1 << 20 };
 
-/* What a job costs beside its blob, about: its entry and its place in the index. */
+/* Approximate cost of a job beside its blob: its entry and its place in the index. */
 enum { ENTRY_BYTES = 104 };
 
 struct memory {
     struct memory_options options;
     struct engine *engine;
     struct mac_key lease_key;
-    struct blob *pushed; /* the push under way, until its record is appended */
-    bool is_popping;     /* what is released now is held for the job that goes out */
-    uint64_t bytes;      /* of what the engine holds */
-    int64_t skew_ms;     /* the one that the engine was told last */
-    int64_t at_ms_max;   /* the furthest due on the wall clock that was asked for */
+    struct blob *pushed; /* the current push, until its record is appended */
+    bool is_popping;     /* a blob released now stays held by the outgoing job */
+    uint64_t bytes;      /* held by the engine */
+    int64_t skew_ms;     /* last value passed to the engine */
+    int64_t at_ms_max;   /* latest requested due time on the wall clock */
     struct engine_view views[QUEUE_TAKE_MAX];
 };
 
-/* ---- what the engine tells ---- */
+/* ---- callbacks of the engine ---- */
 
-/* A job's blob was made before, so that nothing can fail here. An id that is remembered keeps its entry. */
+/* Stores a record. The blob of a job was created before, so this cannot fail. A remembered id keeps
+ * its entry. */
 static struct record_place memory_on_append(void *ctx, const struct record *record)
 {
     struct memory *memory = ctx;
@@ -65,7 +66,7 @@ static void memory_on_died(void *ctx, struct slice topic)
         memory->options.died(memory->options.ctx, topic);
 }
 
-/* ---- making, time ---- */
+/* ---- creating, time ---- */
 
 struct memory *memory_new(const struct memory_options *options)
 {
@@ -103,7 +104,8 @@ void memory_free(struct memory *memory)
     free(memory);
 }
 
-/* A difference within the noise of two clocks that are cut to milliseconds is no step. */
+/* Returns whether the clocks differ by more than the noise of two clocks truncated to
+ * milliseconds. */
 static bool is_step(const struct memory *memory, const struct engine_now *now)
 {
     enum { SKEW_NOISE_MS = 2 };
@@ -111,7 +113,8 @@ static bool is_step(const struct memory *memory, const struct engine_now *now)
     return step_ms > SKEW_NOISE_MS || step_ms < -SKEW_NOISE_MS;
 }
 
-/* What looks like a step may be a thread that was held up between two readings: then both are read at one moment. */
+/* Reads the clocks. An apparent step may be caused by a delay of the thread between two readings,
+ * so both clocks are then read at one moment. */
 struct engine_now memory_now(struct memory *memory)
 {
     struct clock *clock = memory->options.clock;
@@ -143,7 +146,7 @@ int64_t memory_next_ms(const struct memory *memory)
 
 /* ---- push, change, answer ---- */
 
-/* So many more bytes, in place of others that go, are more than there may be. */
+/* Returns whether `more_bytes` in place of `gone_bytes` would exceed the limit. */
 static bool memory_is_full(const struct memory *memory, uint64_t more_bytes, uint64_t gone_bytes)
 {
     uint64_t max = memory->options.bytes_max;
@@ -175,7 +178,7 @@ void memory_push(struct memory *memory, const struct queue_push *push, struct en
     else
         engine_push_key(memory->engine, push, key, now, result);
     memory_note_at(memory, &push->when);
-    if (memory->pushed) /* not wanted: the job exists, or it was refused */
+    if (memory->pushed) /* not used: the job exists, or the push was rejected */
         blob_release(memory->pushed);
     memory->pushed = NULL;
 }
@@ -225,7 +228,7 @@ void memory_again(struct memory *memory, const struct memory_job *job,
     memory->pushed = NULL;
 }
 
-/* ---- jobs go out ---- */
+/* ---- handing out jobs ---- */
 
 void memory_job_free(struct memory_job *job)
 {
@@ -236,7 +239,7 @@ void memory_job_free(struct memory_job *job)
     free(job);
 }
 
-/* Copies the text behind `*at`, with NUL behind it. */
+/* Copies the text to `*at` with a NUL byte and advances `*at`. */
 static struct slice text_copy(char **at, struct slice text)
 {
     char *into = *at;
@@ -281,7 +284,7 @@ void memory_job_lease(struct memory_job *job)
     job->shown.lease = slice_make(job->lease_text, LEASE_TEXT_BYTES);
 }
 
-/* The view's text is the job's, and one hold of its blob. */
+/* Fills in a job. It takes over the view's text and one hold of the blob. */
 static void job_fill(const struct memory *memory, struct memory_job *job, struct engine_view *view)
 {
     job->blob = blob_at(view->place);
@@ -295,7 +298,8 @@ static void job_fill(const struct memory *memory, struct memory_job *job, struct
     view->text = NULL;
 }
 
-/* NULL: out of memory, and the view is the caller's as before; else its text is the job's. */
+/* Creates a job that takes over the view's text. Returns NULL if out of memory; then the view is
+ * unchanged. */
 static struct memory_job *job_new(const struct memory *memory, struct engine_view *view)
 {
     struct memory_job *job = malloc(sizeof *job);
@@ -306,7 +310,7 @@ static struct memory_job *job_new(const struct memory *memory, struct engine_vie
     return job;
 }
 
-/* Nobody gets it: it is ready as it was. */
+/* Returns a job that cannot be handed out, so that it is ready as before. */
 static void give_back(struct memory *memory, struct engine_view *view, struct engine_now now)
 {
     const struct engine_lease lease = {.key_low = view->key.low, .delivery = view->delivery};
@@ -325,7 +329,7 @@ static bool has_ready(const struct memory *memory, const struct queue_take *take
     return false;
 }
 
-/* The engine hands out nothing of a topic with ready jobs only where it has no memory for the lease. */
+/* If the engine hands out no job of a topic with ready jobs, it has no memory for the lease. */
 enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
                               struct engine_now now, struct memory_job **out, size_t *count)
 {
@@ -356,7 +360,7 @@ enum queue_status memory_take(struct memory *memory, const struct queue_take *ta
     return given || !(taken || has_ready(memory, take)) ? QUEUE_OK : QUEUE_NO_MEMORY;
 }
 
-/* Memory first: a job that was popped is nobody's any more. */
+/* Memory is allocated first, because a popped job cannot be returned to the queue. */
 enum queue_status memory_pop(struct memory *memory, const struct queue_take *take,
                              struct engine_now now, struct memory_job **out, size_t *count)
 {
@@ -436,7 +440,7 @@ enum queue_status memory_list(struct memory *memory, const struct queue_list *li
 
 /* ---- topics ---- */
 
-/* Purge, delete, and redrive of all: what a walk does, to its end. */
+/* Runs a walk to its end: purge, delete, and redrive of all jobs. */
 static enum queue_status walk_all(struct memory *memory, enum walk_kind kind,
                                   const struct queue_topic_call *call, struct engine_now now,
                                   uint64_t *affected)
@@ -534,7 +538,7 @@ enum queue_status memory_forecast(struct memory *memory, const struct queue_fore
     return status;
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 void memory_look(const struct memory *memory, const struct queue_find *name, struct engine_now now,
                  struct queue_result *result)
