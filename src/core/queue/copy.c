@@ -1,5 +1,4 @@
-/* Both kinds of copy go the same way twice: first with no memory, to learn the size, then for
- * real. */
+/* Both kinds of copy run the same code twice: first without memory, to determine the size, then with it. */
 #include "queue/copy.h"
 
 #include <stdlib.h>
@@ -27,8 +26,7 @@ static void place_slice(struct space *space, struct slice *into, struct slice fr
         *into = slice_make(at, from.len);
 }
 
-/* `into` is the copy to mend, garbage while measuring: then it is the original, which is not
- * written to. */
+/* Copies a slice. While measuring, COPY is not written to. */
 #define PLACE_SLICE(SPACE, COPY, FROM, FIELD)                                                      \
     do {                                                                                           \
         struct slice fresh_ = {0};                                                                 \

@@ -1,5 +1,5 @@
-/* The door: each call is checked once, and pushes without an id get one. Most calls go through as
- * they came; only those with something wrong in them, or without an id, are copied. */
+/* The door: checks each call once, and generates missing ids of pushes. Most calls pass unchanged; only those with
+ * a fault or without an id are copied. */
 #include "queue/door.h"
 
 #include "job/ulid.h"
@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* ---- what an item must be ---- */
+/* ---- checks of an item ---- */
 
 static bool is_within(int64_t value, int64_t least, int64_t most)
 {
@@ -28,8 +28,7 @@ static const char *bad_policy(const struct policy *policy)
     return NULL;
 }
 
-/* `at` is held against its own limit, the far end of what a clock may say plus the longest delay.
- */
+/* The limit of `at`: the latest time a clock may have plus the longest delay. */
 #define AT_MS_MAX (1LL << 47)
 
 static const char *bad_when(const struct queue_when *when)
@@ -209,8 +208,7 @@ static bool has_items(const struct command *command)
            command->kind == COMMAND_CHANGE || command->kind == COMMAND_FIND;
 }
 
-/* What is wrong with one item; where a call has no items, with the call. Inline: every call goes
- * through here. */
+/* Checks one item; if a call has no items, the call. Inline, because every call passes here. */
 static inline __attribute__((always_inline)) enum queue_status check_item(
     const struct command *command, size_t i, uint64_t body_bytes_max, const char **detail)
 {
@@ -242,7 +240,7 @@ static inline __attribute__((always_inline)) enum queue_status check_item(
 
 enum found { FOUND_GOOD = 1, FOUND_UNNAMED, FOUND_FAULT };
 
-/* What a look at the call finds; unnamed: all is well, but a push has no id. */
+/* Checks a call. FOUND_UNNAMED: all items are valid, but a push has no id. */
 static enum found look_at(const struct command *command, uint64_t body_bytes_max)
 {
     enum found found = FOUND_GOOD;
@@ -257,7 +255,7 @@ static enum found look_at(const struct command *command, uint64_t body_bytes_max
     return found;
 }
 
-/* ---- the rules of its caller ---- */
+/* ---- the rules of the caller ---- */
 
 static bool changes_topic(const struct command *command)
 {
@@ -271,15 +269,15 @@ static bool is_ruled(const struct command *command)
            changes_topic(command);
 }
 
-/* What the rules found, so far: `admitted` items, and why the next one is not; each item is asked about once, as it is
- * charged by that. */
+/* The decisions of the rules so far: `admitted` items, and the reason against the next one. Each item is submitted
+ * to the rules only once, because that charges it. */
 struct admission {
-    const struct queue_caller *caller; /* NULL: there are no rules */
+    const struct queue_caller *caller; /* NULL: no rules apply */
     size_t admitted;
-    struct queue_check refused; /* status QUEUE_OK: none yet */
+    struct queue_check refused; /* status QUEUE_OK: no rejection yet */
 };
 
-/* Of a call that is well formed in all its items. False: one was refused. */
+/* Submits all items of a valid call. False: one was rejected. */
 static bool admit_all(struct admission *admission, const struct command *command)
 {
     size_t count = has_items(command) ? command->count : 1;
@@ -290,7 +288,7 @@ static bool admit_all(struct admission *admission, const struct command *command
     return true;
 }
 
-/* One item, which is well formed, of a call with a fault in it. */
+/* Submits one valid item of a call that has a fault in another one. */
 static void admit_item(const struct admission *admission, const struct command *command, size_t i,
                        struct queue_check *out)
 {
@@ -319,7 +317,7 @@ static void on_passed(void *owner, uint64_t tag, const struct queue_reply *reply
     reply_to.done(reply_to.owner, reply_to.tag, reply);
 }
 
-/* Where the reply goes first; without memory, and where the rules have nothing to do, to the caller. */
+/* Returns where to send the reply first. Without memory, or if the rules need no end, it goes to the caller. */
 static __attribute__((noinline)) struct queue_reply_to begin_passage(const struct command *command,
                                                                      struct queue_reply_to reply_to)
 {
@@ -339,17 +337,18 @@ static __attribute__((noinline)) struct queue_reply_to begin_passage(const struc
 
 struct queue_door {
     uint64_t body_bytes_max;
-    const struct queue_ops *drained; /* what the queue did before it was drained; NULL: it is not */
+    const struct queue_ops
+        *drained; /* operations of the queue before it was drained; NULL: not draining */
     int64_t (*wall_ms)(void);
     struct ulid ulid;
-    /* Room for a batch whose ids are made here. */
+    /* Room for a batch with generated ids. */
     struct queue_push pushes[QUEUE_BATCH_MAX];
     char ids[QUEUE_BATCH_MAX][ULID_BYTES];
 };
 
 struct queue_door *queue_door_new(uint64_t body_bytes_max, uint64_t seed, int64_t (*wall_ms)(void))
 {
-    struct queue_door *door = malloc(sizeof *door); /* its room is touched only where it is used */
+    struct queue_door *door = malloc(sizeof *door); /* this room is touched only when it is used */
     if (!door)
         return NULL;
     door->body_bytes_max = body_bytes_max;
@@ -364,7 +363,8 @@ void queue_door_free(struct queue_door *door)
     free(door);
 }
 
-/* A copy of the pushes in which all have an id: which shard a job belongs to depends on it. */
+/* Copies the pushes and generates missing ids. Later layers need them, because the id determines the shard of a
+ * job. */
 static const struct queue_push *with_ids(struct queue_door *door, const struct command *command)
 {
     int64_t wall_ms = door->wall_ms();
@@ -388,8 +388,8 @@ static void submit_with_ids(struct queue *queue, const struct command *command,
     queue->ops->submit(queue, &named, reply_to);
 }
 
-/* A call with something wrong in it: what that is goes along. Its room is wanted for nothing
- * else. */
+/* Submits a call with a fault, together with its checks. A separate function, because no other call needs its
+ * stack space. */
 static __attribute__((noinline)) void submit_faulty(struct queue *queue,
                                                     const struct command *command,
                                                     uint64_t body_bytes_max,
@@ -445,9 +445,9 @@ void queue_submit(struct queue *queue, const struct command *command,
     }
 }
 
-/* ---- drained: the queue's table is another one as long as it lasts, so that nobody else pays for it ---- */
+/* ---- draining: the table of the queue is exchanged meanwhile, so that it costs nothing otherwise ---- */
 
-/* All that pushes a new job is refused; items that are wrong for another reason keep that. */
+/* Rejects all pushes of new jobs; items that are invalid for another reason keep that status. */
 static __attribute__((noinline)) void submit_push_drained(struct queue *queue,
                                                           const struct command *command,
                                                           struct queue_reply_to reply_to)

@@ -50,7 +50,7 @@ bool queue_filter_matches(const struct queue_filter *filter, const struct job *j
            matches_meta(filter, job->meta) && matches_time(filter, job);
 }
 
-/* ---- kept beyond the call that brought it ---- */
+/* ---- copies that outlive the call ---- */
 
 struct slice queue_text_move(char **at, struct slice text)
 {

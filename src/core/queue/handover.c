@@ -19,36 +19,36 @@ struct watched {
 TABLE_DECLARE(watched_topics, struct watched, entry)
 
 struct handover {
-    struct queue queue; /* first: handed out as such */
+    struct queue queue; /* first member: used as the handle */
     struct handover_options options;
-    struct queue *from;   /* NULL: there is one only */
+    struct queue *from;   /* NULL: there is only one queue */
     struct queue *into;   /* or the only one */
-    struct sharded *both; /* the two as one, for calls that name no job */
-    bool has_ended;       /* `from` is there only for calls that began before */
-    size_t under_way;     /* calls of ours */
-    struct list waiting;  /* those of them whose jobs are on their way, soonest first */
+    struct sharded *both; /* both as one queue, for calls that name no job */
+    bool has_ended;       /* `from` remains only for calls that began before */
+    size_t under_way;     /* own calls in progress */
+    struct list waiting;  /* those of them whose jobs are being moved, soonest first */
     struct watched_topics watched;
 };
 
-/* ---- calls that name jobs: where they are known, else where they go ---- */
+/* ---- calls that name jobs: sent to the part that has the job, or else to `into` ---- */
 
 enum part { FROM, INTO, NOWHERE, PARTS = 2 };
 
-/* One of them, of as many items as it has; a get and a redrive have none. */
+/* A call that names jobs, with any number of items; a get and a redrive have no items. */
 struct seeking {
     struct list list; /* handover->waiting */
     struct handover *handover;
     struct queue_reply_to reply_to;
     struct command *command; /* a copy */
-    enum part *next;         /* of each item: who is asked next */
+    enum part *next;         /* of each item: the part to try next */
     struct queue_result *results;
-    char *items;                /* room for those a part is asked for */
-    struct queue_check *checks; /* and for what is wrong with them */
-    size_t *asked[PARTS];       /* which those are, in order */
+    char *items;                /* buffer for the items sent to a part */
+    struct queue_check *checks; /* buffer for their checks */
+    size_t *asked[PARTS];       /* indexes of these items, in order */
     size_t asked_count[PARTS];
     uint32_t left;            /* parts that have not replied */
-    enum queue_status status; /* purge, …: what `from` said, */
-    uint64_t affected;        /* and how many it were there */
+    enum queue_status status; /* purge, …: status from `from`, */
+    uint64_t affected;        /* and its number of jobs */
     void (*repeat)(struct seeking *seeking);
     int64_t repeat_ms, give_up_ms;
 };
@@ -66,7 +66,7 @@ static void seeking_end(struct seeking *seeking)
     free(seeking);
 }
 
-/* What only parts say has no meaning for callers: here it can only be that the patience is over. */
+/* Converts statuses that only parts use. Such a status remains only if the timeout was reached. */
 static enum queue_status to_callers(enum queue_status status)
 {
     return status == QUEUE_ELSEWHERE || status == QUEUE_MOVING ? QUEUE_UNAVAILABLE : status;
@@ -86,7 +86,7 @@ static bool seeking_has_memory(const struct seeking *seeking)
            seeking->checks && seeking->asked[FROM] && seeking->asked[INTO];
 }
 
-/* NULL: out of memory, and that was replied. */
+/* Creates a call. NULL: out of memory, and that was replied. */
 static struct seeking *seeking_new(struct handover *handover, const struct command *command,
                                    size_t count, struct queue_reply_to reply_to)
 {
@@ -111,7 +111,7 @@ static struct seeking *seeking_new(struct handover *handover, const struct comma
     return NULL;
 }
 
-/* It is repeated after a moment. False: its patience is over. */
+/* Schedules a repetition of the call. False: its timeout has been reached. */
 static bool seeking_waits(struct seeking *seeking, void (*repeat)(struct seeking *seeking))
 {
     int64_t now_ms = clock_inner_ms();
@@ -141,7 +141,7 @@ static void ask(struct seeking *seeking, enum part part, const struct command *c
 
 static void items_go_on(struct seeking *seeking);
 
-/* With the names as the caller gave them: those of a reply do not outlive it. */
+/* Stores a result, with the names from the caller, since those of a reply do not outlive it. */
 static void keep_result(struct seeking *seeking, size_t item, const struct queue_result *result)
 {
     struct queue_find name = queue_item_name(seeking->command, item);
@@ -175,7 +175,7 @@ static void items_answered(void *owner, uint64_t tag, const struct queue_reply *
         items_go_on(seeking);
 }
 
-/* Notes which items the part is to be asked for; how many. */
+/* Selects the items to send to the part; returns how many. */
 static size_t items_choose(struct seeking *seeking, enum part part)
 {
     size_t count = 0;
@@ -202,8 +202,7 @@ static void items_ask(struct seeking *seeking, enum part part)
     ask(seeking, part, &command, items_answered);
 }
 
-/* Asks the parts that items are for: those are chosen before the first is asked, which may reply at
- * once. */
+/* Sends the items to their parts. Both selections are made first, since a part may reply immediately. */
 static void items_ask_parts(struct seeking *seeking)
 {
     size_t from = items_choose(seeking, FROM), into = items_choose(seeking, INTO);
@@ -231,7 +230,7 @@ static void items_go_on(struct seeking *seeking)
     }
 }
 
-/* Whether its job is certain to be in no part yet, and to belong into the new one. */
+/* Returns whether the job of the item certainly exists in no part yet and belongs into the new one. */
 static bool is_new(const struct handover *handover, const struct command *command, size_t item)
 {
     return command->kind == COMMAND_PUSH && command->pushes[item].id_is_made &&
@@ -282,7 +281,7 @@ static void seek_job(struct handover *handover, const struct command *command,
         job_ask(seeking);
 }
 
-/* ---- purge, delete, redrive: jobs go one way, so whoever follows them meets each ---- */
+/* ---- purge, delete, redrive: jobs move in one direction, so the same order misses none ---- */
 
 static bool is_done(enum queue_status status)
 {
@@ -410,7 +409,7 @@ static void on_watch(struct queue *queue, struct slice topic, bool on)
     if (on && !watched) {
         watched = malloc(sizeof *watched + topic.len);
         if (!watched)
-            return; /* only a handover that comes later goes without it */
+            return; /* only a later handover will not watch it */
         memcpy(watched->topic, topic.at, topic.len);
         watched->entry.key = slice_make(watched->topic, topic.len);
         watched_topics_add(&handover->watched, watched);
@@ -427,7 +426,7 @@ static void on_info(struct queue *queue, struct queue_info *out)
 
 static const struct queue_ops ops = {.submit = on_submit, .watch = on_watch, .info = on_info};
 
-/* ---- what the queues tell ---- */
+/* ---- notifications of the queues ---- */
 
 static void on_ready(void *owner, struct slice topic)
 {
@@ -443,7 +442,7 @@ static void on_event(void *owner, enum queue_event event, struct slice topic)
         queue->on_event(queue->on_event_owner, event, topic);
 }
 
-/* What it tells from now on is passed on. */
+/* Passes on the notifications of a queue from now on. */
 static void listen_to(struct handover *handover, struct queue *queue)
 {
     queue->on_ready = on_ready;
@@ -458,9 +457,9 @@ static void watch_all(struct handover *handover, struct queue *queue, bool on)
         queue_watch(queue, watched->entry.key, on);
 }
 
-/* ---- two, and one again ---- */
+/* ---- begin and end of a move ---- */
 
-/* Nobody asks: what names a job does not come here. */
+/* Unused, because calls that name a job do not come here. */
 static uint32_t part_of_job(void *ctx, struct slice topic, struct slice id)
 {
     (void)ctx;
@@ -533,7 +532,7 @@ int64_t handover_turn(struct handover *handover, int64_t now_ms)
     return INT64_MAX;
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 struct handover *handover_new(const struct handover_options *options)
 {

@@ -8,10 +8,10 @@
 
 enum {
     WAYS = JOB_WAY_BROKER + 1,
-    SLICE_MS = 10 * 1000, /* the last minute is kept in slices */
+    SLICE_MS = 10 * 1000, /* the last minute is stored in slices */
     SLICES = 6,
-    IDLE_MS = 3600 * 1000, /* a topic without a delivery for so long makes room */
-    LOOK_MS = 1000         /* one such topic is looked for at most so often */
+    IDLE_MS = 3600 * 1000, /* a topic without a delivery for this time makes room */
+    LOOK_MS = 1000         /* minimum interval of searches for such a topic */
 };
 
 const struct bucket_bounds lateness_bounds = {.units = 1000,
@@ -23,7 +23,7 @@ static const struct bucket_bounds attempt_bounds = {
     .units = 1, .count = 7, .at = {1, 2, 3, 5, 10, 20, 50}};
 
 struct recent {
-    int64_t number; /* of the slice of time */
+    int64_t number; /* number of the slice of time */
     struct buckets late;
 };
 
@@ -41,13 +41,13 @@ struct figures {
 TABLE_DECLARE(figures_table, struct figures, entry)
 
 struct lateness {
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* of all fields below */
     uint32_t topics_max, count;
-    int64_t look_ms; /* when one that is idle was last looked for */
+    int64_t look_ms; /* time of the last search for an idle topic */
     struct figures_table table;
     struct figures others;
     struct recent all[SLICES];
-    struct figures *at[]; /* in the order in which they came */
+    struct figures *at[]; /* in order of creation */
 };
 
 struct lateness *lateness_new(uint32_t topics_max)
@@ -77,7 +77,7 @@ uint32_t lateness_topics_max(const struct lateness *lateness)
     return lateness->topics_max;
 }
 
-/* ---- whose figures ---- */
+/* ---- the figures of a topic ---- */
 
 static void figures_begin(struct lateness *lateness, struct figures *figures, struct slice topic)
 {
@@ -88,7 +88,7 @@ static void figures_begin(struct lateness *lateness, struct figures *figures, st
     figures_table_add(&lateness->table, figures);
 }
 
-/* One whose topic had no delivery for long, now and then; NULL: none. */
+/* Returns the figures of a topic without a delivery for a long time. Searches only now and then; NULL: not found. */
 static struct figures *find_idle(struct lateness *lateness, int64_t now_ms)
 {
     if (now_ms - lateness->look_ms < LOOK_MS && now_ms >= lateness->look_ms)
@@ -206,7 +206,7 @@ static void emit_figures(const struct figures *figures, uint32_t which, struct m
     }
 }
 
-/* *at counts topics, then the others, then the same for the second metric. */
+/* Writes one step. *at counts topics, then the sum of the others, then the same for the second metric. */
 bool lateness_emit_some(struct lateness *lateness, struct metric_page *page, uint32_t *at,
                         lateness_shows *shows, void *ctx)
 {

@@ -8,15 +8,15 @@ enum { PAGE_TOPICS = 500 };
 struct locate {
     struct queue *queue;
     struct locate_listener listener;
-    uint32_t left; /* jobs that are still wanted */
+    uint32_t left; /* jobs that may still be returned */
     char id[JOB_ID_BYTES_MAX];
     size_t id_bytes;
-    /* Of the page under way: the topics that are looked at, and then those that have the job. */
+    /* Of the current page: the topics to search, then those that have the job. */
     struct queue_find finds[PAGE_TOPICS];
     char names[PAGE_TOPICS][JOB_TOPIC_BYTES_MAX];
-    size_t count, next; /* of finds; the next one to get */
+    size_t count, next; /* of finds; index of the next one to get */
     char last[JOB_TOPIC_BYTES_MAX];
-    size_t last_bytes; /* the page's last topic: the next page begins behind it */
+    size_t last_bytes; /* last topic of the page: the next page begins after it */
     bool is_last_page;
 };
 
@@ -63,7 +63,7 @@ static void on_got(void *owner, uint64_t tag, const struct queue_reply *reply)
     locate_get_next(locate);
 }
 
-/* Gets what is left of the page, then asks for the next one. */
+/* Gets the remaining jobs of the page, then requests the next page. */
 static void locate_get_next(struct locate *locate)
 {
     bool is_over = locate->next == locate->count && locate->is_last_page;
@@ -78,7 +78,7 @@ static void locate_get_next(struct locate *locate)
     }
 }
 
-/* Of the page's topics those are kept that have the job. */
+/* Keeps the topics of the page that have the job. */
 static void on_found(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct locate *locate = owner;
@@ -140,7 +140,7 @@ bool locate_start(struct queue *queue, struct slice id, uint32_t limit,
                   const struct locate_listener *listener)
 {
     struct locate *locate =
-        malloc(sizeof *locate); /* its pages are touched only where they are used */
+        malloc(sizeof *locate); /* its pages are touched only when they are used */
     assert(id.len <= JOB_ID_BYTES_MAX && limit);
     if (!locate)
         return false;

@@ -1,4 +1,4 @@
-/* What all implementations of queue.h share. */
+/* Functions shared by all implementations of queue.h. */
 #include "queue/queue.h"
 
 #include <assert.h>

@@ -3,19 +3,19 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A page is one turn of the loop: more jobs would hold up others for some milliseconds, by their
- * bodies above all. */
+/* A page is one loop iteration: more jobs would block others for some milliseconds, mainly because of their
+ * bodies. */
 enum { PAGE_JOBS = 100, CURSOR_BYTES_MAX = 512 };
 
 struct search {
     struct queue *queue;
-    struct search_order order; /* its text is in `text` */
+    struct search_order order; /* its texts are in `text` */
     struct search_listener listener;
     struct search_result result;
-    uint32_t left;       /* may still match */
-    uint32_t page_jobs;  /* asked for, of the page under way */
+    uint32_t left;       /* matches that may still be returned */
+    uint32_t page_jobs;  /* limit of the current page */
     uint64_t bytes;      /* of bodies, so far */
-    uint32_t cursor_len; /* where the page under way begins */
+    uint32_t cursor_len; /* start of the current page */
     char cursor[CURSOR_BYTES_MAX];
     char text[];
 };
@@ -41,7 +41,7 @@ static void search_finish(struct search *search)
     free(search);
 }
 
-/* How many jobs of the page may be handed on from: up to the last match that is wanted. */
+/* Returns how many jobs of the page to pass on: up to the last requested match. */
 static uint32_t jobs_to_hand_on(const struct search *search, const struct queue_reply *page)
 {
     uint32_t left = search->left;
@@ -65,7 +65,7 @@ static void hand_on(struct search *search, const struct queue_reply *page)
     search->result.seen += page->job_count;
 }
 
-/* The next page begins where this one ends. */
+/* Moves the cursor to the end of this page. */
 static void move_cursor(struct search *search, struct slice cursor)
 {
     assert(cursor.len <= sizeof search->cursor);
@@ -91,7 +91,7 @@ static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
         return;
     }
     uint32_t jobs = jobs_to_hand_on(search, reply);
-    if (jobs < reply->job_count) { /* its cursor is behind jobs that are not handed on */
+    if (jobs < reply->job_count) { /* its cursor is after jobs that are not passed on */
         search->page_jobs = jobs;
         ask_page(search);
         return;
@@ -124,7 +124,7 @@ bool search_start(struct queue *queue, const struct search_order *order,
     char *at = queue_filter_move(&search->order.filter, search->text);
     search->order.topic = queue_text_move(&at, order->topic);
     struct slice cursor = order->cursor;
-    if (cursor.len > sizeof search->cursor) /* none of a queue's */
+    if (cursor.len > sizeof search->cursor) /* not a cursor of a queue */
         cursor.len = sizeof search->cursor;
     move_cursor(search, cursor);
     ask_page(search);

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 enum {
-    PAGE_BYTES_MAX = 8 << 20,    /* of bodies in one page of a list, give or take a job */
-    TAKE_BYTES_ENOUGH = 16 << 20 /* of bodies: then a take asks no further part */
+    PAGE_BYTES_MAX = 8 << 20,    /* of bodies in one page of a list, approximately */
+    TAKE_BYTES_ENOUGH = 16 << 20 /* of bodies: then a take tries no further part */
 };
 
 /* ---- push, answer, change, find: split by part, the results joined in the order of the items ---- */
 
-/* Puts the results of all parts back into the order of the items. */
+/* Joins the results of all parts in the order of the items. */
 static void join_items(struct sharded_gather *gather)
 {
     size_t next[SHARDED_PARTS_MAX] = {0};
@@ -28,7 +28,7 @@ static void join_items(struct sharded_gather *gather)
         const struct queue_reply *part = gather->replies[at];
         if (part && part->result_count > next[at])
             results[i] = part->results[next[at]++];
-        else /* the part as a whole was refused */
+        else /* the part rejected the whole call */
             results[i].status = part && part->status != QUEUE_OK ? part->status : QUEUE_NO_MEMORY;
     }
     struct queue_reply reply = {.results = results, .result_count = gather->count};
@@ -44,15 +44,14 @@ static uint32_t part_of_item(const struct sharded *sharded, const struct command
         struct queue_find name = queue_item_name(command, i);
         return sharded_part_of_job(sharded, name.topic, name.id);
     }
-    /* A token that is nobody's is refused as well by one part as by another. */
+    /* Any part rejects a token that belongs to no part. */
     if (!options->part_of_lease(options->ctx, command->answers[i].lease, &part))
         part = options->home;
     assert(part < sharded->part_count);
     return part;
 }
 
-/* Each part's items, in their order, one after the other in `items`, and in `checks` what is wrong
- * with them. */
+/* Sends the items of each part, in their order. They are collected in `items`, and their checks in `checks`. */
 static void send_parts(struct sharded_gather *gather, const struct command *command, char *items,
                        struct queue_check *checks)
 {
@@ -74,7 +73,7 @@ static void send_parts(struct sharded_gather *gather, const struct command *comm
     }
 }
 
-/* Notes for each item which part it goes to, and how many parts are asked. */
+/* Sets the part of each item, and counts the parts involved. */
 static void split_items(struct sharded_gather *gather, const struct command *command)
 {
     bool asked[SHARDED_PARTS_MAX] = {false};
@@ -112,7 +111,7 @@ static void spread_items(struct sharded *sharded, const struct command *command,
     free(checks);
 }
 
-/* ---- get, list: the pages of all parts are joined by due, then push order ---- */
+/* ---- get, list: joins the pages of all parts by due, then push order ---- */
 
 static void spread_get(struct sharded *sharded, const struct command *command,
                        struct queue_reply_to reply_to)
@@ -131,7 +130,7 @@ static bool job_before(const struct sharded_gather *gather, const size_t *next, 
     return x->sequence != y->sequence ? x->sequence < y->sequence : a < b;
 }
 
-/* The part whose next job comes first; part_count: there is none. */
+/* Returns the part whose next job comes first; part_count: no part has one. */
 static uint32_t first_of(const struct sharded_gather *gather, const size_t *next)
 {
     uint32_t count = gather->sharded->part_count, best = count;
@@ -151,7 +150,8 @@ static struct queue_cursor place_of(const struct sharded *sharded, uint32_t part
     return (struct queue_cursor){job->due_ms, job->sequence, part};
 }
 
-/* Whether the last of these is there already: it moved to another part between two replies. */
+/* Returns whether the last of these jobs is already in the list, because it moved to another part between two
+ * replies. */
 static bool is_shown(const struct queue_job *jobs, size_t found)
 {
     const struct job *last = &jobs[found].job;
@@ -165,7 +165,7 @@ static bool is_shown(const struct queue_job *jobs, size_t found)
     return false;
 }
 
-/* Returns how many; `last` is the place of the last one. */
+/* Merges the pages and returns the number of jobs; `last` is the place of the last one. */
 static size_t merge_pages(const struct sharded_gather *gather, struct queue_job *jobs,
                           struct queue_cursor *last)
 {
@@ -179,14 +179,14 @@ static size_t merge_pages(const struct sharded_gather *gather, struct queue_job 
         *last = place_of(gather->sharded, best, &jobs[found].job);
         if (!gather->sharded->options.in_turn || !is_shown(jobs, found))
             bytes += jobs[found++].job.body.len;
-        /* A part that left some out says nothing of what follows its last. */
+        /* If a part has more jobs, those after its last one are unknown. */
         if (next[best] == part->job_count && part->cursor.len)
             break;
     }
     return found;
 }
 
-/* What was found in all: QUEUE_OK where any part knows the topic. */
+/* Returns the joint status: QUEUE_OK if any part has the topic. */
 static enum queue_status list_status(const struct sharded_gather *gather, size_t *total, bool *more)
 {
     enum queue_status status = QUEUE_NOT_FOUND;
@@ -237,20 +237,20 @@ static void spread_list(struct sharded *sharded, const struct command *command,
 /* ---- take ---- */
 
 /*
- * A take over several parts: one after the other, so that nobody leases more than was asked for;
- * the first named topic on all of them before the second. Begins where jobs were last heard to be
- * ready and moves on from take to take, so that no part is favoured.
+ * A take over several parts. It takes from one part after the other, so that no more jobs are leased than requested,
+ * and from the first topic in all parts before the second. It begins where jobs were last reported as ready, and
+ * advances from take to take, so that no part is favoured.
  */
 struct taking {
     struct sharded *sharded;
     struct queue_reply_to reply_to;
-    struct command *command;   /* a copy of the whole */
-    size_t topic;              /* the one being asked for */
-    uint32_t first, asked;     /* parts: where it began, how many were asked for this topic */
-    uint32_t left;             /* jobs still wanted */
-    size_t bytes;              /* of those that came */
-    bool leaves_some;          /* a part may have more than it gave */
-    enum queue_status refusal; /* of a part; told where no other had jobs */
+    struct command *command;   /* a copy of the whole command */
+    size_t topic;              /* current topic */
+    uint32_t first, asked;     /* parts: the first one, and how many were tried for this topic */
+    uint32_t left;             /* jobs still needed */
+    size_t bytes;              /* of the jobs received */
+    bool leaves_some;          /* a part may have more jobs */
+    enum queue_status refusal; /* of a part; reported if no other part had jobs */
     struct queue_reply **replies;
     size_t reply_count;
 };
@@ -284,7 +284,7 @@ static void take_finish(struct taking *take)
     free(take);
 }
 
-/* A part has answered: its jobs are kept, and the next part is asked for what is still wanted. */
+/* Keeps the jobs of a part, and takes the rest from the next part. */
 static void part_taken(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct taking *take = owner;
@@ -355,27 +355,27 @@ static void spread_in_turn(struct sharded *sharded, const struct command *comman
 }
 
 /*
- * A take by priority: each part says which of its jobs comes next; the best one gives those that come
- * before the next of all others, and says what it has then. So it goes on until there are enough, one
- * call for each change of the priority. Whoever takes meanwhile only makes that it gets fewer.
+ * A take by priority. Each part returns the rank of its next job. The part with the best one returns its jobs that
+ * come before the next of all others, and its new rank. This repeats until there are enough jobs, with one call for
+ * each change of the priority. Other takes meanwhile only reduce the number of jobs.
  */
 enum { BEST_CALLS_MAX = 64 };
 
 struct best_take {
     struct sharded *sharded;
     struct queue_reply_to reply_to;
-    struct command *command; /* a copy of the whole */
+    struct command *command; /* a copy of the whole command */
     struct queue_rank next[SHARDED_PARTS_MAX];
     bool has_next[SHARDED_PARTS_MAX];
-    uint32_t looks;            /* parts that have not said yet what they have */
-    uint32_t left;             /* jobs still wanted */
-    size_t bytes;              /* of those that came */
-    enum queue_status refusal; /* of a part; told where no other had jobs */
+    uint32_t looks;            /* parts that have not returned a rank yet */
+    uint32_t left;             /* jobs still needed */
+    size_t bytes;              /* of the jobs received */
+    enum queue_status refusal; /* of a part; reported if no other part had jobs */
     struct queue_reply *replies[BEST_CALLS_MAX];
     size_t reply_count, calls;
 };
 
-/* The part whose next job comes first, but for `other`; part_count: none has any. */
+/* Returns the part whose next job comes first, except `other`; part_count: no part has one. */
 static uint32_t best_part(const struct best_take *take, uint32_t other)
 {
     uint32_t parts = take->sharded->part_count, best = parts;
@@ -415,7 +415,8 @@ static void best_finish(struct best_take *take)
 
 static void best_go_on(struct best_take *take);
 
-/* What the part has next. Where it gave nothing, though it has the same as before, this take asks it no more. */
+/* Stores the rank of the part's next job. If the part returned no job although its rank is unchanged, this take
+ * does not try it again. */
 static void best_note(struct best_take *take, uint64_t part, const struct queue_reply *reply)
 {
     bool is_stuck = take->has_next[part] && !reply->job_count &&
@@ -450,7 +451,7 @@ static void best_taken(void *owner, uint64_t part, const struct queue_reply *rep
     best_go_on(take);
 }
 
-/* Asks the best part, up to where another one's jobs would come first. */
+/* Takes from the best part, up to the rank of the second. */
 static void best_go_on(struct best_take *take)
 {
     uint32_t parts = take->sharded->part_count, best = best_part(take, parts);
@@ -519,7 +520,7 @@ static struct sharded *sharded_of(struct queue *queue)
     return (struct sharded *)(void *)queue;
 }
 
-/* How each kind of call is spread over the parts. */
+/* The functions that spread each kind of call over the parts. */
 static void (*const spreads[])(struct sharded *sharded, const struct command *command,
                                struct queue_reply_to reply_to) = {
     [COMMAND_PUSH] = spread_items,
@@ -551,7 +552,7 @@ static void on_watch(struct queue *queue, struct slice topic, bool on)
         queue_watch(sharded->parts[i].queue, topic, on);
 }
 
-/* A part has ready jobs: the next take begins there. */
+/* Handles new ready jobs in a part: the next take begins there. */
 static void on_ready(void *owner, struct slice topic)
 {
     struct sharded_part *part = owner;
@@ -568,7 +569,7 @@ static void on_event(void *owner, enum queue_event event, struct slice topic)
         whole->on_event(whole->on_event_owner, event, topic);
 }
 
-/* What all parts have in common is the first one's word. */
+/* Combines the parts; common properties are those of the first part. */
 static void on_info(struct queue *queue, struct queue_info *out)
 {
     struct sharded *sharded = sharded_of(queue);

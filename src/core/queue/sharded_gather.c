@@ -87,7 +87,7 @@ void sharded_gather_ask_all(struct sharded_gather *gather, const struct command 
 {
     uint32_t count = gather->left = gather->sharded->part_count;
     if (gather->sharded->options.in_turn && (gather->in_turn = copy_command(command)))
-        count = 1; /* without memory for that: all at once */
+        count = 1; /* if memory runs out: all parts together */
     for (uint32_t part = 0; part < count; part++)
         sharded_gather_ask(gather, part, command);
 }

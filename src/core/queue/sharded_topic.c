@@ -1,5 +1,5 @@
-/* What a sharded queue does with topics: figures are summed over the parts; what all parts must
- * agree on goes to the first one first. */
+/* The topic calls of a sharded queue: figures are summed over the parts; changes that all parts must share are
+ * first made in the first part. */
 #include "queue/sharded_gather.h"
 
 #include "base/log.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- the same call to all parts, and the sum of what they say ---- */
+/* ---- the same call to all parts, and the sum of their replies ---- */
 
 static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
 {
@@ -33,7 +33,7 @@ static void add_topic(struct queue_topic *sum, const struct queue_topic *part)
         sum->oldest_ready_due_ms = part->oldest_ready_due_ms;
 }
 
-/* Sorted by name, then equal names are summed up. Returns how many are left. */
+/* Sorts by name and sums up equal names. Returns how many are left. */
 static size_t add_up(struct queue_topic *topics, size_t total)
 {
     size_t found = 0;
@@ -47,7 +47,7 @@ static size_t add_up(struct queue_topic *topics, size_t total)
     return found;
 }
 
-/* A refusal by any part is the whole's; else OK, then CREATED, then NOT_FOUND. */
+/* Combines statuses: a rejection by any part applies to the whole; else OK, then CREATED, then NOT_FOUND. */
 static void add_status(struct queue_reply *whole, const struct queue_reply *part)
 {
     enum queue_status status = part ? part->status : QUEUE_NO_MEMORY;
@@ -73,7 +73,7 @@ static void join_sums(struct sharded_gather *gather)
     if (!topics || (reply.status != QUEUE_OK && reply.status != QUEUE_CREATED)) {
         if (!topics)
             reply.status = QUEUE_NO_MEMORY;
-        sharded_gather_finish(gather, &reply); /* with what the other parts have done */
+        sharded_gather_finish(gather, &reply); /* with the changes made by the other parts */
         free(topics);
         return;
     }
@@ -87,7 +87,7 @@ static void join_sums(struct sharded_gather *gather)
     free(topics);
 }
 
-/* Topics of the same name meet: each part has its share of their jobs. */
+/* Topics of the same name are summed up, since each part has a share of their jobs. */
 void sharded_topics(struct sharded *sharded, const struct command *command,
                     struct queue_reply_to reply_to)
 {
@@ -120,7 +120,7 @@ void sharded_forecast(struct sharded *sharded, const struct command *command,
         sharded_gather_ask_all(gather, command);
 }
 
-/* The same, to all parts but the first, whose reply is `first`. */
+/* Sends the call to all parts but the first, whose reply is `first`, and sums the replies. */
 static void sum_rest(struct sharded *sharded, const struct command *command,
                      const struct queue_reply *first, struct queue_reply_to reply_to)
 {
@@ -133,16 +133,16 @@ static void sum_rest(struct sharded *sharded, const struct command *command,
         sharded_gather_ask(gather, part, command);
 }
 
-/* ---- a call in steps ---- */
+/* ---- calls in steps ---- */
 
-/* A call that is carried out in the parts one after the other. */
+/* A call that is carried out in one part after the other. */
 struct topic_call {
     struct sharded *sharded;
     struct queue_reply_to reply_to;
     struct command *command; /* a copy */
     uint32_t asked;          /* redrive: parts */
     uint64_t affected;
-    enum queue_status status; /* redrive: OK once a part knew the topic */
+    enum queue_status status; /* redrive: OK if a part had the topic */
 };
 
 static struct topic_call *topic_call_new(struct sharded *sharded, const struct command *command,
@@ -175,7 +175,7 @@ static void topic_call_finish(struct topic_call *topic, const struct queue_reply
     topic_call_free(topic);
 }
 
-/* ---- what all parts must agree on ---- */
+/* ---- changes that all parts must share ---- */
 
 static void lead_done(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -186,14 +186,14 @@ static void lead_done(void *owner, uint64_t tag, const struct queue_reply *reply
         topic_call_finish(topic, reply);
         return;
     }
-    /* A pause ends everywhere when it ends in the first part. */
+    /* A pause ends in all parts at the time at which it ends in the first one. */
     if (topic->command->topic.verb == QUEUE_TOPIC_PAUSE && reply->topic_count)
         topic->command->topic.pause_until_ms = reply->topics[0].paused_until_ms;
     sum_rest(topic->sharded, topic->command, reply, topic->reply_to);
     topic_call_free(topic);
 }
 
-/* Where the first part leads: there first, then in the others. */
+/* Makes a change in the first part before the others, if the first part leads. */
 static void lead_topic(struct sharded *sharded, const struct command *command,
                        struct queue_reply_to reply_to)
 {
@@ -221,7 +221,7 @@ static void pause_shown(void *owner, uint64_t tag, const struct queue_reply *rep
     topic_call_free(topic);
 }
 
-/* Shows whether any part knows the topic; then `shown`. */
+/* Finds out whether any part has the topic; then calls `shown`. */
 static void show_first(struct topic_call *topic, queue_done *shown)
 {
     struct command show = {
@@ -230,8 +230,8 @@ static void show_first(struct topic_call *topic, queue_done *shown)
     sharded_topics(topic->sharded, &show, (struct queue_reply_to){.done = shown, .owner = topic});
 }
 
-/* A part that has no job of the topic yet must know of the pause as well, before its first one
- * comes. But a topic that no part knows is not made. */
+/* Pauses a topic. A part without jobs of the topic must also have the pause, before its first job comes. But a
+ * topic that no part has is not created. */
 static void pause_topic(struct sharded *sharded, const struct command *command,
                         struct queue_reply_to reply_to)
 {
@@ -277,7 +277,8 @@ static void delete_given_up(void *owner, uint64_t tag, const struct queue_reply 
     finish_delete(topic);
 }
 
-/* Where a part refused, the next start must not go on with what was answered as failed. */
+/* Ends a delete. If a part rejected it, the mark is removed, so that the next start does not continue a delete
+ * that was reported as failed. */
 static void delete_ended(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct topic_call *topic = owner;
@@ -338,7 +339,7 @@ static void delete_topic(struct sharded *sharded, const struct command *command,
         show_first(topic, delete_shown);
 }
 
-/* ---- a redrive of at most so many ---- */
+/* ---- redrive with a maximum ---- */
 
 static void redrive_next(struct topic_call *topic);
 
@@ -367,7 +368,7 @@ static void redrive_next(struct topic_call *topic)
                  (struct queue_reply_to){.done = part_redriven, .owner = topic});
 }
 
-/* One part after the other, so that no more are sent round than was asked for. */
+/* Redrives in one part after the other, so that the maximum is not exceeded. */
 static void redrive_topic(struct sharded *sharded, const struct command *command,
                           struct queue_reply_to reply_to)
 {

@@ -7,13 +7,13 @@
 
 enum { PAGE_JOBS = 200, CURSOR_BYTES_MAX = 512, SENT_MIN = 512 };
 
-/* Hashes of the ids that were sent round: open addressing, at most half full, 0 is free. */
+/* Hashes of the ids that were redriven: open addressing, at most half full, 0 is free. */
 struct sent {
     uint64_t *at;
     size_t count, cap; /* cap: a power of two */
 };
 
-/* A job of the page under way that matches. */
+/* A job of the current page that matches. */
 struct picked {
     struct slice id;
     uint64_t delivery;
@@ -21,22 +21,22 @@ struct picked {
 
 struct sweep {
     struct queue *queue;
-    struct sweep_order order; /* its text is in `text` */
+    struct sweep_order order; /* its texts are in `text` */
     sweep_wanted *wanted;
     sweep_done *done;
     void *owner;
     uint64_t tag;
     struct sweep_result result;
     struct sent sent;
-    uint64_t left;       /* may still be met */
-    uint32_t under_way;  /* changes of this page */
-    uint32_t cursor_len; /* 0: that was the last page */
-    bool is_cut;         /* some of the page were not looked at */
+    uint64_t left;       /* matches that may still be processed */
+    uint32_t under_way;  /* changes in progress for this page */
+    uint32_t cursor_len; /* 0: this is the last page */
+    bool is_cut;         /* some jobs of the page were not examined */
     char cursor[CURSOR_BYTES_MAX];
     char text[];
 };
 
-/* ---- who was sent round ---- */
+/* ---- redriven ids ---- */
 
 static uint64_t hash_of(struct slice id)
 {
@@ -111,8 +111,7 @@ static void ask_page(struct sweep *sweep)
     queue_list(sweep->queue, &list, (struct queue_reply_to){.done = on_page, .owner = sweep});
 }
 
-/* A page is done with: asks for the next one where there is one and it is wanted, else ends the
- * sweep. */
+/* Ends a page: requests the next one if there is one and the sweep was not stopped, else ends the sweep. */
 static void next_page(struct sweep *sweep)
 {
     sweep->result.is_complete =
@@ -130,14 +129,13 @@ static void on_redriven(void *owner, uint64_t tag, const struct queue_reply *rep
     (void)tag;
     if (reply->status == QUEUE_OK)
         sweep->result.jobs += reply->affected;
-    else if (reply->status != QUEUE_NOT_FOUND) /* it is not dead any more */
+    else if (reply->status != QUEUE_NOT_FOUND) /* it is no longer dead */
         sweep->result.status = reply->status;
     if (--sweep->under_way == 0)
         next_page(sweep);
 }
 
-/* Sends one job round again. It is remembered, so that it goes round once however soon it dies
- * again. */
+/* Redrives one job. Its id is stored, so that it is redriven only once, however soon it dies again. */
 static void redrive_job(struct sweep *sweep, struct slice id)
 {
     struct queue_topic_call call = {
@@ -167,7 +165,7 @@ static void on_cancelled(void *owner, uint64_t tag, const struct queue_reply *re
     next_page(sweep);
 }
 
-/* Cancels those of a page, each only while it is the dead one that the page showed. */
+/* Cancels the jobs of a page, each only if it is still the dead job that was listed. */
 static void cancel_jobs(struct sweep *sweep, const struct picked *picked, size_t count)
 {
     struct queue_change changes[PAGE_JOBS];
@@ -184,7 +182,7 @@ static void cancel_jobs(struct sweep *sweep, const struct picked *picked, size_t
                  (struct queue_reply_to){.done = on_cancelled, .owner = sweep});
 }
 
-/* Of this page, as many as may still be met. */
+/* Selects the matches of a page, up to the maximum. */
 static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page, struct picked *picked)
 {
     size_t count = 0, i = 0;
@@ -200,7 +198,7 @@ static size_t pick_jobs(struct sweep *sweep, const struct queue_reply *page, str
     return count;
 }
 
-/* Does what the order says to those that were picked. */
+/* Carries out the order on the selected jobs. */
 static void act_on(struct sweep *sweep, const struct picked *picked, size_t count)
 {
     switch (sweep->order.verb) {

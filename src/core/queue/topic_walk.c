@@ -5,7 +5,7 @@
 struct topic_walk {
     struct queue *queue;
     struct topic_walk_listener listener;
-    char last[JOB_TOPIC_BYTES_MAX]; /* the last one of the page before */
+    char last[JOB_TOPIC_BYTES_MAX]; /* last topic of the previous page */
     size_t last_bytes;
 };
 
@@ -17,7 +17,7 @@ static void topic_walk_finish(struct topic_walk *walk, enum queue_status status)
     free(walk);
 }
 
-/* A store may show others than those that were asked for; of what is beyond the page some counts may be missing. */
+/* Passes on a page. A store may return further topics; the counts of those beyond the page may be incomplete. */
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct topic_walk *walk = owner;

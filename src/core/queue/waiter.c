@@ -1,5 +1,4 @@
-/* The waiters of a reactor: lines of takes that wait for a topic, and a heap of when their waits
- * end. */
+/* The waiters of a reactor: lines of takes that wait for a topic, and a heap of the ends of their waits. */
 #include "queue/waiter.h"
 
 #include "base/heap.h"
@@ -14,41 +13,40 @@
 enum { WINDOW_MAX = 32, RETURN_BATCH = 32 };
 
 /*
- * The line of those who wait for one topic, in the order they came. It exists while somebody stands
- * in it.
+ * The line of takes that wait for one topic, in order of arrival. It exists while it is not empty.
  *
- * `may_have` says that asking the queue is worth while. It is cleared only by an empty answer, and
- * only in a line that is watched: so either somebody may ask at once, or on_ready will come.
+ * `may_have`: the queue may have jobs for the line. It is cleared only by an empty reply, and only in a watched line.
+ * So either the line may take immediately, or on_ready will be called.
  *
- * `window` bounds how many takes of a line are under way. A wake-up begins with one, for the head
- * alone; every answer with jobs doubles it, an empty one sets it back. So a single job does not set
- * off a stampede, and a backlog is not handed out one by one.
+ * `window` limits how many takes of a line are in progress. A wake-up begins with one take, for the head of the line.
+ * Every reply with jobs doubles the window, and an empty one resets it. So a single job does not cause a stampede,
+ * and a backlog is not handed out one by one.
  */
 struct line {
     struct table_entry entry; /* in waiters.lines, by name */
-    struct list todo;         /* in waiters.todo, or alone */
-    struct list slots;        /* of struct slot, first come first */
-    uint64_t news;            /* how often on_ready came */
-    uint32_t asking;          /* takes under way for it */
-    uint32_t window;          /* and how many there may be */
+    struct list todo;         /* in waiters.todo, or unlinked */
+    struct list slots;        /* of struct slot, in order of arrival */
+    uint64_t news;            /* number of calls of on_ready */
+    uint32_t asking;          /* its takes in progress */
+    uint32_t window;          /* and their maximum */
     bool may_have;
     bool watched;
     char name[];
 };
 
-/* One place of one waiter in one line. */
+/* The place of a waiter in a line. */
 struct slot {
     struct list node;
     struct line *line;
     struct waiter *waiter;
-    uint64_t asked_news; /* line.news when it asked */
-    bool asked;          /* its waiter's take under way is for this line too */
+    uint64_t asked_news; /* line.news when the take was sent */
+    bool asked;          /* the waiter's take in progress includes this line */
 };
 
 /* A take that was not answered yet. */
 struct waiter {
-    uint32_t slab_link; /* the slab's */
-    uint32_t heap_at;   /* place in waiters.deadlines, from 1; 0: not there */
+    uint32_t slab_link; /* used by the slab */
+    uint32_t heap_at;   /* place in waiters.deadlines, from 1; 0: not in it */
     uint64_t handle;
     waiter_done *done;
     void *owner;
@@ -61,13 +59,13 @@ struct waiter {
     uint8_t consumer_bytes;
     char consumer[JOB_CONSUMER_BYTES_MAX];
     uint32_t slot_count; /* 0: it does not wait */
-    struct slot *slots;  /* in the order its topics were named */
-    struct slot only;    /* room for the common case of one topic */
-    struct list failed;  /* in waiters.failed, or alone */
-    bool asking;         /* a take of it is under way */
-    bool over;           /* its wait ended meanwhile: the take's answer is its answer */
-    bool cancelled;      /* nobody wants the answer */
-    bool crowded_out;    /* it would wait, but too many do */
+    struct slot *slots;  /* in the order of its topics */
+    struct slot only;    /* storage for the common case of one topic */
+    struct list failed;  /* in waiters.failed, or unlinked */
+    bool asking;         /* it has a take in progress */
+    bool over;           /* its wait ended meanwhile: the reply to the take is its answer */
+    bool cancelled;      /* the answer is not needed */
+    bool crowded_out;    /* it would wait, but the limit was reached */
 };
 
 static inline bool ends_before(struct waiter *const *a, struct waiter *const *b)
@@ -90,10 +88,10 @@ struct waiters {
     size_t waiting_max;
     size_t waiting; /* with slots, and not cancelled */
     size_t asking;
-    int64_t now_ms; /* as last told */
+    int64_t now_ms; /* from the last call */
     bool draining;
-    struct list todo;   /* lines that may go on */
-    struct list failed; /* waiters to be told that memory ran out */
+    struct list todo;   /* lines to serve */
+    struct list failed; /* waiters to be answered with out of memory */
     struct lines lines; /* by topic */
     struct deadlines deadlines;
 };
@@ -105,7 +103,7 @@ static void take_replied(void *owner, uint64_t tag, const struct queue_reply *re
 
 /* ---- lines ---- */
 
-/* The line of a topic, made where there is none. NULL: out of memory. */
+/* Returns the line of a topic, and creates it if necessary. NULL: out of memory. */
 static struct line *need_line(struct waiters *waiters, struct slice topic)
 {
     struct line *line = lines_find(&waiters->lines, topic);
@@ -140,7 +138,7 @@ static struct waiter *first_deadline(const struct waiters *waiters)
     return waiters->deadlines.count ? waiters->deadlines.at[0] : NULL;
 }
 
-/* Does nothing where it has none. */
+/* Removes the deadline, if there is one. */
 static void remove_deadline(struct waiters *waiters, struct waiter *waiter)
 {
     if (waiter->heap_at)
@@ -148,14 +146,14 @@ static void remove_deadline(struct waiters *waiters, struct waiter *waiter)
     waiter->heap_at = 0;
 }
 
-/* ---- making and forgetting a waiter ---- */
+/* ---- creation and removal of a waiter ---- */
 
 static uint32_t id_of(uint64_t handle)
 {
     return (uint32_t)handle;
 }
 
-/* The waiter of a handle; NULL: it was answered. */
+/* Returns the waiter of a handle; NULL: it was answered. */
 static struct waiter *find_waiter(const struct waiters *waiters, uint64_t handle)
 {
     struct waiter *waiter;
@@ -179,7 +177,7 @@ static struct waiter *add_waiter(struct waiters *waiters)
     return waiter;
 }
 
-/* Takes a waiter out of all its lines; who stands behind it may go on. */
+/* Removes a waiter from all its lines, and schedules the lines for those behind it. */
 static void leave_lines(struct waiters *waiters, struct waiter *waiter)
 {
     for (uint32_t i = 0; i < waiter->slot_count; i++) {
@@ -207,7 +205,7 @@ static void remove_waiter(struct waiters *waiters, struct waiter *waiter)
     slab_remove(&waiters->slab, id_of(waiter->handle));
 }
 
-/* Tells the taker last, when nothing of the waiter is left: the taker may take again from there. */
+/* Removes a waiter, then answers its taker, which may take again in the callback. */
 static void finish_waiter(struct waiters *waiters, struct waiter *waiter,
                           const struct queue_reply *reply, bool refused)
 {
@@ -218,7 +216,7 @@ static void finish_waiter(struct waiters *waiters, struct waiter *waiter,
         gone.done(gone.owner, gone.tag, reply, refused);
 }
 
-/* ---- asking the queue ---- */
+/* ---- takes from the queue ---- */
 
 static struct slot *first_not_asked(const struct line *line)
 {
@@ -231,7 +229,7 @@ static struct slot *first_not_asked(const struct line *line)
     return NULL;
 }
 
-/* Whether a waiter is the next that this line may ask for. */
+/* Returns whether this waiter is the next for which the line may take. */
 static bool is_its_turn(const struct slot *slot)
 {
     const struct line *line = slot->line;
@@ -239,8 +237,7 @@ static bool is_its_turn(const struct slot *slot)
     return line->may_have && line->asking < line->window && first_not_asked(line) == slot;
 }
 
-/* The waiters are a door of their own: a take that goes through was checked when it came, which is
- * what `status` says. */
+/* Sends a take past the door, because it was checked on arrival; `status` is the result. */
 static void send_take(struct waiters *waiters, struct waiter *waiter, const struct queue_take *take,
                       enum queue_status status)
 {
@@ -252,7 +249,7 @@ static void send_take(struct waiters *waiters, struct waiter *waiter, const stru
     waiters->queue->ops->submit(waiters->queue, &command, to);
 }
 
-/* Asks for all its topics where it is the next to be served. */
+/* Takes from all topics for which the waiter is next in line. */
 static void ask_queue(struct waiters *waiters, struct waiter *waiter)
 {
     struct slice topics[QUEUE_TAKE_TOPICS_MAX];
@@ -277,8 +274,8 @@ static void ask_queue(struct waiters *waiters, struct waiter *waiter)
     send_take(waiters, waiter, &take, QUEUE_OK);
 }
 
-/* Lets as many ask as may. One that is asking elsewhere holds its place: its answer comes back to
- * this line. */
+/* Starts as many takes as the window allows. A waiter that has a take in progress elsewhere keeps its place: its
+ * reply returns to this line. */
 static void serve_line(struct waiters *waiters, struct line *line)
 {
     struct slot *slot;
@@ -291,7 +288,7 @@ static void serve_line(struct waiters *waiters, struct line *line)
     }
 }
 
-/* Serves the lines where something has changed, and ends those in which nobody stands any more. */
+/* Serves the lines that have changed, and removes the empty ones. */
 static void run_todo(struct waiters *waiters)
 {
     struct queue *queue = waiters->queue;
@@ -310,7 +307,7 @@ static void run_todo(struct waiters *waiters)
     }
 }
 
-/* ---- the queue answers ---- */
+/* ---- replies of the queue ---- */
 
 static void nobody_minds(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -336,7 +333,7 @@ static void return_jobs(struct queue *queue, const struct queue_reply *reply)
     }
 }
 
-/* A take found nothing for this line, or left nothing in it: it is watched from now on, unless jobs
+/* Handles a take that found no job for this line, or left none in it: the line is watched from now on, unless jobs
  * became ready meanwhile. */
 static void line_is_empty(struct waiters *waiters, struct slot *slot)
 {
@@ -358,7 +355,7 @@ static void line_had_some(struct line *line)
     line->window = line->window * 2 < WINDOW_MAX ? line->window * 2 : WINDOW_MAX;
 }
 
-/* A refusal says nothing about the line: the next one asks for itself. */
+/* Updates the lines of a take. A rejection shows nothing about the line: the next waiter sends its own take. */
 static void settle_lines(struct waiters *waiters, struct waiter *waiter,
                          const struct queue_reply *reply)
 {
@@ -403,7 +400,7 @@ static void line_has_news(struct waiters *waiters, struct line *line)
     list_add_last(&waiters->todo, &line->todo);
 }
 
-/* The queue says that a watched topic may have ready jobs, or any of them (on_ready). */
+/* Handles a notification (on_ready) that a watched topic, or any of them, may have ready jobs. */
 static void topic_is_ready(void *owner, struct slice topic)
 {
     struct waiters *waiters = owner;
@@ -423,9 +420,9 @@ static void nobody_waits(void *owner, struct slice topic)
     (void)topic;
 }
 
-/* ---- taking ---- */
+/* ---- takes ---- */
 
-/* Puts a waiter at the end of a topic's line. False: out of memory. */
+/* Puts a waiter at the end of the line of a topic. False: out of memory. */
 static bool join_line(struct waiters *waiters, struct waiter *waiter, struct slice topic)
 {
     struct line *line = need_line(waiters, topic);
@@ -435,7 +432,7 @@ static bool join_line(struct waiters *waiters, struct waiter *waiter, struct sli
         return false;
     if (!list_is_empty(&line->slots) &&
         list_entry(line->slots.prev, struct slot, node)->waiter == waiter)
-        return true; /* named twice */
+        return true; /* the topic was named twice */
     *slot = (struct slot){.line = line, .waiter = waiter};
     list_add_last(&line->slots, &slot->node);
     list_remove(&line->todo);
@@ -444,7 +441,7 @@ static bool join_line(struct waiters *waiters, struct waiter *waiter, struct sli
     return true;
 }
 
-/* False: out of memory, and it stands in no line. */
+/* Puts a waiter into its lines. False: out of memory, and it is in no line. */
 static bool join_lines(struct waiters *waiters, struct waiter *waiter,
                        const struct queue_take *take)
 {
@@ -455,7 +452,7 @@ static bool join_lines(struct waiters *waiters, struct waiter *waiter,
     for (size_t i = 0; i < take->topic_count; i++)
         if (!join_line(waiters, waiter, take->topics[i]))
             goto fail;
-    (void)deadlines_add(&waiters->deadlines, waiter); /* there is room */
+    (void)deadlines_add(&waiters->deadlines, waiter); /* room was reserved */
     waiters->waiting++;
     return true;
 
@@ -493,7 +490,7 @@ uint64_t waiter_take(struct waiters *waiters, const struct queue_take *take, int
         memcpy(waiter->consumer, take->consumer.at, take->consumer.len);
     }
     waiter->deadline_ms = deadline_of(now_ms, wait_ms);
-    /* What the queue will refuse is better refused at once than after the wait. */
+    /* A take that the queue will reject is rejected now rather than after the wait. */
     if (wait_ms <= 0 || waiters->draining || status != QUEUE_OK || take->id.len) {
         send_take(waiters, waiter, take, status);
     } else if (waiters->waiting >= waiters->waiting_max) {
@@ -532,7 +529,7 @@ int64_t waiters_next_ms(const struct waiters *waiters)
     return first ? first->deadline_ms : INT64_MAX;
 }
 
-/* Its time is over: it is answered empty, or with what the take under way brings. */
+/* Ends a wait: it is answered with no jobs, or with the reply to the take in progress. */
 static void end_wait(struct waiters *waiters, struct waiter *waiter)
 {
     remove_deadline(waiters, waiter);
@@ -565,10 +562,9 @@ size_t waiters_count(const struct waiters *waiters)
     return waiters->waiting;
 }
 
-/* ---- the whole ---- */
+/* ---- lifetime ---- */
 
-/* From the first chunk on, thousands of takes need no memory to be remembered, if only to be
- * refused. */
+/* Allocates the first chunk, so that thousands of takes need no further memory, if only to be rejected. */
 static bool reserve_some(struct waiters *waiters)
 {
     uint32_t id;

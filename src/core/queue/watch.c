@@ -1,4 +1,4 @@
-/* A table from a topic to who watches it. */
+/* A table from a topic to the reactors that watch it. */
 #include "queue/watch.h"
 
 #include "base/table.h"
@@ -40,7 +40,7 @@ void watch_table_free(struct watch_table *table)
     free(table);
 }
 
-/* The watch of a topic, made where there is none. NULL: out of memory. */
+/* Returns the watch of a topic, and creates it if necessary. NULL: out of memory. */
 static struct watch *watch_need(struct watch_table *table, struct slice topic)
 {
     struct watch *watch = watches_find(&table->watches, topic);
