@@ -406,8 +406,7 @@ int lib_run_items(struct tarry *queue, enum tarry_call_kind kind, const void *it
     return first;
 }
 
-/* ---- in a directory: valid items form one command, and its results are written back to their
- * items ---- */
+/* ---- in a directory: valid items form one command, results go back to their items ---- */
 
 /* Records the code of a rejected item if it precedes the first recorded one. */
 static void items_note(struct lib_items *items, size_t i, enum queue_status status)

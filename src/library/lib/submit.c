@@ -118,8 +118,7 @@ static int items_prepare(struct submitted *call, const struct tarry_call *from)
     return TARRY_OK;
 }
 
-/* ---- in a directory: the call counts as a caller until it is done, so that a close waits for
- * it ---- */
+/* ---- in a directory: a call counts as a caller until it is done, so that a close waits ---- */
 
 static void directory_is_done(struct submitted *call, int code)
 {
@@ -259,9 +258,7 @@ static int take_done(struct tarry *queue, int count, int *most, struct submitted
         lib_event_clear(queue->timer_fd);
         queue->timer_ms = INT64_MAX;
     }
-    if (!count &&
-        queue
-            ->is_wall_watched) { /* the clock may have been set: re-arm the watch before reading the clock */
+    if (!count && queue->is_wall_watched) { /* re-arm before reading the clock */
         lib_wall_watch_clear(queue->wall_fd);
         lib_wall_watch_set(queue->wall_fd, true);
         queue->now = memory_now(queue->memory);

@@ -24,8 +24,7 @@ void lib_wall_watch_set(int fd, bool is_on)
     struct itimerspec when = {.it_value.tv_sec = is_on ? INT32_MAX : 0};
     int flags = TFD_TIMER_ABSTIME | (is_on ? TFD_TIMER_CANCEL_ON_SET : 0);
     int failed = timerfd_settime(fd, flags, &when, NULL);
-    assert(!failed ||
-           errno == ECANCELED); /* the clock was set a moment ago: the descriptor is readable */
+    assert(!failed || errno == ECANCELED); /* the clock was just set: readable */
     (void)failed;
 }
 

@@ -27,7 +27,7 @@
 /* ---- copying ---- */
 
 /*
- * Copies files of a running server into a backup. Each file is synced before the next begins.
+ * A copy of a running server's files into a backup. Each file is synced before the next begins.
  *
  * Immutable files are shared if the file system supports it: by a reflink, which uses no space, or
  * by a hard link. Blocking; one thread. `pulse` is called every few MiB.

@@ -237,8 +237,7 @@ static bool write_at(struct buffer *out, struct json_value job)
     if (at.kind != JSON_STRING || at.raw.len < 2 ||
         !timestamp_parse(slice_make(at.raw.at + 1, at.raw.len - 2), &ms))
         return false;
-    if (ms <
-        TIMESTAMP_BARE_MS_MIN) /* long due in either case; a smaller number would be rejected */
+    if (ms < TIMESTAMP_BARE_MS_MIN) /* long due anyway; a smaller number would be rejected */
         ms = TIMESTAMP_BARE_MS_MIN;
     buffer_append_text(out, ",\"at\":");
     buffer_append_i64(out, ms);

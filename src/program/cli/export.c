@@ -151,7 +151,7 @@ static bool read_line(struct export_reading *reading, struct slice text, off_t a
     return false;
 }
 
-/* Returns to the last usable mark. Returns the length of the file to keep; 0: no usable part. */
+/* Goes back to the last usable mark. Returns the length of the file to keep; 0: no usable part. */
 static off_t cut_back(struct export_reading *reading)
 {
     while (reading->marks.count > 1 &&

@@ -355,7 +355,7 @@ static uint64_t import_batches_done(const struct import_batches *batches, uint64
     return done;
 }
 
-/* Checks whether the export is complete. Several exports may follow each other. */
+/* Completeness check of the export that is being read. Several exports may follow each other. */
 struct import_whole {
     bool has_head, has_end;
     bool has_lines; /* at least one line was read */

@@ -6,14 +6,14 @@
  * near those; pending jobs usually have neighbouring numbers.
  *
  * 1. The tubes are paused, for an hour at a time, so that no consumer gets a job that is being
- * moved.
+ *    moved.
  * 2. Some jobs are read (stats-job, peek) and pushed with ids made of the identity of the
- * beanstalkd process and their numbers, keeping jobs that exist already.
+ *    beanstalkd process and their numbers, keeping jobs that exist already.
  * 3. The jobs that the server has acknowledged are deleted in beanstalkd.
  * 4. The remaining jobs are counted, and the pause ends.
  *
  * Whenever the import is interrupted, each job is in beanstalkd, in the server, or in both under an
- * id that the next import recognizes; the tube then stays paused. One thread.
+ * id that the next import recognizes. If a job is in both, the tube stays paused. One thread.
  */
 #ifndef TARRY_CLI_IMPORT_BEANSTALK_H
 #define TARRY_CLI_IMPORT_BEANSTALK_H

@@ -75,7 +75,7 @@ struct load_result {
     double life_s; /* from the first sending to the last ack */
     struct histogram push_us, late_us;
     struct histogram late_told_us; /* after the due time that the server returned with the job */
-    char problem[LOAD_TEXT_BYTES_MAX]; /* the first rejection or failure; "" if none */
+    char problem[LOAD_TEXT_BYTES_MAX]; /* the first rejection or failure; "" on success */
 };
 
 /* Runs the plan. Returns false if the run could not begin or was aborted: result->problem

@@ -23,8 +23,8 @@ struct load_stamp {
 
 void load_stamp_write(char out[LOAD_STAMP_BYTES], const struct load_stamp *stamp);
 
-/* Reads the stamp at the start of `body`. Returns false and leaves *stamp unchanged if there is
- * none there. */
+/* Reads the stamp at the start of `body`. Returns false and leaves *stamp unchanged if the body
+ * has no stamp. */
 bool load_stamp_read(struct slice body, struct load_stamp *stamp);
 
 /* Writes the id of a job that the generator names; it is as long as an id made by the server. */
