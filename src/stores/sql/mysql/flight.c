@@ -33,8 +33,8 @@ struct buffer *maria_say_plain(struct maria_link *link, enum maria_step_kind kin
     return maria_say(link, (struct maria_step){.kind = kind});
 }
 
-/* Appends escaped text. Safe even if a byte is part of a multi-byte character, since none of its
- * bytes is below 0x80. */
+/* Appends escaped text. Also correct if a byte is part of a multi-byte character, since all bytes of
+ * such a character are 0x80 or above. */
 static void append_escaped(struct buffer *out, struct slice text)
 {
     size_t from = 0;

@@ -320,7 +320,7 @@ static bool read_durability(MYSQL *mysql, struct sql_greeting *out)
 enum { HELLO_SERVER, HELLO_NOW, HELLO_NAME, HELLO_KEY, HELLO_MACHINE, HELLO_KNOWN, HELLO_ADJUST };
 
 /* Adjusts the database's clock to this server's record of its progress. The record was taken before
- * the new clock was read, so the result is late rather than early, and no job is delivered too
+ * the new clock was read, so the result is late rather than early, and no job is delivered
  * early. */
 static bool keep_time(MYSQL *mysql, MYSQL_ROW hello, int64_t expected_ms, struct sql_greeting *out)
 {

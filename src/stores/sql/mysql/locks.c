@@ -228,7 +228,7 @@ bool maria_read_rows(struct maria_link *link, MYSQL_RES *result, struct sql_call
         is_good = read != NULL;
         if (read && owner)
             read->owner = owner;
-        if (read && owner) /* what is known of its topic may be outdated or missing */
+        if (read && owner) /* the remembered topic may be outdated or missing */
             is_good = maria_topic_want_number(link, read->stored_at.topic) != NULL;
     }
     return is_good;

@@ -4,7 +4,7 @@
 #include "sql/postgres/row.h"
 #include "sql/topic_figures.h"
 
-/* The columns of tarry._did. */
+/* Columns of tarry._did. */
 enum {
     DID_STATUS,
     DID_STATE,
@@ -22,7 +22,7 @@ enum {
     DID_ITEM
 };
 
-/* Those of tarry._shown. */
+/* Columns of tarry._shown. */
 enum {
     SHOWN_NAME,
     SHOWN_ID,
@@ -82,7 +82,7 @@ static enum queue_status status_of(struct slice word, const char **detail)
             return words[i].status;
         }
     *detail = NULL;
-    return QUEUE_UNAVAILABLE; /* a newer schema's word */
+    return QUEUE_UNAVAILABLE; /* a status of a newer schema */
 }
 
 static void note_did(struct postgres_link *link, struct slice topic, const PGresult *result,
@@ -115,7 +115,7 @@ static void fill_result(struct queue_result *out, const PGresult *result, int ro
         out->due_ms = 0;
 }
 
-/* What happened to the job of an item. */
+/* Appends the event of an item. */
 static void tell_item(const struct sql_call *call, struct postgres_link *link, size_t i,
                       const PGresult *result, int row)
 {
@@ -172,7 +172,7 @@ static void read_end(struct sql_call *call, struct postgres_link *link, size_t i
                      const PGresult *result, int row)
 {
     int64_t until_ms = sql_row_number(result, row, DID_UNTIL);
-    if (until_ms) /* it was extended meanwhile */
+    if (until_ms) /* it was extended in the meantime */
         sql_effects_hold(&link->context->effects, &call->ends.at[i], until_ms);
     struct queue_result out = {.topic = sql_row_text(result, row, DID_NAME),
                                .id = sql_row_text(result, row, DID_ID)};
@@ -202,7 +202,7 @@ static void fill_job(struct job *job, const PGresult *result, int row)
     job->taken_ms = sql_row_number(result, row, SHOWN_TAKEN);
     job->sequence = (uint64_t)sql_row_number(result, row, SHOWN_SEQUENCE);
     job->delivery = (uint64_t)sql_row_number(result, row, SHOWN_DELIVERY);
-    job->due_is_wall = true; /* there is no other clock */
+    job->due_is_wall = true; /* the database's clock is the only one */
     job->policy.lease_ms = sql_row_number(result, row, SHOWN_LEASE);
     job->policy.ttl_ms = sql_row_number(result, row, SHOWN_TTL);
     job->policy.backoff.kind = (enum backoff_kind)sql_row_number(result, row, SHOWN_BACKOFF_KIND);
@@ -220,7 +220,8 @@ static void fill_job(struct job *job, const PGresult *result, int row)
 
 struct taken_row {
     int row;
-    unsigned run; /* of rows of one topic and priority, in the order in which they came */
+    unsigned
+        run; /* number of the group of rows with the same topic and priority, in order of arrival */
     int64_t due_ms;
     uint64_t sequence;
 };
@@ -235,8 +236,8 @@ static int taken_row_compare(const void *left, const void *right)
     return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
 }
 
-/* The rows that are jobs, in the order in which these go: topics and priorities come in theirs, jobs of
- * one priority as they lie. */
+/* Returns the rows that are jobs, in delivery order: topics and priorities in order of arrival,
+ * jobs of one priority by due time and sequence. */
 static struct taken_row *taken_rows(const PGresult *result, size_t *count)
 {
     int all = libpq.PQntuples(result);
@@ -275,7 +276,7 @@ static bool read_jobs(struct sql_call *call, const PGresult *result, size_t coun
     return true;
 }
 
-/* Each was waiting, is leased now, and is counted so. */
+/* Fills in a take's jobs. Counts each job as leased instead of waiting. */
 static bool fill_taken(struct sql_call *call, struct postgres_link *link, const PGresult *result,
                        const struct taken_row *rows, size_t count)
 {
@@ -323,7 +324,7 @@ static bool add_sight(struct sql_call *call, const struct sql_sight *sight)
     return sql_sights_add(&call->sights, *sight);
 }
 
-/* A row without an id for each topic: what waits there after a take. */
+/* Reads the rows without an id, one per topic: the waiting jobs after a take. */
 static bool read_sights(struct sql_call *call, const PGresult *result)
 {
     call->drained = true;
@@ -344,7 +345,7 @@ static bool read_sights(struct sql_call *call, const PGresult *result)
     return true;
 }
 
-/* Of a job that somebody has there is a row of NULLs. */
+/* Reads the result of a take by id. If the job is already leased, the result is a row of NULLs. */
 static bool read_taken_one(struct sql_call *call, struct postgres_link *link,
                            const PGresult *result)
 {
@@ -363,7 +364,7 @@ static bool read_get(struct sql_call *call, const PGresult *result)
     return read_jobs(call, result, count);
 }
 
-/* The columns of tarry._history. */
+/* Reads the columns of tarry._history. */
 static bool read_history(struct sql_call *call, const PGresult *result)
 {
     enum { AT, EVENT, ATTEMPT, STARTED, CONSUMER, ERROR };
@@ -434,7 +435,7 @@ static bool read_figures(struct sql_call *call, const PGresult *result)
     return true;
 }
 
-/* What a call about a topic did, beside what its figures say. */
+/* Reads the result of a topic call, except the figures. */
 static void read_topic(struct sql_call *call, struct postgres_link *link,
                        enum sql_statement statement, const PGresult *result)
 {
@@ -458,13 +459,13 @@ static void read_topic(struct sql_call *call, struct postgres_link *link,
         return;
     news->look = true;
     news->changed = news->changed || statement == SQL_PUT || statement == SQL_DELETE;
-    if (statement == SQL_PUT) /* its ttl may be another one */
+    if (statement == SQL_PUT) /* its ttl may have changed */
         sql_effects_expire(&link->context->effects, 1);
     if (statement == SQL_REDRIVE)
         sql_effects_expire(&link->context->effects, 1);
 }
 
-/* The columns of tarry._look. */
+/* Reads the columns of tarry._look. */
 static bool read_look(struct sql_call *call, const PGresult *result)
 {
     call->drained = true;
@@ -502,7 +503,7 @@ static void read_forecast(struct sql_call *call, const PGresult *result)
     }
 }
 
-/* Names with commas between. */
+/* Reads the result of an expiry. The topics with dead jobs are separated by commas. */
 static void read_expire(struct sql_call *call, struct postgres_link *link, const PGresult *result)
 {
     struct slice died = sql_row_text(result, 0, 1);
@@ -533,7 +534,8 @@ static void read_adopt(struct postgres_link *link, const PGresult *result)
     }
 }
 
-/* The plain case: one job less, or none. */
+/* Counts a change for which the row has no counts: an ack, which removes one leased job, or no
+ * change. */
 static void count_plain(struct postgres_link *link, const struct postgres_step *step,
                         const struct sql_item *item, const PGresult *rows, int row)
 {
@@ -573,7 +575,7 @@ static void result_release(void *held)
     free(result);
 }
 
-/* The rows are the call's too, once. */
+/* Adds the call as a holder of the result, unless it already is. */
 static bool result_hold(struct postgres_result *result, struct sql_call *call)
 {
     const struct sql_results *results = &call->results;
@@ -583,7 +585,7 @@ static bool result_hold(struct postgres_result *result, struct sql_call *call)
     return sql_call_keep(call, result, result_release);
 }
 
-/* A job of the plain case, of whose group there is a row. */
+/* Reads a push that has created its job, from the row of its group. */
 static void read_created(struct postgres_link *link, const struct sql_item *item,
                          const PGresult *rows, int row)
 {
@@ -602,7 +604,8 @@ static void read_created(struct postgres_link *link, const struct sql_item *item
     sql_effects_tell_item(effects, item->call->command, item->index, out, push->past.attempt, 0);
 }
 
-/* Pushes without a row of their own were created as the row of their group says. */
+/* Reads the pushes without a row of their own, which were created as the row of their group
+ * describes. */
 static bool read_all_created(const struct postgres_step *step, struct postgres_link *link,
                              const PGresult *rows)
 {
@@ -625,7 +628,7 @@ static bool read_batch(const struct postgres_step *step, struct postgres_link *l
     bool are_pushes = step->statement == SQL_PUSHES, is_good = true;
     for (int row = 0; row < libpq.PQntuples(result->rows) && is_good; row++) {
         int64_t n = sql_row_number(result->rows, row, DID_ITEM);
-        if (n < 0 && are_pushes) /* of a group */
+        if (n < 0 && are_pushes) /* row of a group */
             continue;
         if (n < 1 || (size_t)n > step->count)
             return false;
@@ -638,8 +641,9 @@ static bool read_batch(const struct postgres_step *step, struct postgres_link *l
     return is_good && (!are_pushes || read_all_created(step, link, result->rows));
 }
 
-/* Takes that went as one have the jobs in their order. The first one, which has some where any has, tells
- * what waits. Who has none then, though there are more, goes again: there was no room for all bodies. */
+/* Distributes jobs among takes that were sent as one, in their order. The first take, which has
+ * jobs if any take has, also gets the result of the check. A take without jobs is repeated if more
+ * jobs are due, since there was no room for all bodies. */
 static bool read_takes(const struct postgres_step *step, struct postgres_link *link,
                        struct postgres_result *result)
 {

@@ -1,6 +1,6 @@
 #include "sql/postgres/array.h"
 
-/* PostgreSQL's numbers of types, which never change. */
+/* PostgreSQL's type numbers, which never change. */
 static const uint32_t type_numbers[] = {
     [SQL_ARRAY_FLAG] = 16, [SQL_ARRAY_BYTES] = 17, [SQL_ARRAY_LONG] = 20,
     [SQL_ARRAY_INT] = 23,  [SQL_ARRAY_TEXT] = 25,  [SQL_ARRAY_ROW] = 27};
@@ -15,7 +15,7 @@ static void write_big_endian(char *at, uint64_t number, size_t bytes)
         at[i] = (char)(number >> 8 * (bytes - 1 - i));
 }
 
-/* Dimensions, has NULLs, type of the items; size and first index. */
+/* Writes the header: dimensions, has NULLs, type of the items, size, first index. */
 static void array_begin(struct sql_array *array)
 {
     const uint32_t words[HEADER_WORDS] = {1, 0, type_numbers[array->type], 0, 1};

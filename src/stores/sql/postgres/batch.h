@@ -1,9 +1,10 @@
 /*
- * batch: items of many calls that go as one statement: arrays of their values, and whose they are.
- * What many items have in common may stand in arrays of its own, with an entry for each group of them.
+ * batch: items of many calls that are sent as one statement: arrays of their values, and the call
+ * of each item. Values that many items have in common can be stored in separate arrays, with one
+ * entry per group of items.
  *
- * Items that name the same job keep their order: the second one goes in another batch, after all
- * that are open. One thread.
+ * Items that name the same job keep their order: the second one goes into another batch, after all
+ * open ones. One thread.
  */
 #ifndef TARRY_SQL_POSTGRES_BATCH_H
 #define TARRY_SQL_POSTGRES_BATCH_H
@@ -13,45 +14,49 @@
 
 struct sql_call;
 
-struct sql_item { /* of a call */
+struct sql_item { /* An item of a call. */
     struct sql_call *call;
-    size_t index;     /* of a take: how many jobs it wants */
-    size_t group;     /* from 1 on; 0: of none */
+    size_t index;     /* for a take: the maximum number of jobs */
+    size_t group;     /* 1 and above; 0: no group */
     bool is_answered; /* by a row of its own */
 };
 VECTOR_DECLARE(sql_items, struct sql_item)
 
 enum { SQL_BATCH_ARRAYS_MAX = 19 };
 
-struct sql_batch { /* of one statement */
+struct sql_batch { /* The parameters of one statement. */
     struct sql_array arrays[SQL_BATCH_ARRAYS_MAX];
     size_t array_count;
-    size_t group_array_count; /* the first ones are of groups */
+    size_t group_array_count; /* number of arrays of groups, which come first */
     size_t group_count;
-    uint32_t omitted; /* a bit for each array that is NULL where it has no values */
+    uint32_t omitted; /* a bit for each array that is sent as NULL if it has no values */
     struct sql_items items;
 };
 
-enum { SQL_BATCH_KEYS = 8192 }; /* a power of two, more than twice the items of a turn */
+enum { SQL_BATCH_KEYS = 8192 }; /* a power of two, more than twice the items of a transaction */
 
-/* Which jobs the open batches name: hashes, so another one is now and then taken for one of them. */
+/* Set of the jobs in open batches, by hash. A collision makes an unrelated job appear as
+ * contained. */
 struct sql_batch_keys {
     uint64_t slots[SQL_BATCH_KEYS];
     size_t count;
 };
 
-/* `types`: a letter for each array: b flag, i int, l bigint, r row, t text, x bytea; a capital: NULL where all
- * entries are 0 or empty. Those before a blank are of groups. */
+/* Initializes a batch. `types` has one letter per array: b flag, i int, l bigint, r row, t text, x
+ * bytea. A capital letter means that the array is NULL if all entries are 0 or empty. Arrays before
+ * a blank belong to groups. */
 void sql_batch_init(struct sql_batch *batch, const char *types);
 void sql_batch_fini(struct sql_batch *batch);
 void sql_batch_clear(struct sql_batch *batch);
-/* The item's values follow, one for each array. False: out of memory. */
+/* Adds an item. The caller then appends its value to each array. Returns false if out of memory. */
 bool sql_batch_add(struct sql_batch *batch, struct sql_call *call, size_t index);
-/* A group more, whose number, from 1 on, comes out; its values follow, one for each of its arrays. */
+/* Adds a group and returns its number, counted from 1. The caller then appends its value to each of
+ * the groups' arrays. */
 size_t sql_batch_add_group(struct sql_batch *batch);
 bool sql_batch_params(struct sql_batch *batch, struct sql_params *params);
 
-/* False: it is there already, or there is no room for it: close the batches, and forget the keys. */
+/* Adds a key. Returns false if it is already contained, or if the set is full. The caller must then
+ * send the batches and clear the keys. */
 bool sql_batch_keys_add(struct sql_batch_keys *keys, uint64_t hash);
 void sql_batch_keys_clear(struct sql_batch_keys *keys);
 

@@ -5,7 +5,7 @@
 
 enum {
     EXPIRE_JOBS = 500,
-    TAKE_JOBS_MAX = 2000 /* of takes that go as one */
+    TAKE_JOBS_MAX = 2000 /* per group of takes that are sent as one */
 };
 
 void postgres_batches_init(struct postgres_link *link)
@@ -65,7 +65,8 @@ static bool send_batch(struct postgres_link *link, struct sql_batch *batch,
     return send_items(link, batch, statement, &params);
 }
 
-/* `ticket`: as a transaction of its own; 0: as part of the turn's. */
+/* Sends the open batch of pushes. `ticket`: as a transaction of its own; 0: as part of the current
+ * transaction. */
 static bool send_pushes(struct postgres_link *link, int64_t ticket)
 {
     struct sql_params params = {0};
@@ -86,7 +87,7 @@ static bool send_pushes(struct postgres_link *link, int64_t ticket)
     return send_items(link, &link->pushes, SQL_PUSHES, &params);
 }
 
-/* Answers come first: what they end may be pushed anew. */
+/* Sends all open batches. Answers come first, since a job that they end may be pushed again. */
 static bool send_batches(struct postgres_link *link)
 {
     sql_batch_keys_clear(&link->keys);
@@ -108,7 +109,7 @@ static bool policies_are_equal(const struct policy *a, const struct policy *b)
            a->backoff.first_ms == b->backoff.first_ms && a->backoff.max_ms == b->backoff.max_ms;
 }
 
-/* Do they differ in what is theirs alone and in nothing else? */
+/* Returns true if the pushes have all values of a group in common. */
 static bool pushes_are_alike(const struct queue_push *a, const struct queue_push *b)
 {
     return a->when.due == b->when.due && a->priority == b->priority &&
@@ -140,7 +141,7 @@ static size_t add_push_group(struct postgres_link *link, const struct queue_push
     return group;
 }
 
-/* One of the last ones, or a new one: two groups may be alike. */
+/* Finds the push's group among the last ones, or adds one. Two groups may have the same values. */
 static size_t push_group(struct postgres_link *link, const struct queue_push *push)
 {
     size_t group = link->pushes.group_count;
@@ -188,7 +189,7 @@ static bool add_change(struct sql_call *call, struct postgres_link *link, size_t
     return true;
 }
 
-/* A character cut in two would be none. */
+/* Shortens a text without splitting a character. */
 static struct slice cut(struct slice text, size_t bytes_max)
 {
     if (text.len <= bytes_max)
@@ -199,7 +200,7 @@ static struct slice cut(struct slice text, size_t bytes_max)
     return slice_make(text.at, len);
 }
 
-/* Its key, delivery and moment; the array that follows. */
+/* Appends the key, delivery and time of a lease. Returns the next array. */
 static struct sql_array *add_lease(struct sql_array *array, const struct sql_lease *lease)
 {
     sql_array_number(array++, lease->topic);
@@ -230,7 +231,7 @@ static bool add_answer(struct sql_call *call, struct postgres_link *link, size_t
     return true;
 }
 
-/* Of one whose lease has ended nothing comes back. */
+/* Adds an ack. The statement returns no row if the lease has ended. */
 static bool add_ack(struct sql_call *call, struct postgres_link *link, size_t i,
                     const struct sql_lease *lease)
 {
@@ -258,7 +259,7 @@ static bool add_command_answer(struct sql_call *call, struct postgres_link *link
     return add_answer(call, link, i, (int)answer->verb, &lease, answer);
 }
 
-/* The results of what cannot be carried out are there before anything is sent. */
+/* Adds the items of a call. Sets the results of invalid items before anything is sent. */
 static bool add_items(struct sql_call *call, struct postgres_link *link)
 {
     const struct command *command = call->command;
@@ -318,7 +319,8 @@ static bool send_take_one(struct sql_call *call, struct postgres_link *link)
     return send(call, link, SQL_TAKE_ONE, &params);
 }
 
-/* Its topics, and how many jobs of them, of which others that go with it may have some. */
+/* Adds the topics of a take and the maximum number of jobs, which takes that are sent together
+ * share. */
 static bool take_params(struct sql_call *call, struct postgres_link *link, int64_t max,
                         struct sql_params *params)
 {
@@ -343,14 +345,14 @@ static bool send_take_best(struct sql_call *call, struct postgres_link *link)
            send(call, link, SQL_TAKE_BEST, &params) && send_look(call, link);
 }
 
-/* A take of what comes first. */
+/* Returns true for a take without a job id and without priority order. */
 static bool is_plain_take(const struct sql_call *call)
 {
     return call->kind == SQL_CALL_COMMAND && call->command->kind == COMMAND_TAKE &&
            !call->command->take.id.len && !call->command->take.by_priority;
 }
 
-/* Do they ask for the same, apart from how many? */
+/* Returns true if the takes differ only in the number of jobs. */
 static bool takes_are_alike(const struct queue_take *a, const struct queue_take *b)
 {
     bool are_alike = a->topic_count == b->topic_count && a->lease_ms == b->lease_ms &&
@@ -390,7 +392,7 @@ static bool send_get(struct sql_call *call, struct postgres_link *link)
     return send(call, link, SQL_GET, &params);
 }
 
-/* One more than asked for: so it is known whether there are more. */
+/* Sends the query of a list. Reads one more job than requested, to see whether there are more. */
 static bool send_list(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_list *list = &call->command->list;
@@ -504,7 +506,7 @@ static bool send_topic(struct sql_call *call, struct postgres_link *link)
     case QUEUE_TOPIC_PURGE:
     case QUEUE_TOPIC_REDRIVE:
         return send_topic_step(call, link);
-    case QUEUE_TOPIC_MARK: /* of parts of a queue only, and this is a whole one */
+    case QUEUE_TOPIC_MARK: /* applies only to parts of a queue */
         return true;
     }
     return sent && send_figures(call, link, topic->topic, (struct slice){0}, 0);
@@ -532,7 +534,7 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
         return add_items(call, link);
     case COMMAND_FIND:
         return send_finds(call, link);
-    case COMMAND_TAKE: /* plain ones: send_takes */
+    case COMMAND_TAKE: /* plain takes: see send_takes */
         return command->take.id.len ? send_take_one(call, link) : send_take_best(call, link);
     case COMMAND_GET:
         return send_get(call, link);
@@ -552,14 +554,14 @@ static bool send_command(struct sql_call *call, struct postgres_link *link)
 static bool add_ends(struct sql_call *call, struct postgres_link *link)
 {
     const struct queue_answer answer = {.delay_ms = -1, .error = slice_of("lease ended")};
-    enum { ENDS = 5 }; /* the verb of tarry._answer */
+    enum { ENDS = 5 }; /* verb of tarry._answer */
     for (size_t i = 0; i < call->ends.count; i++)
         if (!add_answer(call, link, i, ENDS, &call->ends.at[i], &answer))
             return false;
     return true;
 }
 
-/* Every topic had its look from 0: the next one is the first of another round. */
+/* Begins another round of checks, after all topics have been checked from 0. */
 static void begin_round(struct postgres_link *link)
 {
     for (struct table_entry *entry = table_first(&link->context->topics.table); entry;
@@ -567,7 +569,7 @@ static void begin_round(struct postgres_link *link)
         sql_topics_of(entry)->in_round = false;
 }
 
-/* Where there are too many names for one look, the others come with the next one. */
+/* Sends a check. If there are too many names for one check, the others are part of the next one. */
 static bool send_looks(struct sql_call *call, struct postgres_link *link)
 {
     bool is_full = false;
@@ -624,7 +626,7 @@ static bool send_call(struct sql_call *call, struct postgres_link *link)
         return send_own(call, link, SQL_ADOPT, link->context->server);
     case SQL_CALL_GOODBYE:
         return send_own(call, link, SQL_GOODBYE, link->context->server);
-    case SQL_CALL_HEAR: /* here it is told */
+    case SQL_CALL_HEAR: /* not needed: PostgreSQL sends notifications */
         break;
     }
     return false;
@@ -637,13 +639,14 @@ static bool has_items(const struct sql_call *call)
             call->command->kind == COMMAND_CHANGE);
 }
 
-/* Do its items go in batches? */
+/* Returns true if the call's items are sent in batches. */
 static bool is_gathered(const struct sql_call *call)
 {
     return call->kind == SQL_CALL_END || (has_items(call));
 }
 
-/* Does it only look, or take? Then it goes after the batches of the calls around it. */
+/* Returns true if the call only reads or takes. It is then sent after the batches of the calls
+ * around it. */
 static bool is_look(const struct sql_call *call)
 {
     if (call->kind != SQL_CALL_COMMAND)
@@ -652,8 +655,8 @@ static bool is_look(const struct sql_call *call)
            call->command->kind == COMMAND_LIST || call->command->kind == COMMAND_FIND;
 }
 
-/* The plain takes from `at` on that follow each other and are alike go as one, and share what it brings in
- * their order. The last of them; NULL: they cannot be sent. */
+/* Sends consecutive plain takes with the same values, from `at` on, as one statement. They share
+ * its jobs in their order. Returns the last one, or NULL if they cannot be sent. */
 static struct list *send_takes(struct list *at, const struct list *end, struct postgres_link *link)
 {
     struct sql_call *first = list_entry(at, struct sql_call, list);
@@ -679,7 +682,7 @@ static struct list *send_takes(struct list *at, const struct list *end, struct p
                                                                                              : NULL;
 }
 
-/* What came before `end`, from `*begin` on. */
+/* Sends the calls from `begin` up to `end`. */
 static bool send_segment(struct list *begin, const struct list *end, struct postgres_link *link)
 {
     bool sent = true;
@@ -697,7 +700,7 @@ static bool send_segment(struct list *begin, const struct list *end, struct post
     return sent;
 }
 
-/* What is left is of a turn that could not be sent. */
+/* Clears the batches, which may contain items of a transaction that could not be sent. */
 static void clear_batches(struct postgres_link *link)
 {
     link->sent.count = 0;

@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A transaction with a number that writes nothing but a line into the log: nothing to vacuum. */
+/* Statement that gets a transaction number but only writes to the log, so there is nothing to
+ * vacuum. */
 static const char flush_text[] = "SELECT pg_catalog.pg_logical_emit_message(true, 'tarry', '')";
 static const char flush_name[] = "tarry_flush";
 
-/* An address may lead to several servers, one after the other. */
+/* Returns true if both connections lead to the same server. An address may lead to different
+ * servers over time. */
 static bool is_same_server(PGconn *one, PGconn *other)
 {
     static const char question[] = "SELECT pg_catalog.date_part('epoch', "
@@ -43,7 +45,8 @@ PGconn *postgres_flusher_of(PGconn *connection, PGconn *beside)
     return NULL;
 }
 
-/* Less than a socket's buffer holds, and nothing else is under way: it is never left half sent. */
+/* Sends the statement. It fits into the socket's buffer and nothing else is in progress, so it is
+ * never sent partially. */
 bool postgres_flusher_send(PGconn *flusher)
 {
     return libpq.PQsendQueryPrepared(flusher, flush_name, 0, NULL, NULL, NULL, 1) == 1 &&
@@ -68,7 +71,7 @@ enum sql_progress postgres_flusher_advance(PGconn *flusher, struct sql_fault *fa
     while (!libpq.PQisBusy(flusher)) {
         PGresult *result = libpq.PQgetResult(flusher);
         if (!result)
-            return SQL_PART_OVER; /* the row comes before the commit, this after it */
+            return SQL_PART_OVER; /* the row arrives before the commit, this after it */
         bool is_good = libpq.PQresultStatus(result) == PGRES_TUPLES_OK;
         if (!is_good)
             note_failure(fault, result, libpq.PQresultErrorMessage(result));

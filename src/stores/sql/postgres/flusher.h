@@ -1,7 +1,7 @@
 /*
- * flusher: a connection whose commits wait for the disk, and for the standbys that the database's
- * settings name, beside one whose commits do not. PostgreSQL has one log: a commit that is on the disk
- * has all before it there.
+ * flusher: a connection whose commits wait for the disk, and for the standbys in the database's
+ * settings. It complements a connection whose commits do not wait. PostgreSQL has one log: if a
+ * commit is on disk, so is everything before it.
  */
 #ifndef TARRY_SQL_POSTGRES_FLUSHER_H
 #define TARRY_SQL_POSTGRES_FLUSHER_H
@@ -9,14 +9,15 @@
 #include "sql/dialect.h"
 #include "sql/postgres/libpq.h"
 
-/* Blocking: makes one of a new connection, which may be NULL and is the flusher's from then on; both are
- * not in pipeline mode, and a first flush is done. NULL: it cannot be one, as where the address led to
- * another server than `beside`'s; then commits wait by themselves. */
+/* Makes a flusher of a new connection and takes ownership of it. `connection` may be NULL. Both
+ * connections must be out of pipeline mode. Performs a first flush; blocking. Returns NULL if the
+ * connection cannot be a flusher, for example because its address led to another server than that
+ * of `beside`. Commits then wait by themselves. */
 PGconn *postgres_flusher_of(PGconn *connection, PGconn *beside);
-/* False: the connection is gone. */
+/* Returns false if the connection is lost. */
 bool postgres_flusher_send(PGconn *flusher);
-/* The socket is ready. SQL_PART_OVER: what was committed before the last send is durable. SQL_LOST:
- * `fault` says why. */
+/* Handles the socket's readiness. Returns SQL_PART_OVER if everything that was committed before the
+ * last send is durable, and SQL_LOST with the reason in `fault` if the connection is lost. */
 enum sql_progress postgres_flusher_advance(PGconn *flusher, struct sql_fault *fault);
 
 #endif

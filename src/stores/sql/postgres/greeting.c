@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the meaning of tarry's SQL depends on, for every connection: a database or a role may have
- * other defaults. */
+/* Settings on which the meaning of tarry's SQL depends, for every connection. A database or a role
+ * may have other defaults. */
 static const char terms[] =
     "SET standard_conforming_strings = on; SET search_path = pg_catalog; SET bytea_output = hex;"
     "SET datestyle = 'ISO, YMD'; SET intervalstyle = postgres; SET timezone = 'UTC';"
@@ -20,14 +20,15 @@ static const char terms[] =
     "SET plpgsql.extra_errors = none;"
     "SET check_function_bodies = on; SET row_security = on; SET xmloption = content";
 
-/* Plans that never go over a whole table: what a planner knows of a queue is always out of date. */
+/* Settings that exclude scans of whole tables, since the planner's statistics of a queue are always
+ * outdated. */
 static const char settings[] =
     "SET lock_timeout = '100ms'; SET statement_timeout = '30s';"
     "SET idle_in_transaction_session_timeout = '5s';"
     "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off;"
     "SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
 
-/* One line: libpq's texts have several. */
+/* Formats an error as one line, since libpq's messages have several. */
 static void error_line(char *error, size_t error_bytes, const char *what, const char *why)
 {
     error_write(error, error_bytes, "%s: %s", what, why);
@@ -36,7 +37,7 @@ static void error_line(char *error, size_t error_bytes, const char *what, const 
             *at = at[1] ? ' ' : '\0';
 }
 
-/* What is only remarked goes nowhere; libpq would print it. */
+/* Discards notices, which libpq would print. */
 static void drop_notice(void *ctx, const char *message)
 {
     (void)ctx;
@@ -77,13 +78,14 @@ PGconn *sql_connect(const char *url, char *error, size_t error_bytes)
     return NULL;
 }
 
-struct meeting { /* a greeting under way */
+struct meeting { /* A greeting in progress. */
     PGconn *connection;
-    int64_t number; /* of the server's connections */
+    int64_t number; /* among the server's connections */
     struct sql_greeting *out;
 };
 
-/* `locked`: what is said where others hold what it wants; NULL: PostgreSQL's own words. */
+/* Runs a query. `locked` is the error message if another transaction holds the lock; NULL: use
+ * PostgreSQL's message. */
 static PGresult *ask(struct meeting *meeting, const char *text, int64_t number, const char *locked)
 {
     char digits[24];
@@ -118,8 +120,8 @@ static bool read_durability(struct meeting *meeting)
     return true;
 }
 
-/* By what this server knows of how the clock went, asked for before the new one was: so it is rather
- * behind than ahead, and nothing comes early. */
+/* Adjusts the database's clock to this server's record of its progress. The record was taken before
+ * the new clock was read, so the result is late rather than early, and no job is delivered early. */
 static bool keep_time(struct meeting *meeting, const PGresult *hello, int64_t expected_ms)
 {
     int64_t timeline = sql_row_number(hello, 0, 4), known = sql_row_number(hello, 0, 5);
@@ -128,7 +130,7 @@ static bool keep_time(struct meeting *meeting, const PGresult *hello, int64_t ex
     char text[160];
     if (timeline == known || !timeline)
         return true;
-    if (!known) /* the first of all servers */
+    if (!known) /* first of all servers */
         moved_ms = 0;
     (void)snprintf(text, sizeof text, "SELECT tarry._keep_time(%lld, %lld, %lld)",
                    (long long)timeline, (long long)known, (long long)(adjust_ms + moved_ms));
@@ -160,9 +162,10 @@ static bool introduce(struct meeting *meeting, const struct sql_wish *wish)
     return is_kept;
 }
 
-/* A backend that still carries out this server's last transaction holds the row: then this fails, and
- * is tried again, until that has ended. One that comes to it later, having had it in its buffer, finds
- * that there is another connection, and does nothing. */
+/* Reads the ticket. If a backend still runs this server's last transaction, it holds the row. The
+ * call then fails, and is retried until that transaction has ended. A backend that reaches the
+ * ticket later, because the statement was still in its buffer, detects the newer connection and
+ * does nothing. */
 static bool read_ticket(struct meeting *meeting)
 {
     PGresult *result = ask(meeting,

@@ -1,8 +1,9 @@
 /*
- * libpq: PostgreSQL's client library, loaded when a store asks for it, so the program needs none.
+ * libpq: PostgreSQL's client library, loaded when a store needs it, so that the program does not
+ * depend on it.
  *
- * Any thread may load it; what a connection is, and that one thread at a time uses it, is libpq's
- * matter.
+ * Any thread may load it. Connections follow libpq's own rules, in particular that only one thread
+ * at a time uses a connection.
  */
 #ifndef TARRY_SQL_POSTGRES_LIBPQ_H
 #define TARRY_SQL_POSTGRES_LIBPQ_H
@@ -50,10 +51,10 @@ struct libpq {
 };
 #undef LIBPQ_MEMBER
 
-/* Good after libpq_load has answered true. */
+/* Valid after libpq_load has returned true. */
 extern struct libpq libpq;
 
-/* False, with a text for people: it is not installed, or too old. */
+/* Loads the library. Returns false with a message for the user if it is not installed or too old. */
 bool libpq_load(char *error, size_t error_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* The dialect's table: turns of a session in libpq's pipeline. */
+/* The dialect's table: a session's transactions in libpq's pipeline. */
 #include "base/buffer.h"
 #include "sql/postgres/answers.h"
 #include "sql/postgres/calls.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_AHEAD_MS = 1500 }; /* other servers look this far ahead by themselves, and more */
+enum { TOLD_AHEAD_MS = 1500 }; /* other servers check at least this far ahead by themselves */
 
 static struct postgres_link *link_of(struct sql_link *link)
 {
@@ -62,7 +62,7 @@ static bool send_ticket(struct postgres_link *link, int64_t ticket)
     return send_plain(link, SQL_TICKET, &params);
 }
 
-/* What was made for another way to send them. */
+/* Resets calls before they are sent in another form. */
 static void calls_again(struct list *calls)
 {
     for (struct list *at = calls->next; at != calls; at = at->next)
@@ -97,7 +97,7 @@ static void emit_counts(struct buffer *out, const int64_t counts[SQL_COUNTS])
 {
     for (int i = 0; i < SQL_COUNTS; i++)
         buffer_append_format(out, "%c%lld", i ? ',' : '{', (long long)counts[i]);
-    buffer_append(out, "}", 2); /* with its NUL */
+    buffer_append(out, "}", 2); /* including the NUL */
 }
 
 static bool send_tallies(struct postgres_link *link)
@@ -128,7 +128,8 @@ static bool send_one_news(struct postgres_link *link, char what, const char *top
     return send_plain(link, SQL_NOTIFY, &params);
 }
 
-/* Far jobs need none: the others look once a second. */
+/* Sends notifications. Jobs with a later due time need no notification, since other servers check
+ * once a second. */
 static bool send_news(struct postgres_link *link)
 {
     const struct sql_news_list *list = &link->context->effects.news;
@@ -148,7 +149,8 @@ static bool send_news(struct postgres_link *link)
     return sent;
 }
 
-/* Lines of events in messages that PostgreSQL takes; beyond MESSAGES_MAX they are lost. */
+/* Sends lines of events, in messages within PostgreSQL's size limit. Events beyond MESSAGES_MAX are
+ * lost. */
 static bool send_events(struct postgres_link *link)
 {
     enum { MESSAGE_BYTES_MAX = 7900, MESSAGES_MAX = 64 };
@@ -195,7 +197,7 @@ static bool on_send_rollback(struct sql_link *base)
 /* ---- reading ---- */
 
 static const struct {
-    const char *state; /* how its SQLSTATE begins */
+    const char *state; /* prefix of the SQLSTATE */
     enum sql_fault_kind kind;
 } faults[] = {
     {"40001", SQL_FAULT_PASSING}, {"40P01", SQL_FAULT_PASSING},  {"55P03", SQL_FAULT_PASSING},
@@ -269,10 +271,11 @@ static bool is_lost(struct postgres_link *link)
     return true;
 }
 
-/* Not all of its jobs are new, or plain: it has changed nothing, and goes in two flights. */
+/* Returns true if a transaction of one statement was rejected since not all of its jobs are new or
+ * plain. It has changed nothing, and is sent again in two parts. */
 static bool whole_is_refused(const struct postgres_link *link)
 {
-    const char *state = link->link.fault.state; /* unique_violation, or as tarry._pushes says it */
+    const char *state = link->link.fault.state; /* unique_violation, or the code of tarry._pushes */
     return link->turn.is_whole && (strcmp(state, "23505") == 0 || strcmp(state, "TY003") == 0);
 }
 
@@ -285,7 +288,8 @@ static enum sql_progress send_in_two(struct postgres_link *link)
     return on_send_calls(&link->link, link->context, &link->turn) ? SQL_UNDER_WAY : SQL_LOST;
 }
 
-/* A turn that is committed, and whose answers there was no memory for: the ticket tells them. */
+/* Returns true if a transaction was committed, but memory for its results ran out. The ticket then
+ * determines the results. */
 static bool has_lost_answers(const struct postgres_link *link)
 {
     const struct sql_fault *fault = &link->link.fault;
@@ -337,8 +341,8 @@ static enum sql_progress on_advance(struct sql_link *base, struct sql_context *c
     return read_results(link);
 }
 
-/* "what topic due": r: a job waits that is due then; t: other settings; d: jobs died; l: look; h: somebody
- * listens. */
+/* Parses "what topic due". r: a job with this due time waits; t: the settings changed; d: jobs
+ * died; l: check the topic; h: another server has a listener. */
 static bool parse_news(const char *text, struct sql_news *out)
 {
     long long due = 0;
@@ -408,7 +412,7 @@ static bool on_migrate(const char *url, char *error, size_t error_bytes)
     return is_done;
 }
 
-/* In one transaction, of one snapshot. */
+/* Runs the check in one transaction on one snapshot. */
 static bool on_fsck(const char *url, bool mend, struct sql_findings *out, char *error,
                     size_t error_bytes)
 {
@@ -488,7 +492,7 @@ const struct sql_dialect sql_postgres = {
     .durable_settings = "set fsync, full_page_writes and synchronous_commit to on",
     .has_single_turns = true,
     .has_whole_turns = true,
-    .silence_ms = 35000, /* a statement has 30 s, a COMMIT no end */
+    .silence_ms = 35000, /* a statement is limited to 30 s, a COMMIT is not limited */
     .tokens = &sql_postgres_tokens,
     .greet = on_greet,
     .migrate = on_migrate,

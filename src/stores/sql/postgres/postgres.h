@@ -1,5 +1,6 @@
 /*
- * postgres: the dialect of PostgreSQL: libpq in pipeline mode, functions of the schema, NOTIFY.
+ * postgres: the dialect of PostgreSQL. It uses libpq in pipeline mode, functions of the schema, and
+ * NOTIFY.
  */
 #ifndef TARRY_SQL_POSTGRES_POSTGRES_H
 #define TARRY_SQL_POSTGRES_POSTGRES_H
@@ -7,7 +8,7 @@
 #include "sql/dialect.h"
 
 extern const struct sql_dialect sql_postgres;
-/* Of it. */
+/* Its token operations. */
 extern const struct sql_tokens_ops sql_postgres_tokens;
 
 #endif

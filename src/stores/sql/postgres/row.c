@@ -23,7 +23,7 @@ int64_t sql_row_number(const PGresult *result, int row, int column)
         return (int16_t)big_endian(at, 2);
     case 4:
         return (int32_t)big_endian(at, 4);
-    case 6: /* of a row: where it lies */
+    case 6: /* location of a row */
         return (int64_t)big_endian(at, 6);
     case 8:
         return (int64_t)big_endian(at, 8);
@@ -44,7 +44,8 @@ struct slice sql_row_text(const PGresult *result, int row, int column)
                       (size_t)libpq.PQgetlength(result, row, column));
 }
 
-/* Header: dimensions, has NULLs, type of the items; size and first index; then each with its length. */
+/* Reads an array. Its header is: dimensions, has NULLs, type of the items, size, first index. Each
+ * item is preceded by its length. */
 void sql_row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS])
 {
     struct slice text = sql_row_text(result, row, column);

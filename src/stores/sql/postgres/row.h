@@ -1,7 +1,8 @@
 /*
- * row: the values of a result's rows, which come in PostgreSQL's binary form.
+ * row: reads the values of a result's rows in PostgreSQL's binary format.
  *
- * Texts point into the result and are good as long as it is. NULL reads as 0, false, or nothing.
+ * Texts point into the result and are valid as long as it is. NULL is read as 0, false, or an empty
+ * text.
  */
 #ifndef TARRY_SQL_POSTGRES_ROW_H
 #define TARRY_SQL_POSTGRES_ROW_H
@@ -17,7 +18,7 @@ int64_t sql_row_number(const PGresult *result, int row,
                        int column); /* boolean, smallint, int, bigint */
 bool sql_row_flag(const PGresult *result, int row, int column);
 struct slice sql_row_text(const PGresult *result, int row, int column); /* text, bytea */
-/* bigint[]; what is not there is 0. */
+/* Reads a bigint[]. Missing entries are 0. */
 void sql_row_counts(const PGresult *result, int row, int column, int64_t counts[SQL_COUNTS]);
 
 #endif

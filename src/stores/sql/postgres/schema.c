@@ -22,7 +22,7 @@ static bool do_text(PGconn *connection, const char *text, char *error, size_t er
     return is_done;
 }
 
-/* 0: there is none. False: the database does not tell. */
+/* Reads the version, 0 if there is no schema. Returns false if the database reports an error. */
 static bool read_version(PGconn *connection, int *version, int *oldest, char *error,
                          size_t error_bytes)
 {

@@ -9,12 +9,12 @@
 
 enum { SQL_SCHEMA_VERSION = 1 };
 
-/* All of it, as SQL, for who runs it by hand. */
+/* Returns the whole schema as SQL, for users who run it manually. */
 struct slice sql_schema_text(void);
 
-/* Whether this version can use the schema; with `migrate` it is made, or brought to this version,
- * where it is not, under a lock: servers that start together wait for the first. False: `error`
- * says what to do. */
+/* Returns true if this version can use the schema. With `migrate`, creates it or migrates it to
+ * this version first. This happens under a lock: servers that start together wait for the first
+ * one. Returns false with instructions in `error` otherwise. */
 bool sql_schema_check(PGconn *connection, bool migrate, char *error, size_t error_bytes);
 
 #endif

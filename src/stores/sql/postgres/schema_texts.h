@@ -1,5 +1,5 @@
 /*
- * schema_texts: the migrations of src/stores/sql/postgres, as bytes in the program.
+ * schema_texts: the migrations of src/stores/sql/postgres, embedded in the program.
  */
 #ifndef TARRY_SQL_POSTGRES_SCHEMA_TEXTS_H
 #define TARRY_SQL_POSTGRES_SCHEMA_TEXTS_H

@@ -1,5 +1,6 @@
 /*
- * statement: what servers say to the database: a table of prepared statements, and their parameters.
+ * statement: the statements that servers send to the database, prepared once per connection, and
+ * their parameters.
  */
 #ifndef TARRY_SQL_POSTGRES_STATEMENT_H
 #define TARRY_SQL_POSTGRES_STATEMENT_H
@@ -12,7 +13,7 @@
 enum sql_statement {
     SQL_BEGIN = 1,
     SQL_LAZY,  /* the commit does not wait for the disk */
-    SQL_BRIEF, /* a lock is waited for a moment only */
+    SQL_BRIEF, /* waits only briefly for a lock */
     SQL_COMMIT,
     SQL_ROLLBACK,
     SQL_TICKET,
@@ -20,7 +21,7 @@ enum sql_statement {
     SQL_PUSHES,
     SQL_CHANGES,
     SQL_ANSWERS,
-    SQL_ACKS, /* answers that are nothing else */
+    SQL_ACKS, /* answers that are only acks */
     SQL_TAKE,
     SQL_TAKE_BEST, /* by priority over all topics */
     SQL_TAKE_ONE,
@@ -42,13 +43,13 @@ enum sql_statement {
     SQL_GOODBYE,
     SQL_TALLY,
     SQL_NOTIFY,
-    SQL_TELL, /* events */
+    SQL_TELL, /* sends events */
     SQL_STATEMENTS
 };
 
 enum { SQL_PARAMS_MAX = 24 };
 
-/* Texts are the caller's until the statement is sent. */
+/* Parameters of a statement. The caller owns the texts and keeps them until the statement is sent. */
 struct sql_params {
     int count;
     const char *values[SQL_PARAMS_MAX];
@@ -59,13 +60,13 @@ struct sql_params {
 void sql_params_number(struct sql_params *params, int64_t number);
 void sql_params_flag(struct sql_params *params, bool flag);
 void sql_params_bytes(struct sql_params *params, struct slice bytes); /* never NULL */
-void sql_params_text(struct sql_params *params, const char *text);    /* as SQL writes it */
+void sql_params_text(struct sql_params *params, const char *text);    /* in SQL syntax */
 void sql_params_null(struct sql_params *params);
 
-/* Blocking: makes all of them known to a new connection. */
+/* Prepares all statements on a new connection. Blocking. */
 bool sql_statements_prepare(PGconn *connection, char *error, size_t error_bytes);
-/* Into the pipeline; the answer comes in binary form. False: out of memory, or the connection is
- * gone. */
+/* Sends a statement into the pipeline. Its result is in binary format. Returns false if out of
+ * memory or if the connection is lost. */
 bool sql_statement_send(PGconn *connection, enum sql_statement statement,
                         const struct sql_params *params);
 

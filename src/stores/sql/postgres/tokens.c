@@ -1,4 +1,4 @@
-/* The tokens of all servers, in tarry.tokens of PostgreSQL. */
+/* The tokens for all servers, in tarry.tokens of PostgreSQL. */
 #include "sql/tokens.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@ static void on_disconnect(void *connection)
     libpq.PQfinish(connection);
 }
 
-/* What hangs is given up: the servers' own thread waits for it. */
+/* Connects with short timeouts, since the server's own thread waits for the result. */
 static void *on_connect(const char *url, char *error)
 {
     PGconn *connection = sql_connect(url, error, SQL_TOKENS_ERROR_BYTES);
