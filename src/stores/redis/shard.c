@@ -13,28 +13,32 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { ROUNDS_MAX = 8 /* of replies in one turn: what they ask for may be answered at once */ };
+enum {
+    ROUNDS_MAX =
+        8 /* of replies in one turn: a reply may cause a call that is answered immediately */
+};
 
-/* When a server comes for what is due. Where somebody waits for it: at once, and again after a pause
- * where it found nothing (its clock is not quite where we believe); while another server is counted on,
- * a little later, so that not all come for each job. Where nobody waits for it: later than any server
- * where somebody does, but not by much: who waits may not know of it, since that a later event is the next
- * one now is told to nobody. */
+/* When a server acts on due jobs. With a local waiter: immediately, and again after a pause if it
+ * found none (the shard's clock may differ slightly from the estimate). While another server is
+ * expected to act: a little later, so that not all servers act on each job. Without a local waiter:
+ * later than any server with one, but not by much, because a server with a waiter may not know of
+ * the event: no server is notified when a later event becomes the next one. */
 enum { AGAIN_PAUSE_US = 300, OTHER_LATER_US = 3000, NOBODY_LATER_US = 4500 };
 
 enum {
     PACK_IDLE_MS = 50,    /* without a batch: then there is time */
-    PACK_JOBS = 100,      /* a call: others wait about a millisecond for it */
-    UNPACKED_MAX = 200000 /* pushed without an idle moment: then packing does not wait for one */
+    PACK_JOBS = 100,      /* per call: other calls wait about a millisecond for it */
+    UNPACKED_MAX = 200000 /* jobs pushed without an idle moment: above this, packing no longer waits
+                           * for one */
 };
 
-/* A call that the shard makes by itself, for nobody. */
+/* A maintenance call, made by the shard itself. */
 struct upkeep {
     struct redis_call call;
     struct redis_shard *shard;
 };
 
-/* NULL: no memory. */
+/* Returns NULL if memory runs out. */
 static struct upkeep *upkeep_new(struct redis_shard *shard, enum redis_script script,
                                  void (*done)(struct redis_call *call, enum redis_call_end end,
                                               const struct redis_head *head,
@@ -54,7 +58,7 @@ static void upkeep_free(struct upkeep *upkeep)
     free(upkeep);
 }
 
-/* Sends it, or lets go of it: then false, memory ran out. */
+/* Sends the call. If memory ran out, frees it and returns false. */
 static bool upkeep_send(struct upkeep *upkeep, size_t argc)
 {
     if (redis_shard_send(upkeep->shard, &upkeep->call, argc))
@@ -84,8 +88,8 @@ static void on_packed(struct redis_call *call, enum redis_call_end end,
     upkeep_free(upkeep);
 }
 
-/* In each turn, after the batches were sent, when the shard has nothing else to do. Returns the inner
- * time of the turn it wants. */
+/* Runs in each turn after the batches were sent, and packs jobs if the shard is idle. Returns the
+ * inner time at which it needs to run next. */
 static int64_t pack_turn(struct redis_shard *shard, int64_t now_ms)
 {
     if (shard->batches_under_way || shard->turns_under_way || !list_is_empty(&shard->open))
@@ -96,14 +100,14 @@ static int64_t pack_turn(struct redis_shard *shard, int64_t now_ms)
     if (now_ms - shard->busy_ms < PACK_IDLE_MS && shard->unpacked < UNPACKED_MAX)
         return shard->busy_ms + PACK_IDLE_MS;
     struct upkeep *upkeep = upkeep_new(shard, REDIS_PACK, on_packed);
-    if (upkeep) { /* without memory: it saves some, and nothing depends on it */
+    if (upkeep) { /* if memory runs out, packing is skipped: it only saves space */
         redis_command_number(&upkeep->call.args, PACK_JOBS);
         shard->packing = upkeep_send(upkeep, 1);
     }
-    return INT64_MAX; /* its answer brings the next turn */
+    return INT64_MAX; /* the reply triggers the next turn */
 }
 
-/* ---- whether there is room ---- */
+/* ---- free space ---- */
 
 static void on_probed(struct redis_call *call, enum redis_call_end end,
                       const struct redis_head *head, const redisReply *reply)
@@ -116,8 +120,8 @@ static void on_probed(struct redis_call *call, enum redis_call_end end,
     upkeep_free(upkeep);
 }
 
-/* Where a push found no room, one of no jobs asks whether there is some: nobody may send another,
- * since a server that has no room is not ready. */
+/* After a push found no room, probes for room with an empty push: clients may not send any, because
+ * a server without room is not ready. */
 static void probe(struct redis_shard *shard)
 {
     struct upkeep *upkeep =
@@ -125,12 +129,12 @@ static void probe(struct redis_shard *shard)
     if (!upkeep)
         return;
     redis_command_text(&upkeep->call.args, ""); /* no ticket */
-    redis_command_text(&upkeep->call.args, ""); /* of no topic */
+    redis_command_text(&upkeep->call.args, ""); /* no topic */
     redis_command_number(&upkeep->call.args, 0);
     shard->probing = upkeep_send(upkeep, 3);
 }
 
-/* The master says that it refuses what grows. */
+/* Notes that the master reports that it rejects writes that need memory. */
 static void note_full(struct redis_shard *shard)
 {
     if (shard->has_space)
@@ -139,7 +143,7 @@ static void note_full(struct redis_shard *shard)
     shard->has_space = false;
 }
 
-/* ---- what the session tells ---- */
+/* ---- callbacks of the session ---- */
 
 static void on_message(void *ctx, struct slice message)
 {
@@ -157,7 +161,7 @@ static void on_learned(void *ctx, const struct redis_master *master)
     options->learned(options->learned_ctx, options->place, master);
 }
 
-/* News may have been missed while it was down. */
+/* Handles a change of the connection. Notifications may have been missed while it was down. */
 static void on_turned(void *ctx, bool up)
 {
     struct redis_shard *shard = ctx;
@@ -166,20 +170,20 @@ static void on_turned(void *ctx, bool up)
     shard->known = false;
     redis_feed_cut(shard);
     shard->turned_ms = clock_inner_ms();
-    shard->may_pack |= up; /* what another server left */
+    shard->may_pack |= up; /* jobs that another server left unpacked */
     if (up)
         redis_news_look(shard, true);
 }
 
 /* ---- the turn ---- */
 
-/* The earlier of what the last answer and the news say. */
+/* Returns the earlier event of the last reply and the notifications. */
 static const struct redis_next *next_event(const struct redis_shard *shard)
 {
     return shard->news.ms < shard->next.ms ? &shard->news : &shard->next;
 }
 
-/* Nothing can be due before time goes on. */
+/* Returns whether nothing can become due before time advances. */
 static bool nothing_is_due(const struct redis_shard *shard, int64_t now_us)
 {
     const struct redis_next *event = next_event(shard);
@@ -187,14 +191,15 @@ static bool nothing_is_due(const struct redis_shard *shard, int64_t now_us)
            (shard->in_vain_us == now_us && shard->in_vain_event_ms == event->ms);
 }
 
-/* Those who wait for its topic were told of this very event already. */
+/* Returns whether the waiters for the event's topic were already notified of this event. */
 static bool is_told(const struct redis_shard *shard, const struct redis_next *event)
 {
     return shard->told.ms == event->ms &&
            slice_equals(redis_next_topic(&shard->told), redis_next_topic(event));
 }
 
-/* Whether somebody here waits for what happens then: of a topic, its jobs; of a lease that ends, any. */
+/* Returns whether there is a local waiter for the event: for its topic; if a lease ends, for any
+ * topic. */
 static bool is_waited_for(const struct redis_shard *shard, const struct redis_next *event)
 {
     if (!shard->watches.table.count)
@@ -217,8 +222,8 @@ static bool may_come(const struct redis_shard *shard)
     return shard->up && shard->known && !shard->stopping && !redis_turn_lets_due(shard);
 }
 
-/* How long the event has been due here, which is so at inner time `at_us`. The inner clock may stand
- * still, where tests move it. */
+/* Returns how long the event has been due here, given that it became due at inner time `at_us`. The
+ * inner clock may stand still when tests move it. */
 static int64_t due_since_us(struct redis_shard *shard, const struct redis_next *event,
                             int64_t at_us, int64_t now_us)
 {
@@ -230,7 +235,8 @@ static int64_t due_since_us(struct redis_shard *shard, const struct redis_next *
     return seen_us > since_us ? seen_us : since_us;
 }
 
-/* When this server comes for the next event: inner time, INT64_MAX: not at all, as things are. */
+/* Returns when this server acts on the next event: inner time, INT64_MAX: not under current
+ * conditions. */
 static int64_t coming_us(struct redis_shard *shard, int64_t now_us)
 {
     const struct redis_next *event = next_event(shard);
@@ -246,7 +252,7 @@ static int64_t coming_us(struct redis_shard *shard, int64_t now_us)
     return later > 0 ? now_us + later : now_us;
 }
 
-/* Somebody here waits for what happens within a moment. */
+/* Returns whether a local waiter's event is due within a moment. */
 static bool comes_soon(struct redis_shard *shard, int64_t now_us)
 {
     int64_t at_us = coming_us(shard, now_us);
@@ -254,8 +260,8 @@ static bool comes_soon(struct redis_shard *shard, int64_t now_us)
            is_waited_for(shard, next_event(shard));
 }
 
-/* The first time that an event is due those who wait for its topic are told, and what they take leaves
- * with the turn. Where that is not enough the turn lets happen whatever is due. */
+/* Acts on a due event. The first time, the waiters for its topic are notified, and their takes
+ * leave with the turn. If that was not enough, the turn processes whatever is due. */
 static void come(struct redis_shard *shard)
 {
     const struct redis_next *event = next_event(shard);
@@ -271,7 +277,7 @@ static void come(struct redis_shard *shard)
     redis_news_ready(shard, topic);
 }
 
-/* After the takers had their say. */
+/* Notes whether the notified waiters have taken, after they had the chance to. */
 static void note_told(struct redis_shard *shard)
 {
     const struct redis_next *event = next_event(shard);
@@ -279,7 +285,7 @@ static void note_told(struct redis_shard *shard)
         shard->told_in_vain = !redis_turn_takes(shard, redis_next_topic(event));
 }
 
-/* Those added by the callbacks wait for the next round. */
+/* Sends the replies that are ready. Those added by callbacks wait for the next round. */
 static void replies_run(struct redis_shard *shard)
 {
     struct list round;
@@ -296,7 +302,7 @@ static bool has_to_tell(const struct redis_shard *shard)
     return redis_news_has_some(shard) || !list_is_empty(&shard->soon);
 }
 
-/* Asks whether there is anything that no message told. */
+/* Checks for changes without a notification. */
 static void shard_look(struct redis_shard *shard)
 {
     if (!shard->up || shard->stopping)
@@ -338,7 +344,7 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks)
     return pack_ms <= at_us / 1000 ? pack_ms * 1000 : at_us;
 }
 
-/* ---- what it is ---- */
+/* ---- information ---- */
 
 static void on_info(struct queue *queue, struct queue_info *out)
 {
@@ -351,8 +357,8 @@ static void on_info(struct queue *queue, struct queue_info *out)
                                .shards = 1,
                                .body_bytes_max = shard->options.body_bytes_max,
                                .wait_replicas = shard->options.wait_replicas,
-                               /* One that is lost takes no server out of service: the others
-                                * go on. */
+                               /* A single lost shard does not take the server out of service,
+                                * because the others continue. */
                                .healthy = shard->options.figures->shards_up > 0 ||
                                           !redis_shard_is_missed(shard),
                                .accepting = shard->has_space && !inspection->evicts};
@@ -370,7 +376,7 @@ bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us)
            nothing_is_due(shard, now_us);
 }
 
-/* ---- a clock that stands ---- */
+/* ---- a held clock ---- */
 
 int64_t redis_shard_held_ms(const struct redis_shard *shard)
 {
@@ -407,7 +413,7 @@ void redis_shard_hold(struct redis_shard *shard, int64_t at_ms,
                       void (*done)(void *ctx, bool is_good), void *ctx)
 {
     struct holding *holding = calloc(1, sizeof *holding);
-    assert(holding); /* of a server for tests */
+    assert(holding); /* only in test servers */
     holding->shard = shard;
     holding->done = done;
     holding->ctx = ctx;
@@ -419,10 +425,10 @@ void redis_shard_hold(struct redis_shard *shard, int64_t at_ms,
     else
         redis_command_text(&holding->call.args, "");
     if (!redis_shard_send(shard, &holding->call, 2))
-        abort(); /* a few bytes */
+        abort(); /* only a few bytes */
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 static void on_submit(struct queue *queue, const struct command *command,
                       struct queue_reply_to reply_to)
@@ -453,7 +459,7 @@ static void on_submit(struct queue *queue, const struct command *command,
 static const struct queue_ops ops = {
     .submit = on_submit, .watch = redis_news_watch, .info = on_info};
 
-/* The clock of all is shown as the first shard's stands. */
+/* Reports the time of a held clock. All clocks are shown by that of the first shard. */
 static void on_held(void *ctx, int64_t at_ms)
 {
     const struct redis_shard_options *options = &((struct redis_shard *)ctx)->options;

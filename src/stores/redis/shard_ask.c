@@ -1,5 +1,6 @@
-/* get, list, topic, topics and forecast: calls that travel alone, as find does. Purge, delete and redrive go in bounded steps
- * until the script says there is no more; topics are shown page after page, then all at once. */
+/* get, list, topic, topics and forecast: separate calls, as find is. Purge, delete and redrive run
+ * in bounded steps until the script reports that it has finished; topics are read page by page and
+ * returned together. */
 #include "queue/cursor.h"
 #include "redis/command.h"
 #include "redis/id.h"
@@ -10,21 +11,21 @@
 
 enum { LIST_ELEMENTS = 4, TOPIC_ELEMENTS = 2, TOPICS_PAGE = 500, STEP_JOBS = 500 };
 
-/* One of them, from its call to its reply. */
+/* A request in progress, from its call to its reply. */
 struct inquiry {
     struct redis_call call;
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
-    struct slice topic, id; /* the texts below, or empty */
+    struct slice topic, id; /* point to the texts below, or empty */
     char topic_text[JOB_TOPIC_BYTES_MAX], id_text[JOB_ID_BYTES_MAX];
-    /* of a topic's call */
+    /* for topic calls */
     struct queue_topic_call topic_call;
     uint64_t affected;
-    bool stepped;    /* a step was carried out */
-    int64_t reached; /* purge: sequence up to which; redrive: how many are left to do */
+    bool stepped;    /* at least one step was carried out */
+    int64_t reached; /* purge: sequence number reached; redrive: number left to do */
 };
 
-/* NULL: no memory. */
+/* Returns NULL if memory runs out. */
 static struct inquiry *inquiry_new(struct redis_shard *shard, struct slice topic, struct slice id,
                                    struct queue_reply_to reply_to)
 {
@@ -47,7 +48,7 @@ static void inquiry_free(struct inquiry *inquiry)
     free(inquiry);
 }
 
-/* Answers the inquiry, and frees it. */
+/* Replies to the inquiry and frees it. */
 static void inquiry_reply(struct inquiry *inquiry, const struct queue_reply *reply)
 {
     redis_shard_reply(inquiry->shard, inquiry->reply_to, reply);
@@ -66,7 +67,7 @@ static void inquiry_reply_malformed(struct inquiry *inquiry)
     inquiry_reply_status(inquiry, QUEUE_UNAVAILABLE);
 }
 
-/* Sends what was prepared, or lets go of it: then false, memory ran out. */
+/* Sends the prepared call. If memory ran out, frees the inquiry and returns false. */
 static bool inquiry_begin(struct inquiry *inquiry, size_t argc)
 {
     if (redis_shard_send(inquiry->shard, &inquiry->call, argc))
@@ -75,7 +76,7 @@ static bool inquiry_begin(struct inquiry *inquiry, size_t argc)
     return false;
 }
 
-/* Status first, then a byte more. */
+/* Reads the status and the byte after it. */
 static enum queue_status read_status(const struct redis_head *head, uint8_t *more)
 {
     struct slice rest = head->rest;
@@ -198,13 +199,14 @@ static void on_listed(struct redis_call *call, enum redis_call_end end,
         inquiry_reply_status(inquiry, status);
 }
 
-/* Behind a job of a part with a lower number comes ours with the same due and sequence. */
+/* Appends the cursor. After a job of a part with a lower number, our jobs with the same due time
+ * and sequence still follow. */
 static void append_cursor(struct redis_shard *shard, struct buffer *args,
                           const struct queue_cursor *after, bool has_cursor)
 {
     bool ours_too = has_cursor && shard->options.index > after->shard;
     int64_t due_ms = after->due_ms;
-    if (due_ms <= INT64_MAX - (1LL << 48)) /* farther than any job's */
+    if (due_ms <= INT64_MAX - (1LL << 48)) /* later than any job's due time */
         due_ms += shard->adjust_ms;
     redis_command_number(args, has_cursor ? due_ms : -1);
     redis_command_number(args, (int64_t)(after->sequence & INT64_MAX) - ours_too);
@@ -308,7 +310,7 @@ static void step_done(struct inquiry *inquiry, const struct redis_head *head)
     if (affected && call->verb == QUEUE_TOPIC_REDRIVE)
         redis_news_ready(inquiry->shard, inquiry->topic);
     if (status == QUEUE_NOT_FOUND && inquiry->stepped)
-        status = QUEUE_OK; /* somebody deleted the topic meanwhile */
+        status = QUEUE_OK; /* the topic was deleted meanwhile */
     inquiry->stepped = true;
     bool enough = call->verb == QUEUE_TOPIC_REDRIVE && call->max && inquiry->affected >= call->max;
     if (status == QUEUE_OK && !more && call->verb == QUEUE_TOPIC_DELETE)
@@ -369,7 +371,7 @@ static bool topic_begin(struct redis_shard *shard, const struct queue_topic_call
         inquiry_new(shard, call->topic, is_redrive ? call->id : (struct slice){0}, reply_to);
     if (!inquiry)
         return false;
-    inquiry->topic_call = *call; /* whose texts are the caller's: those here are ours */
+    inquiry->topic_call = *call; /* its texts belong to the caller; those of the inquiry are used */
     inquiry->reached = is_redrive ? -1 : 0;
     switch (call->verb) {
     case QUEUE_TOPIC_GET:
@@ -383,7 +385,7 @@ static bool topic_begin(struct redis_shard *shard, const struct queue_topic_call
     case QUEUE_TOPIC_REDRIVE:
         sent = topic_ask_step(inquiry);
         break;
-    case QUEUE_TOPIC_MARK: /* nobody asks: sharded_options.leads is not set */
+    case QUEUE_TOPIC_MARK: /* not used: sharded_options.leads is not set */
         break;
     }
     if (!sent)
@@ -397,10 +399,10 @@ struct showing {
     struct redis_call call;
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
-    struct queue_topic *topics; /* their texts are put in at the end, `texts` may move */
+    struct queue_topic *topics; /* their texts are set at the end, because `texts` may move */
     size_t *text_at;
     size_t count, cap;
-    struct buffer texts; /* of each its name, then the extension of its settings */
+    struct buffer texts; /* for each topic its name, then the extension of its settings */
     size_t limit;        /* 0: all */
     char after[JOB_TOPIC_BYTES_MAX];
     size_t after_bytes;
@@ -538,7 +540,7 @@ static bool topics_begin(struct redis_shard *shard, const struct queue_topics_pa
 
 /* ---- forecast ---- */
 
-/* Ends of what is counted: each minute of the first hour, then each hour. */
+/* Upper bounds of the intervals: each minute of the first hour, then each hour. */
 enum { BOUNDS_MAX = FORECAST_MINUTES + FORECAST_HOURS };
 
 struct forecast {
@@ -550,7 +552,7 @@ struct forecast {
     int64_t from_ms;
     int64_t bounds_ms[BOUNDS_MAX];
     size_t bound_count;
-    uint64_t rank; /* all topics: of the one to go on with */
+    uint64_t rank; /* for all topics: the topic to continue with */
     struct queue_forecast sum;
 };
 
@@ -650,9 +652,9 @@ static bool forecast_begin(struct redis_shard *shard, const struct queue_forecas
     return false;
 }
 
-/* ---- any ---- */
+/* ---- all calls ---- */
 
-/* False: out of memory. */
+/* Returns false if memory runs out. */
 static bool ask_begin(struct redis_shard *shard, const struct command *command,
                       const struct queue_cursor *after, struct queue_reply_to reply_to)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 enum {
-    ITEMS_GROWN = 128,    /* then it no longer waits for more */
-    BYTES_FULL = 1 << 20, /* then no more join; one bigger item alone is fine */
+    ITEMS_GROWN = 128,    /* above this, it no longer waits for more items */
+    BYTES_FULL = 1 << 20, /* above this, no items join; a single larger item is allowed */
     ITEMS_FIRST = 16
 };
 
@@ -164,7 +164,8 @@ bool redis_batch_is_grown(const struct redis_batch *batch)
     return batch->count >= ITEMS_GROWN || is_full(batch);
 }
 
-/* One of its kind is under way: until that is back more can join this one (decision 13). */
+/* Returns whether the batch may keep growing: a similar one is in progress, and until its reply
+ * arrives more items can join (decision 13). */
 static bool may_grow(const struct redis_batch *batch)
 {
     const struct list *sent = &batch->shard->sent;
@@ -187,7 +188,8 @@ static struct redis_batch *first_to_send(struct redis_shard *shard)
     return NULL;
 }
 
-/* While the shard is out of reach they are left to the session, which knows when to give up. */
+/* Sends batches. While the shard is unreachable, they are passed to the session, which handles the
+ * timeout. */
 void redis_batches_send(struct redis_shard *shard)
 {
     struct redis_batch *batch;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 enum {
-    MISSED_MS = 1000,       /* out of reach for so long: not healthy any more */
-    OTHER_COUNTS_US = 50000 /* so long another server is counted on */
+    MISSED_MS = 1000,       /* unreachable for this long: unhealthy */
+    OTHER_COUNTS_US = 50000 /* how long another server is expected to act */
 };
 
 /* ---- replies ---- */
@@ -40,7 +40,7 @@ void redis_shard_refuse(struct redis_shard *shard, enum queue_status status,
                         struct queue_reply_to reply_to)
 {
     struct refusal *refusal = malloc(sizeof *refusal);
-    assert(refusal); /* without memory even for a refusal there is no honest way on */
+    assert(refusal); /* without memory even for a refusal, the server cannot continue correctly */
     *refusal = (struct refusal){{.run = refusal_run}, shard, reply_to, status};
     shard->calls++;
     redis_soon_add(shard, &refusal->soon);
@@ -87,7 +87,7 @@ void redis_shard_note_due(struct redis_shard *shard, int64_t asked_us, const str
     shard->other_until_us = due->has_other ? clock_boot_us() + OTHER_COUNTS_US : 0;
 }
 
-/* ---- calls of scripts ---- */
+/* ---- script calls ---- */
 
 void redis_shard_call_init(struct redis_call *call, enum redis_script script, bool changes,
                            void (*done)(struct redis_call *call, enum redis_call_end end,

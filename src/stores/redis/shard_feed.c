@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 enum {
-    HEAR_MS = 1000,      /* so often the scripts are told that somebody listens, */
-    HEARD_FOR_MS = 3000, /* and so long they believe it: servers may be held up */
+    HEAR_MS = 1000,      /* interval at which the scripts are informed of a listener, */
+    HEARD_FOR_MS = 3000, /* and how long they rely on it, because servers may be delayed */
 };
 
-/* ---- telling the scripts ---- */
+/* ---- informing the scripts ---- */
 
 struct hearing {
     struct redis_call call;
@@ -29,7 +29,7 @@ static void on_heard(struct redis_call *call, enum redis_call_end end,
     free(hearing);
 }
 
-/* Without memory the next second's will do. */
+/* Informs the scripts of a listener. If memory runs out, the next second's call suffices. */
 static void send_hear(struct redis_shard *shard)
 {
     struct hearing *hearing = calloc(1, sizeof *hearing);
@@ -53,7 +53,7 @@ int64_t redis_feed_turn(struct redis_shard *shard, int64_t now_ms)
     if (!was_heard)
         shard->hear_ms = 0;
     if (!shard->up)
-        return INT64_MAX; /* its coming up brings a turn */
+        return INT64_MAX; /* coming up triggers a turn */
     if (now_ms >= shard->hear_ms) {
         send_hear(shard);
         shard->hear_ms = now_ms + HEAR_MS;
@@ -61,7 +61,7 @@ int64_t redis_feed_turn(struct redis_shard *shard, int64_t now_ms)
     return shard->hear_ms;
 }
 
-/* ---- telling the feed ---- */
+/* ---- reporting to the feed ---- */
 
 static void feed_offer(struct feed_desk *desk, const struct job_event *event)
 {
@@ -100,13 +100,13 @@ static bool take_error(struct slice *rest, struct slice *out)
            take_bytes(rest, (size_t)high << 8 | low, out);
 }
 
-/* From the shard's clock to the wall's. */
+/* Converts shard time to wall-clock time; 0 stays 0. */
 static int64_t wall_ms_of(const struct redis_shard *shard, uint64_t ms)
 {
     return ms ? (int64_t)ms - shard->adjust_ms : 0;
 }
 
-/* The next event; false: there is none that could be read. */
+/* Reads the next event. Returns false if it is malformed. */
 static bool take_event(struct redis_shard *shard, struct slice *rest,
                        char room[REDIS_ID_ROOM_BYTES], struct job_event *out)
 {
@@ -132,7 +132,8 @@ static bool take_event(struct redis_shard *shard, struct slice *rest,
     return true;
 }
 
-/* What all shards do alike the first one tells. */
+/* Returns whether this shard reports the event. Events that occur in all shards alike are reported
+ * by the first one. */
 static bool is_to_tell(const struct redis_shard *shard, struct job_event *event)
 {
     bool is_first = shard->options.place == 0;

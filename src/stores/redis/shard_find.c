@@ -1,4 +1,4 @@
-/* FIND: whether there are such jobs. A call of its own. */
+/* Find: checks whether jobs exist. A separate call. */
 #include "queue/copy.h"
 #include "redis/command.h"
 #include "redis/id.h"
@@ -12,7 +12,7 @@ struct find {
     struct redis_call call;
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
-    struct command *command; /* a copy, which the results' topics and ids point into */
+    struct command *command; /* a copy; topics and ids of the results point into it */
     struct queue_result results[];
 };
 

@@ -1,5 +1,5 @@
 /* Push, answer, change: calls with a result for each item. The items of a turn travel in batches:
- * pushes and changes with those of their topic, answers whatever their topics. */
+ * pushes and changes by topic, answers of all topics together. */
 #include "redis/id.h"
 #include "redis/lease.h"
 #include "redis/shard_batch.h"
@@ -10,18 +10,18 @@
 
 #include <stdlib.h>
 
-enum { FAR_MS = 60000 /* as scripts/common/base.lua has it: such a job is packed, later */ };
+enum { FAR_MS = 60000 /* as in scripts/common/base.lua: later jobs are packed */ };
 
-/* ---- a call: answered once each of its items has a result ---- */
+/* ---- a call: replied to once each item has a result ---- */
 
 struct request {
-    struct redis_soon soon; /* once nothing is left */
+    struct redis_soon soon; /* queued when all items have results */
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
-    size_t left; /* items that have no result yet */
+    size_t left; /* items without a result */
     size_t count;
     struct queue_result results[];
-    /* then the text of topics and ids */
+    /* followed by the text of topics and ids */
 };
 
 static void request_reply(struct redis_soon *soon)
@@ -36,7 +36,7 @@ static void request_reply(struct redis_soon *soon)
     free(request);
 }
 
-/* NULL: no memory. */
+/* Returns NULL if memory runs out. */
 static struct request *request_new(struct redis_shard *shard, size_t count, size_t text_bytes,
                                    struct queue_reply_to reply_to)
 {
@@ -49,7 +49,7 @@ static struct request *request_new(struct redis_shard *shard, size_t count, size
     request->shard = shard;
     request->reply_to = reply_to;
     request->count = count;
-    request->left = count + 1; /* one more, until all are handed out */
+    request->left = count + 1; /* plus one, until all items were submitted */
     shard->calls++;
     return request;
 }
@@ -69,7 +69,7 @@ static void request_item_done(struct request *request)
         request_reply(&request->soon);
 }
 
-/* The same status for every item; true where that was done, for want of an answer. */
+/* Sets the status on every item of a failed batch. Returns true if it did; false for QUEUE_OK. */
 static bool batch_fail(struct redis_batch *batch, enum queue_status status)
 {
     for (size_t i = 0; status != QUEUE_OK && i < batch->count; i++) {
@@ -93,7 +93,7 @@ static void push_begin(struct redis_batch *batch, struct slice topic)
     redis_command_number(&batch->call.args, batch->shard->options.topics_max);
 }
 
-/* True where the answer was well-formed. */
+/* Reads the result of a push. Returns false if the reply is malformed. */
 static bool push_unpack(const struct redis_item *item, const struct redis_head *head,
                         struct slice *rest, struct queue_result *result)
 {
@@ -105,7 +105,8 @@ static bool push_unpack(const struct redis_item *item, const struct redis_head *
     return redis_unpack_result(rest, head->adjust_ms, result);
 }
 
-/* Pushes and changes answer with the same results; of a change none is `made`. */
+/* Ends the items of a batch of pushes or changes, whose results have the same form; only pushes can
+ * be `made`. */
 static void topic_items_done(struct redis_batch *batch, const struct redis_batch_answer *answer,
                              bool is_push)
 {
@@ -174,7 +175,8 @@ static const struct redis_batch_kind changes = {.script = REDIS_CHANGE,
                                                 .begin = begin_with_topic,
                                                 .done = change_done};
 
-/* The change has the delivery that its lease proves. False: before the first connection nobody can tell. */
+/* Sets the change's delivery from its lease, if the lease is valid. Returns false before the first
+ * connection, when leases cannot be checked. */
 static bool prove_lease(struct redis_shard *shard, struct queue_change *change)
 {
     const struct mac_key *key = redis_session_lease_key(shard->session);
@@ -202,7 +204,8 @@ static enum queue_status change_add(struct redis_shard *shard, const struct queu
 
 /* ---- answer ---- */
 
-/* Topic NUL id, as stored; empty where the lease was not good. */
+/* Splits "topic NUL id", with the id as stored. Returns false if the name is empty, because the
+ * lease was invalid. */
 static bool split_name(struct slice name, struct slice *topic, struct slice *stored)
 {
     const char *nul = name.len ? memchr(name.at, 0, name.len) : NULL;
@@ -213,7 +216,8 @@ static bool split_name(struct slice name, struct slice *topic, struct slice *sto
     return true;
 }
 
-/* The id outlives the answer: other items of the request may still be under way. */
+/* Keeps a copy of the id, which outlives the reply: other items of the request may still be in
+ * progress. */
 static void keep_id(struct request *request, uint32_t index, struct slice stored)
 {
     char room[REDIS_ID_ROOM_BYTES];
@@ -268,7 +272,7 @@ static enum queue_status answer_add(struct redis_shard *shard, const struct queu
     const struct mac_key *key = redis_session_lease_key(shard->session);
     if (answer->verb == QUEUE_AGAIN)
         return QUEUE_BAD_OPTION;
-    if (!key) /* before the first connection nobody can tell a good lease */
+    if (!key) /* before the first connection, leases cannot be checked */
         return QUEUE_UNAVAILABLE;
     if (!redis_lease_parse(answer->lease, key, &number, &delivery))
         return QUEUE_LEASE_ENDED;
@@ -281,9 +285,9 @@ static enum queue_status answer_add(struct redis_shard *shard, const struct queu
     return QUEUE_OK;
 }
 
-/* ---- any ---- */
+/* ---- all items ---- */
 
-/* How many bytes of text the results will hold. */
+/* Returns how many bytes of text the results will contain. */
 static size_t text_bytes_of(const struct command *command)
 {
     size_t bytes = 0;

@@ -9,18 +9,19 @@
 #include <stdlib.h>
 
 enum {
-    PAGE_JOBS = 100,         /* some milliseconds of Redis' time in all */
-    PAGE_BYTES = 512 * 1024, /* of records; one job may be more */
-    REST_MAX_MS = 100,       /* between two pages, at most; else as long as the last one took */
-    IDLE_MS = 200,           /* another server moves them, or all that is left is on lease */
+    PAGE_JOBS = 100,         /* a few milliseconds of Redis' time in total */
+    PAGE_BYTES = 512 * 1024, /* of records; a single job may be larger */
+    REST_MAX_MS = 100,       /* maximum pause between two pages; otherwise as long as the last one
+                              * took */
+    IDLE_MS = 200,           /* pause if another server moves jobs, or only leased jobs are left */
     JOB_ELEMENTS = 4,        /* id, record, try, history */
-    FIRST_JOB = 2            /* behind the head and the topic */
+    FIRST_JOB = 2            /* after the head and the topic */
 };
 
 enum leave_says { NOTHING_LEAVES = 0, PAGE_LEAVES, OTHER_MOVES, NOTHING_IS_LEFT };
 enum page_kind { PAGE_OF_JOBS = 1, PAGE_OF_IDS, PAGE_OF_TOTALS, PAGE_OF_RECORDS };
 
-/* ---- how far it is ---- */
+/* ---- progress ---- */
 
 static void note_state(struct redis_shard *shard, enum redis_move_state state,
                        const struct redis_generation *target)
@@ -30,8 +31,8 @@ static void note_state(struct redis_shard *shard, enum redis_move_state state,
     shard->options.moved(shard->options.learned_ctx, shard->options.place, state, target);
 }
 
-/* Its byte, the last number it gave out, and the generation's name where there is one. False: it makes
- * no sense. */
+/* Reads the state byte, the last number assigned, and the target generation if there is one.
+ * Returns false if the text is malformed. */
 static bool read_state(struct redis_shard *shard, struct slice rest, enum redis_move_state *state,
                        struct redis_generation *target)
 {
@@ -56,7 +57,7 @@ void redis_move_hear(struct redis_shard *shard, struct slice rest)
         redis_shard_say_malformed(shard, REDIS_LOOK);
 }
 
-/* ---- a step on the way ---- */
+/* ---- steps ---- */
 
 struct step {
     struct redis_call call;
@@ -120,12 +121,12 @@ void redis_shard_go_on(struct redis_shard *shard, const char *verb,
                        void *ctx)
 {
     bool sent = go_on(shard, verb, target, least, done, ctx);
-    assert(sent); /* a handful of steps, by a command that has nothing else to do */
+    assert(sent); /* only a few steps, and the command does nothing else */
     (void)sent;
 }
 
-/* Lets the scripts know that this server knows of the next generation. Each second anew: a failover
- * may undo it. */
+/* Informs the scripts that this server has learned of the next generation. Repeated each second,
+ * because a failover may undo it. */
 static void adopt(struct redis_shard *shard)
 {
     (void)go_on(shard, "adopt", &shard->move.target, 0, NULL, NULL);
@@ -133,7 +134,7 @@ static void adopt(struct redis_shard *shard)
 
 /* ---- a page ---- */
 
-/* A call of the mover's, to the shard that is left or to one that jobs come to. */
+/* A call that moves jobs, to the shard that they leave or to one that receives them. */
 struct moving {
     struct redis_call call;
     struct redis_shard *from, *into;
@@ -161,7 +162,7 @@ static void moving_free(struct moving *moving)
     free(moving);
 }
 
-/* Where it cannot be sent it is let go of: false. */
+/* Sends the call. If that fails, frees it and returns false. */
 static bool moving_send(struct moving *moving, struct redis_shard *to)
 {
     if (redis_shard_send(to, &moving->call, moving->argc))
@@ -170,14 +171,15 @@ static bool moving_send(struct moving *moving, struct redis_shard *to)
     return false;
 }
 
-/* The page is done with, or given up: what is under way is shown again by the next ask. */
+/* Ends a page, completed or not: what is still in progress is returned again by the next
+ * request. */
 static void page_end(struct redis_shard *shard, int64_t rest_ms)
 {
     shard->move.is_under_way = false;
     shard->move.next_ms = clock_inner_ms() + rest_ms;
 }
 
-/* Servers shall keep at least half of Redis' time. */
+/* Returns the pause after a page. Servers keep at least half of Redis' time. */
 static int64_t rest_ms(const struct redis_shard *shard)
 {
     int64_t took_ms = (clock_inner_us() - shard->move.began_us) / 1000;
@@ -206,7 +208,7 @@ static void page_drop(struct redis_shard *shard)
         page_end(shard, IDLE_MS);
 }
 
-/* The last one to come lets the page be dropped. */
+/* Notes the end of an arrival. After the last one the page is dropped. */
 static void arrival_ended(struct redis_shard *shard, bool is_there)
 {
     shard->move.has_failed |= !is_there;
@@ -230,8 +232,8 @@ static void on_arrived(struct redis_call *call, enum redis_call_end end,
     arrival_ended(shard, end == REDIS_CALL_OK);
 }
 
-/* What the clock of `into` shows more than that of `from`. Of two masters that is known to within two
- * journeys: at most so much, for nothing may come early. */
+/* Returns how far the clock of `into` is ahead of that of `from`. With two masters this is known to
+ * within two round trips: the maximum is used, because nothing may come early. */
 static int64_t shift_ms(const struct redis_shard *from, const struct redis_shard *into)
 {
     const struct redis_clock *old = redis_session_clock(from->session);
@@ -246,7 +248,8 @@ static int64_t shift_ms(const struct redis_shard *from, const struct redis_shard
     return latest_ms - earliest_ms;
 }
 
-/* The shard's share of the page, begun with the first job for it. NULL: out of memory. */
+/* Returns the target shard's share of the page, which is created with its first job. Returns NULL
+ * if memory runs out. */
 static struct moving *share_of(struct redis_shard *from, struct redis_shard *into,
                                enum page_kind kind, struct slice topic,
                                struct moving *shares[REDIS_SHARDS_MAX])
@@ -266,7 +269,8 @@ static struct moving *share_of(struct redis_shard *from, struct redis_shard *int
     return *share;
 }
 
-/* Each job to the shard it belongs to now. False: out of memory, or an answer that makes no sense. */
+/* Adds each job to the share of its new shard. Returns false if memory runs out or the reply is
+ * malformed. */
 static bool page_share(struct redis_shard *shard, const redisReply *reply, enum page_kind kind,
                        struct slice topic, struct moving *shares[REDIS_SHARDS_MAX])
 {

@@ -11,11 +11,11 @@
 
 enum {
     LOOK_TOPICS_MAX = 500,
-    EVENTS_MAX = 64, /* not told yet; beyond that it is any topic's */
+    EVENTS_MAX = 64, /* not reported yet; above this, they are reported for any topic */
     SERVER_BYTES = 8 /* of a server's name, in a message */
 };
 
-/* ---- watches: who wants to hear of which topics; these need not exist ---- */
+/* ---- watches: the watched topics, which need not exist ---- */
 
 static void watch_free(struct redis_shard *shard, struct redis_watch *watch)
 {
@@ -72,7 +72,7 @@ static void watches_tell(struct redis_shard *shard)
         char topic[JOB_TOPIC_BYTES_MAX];
         struct slice name = slice_make(topic, watch->entry.key.len);
         assert(name.len <= sizeof topic);
-        memcpy(topic, watch->topic, name.len); /* it may go over being told */
+        memcpy(topic, watch->topic, name.len); /* the watch may be freed by the callback */
         list_remove(&watch->ready);
         if (shard->queue.on_ready)
             shard->queue.on_ready(shard->queue.on_ready_owner, name);
@@ -85,7 +85,7 @@ struct topic_event {
     struct list list;
     enum queue_event event;
     size_t topic_bytes;
-    char topic[]; /* none: any */
+    char topic[]; /* empty: any topic */
 };
 
 static struct slice event_topic(const struct topic_event *event)
@@ -100,7 +100,7 @@ static void event_free(struct redis_shard *shard, struct topic_event *event)
     free(event);
 }
 
-/* The same one, or one of any topic. */
+/* Returns whether the same event, or one for any topic, is already noted. */
 static bool event_is_noted(const struct redis_shard *shard, enum queue_event kind,
                            struct slice topic)
 {
@@ -147,20 +147,22 @@ void redis_news_tell(struct redis_shard *shard)
     events_tell(shard);
 }
 
-/* ---- numbers: each message has the one its kind has come to, so one that was lost is noticed ---- */
+/* ---- numbers: each message carries the count of its kind, so that lost messages are detected
+ * ---- */
 
 static struct redis_heard *heard_of(struct redis_shard *shard, enum queue_event kind)
 {
     return kind == QUEUE_EVENT_TOPIC ? &shard->heard.changes : &shard->heard.deaths;
 }
 
-/* A message, the number-th of its kind; `own`: of a call from here, whose answer notes it. */
+/* Handles a message with the count of its kind; `own`: caused by a call from here, whose reply
+ * notes the event. */
 static void event_hear(struct redis_shard *shard, enum queue_event kind, uint64_t number,
                        struct slice topic, bool own)
 {
     struct redis_heard *heard = heard_of(shard, kind);
     if (heard->known && number <= heard->number)
-        return; /* a look was faster */
+        return; /* a look came first */
     bool missed = !heard->known || number > heard->number + 1;
     *heard = (struct redis_heard){.known = true, .number = number};
     if (missed)
@@ -173,8 +175,8 @@ static void event_count_hear(struct redis_shard *shard, enum queue_event kind, u
                              struct redis_heard before)
 {
     struct redis_heard *heard = heard_of(shard, kind);
-    /* Lower than what was known when the look was sent: Redis lost the last ones. Only lower than
-     * what is known by now: a message was faster. */
+    /* A lower number than was known when the look was sent: Redis lost the last changes. A lower
+     * number than is known only now: a message came first. */
     bool went_back = before.known && number < before.number;
     if (heard->known && number <= heard->number && !went_back)
         return;
@@ -182,7 +184,7 @@ static void event_count_hear(struct redis_shard *shard, enum queue_event kind, u
     redis_news_event(shard, kind, (struct slice){0});
 }
 
-/* What a look found; `before`: what was known when it was sent. */
+/* Takes in the counters of a look; `before`: what was known when it was sent. */
 static void events_counted(struct redis_shard *shard, uint64_t changes, uint64_t deaths,
                            const struct redis_events_heard *before)
 {
@@ -205,7 +207,7 @@ static struct slice after_space(struct slice text)
                              : (struct slice){0};
 }
 
-/* NUMBER, a space, the topic. */
+/* Parses NUMBER, a space, the topic. */
 static void hear_event(struct redis_shard *shard, enum queue_event event, struct slice text,
                        bool own)
 {
@@ -253,11 +255,12 @@ struct look {
     struct redis_call call;
     struct redis_shard *shard;
     uint64_t number;
-    bool all;                        /* the regular one, which finds what no message told */
-    struct redis_events_heard heard; /* before it was sent */
+    bool all;                        /* a regular look, which finds changes whose message was
+                                      * lost */
+    struct redis_events_heard heard; /* as known before it was sent */
 };
 
-/* Not there: the answer names what nobody watches any more. */
+/* Marks the topics found. Topics that are no longer watched are ignored. */
 static void mark_found(struct redis_shard *shard, const redisReply *reply)
 {
     for (size_t i = 1; i < reply->elements; i++) {
@@ -320,7 +323,7 @@ static struct look *look_new(struct redis_shard *shard, bool all)
 {
     struct look *look = calloc(1, sizeof *look);
     if (!look)
-        return NULL; /* the next second's will do */
+        return NULL; /* the next second's look suffices */
     redis_shard_call_init(&look->call, REDIS_LOOK, false, on_looked);
     look->shard = shard;
     look->number = ++shard->looks;
@@ -384,7 +387,7 @@ void redis_news_look(struct redis_shard *shard, bool all)
         look_at_fresh(shard);
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 void redis_news_fini(struct redis_shard *shard)
 {

@@ -1,4 +1,5 @@
-/* Takes that choose: one job by its id, or the best of several topics. Each is a call of its own. */
+/* Takes that select jobs: one job by its id, or the best of several topics. Each is a separate
+ * call. */
 #include "redis/command.h"
 #include "redis/id.h"
 #include "redis/lease.h"
@@ -14,7 +15,7 @@ struct pick {
     struct queue_reply_to reply_to;
 };
 
-/* The jobs of an answer, and the text that they point at. */
+/* The jobs of a reply, and the texts that they point to. */
 struct picked {
     struct queue_job *jobs;
     size_t count;
@@ -44,7 +45,7 @@ static bool picked_add(struct picked *picked, const struct redis_shard *shard,
     return true;
 }
 
-/* *answer is that of the call, but for its jobs. False: it cannot be read. */
+/* Reads everything but the jobs into *answer. Returns false if it is malformed. */
 static bool pick_read_head(const struct redis_head *head, struct queue_reply *answer, size_t *jobs)
 {
     struct slice rest = head->rest;
@@ -79,7 +80,7 @@ static void on_picked(struct redis_call *call, enum redis_call_end end,
         picked.jobs = malloc(jobs * sizeof *picked.jobs);
         picked.texts = malloc(jobs * sizeof *picked.texts);
     }
-    /* Those that cannot be handed out: their leases end by themselves. */
+    /* Jobs that cannot be returned: their leases end on their own. */
     if (jobs && !(picked.jobs && picked.texts))
         answer = (struct queue_reply){.status = QUEUE_NO_MEMORY};
     for (size_t i = 0; i < jobs && picked.jobs && picked.texts; i++)

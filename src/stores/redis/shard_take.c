@@ -1,5 +1,5 @@
-/* Takes: those of a turn for the same topic travel together and share out what comes, in their
- * order. One that names several topics goes from one to the next. */
+/* Takes: those of a turn with the same topic travel together and share the jobs returned, in order.
+ * A take of several topics goes through them one by one. */
 #include "queue/copy.h"
 #include "queue/filter.h"
 #include "redis/command.h"
@@ -15,27 +15,27 @@ enum { TAKE_BYTES_MAX = 16 << 20 };
 struct taking {
     struct redis_shard *shard;
     struct queue_reply_to reply_to;
-    struct redis_take_terms terms; /* the consumer stands behind the topics */
+    struct redis_take_terms terms; /* the consumer is stored after the topics */
     enum job_way way;
     uint32_t left; /* jobs still wanted */
     size_t topic, topic_count;
-    struct queue_reply **parts; /* what earlier topics gave: copies */
+    struct queue_reply **parts; /* copies of the jobs from earlier topics */
     size_t part_count;
-    struct slice topics[]; /* then their text */
+    struct slice topics[]; /* followed by their text */
 };
 
-/* The jobs of one answer. */
+/* The jobs of one reply. */
 struct taken {
     struct queue_job *jobs;
     size_t count;
     size_t bytes;     /* of their records */
-    bool leaves_some; /* the topic may have more that is ready */
+    bool leaves_some; /* the topic may have more ready jobs */
     struct taken_text {
         char id[REDIS_ID_ROOM_BYTES], lease[REDIS_LEASE_BYTES];
     } * texts;
 };
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static void taking_free(struct taking *taking)
 {
@@ -71,7 +71,7 @@ static struct taking *taking_new(struct redis_shard *shard, const struct queue_t
 
 static const struct redis_batch_kind takes;
 
-/* Asks for jobs of its present topic. False: out of memory. */
+/* Requests jobs of the current topic. Returns false if memory runs out. */
 static bool taking_ask(struct taking *taking)
 {
     struct redis_batch *batch =
@@ -91,8 +91,8 @@ void redis_submit_take(struct redis_shard *shard, const struct command *command,
     enum queue_status status = redis_shard_accepts(shard);
     if (status == QUEUE_OK)
         status = command->status;
-    /* Shards are asked one after the other, and leases run that others gave already. One that is
-     * away has nothing to give, and keeps nobody from waiting for the others. */
+    /* The shards are queried one by one, while the leases from earlier ones are running. An
+     * unreachable shard has no jobs to offer and must not delay the others. */
     if (status == QUEUE_OK && redis_shard_is_missed(shard)) {
         bool alone = shard->options.figures->shards_up > 0;
         redis_shard_refuse(shard, alone ? QUEUE_OK : QUEUE_UNAVAILABLE, reply_to);
@@ -113,9 +113,9 @@ void redis_submit_take(struct redis_shard *shard, const struct command *command,
     redis_shard_refuse(shard, status == QUEUE_OK ? QUEUE_NO_MEMORY : status, reply_to);
 }
 
-/* ---- ending ---- */
+/* ---- completion ---- */
 
-/* `drained`: the last of its topics had no more, so none of them has. */
+/* Replies with the jobs. `drained`: the last of its topics had no more, so none of them has. */
 static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size_t count,
                        bool drained)
 {
@@ -131,7 +131,7 @@ static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size
                 joined[at++] = taking->parts[i]->jobs[j];
         for (size_t i = 0; joined && i < count; i++)
             joined[at++] = jobs[i];
-        /* Out of memory the jobs are not handed out: their leases end by themselves. */
+        /* If memory runs out the jobs are not returned: their leases end on their own. */
         reply = joined
                     ? (struct queue_reply){.jobs = joined, .job_count = total, .drained = drained}
                     : (struct queue_reply){.status = QUEUE_NO_MEMORY};
@@ -141,7 +141,7 @@ static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size
     taking_free(taking);
 }
 
-/* What earlier topics gave counts for more than a refusal now. */
+/* Ends a failed take. Jobs from earlier topics are returned instead of the error. */
 static void taking_fail(struct taking *taking, enum queue_status status)
 {
     if (taking->part_count) {
@@ -167,7 +167,8 @@ static bool taking_keep(struct taking *taking, const struct queue_job *jobs, siz
     return true;
 }
 
-/* It got these of its topic; `enough`: no further topic is asked; `leaves_some`: the topic may have more. */
+/* Passes to the take the jobs of its topic; `enough`: no further topics are queried; `leaves_some`:
+ * the topic may have more. */
 static void taking_serve(struct taking *taking, const struct queue_job *jobs, size_t count,
                          bool enough, bool leaves_some)
 {
@@ -181,7 +182,7 @@ static void taking_serve(struct taking *taking, const struct queue_job *jobs, si
         taking_fail(taking, QUEUE_NO_MEMORY);
 }
 
-/* ---- what came ---- */
+/* ---- replies ---- */
 
 static bool read_job(struct redis_batch *batch, const struct redis_head *head,
                      const redisReply *reply, size_t at, struct taken *taken)
@@ -218,17 +219,18 @@ static bool read_taken(struct redis_batch *batch, const struct redis_batch_answe
     for (size_t i = 0; i < count; i++)
         if (!read_job(batch, answer->head, answer->reply, answer->at + i * REDIS_TAKE_ELEMENTS,
                       taken))
-            redis_shard_say_malformed(batch->shard, REDIS_TURN); /* its lease ends by itself */
+            redis_shard_say_malformed(batch->shard, REDIS_TURN); /* its lease ends on its own */
     return true;
 }
 
-/* A call brings no more than its bytes allow: who went without may find some in the next. */
+/* Requests jobs again for a take that got none because the call was limited in bytes. Returns false
+ * if it was not, or if memory runs out. */
 static bool taking_ask_again(struct taking *taking, const struct taken *taken)
 {
     return taken->bytes >= TAKE_BYTES_MAX / 2 && taking_ask(taking);
 }
 
-/* How many are wanted is known when it is sent. */
+/* Appends the arguments when the batch is sent, because only then the number wanted is known. */
 static void take_finish(struct redis_batch *batch)
 {
     redis_pack_take(&batch->call.args, redis_batch_topic(batch), (uint32_t)batch->wanted,
@@ -250,7 +252,7 @@ static void share_out(struct redis_batch *batch, const struct taken *taken)
     }
 }
 
-/* Bigger ones count at once, smaller ones by and by. */
+/* Updates the average record size: immediately if it grows, gradually if it shrinks. */
 static void note_size(struct redis_shard *shard, const struct taken *taken)
 {
     size_t bytes = taken->count ? taken->bytes / taken->count : 0;

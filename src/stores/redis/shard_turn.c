@@ -7,19 +7,20 @@
 #include <stdlib.h>
 
 enum {
-    DUE_JOBS = 500,           /* let become due by one turn */
-    TURN_BYTES_MAX = 16 << 20 /* of what is taken, about: Redis does nothing else meanwhile */
+    DUE_JOBS = 500,           /* made due by one turn at most */
+    TURN_BYTES_MAX = 16 << 20 /* approximate limit of the jobs taken: Redis does nothing else
+                               * meanwhile */
 };
 
-/* Of an answer. */
+/* Flags in a reply. */
 enum { TURN_HAS_MORE = 1, TURN_HAS_OTHER = 2 };
 
 struct turn {
     struct redis_call call;
     struct redis_shard *shard;
-    struct list batches; /* those with answers, then those of takes */
+    struct list batches; /* first those of answers, then those of takes */
     size_t answers, takes;
-    int64_t asked_us; /* inner */
+    int64_t asked_us; /* inner time */
     bool lets_due;
 };
 
@@ -43,7 +44,7 @@ bool redis_turn_takes(const struct redis_shard *shard, struct slice topic)
     return false;
 }
 
-/* ---- what came ---- */
+/* ---- replies ---- */
 
 static struct redis_batch *first_batch(const struct turn *turn)
 {
@@ -51,7 +52,7 @@ static struct redis_batch *first_batch(const struct turn *turn)
                                          : list_entry(turn->batches.next, struct redis_batch, list);
 }
 
-/* Every batch of the turn ends without an answer. */
+/* Ends every batch of the turn without a reply. */
 static void turn_fail(struct turn *turn, enum queue_status status)
 {
     struct redis_batch *batch;
@@ -59,8 +60,8 @@ static void turn_fail(struct turn *turn, enum queue_status status)
         redis_batch_end(batch, status, NULL);
 }
 
-/* How many elements of the reply are the batch's. A take's jobs are counted in front, behind whether it
- * left some. */
+/* Reads how many elements of the reply belong to the batch. For a take, the head contains whether
+ * some were left, then the number of jobs. */
 static bool read_share(const struct redis_batch *batch, struct redis_batch_answer *answer)
 {
     uint8_t leaves_some = 0;
@@ -75,7 +76,7 @@ static bool read_share(const struct redis_batch *batch, struct redis_batch_answe
     return answer->count <= answer->reply->elements - answer->at;
 }
 
-/* Each batch gets what is its own; the topics that became ready come last. */
+/* Passes to each batch its part of the reply; the topics that became ready are last. */
 static void turn_share(struct turn *turn, const struct redis_head *head, struct slice rest,
                        const redisReply *reply)
 {
@@ -125,7 +126,8 @@ static void on_turned(struct redis_call *call, enum redis_call_end end,
 
 /* ---- sending ---- */
 
-/* Moves open batches into the turn: answers, or takes of about so many jobs. Returns how many. */
+/* Moves open batches into the turn: answers, or takes of about `most` jobs. Returns their
+ * number. */
 static size_t turn_gather(struct turn *turn, bool takes, size_t most)
 {
     struct list *open = &turn->shard->open, *next;
@@ -146,7 +148,7 @@ static size_t turn_gather(struct turn *turn, bool takes, size_t most)
     return count;
 }
 
-/* As many as are not too big all together, as far as those before them tell. */
+/* Returns how many jobs stay within the byte limit, judging by the size of recent ones. */
 static size_t jobs_wanted(const struct redis_shard *shard)
 {
     size_t most = TURN_BYTES_MAX / (shard->record_bytes + 1);
@@ -181,14 +183,14 @@ static struct turn *turn_new(struct redis_shard *shard)
     return turn;
 }
 
-/* False: no memory; the batches wait for the next time. */
+/* Returns false if memory runs out; the batches then wait for the next turn. */
 static bool turn_send(struct redis_shard *shard)
 {
     struct turn *turn = turn_new(shard);
     if (!turn)
         return false;
     shard->lets_due = false;
-    shard->news.ms = INT64_MAX; /* the answer knows of it */
+    shard->news.ms = INT64_MAX; /* included in the reply */
     turn_gather(turn, false, REDIS_BATCH_ITEMS_MAX);
     for (struct list *at = turn->batches.next; at != &turn->batches; at = at->next)
         turn->answers += list_entry(at, struct redis_batch, list)->count;
@@ -203,11 +205,11 @@ static bool turn_send(struct redis_shard *shard)
     return true;
 }
 
-/* What there is for a turn. */
+/* The work that is waiting for a turn. */
 struct turn_wants {
     bool some;
-    bool grown; /* so much that it need not wait */
-    bool more;  /* than answers */
+    bool grown; /* enough to be sent without waiting */
+    bool more;  /* not only answers */
 };
 
 static struct turn_wants wants_of(const struct redis_shard *shard)
@@ -224,7 +226,7 @@ static struct turn_wants wants_of(const struct redis_shard *shard)
     return wants;
 }
 
-/* Answers alone, for which the time to wait is not over. */
+/* Returns whether only answers are waiting, and may wait longer. */
 static bool may_wait(struct redis_shard *shard, const struct turn_wants *wants)
 {
     if (wants->more || wants->grown || shard->stopping)

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CRC16 of polynomial 0x1021, four bits at a time: keys are short and slots are seldom asked for.
- */
+/* CRC16 with polynomial 0x1021, four bits at a time: keys are short and slots are rarely
+ * computed. */
 static const uint16_t crc_of_nibble[16] = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,
                                            0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
                                            0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
@@ -25,7 +25,7 @@ static uint16_t slot_of_crc(uint16_t crc)
     return crc % REDIS_SLOTS;
 }
 
-/* An empty tag, "{}", is none. */
+/* Returns the part of the key that is hashed. An empty tag, "{}", does not count. */
 static struct slice hashed_part(struct slice key)
 {
     const char *open = key.len ? memchr(key.at, '{', key.len) : NULL;
@@ -41,8 +41,9 @@ uint16_t redis_slot_of(struct slice key)
     return slot_of_crc(crc16(0, hashed_part(key)));
 }
 
-/* How far from the middle of its part a shard's slot may be: less than the middle of any part can
- * be from a border between up to so many masters, which is at least a 2 * shards-th of a part. */
+/* Returns whether the slot is close enough to the middle of the shard's part: closer than any
+ * border between up to `shards` masters can be to the middle of a part, which is at least a 2 *
+ * shards-th of a part. */
 static bool is_central(uint16_t slot, uint32_t shard, uint32_t shards)
 {
     int middle = (int)((2 * shard + 1) * REDIS_SLOTS / (2 * shards));

@@ -5,7 +5,7 @@ enum {
     CORE_SHARDS_AT = 2,
     CORE_BYTES_MIN = 69,
     FLAG_PAUSED = 1,
-    FLAG_TIMED = 4, /* of the other byte */
+    FLAG_TIMED = 4, /* in the first byte */
     FIGURES_AT = 2,
     FIGURE_BYTES = 6,
     TOPIC_BYTES = FIGURES_AT + (REDIS_FIGURES + 2) * FIGURE_BYTES

@@ -9,7 +9,7 @@ static void start_again(struct redis_subscription *subscription, int64_t pause_m
     deadline_set(subscription->deadline, clock_inner_ms() + pause_ms);
 }
 
-/* Whether the array is of this kind: "message" and "smessage" are one. */
+/* Returns whether the array is of this kind; "message" and "smessage" are equivalent. */
 static bool is_kind(const redisReply *array, const char *kind)
 {
     const redisReply *word = array->element[0];
@@ -29,7 +29,8 @@ static void on_array(struct redis_subscription *subscription, const redisReply *
         if (options->subscribed)
             options->subscribed(options->ctx);
     } else if (is_kind(array, "unsubscribe")) {
-        start_again(subscription, REDIS_SUBSCRIPTION_PAUSE_MS); /* the slot is served elsewhere */
+        start_again(subscription, REDIS_SUBSCRIPTION_PAUSE_MS); /* another server serves the slot
+                                                                 * now */
     }
 }
 
@@ -55,7 +56,7 @@ static void on_up(void *ctx)
 
 static void on_down(void *ctx, const char *why)
 {
-    (void)why; /* whoever asks the same server for something says it */
+    (void)why; /* logged by the other users of the same server */
     start_again(ctx, REDIS_SUBSCRIPTION_PAUSE_MS);
 }
 

@@ -27,7 +27,7 @@ static struct redis_survey *survey_new(void)
 
 /* ---- sentinel ---- */
 
-/* "one, two": the masters a sentinel knows. */
+/* Lists the masters that a sentinel monitors: "one, two". */
 static void name_masters(struct redis_sync_connection *connection, char *out, size_t out_bytes)
 {
     redisReply *reply = REDIS_SYNC_ASK(connection, "SENTINEL", "MASTERS");
@@ -78,7 +78,8 @@ static int ask_sentinel(const struct redis_url *url, const struct redis_endpoint
     return result;
 }
 
-/* The first sentinel that knows; what the last one said where none does. */
+/* Asks the sentinels in turn until one returns the master; if none does, the error is that of the
+ * last one. */
 static int find_by_sentinel(const struct redis_url *url, struct redis_survey *survey,
                             const struct redis_report *report)
 {
@@ -175,7 +176,7 @@ static int find_by_cluster(const struct redis_url *url, struct redis_survey *sur
     return result;
 }
 
-/* ---- any ---- */
+/* ---- all kinds ---- */
 
 int redis_survey_find(const struct redis_url *url, struct redis_survey **out,
                       const struct redis_report *report)

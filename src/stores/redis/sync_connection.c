@@ -12,9 +12,9 @@ enum { WHY_BYTES = REDIS_SYNC_WHY_BYTES };
 
 static const char SILENT[] = "it does not answer";
 
-/* ---- with TLS, which this hiredis knows nothing of ---- */
+/* ---- with TLS, which this hiredis does not support ---- */
 
-/* False: `why` says what failed. */
+/* Returns false on failure; `why` receives the reason. */
 static bool send_sealed(const struct redis_sync_connection *connection, struct buffer *sealed,
                         char *why)
 {
@@ -32,8 +32,8 @@ static bool send_sealed(const struct redis_sync_connection *connection, struct b
     return !failed || error_text(why, WHY_BYTES, "out of memory");
 }
 
-/* What comes next goes to hiredis' reader; what the peer is to be told meanwhile is sent. False: `why`
- * says what failed. */
+/* Passes received bytes to the hiredis reader, and sends the bytes that TLS requires in response.
+ * Returns false on failure; `why` receives the reason. */
 static bool receive_sealed(const struct redis_sync_connection *connection, struct buffer *sealed,
                            char *why)
 {
@@ -72,7 +72,7 @@ static bool shake_hands(struct redis_sync_connection *connection, const struct r
     return is_good;
 }
 
-/* NULL: `why` says what failed. */
+/* Returns NULL on failure; `why` receives the reason. */
 static redisReply *ask_sealed(const struct redis_sync_connection *connection, int argc,
                               const char **argv, const size_t *lengths, char *why)
 {
@@ -97,7 +97,7 @@ static redisReply *ask_sealed(const struct redis_sync_connection *connection, in
     return reply;
 }
 
-/* ---- with or without it ---- */
+/* ---- with or without TLS ---- */
 
 bool redis_sync_connection_is_error(const redisReply *reply, const char *prefix)
 {
@@ -119,7 +119,7 @@ redisReply *redis_sync_connection_try(const struct redis_sync_connection *connec
     return reply;
 }
 
-/* What helps where a connection ended before its first answer. */
+/* Returns a hint if the connection ended before its first reply. */
 static const char *help_of(const struct redis_sync_connection *connection, const char *why)
 {
     if (connection->has_answered || strstr(why, "in the URL"))

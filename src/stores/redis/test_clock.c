@@ -1,5 +1,5 @@
-/* A queue on Redis whose clock stands still until it is moved, for tests: the shards' clocks are put to where it is to stand,
- * one and all, by scripts/adjust.lua. */
+/* A queue on Redis whose clock stands still until it is moved, for tests: scripts/adjust.lua sets
+ * the clocks of all shards to the same time. */
 #include "redis/redis_core.h"
 
 #include <assert.h>
@@ -44,7 +44,8 @@ static void on_put(void *ctx, bool is_good)
     redis->test_clock.has_failed |= !is_good;
 }
 
-/* Where a server that ended in the midst of a move left them apart: the furthest. 0: they agree. */
+/* Returns the latest time among the shards, if a server that ended during a move left them apart.
+ * 0: they agree. */
 static int64_t furthest_ms(const struct redis_set *set)
 {
     int64_t most_ms = redis_shard_held_ms(set->shards[0]), least_ms = most_ms;
@@ -56,7 +57,7 @@ static int64_t furthest_ms(const struct redis_set *set)
     return most_ms > least_ms ? most_ms : 0;
 }
 
-/* -1: looks. */
+/* Sets the clocks of all shards; -1: only queries the next event. */
 static void hold_all(struct redis *redis, int64_t to_ms)
 {
     const struct redis_set *set = redis->into;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NULL where there is none. */
+/* Returns NULL if the path is empty. */
 static const char *file_of(const char *path)
 {
     return path[0] ? path : NULL;

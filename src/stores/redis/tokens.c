@@ -12,17 +12,17 @@
 
 enum {
     KEY_BYTES = REDIS_PREFIX_BYTES + 16,
-    MASTER_MS = 10 * 1000, /* for so long who was found to be master is taken to be */
+    MASTER_MS = 10 * 1000, /* how long a server found to be master is trusted */
     REDIRECTS_MAX = 5
 };
 
 struct redis_tokens {
     struct redis_url url;
     char key[KEY_BYTES];
-    char version[REDIS_NAME_BYTES]; /* of what was read last; "": there was none */
+    char version[REDIS_NAME_BYTES]; /* of the text read last; "": no text */
     bool was_read;
     struct redis_sync_connection connection;
-    bool is_connected, asks_first; /* asks_first: the slot is on its way there */
+    bool is_connected, asks_first; /* asks_first: the slot is being imported there */
     struct redis_endpoint endpoint;
     int64_t connected_us;
     struct redis_report report;
@@ -100,7 +100,7 @@ static int tokens_connect(struct redis_tokens *tokens, char *error)
     return tokens->is_connected ? 0 : connect_master(tokens);
 }
 
-/* What went wrong with an answer that is no good: the next call connects anew. */
+/* Reports an invalid reply and closes the connection, so that the next call reconnects. */
 static int tokens_refused(struct redis_tokens *tokens, const redisReply *reply, const char *doing)
 {
     int result = redis_sync_connection_refused(&tokens->connection, reply, doing);
@@ -113,7 +113,8 @@ static bool is_text(const redisReply *reply)
     return reply && (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_NIL);
 }
 
-/* The answer of whoever has the key: a cluster may be moving it. NULL: reported. */
+/* Returns the reply of the server that holds the key, because a cluster may be moving it. NULL:
+ * reported. */
 static redisReply *ask_owner(struct redis_tokens *tokens, const char *const *words)
 {
     for (int i = 0; i < REDIRECTS_MAX; i++) {
@@ -138,7 +139,7 @@ static redisReply *ask_owner(struct redis_tokens *tokens, const char *const *wor
 
 /* ---- reading ---- */
 
-/* The present version; "" where there is none. */
+/* Reads the current version; "" if there is no text. */
 static int read_version(struct redis_tokens *tokens, char version[REDIS_NAME_BYTES])
 {
     redisReply *reply = ASK_OWNER(tokens, "HGET", tokens->key, "version");
@@ -152,7 +153,7 @@ static int read_version(struct redis_tokens *tokens, char version[REDIS_NAME_BYT
     return result;
 }
 
-/* Text and version as they belong together. */
+/* Reads text and version together. */
 static int read_text(struct redis_tokens *tokens, struct buffer *out)
 {
     redisReply *reply = ASK_OWNER(tokens, "HMGET", tokens->key, "version", "text");
@@ -215,7 +216,7 @@ static int exec(struct redis_tokens *tokens)
     return result;
 }
 
-/* `text` ends with NUL. */
+/* Writes the text, which must end with NUL. */
 static int write_text(struct redis_tokens *tokens, const char *text)
 {
     char version[REDIS_NAME_BYTES] = "", drawn[REDIS_NAME_BYTES];

@@ -1,8 +1,8 @@
 /*
- * One question at a time, put to one candidate after the other until one can answer it: the
- * sentinels of the URL, or the nodes of the last map and then those of the URL. Each question
- * begins with another candidate than the one before, so that a node that is cut off from the
- * others, and tells what was, is not believed for ever.
+ * One query at a time, sent to one candidate after another until one can answer it: the sentinels
+ * of the URL, or the nodes of the last map and then those of the URL. Each query begins with a
+ * different candidate than the previous one, so that a node that is cut off from the others and
+ * returns outdated information is not trusted forever.
  */
 #include "redis/topology.h"
 
@@ -21,24 +21,24 @@ struct redis_topology {
     struct reactor *reactor;
     struct redis_url url;
     struct deadline *deadline;
-    struct list askers; /* in the order they came */
+    struct list askers; /* in order of arrival */
     bool must_ask;
-    struct redis_subscription switches; /* sentinel: hears of a new master */
-    uint32_t next_sentinel;             /* to be subscribed to */
-    /* what is known */
+    struct redis_subscription switches; /* sentinel: notified of a new master */
+    uint32_t next_sentinel;             /* the next to subscribe to */
+    /* current information */
     struct redis_map map;         /* cluster */
-    struct redis_endpoint master; /* sentinel; port 0: not known */
-    /* the question under way */
-    struct redis_connection *connection; /* NULL: none */
+    struct redis_endpoint master; /* sentinel; port 0: unknown */
+    /* the query in progress */
+    struct redis_connection *connection; /* NULL: no query */
     struct redis_endpoint asked;
     uint32_t tried;
     bool wants_auth_reply;
     char why[WHY_BYTES];
-    uint32_t first; /* the candidate the next question begins with */
+    uint32_t first; /* the candidate that the next query begins with */
     int64_t ended_ms;
 };
 
-/* ---- what is known ---- */
+/* ---- current information ---- */
 
 static const struct redis_endpoint *known(const struct redis_topology *topology, uint16_t slot)
 {
@@ -53,7 +53,7 @@ static const struct redis_endpoint *known(const struct redis_topology *topology,
     return redis_map_find(&topology->map, slot);
 }
 
-/* NULL: nobody waits for an answer. */
+/* Returns NULL if no asker is waiting. */
 static struct redis_topology_asker *first_waiting(const struct redis_topology *topology)
 {
     for (struct list *at = topology->askers.next; at != &topology->askers; at = at->next) {
@@ -64,7 +64,8 @@ static struct redis_topology_asker *first_waiting(const struct redis_topology *t
     return NULL;
 }
 
-/* Who asks again from within its callback is answered in another turn. */
+/* Answers all waiting askers. One that asks again in its callback is answered in another loop
+ * iteration. */
 static void tell_all(struct redis_topology *topology)
 {
     struct redis_topology_asker *asker;
@@ -103,7 +104,7 @@ static struct redis_endpoint candidate(const struct redis_topology *topology, ui
     return i < nodes ? topology->map.nodes.at[i] : topology->url.hosts[i - nodes];
 }
 
-/* ---- a question ---- */
+/* ---- a query ---- */
 
 static void put_question(struct redis_topology *topology);
 
@@ -237,14 +238,14 @@ void redis_topology_moved(struct redis_topology *topology, uint16_t slot,
         redis_map_set(&topology->map, slot, endpoint);
 }
 
-/* ---- a master that is deposed ----
+/* ---- deposed masters ----
  *
- * An old master that lives does not know that it is none any more: it takes changes until the
- * sentinels make it a replica some 10 s later, which throws away all that it took meanwhile. So those
- * who talk to it are told as soon as one sentinel says so. What happens while no sentinel is connected
- * to is not heard of; the sessions then find out when the old master is a replica. */
+ * An old master that is still running does not know that it was deposed: it accepts changes until
+ * the sentinels make it a replica some 10 s later, which discards all these changes. So its users
+ * are notified as soon as one sentinel reports the switch. A switch while no sentinel is connected
+ * is missed; the sessions then notice it when the old master becomes a replica. */
 
-/* The next word of `rest`, which is cut off. Empty: there is none. */
+/* Removes and returns the next word of `rest`. Empty: no more words. */
 static struct slice take_word(struct slice *rest)
 {
     const char *space = rest->len ? memchr(rest->at, ' ', rest->len) : NULL;
@@ -261,7 +262,7 @@ static bool take_endpoint(struct slice *rest, struct redis_endpoint *out)
     return redis_master_endpoint_make(host, port, out);
 }
 
-/* "name old-host old-port new-host new-port" */
+/* Handles "name old-host old-port new-host new-port". */
 static void on_switched(void *ctx, struct slice message)
 {
     struct redis_topology *topology = ctx;
@@ -277,7 +278,7 @@ static void on_switched(void *ctx, struct slice message)
     }
 }
 
-/* One sentinel after the other, until one stays. */
+/* Returns the sentinels in turn, until a connection lasts. */
 static const struct redis_endpoint *next_sentinel(void *ctx)
 {
     struct redis_topology *topology = ctx;
@@ -304,7 +305,7 @@ static bool switches_start(struct redis_topology *topology)
     return true;
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 struct redis_topology *redis_topology_new(struct reactor *reactor, const struct redis_url *url)
 {

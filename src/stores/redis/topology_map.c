@@ -47,7 +47,7 @@ const struct redis_endpoint *redis_map_find(const struct redis_map *map, uint16_
     return node ? &map->nodes.at[node - 1] : NULL;
 }
 
-/* 1 + its index; 0: no room. */
+/* Returns 1 + the node's index; 0: no room. */
 static uint16_t add_node(struct redis_map *map, const struct redis_endpoint *endpoint)
 {
     for (uint32_t i = 0; i < map->nodes.count; i++)
@@ -81,7 +81,7 @@ static bool read_node(const redisReply *node, const struct redis_endpoint *asked
     return true;
 }
 
-/* One range of slots: first, last, its master, its replicas. */
+/* Reads one range of slots: first, last, its master, its replicas. */
 static bool read_range(struct redis_map *map, const redisReply *range,
                        const struct redis_endpoint *asked)
 {

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <sys/un.h>
 
-/* However wrong a URL is, a part of it may be a password. So errors quote nothing of it, but only
- * what stands in our own tables. */
+/* Any part of an invalid URL may be a password. So errors never quote the URL, only entries of our
+ * own tables. */
 
 #define REDIS_URL_SHAPES                                                                           \
     "write redis://host:6379, redis-sentinel://host:26379/master, "                                \
@@ -21,11 +21,11 @@ _Static_assert((int)REDIS_HOSTS_MAX == (int)URL_HOSTS_MAX &&
                    (int)REDIS_HOST_BYTES > (int)URL_HOST_BYTES_MAX,
                "what base/url.h takes has room here");
 
-/* The first of each kind is how it is written. */
+/* The schemes. The first of each kind is used for output. */
 static const struct redis_scheme {
     const char *name;
     enum redis_kind kind;
-    uint16_t port; /* where the URL names none */
+    uint16_t port; /* if the URL contains no port */
     bool is_unix;
     bool has_tls;
 } schemes[] = {
@@ -48,10 +48,10 @@ struct url_reading {
     size_t error_bytes;
 };
 
-/* Says what is wrong with the URL; gives false. */
+/* Writes what is wrong with the URL; evaluates to false. */
 #define URL_REFUSE(READING, ...) error_text((READING)->error, (READING)->error_bytes, __VA_ARGS__)
 
-/* Into a text of ours. `what` names it. */
+/* Decodes into a text of ours. `what` names it in errors. */
 static bool decode(struct url_reading *in, struct slice from, const char *what, char *into,
                    size_t into_bytes)
 {
@@ -99,8 +99,8 @@ static bool refuse_socket_with_host(struct url_reading *in)
                       name, name);
 }
 
-/* Splits the text. What people forget to encode is found here, before any of it is taken for
- * something else. */
+/* Splits the text. Detects characters that users forget to encode, before they are
+ * misinterpreted. */
 static bool split(struct url_reading *in, struct slice text, struct url *out)
 {
     const char *mark = memmem(text.at, text.len, "://", 3);
@@ -114,7 +114,7 @@ static bool split(struct url_reading *in, struct slice text, struct url *out)
         return URL_REFUSE(in, "%s", url_fault_text(fault));
     if (in->scheme->is_unix && (fault || out->host_count))
         return refuse_socket_with_host(in);
-    if (!in->scheme->is_unix && strchr(rest, '@')) /* a socket's path may hold one */
+    if (!in->scheme->is_unix && strchr(rest, '@')) /* but the path of a socket may contain one */
         return URL_REFUSE(in, "user and password hold a '/' or '?', or an option an '@': write '/' "
                               "as %%2F, '?' as %%3F and '@' as %%40");
     if (fault == URL_NO_HOST || (!in->scheme->is_unix && !fault && !out->host_count))
@@ -172,7 +172,7 @@ static bool read_socket_path(struct url_reading *in, struct slice path)
     return decode(in, path, "path of the socket", in->url.hosts[0].host, bytes_max);
 }
 
-/* "/MASTER" where sentinels are asked for one, then "/DATABASE". */
+/* Reads "/MASTER" for sentinels, then "/DATABASE". */
 static bool read_path(struct url_reading *in, struct slice path)
 {
     if (in->scheme->is_unix)
@@ -301,7 +301,7 @@ bool redis_url_parse(const char *text, struct redis_url *out, char *error, size_
     return true;
 }
 
-/* ---- written for people and logs ---- */
+/* ---- text for people and logs ---- */
 
 static const char *scheme_name(enum redis_kind kind, bool is_unix, bool has_tls)
 {
