@@ -13,16 +13,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum {
-    ROUNDS_MAX =
-        8 /* of replies in one turn: a reply may cause a call that is answered immediately */
-};
+enum { ROUNDS_MAX = 8 /* of replies in one turn: one may cause a call with an immediate reply */ };
 
 /* When a server acts on due jobs. With a local waiter: immediately, and again after a pause if it
- * found none (the shard's clock may differ slightly from the estimate). While another server is
- * expected to act: a little later, so that not all servers act on each job. Without a local waiter:
- * later than any server with one, but not by much, because a server with a waiter may not know of
- * the event: no server is notified when a later event becomes the next one. */
+ * found nothing (the shard's clock may differ from the estimate); while another server is expected,
+ * a little later, so that not all come for each job. Where nobody waits for it: later than any server
+ * where somebody does, but not by much: who waits may not know of it, since that a later event is the next
+ * one now is told to nobody. */
 enum { AGAIN_PAUSE_US = 300, OTHER_LATER_US = 3000, NOBODY_LATER_US = 4500 };
 
 enum {
