@@ -18,13 +18,13 @@
 
 enum { LINE_BYTES_MAX = 16 * 1024 };
 
-/* The lock is for what lies between the first and the last byte of a line, and for the two flags. */
+/* The audit file. The lock covers the writing of a line and the two flags. */
 static struct {
     pthread_mutex_t lock;
     int fd;
     char *path;
-    bool is_torn;    /* the file ends within a line */
-    bool is_failing; /* that has been told */
+    bool is_torn;    /* the file ends in the middle of a line */
+    bool is_failing; /* the failure has been logged */
     _Atomic uint64_t events, failures;
 } audit = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
@@ -120,7 +120,7 @@ static bool append_line(const struct buffer *line)
     return false;
 }
 
-/* It is told when it begins, and when it is over: not with every event. */
+/* Logs the beginning and the end of a failure, not every event. */
 static void note_outcome(bool is_written, int error)
 {
     bool is_news = audit.is_failing == is_written;
@@ -178,21 +178,21 @@ static void append(const struct audit_event *event)
         append_to_file(event);
 }
 
-/* ---- what one caller may have written that was not done ---- */
+/* ---- limits on events of refused changes ---- */
 
-/* Callers whose hashes meet share a place. */
+/* Callers with colliding hashes share an entry. */
 enum { SENDERS = 64, SENDER_BYTES = 128, EACH_MS = 1000 / AUDIT_REFUSED_PER_S };
 
 static struct sender {
-    int64_t full_ms; /* when it may have a whole burst again */
+    int64_t full_ms; /* when the full burst is available again */
     uint64_t left_out;
     const char *kind;
-    char caller[SENDER_BYTES], peer[SENDER_BYTES]; /* of the first one that was left out */
+    char caller[SENDER_BYTES], peer[SENDER_BYTES]; /* of the first omitted event */
 } senders[SENDERS];
 
 static pthread_mutex_t senders_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The address without its port, as each connection has another one. */
+/* Returns the address without its port, which differs for each connection. */
 static struct slice address_of(const char *peer)
 {
     const char *colon = peer ? strrchr(peer, ':') : NULL;

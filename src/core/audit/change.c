@@ -7,7 +7,7 @@
 
 enum { NAME_BYTES = 201, PEER_BYTES = 64 };
 
-/* What a change is about: the one, or none of several. */
+/* The topic or job of a change, or its absence if there are several. */
 struct named {
     bool is_several;
     char text[NAME_BYTES];

@@ -34,13 +34,13 @@ void buffer_shrink(struct buffer *buffer, size_t bytes_kept)
     buffer_clear(buffer);
     if (buffer->cap <= bytes_kept)
         return;
-    /* Nothing is in it, so a fresh allocation saves realloc the copying. */
+    /* Free and allocate instead of realloc: the buffer is empty, so there is nothing to copy. */
     free(buffer->at);
     buffer->at = bytes_kept > 0 ? malloc(bytes_kept) : NULL;
     buffer->cap = buffer->at ? bytes_kept : 0;
 }
 
-/* Makes room for `needed` bytes in all, at least doubling so that appending stays linear. */
+/* Makes room for `needed` bytes in total. At least doubles, so that appending stays linear. */
 static bool buffer_grow(struct buffer *buffer, size_t needed)
 {
     size_t cap = buffer->cap < BUFFER_BYTES_FIRST ? BUFFER_BYTES_FIRST : buffer->cap;
@@ -121,7 +121,7 @@ void buffer_append_i64(struct buffer *buffer, int64_t value)
 
     if (value < 0)
         buffer_append_byte(&number, '-');
-    /* Negated as unsigned, because the lowest value has no positive twin. */
+    /* Negated as unsigned, because the lowest value has no positive counterpart. */
     buffer_append_u64(&number, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
     buffer_append(buffer, number.at, number.len);
 }

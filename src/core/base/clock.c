@@ -20,7 +20,7 @@ static int64_t read_us(clockid_t which)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* The offset; the first thread that asks fixes it for all. */
+/* Returns the offset. The first thread that calls it fixes it for all. */
 static int64_t offset_us(struct clock *clock)
 {
     int64_t offset = atomic_load_explicit(&clock->offset_us, memory_order_relaxed);
@@ -32,8 +32,8 @@ static int64_t offset_us(struct clock *clock)
     return offset;
 }
 
-/* Whole milliseconds: so the next start can be told the offset without losing or gaining a part of
- * one. */
+/* Returns the offset in whole milliseconds, so that the next start can restore it without losing or
+ * gaining part of one. */
 static int64_t offset_for(int64_t inner_ms)
 {
     return (inner_ms - read_us(CLOCK_BOOTTIME) / 1000) * 1000;
@@ -50,7 +50,7 @@ void clock_start(struct clock *clock, int64_t inner_ms)
     atomic_store(&clock->offset_us, offset_for(inner_ms));
 }
 
-/* Both times of one that is held: its wall clock stands as far from the inner one as before. */
+/* Raises both times of a held clock: the difference between wall and inner time stays the same. */
 static void raise_held(struct clock *clock, int64_t inner_ms)
 {
     int64_t held_ms = atomic_load(&clock->held_inner_ms);
@@ -75,8 +75,8 @@ int64_t clock_inner_us_of(struct clock *clock)
 {
     if (clock_is_held(clock))
         return atomic_load_explicit(&clock->held_inner_ms, memory_order_relaxed) * 1000;
-    /* The offset comes first: read later, it could be fixed by a wall clock that boot time is
-     * behind. */
+    /* Read the offset first: read later, it could be fixed by a wall clock reading that is ahead of
+     * the boot time. */
     int64_t offset = offset_us(clock);
     return read_us(CLOCK_BOOTTIME) + offset;
 }

@@ -12,13 +12,13 @@ static const struct unit {
 };
 enum { UNIT_COUNT = sizeof units / sizeof units[0] };
 
-/* ISO 8601: those in front of the T, and those behind it. */
+/* ISO 8601 units before and after the T. */
 static const struct unit iso_days[] = {{"W", 604800000}, {"D", 86400000}};
 static const struct unit iso_hours[] = {{"H", 3600000}, {"M", 60000}, {"S", 1000}};
 
 struct number {
     int64_t whole;
-    int64_t fraction, fraction_scale; /* fraction / fraction_scale; 0 / 1 where there is none */
+    int64_t fraction, fraction_scale; /* fraction / fraction_scale; 0 / 1 if there is no fraction */
 };
 
 static bool is_digit(char byte)
@@ -26,7 +26,8 @@ static bool is_digit(char byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* Takes digits off the front of *text. False where there are none or the value passes `max`. */
+/* Takes digits from the front of *text. Returns false if there are no digits or the value exceeds
+ * `max`. */
 static bool take_digits(struct slice *text, int64_t max, int64_t *value)
 {
     size_t taken = 0;
@@ -43,7 +44,7 @@ static bool take_digits(struct slice *text, int64_t max, int64_t *value)
     return taken > 0;
 }
 
-/* `points` are the bytes a fraction may begin with. */
+/* Takes a number from the front of *text. `points` are the bytes that may begin a fraction. */
 static bool take_number(struct slice *text, int64_t max, const char *points, struct number *number)
 {
     *number = (struct number){.fraction_scale = 1};
@@ -62,7 +63,7 @@ static bool take_number(struct slice *text, int64_t max, const char *points, str
     return true;
 }
 
-/* Takes a unit that comes after unit number `last`; returns its number or -1. */
+/* Takes a unit that comes after unit number `last`. Returns its number or -1. */
 static int take_unit(struct slice *text, int last)
 {
     size_t len = 0;
@@ -90,8 +91,9 @@ static bool add_part(int64_t *total, struct number number, int64_t unit_ms, int6
     return true;
 }
 
-/* One side of the T: falling units, each a byte and at most once. True where there is at least one
- * and nothing else; no more than one has a fraction, which ends the whole. */
+/* Parses one side of the T: units in descending order, one byte each, each at most once. Returns
+ * true if there is at least one unit and nothing else. Only the last number of the whole text may
+ * have a fraction. */
 static bool parse_iso_side(struct slice text, const struct unit *names, size_t count,
                            int64_t ms_max, int64_t *total, bool *has_fraction)
 {
@@ -112,7 +114,7 @@ static bool parse_iso_side(struct slice text, const struct unit *names, size_t c
     return true;
 }
 
-/* Reads what follows the "P" of ISO 8601, each unit at most once and in falling order. */
+/* Parses what follows the "P" of ISO 8601: each unit at most once and in descending order. */
 static bool parse_iso(struct slice text, int64_t ms_max, int64_t *ms)
 {
     const char *t = memchr(text.at, 'T', text.len);
@@ -185,7 +187,7 @@ void duration_emit(struct buffer *out, int64_t ms)
     if (ms == 0)
         buffer_append_byte(out, '0');
     for (int i = 0; i < UNIT_COUNT; i++) {
-        /* Odd milliseconds are not split from their seconds: "1500ms", not "1s500ms". */
+        /* Keep odd milliseconds with their seconds: "1500ms", not "1s500ms". */
         if (units[i].ms == 1000 && ms % 1000 != 0)
             continue;
         if (ms < units[i].ms)

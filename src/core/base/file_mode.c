@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 /*
- * Where a file has an access list the mode's bits of the group are its mask, and no longer say what
- * others may do: systemd hands out credentials that only the service's user may read, with mode
- * 0440. The list as in linux/posix_acl_xattr.h.
+ * An entry of an access control list, as in linux/posix_acl_xattr.h. If a file has such a list, the
+ * group bits of its mode are the mask of the list and no longer describe the access of others:
+ * systemd passes credentials that only the service's user may read, with mode 0440.
  */
 struct acl_entry {
     uint16_t tag, may;

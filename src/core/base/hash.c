@@ -1,7 +1,7 @@
 #include "base/hash.h"
 
 /* Inlined: keys are a few dozen bytes, so a call through the library's table would cost as much as
- * the hashing. It also lets the streaming state live on the stack. */
+ * the hashing. Inlining also allows the streaming state to be on the stack. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -1,6 +1,6 @@
 #include "base/histogram.h"
 
-/* Buckets 0..31 hold one value each; from 32 on each power of two is cut into 32 steps. */
+/* Buckets 0..31 hold one value each; from 32 on, each power of two has 32 steps. */
 enum { STEP_BITS = 5, STEPS = 1 << STEP_BITS };
 
 static size_t bucket_of(uint64_t value)
@@ -12,7 +12,7 @@ static size_t bucket_of(uint64_t value)
     return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
-/* The greatest value of a bucket; the last one also takes all that is beyond it. */
+/* Returns the greatest value of a bucket. The last bucket also counts all greater values. */
 static uint64_t bucket_end(size_t bucket)
 {
     if (bucket < STEPS)
@@ -42,7 +42,8 @@ void histogram_merge(struct histogram *into, const struct histogram *from)
         into->buckets[i] += from->buckets[i];
 }
 
-/* Which of `count` values, from the least up, the fraction is met at. */
+/* Returns the rank, counted from the smallest of `count` values, that corresponds to the
+ * fraction. */
 static uint64_t rank_of(uint64_t count, double fraction)
 {
     if (!(fraction > 0))

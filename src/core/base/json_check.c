@@ -1,4 +1,4 @@
-/* json_check: is it JSON? One pass, no recursion: what encloses the current place is a stack of
+/* json_check: checks JSON in one pass without recursion: the open containers are a stack of
  * bits. */
 #include "base/json_read.h"
 
@@ -9,10 +9,10 @@
 #include <assert.h>
 
 struct scan {
-    const char *at, *end;          /* after a fault: where it is */
-    bool objects[JSON_LEVELS_MAX]; /* by level: the container is an object */
+    const char *at, *end;          /* after a fault: its position */
+    bool objects[JSON_LEVELS_MAX]; /* by level: whether the container is an object */
     int depth, levels;
-    bool skips; /* containers that are too deep */
+    bool skips; /* skip containers that are too deep */
     bool is_too_deep;
 };
 
@@ -33,7 +33,7 @@ static void skip_space(struct scan *scan)
     scan->at = json_space_end(scan->at, scan->end);
 }
 
-/* Four hex digits, or -1 with `at` on the first byte that is none. */
+/* Reads four hex digits. Returns -1, with `at` on the first invalid byte, on failure. */
 static int take_hex4(struct scan *scan)
 {
     int value = 0;
@@ -47,8 +47,8 @@ static int take_hex4(struct scan *scan)
     return value;
 }
 
-/* What follows "\u". A surrogate must be the first of a pair: half of one stands for no character.
- */
+/* Checks what follows "\u". A surrogate must be the first of a pair: half a pair is not a
+ * character. */
 static bool check_unicode_escape(struct scan *scan)
 {
     const char *first = scan->at;
@@ -83,7 +83,7 @@ static bool check_escape(struct scan *scan)
     return true;
 }
 
-/* Text outside ASCII mostly comes in runs. */
+/* Checks a run of bytes outside ASCII, which mostly come in runs. */
 static bool check_utf8_run(struct scan *scan)
 {
     while (scan->at < scan->end && (signed char)*scan->at < 0) {
@@ -174,7 +174,7 @@ static bool check_scalar(struct scan *scan)
     }
 }
 
-/* A key, its colon and the white space round them. */
+/* Checks a key, its colon and the white space around them. */
 static bool check_key(struct scan *scan)
 {
     skip_space(scan);
@@ -188,7 +188,8 @@ static bool check_key(struct scan *scan)
     return true;
 }
 
-/* Skips a container that is too deep: finds its end by its brackets. False: it has none. */
+/* Skips a container that is too deep: finds its end by counting brackets. Returns false if it has
+ * no end. */
 static bool skip_container(struct scan *scan)
 {
     int64_t open = 0;
@@ -210,7 +211,7 @@ static bool skip_container(struct scan *scan)
     return true;
 }
 
-/* What is expected at the beginning of a container: its end, or something in it. */
+/* Checks the beginning of a container: either its end or its first content must follow. */
 static bool check_opening(struct scan *scan, bool *is_empty)
 {
     bool is_object = *scan->at == '{';
@@ -222,7 +223,7 @@ static bool check_opening(struct scan *scan, bool *is_empty)
     return *is_empty || !is_object || check_key(scan);
 }
 
-/* A value has just ended: leaves the containers that end here, and goes on to the next value if
+/* Continues after a value: leaves the containers that end here, and moves to the next value if
  * there is one. */
 static enum next check_after_value(struct scan *scan)
 {
@@ -244,8 +245,8 @@ static enum next check_after_value(struct scan *scan)
     return NEXT_NOTHING;
 }
 
-/* Checks one value and all within it, without recursion: depth is counted, and what is open is
- * on a stack of bits. */
+/* Checks a value and everything in it without recursion: the depth is counted, and the open
+ * containers are on a stack of bits. */
 static bool check_value(struct scan *scan)
 {
     enum next next;

@@ -1,5 +1,5 @@
-/* json_read: walks values that json_check has accepted. The grammar holds, so only ends need
- * finding; they are still never looked for beyond the end of the value itself. */
+/* json_read: walks values that json_check has accepted. The grammar is valid, so only the ends of
+ * values must be found. The search never passes the end of the value itself. */
 #include "base/json_read.h"
 
 #include "base/hex.h"
@@ -9,7 +9,7 @@
 
 enum { CHARACTER_BYTES_MAX = 4 };
 
-/* `at` is on the opening quote. */
+/* Returns the end of a string. `at` is on the opening quote. */
 static const char *string_end(const char *at, const char *end)
 {
     for (at++; at < end; at += 2) {
@@ -20,7 +20,7 @@ static const char *string_end(const char *at, const char *end)
     return end;
 }
 
-/* `at` is on the opening bracket. */
+/* Returns the end of a container. `at` is on the opening bracket. */
 static const char *container_end(const char *at, const char *end)
 {
     int depth = 0;
@@ -47,7 +47,7 @@ static const char *scalar_end(const char *at, const char *end)
     return at;
 }
 
-/* Takes the value at `at`; returns what is after it. */
+/* Takes the value at `at`. Returns the position after it. */
 static const char *take_value(const char *at, const char *end, struct json_value *value)
 {
     const char *first = at;
@@ -63,7 +63,7 @@ static const char *take_value(const char *at, const char *end, struct json_value
     return at;
 }
 
-/* Goes to the next member or item; false at the closing bracket. */
+/* Moves to the next member or item. Returns false at the closing bracket. */
 static bool find_next(struct json_value container, struct json_cursor *cursor, const char *end)
 {
     const char *at = cursor->at ? cursor->at : container.raw.at + 1;
@@ -125,12 +125,12 @@ static size_t utf8_put(uint32_t point, char into[CHARACTER_BYTES_MAX])
     size_t len = point < 0x800 ? 2 : point < 0x10000 ? 3 : 4;
     for (size_t i = len - 1; i > 0; i--, point >>= 6)
         into[i] = (char)(0x80 | (point & 0x3f));
-    /* The first byte begins with as many ones as there are bytes. */
+    /* The first byte begins with as many ones as the sequence has bytes. */
     into[0] = (char)(0xf00 >> len | point);
     return len;
 }
 
-/* Turns the escape at *at into its bytes, and moves *at after it. */
+/* Writes the bytes of the escape at *at, and moves *at past it. */
 static size_t unescape(const char **at, char into[CHARACTER_BYTES_MAX])
 {
     static const char letters[] = "bfnrt", controls[] = "\b\f\n\r\t";
@@ -193,7 +193,7 @@ bool json_string_bytes(struct slice raw, struct buffer *scratch, struct slice *o
         *out = inner;
         return true;
     }
-    /* No escape is shorter than what it stands for. */
+    /* An escape is never shorter than its bytes. */
     char *first = buffer_reserve(scratch, inner.len);
     if (!first)
         return false;
@@ -229,7 +229,7 @@ bool json_number_i64(struct slice raw, int64_t *out)
     }
     if (raw.len == (size_t)negative)
         return false;
-    /* Negated as unsigned, because the lowest value has no positive twin. */
+    /* Negated as unsigned, because the lowest value has no positive counterpart. */
     *out = (int64_t)(negative ? 0 - value : value);
     return true;
 }

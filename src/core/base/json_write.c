@@ -22,7 +22,7 @@ static void write_escape(struct buffer *out, unsigned char byte)
     }
 }
 
-/* Writes what begins at `at`, which is not a plain byte; returns where it ends. */
+/* Writes the character at `at`, which is not a plain byte. Returns the position after it. */
 static const char *write_special(struct buffer *out, const char *at, const char *end)
 {
     unsigned char byte = (unsigned char)*at;

@@ -21,13 +21,13 @@ enum { FIELDS_MAX = 12, TEXT_BYTES_MAX = 256, LINE_BYTES_MAX = 32 * 1024 };
 static const char *const level_names[] = {
     [LOG_DEBUG] = "debug", [LOG_INFO] = "info", [LOG_WARN] = "warn", [LOG_ERROR] = "error"};
 
-/* As sd-daemon(3) has them. */
+/* Priorities as in sd-daemon(3). */
 static const char *const journal_priorities[] = {
     [LOG_DEBUG] = "<7>", [LOG_INFO] = "<6>", [LOG_WARN] = "<4>", [LOG_ERROR] = "<3>"};
 enum { JOURNAL_PRIORITY_BYTES = 3 };
 
-/* Set by log_open before threads start; what is atomic may change afterwards. The descriptor keeps its
- * number when the file is opened again, so writers need no lock. */
+/* The process's log. Set by log_open before threads start; the atomic fields may change afterwards.
+ * The descriptor keeps its number when the file is reopened, so writers need no lock. */
 static struct {
     int fd;
     _Atomic enum log_level least;
@@ -55,8 +55,9 @@ static int open_file(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
 }
 
-/* JOURNAL_STREAM is DEVICE:INODE of the journal's end of a stream, as systemd.exec(5) says. Children
- * inherit it, so it is held against what standard error is now. */
+/* Returns whether standard error is the journal. JOURNAL_STREAM is DEVICE:INODE of the journal's
+ * end of a stream, as documented in systemd.exec(5). Child processes inherit it, so it is compared
+ * with the current standard error. */
 static bool stderr_is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -112,7 +113,7 @@ bool log_reopen(void)
     return moved;
 }
 
-/* The first TEXT_BYTES_MAX bytes, and not half a character at the end. */
+/* Returns the first TEXT_BYTES_MAX bytes, without half a character at the end. */
 static struct slice cut(const char *text)
 {
     size_t len = strnlen(text, TEXT_BYTES_MAX + 1);
@@ -134,8 +135,8 @@ static bool is_plain(struct slice text)
     return text.len > 0;
 }
 
-/* Appends the text as in JSON, with all that a terminal would obey escaped, and every byte outside ASCII of
- * a text that is not UTF-8. */
+/* Appends the text quoted as in JSON. Escapes every character that a terminal interprets, and every
+ * byte outside ASCII if the text is not UTF-8. */
 static void append_quoted(struct buffer *line, struct slice text)
 {
     bool utf8 = json_utf8_is_valid(text);
@@ -179,7 +180,7 @@ static void append_text(struct buffer *line, const char *text)
         append_plain_text(line, text);
 }
 
-/* Keys are literals of ours and need no escaping. */
+/* Appends a key. Keys are our own literals and need no escaping. */
 static void append_key(struct buffer *line, const char *key)
 {
     bool is_first = line->len == (logger.is_journal ? JOURNAL_PRIORITY_BYTES : 0);
@@ -194,7 +195,7 @@ static void append_key(struct buffer *line, const char *key)
     }
 }
 
-/* The whole line as text; the journal gets a priority in place of the time. */
+/* Appends the whole line as text. The journal gets a priority instead of the time. */
 static void append_line(struct buffer *line, enum log_level level, const char *event,
                         const struct log_field *fields)
 {
@@ -221,8 +222,8 @@ static void append_line(struct buffer *line, enum log_level level, const char *e
     buffer_append_text(line, logger.json ? "}\n" : "\n");
 }
 
-/* One write(2) for the line, so that lines of several threads do not mix; a rest is only left by a
- * pipe or a disk that is full. */
+/* Writes the line with one write(2), so that the lines of several threads do not mix. Only a pipe
+ * or a full disk leaves a remainder. */
 static void write_line(struct slice line)
 {
     while (line.len > 0) {
@@ -234,7 +235,7 @@ static void write_line(struct slice line)
     }
 }
 
-/* The same for who looks at the running process. */
+/* Appends the line for the log ring, which shows the events of the running process. */
 static void append_ring_line(struct buffer *line, enum log_level level, const char *event,
                              const struct log_field *fields)
 {
@@ -257,7 +258,7 @@ static void append_ring_line(struct buffer *line, enum log_level level, const ch
     buffer_append_text(line, "}}");
 }
 
-/* The event, then its fields. */
+/* Writes the event and its fields to the sink. */
 static void sink_write(const struct log_sink *sink, enum log_level level, const char *event,
                        const struct log_field *fields)
 {
@@ -286,7 +287,7 @@ void log_fields(enum log_level level, const char *event, const struct log_field 
 
     if (!thread_sink && level < logger.least)
         return;
-    /* The caller's errno is often what the next line of its code reports. */
+    /* The caller often reports errno in its next line. */
     int error = errno;
     if (thread_sink) {
         sink_write(thread_sink, level, event, fields);

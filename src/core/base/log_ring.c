@@ -9,8 +9,8 @@ struct line {
 static struct {
     pthread_mutex_t lock;
     uint64_t last;         /* number of the newest line */
-    uint32_t count, first; /* of `lines`: how many there are, where the oldest is */
-    uint32_t end;          /* in `bytes`: behind the newest line */
+    uint32_t count, first; /* of `lines`: their number, and the index of the oldest */
+    uint32_t end;          /* in `bytes`: after the newest line */
     struct line lines[LOG_RING_LINES];
     char bytes[LOG_RING_BYTES];
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -20,8 +20,8 @@ static const struct line *line_at(uint32_t i)
     return &ring.lines[(ring.first + i) % LOG_RING_LINES];
 }
 
-/* The oldest lines go until nothing lies in the way; they lie in order from `end` on, and then from the
- * beginning. Returns where the new line goes. */
+/* Drops the oldest lines until there is room. They are in order from `end` on, then from the
+ * beginning. Returns the offset of the new line. */
 static uint32_t make_room(uint32_t bytes)
 {
     bool wraps = LOG_RING_BYTES - ring.end < bytes;
@@ -56,7 +56,7 @@ void log_ring_add(struct slice line)
 uint64_t log_ring_read(uint64_t since, uint32_t limit, struct buffer *out, uint64_t *lost)
 {
     pthread_mutex_lock(&ring.lock);
-    uint64_t gone = ring.last - ring.count; /* those up to this number */
+    uint64_t gone = ring.last - ring.count; /* lines up to this number were dropped */
     bool is_tail = !since || since > ring.last;
     if (is_tail)
         since = 0;

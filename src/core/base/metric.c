@@ -14,7 +14,7 @@ void metric_begin(struct metric_page *page, const struct metric *metric)
     page->is_begun = false;
 }
 
-/* The head, before the first sample. */
+/* Writes the head before the first sample. */
 static void page_begin_family(struct metric_page *page)
 {
     const struct metric *metric = page->metric;
@@ -23,7 +23,7 @@ static void page_begin_family(struct metric_page *page)
     page->is_begun = true;
 }
 
-/* Keys and values together; those without topics where the page has none. */
+/* Combines keys and values. Leaves out bounded labels if the page has no topics. */
 static void join_labels(const struct metric_page *page, const struct slice *values,
                         struct prometheus_label out[METRIC_LABELS_MAX + 1])
 {

@@ -11,7 +11,7 @@ static size_t to_unit(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* The end is given a large page of its own only where little of it stays unused. */
+/* Rounds up the size. The end gets a large page only if little of it stays unused. */
 static size_t round_up(size_t bytes, bool huge)
 {
     size_t whole = to_unit(bytes, HUGE_BYTES);
@@ -29,7 +29,7 @@ void *pages_take(size_t bytes, bool huge)
     bytes = round_up(bytes, huge);
     if (!huge)
         return map(bytes);
-    /* Too much, of which what does not lie on the border is given back. */
+    /* Map more than needed, then unmap the parts outside the alignment. */
     char *at = map(bytes + HUGE_BYTES);
     if (!at)
         return NULL;
@@ -38,7 +38,7 @@ void *pages_take(size_t bytes, bool huge)
         munmap(at, before);
     if (before < HUGE_BYTES)
         munmap(at + before + bytes, HUGE_BYTES - before);
-    madvise(at + before, bytes, MADV_HUGEPAGE); /* a wish: small pages serve as well */
+    madvise(at + before, bytes, MADV_HUGEPAGE); /* a hint: small pages work as well */
     return at + before;
 }
 
@@ -50,7 +50,7 @@ void pages_give(void *pages, size_t bytes, bool huge)
 
 void pages_forget(void *pages, size_t bytes)
 {
-    /* The system refuses this for locked memory only. */
+    /* This fails only for locked memory. */
     if (madvise(pages, bytes, MADV_DONTNEED) != 0)
         memset(pages, 0, bytes);
 }

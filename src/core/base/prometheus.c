@@ -51,9 +51,10 @@ static struct slice family_name(enum prometheus_format format, const char *name,
     return slice_of(name);
 }
 
-/* ---- what stands before a sample ---- */
+/* ---- the head of a family ---- */
 
-/* In help, the first format knows no \": it would be shown as it stands. */
+/* Escapes text. Quotes in help stay as they are in the first format, which does not support \": it
+ * would be shown literally. */
 static void append_escaped(struct buffer *out, struct slice text, bool quotes)
 {
     size_t from = 0;
@@ -109,8 +110,8 @@ static void append_label(struct buffer *out, bool first, const char *key, struct
     buffer_append_byte(out, '"');
 }
 
-/* The name with its suffix, its labels and the blank before the value; `bound`, if not NULL,
- * becomes the label "le". */
+/* Appends the name with its suffix, its labels and the blank before the value. `bound`, if not
+ * NULL, becomes the label "le". */
 static void append_series(struct buffer *out, const char *name, const char *suffix,
                           const struct prometheus_label *labels, const struct slice *bound)
 {
@@ -127,7 +128,7 @@ static void append_series(struct buffer *out, const char *name, const char *suff
     buffer_append_text(out, first ? " " : "} ");
 }
 
-/* `value` / `units`, exactly; the latter is a power of ten. */
+/* Appends `value` / `units`, exactly. `units` is a power of ten. */
 static void append_quotient(struct buffer *out, uint64_t value, uint64_t units)
 {
     buffer_append_u64(out, value / units);
@@ -159,8 +160,8 @@ static void append_bucket(struct buffer *out, const char *name,
     buffer_append_byte(out, '\n');
 }
 
-/* "0.005", "1.0": a bound is written as a floating number in both formats, since it is a label, and
- * so the same series in both. */
+/* Writes a bound, such as "0.005" or "1.0": as a floating-point number in both formats, since it is
+ * a label and must give the same series in both. */
 static void write_bound(struct buffer *out, uint64_t bound, uint64_t units)
 {
     buffer_clear(out);

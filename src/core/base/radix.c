@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From the last byte to the first, each time into the other array (LSD). A byte that is the same
- * in all items is left out. */
+/* LSD: sorts from the last byte to the first, each time into the other array. Skips a byte that is
+ * the same in all items. */
 enum { DIGITS = 16, VALUES = 256 };
 
 static unsigned digit_of(const struct radix_item *item, int digit)
@@ -14,7 +14,7 @@ static unsigned digit_of(const struct radix_item *item, int digit)
     return (unsigned)(word >> (digit % 8 * 8)) & (VALUES - 1);
 }
 
-/* Puts the items into the order of one digit, those alike in the order in which they stood. */
+/* Sorts the items by one digit. Stable. */
 static void distribute(const struct radix_item *from, struct radix_item *to, size_t count,
                        int digit)
 {
@@ -32,7 +32,7 @@ static void distribute(const struct radix_item *from, struct radix_item *to, siz
         to[ends[digit_of(&from[i], digit)]++] = from[i];
 }
 
-/* The bits in which any differs from the first. */
+/* Returns the bits in which any item differs from the first. */
 static struct radix_item differences(const struct radix_item *items, size_t count)
 {
     struct radix_item differ = {0};

@@ -42,8 +42,8 @@ uint64_t random_below(struct random *random, uint64_t bound)
 {
     if (bound == 0)
         return 0;
-    /* The lowest 2^64 mod bound draws are drawn again, which leaves the same number for each
-     * remainder. */
+    /* Reject the lowest 2^64 mod bound draws, so that each remainder has the same number of
+     * draws. */
     uint64_t least = (0 - bound) % bound;
     uint64_t drawn;
     do {

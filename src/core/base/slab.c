@@ -28,7 +28,7 @@ void slab_fini(struct slab *slab)
     *slab = (struct slab){.item_bytes = slab->item_bytes};
 }
 
-/* Makes room for twice as many chunks. */
+/* Doubles the room for chunks. */
 static bool slab_grow_tables(struct slab *slab)
 {
     uint32_t cap = slab->chunk_cap ? slab->chunk_cap * 2 : CHUNK_CAP_FIRST;
@@ -50,11 +50,11 @@ static bool slab_add_chunk(struct slab *slab)
         return false; /* no ids left */
     if (slab->chunk_count == slab->chunk_cap && !slab_grow_tables(slab))
         return false;
-    /* A small slab touches as little as it needs; one that has grown is worth large pages. */
+    /* A small slab touches as little memory as it needs; a larger one benefits from large pages. */
     char *chunk = pages_take(chunk_bytes(slab), slab->chunk_count > 0);
     if (!chunk)
         return false;
-    /* Id 0 is nobody's. */
+    /* Id 0 is never used. */
     slab->rooms[slab->chunk_count] = (struct slab_room){.used = slab->chunk_count == 0};
     slab->chunks[slab->chunk_count++] = chunk;
     return true;
@@ -65,7 +65,7 @@ static bool has_room(const struct slab_room *room)
     return room->free_head || room->used < SLAB_CHUNK_ITEMS;
 }
 
-/* Gives an item of this chunk, which has room: one that was removed before a new one. */
+/* Adds an item to this chunk, which has room. Reuses a removed item before a new one. */
 static uint32_t add_to(struct slab *slab, uint32_t chunk)
 {
     struct slab_room *room = &slab->rooms[chunk];
@@ -115,8 +115,8 @@ void slab_remove(struct slab *slab, uint32_t id)
         }
         slab->spare = chunk;
     }
-    /* Zeroed now, so that slab_add need not, and so that a scan over 1..top sees nothing of the old
-     * item. */
+    /* Zero it now, so that slab_add need not, and so that a scan over 1..top sees nothing of the
+     * old item. */
     memset(item, 0, slab->item_bytes);
     memcpy(item, &room->free_head, sizeof room->free_head);
     room->free_head = id;

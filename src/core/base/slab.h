@@ -1,11 +1,11 @@
 /*
  * slab: items of one size, identified by 32-bit ids that are reused after removal.
  *
- * Id 0 is never assigned: it means "none". Items are stored in chunks that never move, so a pointer
- * from slab_at stays valid until that item is removed. The lowest chunk with room is filled first.
- * A chunk is freed when all its items have been removed, except for the first chunk and one more,
- * which may be needed again soon. The caller owns the structure. One thread. slab_add returns 0
- * when memory or ids run out.
+ * Id 0 is never assigned: it means "no item". Items are stored in chunks that never move, so a
+ * pointer from slab_at stays valid until that item is removed. The lowest chunk with room is filled
+ * first. A chunk is freed when all its items have been removed, except for the first chunk and one
+ * more, which may be needed again soon. The caller owns the structure. One thread. slab_add returns
+ * 0 when memory or ids run out.
  */
 #ifndef TARRY_BASE_SLAB_H
 #define TARRY_BASE_SLAB_H

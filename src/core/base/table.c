@@ -17,7 +17,7 @@ static void table_link(struct table *table, struct table_entry *entry)
     *bucket = entry;
 }
 
-/* Twice as many buckets, or as many as there were where there is no memory for them. */
+/* Doubles the buckets, or keeps them if there is no memory. */
 static void table_grow(struct table *table)
 {
     struct table old = *table;
@@ -55,7 +55,7 @@ void table_remove(struct table *table, struct table_entry *entry)
     table->count--;
 }
 
-/* The first entry of the buckets from `at` on. */
+/* Returns the first entry of the buckets from `at` on. */
 static struct table_entry *table_from(const struct table *table, size_t at)
 {
     for (; table->buckets && at <= table->bucket_mask; at++)

@@ -99,7 +99,7 @@ static int base64_value(char byte)
     return byte == '+' ? 62 : byte == '/' ? 63 : -1;
 }
 
-/* Turns `count` (2 to 4) characters into count - 1 bytes. */
+/* Decodes `count` (2 to 4) characters into count - 1 bytes. */
 static bool base64_decode_group(const char *at, size_t count, char *into)
 {
     uint32_t bits = 0;
@@ -142,8 +142,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Three rows of the table of distances between beginnings of `a` and of `b` are enough: the one
- * being made and two before. */
+/* Returns the edit distance. Three rows of the table of distances between prefixes of `a` and `b`
+ * are enough: the current one and the two before. */
 static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     size_t rows[3][WORD_CHARS_MAX + 1];
@@ -182,7 +182,7 @@ const char *text_nearest(const char *word, const char *const *candidates)
         if (away > near || away >= least(len, candidate_len))
             continue;
         nearest = *candidates;
-        /* From here on only something nearer will do. */
+        /* From here on, only a closer candidate counts. */
         if (away == 0)
             break;
         near = away - 1;
@@ -190,9 +190,9 @@ const char *text_nearest(const char *word, const char *const *candidates)
     return nearest;
 }
 
-/* ---- what a terminal obeys ---- */
+/* ---- characters that a terminal interprets ---- */
 
-/* Decodes a character that is encoded in 2 or 3 bytes. UINT32_MAX: it is another one. */
+/* Decodes a character of 2 or 3 bytes. Returns UINT32_MAX for other characters. */
 static uint32_t read_character(const unsigned char *at, size_t len)
 {
     if (len >= 2 && (at[0] & 0xe0) == 0xc0)
@@ -210,9 +210,9 @@ size_t text_unshown_bytes(struct slice text, uint32_t *character)
         {0x00, 0x1f},     /* C0 controls */
         {0x7f, 0x9f},     /* DEL, C1 controls */
         {0x61c, 0x61c},   /* ARABIC LETTER MARK */
-        {0x200e, 0x200f}, /* marks of direction */
+        {0x200e, 0x200f}, /* direction marks */
         {0x2028, 0x202e}, /* separators, embeddings, overrides */
-        {0x2066, 0x206f}, /* isolates, and marks that are deprecated */
+        {0x2066, 0x206f}, /* isolates, and deprecated marks */
     };
     const unsigned char *at = (const unsigned char *)text.at;
     if (!text.len)

@@ -51,10 +51,10 @@ bool text_base64_decode(struct slice in, struct buffer *out);
 size_t text_unshown_bytes(struct slice text, uint32_t *character);
 
 /*
- * Returns the candidate (`candidates` ends with NULL) most similar to `word`, or NULL if none is
- * close: for "did you mean". The distance is the number of letters inserted, deleted, changed or
- * swapped with their neighbour (Damerau 1964). Close means at most 2, or a third of the word if
- * that is more, and always less than the shorter of the two. The first of equals wins.
+ * Returns the candidate (`candidates` ends with NULL) most similar to `word`, or NULL if no
+ * candidate is close: for "did you mean". The distance is the number of letters inserted, deleted,
+ * changed or swapped with their neighbour (Damerau 1964). Close means at most 2, or a third of the
+ * word if that is more, and always less than the shorter of the two. The first of equals wins.
  */
 const char *text_nearest(const char *word, const char *const *candidates);
 

@@ -1,9 +1,9 @@
 #include "base/timestamp.h"
 
 /*
- * Days and dates are turned into each other as in Howard Hinnant, "chrono-Compatible Low-Level Date
- * Algorithms": years begin on 1 March, so that the leap day is the last of a year and month lengths
- * follow one straight line; 400 years are one era of 146,097 days.
+ * Converts between days and dates as in Howard Hinnant, "chrono-Compatible Low-Level Date
+ * Algorithms": years begin on 1 March, so that the leap day is the last day of a year and month
+ * lengths follow a linear formula. 400 years are one era of 146,097 days.
  */
 enum {
     DAYS_PER_ERA = 146097,
@@ -54,7 +54,7 @@ static bool is_digit(char byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* What is left to parse; once something did not fit, `bad` stays set and nothing moves on. */
+/* The rest of the text to parse. After the first fault, `bad` stays set and `at` does not move. */
 struct rest {
     const char *at, *end;
     bool bad;
@@ -83,7 +83,7 @@ static void take_byte(struct rest *rest, char either, char or)
         rest->bad = true;
 }
 
-/* ".123456" in milliseconds, rounded up; 0 where there is no fraction. */
+/* Reads ".123456" as milliseconds, rounded up; 0 if there is no fraction. */
 static int64_t take_fraction_ms(struct rest *rest)
 {
     int64_t scale = 100, ms = 0;
@@ -100,7 +100,7 @@ static int64_t take_fraction_ms(struct rest *rest)
     return ms + beyond;
 }
 
-/* "Z" or "+08:00", in minutes east of Greenwich. */
+/* Reads "Z" or "+08:00" as minutes east of Greenwich. */
 static int64_t take_offset_minutes(struct rest *rest)
 {
     if (rest->bad || rest->at == rest->end || (*rest->at != '+' && *rest->at != '-')) {
@@ -115,7 +115,7 @@ static int64_t take_offset_minutes(struct rest *rest)
     return sign * (hours * 60 + minutes);
 }
 
-/* Reads date, time, fraction and offset, in this order and nothing else. */
+/* Parses date, time, fraction and offset, in this order and nothing else. */
 static bool parse_rfc3339(struct slice text, int64_t *ms)
 {
     struct rest rest = {.at = text.at, .end = text.at + text.len};
@@ -139,14 +139,14 @@ static bool parse_rfc3339(struct slice text, int64_t *ms)
     if (hour > 23 || minute > 59 || second > 60)
         return false;
     int64_t minutes = days_from_date(year, month, day) * 1440 + hour * 60 + minute - offset_minutes;
-    /* Leap seconds are only ever put in at the end of a day, UTC. */
+    /* Leap seconds are inserted only at the end of a day, UTC. */
     if (second == 60 && (minutes + 1) % 1440 != 0)
         return false;
     *ms = minutes * 60000 + second * 1000 + fraction_ms;
     return *ms >= 0 && *ms <= MS_LAST;
 }
 
-/* Reads milliseconds since 1970. */
+/* Parses milliseconds since 1970. */
 static bool parse_bare(struct slice text, int64_t *ms)
 {
     int64_t value = 0;

@@ -20,7 +20,7 @@ static const char *const names[TROUBLES] = {
     [TROUBLE_TRACES] = "traces",
 };
 
-/* By the inner clock; 0: the party's last attempt went well. */
+/* By the inner clock; 0: the party's last attempt succeeded. */
 static _Atomic int64_t since_ms[TROUBLES][TROUBLE_PARTIES];
 
 void trouble_note(enum trouble trouble, uint32_t party, bool has_failed)
@@ -39,7 +39,7 @@ int64_t trouble_lasts_ms(enum trouble trouble)
     assert(trouble > 0 && trouble < TROUBLES);
     for (uint32_t party = 0; party < TROUBLE_PARTIES; party++) {
         int64_t at_ms = atomic_load_explicit(&since_ms[trouble][party], memory_order_relaxed);
-        /* What has failed within this millisecond has failed too. */
+        /* A failure within this millisecond counts. */
         int64_t lasts_ms = at_ms ? now_ms - at_ms + 1 : 0;
         if (lasts_ms > longest_ms)
             longest_ms = lasts_ms;

@@ -36,7 +36,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Takes what stands before the first of `marks` off the front; *rest then begins with the mark. */
+/* Takes the text before the first of `marks` from the front; *rest then begins with the mark. */
 static struct slice split_at(struct slice *rest, const char *marks)
 {
     size_t len = 0;
@@ -52,7 +52,8 @@ static struct slice skip(struct slice text, size_t bytes)
     return slice_make(text.at + bytes, text.len - bytes);
 }
 
-/* Bytes that stand nowhere in a URL; a NUL is among them, so strchr is safe behind this. */
+/* Rejects bytes that may not appear in a URL. NUL is one of them, so strchr is safe after this
+ * check. */
 static enum url_fault check_bytes(struct slice text)
 {
     enum url_fault fault = URL_OK;
@@ -79,7 +80,7 @@ static enum url_fault parse_scheme(struct slice *rest, struct url *url)
     return URL_OK;
 }
 
-/* Takes user and password off the front of the authority. */
+/* Takes user and password from the front of the authority. */
 static enum url_fault parse_user(struct slice *authority, struct url *url)
 {
     struct slice rest = *authority;
@@ -105,8 +106,8 @@ static bool is_ipv6(struct slice host)
     return slice_copy(host, text, sizeof text) && inet_pton(AF_INET6, text, &address) == 1;
 }
 
-/* "127.1", "0x7f000001", "2130706433": libraries differ in what they make of these. So what ends in
- * a number, with or without a final dot, is an address in full or nothing. */
+/* Checks a name. Libraries interpret "127.1", "0x7f000001" and "2130706433" differently, so a name
+ * that ends in a number, with or without a final dot, must be a full address. */
 static enum url_fault check_name(struct slice host)
 {
     char text[URL_HOST_BYTES_MAX + 1];
@@ -128,7 +129,7 @@ static enum url_fault check_name(struct slice host)
     return is_number && inet_pton(AF_INET, text, &address) != 1 ? URL_NUMBER_HOST : URL_OK;
 }
 
-/* "host", "host:port", "[address]", "[address]:port" */
+/* Parses "host", "host:port", "[address]" or "[address]:port". */
 static enum url_fault parse_host(struct slice text, struct url_host *host)
 {
     enum url_fault fault = URL_OK;
@@ -152,12 +153,12 @@ static enum url_fault parse_host(struct slice text, struct url_host *host)
     return fault;
 }
 
-/* Reads HOST[:PORT], separated by commas; an authority that is empty has none. */
+/* Parses HOST[:PORT], separated by commas. An empty authority has no hosts. */
 static enum url_fault parse_hosts(struct slice authority, struct url *url)
 {
     enum url_fault fault = URL_OK;
     url->authority = authority;
-    /* "unix:///path" has none, "user@/path" lacks one. */
+    /* "unix:///path" has no hosts, "user@/path" lacks one. */
     bool more = authority.len > 0;
     while (more && !fault) {
         struct slice text = split_at(&authority, ",");

@@ -2,7 +2,7 @@
  * url: splits SCHEME://[USER[:PASSWORD]@]HOST[:PORT][,HOST[:PORT]…][/PATH][?QUERY]. Pure.
  *
  * The only URL parser in tarry: the code that chooses the credential for a URL and the code that
- * connects must see the same host. So it is strict where parsers are known to differ (RFC 3986, the
+ * connects must see the same host. So it is strict where parsers often differ (RFC 3986, the
  * WHATWG standard, curl): one '@' at most, no backslash, no fragment, no blank and no control
  * character, hosts of letters, digits, '.', '-' and '_' only, without escapes, and addresses in
  * full ("127.1" and "0x7f000001" are refused). curl accepts every URL that this parser accepts, and
@@ -66,7 +66,7 @@ bool url_scheme_is(const struct url *url, const char *scheme);
  * no '='. Returns false at the end. */
 bool url_next_pair(struct slice *query, struct slice *name, struct slice *value, bool *has_value);
 
-/* Appends "host:port" in lower case, with an IPv6 address in brackets, `port` if the URL has none,
+/* Appends "host:port" in lower case, with an IPv6 address in brackets, `port` if it has no port,
  * and without the final dot of a name. In this form, two spellings of one peer are equal. */
 void url_emit_host(const struct url_host *host, uint16_t port, struct buffer *out);
 

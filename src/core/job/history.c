@@ -1,10 +1,11 @@
-/* The history of a job (job.h): its attempts that ended without an ack, stored one after the other. */
+/* The history of a job (job.h): its attempts that ended without an ack, stored one after the
+ * other. */
 #include "job/job.h"
 #include "job/wire.h"
 
 #include <assert.h>
 
-/* The longest an attempt can be: two lengths of time below 2^63, and the error's counted length. */
+/* The maximum size of an attempt: two durations below 2^63, and the error with its length. */
 enum {
     NUMBER_BYTES_MAX = 5,
     MS_BYTES_MAX = 9,
@@ -57,7 +58,7 @@ bool job_history_check(struct slice history)
     return at == history.len && count <= JOB_HISTORY_MAX;
 }
 
-/* A character cut in two would be none: up to three bytes less. */
+/* Truncates the error at a character boundary: up to three bytes less. */
 static struct slice cut_error(struct slice error)
 {
     if (error.len <= JOB_HISTORY_ERROR_BYTES_MAX)
@@ -79,7 +80,7 @@ static char *put_attempt(char *at, const struct job_attempt *attempt)
     return wire_put_text(at, cut_error(attempt->error), JOB_HISTORY_ERROR_BYTES_MAX);
 }
 
-/* What is left of it where one more is to come. What cannot be read is left out. */
+/* Returns the attempts to keep so that another one fits. Leaves out what cannot be decoded. */
 static struct slice make_room(struct slice history)
 {
     struct job_attempt ignored;

@@ -25,7 +25,7 @@ enum job_state job_state_parse(struct slice name)
     return (enum job_state)0;
 }
 
-/* ---- what a byte may be part of ---- */
+/* ---- classes of bytes ---- */
 
 enum { IN_TOPIC = 1, IN_META_NAME = 2 };
 
@@ -67,8 +67,8 @@ bool job_topic_is_own(struct slice topic)
     return memcmp(topic.at, prefix, len) == 0 || slice_is(topic, numbers);
 }
 
-/* Whether each of eight bytes is from 0x21 to 0x7e: none has its high bit set, before and after one is added, nor
- * keeps it clear when 0x5f is added. */
+/* Returns whether each of eight bytes is from 0x21 to 0x7e. The high bit of each byte must be
+ * clear, must stay clear when one is added, and must become set when 0x5f is added. */
 static bool word_is_printable(uint64_t word)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones * 0x80;
@@ -115,7 +115,8 @@ static bool meta_name_is_valid(struct slice name)
     return name.len >= 1 && name.len <= META_NAME_BYTES_MAX && every_byte_is(name, IN_META_NAME);
 }
 
-/* A control character of ASCII, or the first byte of U+0080 to U+009F: terminals obey those too. */
+/* Returns whether an ASCII control character begins at `at`, or the first byte of U+0080 to U+009F,
+ * which terminals also interpret. */
 static bool begins_control(struct slice text, size_t at)
 {
     unsigned char byte = (unsigned char)text.at[at];
@@ -167,7 +168,7 @@ enum job_meta_fault job_meta_add(struct buffer *meta, struct slice name, struct 
     return JOB_META_OK;
 }
 
-/* The bytes from *at up to the next NUL; *at goes behind it. */
+/* Takes the bytes from *at up to the next NUL, and moves *at past it. */
 static bool meta_take(struct slice meta, size_t *at, struct slice *out)
 {
     const char *from, *nul;

@@ -66,8 +66,8 @@ bool job_topic_is_valid(struct slice topic);
 bool job_topic_is_own(struct slice topic);
 /* Returns whether an id is valid: 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
 bool job_id_is_valid(struct slice id);
-/* Returns whether a consumer name is valid: 1 to 64 bytes of printable ASCII, no blank at either
- * end. */
+/* Returns whether a consumer name is valid: 1 to 64 bytes of printable ASCII, without leading or
+ * trailing blanks. */
 bool job_consumer_is_valid(struct slice consumer);
 /* Returns whether the id is "." or "..". In a path these have another meaning for clients and
  * proxies, escaped or not, so a job with such an id is not reachable. Stored jobs with such ids,

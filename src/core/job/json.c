@@ -5,7 +5,7 @@
 
 #include <strings.h>
 
-/* Literal keys: their length is known. */
+/* Appends a literal, whose length is a constant. */
 #define PUT(OUT, TEXT) buffer_append((OUT), (TEXT), sizeof(TEXT) - 1)
 
 struct slice job_type_plain(struct slice type)

@@ -50,7 +50,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Before jitter. */
+/* Returns the wait before jitter. */
 static int64_t plain_wait_ms(const struct backoff *backoff, uint32_t attempt)
 {
     uint32_t doublings = backoff->kind == BACKOFF_EXPONENTIAL ? attempt - 1 : 0;

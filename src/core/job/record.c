@@ -3,9 +3,9 @@
 #include "job/wire.h"
 
 /*
- * A field that has its usual value takes no room: the varint `fields` tells which ones are there.
- * One content has one stored form: a field that is there but has its usual value is refused, so
- * decoding and encoding again gives the same bytes.
+ * A field with its usual value takes no space: the varint `fields` lists the present fields. A
+ * content has one stored form: a field that is present with its usual value is refused, so decoding
+ * and encoding again gives the same bytes.
  *
  *   JOB    fields · form · due · sequence · [fields, in the order of their bits] · [from] · topic ·
  *          id · body (the rest)
@@ -13,7 +13,7 @@
  *   DONE   form · key · sequence · [remember_until] · [topic] · [from]
  *   TOPIC  see below
  *
- * `from` is there where FORM_FROM of `form` says so: run · slot · bytes.
+ * `from` is present if FORM_FROM of `form` is set: run · slot · bytes.
  */
 enum {
     HAS_PRIORITY = 1 << 0, /* other than JOB_PRIORITY */
@@ -28,12 +28,12 @@ enum {
     HAS_META = 1 << 7,
     POLICY_SHIFT = 8,
     HAS_HISTORY = 1 << 12,
-    HAS_TAKEN = 1 << 13, /* how long before lease_until */
+    HAS_TAKEN = 1 << 13, /* duration before lease_until */
     HAS_CONSUMER = 1 << 14,
-    CANCEL_REQUESTED = 1 << 15, /* the bit says it all */
+    CANCEL_REQUESTED = 1 << 15, /* the bit alone, without a value */
     JOB_FIELDS = (1 << 16) - 1,
 
-    /* In STATE, so that its fields stay one byte for what every delivery writes. */
+    /* Bits in STATE, chosen so that the fields of every delivery fit in one byte. */
     HAS_STATE_TAKEN = 1 << 6,
     HAS_ENDED = 1 << 7,
     HAS_STATE_CONSUMER = 1 << 8,
@@ -41,11 +41,11 @@ enum {
     STATE_RECORD_FIELDS = (1 << 10) - 1
 };
 
-/* The byte `form`. JOB and STATE: state, due_is_wall, origin (0 in STATE). */
+/* The byte `form` of JOB and STATE: state, due_is_wall, origin (0 in STATE). */
 enum { FORM_STATE = 7, FORM_DUE_IS_WALL = 1 << 3, FORM_ORIGIN_SHIFT = 4, FORM_ORIGIN = 3 };
-/* DONE: reason and these. */
+/* The byte `form` of DONE: the reason and these flags. */
 enum { FORM_REASON = 7, FORM_CARRIED = 1 << 3, FORM_REMEMBERED = 1 << 4, FORM_TOPIC = 1 << 5 };
-/* All three. */
+/* Flags of JOB, STATE and DONE. */
 enum { FORM_FROM = 1 << 6, FORM_END = 1 << 7 };
 enum { HEAD_BYTES = 5 };
 
@@ -56,7 +56,7 @@ size_t record_bytes_max(const struct record *record)
     const struct job *job = &record->job;
 
     switch (record->kind) {
-    case RECORD_JOB: /* at most 23 varints and 10 other bytes beside the text */
+    case RECORD_JOB: /* at most 23 varints and 10 other bytes in addition to the text */
         return 212 + job->topic.len + job->id.len + job->content_type.len + job->meta.len +
                job->error.len + job->consumer.len + job->history.len + job->body.len;
     case RECORD_STATE:
@@ -92,9 +92,10 @@ bool record_is_read_again(struct slice bytes)
     return kind == RECORD_JOB || (kind == RECORD_DONE && wire_take_byte(&in) & FORM_REMEMBERED);
 }
 
-/* ---- the slot a job lay in ---- */
+/* ---- the slot of a job ---- */
 
-/* Of a policy's fields: in bits POLICY_SHIFT and up of a job's, in the lowest of a topic's. */
+/* The fields of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest bits of a
+ * topic's. */
 enum { POLICY_FIELDS = (1 << 4) - 1 };
 
 static uint16_t take_priority(struct wire_in *in)
@@ -102,28 +103,30 @@ static uint16_t take_priority(struct wire_in *in)
     return (uint16_t)wire_take_varint(in, 0, JOB_PRIORITY_MAX);
 }
 
-/* ---- topics, and policies, which topics and jobs have ---- */
+/* ---- topics, and the policies of topics and jobs ---- */
 
 /*
- * TOPIC  form · fields · topic · sequence, then what `fields` say is there: policy · priority ·
- * dedup_window · extension · max_jobs · count and unit of push_rate · paused_until; then the totals.
+ * TOPIC  form · fields · topic · sequence, then the fields present in `fields`: policy · priority ·
+ * dedup_window · extension · max_jobs · count and unit of push_rate · paused_until; then the
+ * totals.
  */
 
-/* Of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest of a topic's. */
+/* The bits of a policy: in bits POLICY_SHIFT and up of a job's fields, in the lowest bits of a
+ * topic's. */
 enum { HAS_LEASE = 1 << 0, HAS_TTL = 1 << 1, HAS_BACKOFF = 1 << 2, HAS_MAX_ATTEMPTS = 1 << 3 };
 
-/* A topic's fields: those of its policy, and these. */
+/* The fields of a topic in addition to those of its policy. */
 enum {
     HAS_TOPIC_PRIORITY = 1 << 4,
     HAS_DEDUP_WINDOW = 1 << 5,
     HAS_EXTENSION = 1 << 6,
     HAS_MAX_JOBS = 1 << 7,
     HAS_PUSH_RATE = 1 << 8,
-    HAS_PAUSED_UNTIL = 1 << 9, /* of one that is paused only */
+    HAS_PAUSED_UNTIL = 1 << 9, /* only if paused */
     TOPIC_FIELDS = (1 << 10) - 1
 };
 
-/* The byte `form`: on_conflict and these. */
+/* The byte `form`: on_conflict and these flags. */
 enum {
     FORM_CONFLICT = 3,
     FORM_EXISTS = 1 << 2,
@@ -288,7 +291,7 @@ static void take_push_rate(struct wire_in *in, struct frequency *out)
         wire_fail(in);
 }
 
-/* Reads a TOPIC; what follows from its form is checked. */
+/* Reads a TOPIC and checks its form. */
 static void take_topic(struct wire_in *in, struct record_topic *topic)
 {
     struct topic_settings *settings = &topic->settings;
@@ -351,7 +354,7 @@ static struct record_place take_from(struct wire_in *in)
     return (struct record_place){.file = run | RECORD_IN_RUN, .at = slot, .bytes = bytes};
 }
 
-/* ---- what JOB and STATE have in common: how far a job has come ---- */
+/* ---- the state of a job, shared by JOB and STATE ---- */
 
 static unsigned state_fields(const struct record_state *state)
 {
@@ -395,7 +398,7 @@ static void take_state_form(struct wire_in *in, unsigned form, struct record_sta
     out->due_is_wall = form & FORM_DUE_IS_WALL;
 }
 
-/* out->due_ms is there already. */
+/* Reads the state fields. out->due_ms is already set. */
 static void take_state_fields(struct wire_in *in, unsigned fields, struct record_state *out)
 {
     out->priority = fields & HAS_PRIORITY ? take_priority(in) : JOB_PRIORITY;
@@ -412,7 +415,7 @@ static void take_state_fields(struct wire_in *in, unsigned fields, struct record
         wire_fail(in);
 }
 
-/* When a leased job was taken: never at the lease's end or later. */
+/* Writes when a leased job was taken, which is always before the end of the lease. */
 static char *put_taken(char *at, int64_t taken_ms, int64_t lease_until_ms)
 {
     assert(taken_ms > 0 && taken_ms < lease_until_ms);
@@ -428,7 +431,7 @@ static int64_t take_taken(struct wire_in *in, int64_t lease_until_ms)
     return in->bad ? 0 : lease_until_ms - held_ms;
 }
 
-/* Whether what is said of a job's holder may be said of a job in this state. */
+/* Returns whether the holder's fields are allowed for a job in this state. */
 static bool holder_is_storable(enum job_state state, struct slice consumer, bool cancel_requested)
 {
     if (state != JOB_LEASED)
@@ -438,7 +441,7 @@ static bool holder_is_storable(enum job_state state, struct slice consumer, bool
 
 /* ---- JOB ---- */
 
-/* `key` stays unset. */
+/* Returns the state of a job. `key` stays unset. */
 static struct record_state state_of(const struct job *job)
 {
     return (struct record_state){
@@ -467,7 +470,8 @@ static void set_state(struct job *job, const struct record_state *state)
     job->error = state->error;
 }
 
-/* Whole pairs and nothing else; names and values were judged when they came in. */
+/* Returns whether `meta` consists of whole pairs and nothing else. Names and values were validated
+ * on input. */
 static bool meta_is_whole(struct slice meta)
 {
     struct slice name, value;
@@ -479,7 +483,8 @@ static bool meta_is_whole(struct slice meta)
     return at == meta.len;
 }
 
-/* Asked at both ends: what cannot be read back must never be written. */
+/* Returns whether the job can be stored. Checked when encoding and decoding: what cannot be read
+ * back must never be written. */
 static bool job_is_storable(const struct job *job)
 {
     return job_topic_is_valid(job->topic) && job_id_is_valid(job->id) && meta_is_whole(job->meta) &&
@@ -487,7 +492,7 @@ static bool job_is_storable(const struct job *job)
            holder_is_storable(job->state, job->consumer, job->cancel_requested);
 }
 
-/* Writes a JOB: fields with their usual value are left out, and `fields` tells which. */
+/* Writes a JOB. Omits fields with their usual value; `fields` lists the present ones. */
 static char *put_job(char *at, const struct record *record)
 {
     const struct job *job = &record->job;
@@ -525,7 +530,7 @@ static char *put_job(char *at, const struct record *record)
     return wire_put_bytes(at, job->body);
 }
 
-/* Reads a JOB; a field that is there with its usual value is refused. */
+/* Reads a JOB. Refuses a field that is present with its usual value. */
 static void take_job(struct wire_in *in, struct record *record)
 {
     struct job *job = &record->job;

@@ -16,7 +16,7 @@ void ulid_init(struct ulid *ulid, uint64_t seed)
     draw_chance(ulid);
 }
 
-/* The next 128-bit number; where all 80 bits of chance are used up, it goes on in the next
+/* Computes the next 128-bit number. If all 80 random bits are used up, it continues in the next
  * millisecond. */
 static void step(struct ulid *ulid)
 {
@@ -26,7 +26,7 @@ static void step(struct ulid *ulid)
     }
 }
 
-/* The lowest bits of `value`, five to a character. */
+/* Writes the lowest bits of `value`, five per character. */
 static void write_base32(char *out, int characters, unsigned __int128 value)
 {
     static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";

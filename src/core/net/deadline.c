@@ -1,8 +1,8 @@
 /*
- * A deadline is a timer of the kernel's on boot time (timerfd_create(2)): the clock our inner clock
- * is made of, finer than the loop's own timers, and going on while the machine sleeps. Who decides
- * is the inner clock all the same: where that is not there yet (or is a test's), the timer is set
- * again.
+ * A deadline is a kernel timer on boot time (timerfd_create(2)), the clock that the inner clock is
+ * based on. It is finer than the loop's own timers, and continues while the machine sleeps. The
+ * inner clock still decides: if it has not reached the time yet (or is a test clock), the timer is
+ * set again.
  */
 #include "base/clock.h"
 #include "net/reactor.h"
@@ -19,11 +19,12 @@ struct deadline {
     void (*fire)(void *ctx);
     void *ctx;
     int64_t at_us;
-    int64_t armed_us; /* the inner time the timer is set for; INT64_MAX: not set */
-    int64_t fair_us;  /* when it can ring at the earliest: at_us, or later where it was set later */
+    int64_t armed_us; /* the inner time that the timer is set for; INT64_MAX: not set */
+    int64_t
+        fair_us; /* the earliest time at which it can fire: at_us, or later if it was set later */
 };
 
-/* From now, rounded up; 0 us would stop the timer. */
+/* Sets the timer to fire after `us`. 0 would stop the timer. */
 static void set_timer(struct deadline *deadline, int64_t us)
 {
     struct itimerspec when = {.it_value = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000}};
@@ -54,7 +55,7 @@ static void on_timer(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     if (read(deadline->fd, &rings, sizeof rings) < 0)
-        return; /* set again since it rang */
+        return; /* set again after it fired */
     deadline->armed_us = INT64_MAX;
     if (deadline->at_us == INT64_MAX)
         return;
@@ -92,8 +93,8 @@ struct deadline *deadline_new(struct reactor *reactor, void (*fire)(void *ctx), 
     return deadline;
 }
 
-/* A deadline that moves later leaves the timer alone: when it rings it is set again. One that is
- * gone stops it, so that nobody is woken for nothing. */
+/* Moves a deadline. A later time leaves the timer unchanged: it is set again when it fires.
+ * INT64_MAX stops the timer, so that there is no needless wake-up. */
 void deadline_set_us(struct deadline *deadline, int64_t at_us)
 {
     if (at_us == deadline->at_us)

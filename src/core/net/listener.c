@@ -15,7 +15,7 @@
 
 enum { BACKLOG = 1024, FIRST_INHERITED = 3, GROUP_BYTES_MAX = 1 << 20 };
 
-/* ---- what all kinds have in common ---- */
+/* ---- shared by all kinds ---- */
 
 static bool open_failed(const struct listener *listener, const char *why, const char *advice,
                         char *error)
@@ -31,7 +31,7 @@ static void close_descriptor(struct listener *listener)
     listener->fd = -1;
 }
 
-/* How many sockets were handed over; they are FIRST_INHERITED and those that follow. */
+/* Returns the number of inherited sockets: FIRST_INHERITED and the following descriptors. */
 static uint32_t inherited_count(void)
 {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
@@ -58,15 +58,15 @@ static void name_by_path(struct listener *listener, const char *path)
                    path);
 }
 
-/* ---- an address of IP ---- */
+/* ---- IP addresses ---- */
 
 static socklen_t address_bytes(const struct sockaddr_storage *address)
 {
     return address->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
-/* A socket bound to the listener's address, alone or as one of several of this process. Negative
- * errno. */
+/* Returns a socket bound to the listener's address, exclusively or shared within this process, or a
+ * negative errno. */
 static int bind_address(const struct listener *listener, bool is_shared)
 {
     const int on = 1;
@@ -98,8 +98,8 @@ static bool address_failed(const struct listener *listener, int code, char *erro
                        error);
 }
 
-/* It is bound alone, which fails where any other has the port; then others may join it, which are
- * this process's for the other threads. */
+/* Opens an address. Binds it exclusively first, which fails if another process uses the port. Then
+ * allows shared binding, for the sockets of this process's other threads. */
 static bool open_address(struct listener *listener, char *error)
 {
     const int on = 1;
@@ -114,11 +114,11 @@ static bool open_address(struct listener *listener, char *error)
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0 ||
         getsockname(fd, (struct sockaddr *)address, &bytes) != 0)
         return address_failed(listener, -errno, error);
-    name_by_address(listener, address); /* port 0 has become one */
+    name_by_address(listener, address); /* port 0 is now a real port */
     return true;
 }
 
-/* ---- a unix socket ---- */
+/* ---- unix sockets ---- */
 
 static struct sockaddr_un unix_address(const char *path)
 {
@@ -127,7 +127,7 @@ static struct sockaddr_un unix_address(const char *path)
     return address;
 }
 
-/* Does somebody take connections at that path? */
+/* Returns whether a process accepts connections at that path. */
 static bool is_served(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -139,7 +139,8 @@ static bool is_served(const struct sockaddr_un *address)
     return !is_refused;
 }
 
-/* Takes away what is left of a process that is gone; nothing else than a socket that nobody serves. */
+/* Removes the socket file of a process that has ended. Removes nothing but a socket that no process
+ * serves. */
 static bool remove_left_over(const struct listener *listener, const struct sockaddr_un *address,
                              char *error)
 {
@@ -156,7 +157,7 @@ static bool remove_left_over(const struct listener *listener, const struct socka
            open_failed(listener, strerror(errno), "remove it or choose another path", error);
 }
 
-/* Nobody may connect to the file until it has its group and mode. */
+/* Binds the socket with a mode that allows no connections until it has its group and mode. */
 static int bind_closed(int fd, const struct sockaddr_un *address)
 {
     mode_t before = umask(0777);
@@ -165,7 +166,7 @@ static int bind_closed(int fd, const struct sockaddr_un *address)
     return code;
 }
 
-/* False where there is none of that name. */
+/* Looks up a group. Returns false if it does not exist. */
 static bool find_group(const char *name, gid_t *out)
 {
     struct group entry, *found = NULL;
@@ -187,7 +188,7 @@ static bool find_group(const char *name, gid_t *out)
     return false;
 }
 
-/* Who may connect. */
+/* Sets the group and mode, which decide who may connect. */
 static bool set_owner_and_mode(const struct listener *listener, const char *path, char *error)
 {
     const struct listener_options *options = &listener->options;
@@ -233,8 +234,8 @@ static bool open_path(struct listener *listener, char *error)
     return true;
 }
 
-/* Takes the socket file away, if it still is the one that was made here: the number of one that was
- * removed is soon another's, but not with the same time. */
+/* Removes the socket file if it still is the one created here. The inode number of a removed file
+ * is soon reused, but not with the same time. */
 static void remove_path(struct listener *listener)
 {
     const struct stat *ours = &listener->file;
@@ -246,9 +247,10 @@ static void remove_path(struct listener *listener)
     listener->file = (struct stat){0};
 }
 
-/* ---- sockets that were opened before us (sd_listen_fds(3)) ---- */
+/* ---- inherited sockets (sd_listen_fds(3)) ---- */
 
-/* Is the one at `index` meant by "web", or by the descriptor's number? */
+/* Returns whether `name`, such as "web" or a descriptor number, identifies the socket at
+ * `index`. */
 static bool is_meant(uint32_t index, const char *name)
 {
     const char *names = getenv("LISTEN_FDNAMES");
@@ -267,7 +269,7 @@ static bool inherited_failed(const char *name, const char *why, char *error)
     return error_text(error, LISTENER_ERROR_BYTES, "cannot listen on 'fd:%s', %s", name, why);
 }
 
-/* Does `fd` take connections of a kind we know? */
+/* Returns whether `fd` is a listening socket of a supported kind. */
 static bool is_listening(int fd, struct sockaddr_storage *address)
 {
     int type = 0, listens = 0;
@@ -288,7 +290,7 @@ static bool take_inherited(struct listener *listener, int inherited, char *error
     if (!is_listening(inherited, &address))
         return inherited_failed(
             name, "it is no listening socket, give ListenStream= with Accept=no", error);
-    /* A copy: the descriptor itself may be named by another listener, too. */
+    /* Duplicate it: another listener may also use the descriptor. */
     listener->fd = fcntl(inherited, F_DUPFD_CLOEXEC, 0);
     if (listener->fd < 0 || fcntl(listener->fd, F_SETFL, O_RDWR | O_NONBLOCK) != 0)
         return inherited_failed(name, strerror(errno), error);
@@ -302,7 +304,7 @@ static bool take_inherited(struct listener *listener, int inherited, char *error
     return true;
 }
 
-/* ---- all of them ---- */
+/* ---- the list of listeners ---- */
 
 static struct listener *add_listener(struct listeners *listeners,
                                      const struct listener_options *options, char *error)
@@ -338,7 +340,8 @@ static bool open_inherited(struct listeners *listeners, const struct listener_op
                                      error);
 }
 
-/* "[::]" takes what comes over IPv4 too, unless somebody else is to. */
+/* Returns whether an IPv4 listener has the same port. "[::]" also accepts IPv4, unless there is
+ * such a listener. */
 static bool has_v4_sibling(const struct listener_options *one, const struct listener_options *all,
                            uint32_t count)
 {
@@ -365,7 +368,7 @@ static bool open_one(struct listeners *listeners, const struct listener_options 
                                           : open_address(listener, error);
 }
 
-/* What this process starts has no business with them. */
+/* Marks the inherited sockets close-on-exec, so that child processes do not get them. */
 static void keep_inherited(void)
 {
     for (uint32_t i = 0, there = inherited_count(); i < there; i++)

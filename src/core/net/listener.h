@@ -81,9 +81,9 @@ struct listeners {
 };
 
 /*
- * Opens all listeners or none. An inherited listener represents each socket of that name. Replaces
- * a socket file that is left over from a process that has ended. On false, `error`
- * (LISTENER_ERROR_BYTES) describes the listener, the reason and what to do.
+ * Opens all listeners; on failure, none stays open. An inherited listener represents each socket of
+ * that name. Replaces a socket file that is left over from a process that has ended. On false,
+ * `error` (LISTENER_ERROR_BYTES) describes the listener, the reason and what to do.
  */
 bool listeners_open(struct listeners *listeners, const struct listener_options *options,
                     uint32_t count, char *error);

@@ -8,7 +8,7 @@
 
 static const char text_start[] = "PROXY ";
 
-/* The text up to the next blank, which is taken off. */
+/* Returns the text up to the next blank and removes it from *line. */
 static struct slice next_word(struct slice *line)
 {
     const char *blank = line->len ? memchr(line->at, ' ', line->len) : NULL;
@@ -41,7 +41,7 @@ static bool read_port(struct slice word, uint16_t *out)
     return ok;
 }
 
-/* `line` is what stands between "PROXY " and the line end. */
+/* Reads `line`, the text between "PROXY " and the line end. */
 static bool read_line(struct slice line, struct peer *peer)
 {
     struct peer client = {.kind = PEER_ADDRESS, .is_told = true};
@@ -78,7 +78,8 @@ static enum proxy_protocol_step read_text(struct slice bytes, struct peer *peer,
     return PROXY_PROTOCOL_WHOLE;
 }
 
-/* ---- version 2: a signature, what it is, how long the rest is, addresses, values ---- */
+/* ---- version 2: a signature, version and family, the length of the rest, addresses, values
+ * ---- */
 
 static const char signature[] = "\r\n\r\n\0\r\nQUIT\n";
 
@@ -105,7 +106,7 @@ static size_t number_at(const char *at)
     return (size_t)(unsigned char)at[0] << 8 | (unsigned char)at[1];
 }
 
-/* Each value says how long it is; together they fill the rest. */
+/* Returns whether the rest consists of whole values, each with its length. */
 static bool are_values(struct slice rest)
 {
     while (rest.len >= VALUE_HEAD_BYTES) {
@@ -117,7 +118,7 @@ static bool are_values(struct slice rest)
     return rest.len == 0;
 }
 
-/* What the proxy says of its client. `rest` is all that follows the head. */
+/* Reads the addresses of the client. `rest` is everything after the head. */
 static bool read_client(unsigned family, struct slice rest, struct peer *client)
 {
     struct in_addr v4;

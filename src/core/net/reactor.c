@@ -25,14 +25,14 @@ struct reactor {
     _Atomic(struct letter *) mailbox; /* newest first */
     atomic_bool stopping;
     struct hook hooks[HOOKS_MAX];
-    struct list calls; /* at the end of this turn */
+    struct list calls; /* at the end of this iteration */
     uint32_t hook_count;
     uint32_t index;
     bool in_hooks, wants_turn;
     pthread_t thread;
-    int64_t now_us;    /* of this turn; 0: not looked at yet */
-    int64_t polled_us; /* the poll had returned by then */
-    int64_t ended_us;  /* the turn before */
+    int64_t now_us;    /* of this iteration; 0: not read yet */
+    int64_t polled_us; /* an upper bound of when the poll returned */
+    int64_t ended_us;  /* end of the previous iteration */
     _Atomic uint64_t turns, letters;
     struct peak longest_us;
     struct shared_histogram turn_us, late_us;
@@ -40,7 +40,8 @@ struct reactor {
 
 /* ---- mailbox ---- */
 
-/* The sender that finds the mailbox empty wakes the reactor: it will find all that came since. */
+/* Only the sender that finds the mailbox empty wakes the reactor, which then receives all later
+ * letters as well. */
 void reactor_post(struct reactor *reactor, struct letter *letter)
 {
     struct letter *head = atomic_load_explicit(&reactor->mailbox, memory_order_relaxed);
@@ -81,7 +82,7 @@ static void on_mail(uv_async_t *mail)
         uv_stop(&reactor->loop);
 }
 
-/* ---- how long turns take ---- */
+/* ---- durations of iterations ---- */
 
 int64_t reactor_now_us(struct reactor *reactor)
 {
@@ -96,14 +97,15 @@ bool reactor_is_late(struct reactor *reactor)
     return clock_awake_us() - began_us >= REACTOR_SHARE_US;
 }
 
-/* After a poll: the loop's own time is still the one at which it returned, cut to milliseconds. */
+/* Notes the end of a poll: the loop's own time is still the one at which it returned, truncated to
+ * milliseconds. */
 static void on_polled(uv_check_t *polled)
 {
     struct reactor *reactor = polled->data;
     reactor->polled_us = ((int64_t)uv_now(&reactor->loop) + 1) * 1000;
 }
 
-/* The loop polls next. */
+/* Records the iteration. The loop polls next. */
 static void turn_note(struct reactor *reactor)
 {
     int64_t began_us = reactor->polled_us, ended_us = clock_awake_us();
@@ -140,7 +142,7 @@ void reactor_figures(const struct reactor *reactor, struct reactor_figures *sum)
     shared_histogram_merge(&sum->late_us, &reactor->late_us);
 }
 
-/* ---- end of a turn ---- */
+/* ---- end of an iteration ---- */
 
 static void on_again(uv_idle_t *again)
 {
@@ -154,7 +156,7 @@ void reactor_turn_again(struct reactor *reactor)
         (void)uv_idle_start(&reactor->again, on_again);
 }
 
-/* Those there are now: what they ask for is for the next turn. */
+/* Runs the current calls. Calls that they request run in the next iteration. */
 static void run_calls(struct reactor *reactor)
 {
     struct list now;
@@ -220,7 +222,7 @@ void reactor_cancel_at_turn_end(struct turn_end_call *call)
     list_remove(&call->list);
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 struct reactor *reactor_new(uint32_t index)
 {
@@ -281,9 +283,9 @@ void reactor_run(struct reactor *reactor)
     if (atomic_load_explicit(&reactor->stopping, memory_order_acquire))
         uv_stop(&reactor->loop);
     reactor->now_us = 0;
-    reactor->ended_us = clock_awake_us(); /* what came before was no turn */
+    reactor->ended_us = clock_awake_us(); /* earlier time does not belong to an iteration */
     (void)uv_run(&reactor->loop, UV_RUN_DEFAULT);
-    run_hooks(reactor); /* for what the last turn left behind */
+    run_hooks(reactor); /* for what the last iteration left behind */
 }
 
 static void run_thread(void *ctx)

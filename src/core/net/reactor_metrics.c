@@ -1,4 +1,4 @@
-/* What a Prometheus page tells of the loops. */
+/* The metrics of the event loops. */
 #include "base/metric.h"
 #include "net/reactor.h"
 

@@ -22,13 +22,13 @@ struct tls_session {
     SSL *ssl;
     enum tls_state state;
     bool is_server, is_plain_http, is_out_of_memory;
-    const char *in; /* what was fed and is not taken yet */
+    const char *in; /* fed and not consumed yet */
     size_t in_len;
     struct buffer *out; /* the caller's, during a call only */
-    char *why, *name;   /* NULL: none */
+    char *why, *name;   /* NULL: not set */
 };
 
-/* ---- the caller's bytes as OpenSSL wants them ---- */
+/* ---- the caller's bytes as an OpenSSL BIO ---- */
 
 static int on_bio_read(BIO *bio, char *into, size_t cap, size_t *got)
 {
@@ -94,7 +94,7 @@ static BIO *bio_new(struct tls_session *session)
 
 /* ---- contexts ---- */
 
-/* What OpenSSL says was wrong, the first of its words. */
+/* Returns OpenSSL's reason for the failure, the first if there are several. */
 static const char *first_reason(void)
 {
     unsigned long code = ERR_peek_error();
@@ -104,7 +104,7 @@ static const char *first_reason(void)
     return reason ? reason : "no reason is known";
 }
 
-/* A key with a passphrase is refused: nobody is there to be asked. */
+/* Refuses a key with a passphrase, because a server cannot prompt for it. */
 static int refuse_passphrase(char *into, int cap, int is_write, void *ctx)
 {
     (void)into;
@@ -114,7 +114,8 @@ static int refuse_passphrase(char *into, int cap, int is_write, void *ctx)
     return -1;
 }
 
-/* The one protocol there is; a client that offers others only would not understand us. */
+/* Selects the only supported protocol. Rejects a client that offers only other protocols, since it
+ * could not use the connection. */
 static int choose_protocol(SSL *ssl, const unsigned char **chosen, unsigned char *chosen_len,
                            const unsigned char *offered, unsigned offered_len, void *ctx)
 {
@@ -254,7 +255,7 @@ void tls_context_release(struct tls_context *context)
 {
     if (!context || atomic_fetch_sub_explicit(&context->holders, 1, memory_order_acq_rel) != 1)
         return;
-    SSL_CTX_free(context->ssl); /* sessions hold it, too */
+    SSL_CTX_free(context->ssl); /* sessions also hold it */
     free(context);
 }
 
@@ -295,8 +296,8 @@ struct tls_session *tls_session_accept(struct tls_context *context)
     return session;
 }
 
-/* The certificate must be of this name. An address is looked for among the certificate's addresses,
- * and not told to the server: it is no name. */
+/* Requires the certificate to be for this name. An address is compared with the addresses in the
+ * certificate and not sent to the server, since SNI is for names. */
 static bool expect_name(SSL *ssl, const char *name)
 {
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1)
@@ -315,14 +316,14 @@ void tls_session_free(struct tls_session *session)
     free(session);
 }
 
-/* Out of memory leaves the field empty: nobody is there to be told. */
+/* Stores a copy. When out of memory, the field stays empty, since this cannot be reported. */
 static void keep_text(char **field, const char *text, size_t len)
 {
     free(*field);
     *field = strndup(text, len);
 }
 
-/* Of a name in a certificate: no byte that could end it early, or hide the rest. */
+/* Stores a name from a certificate. Rejects bytes that could end it early or hide the rest. */
 static bool keep_name(struct tls_session *session, const ASN1_STRING *text)
 {
     size_t len = text ? (size_t)ASN1_STRING_length(text) : 0;
@@ -364,7 +365,7 @@ static void keep_peer_name(struct tls_session *session)
         (void)keep_name(session, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
 }
 
-/* Why OpenSSL gave up. */
+/* Stores why OpenSSL failed. */
 static void note_failure(struct tls_session *session)
 {
     long verified = SSL_get_verify_result(session->ssl);
@@ -385,7 +386,7 @@ static void note_failure(struct tls_session *session)
     ERR_clear_error();
 }
 
-/* What a call of OpenSSL came to that did not do all. */
+/* Handles the result of an OpenSSL call that did not complete. */
 static void settle(struct tls_session *session, int result)
 {
     switch (SSL_get_error(session->ssl, result)) {
@@ -400,7 +401,7 @@ static void settle(struct tls_session *session, int result)
     }
 }
 
-/* Goes on with the handshake as far as the bytes reach. */
+/* Continues the handshake with the available bytes. */
 static bool shake_hands(struct tls_session *session)
 {
     ERR_clear_error();

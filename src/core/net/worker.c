@@ -68,8 +68,8 @@ void worker_give(struct worker *worker, struct work *work)
     *worker->last = work;
     worker->last = &work->next;
     pthread_mutex_unlock(&worker->lock);
-    /* Only now: woken while we hold the lock, the thread would run into it and be put to sleep
-     * again. */
+    /* Signal after unlocking: if woken while the lock is held, the thread would block on it and
+     * sleep again. */
     pthread_cond_signal(&worker->given);
 }
 

@@ -1,14 +1,14 @@
 /*
- * admission: a command on its way in: refused, held back, parked for want of room in the log, made to
- * wait until cold jobs were looked up, cut in pieces where it is too large; else carried out. The way in
- * is shard_submit (local/shard.h). This room only.
+ * admission: the entry of a command: refuses it, holds it back, parks it for lack of room in the
+ * log, makes it wait until cold jobs have been looked up, splits it if it is too large, or executes
+ * it. The entry point is shard_submit (local/shard.h). Private to this room.
  */
 #ifndef TARRY_LOCAL_ADMISSION_H
 #define TARRY_LOCAL_ADMISSION_H
 
 #include "local/shard_core.h"
 
-/* Once a turn: commands that waited, and need not any more. */
+/* Executes commands that waited and no longer need to. Called once per shard step. */
 void admission_step(struct shard *shard);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * backup: who holds the shards' files back, and until when. This room only; the promise is
- * local_backup in local.h.
+ * backup: the backups that keep the shards' files in place, and for how long. Private to this room;
+ * local_backup in local.h documents the guarantees.
  *
- * The list of backups is the first reactor's; each shard is told and asked on its own thread, by
- * letters.
+ * The list of backups belongs to the first reactor. It exchanges letters with each shard, which
+ * runs on its own thread.
  */
 #ifndef TARRY_LOCAL_BACKUP_H
 #define TARRY_LOCAL_BACKUP_H
@@ -12,9 +12,10 @@
 
 struct backups;
 
-/* On the first reactor's thread or before it runs. NULL: out of memory. */
+/* Creates the list, on the first reactor's thread or before it runs. Returns NULL when out of
+ * memory. */
 struct backups *backups_new(struct local *local, struct reactor *home);
-/* After all reactors have ended. */
+/* Frees the list, after all reactors have ended. */
 void backups_free(struct backups *backups);
 
 #endif

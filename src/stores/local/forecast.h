@@ -1,18 +1,18 @@
 /*
- * forecast: when the jobs that wait fall due, those in memory and the cold ones. This room only.
+ * forecast: when the waiting jobs fall due, both in memory and cold. Private to this room.
  *
- * The engine has counts of what is in memory. Of the cold jobs it knows how many there are; when they
- * fall due the scout finds in the directories of the runs, which are in the order of due: in all of a
- * directory's blocks where there are few, else in some, evenly spread, each of which stands for its
- * stretch. So the work is the same however many jobs there are, and what was sampled is put right by
- * the counts.
+ * The engine has counts of the jobs in memory. It also has the number of cold jobs; the scout finds
+ * when they fall due in the directories of the runs, which are in the order of due. It reads all
+ * blocks of a directory if there are few, else some, evenly spaced, each of which represents its
+ * stretch. So the work does not depend on the number of jobs, and the samples are corrected by the
+ * counts.
  */
 #ifndef TARRY_LOCAL_FORECAST_H
 #define TARRY_LOCAL_FORECAST_H
 
 #include "local/shard_core.h"
 
-/* Ends in one reply. */
+/* Starts a forecast, which ends in one reply. */
 void forecast_start(struct shard *shard, const struct queue_forecast_call *call,
                     struct queue_reply_to reply_to);
 

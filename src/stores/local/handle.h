@@ -1,9 +1,9 @@
 /*
- * handle: the structures of local.c, for backup.c too: all shards, and one reactor's way to them, which
- * is what fronts get as struct queue.
+ * handle: the structures of local.c, shared with backup.c: all shards, and one reactor's access to
+ * them, which fronts receive as struct queue.
  *
- * Each shard is dressed as a queue of its own (struct part), reached by a call or by letters. With one
- * shard that is the queue; with several a sharded queue (queue/sharded.h) makes one of them.
+ * Each shard is wrapped as a queue (struct part), reached by a call or by letters. With one shard,
+ * that is the queue; with several, a sharded queue (queue/sharded.h) combines them.
  */
 #ifndef TARRY_LOCAL_HANDLE_H
 #define TARRY_LOCAL_HANDLE_H
@@ -16,8 +16,8 @@
 
 #include <stdatomic.h>
 
-/* A letter that is there when there is no memory for one: about any topic, once however often it is posted before it
- * arrives. */
+/* A preallocated letter for when there is no memory: it concerns any topic, and is sent once,
+ * however often it is posted before it arrives. */
 struct any_letter {
     struct letter letter;
     struct part *part;
@@ -25,22 +25,22 @@ struct any_letter {
     atomic_bool is_posted;
 };
 
-/* The way from a reactor to one shard. */
+/* The path from a reactor to one shard. */
 struct part {
     struct queue queue; /* first: handed out as such */
     struct handle *handle;
     uint32_t shard;
     struct any_letter watch_any;                 /* to the shard */
-    struct any_letter any[QUEUE_EVENT_DEAD + 1]; /* from it: ready jobs, events */
+    struct any_letter any[QUEUE_EVENT_DEAD + 1]; /* from the shard: ready jobs, events */
 };
 
 struct handle {
     struct local *local;
     struct reactor *reactor;
-    uint32_t index; /* of the reactor and of the shard at home here */
+    uint32_t index; /* of the reactor and of its own shard */
     struct part parts[DATADIR_SHARDS_MAX];
-    struct sharded *sharded; /* NULL: there is one shard */
-    struct queue *queue;     /* of them all */
+    struct sharded *sharded; /* NULL: there is only one shard */
+    struct queue *queue;     /* of all shards */
 };
 
 struct stop_letter {
@@ -51,21 +51,21 @@ struct stop_letter {
 
 struct local {
     struct local_options options;
-    struct feed *feed; /* NULL: nothing is told */
+    struct feed *feed; /* NULL: events are not reported */
     struct datadir *datadir;
     struct datadir_manifest manifest;
     uint32_t shard_count;
-    char sync_interval[32]; /* as people write it: "50ms" */
+    char sync_interval[32]; /* for display: "50ms" */
     struct shard *shards[DATADIR_SHARDS_MAX];
     struct handle *handles[DATADIR_SHARDS_MAX];
     atomic_uint attached;      /* shards that have recovered */
     atomic_uint stopping_left; /* shards that have not stopped yet */
-    atomic_uint_fast64_t deaf; /* a bit for each handle that is known to have no listener */
+    atomic_uint_fast64_t deaf; /* one bit for each handle that has no listener */
     atomic_bool failed;
-    struct clock own_clock;        /* where it goes by a test clock */
-    struct test_clock *test_clock; /* NULL: it does not */
-    struct backups *backups;       /* made with the first handle */
-    struct marks marks;            /* as they were read */
+    struct clock own_clock;        /* used with a test clock */
+    struct test_clock *test_clock; /* NULL: no test clock */
+    struct backups *backups;       /* created with the first handle */
+    struct marks marks;            /* as read at the start */
     struct mark_keeper *keeper;
     void (*stopped)(void *ctx);
     void *stopped_ctx;

@@ -1,5 +1,5 @@
-/* preload_slice: a stretch of one section of one run: what is to be read, and then what was. Types only;
- * preload.c reads it, preload_topic.c counts what it brought. */
+/* preload_slice: a stretch of one section of one run: the request to read it, then the result.
+ * Types only; preload.c reads it, preload_topic.c counts its content. */
 #ifndef TARRY_LOCAL_PRELOAD_SLICE_H
 #define TARRY_LOCAL_PRELOAD_SLICE_H
 
@@ -19,24 +19,25 @@ struct preload_pass {
 VECTOR_DECLARE(preload_items, struct preload_item)
 VECTOR_DECLARE(preload_passes, struct preload_pass)
 
-/* The scout's while it is read. Afterwards it stays a while for preload_recent. */
+/* A slice. It belongs to the scout while it is read. Afterwards it is kept for a while for
+ * preload_recent. */
 struct preload_slice {
     struct work work; /* first */
     struct preload *preload;
     struct depot_view *view;
     struct depot_run *depot_run;
-    struct preload_run *run;      /* NULL: all is loaded */
-    struct preload_place *refill; /* NULL: all topics but those held; else this one alone */
+    struct preload_run *run;      /* NULL: everything is loaded */
+    struct preload_place *refill; /* NULL: all topics except held ones; else only this one */
     enum job_section section;
     uint32_t number, topic, epoch;
     uint32_t first, end, jobs_max;
     int64_t limit_ms; /* the section's clock */
 
     uint32_t next, looked, wanted;
-    uint32_t stop_slot; /* the first beyond the limit; UINT32_MAX: none was met */
+    uint32_t stop_slot; /* the first one beyond the limit; UINT32_MAX: no such slot */
     int64_t stop_ms;
     bool no_memory;
-    uint32_t refused; /* slot that memory was short for */
+    uint32_t refused; /* the slot for which memory ran out */
     int error;
     struct preload_items items;
     struct preload_passes passes;
@@ -44,7 +45,8 @@ struct preload_slice {
     uint32_t loaded; /* items */
 };
 
-/* Its run is in the view still, and the cursors have not begun anew since it was begun. */
+/* Returns whether its run is still in the view, and the cursors have not restarted since the slice
+ * began. */
 static inline bool preload_slice_counts(const struct preload_slice *slice)
 {
     return !slice->run->is_gone && slice->epoch == slice->run->epoch;

@@ -1,18 +1,18 @@
 /*
- * scan: calls that look at many jobs, in steps beside everything else: list, purge, redrive,
- * delete. This room only.
+ * scan: calls that process many jobs, in steps alongside other work: list, purge, redrive, delete.
+ * Private to this room.
  *
- * A list asks the runs first (cold_list.h), then the engine, and puts both together. The others
- * change what is in memory first; then, run by run, what is cold comes to memory and is changed there.
+ * A list reads the runs first (cold_list.h), then the engine, and merges both. The other calls
+ * change the jobs in memory first; then, run by run, cold jobs are loaded and changed in memory.
  */
 #ifndef TARRY_LOCAL_SCAN_H
 #define TARRY_LOCAL_SCAN_H
 
 #include "local/shard_core.h"
 
-/* A list, a purge, a delete, or a redrive of all. */
+/* Starts a list, a purge, a delete, or a redrive of all jobs. */
 void scan_start(struct shard *shard, const struct command *command, struct queue_reply_to reply_to);
-/* Whether there is more to do that nothing stands in the way of. */
+/* Executes a step. Returns whether more work can continue now. */
 bool scans_step(struct shard *shard);
 
 #endif

@@ -1,30 +1,33 @@
 /*
- * test_clock: a local queue whose time stands still until it is told to move, for tests of users' programs.
+ * test_clock: a local queue whose time stops until it is moved, for tests of users' programs.
  *
- * Its directory is marked (store/manifest.h), so that no server takes one kind for the other. The clock is the
- * queue's own (base/clock.h); who moves it lets all shards settle before he moves it again, and so goes from
- * event to event. One at a time, on reactor 0's thread.
+ * Its directory is marked (store/manifest.h), so that no server confuses the two kinds. The clock
+ * belongs to the queue (base/clock.h). The code that moves it lets all shards settle before moving
+ * it again, and so advances from event to event. One at a time, on reactor 0's thread.
  */
 #ifndef TARRY_LOCAL_TEST_CLOCK_H
 #define TARRY_LOCAL_TEST_CLOCK_H
 
 #include "local/local.h"
 
-/* NULL: the queue goes by an ordinary clock. Until local_free. */
+/* Returns the test clock; NULL: the queue has an ordinary clock. Valid until local_free. */
 struct clock *local_test_clock(struct local *local);
-/* Where it began, wall clock: a reset goes back to there. */
+/* Returns the wall-clock time at which it began, to which a reset returns. */
 int64_t local_test_clock_start_ms(const struct local *local);
 
-/* `settled` comes in a later turn: nothing more is due in any shard, and every watcher's reactor has been told of
- * what became ready. `next_ms`: nothing happens before (inner clock; INT64_MAX: nothing to wait for); `happened`:
- * rises with everything that time brings. `keeps`: where the clock stands is on the disk. Not `is_good`: the log has failed. */
+/* Settles the queue. `settled` is called in a later iteration, when nothing more is due in any
+ * shard and every watcher's reactor has been notified of the ready jobs. `next_ms`: nothing
+ * happens before (inner clock; INT64_MAX: nothing to wait for). `happened` rises with every
+ * change that time causes. With `keeps`, the current time is stored on disk. Not `is_good`: the
+ * log has failed. */
 typedef void local_settled(void *ctx, bool is_good, int64_t next_ms, uint64_t happened);
 void local_settle(struct local *local, bool keeps, local_settled *settled, void *ctx);
 
-/* `active` is called after commands have come that do not only look, on the thread of any shard. Before the reactors run. */
+/* Sets a callback that runs after commands that do not only read have arrived, on the thread of any
+ * shard. Before the reactors run. */
 void local_on_active(struct local *local, void (*active)(void *ctx), void *ctx);
 
-/* ---- local.c's ---- */
+/* ---- for local.c ---- */
 
 struct test_clock *test_clock_new(struct local *local); /* NULL: out of memory */
 void test_clock_free(struct test_clock *test_clock);
