@@ -1,4 +1,5 @@
-/* The library without queues in a directory: TARRY_LIBRARY_DIRECTORY=OFF. None is opened, so nothing else is called. */
+/* Stubs for a library without queues in a directory: TARRY_LIBRARY_DIRECTORY=OFF. Opening one
+ * always fails, so the other functions are never called. */
 #include "lib/directory.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* In a build without the beanstalk protocol: nothing is imported from a beanstalkd. */
+/* Stub for a build without the beanstalk protocol: importing from a beanstalkd fails with an
+ * error. */
 #include "base/feature.h"
 #include "cli/import_beanstalk.h"
 

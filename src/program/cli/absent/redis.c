@@ -1,4 +1,4 @@
-/* In a build without Redis: the commands that go there say so. */
+/* Stubs for a build without Redis: the commands print that it is not built in. */
 #include "base/feature.h"
 #include "cli/cli.h"
 #include "cli/commands.h"

@@ -1,4 +1,4 @@
-/* In a build without PostgreSQL: the command that goes there says so. */
+/* Stubs for a build without PostgreSQL: the commands print that it is not built in. */
 #include "base/feature.h"
 #include "cli/commands.h"
 #include "cli/fsck_sql.h"
