@@ -23,7 +23,7 @@ enum {
     SESSION_WATCHED_MAX = QUEUE_TAKE_TOPICS_MAX
 };
 
-/* What the command in progress waits for. */
+/* Reason for which the command in progress waits. */
 enum session_wait {
     SESSION_WAIT_NONE = 0,
     SESSION_WAIT_JOB, /* without limit, or until `give_up_ms` */

@@ -88,8 +88,8 @@ static inline struct sql_call *sql_call_first(const struct list *calls)
     return list_is_empty(calls) ? NULL : list_entry(calls->next, struct sql_call, list);
 }
 
-/* Return whether the call changes anything that must survive, changes anything at all, or counts
- * jobs. */
+/* Returns true if the call changes anything that must survive (durable), changes anything at all
+ * (change), or counts jobs (figures). */
 bool sql_call_is_durable(const struct sql_call *call);
 bool sql_call_is_change(const struct sql_call *call);
 bool sql_call_is_figures(const struct sql_call *call);

@@ -180,7 +180,7 @@ struct sql_dialect {
 
 /* Returns the dialect for the URL's scheme, or NULL if it is unknown. */
 const struct sql_dialect *sql_dialect_of(const char *url);
-/* All dialects, NULL-terminated. */
+/* List of all dialects, NULL-terminated. */
 extern const struct sql_dialect *const sql_dialects[];
 
 #endif

@@ -9,7 +9,8 @@
  *
  * Life cycle
  *
- *   1. sql_open: blocking, before the reactor runs. Connects to the database, checks or creates the schema.
+ *   1. sql_open: blocking, before the reactor runs. Connects to the database, checks or
+ *      creates the schema.
  *   2. sql_attach on a reactor: returns the handle for the fronts.
  *   3. sql_stop: new calls are answered QUEUE_STOPPING. Calls in progress are finished, or answered
  *      QUEUE_UNAVAILABLE after SQL_STOP_MS. Then `stopped` is called.

@@ -7,8 +7,8 @@
  *
  *     IDLE -> CALLS -> COMMIT -> IDLE      committed
  *     CALLS, COMMIT -> ROLLBACK -> IDLE    rolled back, reason in `fault`
- *     CALLS -> IDLE                        committed: a single turn, or one that consists of new jobs,
- *                                          has no second part
+ *     CALLS -> IDLE                        committed: a single turn (dialect.h), or one that
+ *                                          consists of new jobs, has no second part
  *     any -> DOWN                          the connection is lost
  *
  * Each transaction that changes anything sets the ticket to the next number. If a connection is

@@ -203,8 +203,8 @@ bool maria_version_is_mariadb(const char *version)
     return strstr(version, "MariaDB") != NULL;
 }
 
-/* Both support SKIP LOCKED from these versions on. TiDB identifies itself as MySQL 8, but only
- * parses SKIP LOCKED. */
+/* Checks the version. Both databases support SKIP LOCKED from these versions on. TiDB identifies
+ * itself as MySQL 8, but only parses SKIP LOCKED. */
 bool maria_version_check(const char *version, char *error, size_t error_bytes)
 {
     unsigned major = 0, minor = 0;
