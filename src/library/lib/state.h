@@ -118,8 +118,8 @@ bool lib_descriptors_open(struct tarry *queue);
 void lib_descriptors_close(struct tarry *queue);
 void lib_event_set(struct tarry *queue);
 void lib_event_clear(int fd);
-/* Sets the timer to the earlier of `next_ms` (inner clock), the queue's next event, and the next
- * end of a wait. */
+/* Sets the timer to the queue's next event at `next_ms` (inner clock) or to the next end of a
+ * wait, whichever is earlier. */
 void lib_set_timer(struct tarry *queue, int64_t next_ms);
 
 /* ---- wall_watch.c ---- */
