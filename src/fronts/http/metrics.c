@@ -1,8 +1,6 @@
-/*
- * /metrics. The page is put together over many turns of the loop, each of them short: the topics are
- * looked at page by page, and the text is written piece by piece into a buffer of its own. What it
- * says is made by the files beside it, each with its rows.
- */
+/* /metrics. The page is built over many short loop iterations: topics are read page by page, and
+ * the text is written piece by piece into a buffer of its own. The metrics are defined in the
+ * metrics_*.c files, each with its rows. */
 #include "base/metric.h"
 #include "http/consumers.h"
 #include "http/exchange.h"
@@ -15,14 +13,14 @@
 #include <stdlib.h>
 
 enum {
-    PAGE_TOPICS = 256,       /* are looked at in one turn */
-    PAGE_TOPICS_AWAY = 1000, /* the same where each page is a call to another process */
-    STEP_US = 500            /* writing takes so long in one turn, and then what is begun */
+    PAGE_TOPICS = 256,       /* read per loop iteration */
+    PAGE_TOPICS_AWAY = 1000, /* the same if each page is a call to another process */
+    STEP_US = 500            /* time limit for writing per iteration; a step begun is completed */
 };
 
-/* ---- one page on its way ---- */
+/* ---- a page in progress ---- */
 
-/* A step writes some of its part; true: the part is over. */
+/* A step writes a part of the page; it returns true when its part is complete. */
 struct scrape;
 typedef bool scrape_step(struct scrape *scrape, struct metric_page *page);
 
@@ -30,10 +28,10 @@ struct scrape {
     struct list list; /* in front->scrapes */
     struct turn_end_call next;
     struct http_front *front;
-    uint64_t tag; /* of the exchange */
+    uint64_t tag; /* tag of the exchange */
     struct buffer out;
     struct metric_page page;
-    size_t bytes_counted; /* of `out`, in the budget */
+    size_t bytes_counted; /* size of `out` in the budget */
 
     struct http_metrics_topics topics;
     uint32_t page_topics;
@@ -42,7 +40,7 @@ struct scrape {
     size_t after_bytes;
 
     scrape_step *const *step;
-    uint32_t at; /* within the step */
+    uint32_t at; /* position within the step */
     struct http_metrics_requests requests;
 };
 
@@ -76,7 +74,7 @@ static void scrape_fail(struct scrape *scrape, struct http_exchange *exchange)
     scrape_free(scrape);
 }
 
-/* The rest is left to the turns that come. */
+/* Schedules the rest for a later loop iteration. */
 static void scrape_in_next_turn(struct scrape *scrape, void (*run)(struct turn_end_call *call))
 {
     scrape->next.run = run;
@@ -86,7 +84,8 @@ static void scrape_in_next_turn(struct scrape *scrape, void (*run)(struct turn_e
 static void run_ask(struct turn_end_call *call);
 static void run_write(struct turn_end_call *call);
 
-/* The exchange where somebody still waits for the page; else NULL, and the scrape is over. */
+/* Returns the exchange if its client still waits for the page. Else ends the scrape and returns
+ * NULL. */
 static struct http_exchange *scrape_exchange(struct scrape *scrape)
 {
     struct http_exchange *exchange = http_exchange_find(scrape->front, scrape->tag);
@@ -98,7 +97,7 @@ static struct http_exchange *scrape_exchange(struct scrape *scrape)
     return NULL;
 }
 
-/* A store that cannot be reached must not hide the rest. */
+/* Handles a page of topics. If the store cannot be reached, the other metrics are still written. */
 static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct scrape *scrape = owner;
@@ -130,7 +129,7 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
     scrape_in_next_turn(scrape, run_write);
 }
 
-/* One more than is looked at tells that there are more; of how many others are told nobody knows. */
+/* Reads the next page of topics, and one topic more, which shows whether there are further ones. */
 static void scrape_ask(struct scrape *scrape)
 {
     const struct queue_topics_page page = {.after = slice_make(scrape->after, scrape->after_bytes),
@@ -146,17 +145,18 @@ static void run_ask(struct turn_end_call *call)
     if (!scrape_exchange(scrape))
         return;
     scrape_ask(scrape);
-    reactor_turn_again(reactor); /* the store may have had its call in this turn already */
+    reactor_turn_again(
+        reactor); /* the store may already have handled its calls of this iteration */
 }
 
-/* ---- its steps ---- */
+/* ---- steps ---- */
 
 static bool step_topics(struct scrape *scrape, struct metric_page *page)
 {
     return http_metrics_topics_write(&scrape->topics, page, &scrape->at, scrape->now_ms);
 }
 
-/* Whose topics the caller may see. */
+/* Returns whether the caller may see the topic. */
 static bool shows_topic(void *ctx, struct slice topic)
 {
     const struct http_exchange *exchange = ctx;
@@ -216,19 +216,19 @@ static bool step_server(struct scrape *scrape, struct metric_page *page)
     return true;
 }
 
-/* What the server lends, a part a step. */
+/* Writes the metrics of the server's own source, one part per step. */
 static bool step_lent(struct scrape *scrape, struct metric_page *page)
 {
     struct http_shared *shared = scrape->front->shared;
     return !shared->emit || !shared->emit(shared->emit_ctx, page, scrape->at++);
 }
 
-/* ---- writing, turn by turn ---- */
+/* ---- writing, over many iterations ---- */
 
 static scrape_step *const steps[] = {
     step_topics,    step_lateness, step_consumers, step_store, step_gather, step_requests,
     step_durations, step_fronts,   step_server,    step_lent,  NULL};
-/* For one who may see some topics there are no sums of the server's as a whole. */
+/* Steps for a caller that may see only some topics; it gets no server-wide sums. */
 static scrape_step *const own_steps[] = {step_topics, step_lateness, step_consumers, NULL};
 
 static void scrape_answer(struct scrape *scrape, struct http_exchange *exchange)
@@ -281,7 +281,8 @@ static struct scrape *scrape_new(struct http_front *front, struct http_exchange 
     return scrape;
 }
 
-/* A store out of reach is not waited for: the page is wanted just then. */
+/* Handles GET /metrics. Does not wait for an unreachable store, since the page is needed most
+ * then. */
 static void get_metrics(struct http_call *call)
 {
     struct http_front *front = call->front;

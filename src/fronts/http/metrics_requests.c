@@ -23,7 +23,7 @@ enum {
     DENIED
 };
 
-/* ---- gathered ---- */
+/* ---- collecting ---- */
 
 static void add_front(struct http_metrics_requests *sums, struct http_front *front)
 {
@@ -43,7 +43,7 @@ static void add_front(struct http_metrics_requests *sums, struct http_front *fro
     sums->waiting += counter_get(&counters->waiting);
     sums->streams += counter_get(&counters->streams);
     sums->events_lost += counter_get(&counters->events_lost);
-    sums->listener_count = front->listener_count; /* each front has all of them */
+    sums->listener_count = front->listener_count; /* each front has all listeners */
     for (uint32_t i = 0; i < front->listener_count; i++) {
         sums->listeners[i].name = front->listeners[i].about->name;
         sums->listeners[i].accepted += counter_get(&front->listeners[i].accepted);
@@ -62,7 +62,7 @@ bool http_metrics_requests_gather(struct http_metrics_requests *sums, struct htt
     return !is_front;
 }
 
-/* ---- written ---- */
+/* ---- writing ---- */
 
 static bool is_first_of_its_name(const struct http_shared *shared, uint32_t index)
 {
@@ -72,8 +72,8 @@ static bool is_first_of_its_name(const struct http_shared *shared, uint32_t inde
     return i == index;
 }
 
-/* The next route from `*at` on that is the first of its name, behind all of them the place of
- * requests without one. False: there is none left. */
+/* Finds the next route from `*at` on that is the first one of its name; after all routes, the row
+ * of requests without a route. Returns false if there is none left. */
 static bool next_route(const struct http_shared *shared, uint32_t *at, const char **name)
 {
     while (*at < shared->route_count && !is_first_of_its_name(shared, *at))
@@ -86,7 +86,8 @@ static bool next_route(const struct http_shared *shared, uint32_t *at, const cha
     return true;
 }
 
-/* Calls of several routes under one name (push, take) are one. */
+/* Returns whether a route belongs to the name of `first`. Routes of the same name (push, take) are
+ * counted together. */
 static bool is_of(const struct http_shared *shared, uint32_t index, uint32_t first)
 {
     return index == first || (index < shared->route_count && first < shared->route_count &&
@@ -102,7 +103,8 @@ static void write_route_counts(const struct http_metrics_requests *sums,
         for (uint32_t i = first; i < HTTP_ROUTES_MAX; i++)
             if (is_of(shared, i, first))
                 sum += sums->requests[i][status];
-        if (!sum && http_status_at(status) != 200) /* a call that never came is 0, not unknown */
+        if (!sum &&
+            http_status_at(status) != 200) /* a call that was never made is 0, not missing */
             continue;
         char code[4] = {0};
         uint16_t number = http_status_at(status);
@@ -190,7 +192,7 @@ void http_metrics_requests_write_rest(const struct http_metrics_requests *sums,
         metric_sample(page, METRIC_LABELS(slice_of(denials[i])), sums->denied[i]);
 }
 
-/* ---- the rows ---- */
+/* ---- rows ---- */
 
 const struct metric http_metrics[] = {
     [REQUESTS] = {.name = "tarry_http_requests_total",

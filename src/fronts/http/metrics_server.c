@@ -43,7 +43,7 @@ void http_metrics_server_write_store(struct queue *queue, struct metric_page *pa
 
 /* ---- the server ---- */
 
-/* The wings of this build, as "redis,kafka". */
+/* Writes the optional parts of this build, as "redis,kafka". */
 static void write_build(struct metric_page *page, const char *version)
 {
     char text[256];
@@ -76,7 +76,7 @@ void http_metrics_server_write(struct http_shared *shared, struct metric_page *p
     audit_emit_metrics(page);
 }
 
-/* ---- the rows ---- */
+/* ---- rows ---- */
 
 const struct metric http_store_metrics[] = {
     [STORE_INFO] = {.name = "tarry_store_info",

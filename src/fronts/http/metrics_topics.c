@@ -21,10 +21,10 @@ enum {
     DIED,
     REDRIVEN,
     TOPICS,
-    TOPIC_METRICS = TOPICS /* those before it are by topic */
+    TOPIC_METRICS = TOPICS /* the rows before it are per topic */
 };
 
-/* ---- gathered ---- */
+/* ---- collecting ---- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -60,7 +60,7 @@ static void add_to_others(struct http_shown_topic *others, const struct http_sho
         others->oldest_ready_due_ms = topic->oldest_ready_due_ms;
 }
 
-/* A part of them is worse than none. */
+/* Drops all topics, since an incomplete list would be misleading. */
 static void drop_topics(struct http_metrics_topics *topics)
 {
     for (size_t i = 0; i < topics->largest.count; i++)
@@ -113,7 +113,7 @@ void http_metrics_topics_end(struct http_metrics_topics *topics, bool is_whole)
         qsort((void *)largest->at, largest->count, sizeof *largest->at, by_name);
 }
 
-/* ---- written ---- */
+/* ---- writing ---- */
 
 static const size_t totals[TOPIC_METRICS] = {
     [PUSHED] = offsetof(struct topic_totals, pushed),
@@ -181,7 +181,7 @@ bool http_metrics_topics_write(const struct http_metrics_topics *topics, struct 
     return true;
 }
 
-/* ---- the rows ---- */
+/* ---- rows ---- */
 
 #define HAS_TOPICS .when = "once there is a topic"
 

@@ -9,11 +9,11 @@
 struct http_writing {
     uv_write_t request;
     struct http_front *front;
-    struct http_connection *connection; /* NULL: it was cut */
+    struct http_connection *connection; /* NULL: closed */
     http_output_written *written;
     struct buffer bytes;
-    size_t counted; /* in the budget */
-    size_t left;    /* not written, at the last look */
+    size_t counted; /* size in the budget */
+    size_t left;    /* unwritten bytes at the last check */
     size_t plain;   /* bytes of answers in it */
     bool is_sealed;
 };
@@ -23,7 +23,8 @@ static void count_out(struct http_connection *connection, size_t bytes)
     budget_recount(&connection->front->shared->budget, &connection->out_counted, bytes);
 }
 
-/* How much of the answers in it the peer cannot have read while the last `left` bytes are not sent. */
+/* Returns how many bytes of the answers the peer cannot have read while the last `left` bytes are
+ * not sent. */
 static size_t unread_of(const struct http_writing *writing, size_t left)
 {
     return writing->is_sealed ? tls_unread(writing->plain, writing->bytes.len, left) : left;
@@ -44,7 +45,7 @@ void http_output_drop(struct http_connection *connection)
     connection->writing = NULL;
 }
 
-/* The rest is out, or will never be. */
+/* Called when the rest has been written, or cannot be written. */
 static void on_output_written(uv_write_t *request, int status)
 {
     struct http_writing *writing = request->data;
@@ -58,14 +59,14 @@ static void on_output_written(uv_write_t *request, int status)
         return;
     connection->writing = NULL;
     if (status < 0)
-        connection->out_at -= unread; /* how much had left is known from the last look only */
+        connection->out_at -= unread; /* the progress is known only from the last check */
     else if (connection->unsent.cap)
         http_lease_settle(connection, connection->out_at, false);
     written(connection, status >= 0);
 }
 
-/* The socket took `done` bytes of `out`, which are or hold `plain` bytes of answers; the rest follows
- * by itself. */
+/* Writes the rest in the background. The socket has taken `done` bytes of `out`, which contain
+ * `plain` bytes of answers. */
 static bool write_later(struct http_connection *connection, struct buffer *out, size_t plain,
                         size_t done, http_output_written *written)
 {

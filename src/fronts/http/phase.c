@@ -52,7 +52,7 @@ void http_phases_shorten(struct http_front *front)
     }
 }
 
-/* Of those in the phase. NULL: there is none. */
+/* Returns the first connection in the phase, or NULL. */
 static struct http_connection *first_in(const struct http_front *front, int phase)
 {
     const struct list *list = &front->timed[phase];

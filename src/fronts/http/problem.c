@@ -60,12 +60,12 @@ static const struct row {
     [PROBLEM_NO_MEMORY] = {"no_memory", "The server is out of memory", 503},
 };
 
-/* Refusals of the queue: code and sentence are the queue's own. */
+/* The refusals of the queue, with the codes and sentences of the queue. */
 static const struct refusal {
     const char *title;
     uint16_t status;
     const char *
-        with_limit; /* the sentence if the number of the limit is known, which it takes; NULL: the queue's */
+        with_limit; /* format of the sentence with the limit, if that is known; NULL: the queue's sentence */
 } refusals[] = {
     [QUEUE_NOT_FOUND] = {"No such job or topic", 404},
     [QUEUE_CONFLICT] = {"The id exists", 409},

@@ -76,7 +76,7 @@ static bool check_item_fields(const struct http_fields *fields, struct http_faul
     return http_fields_check(fields, fault);
 }
 
-/* All members of {"name":"value",...}. Unescapes into `scratch`. */
+/* Adds all members of {"name":"value",...}. Unescapes into `scratch`. */
 static bool add_meta_object(struct buffer *meta, struct json_value object, struct buffer *scratch,
                             struct http_fault *fault)
 {
@@ -115,7 +115,7 @@ struct item {
     struct http_fault *fault;
     struct json_value body;
     struct http_fields fields;
-    uint32_t seen; /* enum member each */
+    uint32_t seen; /* bit set of enum member */
 };
 
 static const struct {
@@ -156,8 +156,8 @@ static bool read_item_text(struct item *item, struct slice key, struct json_valu
     return json_string_bytes(value.raw, item->arena, out) || refuse_item_memory(item);
 }
 
-/* What was unescaped on the way gives its room back, as the arena has only as much as the item is
- * long. So escaped base64 is decoded over itself: bytes come out behind where they are read. */
+/* Decodes a base64 body in place. The arena has only room for the length of the item, so the
+ * unescaped text is overwritten: the output position never passes the input position. */
 static bool read_base64(struct item *item, struct slice key, struct json_value value)
 {
     struct slice text;
@@ -174,7 +174,7 @@ static bool read_base64(struct item *item, struct slice key, struct json_value v
     return true;
 }
 
-/* Pairs are gathered apart, where doubles are found. */
+/* Reads the pairs into a separate buffer, which detects duplicates. */
 static bool read_item_meta(struct item *item, struct json_value value)
 {
     size_t start = item->arena->len;
@@ -193,8 +193,8 @@ static bool read_item_callback(struct item *item, struct slice key, struct json_
     return done;
 }
 
-/* Then they are kept beside the others' text. A callback's name is longer there than here, but a
- * topic is always named too and leaves the room. */
+/* Copies the pairs to the arena. The stored name of a callback is longer than its member, but an
+ * item always has a topic, which leaves enough room. */
 static bool keep_item_meta(struct item *item)
 {
     size_t start = item->arena->len;
@@ -242,8 +242,8 @@ static bool read_item_member(struct item *item, struct slice key, struct json_va
     }
 }
 
-/* A string is its text, unless its type says that it is JSON; any other value is JSON as it stands.
- */
+/* Reads the body. A string is its text, unless the type declares it as JSON; any other value is
+ * stored as JSON text. */
 static bool read_item_body(struct item *item)
 {
     struct queue_push *push = item->push;
@@ -264,7 +264,8 @@ static bool read_item_body(struct item *item)
     return true;
 }
 
-/* `topic`: of the call; empty: the item names its own. `meta` may hold pairs of the call's. */
+/* Parses an item. `topic` is that of the call, or empty if the item names its own. `meta` may
+ * contain pairs of the call. */
 static bool parse_item(struct json_value value, struct slice topic, struct queue_push *out,
                        struct buffer *arena, struct buffer *meta, const struct http_hooks *hooks,
                        struct http_fault *fault)
@@ -314,14 +315,14 @@ static bool begin_item(struct http_batch *batch, struct http_fault *fault)
     return true;
 }
 
-/* The item just begun is not right: its fault is kept for its place in the answer. */
+/* Records the fault of the current item, for its place in the answer. */
 static void set_aside(struct http_batch *batch, const struct http_fault *fault)
 {
     struct http_item_fault item = {.index = batch->item_count - 1, .fault = *fault};
     buffer_append(batch->faults, &item, sizeof item);
 }
 
-/* The item just read gets the request's context; its pairs are still gathered in `meta`. */
+/* Adds the request's trace context to the current item, whose pairs are still in `meta`. */
 static void carry_item(struct http_batch *batch, struct queue_push *push)
 {
     struct buffer *arena = batch->arena;
@@ -332,7 +333,7 @@ static void carry_item(struct http_batch *batch, struct queue_push *push)
         trace_meta_add_pushed(batch->meta, clock_wall_us());
     if (batch->meta->len == before)
         return;
-    arena->len -= push->meta.len; /* what was kept last */
+    arena->len -= push->meta.len; /* the part added last */
     push->meta = slice_make(arena->at + arena->len, batch->meta->len);
     buffer_append_slice(arena, buffer_slice(batch->meta));
 }
@@ -351,7 +352,8 @@ static void add_item(struct http_batch *batch, struct json_value value)
     }
 }
 
-/* The levels of a body count: a taken job shows a deeper one as text. `above`: those it stands in. */
+/* Checks the nesting of a body: a taken job would show a deeper one as text. `above` is the number
+ * of enclosing levels. */
 static enum json_finding check_levels(struct slice text, int above, struct json_value *value,
                                       size_t *error_at)
 {
@@ -372,8 +374,7 @@ static bool refuse_json(struct http_fault *fault, size_t at)
     return http_fault_set(fault, PROBLEM_BAD_JSON, 0, "malformed JSON at byte %zu", at);
 }
 
-/* One line. False: the whole is refused. A line that is no JSON is set aside like any bad item; but
- * in what was announced as one JSON value (`is_json`) it shows that the value is malformed. */
+/* Adds an item, or sets it aside if it is nested too deeply. */
 static void add_item_of(struct http_batch *batch, struct json_value value, bool is_too_deep)
 {
     struct http_fault fault;
@@ -385,6 +386,9 @@ static void add_item_of(struct http_batch *batch, struct json_value value, bool 
     set_aside(batch, &fault);
 }
 
+/* Parses one line. Returns false if the whole body is refused. A line that is not JSON is set aside
+ * like any invalid item. But in a body declared as a single JSON value (`is_json`) it means that the
+ * body is malformed. */
 static bool parse_line(struct slice line, bool is_json, struct http_batch *batch,
                        struct http_fault *fault)
 {
@@ -422,8 +426,8 @@ static bool parse_lines(struct slice body, bool is_json, struct http_batch *batc
     return batch->item_count || !is_json || refuse_json(fault, body.len);
 }
 
-/* Has the array more items than a batch may, as far as a quick look at its first part shows? So a huge one is
- * refused before all of it is checked. */
+/* Returns whether the array has more items than a batch may have, by a quick scan of its first
+ * part. So a huge array is refused before it is checked completely. */
 static bool has_too_many(struct slice body)
 {
     enum { LOOK_BYTES = 256 * 1024 };
@@ -462,14 +466,14 @@ static bool parse_array(struct slice body, struct http_batch *batch, struct http
         if (!begin_item(batch, fault))
             return false;
         struct json_value ignored;
-        if (finding == JSON_TOO_DEEP) /* some item is */
+        if (finding == JSON_TOO_DEEP) /* at least one item */
             item = check_levels(value.raw, 1, &ignored, NULL);
         add_item_of(batch, value, item != JSON_SOUND);
     }
     return true;
 }
 
-/* Is the first byte that is no blank that of an array? */
+/* Returns whether the first non-blank byte begins an array. */
 static bool begins_array(struct slice body)
 {
     size_t i = 0;
@@ -485,7 +489,7 @@ bool http_batch_parse(struct slice body, struct slice type, struct http_batch *b
     batch->push_count = batch->item_count = batch->carried = 0;
     buffer_clear(batch->arena);
     buffer_clear(batch->faults);
-    /* All text that is unescaped or copied is shorter than where it stands in the body. */
+    /* Unescaped or copied text is always shorter than its source in the body. */
     bool carries = batch->carry || batch->notes_pushed;
     size_t carried = carries ? (size_t)QUEUE_BATCH_MAX * TRACE_META_BYTES_MAX : 0;
     if (!buffer_reserve(batch->arena, body.len + 1 + carried))
@@ -501,9 +505,9 @@ bool http_batch_parse(struct slice body, struct slice type, struct http_batch *b
     return parsed;
 }
 
-/* ---- the call for one job ---- */
+/* ---- push of one job ---- */
 
-/* Where the job is found again. */
+/* Writes the URL of the job. */
 static void write_location(struct http_exchange *exchange, const struct queue_result *result)
 {
     static const char hex[] = "0123456789ABCDEF";
@@ -552,8 +556,8 @@ static void on_pushed(void *owner, uint64_t tag, const struct queue_reply *reply
     http_answer_end_json(exchange, is_new ? 201 : 200);
 }
 
-/* Whether every member of the object is one that an item of a batch has, among them a body and
- * something that the body alone does not have: an id or an option. */
+/* Returns whether every member of the object is one of a batch item, including a body and a member
+ * that no plain body has: an id or an option. */
 static bool is_envelope(struct json_value object)
 {
     struct json_cursor cursor = {0};
@@ -572,7 +576,7 @@ static bool is_envelope(struct json_value object)
     return seen & (MEMBER_BODY | MEMBER_BODY_BASE64) && (has_options || seen & MEMBER_ID);
 }
 
-/* The path says where the job goes; an envelope may say the same. */
+/* Checks the topic of an envelope, which must be that of the path. */
 static bool check_envelope(const struct http_call *call, struct queue_push *push,
                            struct http_fault *fault)
 {
@@ -587,8 +591,9 @@ static bool check_envelope(const struct http_call *call, struct queue_push *push
     return true;
 }
 
-/* A job without an option may come with its options in an envelope, as an item of a batch has them:
- * kept as a body it would lose its delay without a word. False: *fault is set. */
+/* Reads an envelope: a job without options in the request may have them in its body, as an item of
+ * a batch. Storing the envelope as a body would silently lose the delay. On false, *fault is
+ * set. */
 static bool read_envelope(struct http_call *call, struct queue_push *push, struct http_fault *fault)
 {
     struct http_front *front = call->front;
@@ -620,7 +625,7 @@ static bool read_envelope(struct http_call *call, struct queue_push *push, struc
     return true;
 }
 
-/* What the query, headers and body say of the job. */
+/* Reads the job from query, headers and body. */
 static bool read_push(struct http_call *call, struct queue_push *push, struct http_fault *fault)
 {
     if (!http_media_is_valid(push->content_type))
@@ -642,7 +647,7 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct ht
            check_levels(push->body, 0, &ignored, NULL) != JSON_TOO_DEEP || refuse_depth(fault);
 }
 
-/* PUT or POST of one job; its options are in the query, in headers or in an envelope. */
+/* Handles PUT or POST of one job, whose options are in the query, in headers or in an envelope. */
 static void push_one(struct http_call *call)
 {
     struct queue_push push = {.topic = call->topic,
@@ -662,7 +667,7 @@ static void push_one(struct http_call *call)
     queue_push(call->front->queue, &push, 1, http_reply_to(call, on_pushed));
 }
 
-/* ---- the call for many ---- */
+/* ---- push of many jobs ---- */
 
 static void write_item_result(struct http_exchange *exchange, struct buffer *out,
                               const struct queue_result *result)
@@ -679,7 +684,7 @@ static void write_item_result(struct http_exchange *exchange, struct buffer *out
     buffer_append_byte(out, '}');
 }
 
-/* Results of the queue and faults found here, woven back into the order of the items. */
+/* Answers with the results of the queue and the faults found here, in the order of the items. */
 static void answer_batch(struct http_exchange *exchange, const struct queue_result *results,
                          size_t count)
 {
@@ -727,14 +732,15 @@ static bool batch_allows(void *ctx, struct slice topic, struct http_fault *fault
     return http_gate_allows(call->front, call->caller, call->exchange->route, topic, fault);
 }
 
-/* What is brought back from elsewhere may be tarry's own. Whether the caller may do that is for the door. */
+/* Marks restored jobs of tarry's internal topics. The door of the queue checks whether the caller
+ * may push them. */
 static void restore_own(struct queue_push *pushes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         pushes[i].is_own = job_topic_is_own(pushes[i].topic);
 }
 
-/* POST /v1/jobs: many jobs in one body. */
+/* Handles POST /v1/jobs: many jobs in one body. */
 static void push_many(struct http_call *call)
 {
     struct http_front *front = call->front;

@@ -13,18 +13,18 @@ enum option_kind {
     KIND_TIME,         /* int64_t ms */
     KIND_NUMBER,       /* int64_t */
     KIND_ATTEMPTS,     /* uint32_t */
-    KIND_ATTEMPTS_MAX, /* the same, or none */
+    KIND_ATTEMPTS_MAX, /* the same, or "none" */
     KIND_BACKOFF,
     KIND_FREQUENCY,
     KIND_CONFLICT,
     KIND_STATE,
     KIND_FLAG,
     KIND_BODIES,
-    KIND_META, /* a name, a colon, and maybe a value */
+    KIND_META, /* a name, a colon, and an optional value */
     KIND_CONSUMER,
-    KIND_EVENTS, /* uint32_t, a bit for each kind */
+    KIND_EVENTS, /* uint32_t, one bit per kind */
     KIND_VIEW,
-    KIND_MOMENT, /* int64_t ms, or the next one */
+    KIND_MOMENT, /* int64_t ms, or the next event */
     KIND_IDLE,
     KIND_ORDER, /* bool: by priority */
     KIND_TEXT,
@@ -38,8 +38,8 @@ static const struct option {
     uint8_t kind;
     uint16_t offset; /* in struct http_fields */
     int64_t min, max;
-    const char *says; /* what a right value is */
-    bool has_blanks;  /* a right value may have some, so a '+' in a query is one */
+    const char *says; /* description of valid values */
+    bool has_blanks;  /* valid values may contain blanks, so '+' in a query is a blank */
 } options[OPTION_COUNT] = {
 #define NAME(TEXT) .name = TEXT, .name_len = sizeof TEXT - 1
 #define INTO(FIELD) .offset = offsetof(struct http_fields, FIELD)
@@ -131,7 +131,8 @@ static const struct option {
 #undef NAME
 };
 
-/* `allowed` tells apart the two that are called the same: `wait` of a take, and of the test clock. */
+/* Returns the option of that name. `allowed` distinguishes the two options named `wait`: of a take,
+ * and of the test clock. */
 static const struct option *find_option(uint64_t allowed, struct slice name)
 {
     for (size_t i = 0; i < OPTION_COUNT; i++)
@@ -154,14 +155,15 @@ const char *http_option_says(const char *name)
     return option ? option->says : NULL;
 }
 
-/* `beside` are members that a JSON object of the call has and that are no options; NULL: none. */
+/* Refuses an unknown option. `beside` lists other members of the JSON object that are not options;
+ * NULL: none. */
 static bool refuse_unknown_option(uint64_t allowed, const char *const *beside, struct slice name,
                                   struct http_fault *fault)
 {
     const char *candidates[OPTION_COUNT + HTTP_MEMBERS_BESIDE_MAX + 1];
     size_t count = 0, len = 0;
     if (allowed & OPTION_BIT(OPTION_FOREIGN))
-        return true; /* its handler reads it */
+        return true; /* left to its handler */
     for (; beside && *beside; beside++)
         candidates[count++] = *beside;
     for (size_t i = 0; i < OPTION_COUNT; i++)
@@ -232,7 +234,7 @@ static bool parse_bodies(struct slice value, enum http_bodies *out)
     return true;
 }
 
-/* "pushed,dead" */
+/* Parses a list of events such as "pushed,dead". */
 static bool parse_events(struct slice value, uint32_t *out)
 {
     *out = 0;
@@ -360,7 +362,7 @@ static bool add_repeated(const struct option *option, struct http_query *values,
     return true;
 }
 
-/* `option` is one that the call has. */
+/* Sets an option that the call has. */
 static bool set_option(const struct option *option, struct http_fields *fields,
                        struct http_query *values, struct slice value, struct http_fault *fault)
 {
@@ -387,7 +389,7 @@ static bool set_named_option(struct http_fields *fields, struct http_query *valu
     return set_option(option, fields, values, value, fault);
 }
 
-/* Whether a JSON value of this kind can be the option's: a text is a string and nothing else. */
+/* Returns whether a JSON value of this kind is allowed for the option; a text must be a string. */
 static bool option_takes(const struct option *option, enum json_kind kind)
 {
     if (option->kind == KIND_TEXT || option->kind == KIND_META || option->kind == KIND_CONSUMER)
@@ -424,13 +426,13 @@ bool http_query_refuse_body(struct slice body, uint64_t allowed, struct buffer *
     struct slice key, name;
     bool is_json = json_check(body, &object, NULL);
     if (is_json && object.kind == JSON_NULL)
-        return true; /* as below */
+        return true; /* treated as {} */
     if (!is_json || object.kind != JSON_OBJECT)
         return http_fault_set(
             fault, PROBLEM_BAD_REQUEST, 0,
             "this call takes no body: leave it out, its options are in the query");
     if (!json_next_member(object, &cursor, &key, &value))
-        return true; /* {}: what some clients send for nothing */
+        return true; /* {}, which some clients send for an empty body */
     if (!json_string_bytes(key, scratch, &name))
         return http_fault_set(fault, PROBLEM_NO_MEMORY, 0, "out of memory");
     const struct option *option = find_option(allowed, name);
@@ -485,7 +487,7 @@ static bool decode_text(struct slice text, bool plus_is_space, struct buffer *sc
         return true;
     }
     size_t start = scratch->len;
-    assert(scratch->cap - scratch->len >= text.len); /* else earlier slices would dangle */
+    assert(scratch->cap - scratch->len >= text.len); /* growing would invalidate earlier slices */
     if (!text_percent_decode(text, plus_is_space, scratch))
         return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
                               "'%s' holds a %% that two hex digits do not follow",
@@ -494,8 +496,8 @@ static bool decode_text(struct slice text, bool plus_is_space, struct buffer *sc
     return true;
 }
 
-/* A '+' of a query is a blank, as in forms. It is itself in a time, which has no blanks; where else
- * a blank cannot be, some client meant the one or the other, and which is not known. */
+/* Decodes a value of the query. '+' is a blank for options with blanks, as in forms, and itself in
+ * a time, which has none. Elsewhere '+' is ambiguous and refused. */
 static bool decode_value(const struct option *option, struct slice text, struct buffer *scratch,
                          struct slice *out, struct http_fault *fault)
 {
@@ -538,7 +540,8 @@ static bool parse_text(struct slice query, uint64_t allowed, struct http_query *
     return true;
 }
 
-/* "Lease-For" becomes "lease_for", "Order-Kind" stays a name of meta: "order-kind". */
+/* Converts the name of a header: "Lease-For" to "lease_for"; "Order-Kind" as a name of meta to
+ * "order-kind". */
 static struct slice lower_name(struct slice name, char dash, char into[64])
 {
     for (size_t i = 0; i < name.len; i++) {

@@ -7,13 +7,13 @@
 
 /* ---- refusals ---- */
 
-/* Says by which limit, and when to come again where that is known. */
+/* Refuses with the name of the limit, and with when to try again if that is known. */
 static bool refuse(struct quota *quota, enum quota_limit limit, uint64_t most, int64_t wait_ns,
                    struct http_fault *fault)
 {
     static const struct {
         enum http_problem problem;
-        const char *says; /* takes the number */
+        const char *says; /* format with the number */
     } refusals[QUOTA_LIMITS] = {
         [QUOTA_REQUESTS] = {PROBLEM_TOO_MANY_REQUESTS, "requests come faster than the %" PRIu64
                                                        " that this caller is allowed"},
@@ -53,7 +53,7 @@ static int64_t now_ns(struct http_front *front)
     return http_front_now_us(front) * 1000;
 }
 
-/* ---- limits that are the same for all ---- */
+/* ---- limits that are the same for all callers ---- */
 
 static void note(struct http_front *front, enum quota_limit limit)
 {
@@ -96,7 +96,7 @@ bool http_quota_accept(struct http_connection *connection, struct http_fault *fa
         return true;
     const struct quota_options *options = quota_options(quota);
     struct in6_addr address = connection->peer.address;
-    if (connection->peer.kind == PEER_UNIX) /* a place of its own for each user */
+    if (connection->peer.kind == PEER_UNIX) /* each user has its own account */
         memcpy(&address, &connection->peer.uid, sizeof connection->peer.uid);
     own->address = quota_account_of_address(quota, address.s6_addr);
     own->is_local = peer_is_loopback(&connection->peer);
@@ -148,7 +148,7 @@ void http_quota_switch(struct http_connection *connection)
 
 /* ---- requests ---- */
 
-/* Of those who have shown no name, also where it is because they could not. */
+/* Charges the address of clients without a name, including those that failed to authenticate. */
 static bool charge_address(struct http_connection *connection, struct http_fault *fault)
 {
     struct quota *quota = connection->front->shared->quota;
@@ -178,7 +178,7 @@ bool http_quota_request(struct http_connection *connection, struct http_fault *f
            refuse(quota, QUOTA_REQUESTS, limits->request_rate.count, wait_ns, fault);
 }
 
-/* ---- takes that wait ---- */
+/* ---- waiting takes ---- */
 
 bool http_quota_wait(struct http_exchange *exchange, struct http_fault *fault)
 {

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <llhttp.h>
 
-/* What llhttp's callbacks work on. */
+/* State of the callbacks of llhttp. */
 struct head_reading {
     struct http_request *request;
     struct http_fault *fault;
@@ -13,7 +13,7 @@ struct head_reading {
     bool in_value, has_host, has_connection_close, has_connection_keep;
 };
 
-/* ---- comparing ---- */
+/* ---- comparison ---- */
 
 static char lower_of(char c)
 {
@@ -57,7 +57,7 @@ bool http_list_has(struct slice list, const char *lower)
     return false;
 }
 
-/* ---- headers that mean something to the reading itself ---- */
+/* ---- headers that affect parsing ---- */
 
 static bool read_length(struct head_reading *reading, struct slice value)
 {
@@ -158,7 +158,7 @@ static bool read_fetch_site(struct head_reading *reading, struct slice value)
                      "Sec-Fetch-Site");
 }
 
-/* Two would be two callers. */
+/* Reads Authorization, which may be given only once: two fields would be two callers. */
 static bool read_authorization(struct head_reading *reading, struct slice value)
 {
     struct http_request *request = reading->request;
@@ -192,7 +192,7 @@ static const struct known {
     {"transfer-encoding", 17, read_transfer},
 };
 
-/* Headers that others read later: it is only noted that there are such. */
+/* Records the presence of headers that are read later. */
 static void note_header(struct http_request *request, struct slice name)
 {
     if (http_begins(name, "tarry-"))
@@ -265,7 +265,7 @@ static int on_value_complete(llhttp_t *parser)
     return read_header(reading, &request->headers[request->header_count - 1]) ? 0 : HPE_USER;
 }
 
-/* The body is not llhttp's: it is split off by http_message_read. */
+/* Stops llhttp before the body, which http_message_read splits off. */
 static int on_head_complete(llhttp_t *parser)
 {
     (void)parser;
@@ -304,8 +304,8 @@ static enum http_method method_of(uint8_t method)
     }
 }
 
-/* "http://host:port/path?query": the authority ends where path, query or fragment begin, whichever
- * comes first. */
+/* Splits a target in absolute form, "http://host:port/path?query". The authority ends at the first
+ * of path, query and fragment. */
 static bool split_authority(struct slice *target, struct http_request *out,
                             struct http_fault *fault)
 {
@@ -323,10 +323,10 @@ static bool split_authority(struct slice *target, struct http_request *out,
                           "the target has a user before its host, and none is known here");
 }
 
-/* "http://host/path?query" means what "/path?query" means. */
+/* Splits a target. "http://host/path?query" is treated as "/path?query". */
 static bool split_target(struct slice target, struct http_request *out, struct http_fault *fault)
 {
-    /* Refused and not cut off: a proxy with rules for paths may take it for a part of one. */
+    /* Refused rather than cut off: a proxy with path rules may treat it as part of the path. */
     if (memchr(target.at, '#', target.len))
         return http_fault_set(fault, PROBLEM_BAD_REQUEST, 0,
                               "the target has a '#': leave the fragment out, or write %%23");
@@ -395,8 +395,8 @@ static bool refuse_llhttp(struct head_reading *reading, const llhttp_t *parser,
                           error == HPE_OK ? "it ends too early" : llhttp_get_error_reason(parser));
 }
 
-/* Has the head read from `from` on, but for the line that is known: between two lines llhttp is as it
- * was between those before. */
+/* Parses the head from `from` on, without the known line. Between lines llhttp is always in the
+ * same state. */
 static enum llhttp_errno execute_llhttp(llhttp_t *parser, struct slice head, size_t from,
                                         const struct http_framing *framing)
 {
@@ -416,9 +416,8 @@ static enum llhttp_errno run_llhttp(struct head_reading *reading, llhttp_t *pars
     llhttp_init(parser, HTTP_REQUEST, &settings);
     parser->data = reading;
     enum llhttp_errno error = execute_llhttp(parser, head, 0, framing);
-    /* llhttp has a list of methods, and others for RTSP and ICE. What it does not take is read as a
-     * method that no path has, so that its path is found and the answer says what it has instead.
-     */
+    /* llhttp has a fixed list of methods, including ones of RTSP and ICE. An unknown method is
+     * treated as one that no path has, so that the answer lists the methods of the path. */
     const char *blank = memchr(head.at, ' ', head.len);
     bool is_method = error == HPE_INVALID_METHOD || error == HPE_INVALID_CONSTANT;
     if (!is_method || !blank || reading->request->header_count)
@@ -430,7 +429,7 @@ static enum llhttp_errno run_llhttp(struct head_reading *reading, llhttp_t *pars
     return execute_llhttp(parser, head, (size_t)(blank - head.at), framing);
 }
 
-/* ---- the line that is known ---- */
+/* ---- known line ---- */
 
 enum { AUTHORIZATION_NAME_BYTES = sizeof "authorization:" - 1 };
 
@@ -473,8 +472,8 @@ static inline uint64_t pair_differs(const char *one, const char *other)
     return (a[0] ^ b[0]) | (a[1] ^ b[1]);
 }
 
-/* In a time that does not tell how much of them is the same: the line may be another one's, whose
- * requests come over the same connection by a proxy. */
+/* Compares two lines in constant time. The known line may belong to another client whose requests
+ * use the same connection through a proxy. */
 static bool lines_are_same(const char *one, const char *other, size_t len)
 {
     enum { PAIR = 2 * sizeof(uint64_t) };
@@ -485,7 +484,7 @@ static bool lines_are_same(const char *one, const char *other, size_t len)
     return differs == 0;
 }
 
-/* A second one is read as any line, and refused for being the second. */
+/* Skips the known line. A second one is parsed as any line and refused as a duplicate. */
 static bool skip_known_line(struct http_framing *framing, const char *bytes, size_t len)
 {
     struct slice line = framing->known;
@@ -500,7 +499,7 @@ static bool skip_known_line(struct http_framing *framing, const char *bytes, siz
     return true;
 }
 
-/* ---- a head ---- */
+/* ---- head ---- */
 
 static bool parse_head(struct slice head, const struct http_framing *framing,
                        struct http_request *out, struct http_fault *fault)
@@ -533,7 +532,7 @@ bool http_request_parse(struct slice head, struct http_request *out, struct http
 
 /* ---- framing: lines of the head ---- */
 
-/* RFC 9110, 5.6.2. */
+/* Token characters (RFC 9110, 5.6.2). */
 static const bool token_bytes[256] = {
     ['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['!'] = true,  ['#'] = true,
     ['$'] = true,         ['%'] = true,         ['&'] = true,         ['\''] = true, ['*'] = true,
@@ -551,7 +550,7 @@ static bool refuse_framing(struct http_fault *fault, const char *what)
     return http_fault_set(fault, PROBLEM_BAD_FRAMING, 0, "%s", what);
 }
 
-/* The version is the line's last word. */
+/* Checks the version, which is the last word of the line. */
 static bool check_version(struct slice line, struct http_fault *fault)
 {
     static const char spoken[] = " HTTP/1.";
@@ -567,7 +566,7 @@ static bool check_version(struct slice line, struct http_fault *fault)
                           http_quotable(version, 20));
 }
 
-/* METHOD SP target SP version, printable ASCII. */
+/* Checks a request line: METHOD SP target SP version, printable ASCII. */
 static bool check_request_line(struct slice line, struct http_fault *fault)
 {
     size_t blanks = 0, method_bytes = 0;
@@ -587,7 +586,7 @@ static bool check_request_line(struct slice line, struct http_fault *fault)
     return check_version(line, fault);
 }
 
-/* A field's value: no control byte but the tab. */
+/* Bytes allowed in a field value: no control bytes except tab. */
 static const bool value_bytes[256] = {
     ['\t'] = true, [0x20 ... 0x7e] = true, [0x80 ... 0xff] = true};
 
@@ -629,15 +628,15 @@ static bool check_limits(const struct http_framing *framing, size_t head_bytes,
     return true;
 }
 
-/* A line of the message, without its end; `next` is behind that. */
+/* A line of the message without its end; `next` is the start of the following line. */
 struct line {
     struct slice text;
     size_t next;
     bool has_cr;
 };
 
-/* The line at `at`. False: its LF has not come; then `text` is what there is of it. Bytes that were
- * looked at in an earlier call are not looked at again. */
+/* Finds the line at `at`. Returns false if its LF has not arrived; then `text` is the received
+ * part. Bytes searched in an earlier call are not searched again. */
 static inline bool find_line(struct http_framing *framing, const char *bytes, size_t len, size_t at,
                              struct line *out)
 {
@@ -656,7 +655,7 @@ static inline bool check_line_end(const struct line *line, struct http_fault *fa
     return line->has_cr || refuse_framing(fault, "a line ends in LF without CR");
 }
 
-/* Goes on where it stopped, a whole line at a time. */
+/* Continues to read the head, by whole lines. */
 static enum http_step read_head(struct http_framing *framing, const char *bytes, size_t len,
                                 struct http_fault *fault)
 {
@@ -690,12 +689,12 @@ enum {
     CHUNK_LINE_BYTES_MAX = CHUNK_DIGITS_MAX + 1 + HTTP_CHUNK_NOTES_BYTES_MAX
 };
 
-/* What comes next of a chunked body. */
+/* The next part of a chunked body. */
 enum chunk_state {
-    CHUNK_SIZE = 0, /* the line with the size of a chunk */
+    CHUNK_SIZE = 0, /* a line with the size of a chunk */
     CHUNK_DATA,
-    CHUNK_DATA_END, /* the empty line behind it */
-    CHUNK_TRAILER,  /* lines behind the last chunk, an empty one ends them */
+    CHUNK_DATA_END, /* the empty line after the data */
+    CHUNK_TRAILER,  /* lines after the last chunk, up to an empty one */
     CHUNK_END
 };
 
@@ -711,7 +710,7 @@ static bool refuse_length(const struct http_framing *framing, struct http_fault 
                           (unsigned long long)framing->body_bytes_max);
 }
 
-/* Extensions and trailers mean nothing here, but they have a limit. */
+/* Counts extensions and trailers, which are ignored but limited. */
 static bool count_notes(struct http_framing *framing, size_t bytes, struct http_fault *fault)
 {
     if (bytes > HTTP_CHUNK_NOTES_BYTES_MAX - (size_t)framing->chunk_notes)
@@ -720,7 +719,7 @@ static bool count_notes(struct http_framing *framing, size_t bytes, struct http_
     return true;
 }
 
-/* "SIZE" or "SIZE;extension". Each digit is checked against the limit at once, so the size cannot
+/* Reads "SIZE" or "SIZE;extension". The limit is checked after each digit, so the size cannot
  * overflow. */
 static bool read_chunk_size(struct http_framing *framing, struct slice line,
                             struct http_fault *fault)
@@ -743,7 +742,7 @@ static bool read_chunk_size(struct http_framing *framing, struct slice line,
                                   : refuse_chunk(fault, "a chunk extension holds a control byte");
 }
 
-/* A line around the data, or what there is of it. */
+/* Checks a line outside the data, complete or partly received. */
 static bool check_chunk_line(const struct http_framing *framing, struct slice line,
                              struct http_fault *fault)
 {
@@ -753,7 +752,7 @@ static bool check_chunk_line(const struct http_framing *framing, struct slice li
            refuse_chunk(fault, "its extensions and trailers are too long");
 }
 
-/* A whole one. */
+/* Reads a complete line outside the data. */
 static bool read_chunk_line(struct http_framing *framing, struct slice line,
                             struct http_fault *fault)
 {
@@ -785,8 +784,8 @@ static void move_chunk_data(struct http_framing *framing, char *bytes, size_t le
         framing->chunk_state = CHUNK_DATA_END;
 }
 
-/* A body in chunks (RFC 9112, 7.1) is taken out of its wrapping, in place: data is moved down behind
- * the head. What is not used yet follows it. */
+/* Decodes a chunked body (RFC 9112, 7.1) in place: moves its data down to the end of the head.
+ * Unread bytes follow it. */
 static enum http_step read_chunks(struct http_framing *framing, char *bytes, size_t *len,
                                   size_t *used, struct http_fault *fault)
 {
@@ -826,7 +825,8 @@ static enum http_step read_plain_body(struct http_framing *framing, size_t len, 
     return len < *used ? HTTP_STEP_MORE : HTTP_STEP_WHOLE;
 }
 
-/* What was read of the head in an earlier call is gone by the time the body is whole: read it again. */
+/* Reads the body. If the head was parsed in an earlier call, its slices are invalid, and it is
+ * parsed again when the body is complete. */
 static enum http_step read_body(struct http_framing *framing, char *bytes, size_t *len,
                                 struct http_request *request, size_t *used,
                                 struct http_fault *fault)
@@ -835,7 +835,7 @@ static enum http_step read_body(struct http_framing *framing, char *bytes, size_
                                            : read_plain_body(framing, *len, used, fault);
     if (step == HTTP_STEP_WHOLE && framing->is_stale &&
         !parse_head(slice_make(bytes, framing->head_bytes), framing, request, fault))
-        return HTTP_STEP_REFUSED; /* cannot be: the head was good before */
+        return HTTP_STEP_REFUSED; /* unreachable: the head was valid before */
     request->body = slice_make(bytes + framing->head_bytes,
                                framing->chunked ? framing->decoded : framing->length);
     framing->is_stale = true;

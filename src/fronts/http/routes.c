@@ -1,4 +1,4 @@
-/* The table of all calls: one noun behind the other, those asked for most often first. */
+/* The table of all calls, by noun, most frequent first. */
 #include "http/route.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* Runbooks: what to do when something is wrong, as text, from the server that it is about. Open to
- * everybody: whoever follows the link of an alert has no token at hand. */
+/* Serves the runbooks, the instructions for problems, from the affected server as text. They are
+ * public, since a user who follows the link of an alert has no token at hand. */
 #include "http/exchange.h"
 #include "http/runbook_texts.h"
 
@@ -40,7 +40,7 @@ static void get_runbook(struct http_call *call)
 {
     struct slice name = call->id;
     if (name.len > 3 &&
-        memcmp(name.at + name.len - 3, ".md", 3) == 0) /* as pages link each other */
+        memcmp(name.at + name.len - 3, ".md", 3) == 0) /* pages link each other with it */
         name.len -= 3;
     for (size_t i = 0; i < sizeof runbooks / sizeof runbooks[0]; i++)
         if (slice_equals(name, slice_of(runbooks[i].name))) {

@@ -7,17 +7,17 @@
 #include <stdlib.h>
 
 enum {
-    PERIOD_MS = 1000,   /* while somebody listens */
-    WANTED_MS = 100,    /* between two samples, however many want one */
-    PATIENCE_MS = 2000, /* with a store that was well when it was asked */
-    LOAD = 10,          /* one part of so many of the time at most */
+    PERIOD_MS = 1000,   /* while a client listens */
+    WANTED_MS = 100,    /* minimum interval of requested samples */
+    PATIENCE_MS = 2000, /* timeout of a sample of a store that was healthy at its start */
+    LOAD = 10,          /* sampling takes at most 1/LOAD of the time */
     QUIET_MS_MAX = 60 * 1000,
     PAGE_TOPICS = 250
 };
 
 struct http_sampler {
     struct letter call;
-    struct letter more; /* the next page is to be asked for, in a turn of its own */
+    struct letter more; /* requests the next page in a separate loop iteration */
     atomic_bool is_called;
     struct http_shared *shared;
     struct reactor *reactor;
@@ -25,27 +25,28 @@ struct http_sampler {
     struct deadline *alarm;
     atomic_uint listeners;
     atomic_bool is_wanted, is_due;
-    _Atomic uint64_t begun; /* serial of the newest sample, there or under way */
-    /* When a turn that comes anyway is one for the history: a turn of requests, or another one. */
+    _Atomic uint64_t begun; /* serial of the newest sample, complete or in progress */
+    /* When an iteration that happens anyway makes a sample for the history: one with requests, or
+     * another one. */
     _Atomic int64_t due_ms, quiet_due_ms;
     bool is_redis;
-    bool is_more_posted; /* the letter is on its way, maybe of a sample that was given up */
+    bool is_more_posted; /* the letter is in transit, perhaps for an abandoned sample */
 
-    struct http_sample *last;   /* the newest that is whole; NULL: there is none yet */
-    struct http_sample *making; /* under way, else NULL */
-    size_t last_at;             /* the next topic of `last` */
+    struct http_sample *last;   /* newest complete sample; NULL: none yet */
+    struct http_sample *making; /* sample in progress, or NULL */
+    size_t last_at;             /* index of the next topic in `last` */
     size_t after_len;
-    char after[JOB_TOPIC_BYTES_MAX]; /* where the next page begins */
+    char after[JOB_TOPIC_BYTES_MAX]; /* start of the next page */
     int64_t began_ms, ended_ms;
-    bool has_news;  /* something is otherwise than in `last` */
-    uint32_t quiet; /* samples on end that had none */
+    bool has_news;  /* differs from `last` */
+    uint32_t quiet; /* consecutive samples without changes */
 
-    double moved[HTTP_RATES]; /* since the last point of the history */
+    double moved[HTTP_RATES]; /* changes since the last point of the history */
     int64_t moved_ms;
-    int64_t recorded_ms;  /* when that was, inner clock */
-    pthread_mutex_t lock; /* of the history */
+    int64_t recorded_ms;  /* time of that point, inner clock */
+    pthread_mutex_t lock; /* guards the history */
     struct http_history_point points[HTTP_HISTORY_POINTS];
-    size_t point_count, point_at; /* point_at: of the next one */
+    size_t point_count, point_at; /* point_at: index of the next one */
 };
 
 /* ---- figures ---- */
@@ -65,7 +66,8 @@ void http_figures_add(struct http_figures *sum, const struct http_figures *more)
         sum->oldest_ready_due_ms = more->oldest_ready_due_ms;
 }
 
-/* How many more there were in the time between; a topic that was deleted and made anew begins at 0. */
+/* Returns the rate of an increase per second. A topic that was deleted and recreated starts at
+ * 0. */
 static double rate_of(uint64_t now, uint64_t before, int64_t ms)
 {
     return now > before && ms > 0 ? (double)(now - before) * 1000 / (double)ms : 0;
@@ -132,7 +134,8 @@ const struct http_sample_topic *http_sample_find(const struct http_sample *sampl
     return NULL;
 }
 
-/* The same topic in the sample before; NULL: it is new. Topics are asked for in their order. */
+/* Returns the topic in the previous sample, or NULL if it is new. Topics must be looked up in
+ * order. */
 static const struct http_sample_topic *topic_before(struct http_sampler *sampler, struct slice name)
 {
     const struct http_sample *last = sampler->last;
@@ -164,7 +167,8 @@ static bool begins_with_deliver(struct slice extension)
     return extension.len >= sizeof begin - 1 && memcmp(extension.at, begin, sizeof begin - 1) == 0;
 }
 
-/* False: no memory. Until the sample is whole a name has its length only, as names may move. */
+/* Adds a topic. Returns false if out of memory. Until the sample is complete names have only a
+ * length, since their memory may move. */
 static bool add_topic(struct http_sampler *sampler, const struct queue_topic *shown)
 {
     static const struct topic_totals none;
@@ -234,7 +238,7 @@ static void record_history(struct http_sampler *sampler, const struct http_sampl
         sampler->moved[i] = 0;
     }
     sampler->moved_ms = 0;
-    /* Points stand at whole periods, however long each sample takes. */
+    /* Points are at multiples of the period, regardless of the duration of samples. */
     sampler->recorded_ms =
         since_ms < 2 * HTTP_HISTORY_MS ? sampler->recorded_ms + HTTP_HISTORY_MS : sample->inner_ms;
     pthread_mutex_lock(&sampler->lock);
@@ -259,11 +263,12 @@ size_t http_sampler_history(struct http_sampler *sampler,
     return count;
 }
 
-/* ---- making one ---- */
+/* ---- making a sample ---- */
 
 static void ask_page(struct http_sampler *sampler);
 
-/* To each front that wants it; what it was given before and has not seen is not waited for. */
+/* Sends the sample to each front that wants it, replacing an earlier one that the front has not
+ * read. */
 static void publish(struct http_sampler *sampler, struct http_sample *sample)
 {
     struct http_shared *shared = sampler->shared;
@@ -281,7 +286,7 @@ static void publish(struct http_sampler *sampler, struct http_sample *sample)
     pthread_mutex_unlock(&shared->lock);
 }
 
-/* When the next one is made, by whom it is wanted. */
+/* Plans the next sample by the requests for it. */
 static void plan_next(struct http_sampler *sampler)
 {
     int64_t at_ms = INT64_MAX, due_ms = INT64_MAX, quiet_ms = INT64_MAX;
@@ -324,7 +329,8 @@ static void finish_sample(struct http_sampler *sampler, bool is_whole)
     plan_next(sampler);
 }
 
-/* A store may give all topics, whatever was asked: so it ends where a page brings nothing new. */
+/* Handles a page of topics. A store may return all topics for any request, so the sample ends when
+ * a page has no new topic. */
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_sampler *sampler = owner;
@@ -375,7 +381,7 @@ static void begin_sample(struct http_sampler *sampler)
     struct http_sample *sample = calloc(1, sizeof *sample);
     sampler->began_ms = sampler->ended_ms = clock_inner_ms();
     atomic_store(&sampler->is_wanted, false);
-    if (!sample) { /* who waits for it waits for the next one */
+    if (!sample) { /* clients that wait for it get the next one */
         atomic_store(&sampler->is_wanted, true);
         plan_next(sampler);
         return;
@@ -400,7 +406,7 @@ static void begin_sample(struct http_sampler *sampler)
         finish_sample(sampler, false);
 }
 
-/* A store that went out of reach while it was asked is not waited for. */
+/* Begins a sample, or ends the one in progress if its store has become unreachable. */
 static void on_alarm(void *ctx)
 {
     struct http_sampler *sampler = ctx;
@@ -419,9 +425,10 @@ static void on_alarm(void *ctx)
         deadline_set(sampler->alarm, clock_inner_ms() + PATIENCE_MS);
 }
 
-/* ---- what fronts ask of it ---- */
+/* ---- calls of the fronts ---- */
 
-/* At home. A sample under way looks by itself who wants the next one. */
+/* Handles calls of the fronts on the home reactor. A sample in progress plans the next one itself
+ * when it ends. */
 static void run_call(struct letter *letter)
 {
     struct http_sampler *sampler = (struct http_sampler *)(void *)letter;
@@ -472,7 +479,7 @@ void http_sampler_look(struct http_sampler *sampler, const struct http_front *fr
     call_sampler(sampler);
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 struct http_sampler *http_sampler_new(struct http_shared *shared, struct reactor *reactor,
                                       struct queue *queue)

@@ -9,7 +9,7 @@
 
 enum { LOG_LINES = 200, TOKENS_SHOWN = 1000, TOKENS_BYTES = 8 << 20 };
 
-/* ---- pieces of JSON ---- */
+/* ---- parts of JSON ---- */
 
 static void write_words(struct buffer *out, const char *name, const char *text)
 {
@@ -22,7 +22,7 @@ static void write_flag(struct buffer *out, const char *name, bool value)
     buffer_append_text(out, value ? "true" : "false");
 }
 
-/* 0: null. */
+/* Writes a time; null for 0. */
 static void write_time(struct buffer *out, const char *name, int64_t ms)
 {
     json_write_member(out, name);
@@ -64,7 +64,7 @@ static uint64_t read_counter(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Of all fronts, each of which has all listeners. */
+/* Writes the connections of all fronts, each of which has all listeners. */
 static void write_connections(struct buffer *out, struct http_shared *shared)
 {
     uint64_t waiting = 0;
@@ -93,7 +93,7 @@ static void write_connections(struct buffer *out, struct http_shared *shared)
 
 struct tokens_writing {
     struct buffer *out;
-    size_t count, bytes_end; /* none is begun beyond */
+    size_t count, bytes_end; /* bytes_end: no further token is written after it */
     bool is_full;
 };
 
@@ -110,7 +110,8 @@ static void write_token(void *ctx, const struct access_caller *caller, int64_t s
     buffer_append_byte(writing->out, '}');
 }
 
-/* Names and rights. No secret is known here, and no hash is shown. */
+/* Writes names and rights of the tokens. The server does not have their secrets, and hashes are not
+ * shown. */
 static void write_tokens(struct buffer *out, const struct http_shared *shared, size_t bytes)
 {
     struct tokens_writing writing = {.out = out, .bytes_end = out->len + bytes};
@@ -126,7 +127,7 @@ static void write_tokens(struct buffer *out, const struct http_shared *shared, s
     buffer_append_byte(out, '}');
 }
 
-/* Those that were met. */
+/* Writes the limits that were reached. */
 static void write_limits(struct buffer *out, const struct quota *quota)
 {
     bool follows = false;

@@ -24,7 +24,7 @@ static void write_counts(struct buffer *out, const struct queue_counts *counts)
     json_write_member_number(out, "dead", counts->dead);
 }
 
-/* To a tenth; what happens more rarely to a thousandth. */
+/* Writes a rate with one decimal place, or with three if it is below 1. */
 static void write_rate(struct buffer *out, const char *key, double rate)
 {
     json_write_member(out, key);
@@ -64,7 +64,7 @@ static void write_lateness(struct buffer *out, struct http_lateness lateness)
     buffer_append_byte(out, '}');
 }
 
-/* Without its end. */
+/* Writes a topic without the end of its object. */
 static void write_topic(struct buffer *out, const struct http_snapshot_input *input,
                         const struct http_sample_topic *topic, const struct queue_counts *counts)
 {
@@ -88,7 +88,7 @@ static void write_topic(struct buffer *out, const struct http_snapshot_input *in
     buffer_append_text(out, topic->delivers ? ",\"delivers\":true" : ",\"delivers\":false");
 }
 
-/* ---- which topics are shown ---- */
+/* ---- selection of topics ---- */
 
 static double activity_of(const struct http_sample_topic *topic)
 {
@@ -104,7 +104,7 @@ static uint64_t jobs_of(const struct http_sample_topic *topic)
     return counts->delayed + counts->retrying + counts->ready + counts->leased + counts->dead;
 }
 
-/* Is the first one left out before the other? */
+/* Returns whether the first topic is dropped before the other. */
 static inline bool is_less_busy(const struct http_sample_topic *const *one,
                                 const struct http_sample_topic *const *other)
 {
@@ -127,7 +127,7 @@ static void offer_topic(struct busy_topics *busy, const struct http_sample_topic
     }
 }
 
-/* The busiest first, out of those that the heap holds, which it is left without. */
+/* Writes the topics of the heap, the busiest first, and empties the heap. */
 static void write_topics(struct buffer *out, const struct http_snapshot_input *input,
                          struct busy_topics *busy)
 {

@@ -20,8 +20,8 @@ int64_t http_front_now_ms(struct http_front *front)
     return front->now_ms;
 }
 
-/* Set by the take itself too: the waiters learn that it has to wait only once the queue answered,
- * which may be after this turn's end. A wake-up too early does no harm. */
+/* Called by takes too: the waiters learn that a take has to wait only when the queue has answered,
+ * possibly after the end of this iteration. Waking up early is harmless. */
 void http_front_wake_by(struct http_front *front, int64_t at_ms)
 {
     if (at_ms >= front->expiry_ms)

@@ -48,12 +48,13 @@ enum problem_row {
 };
 _Static_assert((int)ROWS <= (int)HTTP_STATUS_ROWS_MAX, "a status has room for all rows");
 
-/* In order of weight. {topic}, {value} and {limit} stand for what they say. */
+/* A row of the table, which is ordered by severity. {topic}, {value} and {limit} in the sentence
+ * are replaced. */
 struct http_problem_row {
     const char *code, *runbook;
     enum http_severity severity;
     enum kind kind;
-    int64_t limit; /* beyond it, or below it for what ends; 0: there is none, or `max` is one */
+    int64_t limit; /* problem above it, or below it for an end; 0: none, or `max` applies */
     const char *sentence;
 };
 
@@ -131,16 +132,16 @@ static const struct http_problem_row rows[ROWS] = {
 };
 
 enum { MEMORY_PERCENT = 90, MANY_JOBS = 100 };
-#define CLOCK_MS (10 * MINUTE_MS) /* so long a step of the clock is told of */
+#define CLOCK_MS (10 * MINUTE_MS) /* how long a step of the clock is reported */
 
 const char *http_status_code(uint32_t row)
 {
     return row < ROWS ? rows[row].code : NULL;
 }
 
-/* ---- judging ---- */
+/* ---- evaluation ---- */
 
-/* Of topics those with the largest values are told of, largest first. */
+/* Adds a problem. Of topics, keeps those with the largest values, largest first. */
 static void found(struct http_status *status, enum problem_row row,
                   const struct http_sample_topic *topic, int64_t value)
 {
@@ -162,8 +163,8 @@ static void found(struct http_status *status, enum problem_row row,
     list[at] = (struct http_status_problem){.row = &rows[row], .topic = topic, .value = value};
 }
 
-/* For one that may be served, how long its oldest ready job has waited says who is at fault: nobody takes, or
- * they take too slowly. */
+/* Evaluates a topic whose jobs may be handed out by the wait of its oldest ready job: either its
+ * jobs are not taken at all, or too slowly. */
 static void judge_ready(struct http_status *status, const struct http_status_input *input,
                         const struct http_sample_topic *topic)
 {
@@ -220,7 +221,7 @@ static void judge_certificate(struct http_status *status, const struct http_stat
         found(status, ROW_CERTIFICATE_ENDS, NULL, left_ms);
 }
 
-/* Work in the background that fails again and again. */
+/* Evaluates background work that fails repeatedly. */
 static void judge_background(struct http_status *status, const int64_t lasts_ms[TROUBLES])
 {
     static const enum problem_row of[TROUBLES] = {
@@ -246,13 +247,13 @@ static void judge_background(struct http_status *status, const int64_t lasts_ms[
     }
 }
 
-/* What is the machine's and all topics' is for those who may see all topics. */
+/* Evaluates the machine and the server as a whole, for callers that may see all topics. */
 static void judge_server(struct http_status *status, const struct http_status_input *input)
 {
     const struct clock_steps *steps = &input->steps;
     int64_t late_ms = input->lateness.p99_ms;
     uint64_t bytes = input->process_bytes, max = input->process_bytes_max;
-    /* One of few that a consumer was late to ask for is not the server's lateness. */
+    /* Among few jobs, one that a consumer requested late is not the server's lateness. */
     if (late_ms > rows[ROW_VERY_LATE].limit && input->lateness.count >= MANY_JOBS)
         found(status, ROW_VERY_LATE, NULL, late_ms);
     else if (late_ms > rows[ROW_LATE].limit)
@@ -280,9 +281,9 @@ void http_status_judge(struct http_status *status, const struct http_status_inpu
             judge_topic(status, input, &sample->topics[i]);
 }
 
-/* ---- in words ---- */
+/* ---- sentences ---- */
 
-/* As people tell it: "3m", "2h", "5d". */
+/* Appends a duration such as "3m", "2h", "5d". */
 static void say_time(struct buffer *out, int64_t ms)
 {
     int64_t unit_ms = ms < 10 * SECOND_MS  ? 100
@@ -311,7 +312,7 @@ static void say_value(struct buffer *out, const struct http_status_problem *prob
         buffer_append_format(out, "%lld job%s", (long long)value, value == 1 ? "" : "s");
 }
 
-/* The row's sentence, with what it has places for. */
+/* Appends the sentence of the row with its values. */
 static void say_problem(struct buffer *out, const struct http_status_problem *problem)
 {
     static const char topic[] = "{topic}", value[] = "{value}";

@@ -7,27 +7,29 @@
 
 enum {
     PING_MS = 15 * 1000,
-    LOSS_BYTES = HTTP_STREAM_BYTES_MAX / 4, /* lost at a time, so that losing costs little */
-    OUT_BYTES_MAX = 256 * 1024, /* that one turn may bring to a client that takes what it gets */
+    LOSS_BYTES =
+        HTTP_STREAM_BYTES_MAX / 4, /* events dropped at a time, so that dropping is cheap */
+    OUT_BYTES_MAX = 256 * 1024,    /* limit per iteration for a client that reads all it gets */
     CHUNK_HEAD_BYTES = 24
 };
 
-#define RETRY "retry: 1000\n\n" /* of a server that goes down, in milliseconds */
+#define RETRY "retry: 1000\n\n" /* for clients of a server that shuts down, in milliseconds */
 
 struct http_stream {
-    struct http_exchange *exchange; /* the first and only one of its connection */
+    struct http_exchange *exchange; /* the only one of its connection */
     http_stream_ended *on_end;
     void *ctx;
-    struct list node;                  /* in front->streams, by sent_ms */
-    const struct quota_account *payer; /* held by the connection; NULL: nobody's */
+    struct list node; /* in front->streams, by sent_ms */
+    const struct quota_account
+        *payer; /* account that is charged, kept by the connection; NULL: none */
     int64_t sent_ms;
-    uint64_t lost;        /* events that the client has not been told of yet */
-    struct buffer events; /* whole ones, each with its blank line */
+    uint64_t lost;        /* dropped events that are not reported to the client yet */
+    struct buffer events; /* complete events, each with its blank line */
 };
 
 /* ---- bytes ---- */
 
-/* All of `text`, as a chunk where the client knows chunks. */
+/* Writes all of `text`, as a chunk if the client supports chunks. */
 static void write_chunk(struct http_exchange *exchange, struct slice text)
 {
     struct buffer *out = &exchange->connection->out;
@@ -44,7 +46,7 @@ static void write_chunk(struct http_exchange *exchange, struct slice text)
         buffer_append(out, "\r\n", 2);
 }
 
-/* What was lost lies before what was not. */
+/* Reports dropped events; they precede the buffered ones. */
 static void write_gap(struct http_stream *stream)
 {
     char text[80];
@@ -67,11 +69,11 @@ static void write_events(struct http_stream *stream)
 void http_stream_flush(struct http_stream *stream)
 {
     write_events(stream);
-    /* One that is quiet keeps no buffer. */
+    /* A quiet stream holds no buffer. */
     http_front_give_back(stream->exchange->front, &stream->events);
 }
 
-/* The oldest events, until there is room for `bytes` more. */
+/* Drops the oldest events until there is room for `bytes` more. */
 static void lose_oldest(struct http_stream *stream, size_t bytes)
 {
     struct buffer *events = &stream->events;
@@ -80,14 +82,15 @@ static void lose_oldest(struct http_stream *stream, size_t bytes)
         least = LOSS_BYTES;
     while (at < events->len && at < least) {
         const char *end = memmem(events->at + at, events->len - at, "\n\n", 2);
-        stream->lost += events->at[at] != ':'; /* a comment is nobody's loss */
+        stream->lost += events->at[at] != ':'; /* comments do not count as lost */
         at = end ? (size_t)(end - events->at) + 2 : events->len;
     }
     events->len -= at;
     memmove(events->at, events->at + at, events->len);
 }
 
-/* Is there room for so much more, now or after the oldest have gone? */
+/* Makes room for that many bytes by writing the events or dropping the oldest. Returns false if
+ * they can never fit. */
 static bool make_room(struct http_stream *stream, size_t bytes)
 {
     struct http_connection *connection = stream->exchange->connection;
@@ -102,7 +105,7 @@ static bool make_room(struct http_stream *stream, size_t bytes)
     return true;
 }
 
-/* Something goes to it: its next comment is due later. */
+/* Postpones the next comment of the stream, since something is sent. */
 static void note_sent(struct http_stream *stream)
 {
     struct http_front *front = stream->exchange->front;
@@ -135,9 +138,9 @@ void http_stream_send(struct http_stream *stream, const char *event, struct slic
     note_sent(stream);
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
-/* The alarm rings for the stream that was quiet longest. */
+/* Sets the alarm for the stream that was quiet longest. */
 static void set_stream_alarm(struct http_front *front)
 {
     if (list_is_empty(&front->streams))
@@ -164,7 +167,7 @@ void http_streams_ping(void *ctx)
     set_stream_alarm(front);
 }
 
-/* For whom a stream of the connection counts; NULL: for nobody. */
+/* Returns the account that streams of the connection are charged to, or NULL. */
 static const struct quota_account *payer_of(const struct http_connection *connection)
 {
     const struct http_quota *quota = &connection->quota;
@@ -202,7 +205,7 @@ static bool may_begin_stream(const struct http_exchange *exchange,
     return false;
 }
 
-/* The head of the answer, and the last one of its connection. */
+/* Writes the head of the answer, the last one of its connection. */
 static void write_stream_head(struct http_exchange *exchange)
 {
     (void)http_answer_start(exchange);
@@ -212,7 +215,7 @@ static void write_stream_head(struct http_exchange *exchange)
     http_answer_open(exchange, "text/event-stream");
 }
 
-/* The body ends, and the connection with it. */
+/* Ends the body, and the connection with it. */
 static void close_answer(struct http_exchange *exchange)
 {
     struct buffer *out = &exchange->connection->out;
@@ -265,7 +268,7 @@ struct http_stream *http_stream_begin(struct http_exchange *exchange, struct acc
     return stream;
 }
 
-/* Its owner hears of it. */
+/* Frees the stream and notifies its owner. */
 static void stream_free(struct http_stream *stream)
 {
     struct http_exchange *exchange = stream->exchange;

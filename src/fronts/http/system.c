@@ -1,4 +1,5 @@
-/* About the server itself: health, info, its own description, the codes of problems; backups. */
+/* Calls about the server itself: health, info, the description of the API, problem codes, and
+ * backups. */
 #include "base/clock.h"
 #include "base/feature.h"
 #include "base/json_write.h"
@@ -80,14 +81,14 @@ static void write_features(struct buffer *out)
     buffer_append_byte(out, '}');
 }
 
-/* Which scope each call needs, by its name in the metrics. */
+/* Writes the scope that each call requires, by the call's name in the metrics. */
 static void write_scopes(struct buffer *out, const struct http_shared *shared)
 {
     buffer_append_byte(out, '{');
     for (uint32_t i = 0; i < shared->route_count; i++) {
         const struct http_route *route = &shared->routes[i];
         bool is_again = i && strcmp(route->name, shared->routes[i - 1].name) == 0;
-        if (is_again) /* of two paths for one call */
+        if (is_again) /* second path of the same call */
             continue;
         json_write_member_text(out, route->name,
                                slice_of(route->scope == HTTP_FOR_EVERYBODY ? "none"
@@ -103,7 +104,7 @@ static void get_info(struct http_call *call)
     struct http_front *front = call->front;
     struct buffer *body = http_answer_start(call->exchange);
     struct queue_info info = {0};
-    /* What the jobs of all take together is for who may look at all. */
+    /* Totals over all topics are only for callers that may read all of them. */
     bool sees_sums = access_may(call->caller, ACCESS_READ, (struct slice){0});
     queue_info(front->queue, &info);
     buffer_append_text(body, "{\"name\":\"tarry\",\"version\":");
@@ -204,7 +205,7 @@ static void get_problem(struct http_call *call)
                         http_quotable(call->id, 60));
 }
 
-/* ---- backups of a store that works on: begun, kept going, ended; the copying is the caller's ---- */
+/* ---- backups of a running store: begin, renew, end; the caller copies the files ---- */
 
 static void on_backup_done(void *owner, uint64_t tag, enum queue_status status, struct slice json)
 {
@@ -227,7 +228,7 @@ static void on_backup_done(void *owner, uint64_t tag, enum queue_status status, 
     }
 }
 
-/* The route's verb is the enum http_backup. */
+/* Handles the backup calls. The verb of the route is the enum http_backup. */
 static void call_backup(struct http_call *call)
 {
     struct http_front *front = call->front;
@@ -242,7 +243,7 @@ static void call_backup(struct http_call *call)
                   call->id, on_backup_done, front, http_exchange_tag(call->exchange));
 }
 
-/* ---- new jobs are refused, or not any more ---- */
+/* ---- draining: refusing new jobs ---- */
 
 static void on_drained(void *owner, uint64_t tag)
 {
@@ -254,7 +255,7 @@ static void on_drained(void *owner, uint64_t tag)
     http_answer_end_json(exchange, 200);
 }
 
-/* The route's verb: on or off. */
+/* Starts or stops draining, by the verb of the route. */
 static void call_drain(struct http_call *call)
 {
     struct http_front *front = call->front;
@@ -264,7 +265,7 @@ static void call_drain(struct http_call *call)
         http_answer_problem(call->exchange, PROBLEM_NO_MEMORY, 0, "out of memory");
 }
 
-/* ---- the calls ---- */
+/* ---- calls ---- */
 
 #define GET_CALL(PATTERN, NAME, FOR, HANDLE)                                                       \
     {                                                                                              \

@@ -1,4 +1,4 @@
-/* Takes: jobs handed to consumers, at once or as soon as there are some. */
+/* Takes: jobs are handed to consumers, immediately or when jobs become ready. */
 #include "base/clock.h"
 #include "base/timestamp.h"
 #include "http/connection.h"
@@ -12,9 +12,9 @@
 
 enum { WAIT_BYTES = 1024 };
 
-/* ---- answering ---- */
+/* ---- answers ---- */
 
-/* Jobs that reached nobody. */
+/* Returns jobs that were not delivered to the queue. */
 static void return_jobs(struct http_front *front, const struct queue_job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -56,7 +56,7 @@ static void write_meta_fields(struct http_exchange *exchange, struct slice meta)
     }
 }
 
-/* The body as it is. Returns its type, good until the next one. */
+/* Writes the raw body. Returns its type, valid until the next call. */
 static const char *write_raw(struct http_exchange *exchange, const struct queue_job *taken)
 {
     static _Thread_local char type[JOB_CONTENT_TYPE_BYTES_MAX + 1];
@@ -80,7 +80,7 @@ static const char *write_raw(struct http_exchange *exchange, const struct queue_
     return "application/octet-stream";
 }
 
-/* Returns how many jobs went into the answer: at least one, then as many as fit. */
+/* Writes the jobs. Returns how many the answer contains: at least one, then as many as fit. */
 static size_t write_json(struct http_exchange *exchange, const struct queue_job *jobs, size_t count)
 {
     struct buffer *body = http_answer_start(exchange);
@@ -97,7 +97,7 @@ static size_t write_json(struct http_exchange *exchange, const struct queue_job 
     return i;
 }
 
-/* Is there memory for an answer with these bodies? */
+/* Returns whether there is memory for an answer with these bodies. */
 static bool has_memory_for(const struct http_front *front, const struct queue_reply *reply)
 {
     size_t bytes = 0;
@@ -113,7 +113,7 @@ static void refuse_take_for_memory(struct http_exchange *exchange)
     http_answer_fault(exchange, &fault);
 }
 
-/* Returns how many of the jobs the answer has. None: there is no memory for it. */
+/* Writes the answer. Returns how many jobs it contains; 0 if there is no memory for it. */
 static size_t answer_jobs(struct http_exchange *exchange, const struct queue_reply *reply)
 {
     struct http_front *front = exchange->front;
@@ -147,7 +147,7 @@ static void refuse_to_wait(struct http_exchange *exchange)
                         max);
 }
 
-/* All of them went to the same one. */
+/* Records the consumer; all jobs went to the same one. */
 static void note_consumer(struct http_front *front, const struct queue_job *jobs, size_t count)
 {
     int64_t now_ms = clock_wall_ms();
@@ -160,7 +160,8 @@ static void note_consumer(struct http_front *front, const struct queue_job *jobs
     }
 }
 
-/* The queue has jobs for the take, or its time is over. Jobs that do not get into the answer go back. */
+/* Handles the queue's reply: jobs for the take, or the end of its wait. Jobs that do not fit into
+ * the answer are returned. */
 static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply, bool refused)
 {
     struct http_front *front = owner;
@@ -193,9 +194,9 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     return_jobs(front, reply->jobs + used, reply->job_count - used);
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
-/* What the call asks for. False: *fault says what is wrong. */
+/* Reads the take. On false, *fault describes the problem. */
 static bool read_take(struct http_call *call, struct queue_take *take, struct http_fault *fault)
 {
     struct http_query *query = call->query;
@@ -243,7 +244,7 @@ static void take_jobs(struct http_call *call)
         http_answer_fault(exchange, &fault);
         return;
     }
-    if (exchange->connection->peer_ended) { /* it may be gone, and would keep them from others */
+    if (exchange->connection->peer_ended) { /* it may be gone, and would block other consumers */
         http_answer_no_jobs(exchange);
         return;
     }
@@ -257,7 +258,7 @@ static void take_jobs(struct http_call *call)
         return;
     }
     if (wait_ms > 0) {
-        /* The millisecond that has begun does not count: a take is never answered empty too soon. */
+        /* Rounds a started millisecond up, so that an empty answer is never sent too early. */
         wait_ms++;
         http_gate_wait(exchange, call->caller, WAIT_BYTES);
     }

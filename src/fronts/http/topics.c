@@ -12,16 +12,16 @@
 
 enum { PAGE_TOPICS = 1000 };
 
-/* ---- extension: what the settings say of delivery ---- */
+/* ---- extension: the settings of delivery ---- */
 
-/* Members of kind JSON_NONE were not given. */
+/* The members of an extension; kind JSON_NONE if not given. */
 struct extension {
     struct json_value deliver, dead_letter, sqs;
 };
 
 static const struct extension_row {
     const char *name;
-    size_t offset; /* in struct extension */
+    size_t offset; /* offset in struct extension */
     const char *example;
 } extension_rows[] = {
     {"deliver", offsetof(struct extension, deliver),
@@ -37,7 +37,7 @@ static struct json_value *extension_member(const struct extension *extension,
     return (struct json_value *)(uintptr_t)((const char *)extension + row->offset);
 }
 
-/* NULL: no member of the extension has this name. */
+/* Returns the row of a member, or NULL if the extension has no such member. */
 static const struct extension_row *extension_find(struct slice raw_key)
 {
     for (size_t i = 0; i < EXTENSION_ROWS; i++)
@@ -103,7 +103,7 @@ bool http_extension_check(const struct http_hooks *hooks, struct slice topic,
            http_fault_set(fault, PROBLEM_BAD_DELIVERY, 0, "%s", error);
 }
 
-/* ---- settings: read ---- */
+/* ---- settings: parsing ---- */
 
 static bool read_settings_members(struct json_value object, struct http_fields *fields,
                                   struct extension *extension, struct buffer *scratch,
@@ -139,7 +139,7 @@ bool http_settings_read(struct slice json, struct http_fields *fields, struct bu
            extension_write(&members, extension, fault);
 }
 
-/* ---- settings: shown ---- */
+/* ---- settings: writing ---- */
 
 void http_settings_write(struct buffer *out, const struct topic_settings *settings)
 {
@@ -176,14 +176,14 @@ void http_settings_write(struct buffer *out, const struct topic_settings *settin
         frequency_emit(out, settings->push_rate);
         buffer_append_byte(out, '"');
     }
-    if (extension.len > 2) { /* its members, without the braces */
+    if (extension.len > 2) { /* append its members without the braces */
         buffer_append_byte(out, ',');
         buffer_append(out, extension.at + 1, extension.len - 2);
     }
     buffer_append_byte(out, '}');
 }
 
-/* ---- settings: patched ---- */
+/* ---- settings: merge patch ---- */
 
 static bool refuse_patch(struct http_fault *fault, struct slice twice)
 {
@@ -289,10 +289,10 @@ static void write_topic(struct buffer *out, const struct queue_topic *topic)
     buffer_append_byte(out, '}');
 }
 
-/* ---- all of them ---- */
+/* ---- list of topics ---- */
 
-/* A page of the topics that the caller may see. What he may not see does not show in its cursor, its
- * length or its end either. */
+/* Writes a page of the topics that the caller may see. Cursor, length and end of the page do not
+ * reveal the others. */
 static void write_topics(struct buffer *body, const struct http_exchange *exchange,
                          const struct queue_topic *topics, size_t count)
 {
@@ -339,9 +339,11 @@ static void list_topics(struct http_call *call)
     exchange->count =
         http_fields_have(fields, OPTION_LIMIT) ? (uint32_t)fields->limit : PAGE_TOPICS;
     http_front_lend(exchange->front, &exchange->note);
-    buffer_append_slice(&exchange->note, fields->cursor); /* the request is gone by then */
+    buffer_append_slice(&exchange->note,
+                        fields->cursor); /* the request is gone when the reply comes */
     http_gate_keep(exchange, call->caller);
-    /* One more than is shown tells that there are more; of how many some are shown nobody knows. */
+    /* One topic more than shown reveals whether there are more. If the caller sees only some
+     * topics, the number needed is unknown. */
     queue_topics_page(
         call->front->queue,
         (struct queue_topics_page){.after = fields->cursor,
@@ -349,9 +351,9 @@ static void list_topics(struct http_call *call)
         http_reply_to(call, on_topics));
 }
 
-/* ---- one ---- */
+/* ---- one topic ---- */
 
-/* The reply to get, put, pause or resume: the topic as it is now. */
+/* Answers get, put, pause or resume with the current state of the topic. */
 static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct http_exchange *exchange = http_exchange_find(owner, tag);
@@ -365,7 +367,7 @@ static void answer_topic(void *owner, uint64_t tag, const struct queue_reply *re
     http_answer_end_json(exchange, reply->status == QUEUE_CREATED ? 201 : 200);
 }
 
-/* Get, delete, pause, resume; the route's verb is the enum queue_topic_verb. */
+/* Handles get, delete, pause and resume. The verb of the route is the enum queue_topic_verb. */
 static void call_topic(struct http_call *call)
 {
     uint8_t verb = call->exchange->route->verb;
@@ -378,12 +380,12 @@ static void call_topic(struct http_call *call)
         http_reply_to(call, verb == QUEUE_TOPIC_DELETE ? http_answer_affected : answer_topic));
 }
 
-/* ---- settings: the calls ---- */
+/* ---- settings: calls ---- */
 
-/* What an exchange keeps in its note while the topic is looked up; behind it topic and text. */
+/* The data in the note while the topic is read; topic and text follow it. */
 struct noted_settings {
-    struct topic_settings settings; /* put; its extension is the text */
-    size_t topic_bytes, text_bytes; /* patch: the text is the patch */
+    struct topic_settings settings; /* for put; the text is their extension */
+    size_t topic_bytes, text_bytes; /* for patch, the text is the patch */
 };
 
 static void send_put(struct http_exchange *exchange, struct slice topic,
@@ -396,7 +398,7 @@ static void send_put(struct http_exchange *exchange, struct slice topic,
     queue_topic(queue, &put, http_exchange_reply_to(exchange, answer_topic));
 }
 
-/* The settings that the topic has now are asked for first; what was sent is kept in the note. */
+/* Reads the current settings of the topic first. The content of the request is kept in the note. */
 static void look_up(struct http_call *call, struct noted_settings noted, struct slice text,
                     queue_done *looked_up)
 {
@@ -417,7 +419,7 @@ static void look_up(struct http_call *call, struct noted_settings noted, struct 
     queue_topic(queue, &get, http_reply_to(call, looked_up));
 }
 
-/* What look_up has kept. */
+/* Reads the note written by look_up. */
 static struct noted_settings read_note(const struct http_exchange *exchange, struct slice *topic,
                                        struct slice *text)
 {
@@ -436,8 +438,8 @@ static bool names_other_topic(const struct http_hooks *hooks, struct slice exten
            hooks->other_topic(hooks->ctx, extension, other);
 }
 
-/* Settings by which jobs go over to another topic need the same right to that, unless they go there
- * already. */
+/* Checks the right to the other topic if the settings move jobs there; not if they already do
+ * so. */
 static bool check_forward(struct http_exchange *exchange, struct slice extension, struct slice held,
                           struct http_fault *fault)
 {
@@ -449,8 +451,9 @@ static bool check_forward(struct http_exchange *exchange, struct slice extension
                             fault);
 }
 
-/* What the topic has already is right: it was checked when it came, and a policy that changed since
- * (or is missing) is no reason to refuse another setting, or the same once more. */
+/* Checks an extension unless the topic already has it. An existing one was checked when it was set;
+ * a policy changed or removed since then is no reason to refuse other settings, or the same
+ * again. */
 static bool check_topic_extension(struct http_exchange *exchange, struct slice topic,
                                   const struct topic_settings *settings, struct slice held,
                                   struct http_fault *fault)
@@ -484,7 +487,7 @@ static void on_put_looked_up(void *owner, uint64_t tag, const struct queue_reply
         http_answer_fault(exchange, &fault);
 }
 
-/* Settings may stand in the query, or in a JSON object as `GET` shows them. */
+/* Reads settings from the query, or from a JSON object in the format of `GET`. */
 static bool read_settings(struct http_call *call, struct buffer *extension,
                           struct http_fault *fault)
 {
@@ -518,7 +521,7 @@ static void put_topic(struct http_call *call)
 
 /* ---- patch ---- */
 
-/* The settings as they will be. Their extension is in `extension`. */
+/* Merges the patch into the current settings. The resulting extension is in `extension`. */
 static bool merge_settings(const struct topic_settings *held, struct slice patch,
                            struct buffer *merged, struct buffer *extension,
                            struct topic_settings *out, struct http_fault *fault)
@@ -577,7 +580,7 @@ static void patch_topic(struct http_call *call)
     look_up(call, (struct noted_settings){0}, body, on_patch_looked_up);
 }
 
-/* ---- a sample on its way to the target, and what became of it ---- */
+/* ---- sending a sample to the target ---- */
 
 static void on_tested(void *owner, uint64_t tag, enum queue_status status, struct slice json)
 {
@@ -608,7 +611,7 @@ static void test_delivery(struct http_call *call)
             "what may be reached");
         return;
     }
-    call->exchange->waits = true; /* for the target: no request's duration */
+    call->exchange->waits = true; /* not in request durations: waits for the target */
     hooks->test(hooks->ctx, front->reactor, call->topic, call->request->body, on_tested, front,
                 http_exchange_tag(call->exchange));
 }

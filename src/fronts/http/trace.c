@@ -3,9 +3,9 @@
 #include "queue/status.h"
 #include "trace/tracer.h"
 
-enum { STATE_TEXT_BYTES_MAX = 4 * TRACE_STATE_BYTES_MAX }; /* with the blanks between members */
+enum { STATE_TEXT_BYTES_MAX = 4 * TRACE_STATE_BYTES_MAX }; /* including blanks between members */
 
-/* The lists of all headers named tracestate, one behind the other. */
+/* Joins the lists of all tracestate headers. */
 static void join_states(const struct http_request *request, struct buffer *out)
 {
     for (uint32_t i = 0; i < request->header_count; i++) {
@@ -18,7 +18,7 @@ static void join_states(const struct http_request *request, struct buffer *out)
     }
 }
 
-/* Which of two would be the right one is not known. */
+/* Finds traceparent. Returns false unless there is exactly one, since several are ambiguous. */
 static bool find_parent(const struct http_request *request, struct slice *out)
 {
     uint32_t count = 0;
@@ -47,7 +47,7 @@ bool http_trace_read(const struct http_request *request, struct trace_carry *out
 
 /* ---- pushes ---- */
 
-/* A span for the request, a child of what it brings: `context` NULL: nothing. */
+/* Begins a span for the request, as a child of `context`; NULL: none. */
 static void begin_push(struct http_exchange *exchange, const struct trace_context *context,
                        struct slice state)
 {
@@ -62,7 +62,8 @@ void http_trace_push(struct http_call *call, struct buffer *meta)
     struct trace_context own;
     struct trace_carry carry;
     struct slice state;
-    if (trace_meta_names(buffer_slice(meta))) { /* it carries that, whatever the request says */
+    if (trace_meta_names(buffer_slice(
+            meta))) { /* the job's own context has precedence over that of the request */
         if (!call->front->shared->tracer || !trace_meta_find(buffer_slice(meta), &own, &state))
             return;
         begin_push(exchange, &own, state);
@@ -148,7 +149,7 @@ void http_trace_answered(struct http_front *front, enum queue_verb verb, struct 
     else if (result->status == QUEUE_CANCELLED)
         tracer_lease_ended(tracer, lease, "cancelled", false);
     else if (result->status != QUEUE_OK)
-        return; /* it still has the job */
+        return; /* the consumer still has the job */
     else if (verb == QUEUE_EXTEND)
         tracer_lease_extended(tracer, lease, result->lease_until_ms);
     else
