@@ -1,13 +1,14 @@
 /*
- * breaker: may an endpoint be sent to? Stops what goes nowhere, and finds out when it goes again.
- * Pure: time and chance are arguments.
+ * breaker: a circuit breaker that decides whether to send to an endpoint. It stops sending to a
+ * failing endpoint and detects its recovery. Pure: time and randomness are arguments.
  *
- * Closed: everything passes. It opens after BREAKER_RUN ailing reports in a row, or once more than
- * half of the last reports (a sliding share) were ailing. Open: nothing passes until a pause is
- * over; then one message is the probe. Its end decides: closed, or open for twice as long, from
- * 1 s to 60 s, a fifth more or less by chance, so that servers do not probe in step.
+ * Closed: all messages pass. The breaker opens after BREAKER_RUN failure reports in a row, or when
+ * more than half of the last reports (a moving average) were failures. Open: no message passes
+ * until a pause has ended; then one message is sent as a probe. If it succeeds, the breaker closes.
+ * Otherwise it stays open for twice as long, from 1 s to 60 s, with a random deviation of up to a
+ * fifth so that servers do not probe simultaneously.
  *
- * Zeroed: closed.
+ * All zero: closed.
  */
 #ifndef TARRY_DELIVER_BREAKER_H
 #define TARRY_DELIVER_BREAKER_H
@@ -19,24 +20,24 @@
 
 enum {
     BREAKER_RUN = 5,
-    BREAKER_SHARE_SEEN = 20, /* reports before the share counts */
+    BREAKER_SHARE_SEEN = 20, /* reports before the failure share counts */
     BREAKER_PAUSE_MS = 1000,
     BREAKER_PAUSE_MS_MAX = 60 * 1000
 };
 
 struct breaker {
     bool is_open, is_probing;
-    uint32_t ailing_run; /* reports in a row */
+    uint32_t ailing_run; /* failures in a row */
     uint32_t seen;       /* reports since it closed, up to BREAKER_SHARE_SEEN */
-    uint32_t share;      /* of ailing ones lately, 1024 is all */
-    int64_t pause_ms;    /* of the last time it opened */
+    uint32_t share;      /* moving average of failures, 1024 is 100 % */
+    int64_t pause_ms;    /* pause after it last opened */
     int64_t wait_until_ms;
 };
 
 enum breaker_verdict {
     BREAKER_PASS = 1,
-    BREAKER_PROBE, /* one may go, as a probe */
-    BREAKER_WAIT   /* none before breaker_next_ms */
+    BREAKER_PROBE, /* one message may be sent, as a probe */
+    BREAKER_WAIT   /* nothing may be sent before breaker_next_ms */
 };
 
 enum {
@@ -52,7 +53,7 @@ static inline enum breaker_verdict breaker_ask(const struct breaker *breaker, in
     return breaker->is_open ? BREAKER_PROBE : BREAKER_PASS;
 }
 
-/* When to ask again after BREAKER_WAIT; INT64_MAX: when the probe has ended. */
+/* Returns the time to ask again after BREAKER_WAIT; INT64_MAX: when the probe ends. */
 static inline int64_t breaker_next_ms(const struct breaker *breaker, int64_t now_ms)
 {
     if (now_ms < breaker->wait_until_ms)
@@ -60,7 +61,7 @@ static inline int64_t breaker_next_ms(const struct breaker *breaker, int64_t now
     return breaker->is_probing ? INT64_MAX : now_ms;
 }
 
-/* The probe goes. */
+/* Records that the probe was sent. */
 static inline void breaker_probe(struct breaker *breaker)
 {
     assert(breaker->is_open && !breaker->is_probing);
@@ -92,14 +93,14 @@ static inline bool breaker_report_probe(struct breaker *breaker, bool is_ailing,
     return false;
 }
 
-/* A message ended. True: it opened or closed by that. */
+/* Records the result of a message. Returns true if the breaker opened or closed. */
 static inline bool breaker_report(struct breaker *breaker, bool was_probe, bool is_ailing,
                                   int64_t now_ms, struct random *random)
 {
     if (was_probe)
         return breaker_report_probe(breaker, is_ailing, now_ms, random);
     if (breaker->is_open)
-        return false; /* sent before it opened: known by now */
+        return false; /* sent before it opened: no new information */
     breaker->ailing_run = is_ailing ? breaker->ailing_run + 1 : 0;
     breaker->seen += breaker->seen < BREAKER_SHARE_SEEN;
     breaker->share -= breaker->share / BREAKER_SHARE_WEIGHT;
@@ -111,7 +112,7 @@ static inline bool breaker_report(struct breaker *breaker, bool was_probe, bool 
     return true;
 }
 
-/* The probe ended and says nothing of the endpoint: another one may go after the shortest pause. */
+/* Ends a probe without a result: another one may be sent after the shortest pause. */
 static inline void breaker_void_probe(struct breaker *breaker, int64_t now_ms)
 {
     breaker->is_probing = false;
@@ -119,7 +120,7 @@ static inline void breaker_void_probe(struct breaker *breaker, int64_t now_ms)
         breaker->wait_until_ms = now_ms + BREAKER_PAUSE_MS;
 }
 
-/* The endpoint asked for peace: nothing before then, open or closed. */
+/* Sends nothing before that time, open or closed, because the endpoint asked to wait. */
 static inline void breaker_rest(struct breaker *breaker, int64_t until_ms)
 {
     if (breaker->wait_until_ms < until_ms)

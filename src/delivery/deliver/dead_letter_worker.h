@@ -1,18 +1,18 @@
 /*
- * dead_letter_worker: does with dead jobs what their topics want (dead_letter.h): alerts, forwards
- * them, drops the oldest.
+ * dead_letter_worker: applies the topics' rules for dead jobs (dead_letter.h): sends alerts,
+ * forwards dead jobs, drops the oldest.
  *
- * Over all servers of a queue one worker works on a topic at a time, because the work is itself a
- * job: when jobs of a topic die, a control job named after it is pushed to the topic `tarry.dead`;
- * whoever takes it makes a pass over the topic's dead jobs. So the work survives a crash, and a
- * pass that was cut off is made again. Every step of a pass may be repeated without harm:
- *   - a forwarded job carries what it was (meta dead-delivery), and is dropped from its topic
- *     only once the copy is kept, and only if it is still the same dead job
- *   - when an alert was sent stands in a note, a job of `tarry.dead` that is due in years
- * Alerts and jobs forwarded to a URL are jobs of the topic `tarry.callbacks`, delivered by a
- * dispatcher like any.
+ * Of all servers of a queue, only one worker processes a topic at a time, because the work itself
+ * is a job. When jobs of a topic die, a control job named after the topic is pushed to the topic
+ * `tarry.dead`. The worker that takes it makes a pass over the topic's dead jobs. So the work
+ * survives a crash, and an interrupted pass is repeated. Every step of a pass is idempotent:
+ *   - A forwarded job carries its origin (meta dead-delivery). It is dropped from its topic
+ *     only after the copy is stored, and only if it is still the same dead job.
+ *   - The time of an alert is stored in a note, a job of `tarry.dead` that is due in years.
+ * Alerts and jobs forwarded to a URL are jobs of the topic `tarry.callbacks`, delivered by an
+ * ordinary dispatcher.
  *
- * One thread, the reactor's; dead_letter_worker_emit_metrics any.
+ * Used on the reactor's thread; dead_letter_worker_emit_metrics on any thread.
  */
 #ifndef TARRY_DELIVER_DEAD_LETTER_WORKER_H
 #define TARRY_DELIVER_DEAD_LETTER_WORKER_H
@@ -33,22 +33,22 @@ struct dead_letter_worker_options {
     struct queue *queue;
     struct waiters *waiters;
     struct guard *guard;
-    uint32_t topics_max; /* that metrics tell apart */
+    uint32_t topics_max; /* with their own metric labels */
 };
 
-/* Before the reactor runs. NULL: out of memory. */
+/* Called before the reactor runs. Returns NULL when out of memory. */
 struct dead_letter_worker *dead_letter_worker_new(const struct dead_letter_worker_options *options);
-/* What the topic's settings say now; NULL: nothing, or the topic is gone. Tell it of each topic at
- * the start and at each change. The rules are only looked at here, not kept. */
+/* Sets the rules of a topic; NULL if it has none or was deleted. Call it for each topic at the
+ * start and after each change. The rules are not retained. */
 void dead_letter_worker_follow(struct dead_letter_worker *worker, struct slice topic,
                                const struct dead_letter *rules);
-/* Jobs of the topic died; an empty name: of any. */
+/* Notifies the worker that jobs of the topic died; an empty name means any topic. */
 void dead_letter_worker_on_dead(struct dead_letter_worker *worker, struct slice topic);
-/* Gives the control job back after the call that is under way. `stopped` once, never inside the
+/* Gives the control job back after the current call. `stopped` is called once, never inside the
  * call. */
 void dead_letter_worker_stop(struct dead_letter_worker *worker, void (*stopped)(void *ctx),
                              void *ctx);
-/* After the reactor has stopped. */
+/* Called after the reactor has stopped. */
 void dead_letter_worker_free(struct dead_letter_worker *worker);
 
 void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct metric_page *page);

@@ -1,16 +1,16 @@
 /*
- * dispatcher: a topic on its way out. It takes the topic's due jobs, hands them to their endpoints,
- * and tells the queue what became of each.
+ * dispatcher: the delivery of a topic. It takes the topic's due jobs, passes them to their
+ * endpoints, and reports the results to the queue.
  *
- * A dispatcher has one take outstanding at most, for as many jobs as its window and its rate have
- * room for; what is taken is handed over at once or given back, never stored. Answers of all
- * dispatchers go to the queue together, once a turn; one that the queue could not take is tried
- * again as long as the lease lasts. So a job is lost in no case, and comes twice only where its
- * lease ended first.
+ * A dispatcher has at most one take outstanding, for as many jobs as its window and its rate allow.
+ * Taken jobs are sent immediately or given back, never stored. The answers of all dispatchers go to
+ * the queue together, once per loop iteration. An answer that the queue could not accept is retried
+ * until the lease ends. So no job is lost, and a job is only delivered twice if its lease ended
+ * first.
  *
- * A topic without delivery has a dispatcher, too, where it has an extension: so its end is noticed.
+ * A topic with an extension but without delivery has a dispatcher too, so that its end is noticed.
  *
- * One thread, the reactor's. `table` and what metrics read are under `lock`.
+ * Used on the reactor's thread. `table` and everything that metrics read are protected by `lock`.
  */
 #ifndef TARRY_DELIVER_DISPATCHER_H
 #define TARRY_DELIVER_DISPATCHER_H
@@ -25,11 +25,11 @@
 #include <pthread.h>
 
 enum {
-    DISPATCHER_LEASE_MARGIN_MS = 20 * 1000, /* of a lease, beyond the timeout */
-    DISPATCHER_RETRY_MS = 250               /* where the queue could not */
+    DISPATCHER_LEASE_MARGIN_MS = 20 * 1000, /* lease time in addition to the timeout */
+    DISPATCHER_RETRY_MS = 250               /* after a queue error */
 };
 
-enum dispatcher_return { /* why a job was given back */
+enum dispatcher_return { /* reason why a job was given back */
                          DISPATCHER_RETURN_RESTS = 0,
                          DISPATCHER_RETURN_CROWDED,
                          DISPATCHER_RETURN_LATER,
@@ -39,7 +39,7 @@ enum dispatcher_return { /* why a job was given back */
                          DISPATCHER_RETURNS
 };
 
-/* What metrics show: of a topic, or of all that have none of their own. */
+/* Counters for metrics, of one topic or of all topics without their own. */
 struct dispatcher_tally {
     uint64_t attempts[TARGET_UNSENT + 1]; /* by outcome */
     uint64_t returned[DISPATCHER_RETURNS];
@@ -50,96 +50,98 @@ struct dispatcher {
     struct table_entry entry; /* by topic */
     struct dispatchers *all;
     char *topic;
-    struct target_setting setting; /* to NULL and !allows_callback: none any more */
+    struct target_setting setting; /* no delivery if `to` is NULL and allows_callback is false */
     bool is_on;
-    bool is_counted;       /* metrics tell of it, by its name or as one of the others */
-    bool is_forbidden;     /* by the policy file */
-    bool is_gone;          /* the topic is no more: the dispatcher goes when nothing is under way */
-    uint64_t setting_hash; /* of the JSON it was set from, and its size */
+    bool is_counted;   /* counted in metrics, by its name or among the others */
+    bool is_forbidden; /* by the policy file */
+    bool is_gone; /* the topic was deleted: the dispatcher is freed when nothing is in progress */
+    uint64_t setting_hash; /* hash of the JSON of the setting, and its size */
     size_t setting_bytes;
-    uint32_t seen;                     /* the last look at all topics that found it; of deliver.c */
+    uint32_t seen; /* number of the last scan of all topics that found it; for deliver.c */
     char endpoint[ENDPOINT_BYTES_MAX]; /* of setting.to */
     struct rate rate;
-    struct list kicked; /* in dispatchers.kicked: looks for work at the end of the turn */
-    uint64_t take;      /* handle of the waiting take; 0: none */
-    int64_t wake_ms;    /* look for work then; INT64_MAX: when something happens */
-    int64_t lag_ms;     /* how much shorter than asked for leases usually are when they come here */
+    /* in dispatchers.kicked if it looks for work at the end of the loop iteration */
+    struct list kicked;
+    uint64_t take;   /* handle of the waiting take; 0 if none */
+    int64_t wake_ms; /* time of the next look for work; INT64_MAX: on the next event */
+    int64_t lag_ms;  /* typical difference between requested and remaining lease time on arrival */
     bool knows_lag;
     uint32_t in_flight, unanswered;
-    uint64_t bytes_in_flight;       /* of bodies */
-    struct dispatcher_tally *tally; /* `own`, where it is in `shown`; else the others' */
+    uint64_t bytes_in_flight;       /* bytes of bodies */
+    struct dispatcher_tally *tally; /* `own` if in `shown`, otherwise that of the others */
     struct dispatcher_tally own;
     struct list shown; /* in dispatchers.shown */
 };
 
 TABLE_DECLARE(dispatcher_table, struct dispatcher, entry)
 
-struct dispatchers_env { /* outlives them */
+struct dispatchers_env { /* outlives the dispatchers */
     struct reactor *reactor;
     struct queue *queue;
     struct waiters *waiters;
     struct guard *guard;
     struct lateness *lateness;
-    struct tracer *tracer;         /* NULL: none */
-    struct endpoints *endpoints;   /* its `changed` is set by dispatchers_init */
-    void (*answered)(void *owner); /* the queue has answered: maybe nothing is under way any more */
+    struct tracer *tracer;       /* NULL if tracing is off */
+    struct endpoints *endpoints; /* dispatchers_init sets its `changed` */
+    /* called after an answer of the queue: possibly nothing is in progress any more */
+    void (*answered)(void *owner);
     void *owner;
 };
 
-struct dispatchers { /* those of one server */
+struct dispatchers { /* the dispatchers of a server */
     struct dispatchers_env env;
     struct dispatcher_table table;
     struct turn_end_call turn_end;
-    struct list kicked;  /* dispatchers that look for work */
-    struct list answers; /* deliveries whose answer is known */
-    struct list again;   /* deliveries whose answer the queue could not take */
-    uint32_t unanswered; /* deliveries of all dispatchers */
-    uint32_t answering;  /* batches of answers under way */
+    struct list kicked;  /* dispatchers that have to look for work */
+    struct list answers; /* deliveries whose result is known */
+    struct list again;   /* deliveries whose answer the queue could not accept */
+    uint32_t unanswered; /* total of all dispatchers */
+    uint32_t answering;  /* batches of answers in progress */
     struct deadline *alarm;
-    int64_t alarm_ms, again_ms; /* INT64_MAX: not set */
-    bool is_ending;             /* the queue is gone: nothing is asked of it any more */
+    int64_t alarm_ms, again_ms; /* INT64_MAX if not set */
+    bool is_ending;             /* the queue is gone and must not be called any more */
 
-    pthread_mutex_t lock; /* of what is below, of `table`, and of the dispatchers' tallies */
-    struct list shown;    /* dispatchers with a tally of their own, the oldest first */
+    pthread_mutex_t lock; /* protects the following fields, `table`, and the dispatchers' tallies */
+    struct list shown;    /* dispatchers with their own tally, oldest first */
     uint32_t shown_count;
     bool has_others;
     struct dispatcher_tally others;
 };
 
-/* False: out of memory; dispatchers_fini is fine then, too. */
+/* Returns false when out of memory; dispatchers_fini may be called in that case too. */
 bool dispatchers_init(struct dispatchers *dispatchers, const struct dispatchers_env *env);
-/* After the reactor has stopped and the endpoints are closed. */
+/* Called after the reactor has stopped and the endpoints are closed. */
 void dispatchers_fini(struct dispatchers *dispatchers);
 
-/* The topic's setting `deliver` is this JSON now; empty: it delivers no more. What is under way
- * ends with the old setting. `is_gone`: the topic has no extension at all, or is no more. Returns
- * the topic's dispatcher; NULL: there is no need of one, or no memory. */
+/* Sets the topic's setting `deliver` to this JSON; if empty, the topic no longer delivers.
+ * Deliveries in progress end with the old setting. `is_gone` is true if the topic has no extension
+ * or was deleted. Returns the topic's dispatcher, or NULL if none is needed or memory is short. */
 struct dispatcher *dispatchers_follow(struct dispatchers *dispatchers, struct slice topic,
                                       struct slice json, bool is_gone);
-/* The policy file was read again. A dispatcher takes nothing where the policy does not let it
- * deliver, and says so in the log: its jobs would all fail, and another server may have the right
- * one. */
+/* Applies a new policy file. A dispatcher that the policy does not allow to deliver takes no jobs
+ * and logs this: all its jobs would fail, and another server may have the right policy. */
 void dispatchers_judge(struct dispatchers *dispatchers);
-/* All look for work when this turn ends: the queue's clock was moved. */
+/* Makes all dispatchers look for work at the end of this loop iteration, because the queue's clock
+ * was moved. */
 void dispatchers_look_again(struct dispatchers *dispatchers);
-/* Takes no more. */
+/* Stops taking jobs. */
 void dispatchers_halt(struct dispatchers *dispatchers);
-/* Is nothing under way? Once halted it stays so. */
+/* Returns true if nothing is in progress. After dispatchers_halt it stays true. */
 static inline bool dispatchers_are_idle(const struct dispatchers *dispatchers)
 {
     return dispatchers->answering == 0 && dispatchers->unanswered == 0;
 }
 
-/* ---- for dispatchers and their deliveries: when there is something to do ---- */
+/* ---- scheduling of dispatchers and their deliveries ---- */
 
-/* What is left for the end of the turn is done there. */
+/* Schedules the work at the end of the loop iteration. */
 static inline void dispatchers_at_turn_end(struct dispatchers *dispatchers)
 {
     if (!dispatchers->is_ending)
         reactor_once_at_turn_end(dispatchers->env.reactor, &dispatchers->turn_end);
 }
 
-/* The dispatcher looks for work when this turn ends. */
+/* Makes the dispatcher look for work at the end of this loop iteration. */
 static inline void dispatcher_kick(struct dispatcher *dispatcher)
 {
     list_remove(&dispatcher->kicked);
@@ -147,7 +149,7 @@ static inline void dispatcher_kick(struct dispatcher *dispatcher)
     dispatchers_at_turn_end(dispatcher->all);
 }
 
-/* The alarm rings by then. */
+/* Sets the alarm to that time unless it is earlier. */
 static inline void dispatchers_wake_by(struct dispatchers *dispatchers, int64_t at_ms)
 {
     if (at_ms >= dispatchers->alarm_ms)

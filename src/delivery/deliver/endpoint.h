@@ -1,12 +1,13 @@
 /*
- * endpoint: the peers that jobs go to: each with its target, its window and its breaker. Dispatchers
- * share them: what one dispatcher learns of a peer holds for all.
+ * endpoint: the peers that jobs are sent to, each with its target, its window and its breaker.
+ * Dispatchers share them, so what one dispatcher learns about a peer applies to all.
  *
- * An endpoint is named by the text of target_endpoint. It is made for the first message to it, and
- * closed once it was idle for ENDPOINT_IDLE_MS. At most ENDPOINTS_MAX: the longest idle one goes
- * first; where all are at work, messages to further ones have to wait.
+ * An endpoint is named by the text of target_endpoint. It is created for the first message to it,
+ * and closed after ENDPOINT_IDLE_MS without messages. There are at most ENDPOINTS_MAX. If more are
+ * needed, the one that is idle the longest is closed; if all are in use, messages to further
+ * endpoints have to wait.
  *
- * One thread, the reactor's. Every request that was given (ENDPOINT_SENT) is reported exactly once,
+ * Used on the reactor's thread. Every accepted request (ENDPOINT_SENT) is reported exactly once,
  * never inside endpoints_give.
  */
 #ifndef TARRY_DELIVER_ENDPOINT_H
@@ -25,17 +26,18 @@ enum {
     ENDPOINTS_MAX = 1024,
     ENDPOINT_IDLE_MS = 60 * 1000,
     ENDPOINT_BYTES_MAX = 512,           /* of its name */
-    ENDPOINT_WINDOW = 32,               /* of jobs with callbacks of their own */
-    ENDPOINT_REST_MS_MAX = 60 * 1000,   /* by Retry-After */
-    ENDPOINT_CROWD_MS_MAX = 300 * 1000, /* a job that found the window full waits at most so long */
-    ENDPOINTS_PENDING = 64              /* messages handed to a target together */
+    ENDPOINT_WINDOW = 32,               /* for jobs with their own callbacks */
+    ENDPOINT_REST_MS_MAX = 60 * 1000,   /* maximum for Retry-After */
+    ENDPOINT_CROWD_MS_MAX = 300 * 1000, /* maximum wait of a job that found the window full */
+    ENDPOINTS_PENDING = 64              /* messages passed to a target together */
 };
 
-/* What finds no room comes back one after the other, about as fast as room is made. */
+/* Schedule for messages that find no room: they are retried one after another, about as fast as
+ * room becomes available. */
 struct endpoint_crowd {
-    double next_ms;   /* when the next one is to come; 0: at once */
-    double usual_ms;  /* what one message takes lately */
-    int64_t heard_ms; /* the last report, or since when there is one to wait for */
+    double next_ms;   /* time of the next retry; 0: now */
+    double usual_ms;  /* typical duration of a message recently */
+    int64_t heard_ms; /* time of the last report, or since when one is expected */
 };
 
 struct endpoint {
@@ -44,56 +46,57 @@ struct endpoint {
     struct target *target;
     struct breaker breaker;
     struct endpoint_tally *tally;
-    struct list idle; /* in endpoints.idle while nothing is under way */
+    struct list idle; /* in endpoints.idle while nothing is in flight */
     int64_t idle_since_ms;
-    uint32_t in_flight;          /* all */
-    uint32_t windowed;           /* those that count for its window */
-    struct endpoint_crowd crowd; /* of those that found its window full */
+    uint32_t in_flight;          /* all requests */
+    uint32_t windowed;           /* requests that count for its window */
+    struct endpoint_crowd crowd; /* messages that found its window full */
 };
 
 TABLE_DECLARE(endpoint_table, struct endpoint, entry)
 
 struct endpoints {
     struct target_env env;
-    struct clock *clock; /* of the queue: what breakers go by; the process's, unless it is set */
+    /* clock of the breakers: that of the queue; the process clock unless set */
+    struct clock *clock;
     struct endpoint_table table;
-    struct list idle;            /* the longest idle one first */
-    struct endpoint_crowd crowd; /* of those that found all endpoints at work */
-    struct slab flights;         /* what was sent and not reported yet */
+    struct list idle;            /* the one idle for the longest first */
+    struct endpoint_crowd crowd; /* messages that found all endpoints in use */
+    struct slab flights;         /* messages sent and not reported yet */
     uint32_t generation;
-    bool is_closing;           /* all of them: what is reported now was given up */
-    uint32_t closing;          /* targets asked to close, not closed yet */
-    atomic_uint open, resting; /* for whoever counts; resting: with an open breaker */
+    bool is_closing;           /* all are closing: messages reported from now on were aborted */
+    uint32_t closing;          /* targets that are being closed */
+    atomic_uint open, resting; /* for metrics; resting: with an open breaker */
     struct endpoint_tallies tallies;
     struct deadline *sweep;
     struct random random;
-    /* Of one target: handed over by endpoints_flush. */
+    /* Messages of one target, passed on by endpoints_flush. */
     struct endpoint *pending_for;
     struct target_message pending[ENDPOINTS_PENDING];
     struct endpoint_whole
-        *wholes[ENDPOINTS_PENDING]; /* of those that send the whole job; or NULL */
+        *wholes[ENDPOINTS_PENDING]; /* for messages that contain the whole job, otherwise NULL */
     size_t pending_count;
-    /* An endpoint may be sent to again, or not any more, or for a probe only. */
+    /* Called when an endpoint becomes available or unavailable, or available for a probe only. */
     void (*changed)(void *owner, struct endpoint *endpoint);
     void *owner;
-    /* After endpoints_close_all: the last one is closed. */
+    /* Called after endpoints_close_all when the last one is closed. */
     void (*closed)(void *ctx);
     void *closed_ctx;
 };
 
 struct endpoint_request;
-/* What became of a request. `took_ms`: from handing it over to now. */
+/* Receives the result of a request. `took_ms` is the time since the message was passed on. */
 typedef void endpoint_reported(struct endpoint_request *request, const struct target_report *report,
                                int64_t took_ms);
 
-/* A message on its way: a member of what its sender keeps until the report. */
+/* A message in flight, embedded in a structure that its sender keeps until the report. */
 struct endpoint_request {
     endpoint_reported *reported;
-    /* At most so many requests that have a window are at the endpoint at once; 0: this one has none,
-     * its sender counts. */
+    /* Limit for concurrent requests with a window at the endpoint; 0: this request has no window,
+     * because its sender counts them. */
     uint32_t window;
-    bool insists; /* goes even where the endpoint rests: a sample */
-    /* endpoint.c's own */
+    bool insists; /* sent even if the endpoint rests: a sample */
+    /* private to endpoint.c */
     bool is_probe;
     struct endpoint *endpoint;
     int64_t sent_us;
@@ -101,26 +104,28 @@ struct endpoint_request {
 
 enum endpoint_verdict {
     ENDPOINT_SENT = 1,
-    ENDPOINT_RESTS,   /* its breaker is open, or it asked for peace: again in *wait_ms */
-    ENDPOINT_CROWDED, /* the window is full: again in *wait_ms */
-    ENDPOINT_LATER,   /* too many endpoints, or out of memory: again in *wait_ms */
-    ENDPOINT_UNKNOWN  /* no kind of target in this build goes there */
+    ENDPOINT_RESTS,   /* its breaker is open, or the endpoint asked to wait: retry after *wait_ms */
+    ENDPOINT_CROWDED, /* the window is full: retry after *wait_ms */
+    ENDPOINT_LATER,   /* too many endpoints, or out of memory: retry after *wait_ms */
+    ENDPOINT_UNKNOWN  /* no target of this build supports it */
 };
 
-/* `env`: reported and owner are set here. False: out of memory; endpoints_fini is fine then, too. */
+/* Initializes the endpoints; sets `reported` and `owner` of `env`. Returns false when out of
+ * memory; endpoints_fini may be called in that case too. */
 bool endpoints_init(struct endpoints *endpoints, const struct target_env *env);
-/* After the reactor has stopped; turns its loop until what is still open is closed. */
+/* Called after the reactor has stopped; runs its loop until everything is closed. */
 void endpoints_fini(struct endpoints *endpoints);
 
-/* `name`: what target_endpoint says of message->to. What the message points at must stay until
- * endpoints_flush, which comes in the same turn; its tag is set here. */
+/* Sends a request. `name` is the result of target_endpoint for message->to. The data that the
+ * message points to has to stay valid until endpoints_flush, which is called in the same loop
+ * iteration. The message's tag is set here. */
 enum endpoint_verdict endpoints_give(struct endpoints *endpoints, struct endpoint_request *request,
                                      struct slice name, const struct target_message *message,
                                      int64_t *wait_ms);
 void endpoints_flush(struct endpoints *endpoints);
 
-/* May one be sent to `name`? After BREAKER_WAIT *next_ms is when to ask again, by
- * the queue's inner clock. */
+/* Returns whether a message may be sent to `name`. After BREAKER_WAIT, *next_ms is the time to ask
+ * again, on the queue's inner clock. */
 static inline enum breaker_verdict endpoints_ask(const struct endpoints *endpoints,
                                                  struct slice name, int64_t *next_ms)
 {
@@ -132,13 +137,14 @@ static inline enum breaker_verdict endpoints_ask(const struct endpoints *endpoin
     return breaker_ask(&endpoint->breaker, now_ms);
 }
 
-/* When the first of those that rest may be tried again, by the queue's inner clock; INT64_MAX: none rests. */
+/* Returns the time when the first resting endpoint may be retried, on the queue's inner clock;
+ * INT64_MAX: none rests. */
 int64_t endpoints_next_ms(const struct endpoints *endpoints);
-/* All may be sent to again, whatever was learned of them. */
+/* Closes all breakers and ends all waits. */
 void endpoints_forgive(struct endpoints *endpoints);
 
-/* Gives up what is under way. True: `closed` comes when all is reported and closed; false: there
- * was nothing to close. */
+/* Aborts requests in flight and closes all endpoints. Returns true if `closed` will be called when
+ * everything is reported and closed, false if there was nothing to close. */
 bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx), void *ctx);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * rate: so many a second and no more: a token bucket. Pure: time is an argument.
+ * rate: limits messages per second with a token bucket. Pure: time is an argument.
  *
- * The bucket holds what falls due in RATE_BURST_MS, at least one: a pause is not made up for.
- * Zeroed: no limit.
+ * The bucket holds the tokens of RATE_BURST_MS, at least one, so that a pause is not followed by a
+ * large burst. All zero: no limit.
  */
 #ifndef TARRY_DELIVER_RATE_H
 #define TARRY_DELIVER_RATE_H
@@ -15,7 +15,7 @@ enum { RATE_BURST_MS = 50 };
 struct rate {
     double per_s; /* 0: no limit */
     double tokens;
-    int64_t at_ms; /* when they were counted */
+    int64_t at_ms; /* time at which the tokens were counted */
 };
 
 static inline double rate_burst(const struct rate *rate)
@@ -34,7 +34,7 @@ static inline void rate_fill(struct rate *rate, int64_t now_ms)
         rate->tokens = rate_burst(rate);
 }
 
-/* What was saved up stays, as far as the new bucket holds it. */
+/* Sets the rate. Saved tokens are kept up to the new capacity. */
 static inline void rate_set(struct rate *rate, double per_s, int64_t now_ms)
 {
     assert(per_s >= 0);
@@ -45,7 +45,7 @@ static inline void rate_set(struct rate *rate, double per_s, int64_t now_ms)
     rate->per_s = per_s;
 }
 
-/* How many of `want` may go now. */
+/* Returns how many of `want` may be sent now. */
 static inline uint32_t rate_free(struct rate *rate, uint32_t want, int64_t now_ms)
 {
     if (rate->per_s <= 0)
@@ -54,14 +54,14 @@ static inline uint32_t rate_free(struct rate *rate, uint32_t want, int64_t now_m
     return rate->tokens < (double)want ? (uint32_t)rate->tokens : want;
 }
 
-/* They went; at most as many as were free. */
+/* Takes tokens for sent messages; at most as many as are available. */
 static inline void rate_spend(struct rate *rate, uint32_t count)
 {
     if (rate->per_s > 0)
         rate->tokens -= count;
 }
 
-/* When the next may go. */
+/* Returns the time at which the next message may be sent. */
 static inline int64_t rate_next_ms(const struct rate *rate)
 {
     if (rate->per_s <= 0 || rate->tokens >= 1)

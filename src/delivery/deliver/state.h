@@ -1,4 +1,4 @@
-/* struct deliver, for the files of the room: deliver.c, sample.c, metrics.c. */
+/* struct deliver, shared by the files of this directory: deliver.c, sample.c, metrics.c. */
 #ifndef TARRY_DELIVER_STATE_H
 #define TARRY_DELIVER_STATE_H
 
@@ -12,12 +12,12 @@ struct deliver {
     struct dead_letter_worker *worker;
     struct endpoints endpoints;
     struct dispatchers dispatchers;
-    uint32_t samples; /* under way */
+    uint32_t samples; /* in progress */
 
-    /* following the settings: one call of the queue under way */
-    struct list names; /* topics to be looked at */
+    /* following the settings: one queue call at a time */
+    struct list names; /* topics to read */
     size_t name_count;
-    uint32_t look; /* number of the look at all topics */
+    uint32_t look; /* number of the current scan of all topics */
     struct deadline *follow_alarm;
     bool follows_all, follow_rests, is_following, has_started;
 
@@ -29,7 +29,8 @@ struct deliver {
     void *stopped_ctx;
 };
 
-/* Something ended: is all of it over, when stopping? That is looked at when the turn ends. */
+/* Completes the stop, if everything has ended, at the end of the loop iteration; called whenever
+ * something ends. */
 static inline void deliver_check_stopped(struct deliver *deliver)
 {
     if (deliver->is_stopping && !deliver->dispatchers.is_ending)

@@ -1,6 +1,6 @@
 /*
- * traced: the span of a delivery whose job's trace is sampled, and the job as it then goes out: with that span
- * as the parent in its meta. One thread, the reactor's.
+ * traced: the span of a delivery whose job's trace is sampled, and the job as it is sent, with that
+ * span as the parent in its meta. Used on the reactor's thread.
  */
 #ifndef TARRY_DELIVER_TRACED_H
 #define TARRY_DELIVER_TRACED_H
@@ -10,17 +10,17 @@
 
 struct traced;
 
-/* NULL: there is no tracer, or the job is not sampled. What the message points at must stay until
- * traced_sent. */
+/* Returns NULL if there is no tracer or the job is not sampled. The data that the message points to
+ * has to stay valid until traced_sent. */
 struct traced *traced_new(struct tracer *tracer, const struct target_message *message,
                           struct slice endpoint);
-/* NULL is fine; a span that was not ended is forgotten. */
+/* Accepts NULL; a span that was not ended is discarded. */
 void traced_free(struct traced *traced);
-/* The job that goes out; stays as long as what was given to traced_new and this one. */
+/* Returns the job to send; valid as long as the data passed to traced_new and the span. */
 const struct job *traced_job(const struct traced *traced);
-/* It is on its way: its wait is over. */
+/* Records that the job was sent, which ends its wait. */
 void traced_sent(struct traced *traced);
-/* What became of it; once. */
+/* Records the result; called once. */
 void traced_end(struct traced *traced, const struct target_report *report);
 
 #endif

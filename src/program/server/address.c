@@ -12,9 +12,9 @@ static bool refuse(char *error, const char *advice)
     return error_text(error, ADDRESS_ERROR_BYTES, "%s", advice);
 }
 
-/* ---- where ---- */
+/* ---- addresses ---- */
 
-/* Splits at the last colon and takes the brackets off a version 6 address. */
+/* Splits the text at the last colon and removes the brackets of an IPv6 address. */
 static bool split_address(struct slice text, struct slice *host, struct slice *port,
                           bool *in_brackets)
 {
@@ -102,9 +102,9 @@ static bool parse_place(struct slice text, struct listener_options *out, char *e
     return parse_tcp(text, out, error);
 }
 
-/* ---- words ---- */
+/* ---- attributes ---- */
 
-/* Octal digits, as chmod takes them. */
+/* Parses octal digits as for chmod. */
 static bool parse_mode(struct slice text, struct listener_options *out, char *error)
 {
     mode_t mode = 0;
@@ -164,7 +164,7 @@ static bool parse_word(struct slice word, struct listener_options *out, char *er
     return true;
 }
 
-/* What the words say together. */
+/* Checks that the attributes do not conflict. */
 static bool check_words(const struct listener_options *options, char *error)
 {
     if (options->tls && options->plain)
@@ -176,7 +176,7 @@ static bool check_words(const struct listener_options *options, char *error)
     return true;
 }
 
-/* The text up to the next comma, which is taken off. */
+/* Cuts the text up to the next comma, and the comma. */
 static struct slice next_part(struct slice *text)
 {
     const char *comma = text->len ? memchr(text->at, ',', text->len) : NULL;

@@ -1,23 +1,23 @@
 /*
- * address: where a server listens, as people write it. Pure.
+ * address: the text form of a listener's address. Pure.
  *
  *     127.0.0.1:8279              an address and a port; port 0 is any free one
- *     [::1]:8279                  of IPv6
+ *     [::1]:8279                  an IPv6 address
  *     localhost:8279              127.0.0.1
- *     unix:/run/tarry/tarry.sock  a unix socket
- *     fd:web  fd:3                a socket that is there already: its name, or its number
+ *     unix:/run/tarry/tarry.sock  a Unix socket
+ *     fd:web  fd:3                an inherited socket: its name or its number
  *
- * and after it, with commas between, words about it:
+ * It can be followed by attributes, separated by commas:
  *
- *     tls              TLS is spoken here
- *     plain            no TLS is meant, where other machines reach it
- *     require-token    clients must prove themselves
- *     no-token         they need not
+ *     tls              TLS
+ *     plain            no TLS, although other machines can connect
+ *     require-token    clients must authenticate
+ *     no-token         clients need not authenticate
  *     proxy-protocol   each connection begins with the header of a proxy
- *     mode=0660        of the file of a unix socket
- *     group=tarry      of the file of a unix socket
+ *     mode=0660        mode of the Unix socket file
+ *     group=tarry      group of the Unix socket file
  *
- * Names are not resolved: a server says which of its addresses it means.
+ * Names are not resolved: the address has to be given.
  */
 #ifndef TARRY_SERVER_ADDRESS_H
 #define TARRY_SERVER_ADDRESS_H
@@ -27,10 +27,11 @@
 
 enum { ADDRESS_TEXT_BYTES = LISTENER_NAME_BYTES, ADDRESS_ERROR_BYTES = 200 };
 
-/* False, *out untouched: `error` says what to write instead. */
+/* Parses an address. Returns false with `error`, which names a correction; *out is then
+ * unchanged. */
 bool address_parse(struct slice text, struct listener_options *out,
                    char error[ADDRESS_ERROR_BYTES]);
-/* Without the words. */
+/* Writes the address without the attributes. */
 void address_emit(const struct listener_options *options, char out[ADDRESS_TEXT_BYTES]);
 
 #endif

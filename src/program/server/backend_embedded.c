@@ -1,4 +1,4 @@
-/* Jobs in a data directory of this machine: one shard on each reactor. */
+/* Backend with a data directory on this machine: one shard per reactor. */
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "local/local.h"
@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 enum {
-    STOP_MS = 15000,      /* for the log to commit */
-    LEASE_GRACE_MS = 2000 /* for consumers to come back after a restart */
+    STOP_MS = 15000,      /* time for the log to commit */
+    LEASE_GRACE_MS = 2000 /* time for consumers to reconnect after a restart */
 };
 
 static int on_open(struct backend *backend, const struct config *config, backend_failed *failed,
@@ -76,7 +76,7 @@ static void on_backup(struct backend *backend, struct reactor *reactor, enum htt
     local_backup(backend->self, reactor, names[what], id, done, owner, tag);
 }
 
-/* ---- its test clock ---- */
+/* ---- test clock ---- */
 
 _Static_assert(OPTION_CLOCK_NOW == LOCAL_TEST_CLOCK_NOW, "passed on as it is");
 
@@ -112,7 +112,7 @@ static const struct backend_clock embedded_clock = {.clock = on_clock,
                                                     .settle = on_clock_settle,
                                                     .on_active = on_clock_on_active};
 
-/* ---- what it says of itself ---- */
+/* ---- GET /v1/server ---- */
 
 static void write_time(struct buffer *out, const char *name, int64_t ms)
 {
@@ -171,7 +171,7 @@ static void on_disk(struct backend *backend, uint64_t *used_bytes, uint64_t *fre
         struct shard_figures figures = {0};
         local_figures(local, i, &figures);
         *used_bytes += figures.bytes_on_disk;
-        if (figures.disk_free_bytes) /* of one file system for all */
+        if (figures.disk_free_bytes) /* the same file system for all shards */
             *free_bytes = figures.disk_free_bytes;
     }
 }

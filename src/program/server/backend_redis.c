@@ -1,4 +1,5 @@
-/* Jobs in Redis, shared with other servers: one reactor, whatever the number of shards there. */
+/* Backend with jobs in Redis, shared with other servers: one reactor, regardless of the number of
+ * shards in Redis. */
 #include "base/error.h"
 #include "base/json_write.h"
 #include "redis/redis.h"
@@ -13,7 +14,7 @@
 
 enum { STOP_MS = REDIS_STOP_MS + 5000 };
 
-/* The URL with the password of the file; and what of it may be shown. */
+/* Reads the URL with the password from the file, and the part of it that may be shown. */
 static int read_url(const struct config *config, char url[REDIS_URL_BYTES_MAX],
                     char place[BACKEND_PLACE_BYTES], char *error)
 {
@@ -44,7 +45,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
         .test_clock_ms = config->test_clock_ms,
     };
     struct redis *redis = NULL;
-    (void)failed; /* a Redis out of reach may come back: the server stays */
+    (void)failed; /* an unreachable Redis may come back: the server keeps running */
     (void)ctx;
     int result = read_url(config, url, backend->place, error);
     if (result == 0)
@@ -211,7 +212,7 @@ static const struct metric redis_metrics[] = {
                    ON_REDIS},
     METRIC_END};
 
-/* By shard: reconnects, how its clock stands, how long calls took. */
+/* Appends the metrics of each shard: reconnects, clock difference, duration of calls. */
 static void emit_shards(struct redis *redis, struct metric_page *page, int row)
 {
     metric_begin(page, &redis_metrics[row]);
@@ -230,7 +231,7 @@ static void emit_shards(struct redis *redis, struct metric_page *page, int row)
     }
 }
 
-/* Those that were called. */
+/* Appends the metrics of the scripts that were called. */
 static void emit_scripts(struct redis *redis, struct metric_page *page)
 {
     metric_begin(page, &redis_metrics[SCRIPT_DURATION]);
@@ -262,7 +263,7 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     emit_scripts(backend->self, page);
 }
 
-/* ---- what it says of itself ---- */
+/* ---- GET /v1/server ---- */
 
 static void write_flag(struct buffer *out, const char *name, bool value)
 {
@@ -322,7 +323,7 @@ static void on_write_shards(struct backend *backend, struct buffer *out)
     }
 }
 
-/* ---- its test clock ---- */
+/* ---- test clock ---- */
 
 static struct clock *on_clock(struct backend *backend)
 {
@@ -334,7 +335,7 @@ static int64_t on_clock_start_ms(struct backend *backend)
     return backend->test_clock_start_ms;
 }
 
-/* Inner and wall clock are one there, and what it shows is kept by Redis. */
+/* Moves the clock. Inner and wall clock are the same in Redis, and Redis stores the time. */
 static void on_clock_settle(struct backend *backend, const struct backend_clock_move *move,
                             backend_settled *settled, void *ctx)
 {

@@ -1,4 +1,5 @@
-/* Jobs in a SQL database, shared with other servers and with users' own transactions: one reactor. */
+/* Backend with jobs in a SQL database, shared with other servers and with the users' own
+ * transactions: one reactor. */
 #include "base/error.h"
 #include "base/json_write.h"
 #include "redis/redis.h"
@@ -29,7 +30,7 @@ static int on_open(struct backend *backend, const struct config *config, backend
                                         .body_bytes_max = (uint64_t)config->max_body_bytes,
                                         .topics_max = config->max_topics};
     struct sql *sql = NULL;
-    (void)failed; /* a database out of reach may come back: the server stays */
+    (void)failed; /* an unreachable database may come back: the server keeps running */
     (void)ctx;
     int result = sql_open(&options, &sql, error, BACKEND_ERROR_BYTES);
     backend->self = sql;

@@ -27,7 +27,7 @@ static void say_change(const struct access_change *change)
             .action = "issuer keys changed", .kind = "server", .outcome = AUDIT_OUTCOME_OK});
 }
 
-/* What is wrong for long is said once. */
+/* Logs an error once while it persists. */
 static void complain(char complaint[ACCESS_ERROR_BYTES], const char *event, const char *error)
 {
     if (strcmp(complaint, error) == 0)
@@ -79,12 +79,13 @@ static void on_stored(void *ctx, struct slice text, const char *read_error)
         return;
     }
     callers->complaint[0] = '\0';
-    if (callers->follows_store) /* else they are the first ones */
+    if (callers->follows_store) /* otherwise they are the first ones */
         say_change(&change);
 }
 
-/* Where nothing is said of tokens, those that the store has count: who made them there means all its
- * servers. A user of the store who may not even look need not. */
+/* Opens the tokens in the store. If no tokens are configured, the tokens in the store apply,
+ * because they are meant for all its servers. A user of the store without the right to read them is
+ * accepted in that case. */
 static bool open_stored(struct callers *callers, struct reactor *reactor, char *error)
 {
     bool is_asked_for = config_tokens_are_stored(callers->config);
@@ -99,7 +100,7 @@ static bool open_stored(struct callers *callers, struct reactor *reactor, char *
     return result == 0;
 }
 
-/* ---- looks ---- */
+/* ---- periodic checks ---- */
 
 static void look(struct callers *callers, bool is_forced)
 {

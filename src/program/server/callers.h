@@ -1,9 +1,9 @@
 /*
- * callers: who the server lets in: tokens and an issuer's keys as the configuration names them,
- * looked at again each second and when told to.
+ * callers: loads the callers of the server: tokens and the keys of an issuer, as configured. They
+ * are checked for changes every second and on request.
  *
  * Life: callers_open before the reactors run, callers_start when they do, callers_close after they
- * have ended. All of it on the first reactor's thread; `access` may be asked on any.
+ * have ended. All functions run on the first reactor's thread; `access` may be used on any thread.
  */
 #ifndef TARRY_SERVER_CALLERS_H
 #define TARRY_SERVER_CALLERS_H
@@ -17,21 +17,22 @@
 struct callers { /* zeroed: closed */
     struct access *access;
     const struct config *config;
-    struct deadline *look; /* the next one; NULL: there is nothing to look at */
+    struct deadline *look; /* time of the next check; NULL if there is nothing to check */
     struct issuer_keys keys;
     struct stored_tokens stored;
     bool has_key_url, follows_store;
-    /* The last complaint of each kind, said once. */
+    /* The last error of each kind, which is logged once. */
     char complaint[ACCESS_ERROR_BYTES], key_complaint[ACCESS_ERROR_BYTES];
 };
 
-/* False: `error` (ACCESS_ERROR_BYTES) says what and what to do. */
+/* Returns false with `error` (ACCESS_ERROR_BYTES), which names the problem and the remedy. */
 bool callers_open(struct callers *callers, const struct config *config, struct reactor *reactor,
                   char *error);
-/* Would the files that it names do? False: `error` (ACCESS_ERROR_BYTES) says what and what to do. */
+/* Checks the configured files. Returns false with `error` (ACCESS_ERROR_BYTES), which names the
+ * problem and the remedy. */
 bool callers_check(const struct config *config, char *error);
 void callers_start(struct callers *callers);
-/* Reads all of it again, and says what became of it. */
+/* Reads everything again and logs the result. */
 void callers_reload(struct callers *callers);
 void callers_close(struct callers *callers);
 

@@ -25,8 +25,9 @@ static bool is_asked(const struct config *config)
     return config->tls_cert[0];
 }
 
-/* A key that everybody may read is no secret, and who may write it may be us. The owner's group may
- * read it: so it is where several services share one. */
+/* Checks the permissions of the key file. A key that all users can read is not secret, and a user
+ * who can write it can impersonate the server. The owner's group may read it, because services may
+ * share a key through a group. */
 static bool check_key(const char *path, char *error)
 {
     struct stat info;
@@ -41,7 +42,7 @@ static bool check_key(const char *path, char *error)
                                   "others may read the key '%.200s', run: chmod 600", path);
 }
 
-/* What the files say. NULL: `error` says what is wrong. */
+/* Loads the files. Returns NULL with `error` on failure. */
 static struct tls_context *read_files(const struct config *config, char *error)
 {
     bool has_ca = config->tls_client_ca[0];
@@ -92,7 +93,7 @@ static bool have_changed(const struct certificates *certificates)
     return false;
 }
 
-/* Once a day, while the end is near. */
+/* Warns once a day when the certificate is about to expire. */
 static void warn_of_end(struct certificates *certificates)
 {
     int64_t left_s = certificates->expires_s - clock_wall_ms() / 1000, now_ms = clock_inner_ms();
@@ -105,14 +106,15 @@ static void warn_of_end(struct certificates *certificates)
               LOG_NUMBER("days_left", left_s < 0 ? 0 : left_s / DAY_S));
 }
 
-/* Reads the files, and has connections that come from now on see them. */
+/* Reads the files and applies them to new connections. */
 static bool take_files(struct certificates *certificates, char *error)
 {
     char ends[TIMESTAMP_BYTES + 1] = "";
     struct stat files[CERTIFICATES_FILES];
     int64_t former_s = certificates->expires_s;
     stat_files(certificates->config, files);
-    memcpy(certificates->files, files, sizeof files); /* also where they will not do: said once */
+    /* also if they are invalid, so that the error is logged once */
+    memcpy(certificates->files, files, sizeof files);
     struct tls_context *context = read_files(certificates->config, error);
     if (!context)
         return false;

@@ -1,14 +1,14 @@
 /*
- * certificates: what the server shows to clients by TLS, and whom it believes, as the configuration
- * names the files: looked at again every few seconds and when told to.
+ * certificates: the server's TLS certificate and the CAs of client certificates, from the
+ * configured files. The files are checked for changes every few seconds and on request.
  *
- * New files take effect for connections that come from then on; those there are go on as they began.
- * Files that will not do are told of once, and what was read before stays in force. What is in force
- * is made anew twice a day even where nothing changed, since keys of session tickets live as long.
+ * New files apply to new connections; existing connections are not affected. Invalid files are
+ * logged once, and the previous content stays in force. The TLS context is recreated twice a day
+ * even without changes, because session ticket keys have the same lifetime.
  *
  * Life: certificates_open before the reactors run, certificates_start when they do,
- * certificates_close after they have ended. All of it on the first reactor's thread, but for
- * certificates_emit_metrics: any.
+ * certificates_close after they have ended. All functions run on the first reactor's thread, except
+ * certificates_emit_metrics, which any thread may call.
  */
 #ifndef TARRY_SERVER_CERTIFICATES_H
 #define TARRY_SERVER_CERTIFICATES_H
@@ -25,24 +25,25 @@ enum { CERTIFICATES_FILES = 3 };
 struct certificates { /* zeroed: closed */
     const struct config *config;
     struct http_shared *http;
-    struct deadline *look;                 /* the next one; NULL: there is nothing to look at */
-    struct stat files[CERTIFICATES_FILES]; /* as they were read */
-    char complaint[TLS_ERROR_BYTES];       /* the last one, said once */
+    struct deadline *look; /* time of the next check; NULL if there is nothing to check */
+    struct stat files[CERTIFICATES_FILES]; /* state when they were read */
+    char complaint[TLS_ERROR_BYTES];       /* the last error, which is logged once */
     int64_t read_ms, warned_ms;            /* inner clock */
-    _Atomic int64_t expires_s;             /* of Unix time; 0: there are none */
+    _Atomic int64_t expires_s;             /* Unix time; 0 if there is no certificate */
 };
 
-/* False: `error` (TLS_ERROR_BYTES) says what and what to do. */
+/* Returns false with `error` (TLS_ERROR_BYTES), which names the problem and the remedy. */
 bool certificates_open(struct certificates *certificates, const struct config *config,
                        struct http_shared *http, struct reactor *reactor, char *error);
 void certificates_start(struct certificates *certificates);
-/* Reads all of it again, and says what became of it. */
+/* Reads everything again and logs the result. */
 void certificates_reload(struct certificates *certificates);
 void certificates_close(struct certificates *certificates);
 void certificates_emit_metrics(struct certificates *certificates, struct metric_page *page);
 extern const struct metric certificates_metrics[];
 
-/* Reads the files as a server would, and forgets them. True also where none are named. */
+/* Reads the files like a server, and discards the result. Returns true if no files are
+ * configured. */
 bool certificates_check(const struct config *config, char *error);
 
 #endif

@@ -14,8 +14,8 @@ enum { FILE_LINE_BYTES_MAX = 4096 };
 
 /* ---- the four sources ---- */
 
-/* `place` is where it was said: "--sync", "TARRY_SYNC", "tarry.conf:3: sync"; `more`: not for the
- * first time. */
+/* Sets an option or explains what is wrong. `place` is the source: "--sync", "TARRY_SYNC",
+ * "tarry.conf:3: sync". `more` is true if it was already set there. */
 static bool set_or_explain(struct config *config, const struct option *option, const char *place,
                            const char *text, bool more, char *error)
 {
@@ -25,7 +25,7 @@ static bool set_or_explain(struct config *config, const struct option *option, c
         return true;
     option_describe(option, right, sizeof right);
     if (option->offset == offsetof(struct config, store))
-        text = "…"; /* a password may be in it */
+        text = "…"; /* it may contain a password */
     return error_text(error, CONFIG_ERROR_BYTES, "bad value '%.64s' for '%s', %s", text, place,
                       right);
 }
@@ -40,7 +40,7 @@ static void set_defaults(struct config *config)
         option_set(&options[i], config, options[i].initial, false, unused);
 }
 
-/* The flag at args[*i] and its value; *i moves past both. */
+/* Parses the flag at args[*i] and its value; advances *i past both. */
 static bool next_flag(int count, char *const *args, int *i, const struct option **option,
                       const char **value, char *error)
 {
@@ -70,8 +70,8 @@ static bool next_flag(int count, char *const *args, int *i, const struct option 
     return true;
 }
 
-/* A flag beats what the file and the environment say, but names and listeners are added to those of
- * the same flag before it. */
+/* Reads the flags. A flag overrides the file and the environment, but names and listeners are added
+ * to those of earlier flags of the same name. */
 static bool read_flags(struct config *config, int count, char *const *args, char *error)
 {
     bool seen[CONFIG_OPTIONS_MAX] = {false};
@@ -109,7 +109,7 @@ static bool read_environment(struct config *config, config_environment *environm
     return true;
 }
 
-/* `where` is FILE:LINE. */
+/* Reads a line; `where` is FILE:LINE. */
 static bool read_line(struct config *config, char *line, const char *where, bool *seen, char *error)
 {
     struct key_value pair;
@@ -142,7 +142,7 @@ static bool read_line(struct config *config, char *line, const char *where, bool
     return error_text(error, CONFIG_ERROR_BYTES, "%s: %.300s", where, why);
 }
 
-/* Is there a secret in --store? */
+/* Returns true if --store contains a password. */
 static bool holds_password(const struct config *config)
 {
     const char *at = strchr(config->store, '@'), *user = strstr(config->store, "://");
@@ -189,7 +189,8 @@ static bool read_file(struct config *config, const char *path, char *error)
     return ok;
 }
 
-/* Another protocol's listener is one of them from here on, with all that is asked of those. */
+/* Adds the listener of another protocol, which has to meet the same rules as the other
+ * listeners. */
 static bool add_protocols(struct config *config, char *error)
 {
     struct option_listen *listen = &config->listen;
@@ -216,7 +217,7 @@ static bool add_protocols(struct config *config, char *error)
 bool config_load(struct config *out, int arg_count, char *const *args,
                  config_environment *environment, char error[CONFIG_ERROR_BYTES])
 {
-    /* Flags and environment are read twice: first to learn which file, then to beat it. */
+    /* Reads flags and environment twice: first to find the file, then to override it. */
     for (int pass = 1; pass <= 2; pass++) {
         char path[OPTION_TEXT_BYTES] = "";
         if (pass == 2)
@@ -230,7 +231,7 @@ bool config_load(struct config *out, int arg_count, char *const *args,
     return add_protocols(out, error) && config_is_consistent(out, error);
 }
 
-/* ---- all faults ---- */
+/* ---- all errors ---- */
 
 struct faults {
     void (*tell)(void *ctx, const char *fault);
@@ -246,7 +247,7 @@ static void note_fault(struct faults *faults, bool is_good, const char *error)
     faults->tell(faults->ctx, error);
 }
 
-/* Each line by itself. */
+/* Checks each line separately. */
 static void check_lines(struct config *scratch, const char *path, struct faults *faults)
 {
     char line[FILE_LINE_BYTES_MAX], error[CONFIG_ERROR_BYTES], where[160];
@@ -316,7 +317,7 @@ uint32_t config_check(struct config *out, int arg_count, char *const *args,
     if (scratch->config[0])
         check_lines(scratch, scratch->config, &faults);
     free(scratch);
-    /* What only shows in the whole. */
+    /* Check the combination of all options. */
     if (!faults.count)
         note_fault(&faults, config_load(out, arg_count, args, environment, error), error);
     return faults.count;

@@ -1,8 +1,8 @@
-/* What becomes of a configuration that changed while the server serves: which options it takes over. */
+/* Decides which options a changed configuration can apply while the server runs. */
 #include "base/buffer.h"
 #include "server/config_options.h"
 
-/* May change without a restart; all others want one. */
+/* Options that may change without a restart. */
 static const char *const live[] = {
     "allowed-host",    "cors-origin",  "tls-cert",  "tls-key",    "tls-client-ca",
     "tls-client-auth", "tls-min",      "log-level", "log-format", "grace",

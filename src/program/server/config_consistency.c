@@ -26,7 +26,8 @@ static bool check_embedded(const struct config *config, char *error)
             "'%s' is for jobs in Redis, leave it out or give --store redis://HOST:PORT", given);
     if (!config->data[0])
         return error_text(error, CONFIG_ERROR_BYTES, "no data directory, give --data DIR");
-    if (config->wal_file_bytes < 4 * config->max_body_bytes) { /* a job must fit half a file */
+    /* half a file must have room for a job */
+    if (config->wal_file_bytes < 4 * config->max_body_bytes) {
         return error_text(
             error, CONFIG_ERROR_BYTES,
             "'--wal-file' is too small for '--max-body', give at least four times as much");
@@ -75,7 +76,7 @@ static bool check_redis(const struct config *config, char *error)
     return true;
 }
 
-/* Is it known who may call? */
+/* Returns true if callers are configured. */
 static bool knows_callers(const struct config *config)
 {
     return config->tokens[0] || config->jwt_issuer[0];
@@ -99,7 +100,7 @@ bool config_certificate_will_do(const struct config *config,
     return !knows_callers(config) && requires_certificate(config, listener);
 }
 
-/* TLS where it is asked for, and nowhere else. */
+/* Checks that TLS is configured exactly if a listener uses it. */
 static bool check_tls(const struct config *config, char *error)
 {
     static const char *const all[] = {"tls-cert",        "tls-key", "tls-client-ca",
@@ -152,7 +153,7 @@ bool config_beanstalk(const struct config *config, struct listener_options *out,
                       config->beanstalk);
 }
 
-/* What can be said of listeners before they are open. */
+/* Checks the listeners as far as possible before they are open. */
 static bool check_listen(const struct config *config, char *error)
 {
     const struct option_listen *listen = &config->listen;

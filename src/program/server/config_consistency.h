@@ -1,20 +1,22 @@
 /*
- * config_consistency: whether options, each of which is good by itself, go together, and what follows from several. Pure.
+ * config_consistency: checks the combination of options that are valid individually, and derives
+ * values that depend on several options. Pure.
  */
 #ifndef TARRY_SERVER_CONFIG_CONSISTENCY_H
 #define TARRY_SERVER_CONFIG_CONSISTENCY_H
 
 #include "server/config.h"
 
-/* False: `error` (CONFIG_ERROR_BYTES) says what does not, and what to do. */
+/* Returns false with `error` (CONFIG_ERROR_BYTES), which names the conflict and the remedy. */
 bool config_is_consistent(const struct config *config, char *error);
 
-/* Where --beanstalk says. False: `error` (CONFIG_ERROR_BYTES) says why that cannot be. */
+/* Parses the address of --beanstalk. Returns false with `error` (CONFIG_ERROR_BYTES). */
 bool config_beanstalk(const struct config *config, struct listener_options *out, char *error);
 
-/* Is there a way for clients of this listener to prove themselves? */
+/* Returns true if clients of this listener have a way to authenticate. */
 bool config_can_prove(const struct config *config, const struct listener_options *listener);
-/* Is a good certificate, without which no handshake ends, all that is asked for there? */
+/* Returns true if a valid certificate, which the handshake already requires, is sufficient
+ * authentication on this listener. */
 bool config_certificate_will_do(const struct config *config,
                                 const struct listener_options *listener);
 

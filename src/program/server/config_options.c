@@ -180,7 +180,7 @@ const struct option *config_options(size_t *count)
     return options;
 }
 
-/* ---- looked up ---- */
+/* ---- look-ups ---- */
 
 const struct option *config_option_find(const char *name)
 {
@@ -221,7 +221,7 @@ const char *config_find_given(const struct config *config, const char *const *na
     return NULL;
 }
 
-/* ---- as text ---- */
+/* ---- help text ---- */
 
 static void print_wrapped(FILE *out, const char *text, int indent, int width)
 {

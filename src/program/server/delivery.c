@@ -42,7 +42,7 @@ static void write_endpoints(void *ctx, struct slice extension, bool sees_all, st
     deliver_write_endpoints(delivery->deliver, extension, sees_all, out);
 }
 
-/* ---- a test from any reactor: a letter to the first one, a letter back ---- */
+/* ---- a test delivery from any reactor: a letter to the first one, and a letter back ---- */
 
 struct test_letter {
     struct letter letter;
@@ -54,7 +54,7 @@ struct test_letter {
     enum queue_status status;
     char *json;
     size_t json_bytes, topic_bytes, body_bytes;
-    char text[]; /* topic, body */
+    char text[]; /* topic and body */
 };
 
 static void run_back(struct letter *letter)
@@ -105,7 +105,9 @@ static void post_test(void *ctx, struct reactor *reactor, struct slice topic, st
     struct delivery *delivery = ctx;
     struct test_letter *test = malloc(sizeof *test + topic.len + body.len);
     if (!test)
-        abort(); /* no way to say so; with bodies of a few MiB at most nothing else works either */
+        /* no error can be returned; with bodies of a few MiB at most, everything else would fail
+         * too */
+        abort();
     *test = (struct test_letter){.letter.run = run_test,
                                  .delivery = delivery,
                                  .home = reactor,

@@ -22,7 +22,8 @@ void disk_growth_note(struct disk_growth *growth, int64_t now_ms, uint64_t bytes
     growth->samples[at].bytes = bytes;
 }
 
-/* Counted from the last sample that is an hour old, since it held an hour ago; else from the oldest. */
+/* Measures from the last sample that is at least an hour old, because that was the usage an hour
+ * ago; otherwise from the oldest sample. */
 bool disk_growth_per_hour(const struct disk_growth *growth, int64_t now_ms, uint64_t bytes,
                           int64_t *per_hour)
 {

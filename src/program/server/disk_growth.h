@@ -1,9 +1,9 @@
 /*
- * disk_growth: how fast the disk fills, from samples that are taken when something happens. Pure.
+ * disk_growth: growth rate of the disk usage, from samples that are taken on activity. Pure.
  *
- * Samples are at least a minute apart, and the last hour counts. While nothing happens nothing grows:
- * the last sample holds until the next one, so an idle server need not wake up. One thread, or the
- * caller's lock. Zeroed: no samples.
+ * Samples are at least a minute apart, and those of the last hour count. Without activity there is
+ * no growth: the last sample remains valid until the next one, so an idle server need not wake up.
+ * Used by one thread or under the caller's lock. All zero if there are no samples.
  */
 #ifndef TARRY_SERVER_DISK_GROWTH_H
 #define TARRY_SERVER_DISK_GROWTH_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 enum {
-    DISK_GROWTH_SAMPLES = 62, /* an hour's, the one before, and one to come */
+    DISK_GROWTH_SAMPLES = 62, /* those of an hour, the one before it, and the next */
     DISK_GROWTH_APART_MS = 60 * 1000,
     DISK_GROWTH_HOUR_MS = 60 * 60 * 1000
 };
@@ -22,14 +22,15 @@ struct disk_growth {
         int64_t at_ms;
         uint64_t bytes;
     } samples[DISK_GROWTH_SAMPLES];
-    uint32_t count, first; /* the oldest */
+    uint32_t count, first; /* first: index of the oldest */
 };
 
-/* Is it time for a sample? */
+/* Returns true if the next sample is due. */
 bool disk_growth_wants(const struct disk_growth *growth, int64_t now_ms);
 void disk_growth_note(struct disk_growth *growth, int64_t now_ms, uint64_t bytes);
 
-/* Bytes an hour, below 0 where it shrank; `bytes` is what there is now. False: nothing is known yet. */
+/* Computes the growth in bytes per hour, negative if the usage shrank. `bytes` is the current
+ * usage. Returns false if there are no samples yet. */
 bool disk_growth_per_hour(const struct disk_growth *growth, int64_t now_ms, uint64_t bytes,
                           int64_t *per_hour);
 

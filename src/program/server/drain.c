@@ -6,9 +6,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* One change, on its way to all reactors and back. */
+/* A change on its way to all reactors and back. */
 struct drain_round {
-    struct letter told; /* to whoever asked */
+    struct letter told; /* to the requester */
     bool on;
     atomic_uint left; /* reactors that have not changed yet */
     struct reactor *reactor;
@@ -36,7 +36,7 @@ static void run_told(struct letter *letter)
     free(round);
 }
 
-/* On each reactor's own thread; the last one sends word. */
+/* Changes the queue on its reactor's thread; the last one notifies the requester. */
 static void run_change(struct letter *letter)
 {
     const struct drain_letter *drain = (const struct drain_letter *)(const void *)letter;
@@ -59,7 +59,7 @@ bool drain_set(const struct drain *drain, bool on, struct reactor *reactor,
                                   .done = done,
                                   .owner = owner,
                                   .tag = tag};
-    uint32_t count = drain->count; /* the round may be over before the loop is */
+    uint32_t count = drain->count; /* the round may be freed before the loop ends */
     for (uint32_t i = 0; i < count; i++)
         round->letters[i] = (struct drain_letter){
             .letter.run = run_change, .round = round, .queue = drain->at[i].queue};

@@ -1,6 +1,6 @@
 /*
- * drain: whether new jobs are refused. All reactors' queues go over to it, and whoever asked is told once
- * the last one has. What is asked meanwhile comes after it.
+ * drain: refuses new jobs on all reactors, or accepts them again. The queues of all reactors are
+ * changed, and the requester is notified after the last one. Later requests take effect after it.
  */
 #ifndef TARRY_SERVER_DRAIN_H
 #define TARRY_SERVER_DRAIN_H
@@ -10,7 +10,7 @@
 
 enum { DRAIN_REACTORS_MAX = 64 };
 
-/* Zeroed: none yet. */
+/* The queues to change. Zeroed if there are none yet. */
 struct drain {
     struct drain_at {
         struct reactor *reactor;
@@ -19,10 +19,10 @@ struct drain {
     uint32_t count;
 };
 
-/* Before the reactors run. */
+/* Called before the reactors run. */
 void drain_add(struct drain *drain, struct reactor *reactor, struct queue *queue);
-/* Any reactor's thread. `done` comes on the thread of `reactor`, once, never inside the call; NULL: nobody
- * is told. False: out of memory, and nothing is changed. */
+/* Changes all queues; any reactor's thread. `done` is called once on the thread of `reactor`, never
+ * inside the call; it may be NULL. Returns false when out of memory; then nothing is changed. */
 bool drain_set(const struct drain *drain, bool on, struct reactor *reactor,
                void (*done)(void *owner, uint64_t tag), void *owner, uint64_t tag);
 

@@ -1,9 +1,10 @@
 /*
- * exposure: which listeners may be served, and what is said of those that are open to others. Pure.
+ * exposure: decides which listeners may be served, and which are logged because they are exposed.
+ * Pure.
  *
- * Loopback and unix sockets are always served. What other machines reach needs TLS, or the word
- * `plain`, and a way for clients to prove themselves; without both it needs --insecure. Each
- * departure is said at every start.
+ * Loopback and Unix sockets are always served. Addresses that other machines can reach require TLS
+ * or the attribute `plain`, and a way for clients to authenticate. Otherwise they require
+ * --insecure. Each exception is logged at every start.
  */
 #ifndef TARRY_SERVER_EXPOSURE_H
 #define TARRY_SERVER_EXPOSURE_H
@@ -13,18 +14,20 @@
 struct exposure {
     const struct listener_options *options;
     const char *name;
-    bool is_local;    /* only this machine reaches it */
-    bool can_prove;   /* there is a way for clients to prove themselves */
+    bool is_local;    /* reachable only from this machine */
+    bool can_prove;   /* clients have a way to authenticate */
     bool is_insecure; /* --insecure */
 };
 
-/* Must clients prove themselves here? */
+/* Returns true if clients must authenticate on this listener. */
 bool exposure_requires_token(const struct exposure *exposure);
 
-/* False: `error` (LISTENER_ERROR_BYTES) says why it is not served, and what to do. */
+/* Returns false with `error` (LISTENER_ERROR_BYTES) if the listener is not served; the error names
+ * the reason and the remedy. */
 bool exposure_check(const struct exposure *exposure, char *error);
 
-/* What a listener that is served departs from, as a sentence for the log. NULL: from nothing. */
+/* Returns a sentence for the log if the served listener is an exception to the rules, otherwise
+ * NULL. */
 const char *exposure_departure(const struct exposure *exposure);
 
 #endif

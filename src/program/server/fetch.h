@@ -1,9 +1,10 @@
 /*
- * fetch: a text from elsewhere, got on a thread of its own, as often as it is asked for, one at a
- * time.
+ * fetch: fetches a text from an external source on its own thread, each time on request, one fetch
+ * at a time.
  *
- * Life: fetch_open before the reactor runs; fetch_begin on its thread; fetch_close after it has ended,
- * which waits for what is under way: whoever gets looks at is_ending while he waits.
+ * Life: fetch_open before the reactor runs; fetch_begin on its thread; fetch_close after the
+ * reactor has ended. fetch_close waits for a fetch in progress, so `get` has to check is_ending
+ * while it waits.
  */
 #ifndef TARRY_SERVER_FETCH_H
 #define TARRY_SERVER_FETCH_H
@@ -20,9 +21,9 @@ struct fetch { /* zeroed: closed */
     struct worker *worker;
     bool is_under_way;
     atomic_bool is_ending;
-    /* On the fetch's thread: the text, appended; 0 or negative errno with `error`. */
+    /* Runs on the fetch's thread. Appends the text; returns 0, or negative errno with `error`. */
     int (*get)(void *ctx, struct fetch *fetch);
-    /* On the reactor's. */
+    /* Runs on the reactor's thread. */
     void (*got)(void *ctx, struct fetch *fetch);
     void *ctx;
     struct buffer text;
@@ -30,9 +31,10 @@ struct fetch { /* zeroed: closed */
     char error[FETCH_ERROR_BYTES];
 };
 
-/* `get`, `got` and `ctx` are set. False: no memory or no thread. */
+/* Opens a fetch whose `get`, `got` and `ctx` are set. Returns false when out of memory or without a
+ * thread. */
 bool fetch_open(struct fetch *fetch, struct reactor *reactor, const char *name, size_t bytes_max);
-/* Nothing where one is under way. */
+/* Does nothing if a fetch is in progress. */
 void fetch_begin(struct fetch *fetch);
 void fetch_close(struct fetch *fetch);
 

@@ -1,9 +1,10 @@
 /*
- * intake: where jobs come from beside clients: messages of a broker. One kind, AMQP, by --amqp-in.
+ * intake: a source of jobs other than clients: the messages of a broker. There is one kind, AMQP
+ * (--amqp-in).
  *
- * A table of functions, as struct backend_ops. Life: open before the first reactor runs; start when
- * it does; stop before the queue is stopped; free after the reactor has ended. All but emit_metrics
- * on that reactor's thread.
+ * A table of functions like struct backend_ops. Life: open before the first reactor runs; start
+ * when it does; stop before the queue is stopped; free after the reactor has ended. All functions
+ * except emit_metrics run on that reactor's thread.
  */
 #ifndef TARRY_SERVER_INTAKE_H
 #define TARRY_SERVER_INTAKE_H
@@ -18,22 +19,22 @@ struct guard;
 
 struct intake_options {
     struct reactor *reactor;
-    struct queue *queue;               /* of that reactor */
-    struct guard *guard;               /* NULL: nothing is delivered */
-    const struct queue_caller *caller; /* on whose behalf jobs are pushed */
+    struct queue *queue;               /* queue of that reactor */
+    struct guard *guard;               /* NULL if nothing is delivered */
+    const struct queue_caller *caller; /* caller for which jobs are pushed */
     const char *version, *url;
 };
 
 struct intake_ops {
-    /* NULL: `error` (INTAKE_ERROR_BYTES) says why. */
+    /* Returns NULL with `error` (INTAKE_ERROR_BYTES) on failure. */
     void *(*open)(const struct intake_options *options, char *error);
     void (*start)(void *self);
-    /* Takes no more; `stopped` once, never inside the call. */
+    /* Accepts no more messages; calls `stopped` once, never inside the call. */
     void (*stop)(void *self, void (*stopped)(void *ctx), void *ctx);
-    void (*free)(void *self); /* NULL is fine */
-    /* Lines of a Prometheus page; any thread; NULL: none. */
+    void (*free)(void *self); /* accepts NULL */
+    /* Appends lines of a Prometheus page; any thread. NULL if there are no metrics. */
     void (*emit_metrics)(void *self, struct metric_page *page);
-    const struct metric *metrics; /* the rows of these; NULL: none */
+    const struct metric *metrics; /* rows of these metrics; NULL if none */
 };
 
 extern const struct intake_ops intake_amqp;

@@ -1,4 +1,4 @@
-/* Messages of RabbitMQ that become jobs: --amqp-in. */
+/* Intake of RabbitMQ messages as jobs: --amqp-in. */
 #include "base/error.h"
 #include "intake/in.h"
 #include "server/intake.h"

@@ -96,7 +96,7 @@ static int get(void *ctx, struct fetch *fetch)
     return 0;
 }
 
-/* ---- on the reactor's ---- */
+/* ---- on the reactor's thread ---- */
 
 static void got(void *ctx, struct fetch *fetch)
 {
@@ -127,7 +127,7 @@ void issuer_keys_look(struct issuer_keys *keys, bool is_wished)
         return;
     if (is_granted)
         keys->wished_ms = now_ms;
-    keys->next_ms = INT64_MAX; /* until this one has come */
+    keys->next_ms = INT64_MAX; /* until this fetch completes */
     fetch_begin(&keys->fetch);
 }
 

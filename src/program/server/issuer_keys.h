@@ -1,7 +1,7 @@
 /*
- * issuer_keys: the keys of an issuer of JWTs from its JWKS URL: fetched at the start, every ten
- * minutes, when told to, and where a token names a key that is not known, that at most once a minute.
- * What was fetched last stays in force where the issuer cannot be asked.
+ * issuer_keys: the keys of a JWT issuer from its JWKS URL. They are fetched at the start, every ten
+ * minutes, on request, and when a token names an unknown key, but then at most once a minute. If
+ * the issuer is unreachable, the last keys stay in force.
  */
 #ifndef TARRY_SERVER_ISSUER_KEYS_H
 #define TARRY_SERVER_ISSUER_KEYS_H
@@ -13,19 +13,21 @@ struct issuer_keys { /* zeroed: closed */
     const char *url, *ca_file;
     void (*got)(void *ctx, struct slice text, const char *url, const char *error);
     void *ctx;
-    int64_t next_ms, wished_ms; /* inner clock: the next one; the last by a token's wish */
+    /* inner clock: time of the next fetch; time of the last one caused by a token */
+    int64_t next_ms, wished_ms;
     bool has_keys;
 };
 
-/* Is it https, or http to this machine alone? False: `error` says what is wrong. */
+/* Checks that the URL is https, or http to this machine. Returns false with `error`. */
 bool issuer_keys_check_url(const char *url, char *error, size_t error_bytes);
-/* Texts outlive it; `ca_file` empty: the system's. `got` is called on the reactor's thread with the
- * text, or with an error. */
+/* Opens the fetcher; the texts must outlive it. If `ca_file` is empty, the system's CAs are used.
+ * `got` is called on the reactor's thread with the text or with an error. */
 bool issuer_keys_open(struct issuer_keys *keys, struct reactor *reactor, const char *url,
                       const char *ca_file);
-/* Now and then; `is_wished`: a token names a key that is not known. */
+/* Fetches the keys if they are due; call it periodically. `is_wished` is true if a token named an
+ * unknown key. */
 void issuer_keys_look(struct issuer_keys *keys, bool is_wished);
-/* At the next look. */
+/* Fetches the keys at the next call of issuer_keys_look. */
 void issuer_keys_ask_again(struct issuer_keys *keys);
 void issuer_keys_close(struct issuer_keys *keys);
 

@@ -15,15 +15,15 @@
 
 enum {
     PERIOD_MS = 100,
-    LOOK_MS = 1000, /* at the jobs of callers */
-    TRIM_MS = 2000, /* between two times that memory is given back */
+    LOOK_MS = 1000, /* interval of counting the callers' jobs */
+    TRIM_MS = 2000, /* interval of returning memory to the system */
     PAGE_TOPICS = 1000
 };
 
 /* ---- memory ---- */
 
-/* What the process has of its own, but for what jobs have left behind in the store's index, which is
- * there for the next ones; 0: not known. */
+/* Returns the private memory of the process, except for reusable space in the store's index; 0 if
+ * unknown. */
 static uint64_t own_bytes(const struct limits *limits)
 {
     char text[128];
@@ -68,7 +68,7 @@ static void look_at_memory(struct limits *limits, int64_t now_ms)
     quota_note_memory(limits->quota, limits->is_spent, max);
 }
 
-/* ---- jobs of callers that have a limit of them ---- */
+/* ---- jobs of callers with a job limit ---- */
 
 static void on_looked(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -100,7 +100,8 @@ static void look_at_jobs(struct limits *limits, int64_t now_ms)
 static void follow_page(struct limits *limits);
 static void follow_all(struct limits *limits);
 
-/* A store may give all topics, whatever was asked for: so it ends where a page brings nothing new. */
+/* Handles a page of topics. A store may return all topics regardless of the request, so the end is
+ * a page with nothing new. */
 static void on_page(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct limits *limits = owner;
@@ -129,7 +130,7 @@ static void follow_page(struct limits *limits)
                       (struct queue_reply_to){.done = on_page, .owner = limits});
 }
 
-/* All topics, from the first one on. */
+/* Reads all topics, starting with the first. */
 static void follow_all(struct limits *limits)
 {
     limits->wants_again = limits->is_following;
@@ -140,7 +141,7 @@ static void follow_all(struct limits *limits)
     follow_page(limits);
 }
 
-/* A topic that is asked for. */
+/* A topic whose settings are requested. */
 struct asked {
     struct limits *limits;
     size_t len;
@@ -184,9 +185,9 @@ static void on_event(void *owner, enum queue_event event, struct slice topic)
         limits->on_event(limits->on_event_owner, event, topic);
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
-/* On the first reactor's thread. */
+/* Restarts the periodic checks on the first reactor's thread. */
 static void run_woken(struct letter *letter)
 {
     struct limits *limits =
@@ -194,14 +195,15 @@ static void run_woken(struct letter *letter)
     deadline_set(limits->alarm, clock_inner_ms() + PERIOD_MS);
 }
 
-/* On the thread of the front to which bytes came. */
+/* Wakes the periodic checks; called on the thread of the front that received bytes. */
 static void wake(void *ctx)
 {
     struct limits *limits = ctx;
     reactor_post(limits->reactor, &limits->woken);
 }
 
-/* Where nothing has come since the last look and memory is not short, the next look waits for what comes. */
+/* Stops the periodic checks until new bytes arrive, if no bytes arrived since the last check and
+ * memory is not short; otherwise continues them. */
 static void fall_asleep_or_go_on(struct limits *limits, int64_t now_ms)
 {
     uint64_t came = http_shared_bytes_in(limits->http);
@@ -218,7 +220,7 @@ static void fall_asleep_or_go_on(struct limits *limits, int64_t now_ms)
     http_shared_wake_once(limits->http, wake, limits);
 }
 
-/* What the audit left out is written once a second, and before the looks fall asleep. */
+/* Writes the number of omitted audit events once a second, and before the checks stop. */
 static void look_at_audit(struct limits *limits, int64_t now_ms)
 {
     if (now_ms - limits->audited_ms < LOOK_MS)

@@ -1,11 +1,11 @@
 /*
- * limits: what the server does for limits besides asking them: it hears of topics that have a
- * push_rate, counts the jobs of callers that have a limit of them once a second, and looks ten times
- * a second at how much memory the process uses.
+ * limits: background work for the limits. It follows the topics that have a push_rate, counts once
+ * a second the jobs of callers that have a job limit, and checks the memory use of the process ten
+ * times a second.
  *
- * Memory is what is the process's own (without files that are mapped). Above the limit pushes are
- * refused until it is LIMITS_CALM percent below; what malloc keeps for later is given back to the
- * system meanwhile. All on reactor 0.
+ * Memory is the private memory of the process (without mapped files). Above the limit, pushes are
+ * refused until the use is LIMITS_CALM percent below it. Meanwhile, memory that malloc keeps in
+ * reserve is returned to the system. Everything runs on reactor 0.
  */
 #ifndef TARRY_SERVER_LIMITS_H
 #define TARRY_SERVER_LIMITS_H
@@ -24,28 +24,28 @@ struct limits {
     struct queue *queue;
     struct deadline *alarm;
     uint64_t memory_bytes_max; /* 0: no limit */
-    int statm;                 /* /proc/self/statm; -1: none */
+    int statm;                 /* descriptor of /proc/self/statm; -1 if not open */
     bool is_spent, is_looking, is_stopped;
-    bool wants_again;  /* they may have changed meanwhile */
-    bool is_following; /* all topics, page by page; the last page ended with `after` */
+    bool wants_again;  /* the topics may have changed meanwhile */
+    bool is_following; /* reading all topics, page by page; the last page ended with `after` */
     size_t after_len;
     char after[JOB_TOPIC_BYTES_MAX];
-    bool never_sleeps;          /* jobs come from elsewhere than HTTP, too */
-    void (*on_look)(void *ctx); /* ten times a second while something happens; NULL: nobody */
+    bool never_sleeps;          /* true if jobs also arrive other than by HTTP */
+    void (*on_look)(void *ctx); /* called ten times a second during activity; may be NULL */
     void *on_look_ctx;
     struct letter woken;
     struct reactor *reactor;
-    uint64_t came; /* bytes at all fronts, at the last look */
+    uint64_t came; /* bytes received by all fronts, at the last check */
     int64_t looked_ms, trimmed_ms, audited_ms, busy_ms;
-    bool has_left_out; /* events of the audit, at the last look */
+    bool has_left_out; /* the audit had omitted events at the last check */
     void (*on_event)(void *owner, enum queue_event event,
-                     struct slice topic); /* of who came before */
+                     struct slice topic); /* of the previous listener */
     void *on_event_owner;
 };
 
-/* The quota is there from then on. False: out of memory. */
+/* Creates the quota. Returns false when out of memory. */
 bool limits_open(struct limits *limits, const struct config *config);
-/* Before the reactors run, after everybody else who wants events of the queue. */
+/* Called before the reactors run, after all other listeners for events of the queue. */
 bool limits_attach(struct limits *limits, struct http_shared *http, struct queue *queue,
                    struct reactor *reactor);
 void limits_start(struct limits *limits);

@@ -4,8 +4,8 @@
 #include "server/config_consistency.h"
 #include "server/exposure.h"
 
-/* May it be served? What is unusual about it is said; of one that was inherited it is known only
- * now. */
+/* Checks whether a listener may be served, and logs exceptions to the rules. The properties of an
+ * inherited socket are only known now. */
 static bool judge_listener(struct listener *listener, const struct config *config, char *error)
 {
     const struct exposure exposure = {

@@ -1,8 +1,9 @@
 /*
- * listening: where this server listens: for the API, and for a protocol that is spoken at a listener of its
- * own. Each is judged before it is served (exposure.h).
+ * listening: the addresses on which this server listens: for the API, and for a protocol with its
+ * own listener. Each is checked before it is served (exposure.h).
  *
- * Before the reactors run, but for listening_close, which is on the first one's thread.
+ * All functions are called before the reactors run, except listening_close, which is called on the
+ * first reactor's thread.
  */
 #ifndef TARRY_SERVER_LISTENING_H
 #define TARRY_SERVER_LISTENING_H
@@ -14,11 +15,12 @@ struct listening { /* zeroed: closed */
     struct listeners side; /* none or one, of the side front */
 };
 
-/* False: `error` (LISTENER_ERROR_BYTES) says why one may or can not be; what is open is still to be closed. */
+/* Opens the listeners. Returns false with `error` (LISTENER_ERROR_BYTES) if one is not allowed or
+ * cannot be opened; the open ones still have to be closed. */
 bool listening_open(struct listening *listening, const struct config *config, char *error);
-/* Clients of the API can prove themselves, and so must, where nothing else is said. */
+/* Requires tokens from clients of the API, unless the listener has another rule. */
 void listening_require_tokens(struct listening *listening);
-/* Says where, but for the first. */
+/* Logs all addresses except the first. */
 void listening_log_others(const struct listening *listening);
 /* May be called again. */
 void listening_close(struct listening *listening);

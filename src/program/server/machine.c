@@ -9,13 +9,13 @@
 
 enum { LINE_BYTES = PATH_MAX + 64 };
 
-/* 0 stands for no limit. */
+/* Returns the smaller limit; 0 means no limit. */
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* The number in a file of a control group; 0 where there is none, or "max". */
+/* Reads the number in a control group file. Returns 0 if the file is missing or contains "max". */
 static uint64_t read_limit(const char *path)
 {
     char line[64] = "";
@@ -28,8 +28,8 @@ static uint64_t read_limit(const char *path)
     return strtoull(line, NULL, 10);
 }
 
-/* The least limit of the group and all above it. A group of a container may be named as the host
- * sees it, where only the top is there. */
+/* Returns the lowest limit of the group and its ancestors. In a container, the group may have its
+ * name on the host, of which only the root exists here. */
 static uint64_t group_limit(const char *top, const char *group, const char *file)
 {
     char path[LINE_BYTES * 2], name[LINE_BYTES];
@@ -54,7 +54,8 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* A line of /proc/self/cgroup: NUMBER:CONTROLLERS:GROUP; version 2 has no controllers there. */
+/* Returns the limit of a line of /proc/self/cgroup: NUMBER:CONTROLLERS:GROUP. CONTROLLERS is empty
+ * for version 2. */
 static uint64_t line_limit(const char *root, char *line)
 {
     char top[PATH_MAX];

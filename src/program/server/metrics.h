@@ -1,6 +1,6 @@
 /*
- * metrics: all rows of all rooms, in the order of the page: `tarry help metrics` and docs/metrics.md
- * are made of them.
+ * metrics: the metric tables of all rooms in page order. `tarry help metrics` and docs/metrics.md
+ * are generated from them.
  */
 #ifndef TARRY_SERVER_METRICS_H
 #define TARRY_SERVER_METRICS_H
@@ -9,7 +9,8 @@
 
 enum { SERVER_METRIC_TABLES_MAX = 32 };
 
-/* Those of this build; one without a wing is without its rows. Returns how many. */
+/* Collects the tables of this build; those of parts that are not built are left out. Returns their
+ * number. */
 size_t server_metric_tables(struct metric_table tables[SERVER_METRIC_TABLES_MAX]);
 
 #endif

@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The year 3000: far from what a job's due can be. */
+/* The year 3000, well below the largest due time of a job. */
 #define CLOCK_MS_MAX INT64_C(32503680000000)
 
-/* ---- from text ---- */
+/* ---- parsing ---- */
 
-/* True if `text` is one of the words in "a|b|c"; *number from 1. */
+/* Returns true if `text` is one of the words in "a|b|c"; sets *number, counted from 1. */
 static bool choice_number(const char *values, const char *text, uint32_t *number)
 {
     size_t len = strlen(text);
@@ -44,7 +44,7 @@ static bool parse_switch(const char *text, bool *out)
     return true;
 }
 
-/* On and off like a switch, or the time at which it begins. */
+/* Parses on or off like a switch, or a start time. */
 static bool parse_clock(const char *text, int64_t *out)
 {
     bool is_on;
@@ -109,7 +109,7 @@ static bool parse_number(const struct option *option, const char *text, int64_t 
     return true;
 }
 
-/* "0.01": at most one digit before the point and nine behind it. */
+/* Parses "0.01": at most one digit before the point and nine after it. */
 static bool parse_share(const char *text, uint32_t *out)
 {
     enum { ALL = 1000000000 };
@@ -129,7 +129,8 @@ static bool parse_share(const char *text, uint32_t *out)
     return true;
 }
 
-/* One or several, with blanks between; added to those that are there where there are to be `more`. */
+/* Parses one or more listeners separated by blanks. If `more`, they are added to the existing
+ * ones. */
 static bool parse_listen(const char *text, bool more, struct option_listen *out, char *why)
 {
     struct option_listen listen = {0};
@@ -196,7 +197,7 @@ bool option_set(const struct option *option, void *base, const char *text, bool 
     return false;
 }
 
-/* ---- what would do ---- */
+/* ---- descriptions of valid values ---- */
 
 static void bytes_emit(char *out, size_t out_bytes, int64_t bytes)
 {
@@ -224,7 +225,7 @@ void option_describe(const struct option *option, char *out, size_t out_bytes)
                  "give origins as a browser sends them, such as https://console.example or "
                  "http://localhost:3000, with commas between");
         break;
-    case OPTION_LISTEN: /* address_parse has said it */
+    case OPTION_LISTEN: /* address_parse has described it */
         break;
     case OPTION_SYNC:
         snprintf(out, out_bytes, "give always, never or a time from 1ms to 1m, such as 50ms");
@@ -270,7 +271,7 @@ void option_describe(const struct option *option, char *out, size_t out_bytes)
     }
 }
 
-/* ---- compared ---- */
+/* ---- comparison ---- */
 
 size_t option_bytes(const struct option *option)
 {

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* As far as the system lets it. */
+/* Raises the limit of open files to the maximum that the system allows. */
 static uint64_t raise_files(void)
 {
     struct rlimit limit;
@@ -24,7 +24,8 @@ static uint64_t raise_files(void)
     return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
 
-/* Large buffers come and go with checkpoints: given back to the system, not kept in some heap. */
+/* Configures malloc to return the large buffers of checkpoints to the system instead of keeping
+ * them in a heap. */
 static void size_heap(void)
 {
     enum { MMAP_BYTES = 1 << 20, TRIM_BYTES = 16 << 20 };
@@ -32,8 +33,9 @@ static void size_heap(void)
     (void)mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
 }
 
-/* The loop's library looks up names on half of these: so many at a time that a few whose name
- * server is silent hold up no other. What the environment says stands. */
+/* Sets the size of libuv's thread pool. libuv uses half of the threads for name look-ups. The size
+ * is large enough that a few unresponsive name servers do not delay other look-ups. A value in the
+ * environment takes precedence. */
 static void size_pool(void)
 {
     (void)setenv("UV_THREADPOOL_SIZE", "64", 0);
@@ -101,8 +103,9 @@ static struct memory_use memory_use(void)
                                .resident_bytes = resident * page_bytes};
 }
 
-/* Names in the directory but "." and "..". Not by opendir: the thread sanitizer sees neither that nor
- * how libuv closes, and takes the number for a connection's that another thread had before. */
+/* Counts the names in a directory, except "." and "..". It does not use opendir, because the thread
+ * sanitizer sees neither its descriptor nor how libuv closes descriptors. It would mistake the
+ * number for a connection that another thread had before. */
 static uint64_t count_names(const char *path)
 {
     uint64_t count = 0;
@@ -122,7 +125,7 @@ static uint64_t count_names(const char *path)
 static uint64_t open_files(void)
 {
     uint64_t count = count_names("/proc/self/fd");
-    return count > 1 ? count - 1 : 0; /* that directory itself was open */
+    return count > 1 ? count - 1 : 0; /* the descriptor of the directory itself is not counted */
 }
 
 static int64_t cpu_us(void)

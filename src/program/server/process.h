@@ -1,26 +1,27 @@
 /*
- * process: what the server asks of the system as a process: descriptors, its supervisor, its own
- * figures.
+ * process: the server as a process of the system: descriptors, its supervisor, its own metrics.
  */
 #ifndef TARRY_SERVER_PROCESS_H
 #define TARRY_SERVER_PROCESS_H
 
 #include "base/metric.h"
 
-/* Before any thread, and before any secret is read: files, memory, look-ups and signals are set as
- * a server needs them. Without `core_dumps` nobody but root sees the process's memory from now on,
- * neither in a core nor through /proc or a debugger. Returns how many files may be open. */
+/* Prepares files, memory, name look-ups and signals for a server. Call it before threads are
+ * created and before secrets are read. Without `core_dumps`, only root can read the memory of the
+ * process from then on, in a core dump, through /proc or with a debugger. Returns how many files
+ * may be open. */
 uint64_t process_prepare(bool core_dumps);
 
-/* For the end, when all is kept: whatever is not freed by then (a thread may be in the midst of a
- * look-up) is left to the system, and the process exits with `code`. 0 seconds: no longer. */
+/* Exits with `code` after that many seconds, for the shutdown after all data is stored. Memory that
+ * is not freed by then (a thread may still be in a name look-up) is left to the system. 0 seconds:
+ * immediately. */
 void process_exit_by(unsigned seconds, int code);
 
-/* Tells systemd (NOTIFY_SOCKET, sd_notify(3)): "READY=1", "STOPPING=1". Nothing where there is
- * none. */
+/* Notifies systemd (NOTIFY_SOCKET, sd_notify(3)): "READY=1", "STOPPING=1". Does nothing without
+ * systemd. */
 void process_notify(const char *state);
 
-/* Lines of a Prometheus page: memory, CPU, descriptors, start. Any thread. */
+/* Appends lines of a Prometheus page: memory, CPU, descriptors, start time. Any thread. */
 void process_emit_metrics(struct metric_page *page);
 extern const struct metric process_metrics[];
 

@@ -1,4 +1,4 @@
-/* Calls of mykit-delay: --mykit. */
+/* Protocol mykit-delay: --mykit. */
 #include "base/error.h"
 #include "mykit/mykit.h"
 #include "server/protocol.h"

@@ -1,4 +1,4 @@
-/* Calls of SQS: --sqs. */
+/* Protocol Amazon SQS: --sqs. */
 #include "base/error.h"
 #include "server/protocol.h"
 #include "sqs/mover.h"
@@ -9,7 +9,7 @@
 
 struct protocol {
     struct sqs_options options;
-    struct sqs_mover *mover; /* NULL: not attached */
+    struct sqs_mover *mover; /* NULL if not attached */
 };
 
 static bool is_word(const char *text, size_t len, size_t bytes)

@@ -58,7 +58,7 @@ int secret_into_url(const char *url, const char *secret, char *out, size_t out_b
             parts.has_password
                 ? "a password in --store and another in --redis-password-file, remove one"
                 : "a ':' is missing before the '@' of --store, write user:@host");
-    const char *host = strstr(url, "://") + 3; /* or the user */
+    const char *host = strstr(url, "://") + 3; /* host, or user */
     struct buffer text;
     buffer_init(&text, out_bytes - 1);
     buffer_append_slice(&text, slice_make(url, (size_t)(host - url)));

@@ -39,9 +39,9 @@
 #include <unistd.h>
 
 enum {
-    KEEP_MS = 3000,     /* of the time that a stop may take, for the store, at most */
-    FREE_S = 3,         /* for what is left once all is kept */
-    FILES_BESIDE = 200, /* descriptors that are no connections */
+    KEEP_MS = 3000,     /* maximum part of the stop time that is reserved for the store */
+    FREE_S = 3,         /* time for the cleanup after all data is stored */
+    FILES_BESIDE = 200, /* descriptors other than connections */
     REACTORS_MAX = 64,
     ERROR_BYTES = BACKEND_ERROR_BYTES
 };
@@ -56,11 +56,11 @@ struct per_reactor {
     struct waiters *waiters;
     struct http_front *front;
     uint32_t index;
-    int attached; /* 0 or negative errno, then `error` */
+    int attached; /* 0, or negative errno with `error` */
     char error[ERROR_BYTES];
 };
 
-/* A front's options from now on. On the heap; goes when it has come. */
+/* New options for a front. Heap-allocated; freed when they are applied. */
 struct change {
     struct letter letter;
     struct http_front *front;
@@ -77,10 +77,10 @@ struct server {
     struct http_shared *http;
     struct lateness *lateness;
     struct http_backup_hooks backup_hooks;
-    struct test_clock_keeper *test_clock; /* NULL: an ordinary clock */
+    struct test_clock_keeper *test_clock; /* NULL: ordinary clock */
     struct reactor *reactors[REACTORS_MAX];
     struct http_drain_hooks drain_hooks;
-    struct drain drained; /* whether new jobs are refused */
+    struct drain drained; /* true while new jobs are refused */
     struct delivery delivery;
     struct callers callers;
     struct limits limits;
@@ -88,21 +88,21 @@ struct server {
     struct certificates certificates;
     struct traces traces;
     struct watchdog watchdog;
-    void *intake;                   /* of intake_amqp; NULL: none was asked for */
-    struct access_call intake_call; /* as which it pushes */
-    void *mykit, *sqs;              /* of protocol_mykit and protocol_sqs; likewise */
-    void *side_front;               /* of side_front_beanstalk; NULL: none was asked for */
+    void *intake;                   /* of intake_amqp; NULL if not configured */
+    struct access_call intake_call; /* caller for which the intake pushes */
+    void *mykit, *sqs;              /* of protocol_mykit and protocol_sqs; NULL if not configured */
+    void *side_front;               /* of side_front_beanstalk; NULL if not configured */
     struct feed *feed;
     struct per_reactor *per_reactor;
-    uint32_t reactor_count, draining; /* draining: fronts, the delivery, the intake, SQS */
+    uint32_t reactor_count, draining; /* draining: remaining fronts, delivery, intake, SQS */
     uv_signal_t signals[4];
     size_t signals_open;
-    struct deadline *stop_timer; /* ends a stop that takes too long */
+    struct deadline *stop_timer; /* timeout of a stop */
     int64_t started_us, recovered_ms;
-    uint64_t files; /* that may be open */
+    uint64_t files; /* descriptors that may be open */
 };
 
-/* Says why the server does not start. */
+/* Logs why the server does not start. */
 static bool start_failed(const char *error)
 {
     log_event(LOG_ERROR, "start failed", LOG_TEXT("error", error));
@@ -124,7 +124,7 @@ static void on_stopped(void *ctx)
     stop_reactors(server);
 }
 
-/* How long requests and deliveries under way have; the rest is the store's. */
+/* Returns the time for current requests and deliveries; the rest is reserved for the store. */
 static int64_t drain_ms(const struct server *server)
 {
     int64_t grace_ms = server->config.now->grace_ms;
@@ -168,7 +168,7 @@ static void run_drained(struct letter *letter)
     one_is_drained(per->server);
 }
 
-/* On the reactor's own thread from here ... */
+/* The functions from here run on the reactor's own thread ... */
 static void on_drained(void *ctx)
 {
     struct per_reactor *per = ctx;
@@ -182,7 +182,7 @@ static void run_drain(struct letter *letter)
     http_front_drain(per->front, on_drained, per);
     waiters_drain(per->waiters);
 }
-/* ... to here. */
+/* ... up to here. */
 
 static void drain(struct server *server, const char *why)
 {
@@ -218,7 +218,8 @@ static void run_broken(struct letter *letter)
         drain(server, "the store failed");
 }
 
-/* Any shard's thread, maybe more than once: what is pushed cannot be kept any more. */
+/* Starts a stop when jobs can no longer be stored. Called on any shard's thread, possibly more than
+ * once. */
 static void on_broken(void *ctx)
 {
     struct server *server = ctx;
@@ -228,7 +229,7 @@ static void on_broken(void *ctx)
     reactor_post(server->per_reactor[0].reactor, &server->broken);
 }
 
-/* ---- reading the configuration again ---- */
+/* ---- reloading the configuration ---- */
 
 static struct http_options front_options(struct server *server)
 {
@@ -245,7 +246,7 @@ static struct http_options front_options(struct server *server)
     };
 }
 
-/* On the reactor's own thread. */
+/* Applies the options on the reactor's own thread. */
 static void run_change(struct letter *letter)
 {
     struct change *change = (struct change *)(void *)letter;
@@ -253,7 +254,7 @@ static void run_change(struct letter *letter)
     free(change);
 }
 
-/* Everybody goes by what the configuration says now. */
+/* Applies the current configuration to all parts. */
 static void take_over(struct server *server)
 {
     server->certificates.config = server->config.now;
@@ -271,7 +272,8 @@ static void take_over(struct server *server)
     }
 }
 
-/* systemd waits for READY=1 where the unit is of Type=notify-reload. */
+/* Notifies systemd of the reload. For units of Type=notify-reload, systemd then waits for
+ * READY=1. */
 static void tell_reloading(void)
 {
     char state[80];
@@ -282,8 +284,8 @@ static void tell_reloading(void)
     process_notify(state);
 }
 
-/* Everything that was read at the start is read again, each by itself: what will not do leaves what
- * was there before. */
+/* Reads everything again that was read at the start, each part independently. If a part is invalid,
+ * its previous state stays in force. */
 static void reload(struct server *server)
 {
     char detail[CONFIG_NAMES_BYTES] = "";
@@ -311,7 +313,7 @@ static void reload(struct server *server)
     process_notify("READY=1");
 }
 
-/* New jobs are refused from now on, or not any more. Any reactor's thread. */
+/* Refuses new jobs, or accepts them again. Any reactor's thread. */
 static bool on_drain(void *ctx, bool on, struct reactor *reactor,
                      void (*done)(void *owner, uint64_t tag), void *owner, uint64_t tag)
 {
@@ -360,14 +362,15 @@ static bool open_watchdog(struct server *server)
     return true;
 }
 
-/* Before anything long begins, so that a port that is taken is known at once. */
+/* Opens the listeners before any long operation, so that a port in use is reported immediately. */
 static bool open_listeners(struct server *server)
 {
     char error[LISTENER_ERROR_BYTES];
     return listening_open(&server->listening, server->config.now, error) || start_failed(error);
 }
 
-/* The store may have tokens of which the configuration says nothing: they are asked for then. */
+/* Opens the callers. The store may contain tokens that are not configured; they are required
+ * then. */
 static bool open_callers(struct server *server)
 {
     char error[ACCESS_ERROR_BYTES] = "";
@@ -423,7 +426,7 @@ static void attach(void *ctx)
         backend->ops->attach(backend, per->index, per->reactor, &per->queue, per->error);
 }
 
-/* Recovers all shards, each on a thread. */
+/* Recovers all shards in parallel, each on a thread. */
 static bool recover(struct server *server)
 {
     pthread_t threads[REACTORS_MAX];
@@ -501,7 +504,7 @@ static void on_backup(void *ctx, struct reactor *reactor, enum http_backup what,
     server->backend.ops->backup(&server->backend, reactor, what, id, done, owner, tag);
 }
 
-/* What clients may make the server hold. */
+/* Returns the limit of the memory for client requests. */
 static uint64_t memory_bytes_max(const struct config *config)
 {
     uint64_t least = (uint64_t)config_memory_bytes_least(config);
@@ -511,7 +514,7 @@ static uint64_t memory_bytes_max(const struct config *config)
     return quarter > least ? quarter : least;
 }
 
-/* Where it was asked for. */
+/* Opens the test clock if it is configured. */
 static bool open_test_clock(struct server *server)
 {
     struct backend *backend = &server->backend;
@@ -528,7 +531,7 @@ static bool open_test_clock(struct server *server)
     return true;
 }
 
-/* Calls of other APIs on the fronts' connections. */
+/* Opens the other APIs on the fronts' connections. */
 static bool open_protocols(struct server *server)
 {
     char error[PROTOCOL_ERROR_BYTES] = "";
@@ -540,7 +543,7 @@ static bool open_protocols(struct server *server)
     return !error[0] || start_failed(error);
 }
 
-/* What they do in the background; the fronts stand. */
+/* Starts their background work after the fronts are open. */
 static bool attach_protocols(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
@@ -578,7 +581,7 @@ static bool open_fronts(struct server *server)
     http_shared_set_drain_hooks(server->http, &server->drain_hooks);
     for (uint32_t i = 0; i < server->reactor_count; i++) {
         drain_add(&server->drained, server->per_reactor[i].reactor, server->per_reactor[i].queue);
-        if (server->config.now->drain) /* no reactor runs yet */
+        if (server->config.now->drain) /* no reactor is running yet */
             queue_drain(server->per_reactor[i].queue, true);
     }
     for (uint32_t i = 0; i < server->reactor_count; i++)
@@ -606,7 +609,7 @@ static void look_at_store(void *ctx)
     store_state_look(ctx);
 }
 
-/* After the delivery, whose events of topics it hands on. */
+/* Attaches the limits after the delivery, which forwards its topic events. */
 static bool attach_limits(struct server *server)
 {
     const struct per_reactor *per = &server->per_reactor[0];
@@ -709,7 +712,8 @@ static void log_listening(struct server *server, size_t topics, uint64_t jobs)
               words[0] && shown[0] ? LOG_TEXT("test_clock", shown) : (struct log_field){0});
 }
 
-/* Called with all topics, once the loop runs: now it is known what was recovered. */
+/* Logs that the server is ready. Called with all topics when the loop runs, so the number of
+ * recovered jobs is known. */
 static void say_ready(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct server *server = owner;
@@ -770,7 +774,7 @@ static void run(struct server *server)
     traces_wait(&server->traces);
 }
 
-/* Also after a start that failed half-way. */
+/* Frees everything, also after a start that failed half-way. */
 static void fini(struct server *server)
 {
     for (size_t i = 0; i < server->signals_open; i++)

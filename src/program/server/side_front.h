@@ -1,9 +1,9 @@
 /*
- * side_front: what the server speaks beside HTTP, at a listener of its own. One kind, beanstalkd's
- * protocol, by --beanstalk.
+ * side_front: a protocol other than HTTP on its own listener. There is one kind, the protocol of
+ * beanstalkd (--beanstalk).
  *
- * A table of functions, as struct intake_ops, with the same life. All on the thread of the one
- * reactor that it is given.
+ * A table of functions like struct intake_ops, with the same life. All functions run on the thread
+ * of its reactor.
  */
 #ifndef TARRY_SERVER_SIDE_FRONT_H
 #define TARRY_SERVER_SIDE_FRONT_H
@@ -18,21 +18,21 @@ enum { SIDE_FRONT_ERROR_BYTES = LISTENER_ERROR_BYTES };
 
 struct side_front_options {
     struct reactor *reactor;
-    struct queue *queue; /* of that reactor, as the waiters are */
+    struct queue *queue; /* queue and waiters of that reactor */
     struct waiters *waiters;
     struct listener *listener; /* open */
-    struct quota *quota;       /* what limits of pushes are held against */
-    struct budget *budget;     /* outlives it */
+    struct quota *quota;       /* quota for the limits of pushes */
+    struct budget *budget;     /* must outlive the front */
     uint32_t job_bytes_max, connections_max;
 };
 
 struct side_front_ops {
-    /* NULL: `error` (SIDE_FRONT_ERROR_BYTES) says why. */
+    /* Returns NULL with `error` (SIDE_FRONT_ERROR_BYTES) on failure. */
     void *(*open)(const struct side_front_options *options, char *error);
     void (*start)(void *self);
-    /* Connections end; `stopped` once, never inside the call. */
+    /* Closes the connections; calls `stopped` once, never inside the call. */
     void (*stop)(void *self, void (*stopped)(void *ctx), void *ctx);
-    void (*free)(void *self); /* NULL is fine */
+    void (*free)(void *self); /* accepts NULL */
 };
 
 extern const struct side_front_ops side_front_beanstalk;

@@ -1,4 +1,4 @@
-/* Clients of beanstalkd: --beanstalk. */
+/* Side front for clients of beanstalkd: --beanstalk. */
 #include "beanstalk/front.h"
 #include "server/side_front.h"
 

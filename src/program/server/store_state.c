@@ -3,10 +3,9 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 
-#define FORECAST_HOURS_MAX                                                                         \
-    (10LL * 365 * 24) /* beyond that it is not full in any time that counts */
+#define FORECAST_HOURS_MAX (10LL * 365 * 24) /* a later date is not reported */
 
-/* False: nothing is known of growth yet. */
+/* Returns false if the growth is not known yet. */
 static bool growth_of(struct store_state *state, uint64_t used_bytes, int64_t *per_hour)
 {
     pthread_mutex_lock(&state->lock);

@@ -1,6 +1,6 @@
 /*
- * store_state: what the server says of its store at GET /v1/server: each shard, and the disk with when
- * it will be full if it goes on so.
+ * store_state: the state of the store for GET /v1/server: each shard, and the disk with the time at
+ * which it will be full at the current growth.
  *
  * Life: store_state_open before the reactors run, store_state_close after they have ended.
  */
@@ -15,12 +15,12 @@
 struct store_state {
     struct http_server_hooks hooks;
     struct backend *backend;
-    pthread_mutex_t lock; /* of `growth` */
+    pthread_mutex_t lock; /* protects `growth` */
     struct disk_growth growth;
 };
 
 void store_state_open(struct store_state *state, struct backend *backend);
-/* Something happens: takes a sample where it is time for one. Any thread; cheap. */
+/* Takes a sample if one is due; called on activity. Any thread; cheap. */
 void store_state_look(struct store_state *state);
 void store_state_close(struct store_state *state);
 

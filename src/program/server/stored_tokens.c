@@ -39,7 +39,7 @@ int stored_tokens_open(struct stored_tokens *stored, const struct config *config
         strcpy(error, "out of memory");
         return -ENOMEM;
     }
-    stored->fetch.result = get(stored, &stored->fetch); /* nobody else has begun */
+    stored->fetch.result = get(stored, &stored->fetch); /* no other thread has started yet */
     if (stored->fetch.result != 0)
         memcpy(error, stored->fetch.error, FETCH_ERROR_BYTES);
     else

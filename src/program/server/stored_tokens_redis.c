@@ -1,4 +1,4 @@
-/* stored_tokens: those in Redis. */
+/* stored_tokens: tokens in Redis. */
 #include "redis/redis.h"
 #include "redis/tokens.h"
 #include "server/config_redis.h"

@@ -1,4 +1,4 @@
-/* stored_tokens: those in a SQL database. */
+/* stored_tokens: tokens in a SQL database. */
 #include "server/stored_tokens.h"
 #include "sql/tokens.h"
 

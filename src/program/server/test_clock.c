@@ -8,14 +8,14 @@
 #include <stdlib.h>
 
 enum {
-    QUIET_LOOKS = 3,    /* in a row, before nothing is on its way any more */
-    RESET_ROUNDS = 100, /* of looking for topics, which clients may go on to make */
-    AGAIN_MS = 20       /* where the store cannot tell what others do */
+    QUIET_LOOKS = 3,    /* consecutive checks until the server counts as idle */
+    RESET_ROUNDS = 100, /* rounds of deleting topics, which clients may keep creating */
+    AGAIN_MS = 20       /* if the store cannot see changes by other servers */
 };
 #define CLOCK_MS_MAX (INT64_C(1) << 46)
-/* Topics of the server's own: what is done there is not waited for. */
+/* Prefix of the server's own topics, which are not waited for. */
 
-/* One call, from its reactor and back; of the keeper's own accord: `done` is NULL. */
+/* A call, from its reactor and back; `done` is NULL for the keeper's own calls. */
 struct clock_request {
     struct letter letter;
     struct list list;
@@ -26,17 +26,18 @@ struct clock_request {
     void *owner;
     uint64_t tag;
     struct http_clock_answer answer;
-    int64_t target_ms;        /* inner */
-    uint64_t happened_before; /* when it began */
-    uint64_t leased_most;     /* as few as were seen so far */
-    uint32_t quiet;           /* looks in a row that saw nothing new */
-    uint64_t activity;        /* as of the last of them */
-    uint32_t rounds;          /* of a reset */
+    int64_t target_ms;        /* inner clock */
+    uint64_t happened_before; /* number of events when it began */
+    uint64_t leased_most;     /* lowest number seen so far */
+    uint32_t quiet;           /* consecutive checks without changes */
+    uint64_t activity;        /* as of the last check */
+    uint32_t rounds;          /* rounds of a reset */
     bool has_begun, is_last;
-    bool is_late; /* it has waited as long as it may */
+    bool is_late; /* its timeout has passed */
 };
 
-/* A word to another reactor and back: what was posted there before has come. */
+/* A letter to another reactor and back; when it returns, earlier letters to that reactor have
+ * arrived. */
 struct clock_ping {
     struct letter letter;
     struct test_clock_keeper *keeper;
@@ -52,19 +53,19 @@ struct test_clock_keeper {
     uint32_t reactor_count, pings_left;
     struct clock *clock;
     struct list requests;
-    struct clock_request *current; /* NULL: nothing is under way */
-    struct clock_request own;      /* by itself */
-    bool waits;                    /* `current` does, until somebody acts */
-    bool is_moving;                /* the clock, with the settle under way */
-    bool has_moved;                /* the same, since it was written down */
+    struct clock_request *current; /* NULL if idle */
+    struct clock_request own;      /* automatic moves */
+    bool waits;                    /* `current` waits until a client acts */
+    bool is_moving;                /* the clock moves with the current settle */
+    bool has_moved;                /* the clock has moved since it was stored */
     bool is_stopping;
     atomic_bool is_auto;
     _Atomic uint64_t activity;
-    uint64_t counted_activity; /* when the count under way began */
+    uint64_t counted_activity; /* activity at the start of the current count */
     atomic_bool active_posted;
     struct letter active_letter;
     struct deadline *timeout, *again;
-    char (*names)[JOB_TOPIC_BYTES_MAX + 1]; /* of topics, while a reset goes over them */
+    char (*names)[JOB_TOPIC_BYTES_MAX + 1]; /* names of topics during a reset */
     size_t name_count, name_at;
     int64_t next_ms;
     uint64_t happened;
@@ -104,7 +105,7 @@ static void request_end(struct test_clock_keeper *keeper, enum http_clock_outcom
     keeper_next(keeper);
 }
 
-/* It is done: what it came to is written down before it is said. */
+/* Ends the call; stores the new time before the call is answered. */
 static void request_finish(struct test_clock_keeper *keeper)
 {
     if (keeper->has_moved) {
@@ -115,13 +116,13 @@ static void request_finish(struct test_clock_keeper *keeper)
     request_end(keeper, HTTP_CLOCK_DONE);
 }
 
-/* ---- waiting until nothing is on its way ---- */
+/* ---- waiting for idleness ---- */
 
-/* Looks once more, when somebody has acted. */
+/* Waits until a client acts, then checks again. */
 static void clock_wait(struct test_clock_keeper *keeper)
 {
     keeper->current->quiet = 0;
-    if (!keeper->current->done) { /* of its own accord: it is asked again by who acts */
+    if (!keeper->current->done) { /* an automatic move: activity triggers it again */
         request_end(keeper, HTTP_CLOCK_DONE);
         return;
     }
@@ -149,10 +150,10 @@ static void on_timeout(void *ctx)
     if (keeper->current && keeper->waits)
         request_end(keeper, HTTP_CLOCK_NOT_IDLE);
     else if (keeper->current)
-        keeper->current->is_late = true; /* said where it would wait again */
+        keeper->current->is_late = true; /* reported if it would wait again */
 }
 
-/* Where the clock is to go next; false: nowhere. */
+/* Finds the next time for the clock. Returns false if there is none. */
 static bool clock_aim(struct test_clock_keeper *keeper, int64_t *to_ms)
 {
     const struct clock_request *request = keeper->current;
@@ -165,7 +166,7 @@ static bool clock_aim(struct test_clock_keeper *keeper, int64_t *to_ms)
         return false;
     *to_ms = keeper->next_ms < request->target_ms ? keeper->next_ms : request->target_ms;
     if (*to_ms <= now_ms)
-        *to_ms = now_ms + 1; /* the store would not have said so */
+        *to_ms = now_ms + 1; /* otherwise the store would not have reported it */
     return true;
 }
 
@@ -182,7 +183,8 @@ static void clock_go_on(struct test_clock_keeper *keeper)
         request_finish(keeper);
 }
 
-/* Its jobs are sent to a target: none of their leases is older than what is waited for. */
+/* Returns true if the topic's jobs are delivered to a target. Their leases are never older than the
+ * wait. */
 static bool is_delivering(const struct queue_topic *topic)
 {
     static const char begin[] = "{\"deliver\":";
@@ -216,7 +218,7 @@ static void on_counted(void *owner, uint64_t tag, const struct queue_reply *repl
     }
     if (delivering || leased > request->leased_most) {
         if (!request->is_late && atomic_load(&keeper->activity) != keeper->counted_activity)
-            clock_settle(keeper, -1); /* somebody acted while they were counted */
+            clock_settle(keeper, -1); /* a client acted during the count */
         else
             clock_wait(keeper);
         return;
@@ -230,7 +232,7 @@ static void on_counted(void *owner, uint64_t tag, const struct queue_reply *repl
     clock_go_on(keeper);
 }
 
-/* How many jobs are leased, once what was on its way to other reactors has come there. */
+/* Counts the leased jobs after earlier letters to other reactors have arrived. */
 static void clock_count(struct test_clock_keeper *keeper)
 {
     keeper->counted_activity = atomic_load(&keeper->activity);
@@ -287,7 +289,7 @@ static void on_settled(void *ctx, bool is_good, int64_t next_ms, uint64_t happen
         clock_look(keeper);
 }
 
-/* Puts the clock there, -1: nowhere, and waits until nothing more is due. */
+/* Sets the clock (unless -1) and waits until nothing more is due. */
 static void clock_settle(struct test_clock_keeper *keeper, int64_t to_ms)
 {
     bool is_reset = keeper->current->call.verb == HTTP_CLOCK_RESET;
@@ -299,7 +301,7 @@ static void clock_settle(struct test_clock_keeper *keeper, int64_t to_ms)
     keeper->backend->ops->clock->settle(keeper->backend, &move, on_settled, keeper);
 }
 
-/* Nothing more is due by the clock as it stands. */
+/* Decides the next step when nothing more is due at the current time. */
 static void clock_look(struct test_clock_keeper *keeper)
 {
     struct clock_request *request = keeper->current;
@@ -315,7 +317,7 @@ static void clock_look(struct test_clock_keeper *keeper)
     clock_go_on(keeper);
 }
 
-/* ---- a reset: every topic goes, then the clock goes back ---- */
+/* ---- reset: delete all topics, then reset the clock ---- */
 
 static void reset_look(struct test_clock_keeper *keeper);
 
@@ -368,9 +370,9 @@ static void reset_look(struct test_clock_keeper *keeper)
     queue_topics(keeper->queue, (struct queue_reply_to){.done = on_topics, .owner = keeper});
 }
 
-/* ---- one call after the other ---- */
+/* ---- one call after another ---- */
 
-/* False: it is answered. */
+/* Sets the target of a request. Returns false if the request was answered. */
 static bool request_aim(struct test_clock_keeper *keeper, struct clock_request *request)
 {
     const struct http_clock_call *call = &request->call;
@@ -406,7 +408,7 @@ static void request_begin(struct test_clock_keeper *keeper, struct clock_request
     clock_settle(keeper, -1);
 }
 
-/* By itself, to the next event. */
+/* Moves the clock to the next event automatically. */
 static void own_begin(struct test_clock_keeper *keeper)
 {
     keeper->own = (struct clock_request){.keeper = keeper,
@@ -417,7 +419,8 @@ static void own_begin(struct test_clock_keeper *keeper)
     request_begin(keeper, &keeper->own);
 }
 
-/* Begins what waits; where nothing does, and it has moved the clock by itself, it may do so again. */
+/* Begins the next waiting call. If there is none, and clients acted or the last automatic move had
+ * an effect, begins another automatic move. */
 static void keeper_next(struct test_clock_keeper *keeper)
 {
     if (keeper->current || keeper->is_stopping)
@@ -444,7 +447,7 @@ static void request_there(struct letter *letter)
     }
     list_add_last(&keeper->requests, &request->list);
     if (request->call.set_auto == HTTP_AUTO_ON)
-        keeper->own.answer.happened = 1; /* there may be something to move to */
+        keeper->own.answer.happened = 1; /* there may be a next event */
     keeper_next(keeper);
 }
 
@@ -473,7 +476,7 @@ static bool on_is_auto(void *ctx)
     return atomic_load(&((struct test_clock_keeper *)ctx)->is_auto);
 }
 
-/* ---- somebody has acted ---- */
+/* ---- activity of clients ---- */
 
 static void active_here(struct letter *letter)
 {
@@ -486,7 +489,7 @@ static void active_here(struct letter *letter)
     keeper_next(keeper);
 }
 
-/* Any shard's thread. */
+/* Records activity; called on any shard's thread. */
 static void on_active(void *ctx)
 {
     struct test_clock_keeper *keeper = ctx;

@@ -1,15 +1,19 @@
 /*
- * test_clock: moves the clock of a server that is there for tests: from event to event, so that each happens at
- * its time, and not before what the one before brought about is done with, where that is asked for.
+ * test_clock: moves the clock of a test server from event to event, so that each event happens at
+ * its time. On request, it waits until the effects of an event are completed before it goes to the
+ * next one.
  *
- * It lives on reactor 0. Calls come from any reactor and are carried out one after the other. Between two events it
- *   1. puts the clock to the next one (or where it is to stop),
- *   2. waits until nothing more is due by it (the backend's settle),
- *   3. where it waits for idleness: sees three times in a row that no call has come meanwhile, that nothing is being
- *      delivered and that no more jobs are leased by others than there were when it began; until then whoever acks, nacks or takes has it look again.
- * By itself (`auto`) it does the same, whenever nobody has a lease.
+ * It runs on reactor 0. Calls come from any reactor and are processed one after the other. Between
+ * two events it
+ *   1. sets the clock to the next event (or to the target time),
+ *   2. waits until nothing more is due (the backend's settle),
+ *   3. if it waits for idleness: checks three times in a row that no call has arrived meanwhile,
+ *      that nothing is being delivered, and that no more jobs are leased by clients than at the
+ *      beginning. If a check fails, it checks again after the next ack, nack or take.
+ * With `auto` it does the same on its own whenever no client has a lease.
  *
- * Job time follows it; the process's, by which time limits go, does not.
+ * The time of jobs follows this clock; the clock of the process, which is used for timeouts, does
+ * not.
  */
 #ifndef TARRY_SERVER_TEST_CLOCK_H
 #define TARRY_SERVER_TEST_CLOCK_H
@@ -20,15 +24,16 @@
 
 struct test_clock_keeper;
 
-/* NULL: out of memory. `reactors` of the server, the first with its `queue` and `delivery`; the backend has a test clock. Before
- * the reactors run. */
+/* Creates the keeper. `reactors` are those of the server, the first one with its `queue` and
+ * `delivery`. The backend has a test clock. Called before the reactors run. Returns NULL when out
+ * of memory. */
 struct test_clock_keeper *test_clock_keeper_new(struct backend *backend, struct queue *queue,
                                                 struct delivery *delivery,
                                                 struct reactor *const *reactors, uint32_t count);
 const struct http_clock_hooks *test_clock_keeper_hooks(struct test_clock_keeper *keeper);
-/* On reactor 0: what waits is answered, and the clock moves no more. */
+/* Answers waiting calls and stops moving the clock. On reactor 0. */
 void test_clock_keeper_stop(struct test_clock_keeper *keeper);
-/* After the reactors have ended. NULL is fine. */
+/* Called after the reactors have ended; accepts NULL. */
 void test_clock_keeper_free(struct test_clock_keeper *keeper);
 
 #endif

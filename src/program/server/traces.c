@@ -8,7 +8,7 @@
 
 /* ---- the file of headers ---- */
 
-/* NAME: VALUE, of bytes that may stand in a head. */
+/* Checks that a line is NAME: VALUE with bytes allowed in a header. */
 static bool is_header(const char *line)
 {
     static const char signs[] = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
@@ -22,7 +22,7 @@ static bool is_header(const char *line)
     return true;
 }
 
-/* Empty lines and those that begin with # are passed over. */
+/* Adds the lines, except empty ones and those that begin with #. */
 static bool add_lines(struct traces *traces, const char *path, char *error)
 {
     uint32_t count = 0, number = 0;

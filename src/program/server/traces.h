@@ -1,9 +1,9 @@
 /*
- * traces: where the server's spans go, as its configuration says: the tracer, and the headers that go with each
- * request, from their file.
+ * traces: the export of the server's spans as configured: the tracer, and the headers of each
+ * request, which are read from a file.
  *
- * Life: traces_open before the reactors run; traces_stop once nothing more happens to jobs; traces_wait when the
- * reactors have ended; traces_close when the fronts are gone.
+ * Life: traces_open before the reactors run; traces_stop when jobs no longer change; traces_wait
+ * when the reactors have ended; traces_close after the fronts are closed.
  */
 #ifndef TARRY_SERVER_TRACES_H
 #define TARRY_SERVER_TRACES_H
@@ -14,18 +14,18 @@
 enum { TRACES_HEADERS_MAX = 16, TRACES_FILE_BYTES_MAX = 16 * 1024 };
 
 struct traces {            /* zeroed: closed */
-    struct tracer *tracer; /* NULL: nothing is traced */
+    struct tracer *tracer; /* NULL if tracing is off */
     char *headers_text;
     const char *headers[TRACES_HEADERS_MAX + 1];
 };
 
-/* False: `error` (TRACER_ERROR_BYTES) says what and what to do. */
+/* Returns false with `error` (TRACER_ERROR_BYTES), which names the problem and the remedy. */
 bool traces_open(struct traces *traces, const struct config *config, char *error);
-/* Would the file of headers do? */
+/* Checks the file of headers. */
 bool traces_check(const struct config *config, char *error);
-/* Sends what there is, for so long at most; does not wait for that. */
+/* Sends the pending spans for at most that long; does not wait. */
 void traces_stop(struct traces *traces, int64_t patience_ms);
-/* Waits for the end of that. */
+/* Waits until that has ended. */
 void traces_wait(struct traces *traces);
 void traces_close(struct traces *traces);
 

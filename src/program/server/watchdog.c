@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The number that a variable holds; 0: none. */
+/* Returns the number in an environment variable; 0 if there is none. */
 static uint64_t variable_number(const char *name)
 {
     const char *text = getenv(name);
@@ -24,14 +24,14 @@ int64_t watchdog_interval_ms(void)
     return (int64_t)(variable_number("WATCHDOG_USEC") / 1000);
 }
 
-/* Back on the first reactor: this one turns. */
+/* Records the answer of a reactor; back on the first reactor. */
 static void run_answer(struct letter *letter)
 {
     struct watchdog_ping *ping = (struct watchdog_ping *)(void *)letter;
     ping->watchdog->unanswered--;
 }
 
-/* On the reactor that is asked. */
+/* Answers on the pinged reactor. */
 static void run_ping(struct letter *letter)
 {
     struct watchdog_ping *ping = (struct watchdog_ping *)(void *)letter;
@@ -39,7 +39,8 @@ static void run_ping(struct letter *letter)
     reactor_post(ping->watchdog->first, &ping->letter);
 }
 
-/* Tells that all is well where everybody has answered since the last time, and asks again. */
+/* Notifies systemd if all reactors have answered since the last notification, then pings them
+ * again. */
 static void on_tick(void *ctx)
 {
     struct watchdog *watchdog = ctx;

@@ -1,4 +1,4 @@
-/* In a build without AMQP: --amqp-in takes no URL. */
+/* Stubs for a build without AMQP: --amqp-in is refused. */
 #include "base/feature.h"
 #include "server/intake.h"
 

@@ -1,4 +1,4 @@
-/* In a build without beanstalkd's protocol: --beanstalk takes no address. */
+/* Stubs for a build without beanstalkd's protocol: --beanstalk is refused. */
 #include "base/feature.h"
 #include "server/side_front.h"
 

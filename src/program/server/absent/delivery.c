@@ -1,4 +1,5 @@
-/* In a build without push delivery: --deliver takes no file, and topics name no target. */
+/* Stubs for a build without push delivery: --deliver accepts no file, and topics cannot have a
+ * target. */
 #include "server/delivery.h"
 #include "base/feature.h"
 
@@ -8,7 +9,7 @@ static bool is_delivery_on(void *ctx)
     return false;
 }
 
-/* Dead letters are kept in order by deliver too. */
+/* Rejects every extension, because deliver also handles dead letters. */
 static bool check_extension(void *ctx, struct slice topic, struct slice extension, char *error)
 {
     (void)ctx;

@@ -1,4 +1,4 @@
-/* In a build without JWTs: --jwt-issuer takes no name. */
+/* Stubs for a build without JWTs: --jwt-issuer is refused. */
 #include "base/feature.h"
 #include "server/config_jwt.h"
 #include "server/issuer_keys.h"

@@ -1,4 +1,4 @@
-/* In a build without mykit-delay: its option is refused. */
+/* Stubs for a build without mykit-delay: --mykit is refused. */
 #include "base/feature.h"
 #include "server/protocol.h"
 

@@ -1,4 +1,4 @@
-/* In a build without Redis: --store takes no URL. */
+/* Stubs for a build without Redis: --store accepts no Redis URL. */
 #include "base/feature.h"
 #include "server/backend.h"
 #include "server/config_redis.h"

@@ -1,4 +1,4 @@
-/* In a build without PostgreSQL: --store takes no URL of one. */
+/* Stubs for a build without PostgreSQL: --store accepts no PostgreSQL URL. */
 #include "base/feature.h"
 #include "server/backend.h"
 #include "server/stored_tokens.h"

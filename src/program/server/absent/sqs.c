@@ -1,4 +1,4 @@
-/* In a build without SQS: its option is refused. */
+/* Stubs for a build without SQS: --sqs is refused. */
 #include "base/feature.h"
 #include "server/protocol.h"
 
