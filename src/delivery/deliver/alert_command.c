@@ -60,7 +60,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
 
 static void on_written(uv_write_t *write, int status)
 {
-    (void)status; /* a program need not read all of it */
+    (void)status; /* a program need not read all its input */
     command_close_input(write->data);
 }
 
@@ -79,7 +79,8 @@ void alert_command_kill(struct alert_command *command)
         (void)kill(-uv_process_get_pid(&command->process), SIGKILL);
 }
 
-/* Both handles are closed also where the program could not be started; `done` then says so. */
+/* Starts the program. Both handles are closed even if it could not be started; `done` then reports
+ * that. */
 static void command_spawn(struct alert_command *command, uv_loop_t *loop, const char *program,
                           const char *const *environment)
 {

@@ -10,13 +10,14 @@
 
 enum { NAME_BYTES = 64 };
 
-/* ---- what the two members say ---- */
+/* ---- the two members ---- */
 
 bool extension_parse(struct slice text, struct extension *out, char error[DELIVER_ERROR_BYTES])
 {
     struct json_value object, value;
     struct json_cursor cursor = {0};
-    struct slice key, other = {0}; /* other: of another room, not for this one to read */
+    /* other: belongs to another part of the server and is ignored here */
+    struct slice key, other = {0};
     *out = (struct extension){0};
     if (text.len == 0)
         return true;
@@ -40,9 +41,9 @@ bool extension_parse(struct slice text, struct extension *out, char error[DELIVE
     return true;
 }
 
-/* ---- what the policy lets be reached ---- */
+/* ---- what the policy allows ---- */
 
-/* True: allowed. Else `error` says what to do. */
+/* Returns true if allowed, otherwise false with `error`, which names the remedy. */
 static bool check_verdict(enum guard_verdict verdict, struct slice host,
                           char error[DELIVER_ERROR_BYTES])
 {
@@ -74,7 +75,7 @@ bool check_hosts(struct guard *guard, struct slice endpoint, char error[DELIVER_
     struct url url;
     if (!guard_is_on(guard))
         return check_verdict(GUARD_OFF, endpoint, error);
-    if (slice_is(endpoint, "null:")) /* reaches nobody */
+    if (slice_is(endpoint, "null:")) /* needs no network access */
         return true;
     enum url_fault fault = url_parse(endpoint, &url);
     if (fault != URL_OK)
@@ -87,7 +88,7 @@ bool check_hosts(struct guard *guard, struct slice endpoint, char error[DELIVER_
     return true;
 }
 
-/* Is `to` a destination that some target reaches, and that the policy allows? */
+/* Checks that a target supports `to` and that the policy allows it. */
 static bool check_to(struct guard *guard, const struct target_setting *setting, struct slice to,
                      char error[DELIVER_ERROR_BYTES])
 {
@@ -104,7 +105,7 @@ static bool check_to(struct guard *guard, const struct target_setting *setting, 
     return ok;
 }
 
-/* "MEMBER: ERROR". */
+/* Prefixes the error: "MEMBER: ERROR". */
 static bool error_prefix(char error[DELIVER_ERROR_BYTES], const char *member)
 {
     char what[DELIVER_ERROR_BYTES];
@@ -112,7 +113,7 @@ static bool error_prefix(char error[DELIVER_ERROR_BYTES], const char *member)
     return error_text(error, DELIVER_ERROR_BYTES, "%s: %.480s", member, what);
 }
 
-/* Without it every job would fail until it is dead. */
+/* Checks that the signing keys exist. Otherwise every job would fail until it is dead. */
 static bool check_sign(struct guard *guard, const struct target_setting *setting,
                        char error[DELIVER_ERROR_BYTES])
 {
@@ -131,7 +132,8 @@ static bool check_sign(struct guard *guard, const struct target_setting *setting
 bool check_target_setting(struct guard *guard, const struct target_setting *setting,
                           char error[DELIVER_ERROR_BYTES])
 {
-    /* Without a destination of the topic's own each job's callback is checked. */
+    /* If the topic has no destination of its own, each job's callback is checked when it is
+     * sent. */
     bool ok = setting->to ? check_to(guard, setting, slice_of(setting->to), error)
                           : guard_is_on(guard) || check_verdict(GUARD_OFF, slice_of(""), error);
     return ok && check_sign(guard, setting, error);

@@ -14,7 +14,7 @@
 
 enum {
     TEXT_BYTES_MAX = TARGET_TO_BYTES_MAX,
-    URL_BYTES_MAX = 1024 /* a meta carries it, as any callback */
+    URL_BYTES_MAX = 1024 /* stored in a meta, like any callback */
 };
 
 struct dead_letter_reader {
@@ -36,7 +36,7 @@ static bool read_text(struct dead_letter_reader *reader, struct json_value value
            out->len > 0 && out->len <= TEXT_BYTES_MAX && !memchr(out->at, 0, out->len);
 }
 
-/* A string, or a number written bare. */
+/* Reads a string or a bare number. */
 static bool read_figure(struct dead_letter_reader *reader, struct json_value value,
                         struct slice *out)
 {
@@ -220,7 +220,7 @@ static bool read_all(struct dead_letter_reader *reader, struct slice json)
     static const struct member members[] = {
         {"to", read_to}, {"keep", read_keep}, {"alert", read_alert}, {NULL, NULL}};
     struct json_value object;
-    /* Several strings are held at a time, and none may move. */
+    /* Reserve the space now, because several strings are in use at a time and must not move. */
     if (!buffer_reserve(&reader->scratch, json.len + 1))
         return reader_fail(reader, "out of memory");
     if (!json_check(json, &object, NULL))

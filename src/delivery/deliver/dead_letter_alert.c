@@ -1,10 +1,12 @@
 /*
- * The first step of a pass: has somebody to be told that jobs died? At most once every
- * `alert.every`, over all servers: when it was last, and how many had died by then, stands in the
- * topic's note; so does when it failed, that a command is not run for each job that dies meanwhile.
+ * The first step of a pass: sends an alert if jobs died, at most once every `alert.every` over all
+ * servers. The topic's note contains the time of the last alert and the number of jobs that had
+ * died by then. It also contains the time of the last failure, so that a failing command is not run
+ * for each job that dies meanwhile.
  *
- * A command runs beside the passes: before it is started the note says that it failed just now, so
- * that nobody starts another one, and after its end what really came of it.
+ * A command runs independently of the passes. Before it starts, the note records a failure at the
+ * current time, so that no other server starts it too. After it ends, the note records the actual
+ * result.
  */
 #include "base/clock.h"
 #include "base/json_read.h"
@@ -19,43 +21,45 @@
 #include <stdlib.h>
 
 enum {
-    RUNS_MAX = 16,       /* commands at a time */
-    RUNS_OF_ONE_MAX = 8, /* of them, of one program: those that hang leave room for others */
-    REST_MS = 60 * 1000, /* until one that failed is run again; longer than it may run */
-    REST_KILLED_MS = 300 * 1000, /* ... or that had to be killed: ten times what it ran */
+    RUNS_MAX = 16, /* concurrent commands */
+    /* concurrent runs of one program, so that hanging ones leave room for others */
+    RUNS_OF_ONE_MAX = 8,
+    REST_MS = 60 * 1000, /* pause after a failure; longer than a run may take */
+    /* pause after a run that had to be killed: ten times its duration */
+    REST_KILLED_MS = 300 * 1000,
     VARIABLES_MAX = 8,
     VARIABLES_BYTES_MAX = 64 * 1024,
-    ERRORS_MAX = 10, /* kinds of errors an alert tells of */
+    ERRORS_MAX = 10, /* kinds of errors listed in an alert */
     IDS_MAX = 5,
     ALERT_BYTES_MAX = 64 * 1024,
     NOTE_BYTES = 160,
-    NO_ROOM_MS = 1000,          /* until it is looked again whether a command may be run */
-    NO_ROOM_MS_MAX = 60 * 1000, /* ... where many wait for that */
-    NO_ROOM_EACH_MS = 100       /* ... one after the other */
+    NO_ROOM_MS = 1000,          /* retry interval when too many commands are running */
+    NO_ROOM_MS_MAX = 60 * 1000, /* maximum interval if many passes wait */
+    NO_ROOM_EACH_MS = 100       /* distance between the retries of different passes */
 };
 static const int64_t NOTE_MS = POLICY_DELAY_MS_MAX - 24LL * 3600 * 1000;
 
-struct alert_note { /* what stands of a topic's alerts in its note */
+struct alert_note { /* alert state in a topic's note */
     uint64_t died_before;
-    int64_t last_ms, failed_ms; /* wall clock; 0: never */
-    int64_t rest_ms;            /* after a failure */
+    int64_t last_ms, failed_ms; /* wall clock; 0 if never */
+    int64_t rest_ms;            /* pause after a failure */
 };
 
-struct alert_run {    /* a command on its way beside the passes */
+struct alert_run {    /* a command that runs independently of the passes */
     struct list node; /* in worker.alert_runs */
     struct dead_letter_worker *worker;
     struct dead_letter_topic *figures; /* or NULL */
     struct alert_command *command;
-    struct alert_note note; /* as it stood before */
+    struct alert_note note; /* previous content */
     uint64_t died;
     char topic[JOB_TOPIC_BYTES_MAX + 1];
     char program[GUARD_PATH_BYTES_MAX];
-    struct buffer text, variables; /* for its standard input; NAME=VALUE with a NUL behind each */
+    struct buffer text, variables; /* standard input; NAME=VALUE, each NUL-terminated */
 };
 
-struct alerting { /* the step's own */
+struct alerting { /* state of this step */
     struct alert_note note;
-    struct alert_run *run; /* to be started once the note says so; or NULL */
+    struct alert_run *run; /* to be started after the note is stored; or NULL */
 };
 
 /* ---- the note ---- */
@@ -66,8 +70,9 @@ static struct slice note_id(struct slice topic, char out[JOB_ID_BYTES_MAX + 1])
     return slice_make(out, (size_t)len);
 }
 
-/* It says how many had died, and when one was sent before: made again after a crash an alert is the
- * same job; of a topic that was made anew it is another. */
+/* Makes the ID of an alert from the number of dead jobs and the time of the previous alert. So an
+ * alert that is repeated after a crash is the same job, and an alert of a recreated topic is a
+ * different one. */
 static struct slice alert_id(const struct dead_letter_pass *pass, char out[JOB_ID_BYTES_MAX + 1])
 {
     const struct alerting *alerting = pass->step;
@@ -99,7 +104,7 @@ static void read_note(struct slice body, struct alert_note *out)
     out->last_ms = member_number(object, "at_ms");
     out->failed_ms = member_number(object, "failed_ms");
     out->rest_ms = member_number(object, "rest_ms");
-    if (!out->rest_ms) /* of a version before */
+    if (!out->rest_ms) /* written by an older version */
         out->rest_ms = REST_MS;
 }
 
@@ -114,7 +119,7 @@ static void on_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
         dead_letter_pass_fail(worker, "the note of an alert could not be kept");
 }
 
-/* A failure may stay unknown: then it is tried sooner. */
+/* Continues even if the failure was not recorded; then the alert is retried sooner. */
 static void on_failure_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)tag;
@@ -148,7 +153,7 @@ static void write_note_of_pass(struct dead_letter_worker *worker, const struct a
     write_note(worker, dead_letter_pass_topic(&worker->pass), note, done);
 }
 
-/* ---- the outcome ---- */
+/* ---- the result ---- */
 
 static void alert_done(struct dead_letter_worker *worker)
 {
@@ -158,7 +163,7 @@ static void alert_done(struct dead_letter_worker *worker)
     write_note_of_pass(worker, &now, on_noted);
 }
 
-/* The rest of the pass does not wait for it. */
+/* Records a failed alert; the pass continues. */
 static void alert_failed(struct dead_letter_worker *worker, const char *error)
 {
     struct dead_letter_pass *pass = &worker->pass;
@@ -174,7 +179,7 @@ static void alert_failed(struct dead_letter_worker *worker, const char *error)
     write_note_of_pass(worker, &alerting->note, on_failure_noted);
 }
 
-/* ---- a command, which runs beside the passes ---- */
+/* ---- a command ---- */
 
 static void add_variable(struct buffer *out, const char *name, const char *value)
 {
@@ -198,7 +203,7 @@ static void alert_run_free(struct alert_run *run)
     free(run);
 }
 
-/* NULL: out of memory. */
+/* Returns NULL when out of memory. */
 static struct alert_run *alert_run_new(struct dead_letter_worker *worker, const char *program,
                                        struct slice text)
 {
@@ -229,7 +234,7 @@ static struct alert_run *alert_run_new(struct dead_letter_worker *worker, const 
     return NULL;
 }
 
-/* Where it could not be kept the alert is given again: better twice than never. */
+/* If the note could not be stored, the alert is repeated: better twice than never. */
 static void on_end_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)tag;
@@ -238,7 +243,7 @@ static void on_end_noted(void *owner, uint64_t tag, const struct queue_reply *re
     dead_letter_check_stopped(owner);
 }
 
-/* Counts what came of it, writes the topic's note, and frees it. */
+/* Counts the result, writes the topic's note, and frees the run. */
 static void alert_run_end(struct alert_run *run, enum alert_command_end end)
 {
     struct dead_letter_worker *worker = run->worker;
@@ -311,7 +316,7 @@ static void on_noted_ahead(void *owner, uint64_t tag, const struct queue_reply *
     dead_letter_pass_next(worker);
 }
 
-/* May one more of this program run? */
+/* Returns true if another command of this program may be started. */
 static bool alert_has_room(const struct alert_runs *runs, const char *program)
 {
     size_t same = 0;
@@ -320,8 +325,8 @@ static bool alert_has_room(const struct alert_runs *runs, const char *program)
     return runs->count < RUNS_MAX && same < RUNS_OF_ONE_MAX;
 }
 
-/* When a pass that found no room for its command comes again: each a little later than the one
- * before, so that many that wait cost no more than few. */
+/* Returns the time of the next attempt of a pass whose command may not start yet. Each pass gets a
+ * later time than the one before, so that many waiting passes cost no more than few. */
 static int64_t alert_next_room_ms(struct alert_runs *runs)
 {
     int64_t now_ms = clock_inner_ms();
@@ -478,7 +483,7 @@ static void on_sample(void *owner, uint64_t tag, const struct queue_reply *reply
     buffer_fini(&text);
 }
 
-/* ---- is it time? ---- */
+/* ---- is an alert due? ---- */
 
 static void alert_ask_sample(struct dead_letter_worker *worker)
 {
@@ -488,14 +493,15 @@ static void alert_ask_sample(struct dead_letter_worker *worker)
     queue_list(worker->options.queue, &list, dead_letter_reply_to(worker, on_sample));
 }
 
-/* How much of `ms` since then is left; a wall clock that was set back makes it no more. */
+/* Returns the rest of `ms` since that time, but never more than `ms`, even if the wall clock was
+ * set back. */
 static int64_t left_of(int64_t ms, int64_t since_ms)
 {
     int64_t left_ms = since_ms + ms - clock_wall_ms();
     return !since_ms || left_ms < 0 ? 0 : left_ms > ms ? ms : left_ms;
 }
 
-/* How long the quiet time still lasts. */
+/* Returns the remaining quiet time. */
 static int64_t quiet_ms(const struct dead_letter_pass *pass, const struct alert_note *note)
 {
     int64_t told_ms = left_of(pass->rules.alert_every_ms, note->last_ms);
@@ -517,7 +523,7 @@ static void on_note(void *owner, uint64_t tag, const struct queue_reply *reply)
     }
     if (reply->status == QUEUE_OK && reply->job_count == 1)
         read_note(reply->jobs[0].job.body, note);
-    bool is_anew = pass->died < note->died_before; /* or a failover cost counts */
+    bool is_anew = pass->died < note->died_before; /* or a failover lost counts */
     if (is_anew)
         note->died_before = 0;
     if (is_anew && pass->died == 0) {

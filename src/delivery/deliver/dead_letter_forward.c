@@ -1,14 +1,14 @@
 /*
- * How dead jobs leave their topic. The second step of a pass: they go to another topic, or to a URL
- * by way of DEAD_LETTER_CALLBACKS_TOPIC. The last step: the oldest are dropped where there are more
- * than `dead_letter.keep` allows.
+ * Removes dead jobs from their topic. The second step of a pass forwards them to another topic, or
+ * to a URL through DEAD_LETTER_CALLBACKS_TOPIC. The last step drops the oldest jobs if there are
+ * more than `dead_letter.keep` allows.
  *
- * They go page by page: copies are pushed first; where a copy is kept, its job is dropped, if it is still
- * the same dead job. A copy has the job's id. Where the other topic has a job of that id, it is
- * either this very copy from a pass that was cut off (its meta tells), or another job; then the
- * copy gets an id of its own. The same where a job of that id has finished there and is remembered:
- * nobody can tell whether it was this copy, and twice is better than never. A job that was
- * forwarded HOPS_MAX times stays: the topics make a ring.
+ * Jobs are forwarded in pages: copies are pushed first; once a copy is stored, its job is dropped
+ * if it is still the same dead job. A copy has the job's ID. If the other topic already has a job
+ * of that ID, it is either this copy from an interrupted pass (recognized by its meta) or another
+ * job. In the latter case the copy gets a new ID. The same applies if a finished job of that ID is
+ * remembered there: it cannot be determined whether it was this copy, and twice is better than
+ * never. A job that was forwarded HOPS_MAX times stays, because the topics form a cycle.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -22,16 +22,16 @@
 #include <stdlib.h>
 
 enum {
-    ID_SHOWN_BYTES = 100, /* of a job's id, in a copy's own */
-    HOPS_MAX = 8          /* a job that was forwarded so often goes round in a ring of topics */
+    ID_SHOWN_BYTES = 100, /* part of the job's ID in the new ID of a copy */
+    HOPS_MAX = 8          /* forwards after which the topics count as a cycle */
 };
 
-#define META_ORIGIN "dead-delivery" /* topic and delivery: which dead job a copy is of */
+#define META_ORIGIN "dead-delivery" /* Topic and delivery that identify the dead job of a copy. */
 
 enum item_state {
-    ITEM_LISTED = 1, /* stays what it is */
-    ITEM_COPIED,     /* the copy is safe: the job may go */
-    ITEM_TAKEN_ID    /* the other topic has a job of this id, or had one */
+    ITEM_LISTED = 1, /* not copied; stays */
+    ITEM_COPIED,     /* the copy is stored: the job can be dropped */
+    ITEM_TAKEN_ID    /* the other topic has or had a job of this ID */
 };
 
 struct item {
@@ -41,9 +41,9 @@ struct item {
     enum item_state state;
 };
 
-struct forwarding { /* the step's own */
+struct forwarding { /* state of this step */
     struct item items[DEAD_LETTER_PAGE_WITH_BODIES];
-    size_t count, at; /* at: the one whose id is taken */
+    size_t count, at; /* at: the job whose ID is taken */
     bool has_more;
     char cursor[256];
     size_t cursor_bytes;
@@ -78,7 +78,8 @@ static struct slice origin_of(const struct dead_letter_pass *pass, uint64_t deli
     return slice_make(out, (size_t)len);
 }
 
-/* False: not all of the job's own meta fits beside what must be there. */
+/* Copies the job's own meta. Returns false if not all of it fits in addition to the required
+ * meta. */
 static bool add_own_meta(struct buffer *meta, struct slice own)
 {
     struct slice name, value;
@@ -107,7 +108,7 @@ static void write_meta(struct buffer *meta, const struct dead_letter_pass *pass,
     if (!add_own_meta(meta, job->meta))
         log_event(LOG_WARN, "dead letter without all of its meta",
                   LOG_TEXT("reason", "there is no room beside tarry's own"));
-    /* What is good to know, as far as there is room. */
+    /* Add useful information if there is room. */
     (void)job_meta_add(meta, slice_of(JOB_META_DEAD_TOPIC), dead_letter_pass_topic(pass));
     len = snprintf(text, sizeof text, "%" PRIu32, job->attempt);
     (void)job_meta_add(meta, slice_of(JOB_META_DEAD_ATTEMPT), slice_make(text, (size_t)len));
@@ -131,9 +132,9 @@ static struct queue_push copy_of(const struct dead_letter_pass *pass, const stru
                                .on_conflict = CONFLICT_REJECT};
 }
 
-/* ---- 5: on with the next page, or the next step ---- */
+/* ---- 5: continue with the next page or the next step ---- */
 
-/* Jobs that go round stay where they are, with a line in the log when there are more of them. */
+/* Logs the number of jobs that stay because of a cycle when it rises. */
 static void note_ring(struct dead_letter_worker *worker)
 {
     struct dead_letter_pass *pass = &worker->pass;
@@ -162,7 +163,7 @@ static void forward_go_on(struct dead_letter_worker *worker)
     dead_letter_pass_next(worker);
 }
 
-/* ---- 4: the jobs whose copies are kept go ---- */
+/* ---- 4: drop the jobs whose copies are stored ---- */
 
 static void on_gone(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -202,9 +203,10 @@ static void drop_copied(struct dead_letter_worker *worker)
         forward_go_on(worker);
 }
 
-/* ---- 3: those whose id is taken, one by one ---- */
+/* ---- 3: handle jobs whose ID is taken, one by one ---- */
 
-/* The same for the same dead job, another one for any other, of whatever topic. */
+/* Makes a new ID: always the same for a dead job, and different for any other dead job of any
+ * topic. */
 static struct slice id_apart(const struct dead_letter_pass *pass, const struct item *item,
                              char out[JOB_ID_BYTES_MAX + 1])
 {
@@ -245,7 +247,8 @@ static void on_source(void *owner, uint64_t tag, const struct queue_reply *reply
     dead_letter_replied(worker);
     if (reply->status != QUEUE_OK || reply->job_count != 1 ||
         reply->jobs[0].job.state != JOB_DEAD || reply->jobs[0].job.delivery != item->delivery) {
-        item->state = ITEM_LISTED; /* it went another way meanwhile, or cannot be read now */
+        /* it was forwarded or changed meanwhile, or cannot be read now */
+        item->state = ITEM_LISTED;
         copy_next_apart(worker);
         return;
     }
@@ -298,7 +301,7 @@ static void copy_next_apart(struct dead_letter_worker *worker)
                   item_id(&step->items[step->at]), dead_letter_reply_to(worker, on_holder));
 }
 
-/* ---- 2: copies of a page ---- */
+/* ---- 2: push the copies of a page ---- */
 
 static void note_too_big(const struct dead_letter_pass *pass, const struct item *item)
 {
@@ -322,9 +325,10 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
         if (status == QUEUE_CREATED)
             step->items[i].state = ITEM_COPIED;
         else if (status == QUEUE_CONFLICT || status == QUEUE_LEASED || status == QUEUE_EXISTED ||
-                 status == QUEUE_BAD_ID) /* as "..", from before such were refused */
+                 status == QUEUE_BAD_ID) /* such as "..", stored before such IDs were rejected */
             step->items[i].state = ITEM_TAKEN_ID;
-        else if (status == QUEUE_BODY_TOO_BIG) /* the limit was higher once; others may go */
+        /* the limit was higher earlier; other jobs may still be forwarded */
+        else if (status == QUEUE_BODY_TOO_BIG)
             note_too_big(&worker->pass, &step->items[i]);
         else
             refused = true;
@@ -335,7 +339,7 @@ static void on_copied(void *owner, uint64_t tag, const struct queue_reply *reply
         copy_next_apart(worker);
 }
 
-/* ---- 1: a page ---- */
+/* ---- 1: read a page ---- */
 
 static void note_item(struct item *item, const struct job *job)
 {
@@ -411,28 +415,29 @@ void dead_letter_forward(struct dead_letter_worker *worker)
 }
 
 /*
- * ---- the last step: the oldest dead jobs are dropped ----
+ * ---- the last step: drop the oldest dead jobs ----
  *
- * Each one is counted under its reason. What a job takes in the store is known as a sum only, so for
- * `bytes` some are dropped, by the average and rather too few, and the sum is looked at again.
+ * Each one is counted under its reason. The store only reports the total size of the jobs. So for
+ * `bytes`, a number of jobs based on the average size is dropped, rather too few, and then the
+ * total is checked again.
  *
- * Where dead jobs are forwarded, no more are dropped than this pass could not forward: what died
- * since is for the next one.
+ * If dead jobs are forwarded, only as many are dropped as this pass could not forward; jobs that
+ * died since are left to the next pass.
  */
 
-struct dropping { /* the step's own */
+struct dropping { /* state of this step */
     enum dead_letter_drop_reason reasons[DEAD_LETTER_PAGE];
     size_t count;
 };
 
 static void drop_look(struct dead_letter_worker *worker);
 
-/* ---- which ones are dropped ---- */
+/* ---- which jobs to drop ---- */
 
 static int64_t ended_ms(const struct job *job)
 {
     struct job_attempt attempt;
-    int64_t ms = job->due_ms; /* of one that never was tried */
+    int64_t ms = job->due_ms; /* of a job that was never attempted */
     size_t at = 0;
     while (job_history_next(job->history, &at, &attempt))
         ms = attempt.started_ms + attempt.duration_ms;
@@ -466,7 +471,7 @@ static uint64_t excess_by_count(const struct dead_letter_pass *pass)
     return most && pass->counts.dead > most ? pass->counts.dead - most : 0;
 }
 
-/* ---- a page of them ---- */
+/* ---- drop a page ---- */
 
 static void on_dropped(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
@@ -532,7 +537,7 @@ static void on_oldest(void *owner, uint64_t tag, const struct queue_reply *reply
         dead_letter_pass_next(worker);
 }
 
-/* ---- as long as there are too many ---- */
+/* ---- repeat while there are too many ---- */
 
 static void on_counts(void *owner, uint64_t tag, const struct queue_reply *reply)
 {

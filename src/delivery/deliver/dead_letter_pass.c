@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- calls of the queue ---- */
+/* ---- queue calls ---- */
 
 bool dead_letter_is_pushed(const struct queue_reply *reply)
 {
@@ -36,7 +36,7 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
 {
     struct dead_letter_worker *worker = owner;
     (void)tag;
-    (void)reply; /* where it was not carried out the lease ends, and the pass is made again */
+    (void)reply; /* if this failed, the lease ends and the pass is repeated */
     dead_letter_replied(worker);
     worker->has_pass = false;
     if (worker->pass.is_done && worker->pass.figures)
@@ -58,7 +58,7 @@ static void pass_done(struct dead_letter_worker *worker)
 {
     int64_t now_ms = clock_inner_ms(), again_ms = worker->pass.again_ms;
     if (worker->is_stopping)
-        again_ms = now_ms; /* another server may go on */
+        again_ms = now_ms; /* another server may continue */
     worker->pass.is_done = again_ms == INT64_MAX;
     if (again_ms == INT64_MAX)
         pass_answer(worker, (struct queue_answer){.verb = QUEUE_ACK, .delay_ms = -1});
@@ -102,12 +102,13 @@ static void on_extended(void *owner, uint64_t tag, const struct queue_reply *rep
 {
     struct dead_letter_worker *worker = owner;
     (void)tag;
-    (void)reply; /* where it had ended another pass repeats this one's steps, which does no harm */
+    /* if the lease had ended, another pass repeats the steps of this one, which is harmless */
+    (void)reply;
     dead_letter_replied(worker);
     dead_letter_check_stopped(worker);
 }
 
-/* The lease lasts for the next `ms` at least. */
+/* Extends the lease so that it lasts for at least `ms`. */
 static void pass_extend(struct dead_letter_worker *worker, int64_t ms)
 {
     struct dead_letter_pass *pass = &worker->pass;
@@ -133,7 +134,7 @@ bool dead_letter_pass_is_over(struct dead_letter_worker *worker)
 
 /* ---- the beginning ---- */
 
-/* The rules in force now: they may have changed since the control job was pushed. */
+/* Reads the current rules, which may have changed since the control job was pushed. */
 static bool read_rules(struct slice text, struct dead_letter *out)
 {
     char error[DELIVER_ERROR_BYTES];

@@ -12,15 +12,15 @@
 static const int64_t TAKE_WAIT_MS = 24LL * 3600 * 1000;
 
 enum {
-    RETRY_MS = 1000,   /* where the queue could not */
-    CONTROL_MS = 1000, /* behind a control job that another server may have: not before */
+    RETRY_MS = 1000,   /* after a queue error */
+    CONTROL_MS = 1000, /* distance to a previous control job that another server may have */
     CONTROL_ATTEMPTS = POLICY_ATTEMPTS_MAX,
     CONTROL_BACKOFF_MS = 1000,
     CONTROL_BACKOFF_MS_MAX = 60 * 1000,
     CALLBACKS_DEDUP_MS = 24 * 3600 * 1000
 };
 
-/* The alarm rings by then. */
+/* Sets the alarm to that time unless it is earlier. */
 static void worker_wake_by(struct dead_letter_worker *worker, int64_t at_ms)
 {
     if (at_ms >= worker->alarm_ms || worker->is_stopping)
@@ -29,7 +29,7 @@ static void worker_wake_by(struct dead_letter_worker *worker, int64_t at_ms)
     deadline_set(worker->alarm, at_ms);
 }
 
-/* ---- control jobs are taken, one at a time ---- */
+/* ---- taking control jobs, one at a time ---- */
 
 static bool worker_has_rules(const struct dead_letter_worker *worker)
 {
@@ -57,7 +57,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
     worker_take(worker);
 }
 
-/* Takes the next control job, unless one is worked on. */
+/* Takes the next control job unless a pass is running. */
 static void worker_take(struct dead_letter_worker *worker)
 {
     int64_t now_ms = clock_inner_ms();
@@ -79,9 +79,10 @@ static void worker_take(struct dead_letter_worker *worker)
     }
 }
 
-/* ---- control jobs are pushed ---- */
+/* ---- pushing control jobs ---- */
 
-/* Ids are shorter than topics may be. ':' is in no topic's name. */
+/* Returns the ID of a topic's control job. IDs are shorter than topics may be, so long names are
+ * hashed. No topic name contains ':'. */
 static struct slice control_id(struct slice topic, char out[JOB_ID_BYTES_MAX + 1])
 {
     if (topic.len <= JOB_ID_BYTES_MAX)
@@ -90,14 +91,14 @@ static struct slice control_id(struct slice topic, char out[JOB_ID_BYTES_MAX + 1
     return slice_make(out, (size_t)len);
 }
 
-/* A control job of the topic is to be pushed. */
+/* Schedules a control job for the topic. */
 static void control_want(struct dead_letter_worker *worker, struct dead_letter_topic *topic)
 {
     if (list_is_empty(&topic->wanted))
         list_add_last(&worker->wanted, &topic->wanted);
 }
 
-struct control_push { /* under way */
+struct control_push { /* in progress */
     struct dead_letter_worker *worker;
     struct dead_letter_topic *topic;
 };
@@ -111,7 +112,7 @@ static void on_control_pushed(void *owner, uint64_t tag, const struct queue_repl
     free(push);
     dead_letter_replied(worker);
     topic->is_pushing = false;
-    /* A pass that is under way may have seen the dead jobs already, or not: another one. */
+    /* Push another one, because the current pass may have read the dead jobs before. */
     if (!dead_letter_is_pushed(reply) && topic->has_rules)
         control_want(worker, topic);
     if (!list_is_empty(&topic->wanted))
@@ -147,7 +148,7 @@ static void control_push(struct dead_letter_worker *worker, struct dead_letter_t
                (struct queue_reply_to){.done = on_control_pushed, .owner = under_way});
 }
 
-/* Pushes the control jobs whose time has come: at once, but one behind the other. */
+/* Pushes the control jobs that are due, one after another. */
 static void controls_push(struct dead_letter_worker *worker)
 {
     int64_t now_ms = clock_inner_ms();
@@ -186,7 +187,8 @@ static void on_callbacks_put(void *owner, uint64_t tag, const struct queue_reply
     dead_letter_check_stopped(worker);
 }
 
-/* `there`: as it stands now, or NULL. What it says of dead letters and of attempts stays. */
+/* Creates or updates the topic. `there` is its current state, or NULL. Its settings for dead
+ * letters and attempts are preserved. */
 static void callbacks_put(struct dead_letter_worker *worker, const struct queue_topic *there,
                           const struct extension *says)
 {
@@ -213,7 +215,7 @@ static void callbacks_put(struct dead_letter_worker *worker, const struct queue_
     buffer_fini(&text);
 }
 
-/* Whatever somebody has set of its delivery stays. */
+/* Preserves the delivery settings that a user has made. */
 static void on_callbacks_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct dead_letter_worker *worker = owner;
@@ -234,7 +236,7 @@ static void on_callbacks_seen(void *owner, uint64_t tag, const struct queue_repl
     dead_letter_check_stopped(worker);
 }
 
-/* Makes sure of DEAD_LETTER_CALLBACKS_TOPIC. */
+/* Ensures that DEAD_LETTER_CALLBACKS_TOPIC exists. */
 static void callbacks_need(struct dead_letter_worker *worker)
 {
     worker->wants_callbacks = true;
@@ -248,7 +250,7 @@ static void callbacks_need(struct dead_letter_worker *worker)
 
 /* ---- topics ---- */
 
-/* Metrics tell of it by name where there is room. */
+/* Shows the topic in metrics by name, if there is room. */
 static void topic_show(struct dead_letter_worker *worker, struct dead_letter_topic *topic)
 {
     topic->tally = &worker->others;
@@ -293,7 +295,7 @@ void dead_letter_worker_follow(struct dead_letter_worker *worker, struct slice n
                                const struct dead_letter *rules)
 {
     struct dead_letter_topic *topic = dead_letter_topics_find(&worker->topics, name);
-    if (slice_is(name, DEAD_LETTER_CALLBACKS_TOPIC)) { /* somebody may have deleted it */
+    if (slice_is(name, DEAD_LETTER_CALLBACKS_TOPIC)) { /* it may have been deleted */
         worker->has_callbacks = false;
         worker->wants_callbacks = worker_needs_callbacks(worker);
         if (worker->wants_callbacks)
@@ -312,8 +314,8 @@ void dead_letter_worker_follow(struct dead_letter_worker *worker, struct slice n
     topic->needs_callbacks = rules->to_url || rules->alert_to;
     if (topic->needs_callbacks)
         callbacks_need(worker);
-    /* New rules are for jobs that are dead already, too; and a crash may have come between a death
-     * and its control job. */
+    /* New rules also apply to jobs that are already dead. Besides, a crash may have occurred
+     * between a death and its control job. */
     control_want(worker, topic);
     controls_push(worker);
     worker_take(worker);
@@ -422,7 +424,7 @@ static void emit_dropped(struct metric_page *page, struct slice topic,
 
 enum { FORWARDED, RINGED, DROPPED, ALERTS, ALERT_FAILURES, METRICS };
 
-/* Where in a tally; 0 for FORWARDED is right, DROPPED has three. */
+/* Offsets in a tally. 0 is correct for FORWARDED; DROPPED has three counters. */
 static const size_t offsets[METRICS] = {
     [FORWARDED] = offsetof(struct dead_letter_tally, forwarded),
     [RINGED] = offsetof(struct dead_letter_tally, ringed),

@@ -10,13 +10,13 @@
 
 enum { FOLLOW_NAMES_MAX = 256, FOLLOW_AGAIN_MS = 1000 };
 
-struct follow_name { /* a topic to be looked at */
+struct follow_name { /* a topic to read */
     struct list list;
     size_t len;
     char name[];
 };
 
-/* ---- following: what a topic's extension says goes to its dispatcher and to the worker ---- */
+/* ---- following: pass a topic's extension to its dispatcher and to the worker ---- */
 
 static void follow_dead_letter(struct deliver *deliver, struct slice topic, struct slice json)
 {
@@ -32,7 +32,7 @@ static void follow_dead_letter(struct deliver *deliver, struct slice topic, stru
     dead_letter_fini(&rules);
 }
 
-/* `text`: the topic's extension; empty: it has none, or is gone. */
+/* Applies the topic's extension `text`; empty if there is none or the topic was deleted. */
 static void follow_topic(struct deliver *deliver, struct slice topic, struct slice text)
 {
     struct extension extension;
@@ -109,7 +109,7 @@ static void on_topic(void *owner, uint64_t tag, const struct queue_reply *reply)
     on_followed(deliver);
 }
 
-/* Topics that had an extension and were not seen in this look at all of them are gone. */
+/* Removes the extension of topics that were not found in this scan of all topics. */
 static void follow_gone(struct deliver *deliver)
 {
     const struct dispatcher_table *table = &deliver->dispatchers.table;
@@ -134,7 +134,8 @@ static void on_topics(void *owner, uint64_t tag, const struct queue_reply *reply
     on_followed(deliver);
 }
 
-/* One call is under way at a time, so an older answer never comes after a newer one. */
+/* Makes the next call. Only one call is in progress at a time, so answers never arrive out of
+ * order. */
 static void follow_next(struct deliver *deliver)
 {
     struct queue *queue = deliver->options.queue;
@@ -154,8 +155,8 @@ static void follow_next(struct deliver *deliver)
     }
 }
 
-/* Will the topic be looked at anyway? The first of the names may be asked for right now: it may have
- * changed since. */
+/* Returns true if the topic will be read anyway. The first name does not count while a call is in
+ * progress, because the topic may have changed since. */
 static bool is_listed(const struct deliver *deliver, struct slice topic)
 {
     const struct list *first = deliver->names.next;
@@ -168,7 +169,8 @@ static bool is_listed(const struct deliver *deliver, struct slice topic)
     return false;
 }
 
-/* The topic's settings changed; an empty name: any topic's may have. */
+/* Records that the topic's settings changed; an empty name means that any topic may have
+ * changed. */
 static void follow_changed(struct deliver *deliver, struct slice topic)
 {
     struct follow_name *name = NULL;
@@ -203,7 +205,7 @@ void deliver_judge_all(struct deliver *deliver)
     dispatchers_judge(&deliver->dispatchers);
 }
 
-/* ---- stopping: no more is taken, what is under way ends, the endpoints close ---- */
+/* ---- stopping: take no more jobs, end deliveries, close the endpoints ---- */
 
 static void on_endpoints_closed(void *ctx)
 {

@@ -1,7 +1,8 @@
 /*
- * delivery: a job from its take to the queue's answer: sent, and the queue told what became of it.
+ * delivery: a job from its take to the queue's answer: it is sent, and the result is reported to
+ * the queue.
  *
- * Answers are gathered over a turn and sent together.
+ * Answers are collected during a loop iteration and sent together.
  */
 #include "deliver/delivery.h"
 
@@ -15,37 +16,37 @@
 #include <stdlib.h>
 
 enum {
-    UNSENT_MS = 1000,               /* a job that could not leave comes back in so long */
-    UNSENT_MS_MAX = 3600 * 1000,    /* then an attempt counts though it did not leave */
-    DELAY_MS_MAX = 24 * 3600 * 1000 /* Retry-After beyond is cut */
+    UNSENT_MS = 1000,               /* delay of a job that could not be sent */
+    UNSENT_MS_MAX = 3600 * 1000,    /* waiting time after which an unsent attempt counts */
+    DELAY_MS_MAX = 24 * 3600 * 1000 /* limit for Retry-After */
 };
 
 struct delivery { /* a job from its take to the queue's answer */
     struct endpoint_request request;
     struct list list; /* in dispatchers.answers or dispatchers.again */
     struct dispatcher *dispatcher;
-    struct traced *traced; /* NULL: the job is not sampled */
+    struct traced *traced; /* NULL if the job is not sampled */
     enum queue_verb verb;
     bool final;
-    bool is_again; /* the queue could not take the answer before */
+    bool is_again; /* true after the queue could not accept the answer */
     uint16_t lease_bytes;
     uint32_t body_bytes;
     int64_t delay_ms;
-    int64_t lease_until_ms; /* inner clock, about */
-    int64_t waiting_ms;     /* since it was due first, when it was taken */
+    int64_t lease_until_ms; /* inner clock, approximate */
+    int64_t waiting_ms;     /* time from its first due time to its take */
     char lease[QUEUE_LEASE_TEXT_BYTES_MAX];
     char error[JOB_ERROR_BYTES_MAX + 1];
 };
 
-struct answer_batch { /* deliveries whose answers are with the queue */
+struct answer_batch { /* deliveries whose answers were sent to the queue */
     struct dispatchers *dispatchers;
     size_t count;
     struct delivery *deliveries[];
 };
 
-/* ---- what became of a delivery, told to the queue ---- */
+/* ---- answers to the queue ---- */
 
-/* The delivery's answer is known: it goes with the others at the end of the turn. */
+/* Adds the answer of a delivery to those sent at the end of the loop iteration. */
 static void answer_add(struct delivery *delivery)
 {
     struct dispatchers *all = delivery->dispatcher->all;
@@ -86,14 +87,15 @@ static void delivery_end(struct delivery *delivery, bool lease_ended)
     dispatcher_kick(dispatcher);
 }
 
-/* An answer that the queue could not take (out of reach, out of memory) is told again as long as its
- * lease may last. After that the queue ends the lease itself, and the job comes again: the one way
- * in which delivery makes a duplicate of its own, and it is counted. */
+/* Handles the status of an answer. If the queue could not accept it (unreachable, out of memory),
+ * it is retried while the lease may last. After that, the queue ends the lease itself and the job
+ * is delivered again. This is the only way in which delivery itself causes a duplicate, and it is
+ * counted. */
 static void answer_on_status(struct delivery *delivery, enum queue_status status)
 {
     switch (status) {
     case QUEUE_OK:
-    case QUEUE_CANCELLED: /* somebody had asked to cancel the job */
+    case QUEUE_CANCELLED: /* a client had requested to cancel the job */
         delivery_end(delivery, false);
         return;
     case QUEUE_NO_MEMORY:
@@ -105,10 +107,10 @@ static void answer_on_status(struct delivery *delivery, enum queue_status status
         else
             delivery_end(delivery, true);
         return;
-    case QUEUE_LEASE_ENDED: /* of one told again: maybe the first time was heard after all */
+    case QUEUE_LEASE_ENDED: /* if it was retried: possibly the first answer had arrived */
         delivery_end(delivery, !delivery->is_again);
         return;
-    case QUEUE_STOPPING: /* the lease ends by itself */
+    case QUEUE_STOPPING: /* the lease will end by itself */
         delivery_end(delivery, true);
         return;
     default:
@@ -147,7 +149,7 @@ static struct delivery *first_delivery(const struct list *deliveries)
     return list_entry(deliveries->next, struct delivery, list);
 }
 
-/* False: out of memory. */
+/* Returns false when out of memory. */
 static bool answers_send_batch(struct dispatchers *dispatchers, struct queue_answer *answers)
 {
     struct answer_batch *batch =
@@ -193,7 +195,7 @@ void deliveries_forget(struct list *deliveries)
     }
 }
 
-/* ---- outcomes of a delivery ---- */
+/* ---- results of a delivery ---- */
 
 static void delivery_answer(struct delivery *delivery, enum queue_verb verb, int64_t delay_ms)
 {
@@ -202,7 +204,8 @@ static void delivery_answer(struct delivery *delivery, enum queue_verb verb, int
     answer_add(delivery);
 }
 
-/* "At once" would use up all attempts in a moment: then as after any failure, by backoff. */
+/* Returns the requested delay. A delay of 0 would use up all attempts immediately, so the backoff
+ * applies instead. */
 static int64_t asked_delay_ms(const struct target_report *report)
 {
     return report->retry_after_ms > 0 ? report->retry_after_ms : -1;
@@ -224,8 +227,8 @@ static void delivery_return(struct delivery *delivery, enum dispatcher_return wh
     delivery_answer(delivery, QUEUE_RETURN, delay_ms);
 }
 
-/* A message that never left costs no attempt, for a while; then it does, that nothing waits for
- * ever. */
+/* Ends an attempt in which nothing was sent. It is not counted as an attempt at first. After a
+ * while it counts, so that no job waits forever. */
 static void delivery_end_unsent(struct delivery *delivery, const struct target_report *report)
 {
     if (delivery->waiting_ms >= UNSENT_MS_MAX) {
@@ -262,7 +265,7 @@ static void delivery_end_reported(struct delivery *delivery, const struct target
         delivery_end_unsent(delivery, report);
         return;
     }
-    assert(false); /* on_reported has looked */
+    assert(false); /* handled by on_reported */
 }
 
 static void on_reported(struct endpoint_request *request, const struct target_report *report,
@@ -286,7 +289,7 @@ static void on_reported(struct endpoint_request *request, const struct target_re
     dispatcher_kick(dispatcher);
 }
 
-/* ---- a delivery is sent ---- */
+/* ---- sending a delivery ---- */
 
 static enum job_way way_of(struct slice endpoint)
 {
@@ -339,8 +342,8 @@ static void delivery_give(struct delivery *delivery, struct slice endpoint,
     }
 }
 
-/* Jobs with callbacks of their own have half of the topic's window at one endpoint, so that one slow
- * peer does not hold up all others. */
+/* Returns the window for jobs with their own callbacks: half of the topic's window per endpoint, so
+ * that one slow peer does not block all others. */
 static uint32_t callback_window(const struct dispatcher *dispatcher)
 {
     uint32_t half = dispatcher->setting.max_in_flight / 2;
@@ -370,7 +373,8 @@ static void delivery_send_to_callback(struct delivery *delivery,
     buffer_fini(&endpoint);
 }
 
-/* Hands the job to where it goes, or answers why not. It must stay until endpoints_flush. */
+/* Sends the job, or answers it if that is not possible. The job has to stay valid until
+ * endpoints_flush. */
 static void delivery_send(struct delivery *delivery, const struct job *job)
 {
     const struct dispatcher *dispatcher = delivery->dispatcher;
@@ -388,7 +392,7 @@ static void delivery_send(struct delivery *delivery, const struct job *job)
     }
 }
 
-/* NULL: out of memory. */
+/* Returns NULL when out of memory. */
 static struct delivery *delivery_new(struct dispatcher *dispatcher, const struct queue_job *taken)
 {
     const struct job *job = &taken->job;
@@ -418,7 +422,7 @@ void delivery_begin(struct dispatcher *dispatcher, const struct queue_job *taken
 {
     struct delivery *delivery = delivery_new(dispatcher, taken);
     if (!delivery)
-        return; /* its lease ends: nothing can be done without memory */
+        return; /* the lease will end; nothing can be done without memory */
     if (!dispatcher->is_on)
         delivery_return(delivery, DISPATCHER_RETURN_STOPPING, 0);
     else if (is_late)

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 enum {
-    BYTES_MAX = 64 << 20,      /* of bodies in flight, and of one take beyond */
-    TAKE_WAIT_MS = 3600 * 1000 /* of a take: nobody is woken for nothing */
+    BYTES_MAX = 64 << 20,      /* bodies in flight; one take may exceed it */
+    TAKE_WAIT_MS = 3600 * 1000 /* wait time of a take; long, to avoid needless wake-ups */
 };
 
 static void dispatcher_wake_by(struct dispatcher *dispatcher, int64_t at_ms)
@@ -21,11 +21,12 @@ static void dispatcher_wake_by(struct dispatcher *dispatcher, int64_t at_ms)
     dispatchers_wake_by(dispatcher->all, dispatcher->wake_ms);
 }
 
-/* ---- jobs are taken ---- */
+/* ---- taking jobs ---- */
 
-/* Did the jobs take so long to come here that their leases could end before they are answered?
- * Leases are told by the queue's clock, which may be another machine's: what they usually lack is
- * the difference of the clocks, what they lack beyond is the time under way. */
+/* Returns true if the jobs took so long to arrive that their leases could end before they are
+ * answered. Lease times are based on the queue's clock, which may be that of another machine. So
+ * the typical difference between requested and remaining lease time is the clock difference, and
+ * anything beyond it is transfer time. */
 static bool dispatcher_is_late(struct dispatcher *dispatcher, const struct job *first,
                                int64_t lease_ms)
 {
@@ -61,7 +62,7 @@ static void on_taken(void *owner, uint64_t tag, const struct queue_reply *reply,
         dispatcher_kick(dispatcher);
 }
 
-/* A topic without a destination of its own delivers to callbacks. */
+/* Returns the kind of delivery. A topic without its own destination delivers to callbacks. */
 static enum job_way dispatcher_way(const struct dispatcher *dispatcher)
 {
     const char *to = dispatcher->setting.to;
@@ -90,8 +91,8 @@ static void dispatcher_cancel_take(struct dispatcher *dispatcher)
     dispatcher->take = 0;
 }
 
-/* How many of `want` its endpoint may get now. Of a dispatcher with one endpoint only: a job taken
- * for one that rests would wait under a lease. */
+/* Returns how many of `want` the endpoint accepts now. Only for a dispatcher with a single
+ * endpoint: a job taken for a resting endpoint would hold a lease while it waits. */
 static uint32_t endpoint_room(struct dispatcher *dispatcher, uint32_t want)
 {
     int64_t next_ms = INT64_MAX;
@@ -115,7 +116,7 @@ static uint32_t endpoint_room(struct dispatcher *dispatcher, uint32_t want)
 static uint32_t window_room(const struct dispatcher *dispatcher)
 {
     uint32_t max = dispatcher->setting.max_in_flight;
-    /* Bodies are held in memory; answers that the queue does not take must not pile up. */
+    /* Limits the memory for bodies, and the number of answers that the queue has not accepted. */
     if (dispatcher->in_flight >= max || dispatcher->bytes_in_flight >= BYTES_MAX ||
         dispatcher->unanswered >= dispatcher->in_flight + 2 * QUEUE_BATCH_MAX)
         return 0;
@@ -123,7 +124,7 @@ static uint32_t window_room(const struct dispatcher *dispatcher)
                                                         : QUEUE_TAKE_MAX;
 }
 
-/* Takes if there is room. At the end of a turn. */
+/* Takes jobs if there is room; called at the end of a loop iteration. */
 static void dispatcher_look(struct dispatcher *dispatcher, int64_t now_ms)
 {
     dispatcher->wake_ms = INT64_MAX;
@@ -142,8 +143,9 @@ static void dispatcher_look(struct dispatcher *dispatcher, int64_t now_ms)
         dispatcher_take(dispatcher, free, now_ms);
 }
 
-/* Its endpoint or the policy changed. The breaker half-opened: shrink the outstanding take to one
- * probe. It opened: no take. It closed: take again. */
+/* Reschedules the take after a change of the endpoint or the policy. If the breaker is half-open,
+ * the outstanding take is reduced to one probe. If it opened, there is no take. If it closed, jobs
+ * are taken again. */
 static void dispatcher_reschedule(struct dispatcher *dispatcher)
 {
     if (!dispatcher->setting.allows_callback)
@@ -174,7 +176,8 @@ static void dispatcher_log_off(const struct dispatcher *dispatcher, enum log_lev
               LOG_TEXT("error", error));
 }
 
-/* Some of the jobs' own callbacks may be allowed where the topic's destination is not. */
+/* Checks the policy. It may allow the callbacks of some jobs even if it does not allow the topic's
+ * destination. */
 static void dispatcher_judge(struct dispatcher *dispatcher)
 {
     char error[DELIVER_ERROR_BYTES] = "";
@@ -214,7 +217,7 @@ static bool is_same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* It delivers: metrics tell of it from now on, by name where there is room. */
+/* Shows the dispatcher in metrics from its first delivery setting on, by name if there is room. */
 static void dispatcher_show(struct dispatcher *dispatcher)
 {
     struct dispatchers *all = dispatcher->all;
@@ -232,12 +235,12 @@ static void dispatcher_show(struct dispatcher *dispatcher)
     pthread_mutex_unlock(&all->lock);
 }
 
-/* Takes the setting over; NULL: delivers no more. What is under way ends with the old one. */
+/* Applies a setting; NULL means no delivery. Deliveries in progress end with the old setting. */
 static void dispatcher_set(struct dispatcher *dispatcher, struct target_setting *setting)
 {
     bool was_on = dispatcher->is_on;
     bool same = setting && is_same_text(setting->to, dispatcher->setting.to);
-    dispatcher_halt(dispatcher); /* the take is for the old window and the old timeout */
+    dispatcher_halt(dispatcher); /* the outstanding take uses the old window and timeout */
     if (was_on && !setting)
         dispatcher_log(dispatcher, "delivery stopped");
     target_setting_fini(&dispatcher->setting);
@@ -254,7 +257,8 @@ static void dispatcher_set(struct dispatcher *dispatcher, struct target_setting 
     dispatcher_kick(dispatcher);
 }
 
-/* `json` as in dispatchers_follow. The same text again changes nothing. */
+/* Applies the setting `json`, as in dispatchers_follow; does nothing if the text has not
+ * changed. */
 static void dispatcher_follow(struct dispatcher *dispatcher, struct slice json)
 {
     struct target_setting setting = {0};
@@ -277,9 +281,9 @@ static void dispatcher_follow(struct dispatcher *dispatcher, struct slice json)
     dispatcher->setting_hash = hash;
 }
 
-/* ---- life of one ---- */
+/* ---- one dispatcher ---- */
 
-/* NULL: out of memory. */
+/* Returns NULL when out of memory. */
 static struct dispatcher *dispatcher_new(struct dispatchers *all, struct slice topic)
 {
     struct dispatcher *dispatcher = calloc(1, sizeof *dispatcher);
@@ -322,7 +326,7 @@ static void dispatcher_free(struct dispatcher *dispatcher)
     free(dispatcher);
 }
 
-/* ---- all of them ---- */
+/* ---- all dispatchers ---- */
 
 static void list_move_all(struct list *from, struct list *to)
 {
@@ -341,8 +345,8 @@ static struct dispatcher *dispatcher_next(const struct dispatcher *dispatcher)
 static void run_turn_end(struct turn_end_call *call)
 {
     struct dispatchers *dispatchers = list_entry(call, struct dispatchers, turn_end);
-    /* What the queue is asked here its own hooks look at in the next turn only: it comes at once.
-     */
+    /* The queue's hooks handle these calls only in the next loop iteration, so request it
+     * immediately. */
     if (!list_is_empty(&dispatchers->answers) || !list_is_empty(&dispatchers->kicked))
         reactor_turn_again(dispatchers->env.reactor);
     deliveries_answer(dispatchers);
@@ -377,7 +381,7 @@ static void on_alarm(void *ctx)
     }
 }
 
-/* Dispatchers that wait for the endpoint look again. */
+/* Reschedules the dispatchers that use the endpoint. */
 static void on_endpoint_changed(void *owner, struct endpoint *endpoint)
 {
     struct dispatchers *dispatchers = owner;

@@ -16,13 +16,13 @@ enum {
     CLOSE_TURN_US = 1000
 };
 
-/* A request under way, found by its handle: targets are not trusted with pointers. */
+/* A request in flight, found by its handle, because targets are not trusted with pointers. */
 struct flight {
     uint64_t handle;
     struct endpoint_request *request;
 };
 
-/* ---- crowds ---- */
+/* ---- congestion ---- */
 
 static void crowd_learn(struct endpoint_crowd *crowd, double took_ms, int64_t now_ms)
 {
@@ -32,15 +32,16 @@ static void crowd_learn(struct endpoint_crowd *crowd, double took_ms, int64_t no
     crowd->heard_ms = now_ms;
 }
 
-/* What one message takes lately; where none has been heard of for longer, that long. */
+/* Returns the recent duration of a message, or the time since the last report if that is longer. */
 static double crowd_pace_ms(const struct endpoint_crowd *crowd, int64_t now_ms)
 {
     double quiet_ms = (double)(now_ms - crowd->heard_ms);
     return crowd->usual_ms > quiet_ms ? crowd->usual_ms : quiet_ms;
 }
 
-/* Each that finds the window full is told to come a little later than the one before: about when
- * it will be its turn. So what is turned away comes back about as often as something is sent. */
+/* Returns the wait time of a message that found the window full. Each gets a slightly later time
+ * than the one before, approximately when it can be sent. So rejected messages return about as fast
+ * as messages are sent. */
 static int64_t crowd_wait_ms(struct endpoint_crowd *crowd, uint32_t window, int64_t now_ms)
 {
     double pace = crowd_pace_ms(crowd, now_ms);
@@ -79,8 +80,8 @@ static void on_target_closed(void *ctx)
         endpoints->closed(endpoints->closed_ctx);
 }
 
-/* What is under way is reported before the target is closed, and finds its endpoint: the caller
- * frees it only when nothing is. */
+/* Closes the target. Messages in flight are reported before the target is closed and still find
+ * their endpoint: the calling code frees it only when none are left. */
 static void endpoint_close_target(struct endpoints *endpoints, struct endpoint *endpoint)
 {
     struct target *target = endpoint->target;
@@ -108,7 +109,8 @@ static void endpoint_drop(struct endpoints *endpoints, struct endpoint *endpoint
     endpoint_free(endpoints, endpoint);
 }
 
-/* One whose breaker is open is remembered until it would be asked again. */
+/* Returns true if the endpoint may be closed. One with an open breaker is kept until it may be
+ * retried. */
 static bool endpoint_may_go(const struct endpoints *endpoints, const struct endpoint *endpoint,
                             int64_t now_ms)
 {
@@ -135,7 +137,7 @@ static void on_sweep(void *ctx)
     endpoints_set_sweep(endpoints);
 }
 
-/* The one that makes room: better one whose breaker holds nothing that is worth to be remembered. */
+/* Returns the idle endpoint to drop, preferably one whose breaker state need not be remembered. */
 static struct endpoint *longest_idle(const struct endpoints *endpoints)
 {
     int64_t now_ms = clock_inner_ms_of(endpoints->clock);
@@ -147,7 +149,8 @@ static struct endpoint *longest_idle(const struct endpoints *endpoints)
     return list_entry(endpoints->idle.next, struct endpoint, idle);
 }
 
-/* Where there are too many an idle one makes room; there is one. NULL: out of memory. */
+/* Opens an endpoint. If there are too many, drops an idle one, which has to exist. Returns NULL
+ * when out of memory. */
 static struct endpoint *endpoint_open(struct endpoints *endpoints, struct slice name,
                                       const struct target_message *message,
                                       const struct target_ops *ops)
@@ -188,12 +191,12 @@ static int64_t endpoint_rest_wait_ms(struct endpoints *endpoints, const struct e
     const struct breaker *breaker = &endpoint->breaker;
     int64_t next_ms = breaker_next_ms(breaker, now_ms);
     int64_t wait_ms = next_ms == INT64_MAX ? 0 : next_ms - now_ms;
-    /* Spread over the pause, that they do not all come at once. */
+    /* Spread the retries over the pause, so that they do not arrive simultaneously. */
     uint64_t spread_ms = (uint64_t)(breaker->pause_ms > 500 ? breaker->pause_ms : 500);
     return wait_ms + 50 + (int64_t)random_below(&endpoints->random, spread_ms);
 }
 
-/* Tallies tell all times by the process's clock. */
+/* Updates the tally; all its times are on the process clock. */
 static void endpoint_show(const struct endpoints *endpoints, const struct endpoint *endpoint)
 {
     struct breaker shown = endpoint->breaker;
@@ -202,7 +205,7 @@ static void endpoint_show(const struct endpoints *endpoints, const struct endpoi
     endpoint_tally_show(endpoint->tally, &shown, endpoint->in_flight, now_ms);
 }
 
-/* A job whose body is the whole of another one. */
+/* A job whose body contains another job as a whole. */
 struct endpoint_whole {
     struct job job;
     struct buffer body;
@@ -215,7 +218,7 @@ static void whole_free(struct endpoint_whole *whole)
     free(whole);
 }
 
-/* NULL: out of memory. */
+/* Returns NULL when out of memory. */
 static struct endpoint_whole *whole_new(const struct job *job)
 {
     struct endpoint_whole *whole = malloc(sizeof *whole);
@@ -232,7 +235,7 @@ static struct endpoint_whole *whole_new(const struct job *job)
     return NULL;
 }
 
-/* Puts the message with those that endpoints_flush hands over. False: out of memory. */
+/* Adds the message to those that endpoints_flush passes on. Returns false when out of memory. */
 static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint,
                           struct endpoint_request *request, const struct target_message *message)
 {
@@ -267,7 +270,7 @@ static bool endpoint_load(struct endpoints *endpoints, struct endpoint *endpoint
     return true;
 }
 
-/* May the request go now? Sets its is_probe. */
+/* Decides whether the request may be sent now; sets its is_probe. */
 static enum endpoint_verdict endpoint_judge(struct endpoints *endpoints, struct endpoint *endpoint,
                                             struct endpoint_request *request, int64_t *wait_ms)
 {
@@ -346,13 +349,13 @@ static void endpoint_log_change(struct endpoints *endpoints, const struct endpoi
         log_event(LOG_INFO, "endpoint works again", LOG_TEXT("endpoint", endpoint->name));
 }
 
-/* What the report says of the endpoint: of its breaker and its pace. */
+/* Updates the breaker and the pace from a report. */
 static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoint, bool was_probe,
                            const struct target_report *report, double took_ms)
 {
     int64_t now_ms = clock_inner_ms_of(endpoints->clock), process_ms = clock_inner_ms();
     bool changed = false;
-    /* What never left, and not by the endpoint's fault, is no success of it either. */
+    /* A message that was not sent, without a fault of the endpoint, does not count as a success. */
     if (report->outcome != TARGET_UNSENT || report->is_ailing)
         changed = breaker_report(&endpoint->breaker, was_probe, report->is_ailing, now_ms,
                                  &endpoints->random);
@@ -371,7 +374,7 @@ static void endpoint_learn(struct endpoints *endpoints, struct endpoint *endpoin
     crowd_learn(&endpoints->crowd, took_ms, process_ms);
 }
 
-/* One request less is under way. A closing endpoint is freed with its last one. */
+/* Removes a request in flight. A closing endpoint is freed with its last request. */
 static void endpoint_unload(struct endpoints *endpoints, struct endpoint *endpoint,
                             bool was_windowed)
 {
@@ -399,7 +402,7 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
     uint32_t id = (uint32_t)tag;
     assert(id > 0 && id <= endpoints->flights.top);
     const struct flight *flight = slab_at(&endpoints->flights, id);
-    assert(flight->handle == tag); /* else it was reported twice */
+    assert(flight->handle == tag); /* otherwise it was reported twice */
     struct endpoint_request *request = flight->request;
     slab_remove(&endpoints->flights, id);
     int64_t took_us = clock_boot_us() - request->sent_us;
@@ -412,7 +415,7 @@ static void on_reported(void *owner, uint64_t tag, const struct target_report *r
     request->reported(request, report, (int64_t)took_ms);
 }
 
-/* ---- the whole ---- */
+/* ---- all endpoints ---- */
 
 bool endpoints_init(struct endpoints *endpoints, const struct target_env *env)
 {
@@ -455,10 +458,10 @@ bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx),
     endpoints->is_closing = true;
     endpoints->closed = closed;
     endpoints->closed_ctx = ctx;
-    endpoints->closing++; /* so that none of them is the last one yet */
+    endpoints->closing++; /* so that none of them counts as the last one yet */
     for (struct endpoint *at = endpoint_table_first(&endpoints->table); at; at = next) {
         next = endpoint_table_next(&endpoints->table, at);
-        at->in_flight++; /* it stays while it is looked at */
+        at->in_flight++; /* keeps it during the loop */
         if (at->target)
             endpoint_close_target(endpoints, at);
         if (--at->in_flight == 0)
@@ -474,7 +477,7 @@ void endpoints_fini(struct endpoints *endpoints)
     if (!endpoints->sweep)
         return;
     endpoints_close_all(endpoints, NULL, NULL);
-    /* What closes may be a thread that ends: nothing of the loop's to wait for. */
+    /* A closing target may be waiting for a thread, for which the loop has nothing to wait for. */
     for (int i = 0; i < CLOSE_TURNS_MAX && !endpoints_are_closed(endpoints); i++) {
         uv_run(reactor_loop(endpoints->env.reactor), UV_RUN_NOWAIT);
         usleep(endpoints_are_closed(endpoints) ? 0 : CLOSE_TURN_US);

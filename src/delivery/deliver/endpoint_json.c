@@ -1,4 +1,4 @@
-/* The endpoints of a topic, as people and programs are shown them. */
+/* Writes the endpoints of a topic as JSON for the API. */
 #include "base/clock.h"
 #include "base/json_write.h"
 #include "deliver/check.h"
@@ -8,7 +8,7 @@ enum { ENDPOINTS_SHOWN = 200 };
 
 struct endpoints_writing {
     struct buffer *out;
-    struct slice own; /* the endpoint of the topic's own target; empty: it has none */
+    struct slice own; /* the endpoint of the topic's own target; empty if it has none */
     bool with_callbacks;
     bool met_own;
     uint32_t count;
@@ -66,7 +66,7 @@ static void on_endpoint(void *ctx, const struct deliver_endpoint *endpoint)
         write_endpoint(writing, endpoint);
 }
 
-/* One that nothing was sent to yet. */
+/* Writes an endpoint to which nothing was sent yet. */
 static void write_untried(struct endpoints_writing *writing)
 {
     char scheme[16];

@@ -33,7 +33,7 @@ void endpoint_tallies_fini(struct endpoint_tallies *tallies)
     pthread_mutex_destroy(&tallies->lock);
 }
 
-/* Its sums are not lost. */
+/* Removes a tally; adds its sums to those of removed ones. */
 static void tally_forget(struct endpoint_tallies *tallies, struct endpoint_tally *tally)
 {
     for (int outcome = 0; outcome <= TARGET_UNSENT; outcome++)

@@ -1,5 +1,5 @@
-/* metrics: what a Prometheus page tells of deliveries. Labels: topics that deliver, as many as the
- * page may tell apart, and words of ours. */
+/* metrics: delivery metrics for Prometheus. Labels are topics that deliver, up to the label limit
+ * of the page, and fixed words. */
 #include "deliver/state.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ enum {
 typedef void emit_tally(struct metric_page *page, struct slice topic,
                         const struct dispatcher_tally *tally);
 
-/* Samples of all topics, each by `emit`. */
+/* Emits the samples of all topics. */
 static void each_tally(const struct dispatchers *dispatchers, struct metric_page *page, int which,
                        emit_tally *emit)
 {
@@ -77,9 +77,9 @@ static void emit_endpoints(struct deliver *deliver, struct metric_page *page)
 
 /* ---- by endpoint ---- */
 
-enum { ENDPOINTS_SHOWN_MAX = 50 }; /* that the page stays quick: 23 lines each */
+enum { ENDPOINTS_SHOWN_MAX = 50 }; /* 23 lines each, so this keeps the page fast */
 
-/* As one line, or one sum, of the page has it. */
+/* A line, or a sum, of the page. */
 struct endpoint_line {
     struct slice name;
     uint64_t in_flight, open;
@@ -91,7 +91,7 @@ static uint64_t sent_to(const struct endpoint_tally *tally)
     return buckets_total(&tally->sums.took_us);
 }
 
-/* Those that more was sent to come first, then by name. */
+/* Sorts by the number of messages sent, descending, then by name. */
 static int by_use(const void *a, const void *b)
 {
     const struct endpoint_tally *one = *(const struct endpoint_tally *const *)a,
@@ -116,7 +116,8 @@ static void add_tally(struct endpoint_line *line, const struct endpoint_tally *t
     add_sums(line, &tally->sums);
 }
 
-/* The `most` that are used most, then one for all others where there are such. Returns how many. */
+/* Collects the `most` used endpoints, then one line for all others, if any. Returns the number of
+ * lines. */
 static size_t endpoint_lines(const struct endpoint_tallies *tallies, size_t most,
                              struct endpoint_line *lines)
 {

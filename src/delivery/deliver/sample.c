@@ -1,8 +1,8 @@
 /*
- * sample: one message that is no job, sent to a topic's target to see what becomes of it.
+ * sample: one test message that is not a job, sent to a topic's target to show the result.
  *
- * It goes the way of all messages, through the endpoint with its target, but is not held up by a
- * breaker, and no queue knows of it.
+ * It takes the same path as all messages, through the endpoint with its target. But breakers do not
+ * block it, and no queue is involved.
  */
 #include "base/clock.h"
 #include "base/json_write.h"
@@ -34,9 +34,9 @@ struct sample {
     char error[DELIVER_ERROR_BYTES];
 };
 
-/* ---- the answer ---- */
+/* ---- the result ---- */
 
-/* The name of the keys that sign; empty: unsigned. */
+/* Returns the name of the signing keys; empty if unsigned. */
 static const char *sample_signer(struct sample *sample)
 {
     struct guard_key keys[GUARD_KEYS_MAX];
@@ -202,7 +202,7 @@ static bool sample_send(struct sample *sample)
     if (sample->body.len == 0)
         buffer_append_format(&sample->body, "{\"test\":true,\"topic\":\"%.*s\",\"id\":\"%s\"}",
                              (int)sample->topic_bytes, sample->topic, sample->id);
-    sample->was_sent = true; /* a report may say what it wants */
+    sample->was_sent = true; /* a report may set further fields */
     if (sample_give(sample))
         return true;
     sample->was_sent = false;
@@ -241,7 +241,7 @@ void deliver_test(struct deliver *deliver, struct slice topic, struct slice body
     struct queue *queue = deliver->options.queue;
     struct sample *sample = calloc(1, sizeof *sample);
     if (!sample)
-        abort(); /* a few hundred bytes: nothing else works either */
+        abort(); /* only a few hundred bytes: everything else would fail too */
     *sample = (struct sample){.request = {.reported = on_reported, .insists = true},
                               .deliver = deliver,
                               .done = done,

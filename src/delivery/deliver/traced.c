@@ -5,7 +5,7 @@
 
 struct traced {
     struct tracer *tracer;
-    struct trace_span *span; /* NULL: ended */
+    struct trace_span *span; /* NULL if ended */
     struct job job;
     struct buffer meta;
 };

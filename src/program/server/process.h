@@ -13,8 +13,8 @@
 uint64_t process_prepare(bool core_dumps);
 
 /* Exits with `code` after that many seconds, for the shutdown after all data is stored. Memory that
- * is not freed by then (a thread may still be in a name look-up) is left to the system. 0 seconds:
- * immediately. */
+ * is not freed by then (a thread may still be in a name look-up) is left to the system. 0 seconds
+ * cancels this. */
 void process_exit_by(unsigned seconds, int code);
 
 /* Notifies systemd (NOTIFY_SOCKET, sd_notify(3)): "READY=1", "STOPPING=1". Does nothing without

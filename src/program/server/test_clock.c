@@ -13,7 +13,6 @@ enum {
     AGAIN_MS = 20       /* if the store cannot see changes by other servers */
 };
 #define CLOCK_MS_MAX (INT64_C(1) << 46)
-/* Prefix of the server's own topics, which are not waited for. */
 
 /* A call, from its reactor and back; `done` is NULL for the keeper's own calls. */
 struct clock_request {
