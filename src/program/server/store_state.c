@@ -3,7 +3,8 @@
 #include "base/clock.h"
 #include "base/json_write.h"
 
-#define FORECAST_HOURS_MAX (10LL * 365 * 24) /* a later date is not reported */
+#define FORECAST_HOURS_MAX                                                                         \
+    (10LL * 365 * 24) /* beyond this, the disk does not fill up in any relevant time */
 
 /* Returns false if the growth is not known yet. */
 static bool growth_of(struct store_state *state, uint64_t used_bytes, int64_t *per_hour)
