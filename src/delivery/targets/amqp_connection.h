@@ -1,12 +1,12 @@
 /*
- * amqp_connection: one connection to a RabbitMQ, for a thread that may block.
+ * amqp_connection: a connection to a RabbitMQ broker, for a thread that may block.
  *
- * The address connected to is one that the guard allowed; over TLS the certificate must be good for
- * the name in the URL. Credentials come from the policy file; where it names none, guest/guest.
+ * The address is one that the guard allowed; with TLS, the certificate must be valid for the name
+ * in the URL. The credentials come from the policy file; if it has none, guest/guest is used.
  *
- * Threads: its owner's thread does everything but target_amqp_connection_wake and _cut, which any may
- * call. Bounds: connecting 5 s, the handshake 5 s, a call 10 s; a peer that is silent for two
- * heartbeats is gone.
+ * Threads: the owner's thread calls everything except target_amqp_connection_wake and _cut, which
+ * any thread may call. Timeouts: connecting 5 s, the handshake 5 s, a call 10 s; a peer that is
+ * silent for two heartbeats counts as lost.
  */
 #ifndef TARRY_TARGETS_AMQP_CONNECTION_H
 #define TARRY_TARGETS_AMQP_CONNECTION_H
@@ -21,73 +21,79 @@
 
 enum { TARGET_AMQP_HEARTBEAT_S = 10 };
 
-/* Where a RabbitMQ is: amqp://HOST[:PORT][/VHOST][?NAME=VALUE&…], amqps://… by TLS. User and
- * password are in the policy file. */
+/* The address of a RabbitMQ broker: amqp://HOST[:PORT][/VHOST][?NAME=VALUE&…], or amqps://… with
+ * TLS. User and password are in the policy file. */
 struct target_amqp_place {
     struct target_place at;
-    char vhost[TARGET_NAME_BYTES]; /* "/" where the URL has none, or an empty one */
+    char vhost[TARGET_NAME_BYTES]; /* "/" if the URL has none or an empty one */
 };
 extern const char *const target_amqp_schemes[];
-/* What follows "?" goes to *query; where that is NULL there may be none. False: `error`
- * (TARGET_ERROR_BYTES) says what is wrong and what would be right. */
+/* Parses a URL. The part after "?" is returned in *query; if `query` is NULL, the URL must not have
+ * one. Returns false with `error` (TARGET_ERROR_BYTES), which names the problem and a valid
+ * form. */
 bool target_amqp_place_parse(struct slice text, struct target_amqp_place *out, struct slice *query,
                              char *error);
 
 struct target_amqp_connection {
     struct guard *guard;
     const struct target_amqp_place *place;
-    const char *version;           /* of tarry; both outlive the connection */
-    const char *purpose;           /* shown in RabbitMQ's list of connections */
-    amqp_connection_state_t state; /* NULL: not connected */
+    const char *version; /* version of tarry; version and purpose outlive the connection */
+    const char *purpose; /* shown in RabbitMQ's list of connections */
+    amqp_connection_state_t state; /* NULL if not connected */
     uint64_t policy;               /* the guard's generation when it allowed the connection */
     int wake_fd;
-    pthread_mutex_t mutex; /* over fd: of the connection, -1: none */
+    pthread_mutex_t mutex; /* protects fd, the descriptor of the connection, or -1 */
     int fd;
     atomic_bool is_cut;
 };
 
-/* 0 or negative errno. */
+/* Returns 0 or negative errno. */
 int target_amqp_connection_init(struct target_amqp_connection *connection, struct guard *guard,
                                 const struct target_amqp_place *place, const char *version,
                                 const char *purpose);
 void target_amqp_connection_fini(struct target_amqp_connection *connection);
 
-/* Connects and logs in. False: `error` (TARGET_ERROR_BYTES) says why. */
+/* Connects and logs in. Returns false with `error` (TARGET_ERROR_BYTES). */
 bool target_amqp_connection_open(struct target_amqp_connection *connection, char *error);
-/* Is the connection still allowed? Looks only where the policy file was read again. */
+/* Returns true if the connection is still allowed. Checks only after the policy file was read
+ * again. */
 bool target_amqp_connection_is_allowed(struct target_amqp_connection *connection, char *error);
-/* In good order (it says so and waits a moment for the answer) or at once. */
+/* Closes the connection, either in order (sends a close and waits briefly for the answer) or
+ * immediately. */
 void target_amqp_connection_close(struct target_amqp_connection *connection, bool in_order);
-/* Whether librabbitmq failed to decode what the peer sent: it can read nothing further from this
- * connection, and the peer and the way to it are well. */
+/* Returns true if librabbitmq could not decode data of the peer. Then nothing more can be read from
+ * this connection, although the peer and the network are fine. */
 bool target_amqp_connection_is_misread(amqp_rpc_reply_t reply);
-/* Closes a connection that nothing can be read from any more. What was sent is carried out by the
- * peer before this returns, unless it takes longer than a second. */
+/* Closes a connection from which nothing can be read any more. Before this returns, the peer has
+ * processed everything that was sent, unless that takes longer than a second. */
 void target_amqp_connection_close_unread(struct target_amqp_connection *connection);
 
-/* Sleeps until something may be read, somebody wakes it, or `wait_ms` are over (-1: never). */
+/* Waits until data can be read, another thread wakes it, or `wait_ms` have passed (-1: no
+ * limit). */
 void target_amqp_connection_wait(struct target_amqp_connection *connection, int64_t wait_ms);
-/* The same, but what may be read does not matter. */
+/* Waits in the same way, but ignores data that can be read. */
 void target_amqp_connection_wait_woken(struct target_amqp_connection *connection, int64_t wait_ms);
-/* The next frame that is there. 1: *frame; 0: none for now; -1: the connection is lost, `error`
- * says why. Sends heartbeats when they are due. A frame is valid until amqp_connection_release. */
+/* Reads the next available frame. Returns 1 with *frame; 0 if there is none now; -1 with `error` if
+ * the connection is lost. Sends heartbeats when due. A frame is valid until
+ * target_amqp_connection_release. */
 int target_amqp_connection_next(struct target_amqp_connection *connection, amqp_frame_t *frame,
                                 char *error);
 void target_amqp_connection_release(struct target_amqp_connection *connection);
-/* From true on the kernel gathers what is written; false sends it. */
+/* Makes the kernel collect written data (true) or send it (false). */
 void target_amqp_connection_gather(struct target_amqp_connection *connection, bool on);
 
-/* Answers connection.close; what it said, as an error. */
+/* Answers connection.close and copies its reason to `error`. */
 void target_amqp_connection_closed_by_peer(struct target_amqp_connection *connection,
                                            const amqp_connection_close_t *close, char *error);
-/* An answer to a call that is no success, in words. */
+/* Describes an unsuccessful answer to a call. */
 void target_amqp_connection_fault(amqp_rpc_reply_t reply, const char *what, char *error);
-/* "rabbitmq 404: NOT_FOUND - no exchange 'x'": of a method connection.close or channel.close. */
+/* Describes a connection.close or channel.close: "rabbitmq 404: NOT_FOUND - no exchange 'x'". */
 void target_amqp_connection_say(char *error, unsigned code, amqp_bytes_t text);
 
-/* Any thread. Ends a wait. */
+/* Ends a wait. Any thread. */
 void target_amqp_connection_wake(struct target_amqp_connection *connection);
-/* Any thread. For good: what blocks ends soon, and nothing is opened any more. */
+/* Cuts the connection permanently: blocking calls end soon, and no new connection is opened. Any
+ * thread. */
 void target_amqp_connection_cut(struct target_amqp_connection *connection);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * http_multi: one libcurl multi handle on the reactor's loop: its sockets, its time, what ended.
+ * http_multi: a libcurl multi handle on the reactor's loop: its sockets, its timer, its completed
+ * transfers.
  *
- * The reactor's thread. Sockets are opened only to addresses that the guard allows. A socket's
- * place in the loop is kept for as long as its connection lives: one that carries request after
- * request costs no changes there.
+ * Used on the reactor's thread. Sockets are opened only to addresses that the guard allows. A
+ * socket stays registered in the loop as long as its connection exists, so a connection with many
+ * requests causes no changes there.
  */
 #ifndef TARRY_TARGETS_HTTP_MULTI_H
 #define TARRY_TARGETS_HTTP_MULTI_H
@@ -16,40 +17,43 @@
 
 struct target_multi;
 
-struct target_opening { /* of an easy handle's socket */
+struct target_opening { /* for an easy handle's socket */
     struct target_multi *multi;
-    int error;  /* why there is none: an errno; the reader clears it */
-    int fds[2]; /* the last ones that were opened; -1: none */
+    int error;  /* errno if no socket was opened; reset by the reader */
+    int fds[2]; /* the most recently opened descriptors; -1: none */
 };
 
-/* A connection when a request was about to be sent by it: what its peer had until then. */
+/* The state of a connection just before a request was sent: the traffic of its peer up to that
+ * time. */
 struct target_mark {
-    uint16_t port;   /* on our side */
-    uint32_t serial; /* of the connection; 0: not known */
-    bool is_first;   /* no request went by it before */
+    uint16_t port;   /* local port */
+    uint32_t serial; /* of the connection; 0 if unknown */
+    bool is_first;   /* no earlier request used the connection */
     struct target_traffic traffic;
 };
 
-/* A transfer is over; it is no longer the multi's. Not inside a call, but for the loop's. */
+/* Called when a transfer has ended and is removed from the multi handle; only from the loop, never
+ * inside a call. */
 typedef void target_multi_ended(void *ctx, CURL *easy, CURLcode code);
 
-/* NULL: out of memory or descriptors. */
+/* Returns NULL without memory or descriptors. */
 struct target_multi *target_multi_new(struct reactor *reactor, struct guard *guard,
                                       target_multi_ended *ended, void *ctx);
-/* Closes all connections. Every transfer has been removed; not from within `ended`. */
+/* Closes all connections. All transfers have to be removed before; not to be called from
+ * `ended`. */
 void target_multi_free(struct target_multi *multi);
 
-/* Begins at the end of this turn; `opening` lives as long as the handle, whose sockets are noted there.
- * False: out of memory. */
+/* Adds a transfer, which begins at the end of this loop iteration. `opening` records the sockets of
+ * the handle and has to live as long. Returns false when out of memory. */
 bool target_multi_add(struct target_multi *multi, CURL *easy, struct target_opening *opening);
-/* Within CURLOPT_PREREQFUNCTION: the request goes out next, from `port` of this
- * machine to the address `peer`. */
+/* Called in CURLOPT_PREREQFUNCTION: the next request will be sent from local `port` to the address
+ * `peer`. */
 void target_multi_mark(struct target_multi *multi, const struct target_opening *opening,
                        const char *peer, int port, struct target_mark *mark);
-/* The marked connection is closed, without an answer. True: the peer certainly took nothing of the
- * request, which may be sent again. False: it may have. */
+/* Called after the marked connection was closed without an answer. Returns true if the peer
+ * certainly received nothing of the request, so that it may be sent again; false if it may have. */
 bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark);
-/* Before its end. Its connection is closed. */
+/* Removes a transfer before its end; closes its connection. */
 void target_multi_remove(struct target_multi *multi, CURL *easy);
 
 #endif

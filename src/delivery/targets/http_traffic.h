@@ -1,7 +1,7 @@
 /*
- * http_traffic: what has gone by a TCP connection, as the kernel counts it. Any thread.
+ * http_traffic: the traffic of a TCP connection as counted by the kernel. Any thread.
  *
- * A file of its own: the loop's headers have an older struct tcp_info.
+ * It has its own file because the loop's headers contain an older struct tcp_info.
  */
 #ifndef TARRY_TARGETS_HTTP_TRAFFIC_H
 #define TARRY_TARGETS_HTTP_TRAFFIC_H
@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct target_traffic { /* bytes; the peer's end of the connection counts as one received */
+struct target_traffic { /* in bytes; the peer's end of the connection counts as one received byte */
     uint64_t sent, acked, received;
     bool has_ended; /* the peer has closed its side */
 };
 
-/* False: the kernel does not tell, or it is no TCP socket. */
+/* Returns false if the kernel does not support it or it is not a TCP socket. */
 bool target_traffic_read(int fd, struct target_traffic *out);
 
 #endif

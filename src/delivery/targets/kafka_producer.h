@@ -1,9 +1,9 @@
 /*
- * kafka_producer: one idempotent producer of librdkafka's, as seen from a reactor.
+ * kafka_producer: an idempotent producer of librdkafka, used from a reactor.
  *
- * librdkafka has threads of its own; what they have to tell waits in a queue and a descriptor makes
- * the reactor look. The reactor's thread; no event comes inside a call. A producer that is retired
- * tells no more and goes in the background.
+ * librdkafka has its own threads. Its events are queued, and a descriptor wakes the reactor. Used
+ * on the reactor's thread; events never occur inside a call. A retired producer reports no more
+ * events and is destroyed in the background.
  */
 #ifndef TARRY_TARGETS_KAFKA_PRODUCER_H
 #define TARRY_TARGETS_KAFKA_PRODUCER_H
@@ -14,61 +14,63 @@
 #include <librdkafka/rdkafka.h>
 
 enum { KAFKA_SERVERS_BYTES = URL_HOSTS_MAX * (URL_HOST_BYTES_MAX + sizeof "[]:65535,") };
-/* From here on a message travels in a batch of its own, so what is said of the batch's size is said
- * of the message's. */
+/* Messages of this size or larger are sent in their own batch, so an error about the batch size
+ * applies to the message. */
 enum { KAFKA_BATCH_BYTES_MAX = 128 * 1024 };
 
-/* Where a cluster is: kafka://host[:9092][,host[:9092]…], kafkas://host[:9093][,…] by TLS. */
+/* The address of a cluster: kafka://host[:9092][,host[:9092]…], or kafkas://host[:9093][,…] with
+ * TLS. */
 struct kafka_place {
-    struct target_place at;            /* the first broker; its origin names the credential */
+    struct target_place at;            /* the first broker; its origin selects the credential */
     char servers[KAFKA_SERVERS_BYTES]; /* "host:port,host:port" */
 };
 
 extern const char *const kafka_schemes[];
-/* False: `error` (TARGET_ERROR_BYTES) says what is wrong and what would be right. */
+/* Returns false with `error` (TARGET_ERROR_BYTES), which names the problem and a valid form. */
 bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error);
 
 struct kafka_producer;
 
 struct kafka_producer_events {
-    /* librdkafka hands a message back: this became of it. */
+    /* Called with the result when librdkafka returns a message. */
     void (*delivered)(void *ctx, struct outbox_message *message,
                       const struct target_report *report);
-    /* All brokers are down; is_fatal: the producer is of no use any more. */
+    /* Called when all brokers are down. is_fatal: the producer can no longer be used. */
     void (*trouble)(void *ctx, bool is_fatal, const char *why);
-    void (*gone)(void *ctx); /* after retire; the last */
+    void (*gone)(void *ctx); /* called after retire; the last event */
 };
 
-/* NULL: `error` says why. Connects when there is something to produce. */
+/* Returns NULL with `error` on failure. Connects when there is a message to produce. */
 struct kafka_producer *kafka_producer_new(const struct target_env *env,
                                           const struct kafka_place *place,
                                           const struct kafka_producer_events *events, void *ctx,
                                           char error[TARGET_ERROR_BYTES]);
-/* `body` and `key` are copied; key.at NULL: none. `headers` are its own from now on. It holds
- * `message` until `delivered`; an error: that will not come, *report says what became of it. */
+/* Produces a message. `body` and `key` are copied; key.at is NULL if there is no key. Takes
+ * ownership of `headers`. Holds `message` until `delivered`; after an error, that is not called,
+ * and *report is the result. */
 rd_kafka_resp_err_t kafka_producer_send(struct kafka_producer *producer,
                                         struct outbox_message *message, const char *topic,
                                         struct slice key, struct slice body,
                                         rd_kafka_headers_t *headers, struct target_report *report);
-/* A message for a broker that the guard refuses (a name or an address that the cluster gave) only
- * runs out of time, as librdkafka sees it: `error` says so then, and stays as it is else. */
+/* Adds the reason if the guard refused a broker (a name or an address from the cluster). For
+ * librdkafka, a message to such a broker just times out. `error` is changed only in that case. */
 void kafka_producer_tell_refusal(struct kafka_producer *producer,
                                  const struct outbox_message *message,
                                  char error[TARGET_ERROR_BYTES]);
-/* Gives up what is under way: `delivered` comes for it, soon. */
+/* Aborts the messages in flight; `delivered` is called for them soon. */
 void kafka_producer_purge(struct kafka_producer *producer);
-/* Nothing is told any more but `gone`. */
+/* Reports no more events except `gone`. */
 void kafka_producer_retire(struct kafka_producer *producer);
 
-/* ---- what errors mean ---- */
+/* ---- meaning of errors ---- */
 
 /*
- * The report for a message of `bytes` that ended with `error`. `status`: what is known of its way.
- * `timeout_ms`: its time, for the text.
+ * Makes the report for a message of `bytes` that ended with `error`. `status` is what is known
+ * about its delivery. `timeout_ms` is its timeout, for the text.
  */
 void kafka_error_report(rd_kafka_resp_err_t error, rd_kafka_msg_status_t status, size_t bytes,
                         int64_t timeout_ms, struct target_report *out);
-/* Why no broker can be reached, in words. */
+/* Returns a description of why no broker can be reached. */
 const char *kafka_error_words(rd_kafka_resp_err_t error);
 
 #endif

@@ -1,18 +1,18 @@
 /*
- * outbox: what a target keeps of each message until its report: its tag, its time, where it stands.
+ * outbox: the state of a target's messages until their reports: tag, timeout, stage.
  *
- * Brokers differ in how they are connected to and how they confirm, not in what target.h promises.
- * The outbox keeps these promises for all of them:
- *   - each message is reported exactly once, at the end of a turn, never inside a call (rule 3)
- *   - what was lost is UNSENT where nothing of it left, else FAILED (rule 4)
- *   - when a message's time is over the kind is asked to settle it (rule 5)
- *   - what a library or thread still holds is kept, though reported long ago, until it is returned
- *   - `closed` comes after the last report and after the kind has said that its peer is gone
+ * Brokers differ in their connections and confirms, but not in the guarantees of target.h. The
+ * outbox provides these for all of them:
+ *   - each message is reported exactly once, at the end of a loop iteration, never inside a call (rule 3)
+ *   - a lost message is UNSENT if nothing of it was sent, else FAILED (rule 4)
+ *   - when a message times out, the kind is asked to settle it (rule 5)
+ *   - a message that a library or thread still holds is kept after its report until it is returned
+ *   - `closed` is called after the last report, and after the kind has reported that its peer is gone
  *
- * A message goes from `waiting` to `sent` to `settled`; it may be settled from either. A kind embeds
- * struct outbox_message first in its own, and struct outbox in its target; both are the kind's
- * memory. One thread, the reactor's. A fifth broker brings connect, write and what its confirms
- * mean; stomp_target.c shows how little else it needs.
+ * A message goes from `waiting` to `sent` to `settled`; it may be settled from both. A kind embeds
+ * struct outbox_message as the first member of its message, and struct outbox in its target; it
+ * owns the memory of both. Used on the reactor's thread. A further broker only has to implement
+ * connecting, writing and the meaning of its confirms; stomp_target.c is an example.
  */
 #ifndef TARRY_TARGETS_OUTBOX_H
 #define TARRY_TARGETS_OUTBOX_H
@@ -21,38 +21,39 @@
 #include "targets/target.h"
 
 enum outbox_stage {
-    OUTBOX_WAITING = 1, /* here */
+    OUTBOX_WAITING = 1, /* not sent yet */
     OUTBOX_SENT,        /* waits for its confirm */
-    OUTBOX_SETTLED,     /* `report` holds and goes out at the end of the turn */
-    OUTBOX_REPORTED     /* and is held by somebody */
+    OUTBOX_SETTLED,     /* `report` is set and is sent at the end of the loop iteration */
+    OUTBOX_REPORTED     /* reported, but still held */
 };
 
 struct outbox_message {
-    struct list list; /* the outbox's, one for each stage */
+    struct list list; /* used by the outbox, one for each stage */
     enum outbox_stage stage;
-    bool has_left; /* the kind's: the peer may have got some of it */
-    bool is_held;  /* the kind's: a library or a thread has it; outbox_return ends that */
+    bool has_left; /* set by the kind: the peer may have received part of it */
+    bool is_held;  /* set by the kind: a library or a thread holds it; outbox_return ends that */
     uint64_t tag;
     int64_t added_ms, timeout_ms, until_ms; /* inner clock */
     struct buffer *explained;               /* or NULL; only until the report */
-    struct target_report report;            /* from OUTBOX_SETTLED on */
+    struct target_report report;            /* set from OUTBOX_SETTLED on */
 };
 
-struct outbox_kind { /* none of them is called inside a call, but for `settled` */
-    /* Its time is over: settle it. */
+struct outbox_kind { /* never called inside a call, except `settled` */
+    /* Called when it has timed out; has to settle it. */
     void (*overdue)(void *ctx, struct outbox_message *message);
-    /* It has just been settled: what only its way needed may go. May be NULL. */
+    /* Called when it was settled; may free data that was only needed for sending. May be NULL. */
     void (*settled)(void *ctx, struct outbox_message *message);
-    /* Lines for people are wanted: append to message->explained. */
+    /* Called if an explanation is requested; appends to message->explained. */
     void (*explain)(void *ctx, const struct outbox_message *message);
-    /* It is reported and nobody holds it: free it. */
+    /* Called when it is reported and no longer held; has to free it. */
     void (*free_message)(void *ctx, struct outbox_message *message);
-    /* After overdue ones were settled: the kind's own times. May be NULL. */
+    /* Called after overdue messages were settled, for the kind's own timers. May be NULL. */
     void (*woken)(void *ctx, int64_t now_ms);
-    /* At the end of a turn in which something was settled or asked for, before the reports. May be
-     * NULL. */
+    /* Called before the reports at the end of a loop iteration in which a message was settled or
+     * this was requested. May be NULL. */
     void (*turned)(void *ctx);
-    /* Nothing is left to report and the peer is gone: frees the target, and its outbox with it. */
+    /* Called when nothing is left to report and the peer is gone; frees the target and its
+     * outbox. */
     void (*free_target)(void *ctx);
 };
 
@@ -60,57 +61,60 @@ struct outbox {
     const struct target_env *env;
     const struct outbox_kind *kind;
     void *ctx;
-    struct list waiting, sent, settled, held; /* in the order they came there */
+    struct list waiting, sent, settled, held; /* in order of arrival */
     struct deadline *deadline;
     int64_t deadline_ms;
     struct turn_end_call turn_end;
-    bool is_gone;              /* the kind's peer and threads are */
-    void (*closed)(void *ctx); /* set: it is being closed */
+    bool is_gone;              /* the kind's peer and threads have ended */
+    void (*closed)(void *ctx); /* set while the target is being closed */
     void *closed_ctx;
 };
 
-/* False: out of memory or descriptors; nothing is left behind. */
+/* Returns false without memory or descriptors; nothing has to be freed then. */
 bool outbox_init(struct outbox *outbox, const struct target_env *env,
                  const struct outbox_kind *kind, void *ctx);
-/* For a target that could not be opened, without a message. Else the outbox ends by itself. */
+/* Frees the outbox of a target that could not be opened, without messages. Otherwise the outbox
+ * frees itself. */
 void outbox_fini(struct outbox *outbox);
 
-/* A new message waits; it was zeroed. Its time is its setting's `timeout_ms` and `grace_ms`, for a
- * library that keeps the time as well and knows more when it is over. */
+/* Adds a new message as waiting; it has to be zeroed. Its timeout is its setting's `timeout_ms`
+ * plus `grace_ms`. The grace is for a library that has the same timeout and can tell more when it
+ * expires. */
 void outbox_add(struct outbox *outbox, struct outbox_message *message,
                 const struct target_message *from, int64_t grace_ms);
-/* All of it is on its way: it waits for its confirm. */
+/* Marks a message as completely sent: it waits for its confirm. */
 void outbox_mark_sent(struct outbox *outbox, struct outbox_message *message);
 
-/* What became of it; it was not settled before. */
+/* Sets the result of a message that was not settled before. */
 void outbox_settle(struct outbox *outbox, struct outbox_message *message,
                    const struct target_report *report);
 void outbox_settle_as(struct outbox *outbox, struct outbox_message *message,
                       enum target_outcome outcome, bool is_ailing, const char *error);
-/* It is lost, and its peer is to blame: UNSENT where nothing has left, else FAILED. */
+/* Settles a lost message as a fault of the peer: UNSENT if nothing was sent, else FAILED. */
 void outbox_lose(struct outbox *outbox, struct outbox_message *message, const char *error);
-/* So are all that are sent, or these and all that wait. */
+/* Do the same for all sent messages, or for all sent and waiting ones. */
 void outbox_lose_sent(struct outbox *outbox, const char *error);
 void outbox_lose_all(struct outbox *outbox, const char *error);
 
-/* Nobody holds it any more: it is freed once it is reported, or now. It has been settled. */
+/* Ends the hold on a settled message: frees it after its report, or now. */
 void outbox_return(struct outbox *outbox, struct outbox_message *message);
-/* The same for all that are settled or reported: whoever held them is gone. */
+/* Does the same for all settled or reported messages, when the holder is gone. */
 void outbox_return_all(struct outbox *outbox);
 
-/* Calls `woken` then at the latest. */
+/* Calls `woken` at that time at the latest. */
 void outbox_wake_at(struct outbox *outbox, int64_t at_ms);
-/* Calls `turned` at the end of this turn. */
+/* Calls `turned` at the end of this loop iteration. */
 void outbox_turn(struct outbox *outbox);
 
-/* As target.h's close. The kind then ends what is under way, and says when nothing is. */
+/* Closes the target as in target.h. The kind then ends everything in progress, and calls
+ * outbox_gone when nothing is left. */
 void outbox_close(struct outbox *outbox, void (*closed)(void *ctx), void *ctx);
 void outbox_gone(struct outbox *outbox);
 
-/* Pauses between tries to reach a peer: 100 ms after a failure, doubled with each up to 5 s. Zeroed:
- * none. Any thread, any clock. */
+/* Pause between connection attempts: 100 ms after a failure, doubled with each one up to 5 s. All
+ * zero: no pause. Any thread, any clock. */
 struct outbox_pause {
-    uint32_t failures; /* in a row */
+    uint32_t failures; /* consecutive failures */
     int64_t until_ms;
 };
 void outbox_pause_longer(struct outbox_pause *pause, int64_t now_ms);

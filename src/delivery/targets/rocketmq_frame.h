@@ -1,8 +1,8 @@
 /*
- * rocketmq_frame: the remoting protocol of RocketMQ 4 and 5 in its JSON form: requests to write,
- * answers to read, and the route of a topic, which a name server answers. Pure.
+ * rocketmq_frame: the remoting protocol of RocketMQ 4 and 5 in its JSON form: writes requests,
+ * reads answers, and parses the route of a topic from a name server. Pure.
  *
- *   length (4 bytes, of all that follows), header's length (3 bytes behind a 0 for JSON), header, body
+ *   length (4 bytes, of everything after it), header length (3 bytes after a 0 for JSON), header, body
  */
 #ifndef TARRY_TARGETS_ROCKETMQ_FRAME_H
 #define TARRY_TARGETS_ROCKETMQ_FRAME_H
@@ -10,14 +10,14 @@
 #include "base/buffer.h"
 
 enum {
-    ROCKETMQ_HEADER_BYTES_MAX = 64 * 1024, /* of an answer */
+    ROCKETMQ_HEADER_BYTES_MAX = 64 * 1024, /* for an answer */
     ROCKETMQ_BODY_BYTES_MAX = 4 * 1024 * 1024,
-    ROCKETMQ_ADDRESS_BYTES = 272, /* "host:port" with its NUL */
-    ROCKETMQ_NAME_BYTES = 256,    /* of a broker, with its NUL */
-    ROCKETMQ_BROKERS_MAX = 64     /* of one topic */
+    ROCKETMQ_ADDRESS_BYTES = 272, /* "host:port" including the NUL */
+    ROCKETMQ_NAME_BYTES = 256,    /* of a broker, including the NUL */
+    ROCKETMQ_BROKERS_MAX = 64     /* for one topic */
 };
 
-enum rocketmq_code { /* of requests, then of answers */
+enum rocketmq_code { /* codes of requests, then of answers */
                      ROCKETMQ_ROUTE = 105,
                      ROCKETMQ_SEND = 310,
 
@@ -38,19 +38,20 @@ struct rocketmq_field {
     struct slice value; /* UTF-8 */
 };
 
-/* Who signs: both empty: nobody does. */
+/* The keys for signing. Both empty: unsigned. */
 struct rocketmq_login {
     const char *access_key, *secret_key;
 };
 
-/* One request as a frame; the fields come in the order of their names. The signature (HMAC-SHA1) is
- * that of both generations of access lists. Out of memory shows in `out`. */
+/* Appends a request as a frame; the fields have to be sorted by name. The signature (HMAC-SHA1) is
+ * valid for both generations of access control lists. Out of memory sets the failure flag of
+ * `out`. */
 void rocketmq_emit_request(struct buffer *out, enum rocketmq_code code, uint32_t opaque,
                            const struct rocketmq_field *fields, size_t count, struct slice body,
                            const struct rocketmq_login *login);
 
 struct rocketmq_answer {
-    bool is_answer; /* else a request of the peer's, which nobody here has asked for */
+    bool is_answer; /* if false, it is a request of the peer, which is not expected */
     uint32_t opaque;
     int code;
     struct slice remark; /* a JSON string with its quotes, or empty */
@@ -59,23 +60,22 @@ struct rocketmq_answer {
 
 enum rocketmq_read { ROCKETMQ_FRAME = 1, ROCKETMQ_MORE, ROCKETMQ_BROKEN };
 
-/* What the bytes begin with: *answer, which holds slices of them, and how many bytes it took. BROKEN:
- * *why says how. */
+/* Parses the frame at the beginning of the bytes into *answer, which contains slices of them; *used
+ * is its length. BROKEN: *why is the reason. */
 enum rocketmq_read rocketmq_frame_read(const char *at, size_t len, struct rocketmq_answer *answer,
                                        size_t *used, const char **why);
 
-/* A remark, printable and without the Java exception's name before it and what follows its first
- * line. */
+/* Writes the first line of a remark, printable and without the name of the Java exception. */
 void rocketmq_emit_remark(struct slice remark, char *out, size_t bytes);
 
-struct rocketmq_master { /* who takes messages, in how many queues */
+struct rocketmq_master { /* the master of a broker group, and its number of queues */
     char name[ROCKETMQ_NAME_BYTES], address[ROCKETMQ_ADDRESS_BYTES];
     uint32_t queues;
 };
 
-/* The masters with queues that may be written, at most ROCKETMQ_BROKERS_MAX. False: it is no route;
- * true with none: nobody takes messages now. Name servers before 4.9.4 leave the quotes of numbers
- * that are keys out; they are read as well. */
+/* Parses a route into its masters with writable queues, at most ROCKETMQ_BROKERS_MAX. Returns false
+ * if it is not a route; true without masters means that no broker accepts messages now. Name
+ * servers before 4.9.4 omit the quotes of numeric keys; this form is accepted too. */
 bool rocketmq_route_parse(struct slice json, struct rocketmq_master out[ROCKETMQ_BROKERS_MAX],
                           size_t *count);
 

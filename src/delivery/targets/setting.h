@@ -1,20 +1,20 @@
 /*
- * setting: what a topic says of its delivery: the object `deliver` of its settings, read. Pure.
+ * setting: the delivery settings of a topic: the object `deliver` of its settings, parsed. Pure.
  *
- *   {"to": "https://shop.example/close-order",   may hold templates in path and query
- *    "callback": false,                          a push may name its own URL (http, https)
+ *   {"to": "https://shop.example/close-order",   may contain templates in path and query
+ *    "callback": false,                          a push may set its own URL (http, https)
  *    "max_in_flight": 64, "rate": "100/s",       per server
  *    "timeout": "10s",
  *    "sign": "shop",                             keys of the policy file; "" or absent: "default"
- *                                                where there is such a key, else unsigned
- *    "body": "job",                              the whole job as JSON in place of its body; or "raw"
- *    "dead_on": [410, "400-404"],                http: these go straight to dead; 410 always does
+ *                                                if there is such a key, else unsigned
+ *    "body": "job",                              the whole job as JSON instead of its body; or "raw"
+ *    "dead_on": [410, "400-404"],                http: statuses after which a job is dead; 410 always
  *    "exchange": "orders", "routing_key": "{topic}.{meta.kind}",   amqp
  *    "topic": "{topic}", "key": "{id}",                            kafka
  *    "topic": "{topic}", "tags": "{meta.kind}", "keys": "{id}",    rocketmq
  *    "destination": "/queue/{topic}"}                              stomp
  *
- * Templates (targets/template.h): {topic}, {id}, {meta.NAME}; "{{" and "}}" stand for braces.
+ * Templates (targets/template.h): {topic}, {id}, {meta.NAME}; "{{" and "}}" are literal braces.
  */
 #ifndef TARRY_TARGETS_SETTING_H
 #define TARRY_TARGETS_SETTING_H
@@ -35,13 +35,13 @@ enum {
     TARGET_DEAD_ON_MAX = 16
 };
 
-struct target_codes { /* HTTP statuses, both ends included */
+struct target_codes { /* range of HTTP statuses, inclusive */
     uint16_t from, to;
 };
 
-/* Zeroed: no delivery. */
+/* The settings. All zero: no delivery. */
 struct target_setting {
-    char *to; /* NULL: only jobs with a callback of their own; own memory, all of these */
+    char *to; /* NULL: only jobs with their own callback; the struct owns all texts */
     char *sign, *exchange, *routing_key, *topic, *key, *tags, *keys, *destination;
     bool allows_callback;
     bool never_signs; /* "sign": false */
@@ -53,8 +53,8 @@ struct target_setting {
     size_t dead_on_count;
 };
 
-/* `json`: the object. False: `error` (TARGET_ERROR_BYTES) names the member and what would be right;
- * *out is zeroed. Destinations are checked by their kind. */
+/* Parses the object `json`. Returns false with `error` (TARGET_ERROR_BYTES), which names the member
+ * and a valid value; *out is then zeroed. Destinations are checked by their kind. */
 bool target_setting_parse(struct slice json, struct target_setting *out, char *error);
 void target_setting_fini(struct target_setting *setting);
 

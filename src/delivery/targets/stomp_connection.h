@@ -1,10 +1,11 @@
 /*
- * stomp_connection: the conversation with one broker, again and again: asks for its addresses, asks the
- * guard about each, connects, logs in, keeps heart-beats, closes when nobody needs it, waits before
- * it tries again after a failure.
+ * stomp_connection: a persistent connection to one broker: resolves its addresses, checks each with
+ * the guard, connects, logs in, sends heart-beats, closes when it is no longer needed, and waits
+ * before it reconnects after a failure.
  *
- * One thread, the reactor's. No event comes inside a call. It begins down; stomp_connection_needed
- * leads to one `up` or one `down`; an up to one `down`, unless it was stopped or closed unneeded.
+ * Used on the reactor's thread. Events never occur inside a call. A connection begins down;
+ * stomp_connection_needed leads to one `up` or one `down`. An `up` is followed by one `down`,
+ * unless the connection was stopped or closed because it was not needed.
  */
 #ifndef TARRY_TARGETS_STOMP_CONNECTION_H
 #define TARRY_TARGETS_STOMP_CONNECTION_H
@@ -13,40 +14,40 @@
 #include "targets/stomp_frame.h"
 #include "targets/target.h"
 
-/* Where a broker is: stomp://host[:61613][/virtual-host], stomps://host[:61614][/virtual-host] by TLS.
- */
+/* The address of a broker: stomp://host[:61613][/virtual-host], or
+ * stomps://host[:61614][/virtual-host] with TLS. */
 struct stomp_place {
     struct target_place at;
-    char virtual_host[TARGET_NAME_BYTES]; /* the host's name where the URL has no path */
+    char virtual_host[TARGET_NAME_BYTES]; /* the host's name if the URL has no path */
 };
 
 extern const char *const stomp_schemes[];
-/* False: `error` (TARGET_ERROR_BYTES) says what is wrong and what would be right. */
+/* Returns false with `error` (TARGET_ERROR_BYTES), which names the problem and a valid form. */
 bool stomp_place_parse(struct slice to, struct stomp_place *out, char *error);
 
 struct stomp_connection;
 
 struct stomp_connection_events {
     void (*up)(void *ctx);
-    /* Any but CONNECTED. Valid during the callback. */
+    /* Called for all frames except CONNECTED. Valid during the callback. */
     void (*frame)(void *ctx, const struct stomp_frame *frame);
-    void (*room)(void *ctx); /* after a write that took too little */
-    /* `why` is for people. */
+    void (*room)(void *ctx); /* after a write that accepted too little */
+    /* `why` is a text for users. */
     void (*down)(void *ctx, const char *why);
-    void (*gone)(void *ctx); /* after stomp_connection_free; the last */
+    void (*gone)(void *ctx); /* after stomp_connection_free; the last event */
 };
 
-/* NULL: out of memory. `env` outlives it. */
+/* Returns NULL when out of memory. `env` outlives the connection. */
 struct stomp_connection *stomp_connection_new(const struct target_env *env,
                                               const struct stomp_place *place,
                                               const struct stomp_connection_events *events,
                                               void *ctx);
-/* Down, without an event. `pauses`: the next start waits a moment. */
+/* Goes down without an event. `pauses`: the next start waits briefly. */
 void stomp_connection_stop(struct stomp_connection *connection, bool pauses);
-/* How many bytes were taken; fewer than `len`: `up` or `room` follows. */
+/* Returns the number of accepted bytes; if fewer than `len`, `up` or `room` follows. */
 size_t stomp_connection_write(struct stomp_connection *connection, const char *at, size_t len);
-/* Does somebody wait for something? One that is needed connects where it is down, at once or when the
- * pause after the last failure is over; one that is not needed for half a minute says good-bye. */
+/* Sets whether the connection is needed. If needed and down, it connects immediately or after the
+ * pause that follows a failure. If not needed for half a minute, it disconnects. */
 void stomp_connection_needed(struct stomp_connection *connection, bool is_needed);
 void stomp_connection_free(struct stomp_connection *connection);
 

@@ -1,10 +1,10 @@
 /*
- * stream: bytes to and from one address, plain or by TLS, on the reactor's loop. STOMP goes by it; it
- * knows no protocol.
+ * stream: a byte stream to one address, plain or with TLS, on the reactor's loop. STOMP uses it; it
+ * is independent of the protocol.
  *
- * One thread, the reactor's. `down` comes once, at the end of a turn, and is the last; no event
- * comes inside a call, none after stream_free. Unsent bytes are bounded (256 KiB). The time a
- * connection may take is the owner's to keep.
+ * Used on the reactor's thread. `down` is called once, at the end of a loop iteration, and is the
+ * last event. Events never occur inside a call or after stream_free. Unsent bytes are bounded (256
+ * KiB). The owner is responsible for timeouts.
  */
 #ifndef TARRY_TARGETS_STREAM_H
 #define TARRY_TARGETS_STREAM_H
@@ -17,21 +17,23 @@
 struct stream;
 
 struct stream_events {
-    void (*up)(void *ctx);                                /* connected; TLS: and verified */
+    void (*up)(void *ctx);                                /* connected and, with TLS, verified */
     void (*bytes)(void *ctx, const char *at, size_t len); /* valid during the callback */
-    void (*room)(void *ctx);                              /* after a write that took too little */
-    void (*down)(void *ctx, const char *why);             /* for people, without addresses */
+    void (*room)(void *ctx);                  /* after a write that accepted too little */
+    void (*down)(void *ctx, const char *why); /* text for users, without addresses */
 };
 
-/* `tls_host`: the name its certificate must be for, or NULL: plain. `ca_file`: trusted beside the
- * system's, or NULL. NULL: out of memory or descriptors. */
+/* Opens a stream. `tls_host` is the name for the certificate, or NULL for a plain stream. `ca_file`
+ * is trusted in addition to the system's CAs, or NULL. Returns NULL without memory or
+ * descriptors. */
 struct stream *stream_new(struct reactor *reactor, const struct sockaddr *address,
                           const char *tls_host, const char *ca_file,
                           const struct stream_events *events, void *ctx);
-/* Once up. How many bytes were taken; fewer than `len`: `room` follows. Sent at the turn's end. */
+/* Writes bytes once it is up; they are sent at the end of the loop iteration. Returns the number of
+ * accepted bytes; if fewer than `len`, `room` follows. */
 size_t stream_write(struct stream *stream, const char *at, size_t len);
-/* Any time, also from its events. What a write took is still offered to the socket once. NULL is
- * fine. */
+/* Frees the stream; at any time, also from its events. Accepted bytes are still offered to the
+ * socket once. Accepts NULL. */
 void stream_free(struct stream *stream);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * template: {topic}, {id}, {meta.NAME} in a text, filled in from a job; "{{" and "}}" stand for
- * braces. Pure.
+ * template: a text with {topic}, {id} and {meta.NAME}, which are filled in from a job; "{{" and
+ * "}}" are literal braces. Pure.
  */
 #ifndef TARRY_TARGETS_TEMPLATE_H
 #define TARRY_TARGETS_TEMPLATE_H
@@ -10,22 +10,23 @@
 
 enum template_escape {
     TEMPLATE_PLAIN = 1,
-    /* What is filled in is percent-encoded, and neither it nor the whole may become a "." or ".."
-     * of the path, which some servers take for a way up even where it is encoded. */
+    /* Values are percent-encoded. Neither a value nor the result may form a "." or ".." in the
+     * path, which some servers interpret as a parent directory even if encoded. */
     TEMPLATE_URL
 };
 
-/* Text without control bytes, and only known fields. False: `error` (TARGET_ERROR_BYTES) says where
- * and what would be right. */
+/* Checks a text: no control bytes, only known fields. Returns false with `error`
+ * (TARGET_ERROR_BYTES), which names the place and a valid form. */
 bool template_check(struct slice text, char *error);
-/* False: the text is what it would be filled in to. */
+/* Returns false if filling in does not change the text. */
 bool template_has_fields(struct slice text);
-/* Appends; `text` has been checked. A meta that the job does not have fills in nothing. False: the
- * result passes `bytes_max`, or its path would lead up; nothing is appended. */
+/* Appends the filled-in text, which must have been checked. A meta that the job does not have is
+ * empty. Returns false and appends nothing if the result exceeds `bytes_max` or its path would lead
+ * to a parent directory. */
 bool template_fill(struct slice text, const struct job *job, enum template_escape escape,
                    size_t bytes_max, struct buffer *out);
 
-/* Has the path of this URL (or what of it is known) a segment "." or "..", however encoded? */
+/* Returns true if the known part of the URL's path has a segment "." or "..", in any encoding. */
 bool template_leads_up(struct slice url);
 
 #endif
