@@ -7,8 +7,7 @@ enum {
         /* capacity kept by an empty buffer; small, since idle connections should cost little */
     16 * 1024,
     LARGE_BYTES =
-        128 *
-        1024 /* a larger command gets its memory in advance, and no bytes behind it are read */
+        128 * 1024 /* larger commands get their memory first; nothing behind them is read */
 };
 
 /* ---- memory ---- */

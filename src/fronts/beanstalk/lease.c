@@ -17,8 +17,7 @@ static void on_answered(void *owner, uint64_t tag, const struct queue_reply *rep
     enum queue_status status = beanstalk_reply_status(reply);
     struct beanstalk_reservation *reservation =
         beanstalk_reservations_find(held, session->command.id);
-    bool is_good = status == QUEUE_OK ||
-                   status == QUEUE_CANCELLED; /* its cancellation was requested in the meantime */
+    bool is_good = status == QUEUE_OK || status == QUEUE_CANCELLED; /* cancellation was requested */
     if (is_good && verb == BEANSTALK_TOUCH) {
         int64_t now_ms = beanstalk_session_now_ms(session);
         if (reservation)

@@ -17,8 +17,8 @@
 
 struct beanstalk_numbers;
 
-struct beanstalk_numbers *beanstalk_numbers_new(
-    struct queue *queue); /* returns NULL if out of memory */
+/* Returns NULL if out of memory. */
+struct beanstalk_numbers *beanstalk_numbers_new(struct queue *queue);
 /* Frees the numbers. No claim may be in progress. */
 void beanstalk_numbers_free(struct beanstalk_numbers *numbers);
 

@@ -1,8 +1,7 @@
 #include "beanstalk/reservations.h"
 
 enum {
-    RENEW_MS =
-        3600 * 1000, /* how long before its end a lease is renewed that is shorter than its TTR */
+    RENEW_MS = 3600 * 1000, /* time before the end of a lease when it is renewed */
     EQUAL_MS = 500 /* ends at most this far apart count as equal, since two clocks measured them */
 };
 

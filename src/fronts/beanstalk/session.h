@@ -64,8 +64,7 @@ struct beanstalk_session {
     char tube_name[JOB_TOPIC_BYTES_MAX];
     struct beanstalk_subject subject; /* the job on which the command operates */
     uint64_t put_numbers[SESSION_PUTS_MAX];
-    size_t put_count,
-        put_skip_bytes; /* puts in progress; size of a put that could not get a number */
+    size_t put_count, put_skip_bytes;      /* in progress; size of a put without a number */
     uint64_t deletes[SESSION_DELETES_MAX]; /* numbers of the held jobs that are being deleted */
     size_t delete_count;
     uint32_t reserve_count; /* reserves in progress, not yet answered */

@@ -69,7 +69,7 @@ struct sql_context {
 };
 
 struct sql_turn {
-    struct list *calls; /* struct sql_call; calls that name the same job must run in their order */
+    struct list *calls; /* struct sql_call; calls for the same job run in their order */
     /* number to set first, if the database has the one before it; 0: the transaction changes
      * nothing */
     int64_t ticket;

@@ -46,8 +46,8 @@ struct sql_news { /* Notification about one topic. */
     bool changed;   /* the settings changed, or the topic was deleted */
     bool look;      /* a pause began or ended, or many jobs changed */
     bool listens;   /* without a topic: another server wants to receive events */
-    struct slice
-        events; /* without a topic: a message (sql/audience.h), valid until the next notification */
+    /* without a topic: a message (sql/audience.h), valid until the next notification */
+    struct slice events;
     bool misses_events; /* without a topic: messages before this one were missed */
 };
 VECTOR_DECLARE(sql_news_list, struct sql_news)

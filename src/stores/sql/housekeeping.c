@@ -203,8 +203,7 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
         break;
     case SQL_CALL_UPKEEP:
         keeping->upkeep_under_way = false;
-        keeping->upkeep_failed =
-            !is_good; /* the next upkeep keeps its schedule, even if there is something to report */
+        keeping->upkeep_failed = !is_good; /* the next upkeep keeps its schedule */
         if (is_good)
             upkeep_is_done(keeping, call);
         break;

@@ -131,8 +131,7 @@ static bool on_connected(void *ctx, const struct sql_greeting *greeting, const c
         log_event(LOG_WARN, "the database is on another machine, whose clock is put right",
                   LOG_NUMBER("by_ms", greeting->moved_ms));
     session->reconnects++;
-    sql_audience_elsewhere(
-        &session->hints.audience); /* until it is known that no other server listens */
+    sql_audience_elsewhere(&session->hints.audience); /* assumed until known */
     sql_transaction_settle(&session->turn, greeting->ticket, greeting->ticket_ms);
     sql_hints_doubt(&session->hints);
     return true;

@@ -478,7 +478,7 @@ static void say_lanes(struct maria_link *link)
         }
         buffer_append_format(out, "(%u,%d)", topic_number_of(row), row->priority);
         (void)maria_topic_add_lane(row->topic,
-                                   row->priority); /* on failure, the lane is inserted once more */
+                                   row->priority); /* on failure, it is inserted again */
     }
 }
 

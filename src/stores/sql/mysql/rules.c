@@ -543,8 +543,7 @@ static void expire_one(struct maria_link *link, struct maria_row *row)
 {
     int64_t counts[SQL_COUNTS] = {0};
     row->topic = maria_numbers_find(&link->numbers, slice_make(row->key, sizeof(uint32_t)));
-    if (!row->topic || !row->topic->number ||
-        row->topic->name[0] == '?') { /* its topic was deleted */
+    if (!row->topic || !row->topic->number || row->topic->name[0] == '?') { /* topic was deleted */
         row->exists = false;
         return;
     }

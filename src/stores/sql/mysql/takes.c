@@ -120,8 +120,8 @@ void maria_say_takes(struct maria_link *link)
         if (is_take(call) && call->command->take.id.len)
             say_named(link, call);
     }
-    if (link->steps.count >
-        before) /* after the rows are locked, so that the delivery numbers of a job increase */
+    /* After the rows are locked, so that the delivery numbers of a job increase. */
+    if (link->steps.count > before)
         buffer_append_text(maria_say(link, (struct maria_step){.kind = MARIA_DELIVERY}),
                            "INSERT INTO tarry.number () VALUES ()");
     link->is_taken = true;

@@ -290,9 +290,10 @@ void maria_flight_abandon(struct maria_link *link);
 
 /* ---- stages (stages.c): the text of the next flight ---- */
 
-bool maria_turn_begin(struct maria_link *link,
-                      const struct sql_turn *turn); /* false if out of memory */
-bool maria_turn_next(struct maria_link *link); /* false if the first part needs no further flight */
+/* Returns false if out of memory. */
+bool maria_turn_begin(struct maria_link *link, const struct sql_turn *turn);
+/* Returns false if the first part needs no further flight. */
+bool maria_turn_next(struct maria_link *link);
 void maria_turn_commit(struct maria_link *link);
 void maria_turn_rollback(struct maria_link *link);
 
@@ -313,8 +314,8 @@ void maria_say_topics(struct maria_link *link);
 bool maria_read_topics(struct maria_link *link, MYSQL_RES *result);
 bool maria_topic_add_lane(struct maria_topic *topic, int32_t lane); /* false if out of memory */
 bool maria_topic_has_lane(const struct maria_topic *topic, int32_t lane);
-void maria_topics_begin(
-    struct maria_link *link); /* for a new transaction: clears the wanted topics */
+/* Clears the wanted topics for a new transaction. */
+void maria_topics_begin(struct maria_link *link);
 void maria_topics_free(struct maria_link *link);
 
 /* ---- the rows that calls name (locks.c) ---- */
@@ -339,8 +340,8 @@ void maria_say_messages(struct maria_link *link); /* about the transaction */
 void maria_say_messages_since(struct maria_link *link, struct sql_call *call);
 bool maria_read_messages(struct maria_link *link, struct sql_call *call,
                          MYSQL_RES *result); /* false if out of memory */
-bool maria_next_message(struct maria_link *link,
-                        struct sql_news *out); /* false if there are no more */
+/* Returns false if there are no more messages. */
+bool maria_next_message(struct maria_link *link, struct sql_news *out);
 void maria_messages_listen(struct maria_link *link, bool listens);
 void maria_messages_free(struct maria_link *link);
 
@@ -392,8 +393,8 @@ void maria_say_history_days(struct maria_link *link);
 
 /* ---- rules (rules.c): transitions of jobs ---- */
 
-bool maria_is_far(int64_t now_ms,
-                  const struct queue_when *when); /* beyond the maximum delay of a job */
+/* Returns true if the time is beyond the maximum delay of a job. */
+bool maria_is_far(int64_t now_ms, const struct queue_when *when);
 void maria_decide(struct maria_link *link, struct sql_call *call);
 /* Applies a purge, redrive or expire to a row that it has selected. */
 void maria_decide_own(struct maria_link *link, struct sql_call *call, struct maria_row *row);

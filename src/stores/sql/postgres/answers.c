@@ -220,8 +220,8 @@ static void fill_job(struct job *job, const PGresult *result, int row)
 
 struct taken_row {
     int row;
-    unsigned
-        run; /* number of the group of rows with the same topic and priority, in order of arrival */
+    /* number of the group of rows with the same topic and priority, in order of arrival */
+    unsigned run;
     int64_t due_ms;
     uint64_t sequence;
 };

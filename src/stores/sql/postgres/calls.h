@@ -9,11 +9,9 @@
 #include "sql/postgres/batch.h"
 
 enum {
-    POSTGRES_STEP_JOBS = 1000, /* per transaction of a purge or redrive */
-    POSTGRES_GROUPS_COMPARED =
-        8, /* number of recent groups to compare; most pushes are like one of those */
-    POSTGRES_OLD_IDS =
-        16 /* number of batches of pushes that check for existing jobs after a push met one */
+    POSTGRES_STEP_JOBS = 1000,    /* per transaction of a purge or redrive */
+    POSTGRES_GROUPS_COMPARED = 8, /* recent groups; most pushes match one of these */
+    POSTGRES_OLD_IDS = 16         /* batches that check for existing jobs after one was found */
 };
 
 struct postgres_step {     /* One statement of a transaction. */
@@ -37,8 +35,8 @@ struct postgres_link {
     struct postgres_steps steps;
     size_t step; /* index of the statement that is being answered */
     bool is_in_flight, wants_write;
-    struct sql_turn
-        turn;          /* the last transaction; is_whole: it is in progress and commits by itself */
+    /* the last transaction; is_whole: it is in progress and commits by itself */
+    struct sql_turn turn;
     PGnotify *message; /* the last notification, whose text is in use, or NULL */
     struct sql_batch pushes, changes, answers,
         acks; /* open while the transaction's statements are sent */
