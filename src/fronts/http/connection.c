@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    CROWD_MAX = 64,      /* excess connections that get an answer; others get none */
+    CROWD_MAX = 64,      /* excess connections that get an answer before the close */
     GREETING_MAX = 2048, /* before their first request; closes the oldest above it */
     HANDSHAKES_MAX = 4, /* per loop iteration, so that established connections do not wait longer */
     TURN_REQUESTS = 512, /* per iteration; above it each connection may begin TURN_SHARE, */

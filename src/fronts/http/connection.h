@@ -13,7 +13,7 @@
  *      holds
  *      no input buffer.
  * Out: the answers of a loop iteration are collected per connection and written at its end with one
- *      call. What the socket does not take is written later.
+ *      call. The rest that the socket does not take is written later.
  */
 #ifndef TARRY_HTTP_CONNECTION_H
 #define TARRY_HTTP_CONNECTION_H
@@ -52,14 +52,14 @@ struct http_connection {
     bool may_shake;       /* it has reached the front of that queue */
     bool peer_ended;      /* the peer sends no more and may be gone */
     bool is_starved;      /* the budget had no memory for the bytes of the last read */
-    uint16_t cors_origin; /* origin of the page that made the last request, see cors.h; 0: none */
+    uint16_t cors_origin; /* origin of the page that made the last request (cors.h), or 0 */
     struct http_channel *channel; /* TLS of the connection; NULL on a plain listener */
     uint32_t exchange_count;
     uint32_t weight;     /* sum of the weights of its exchanges */
     uint32_t wait_count; /* takes among them that may wait */
     uint32_t pauses;     /* value of front->pauses at the last liveness check */
     struct http_exchange *first, *last;
-    char *in; /* bytes of an incomplete request; NULL: none */
+    char *in; /* bytes of an incomplete request, or NULL */
     size_t in_len, in_cap;
     struct http_framing framing;
     const struct http_route
@@ -68,7 +68,7 @@ struct http_connection {
     size_t out_counted;           /* bytes of `out` that the budget counts */
     uint64_t out_at;              /* position of its first byte in the stream of answers */
     struct buffer unsent;         /* leases in answers that are not written yet */
-    struct http_writing *writing; /* rest of a write that the socket did not take; NULL: none */
+    struct http_writing *writing; /* rest of a write that the socket did not take, or NULL */
     size_t write_left;            /* unwritten bytes at the last check in phase WRITE */
 };
 

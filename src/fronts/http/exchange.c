@@ -624,7 +624,8 @@ void http_note_subject(struct http_call *call, enum http_subject subject, struct
     call->exchange->subject = note->failed ? HTTP_SUBJECT_NONE : subject;
 }
 
-/* Returns the topic in the note, which ends at the first slash: names of topics contain none. */
+/* Returns the topic in the note, which ends at the first slash: names of topics do not contain
+ * it. */
 static struct slice noted_topic(const struct http_exchange *exchange)
 {
     const struct buffer *note = &exchange->note;

@@ -44,7 +44,7 @@ struct http_exchange {
     uint64_t waiter; /* handle of a waiting take, or 0 */
     bool answered;   /* `reply` is complete and waits to be sent in order */
     bool is_head, is_http_1_0;
-    uint16_t cors_origin; /* origin of the page that makes the request, see cors.h; 0: none */
+    uint16_t cors_origin; /* origin of the page that makes the request (cors.h), or 0 */
     bool waits, wants_raw, wants_lines;
     enum http_bodies bodies;      /* bodies in a list */
     bool is_dry_run;              /* for a sweep */

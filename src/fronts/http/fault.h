@@ -60,13 +60,13 @@ enum http_problem {
     PROBLEM_COUNT
 };
 
-/* An error: the problem, the exceeded limit (0: none), and a sentence that describes what to do. */
+/* An error: the problem, the exceeded limit or 0, and a sentence that describes what to do. */
 struct http_fault {
     enum http_problem problem;
     uint64_t limit;
-    const char *challenge;  /* value of WWW-Authenticate; NULL: none */
+    const char *challenge;  /* value of WWW-Authenticate, or NULL */
     const char *limit_name; /* name of the exceeded limit, or NULL */
-    uint32_t retry_s;       /* value of Retry-After; 0: none */
+    uint32_t retry_s;       /* value of Retry-After, or 0 */
     int refusal;            /* enum access_refusal if the caller was refused, else 0 */
     char detail[512];
 };

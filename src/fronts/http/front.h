@@ -39,7 +39,7 @@ struct http_shared;
 /* Options of a front. Zero means the default given beside the member. */
 struct http_options {
     struct listeners *listeners; /* open listeners to accept from; must outlive the front */
-    struct feed_desk *desk;      /* source of events; NULL: none */
+    struct feed_desk *desk;      /* source of events, or NULL */
     const char *allowed_hosts;   /* further host names (host.h) or NULL; must outlive the front */
     const char *cors_origins;    /* allowed origins (cors.h) or NULL; must outlive the front */
     uint64_t body_bytes_max;     /* limit of one job's body; 1 MiB */
@@ -88,7 +88,7 @@ extern const struct metric http_topic_metrics[], http_store_metrics[], http_metr
 struct access;
 void http_shared_set_access(struct http_shared *shared, struct access *access);
 
-/* Sets the tracer that creates spans of pushes and takes; NULL: none. Call it before the reactors
+/* Sets the tracer that creates spans of pushes and takes, or NULL. Call it before the reactors
  * run; `tracer` must outlive the fronts. */
 struct tracer;
 void http_shared_set_tracer(struct http_shared *shared, struct tracer *tracer);
@@ -100,9 +100,9 @@ void http_shared_set_quota(struct http_shared *shared, struct quota *quota);
 /* Starts the sampler (sampler.h) on this reactor and its queue. Without it there are no live
  * streams and no status. Call it before the reactors run. Returns false if out of memory. */
 bool http_shared_look(struct http_shared *shared, struct reactor *reactor, struct queue *queue);
-/* Sets the expiry of the certificate that clients see, in Unix time; 0: none. Any thread. */
+/* Sets the expiry of the certificate that clients see, in Unix time, or 0. Any thread. */
 void http_shared_note_certificate(struct http_shared *shared, int64_t ends_s);
-/* Sets the memory limit of the process; 0: none. Call it before the reactors run. */
+/* Sets the memory limit of the process; 0: no limit. Call it before the reactors run. */
 void http_shared_set_process_memory(struct http_shared *shared, uint64_t bytes_max);
 /* Returns the bytes received by all fronts. Any thread. */
 uint64_t http_shared_bytes_in(struct http_shared *shared);

@@ -36,7 +36,7 @@ struct http_gate {
 };
 void http_gate_fini(struct http_connection *connection);
 
-/* Returns the line of the last caller, which the next request probably has too. */
+/* Returns the line of the last caller, which the next request probably repeats. */
 static inline struct slice http_gate_known_line(const struct http_gate *gate)
 {
     return slice_make(gate->line, gate->line_len);

@@ -54,7 +54,7 @@ static struct json_value find_member(struct json_value object, struct slice key)
     return (struct json_value){0};
 }
 
-/* Checks that the object has few members, and none twice. */
+/* Checks that the object has few members, each only once. */
 static bool is_plain_object(struct json_value object, struct slice *twice)
 {
     struct slice keys[JSON_SHAPE_MEMBERS_MAX];

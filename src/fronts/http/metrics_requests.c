@@ -73,7 +73,7 @@ static bool is_first_of_its_name(const struct http_shared *shared, uint32_t inde
 }
 
 /* Finds the next route from `*at` on that is the first one of its name; after all routes, the row
- * of requests without a route. Returns false if there is none left. */
+ * of requests without a route. Returns false at the end. */
 static bool next_route(const struct http_shared *shared, uint32_t *at, const char **name)
 {
     while (*at < shared->route_count && !is_first_of_its_name(shared, *at))

@@ -1,7 +1,7 @@
 /*
  * output: bytes of answers to be sent on a connection. The output of a loop iteration is written at
  * its
- * end with one call. What the socket does not take is written later; until then nothing else is
+ * end with one call. The rest that the socket does not take is written later; until then nothing else is
  * written.
  *
  * The bytes are counted in the budget of requests. Leases in answers that were never sent go back

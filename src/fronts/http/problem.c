@@ -64,8 +64,7 @@ static const struct row {
 static const struct refusal {
     const char *title;
     uint16_t status;
-    const char *
-        with_limit; /* format of the sentence with the limit, if that is known; NULL: the queue's sentence */
+    const char *with_limit; /* sentence that takes the limit if known, or NULL */
 } refusals[] = {
     [QUEUE_NOT_FOUND] = {"No such job or topic", 404},
     [QUEUE_CONFLICT] = {"The id exists", 409},

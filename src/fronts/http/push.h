@@ -36,12 +36,12 @@ struct http_batch {
     uint32_t item_count;
     struct buffer *faults; /* receives a struct http_item_fault for each invalid item, in order */
     struct buffer *arena, *meta;
-    const struct http_hooks *hooks; /* NULL: none */
+    const struct http_hooks *hooks; /* may be NULL */
     /* Returns whether a job may be pushed to this topic. On false, *fault gives the reason. NULL:
      * every topic is allowed. */
     bool (*allows)(void *ctx, struct slice topic, struct http_fault *fault);
     void *ctx;
-    /* Trace context of the request, for items without their own; NULL: none. */
+    /* Trace context of the request for items without their own, or NULL. */
     const struct trace_carry *carry;
     uint32_t carried;  /* number of items with that context */
     bool notes_pushed; /* record the push time of sampled jobs */

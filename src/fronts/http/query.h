@@ -140,7 +140,7 @@ struct http_query {
 
 /* Reads one option from a member of a JSON object: the text of a string, number, true or false.
  * `allowed` holds the options of the call. `beside` lists other members of the object, for the
- * suggestion in an error message (at most HTTP_MEMBERS_BESIDE_MAX, terminated by NULL; NULL: none).
+ * suggestion in an error message (at most HTTP_MEMBERS_BESIDE_MAX, terminated by NULL; or NULL).
  * Unescapes into `scratch`. */
 enum { HTTP_MEMBERS_BESIDE_MAX = 8 };
 bool http_option_set_member(struct http_fields *fields, uint64_t allowed, const char *const *beside,

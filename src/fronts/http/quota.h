@@ -21,7 +21,7 @@ struct http_connection;
 struct http_exchange;
 struct http_front;
 
-/* The quota state of a connection. Zeroed: none. */
+/* The quota state of a connection. Zeroed at first. */
 struct http_quota {
     struct quota_account *address; /* account of the address; a reference */
     struct quota_account

@@ -60,8 +60,8 @@ enum http_topics {
     HTTP_TOPICS_NONE = 1, /* the call has no topic */
     HTTP_TOPICS_PATH,     /* the topic in the path */
     HTTP_TOPICS_EACH,     /* each topic named in the call; the handler checks them with the gate */
-    HTTP_TOPICS_LEASE,    /* none: a lease is proof enough for its own job */
-    HTTP_TOPICS_SHOWN,    /* none: the handler shows only topics that the caller may see */
+    HTTP_TOPICS_LEASE,    /* no topic: a lease is proof enough for its own job */
+    HTTP_TOPICS_SHOWN,    /* no topic: the handler shows only topics that the caller may see */
     HTTP_TOPICS_ALL       /* "*" */
 };
 

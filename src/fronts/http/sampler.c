@@ -32,7 +32,7 @@ struct http_sampler {
     bool is_redis;
     bool is_more_posted; /* the letter is in transit, perhaps for an abandoned sample */
 
-    struct http_sample *last;   /* newest complete sample; NULL: none yet */
+    struct http_sample *last;   /* newest complete sample, or NULL */
     struct http_sample *making; /* sample in progress, or NULL */
     size_t last_at;             /* index of the next topic in `last` */
     size_t after_len;

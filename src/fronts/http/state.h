@@ -156,14 +156,14 @@ struct http_shared {
     struct tracer *tracer;              /* NULL: nothing is traced */
     atomic_bool is_memory_spent;        /* of the process; pushes are refused */
     struct http_sampler *sampler;       /* NULL: no sampling */
-    _Atomic int64_t certificate_ends_s; /* in Unix time; 0: none */
+    _Atomic int64_t certificate_ends_s; /* in Unix time, or 0 */
     _Atomic uint64_t process_bytes;
     uint64_t process_bytes_max;             /* 0: no limit */
-    const struct http_hooks *hooks;         /* NULL: none */
-    const struct http_backup_hooks *backup; /* NULL: none */
+    const struct http_hooks *hooks;         /* may be NULL */
+    const struct http_backup_hooks *backup; /* may be NULL */
     const struct http_clock_hooks *clock;   /* NULL: an ordinary clock */
-    const struct http_drain_hooks *drain;   /* NULL: none */
-    const struct http_server_hooks *server; /* NULL: none */
+    const struct http_drain_hooks *drain;   /* may be NULL */
+    const struct http_server_hooks *server; /* may be NULL */
     struct budget budget;
     pthread_mutex_t tls_lock;
     struct tls_context *tls; /* context of new connections; NULL: no TLS */

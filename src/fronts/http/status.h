@@ -28,7 +28,7 @@ struct http_status_input {
     struct http_lateness lateness;             /* over all topics */
     uint64_t process_bytes, process_bytes_max; /* max 0: no limit */
     bool is_memory_spent;
-    int64_t certificate_ends_s; /* in Unix time; 0: none */
+    int64_t certificate_ends_s; /* in Unix time, or 0 */
     struct clock_steps steps;
     int64_t troubles_ms[TROUBLES]; /* duration of each ongoing trouble; 0: ended */
 };

@@ -21,7 +21,7 @@ struct http_stream {
     void *ctx;
     struct list node; /* in front->streams, by sent_ms */
     const struct quota_account
-        *payer; /* account that is charged, kept by the connection; NULL: none */
+        *payer; /* account that is charged, kept by the connection, or NULL */
     int64_t sent_ms;
     uint64_t lost;        /* dropped events that are not reported to the client yet */
     struct buffer events; /* complete events, each with its blank line */

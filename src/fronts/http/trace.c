@@ -47,7 +47,7 @@ bool http_trace_read(const struct http_request *request, struct trace_carry *out
 
 /* ---- pushes ---- */
 
-/* Begins a span for the request, as a child of `context`; NULL: none. */
+/* Begins a span for the request, as a child of `context` unless that is NULL. */
 static void begin_push(struct http_exchange *exchange, const struct trace_context *context,
                        struct slice state)
 {

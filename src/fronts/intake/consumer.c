@@ -42,7 +42,7 @@ struct amqp_in_consumer { /* owned by the thread, except what the mutex guards *
     int64_t again_at_ms;
     size_t batches_out;
     int64_t pause_ms, next_open_ms, opened_ms;
-    uint64_t misread;     /* tag of the message that could not be decoded; 0: none */
+    uint64_t misread;     /* tag of the message that could not be decoded, or 0 */
     bool is_renewing;     /* the connection is reopened after such a message */
     bool is_proven;       /* a message was settled, or the connection has lasted PROVEN_MS */
     bool has_logged_loss; /* whether the loss of the connection has been logged */

@@ -18,7 +18,7 @@ enum {
     TOPICS_MAX = 16, /* topics that are searched for a job of one id */
     TOPIC_PAGE = 100,
     MESSAGE_BYTES = 512,
-    WAIT_MS = 10000, /* timeout of a take if the call gives none */
+    WAIT_MS = 10000, /* default timeout of a take */
     WAIT_BYTES = 1024
 };
 
@@ -32,7 +32,7 @@ static const struct mykit_options *options_of(const struct http_exchange *exchan
 
 /* ---- answers ---- */
 
-/* Answers the call. `data` is JSON or empty; `message` is NULL if there is none. */
+/* Answers the call. `data` is JSON or empty; `message` may be NULL. */
 static void answer(struct http_exchange *exchange, bool success, struct slice data,
                    const char *message)
 {
