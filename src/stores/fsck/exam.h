@@ -33,7 +33,7 @@ struct fsck_run_exam {
     struct alive alive;   /* from the catalog, minus lost slots */
     struct alive pending; /* alive slots not yet found in a key table */
     uint64_t sum;         /* over hash and slot of alive slots; tables reduce it to 0 */
-    uint64_t bytes;       /* of the records of alive slots, minus lost ones */
+    uint64_t bytes;       /* total size of the records of alive slots, minus lost ones */
     uint32_t lost;        /* alive slots that cannot be read */
     bool wants_table;
     uint32_t *topics; /* by number in the run: index + 1 in fsck_topics */
@@ -42,7 +42,7 @@ struct fsck_run_exam {
 struct fsck_topic {
     char name[JOB_TOPIC_BYTES_MAX + 1];
     uint64_t stored[SECTIONS]; /* alive slots, counted */
-    uint64_t cold[SECTIONS];   /* of these, not ended by the log */
+    uint64_t cold[SECTIONS];   /* stored ones that were not ended by the log */
     uint64_t dead_bytes;
     /* Alive slots with a damaged record; given_up is not included in `stored`. */
     uint64_t lost, given_up[SECTIONS];
@@ -62,7 +62,7 @@ struct fsck_topics {
 struct fsck_reading {
     struct fs fs;
     const struct fs *below; /* the directory's; used for writes */
-    int error;              /* of the last operation if the disk failed, else 0 */
+    int error;              /* errno of the last operation if the disk failed, else 0 */
     uint32_t pauses;
 };
 
@@ -74,7 +74,7 @@ struct fsck_exam {
     uint64_t hash_seed;
     bool was_opened;         /* from the directory's MANIFEST */
     struct marks_shard mark; /* its progress */
-    struct marks *saved;     /* of the new directory, during salvage */
+    struct marks *saved;     /* marks of the new directory, during salvage */
     bool is_foreign; /* its files belong to another store, or to a shard that has its own files */
     uint64_t misplaced; /* records of jobs that belong to another shard */
     struct fsck_reading reading;
@@ -84,7 +84,7 @@ struct fsck_exam {
     uint64_t done, total;             /* records, for the progress report */
 
     char run_dir[PATH_MAX - 64];
-    struct catalog catalog;     /* zeroed: none */
+    struct catalog catalog;     /* zeroed if there is no catalog */
     bool is_catalog_bad;        /* nothing is known about the runs */
     bool is_copy_bad;           /* one of the two copies of the catalog is damaged */
     uint32_t newer_damaged;     /* newer catalogs that were skipped */
@@ -101,9 +101,9 @@ struct fsck_exam {
     struct wal_reader reader;
     struct fsck_replay *replay;          /* NULL: the log cannot be read */
     int64_t skew_ms;                     /* wall clock minus inner clock */
-    int64_t last_inner_ms, last_wall_ms; /* of the log's newest batch */
+    int64_t last_inner_ms, last_wall_ms; /* times of the log's newest batch */
     bool has_log_gap;                    /* files of the log are missing */
-    uint32_t log_file_bytes;             /* of the newest file */
+    uint32_t log_file_bytes;             /* size of the newest file */
     /* Receives the engine's records during salvage. NULL: records are discarded. */
     struct record_place (*append)(void *ctx, const struct record *record);
     void *append_ctx;
@@ -144,7 +144,8 @@ int fsck_catalog_read(struct fsck_exam *exam);
 int fsck_catalog_orphans(struct fsck_exam *exam);
 /* Calls `each` with every unreferenced file in the shard's folders that may be removed. */
 int fsck_orphans(struct fsck_exam *exam, void (*each)(struct fsck_exam *exam, const char *name));
-struct fsck_run_exam *fsck_run_of(const struct fsck_exam *exam, uint32_t number); /* NULL: none */
+/* Returns the examination of a run, or NULL if it is not in the catalog. */
+struct fsck_run_exam *fsck_run_of(const struct fsck_exam *exam, uint32_t number);
 void fsck_exam_fini(struct fsck_exam *exam);
 
 /* ---- runs ---- */
@@ -162,7 +163,8 @@ int fsck_keys(struct fsck_exam *exam);
 struct fsck_topic *fsck_topics_find(const struct fsck_topics *topics, struct slice name);
 /* Finds or adds a topic. Returns NULL if out of memory. */
 struct fsck_topic *fsck_topics_of(struct fsck_topics *topics, struct slice name);
-int fsck_topics_load(struct fsck_exam *exam); /* from the catalog */
+/* Reads the counts from the catalog. Returns 0 or -ENOMEM. */
+int fsck_topics_load(struct fsck_exam *exam);
 void fsck_topics_compare(struct fsck_exam *exam);
 /* Reports the topics of the jobs that cannot be read. Call it after the runs. */
 void fsck_topics_tell_lost(struct fsck_exam *exam);

@@ -142,8 +142,8 @@ static int examine_log(struct fsck_exam *exam)
 /*
  * ---- topics that a crash left partly changed across shards ----
  *
- * The first shard is authoritative: the next start makes the others match it (settings, pause), and
- * continues a delete that is marked there.
+ * The first shard is authoritative: the next start makes the other shards match it (settings,
+ * pause), and continues a delete that is marked there.
  */
 
 struct half {
@@ -215,7 +215,7 @@ static bool says_something(const struct half *half)
     return half->paused || half->settings != settings_hash(&(struct topic_settings){0});
 }
 
-/* Returns whether `count` shards disagree about one topic. */
+/* Returns whether a topic is partly changed, from its state in `count` shards. */
 static bool is_half_changed(const struct half *said, size_t count, uint32_t shards)
 {
     bool agrees = true, something = false;
@@ -229,7 +229,7 @@ static bool is_half_changed(const struct half *said, size_t count, uint32_t shar
     return said[0].deleting || !agrees || (something && count < shards);
 }
 
-/* Counts and notes the disagreements if all shards were examined. */
+/* Counts and notes the partly changed topics, if all shards were examined. */
 static void halves_tell(struct halves *halves, struct fsck_report *report)
 {
     if (halves->shards != report->shards || halves->shards < 2 || !halves->count)
@@ -266,8 +266,8 @@ static void note_log(void *ctx, const char *name)
         *(bool *)ctx = true;
 }
 
-/* Returns whether the log was never opened, as after an interrupted start: then there are no runs
- * either. */
+/* Returns whether the log was never opened, as after an interrupted start. In that case there are
+ * no runs. */
 static bool was_never_opened(struct fsck_exam *exam)
 {
     bool has_files = exam->catalog.generation != 0;
@@ -536,9 +536,10 @@ struct visit {
     struct fsck_report *report;
     struct datadir *datadir;
     struct datadir_manifest manifest;
-    struct marks marks;                               /* zeroed: none */
-    struct marks saved;                               /* of the new directory */
-    struct store_identity owners[DATADIR_SHARDS_MAX]; /* of the files in each shard's directory */
+    struct marks marks; /* zeroed if missing */
+    struct marks saved; /* marks of the new directory */
+    /* owner of the files in each shard's directory */
+    struct store_identity owners[DATADIR_SHARDS_MAX];
     struct halves halves;
 };
 

@@ -39,9 +39,9 @@ enum fsck_cure {
 
 struct fsck_finding {
     uint32_t shard;
-    char file[48]; /* within the shard: "wal/00000001.log"; empty: none */
+    char file[48]; /* path within the shard: "wal/00000001.log"; or empty */
     uint64_t at;   /* byte offset in it */
-    uint32_t slot; /* of a run */
+    uint32_t slot; /* slot of a run */
     bool has_slot;
     enum fsck_cure cure;
     bool is_unread; /* the disk failed to read it: the data may be intact */
@@ -55,11 +55,13 @@ struct fsck_note {
 };
 
 struct fsck_shard {
-    uint32_t first_file, files;   /* of the log; files 0: never opened */
-    uint32_t manifest_copies_bad; /* of two; one may be after a power cut */
+    /* first file and number of files of the log; files 0: never opened */
+    uint32_t first_file, files;
+    /* number of bad copies, of two; one may be bad after a power cut */
+    uint32_t manifest_copies_bad;
     uint64_t batches, records, bytes, torn_bytes;
     uint64_t topics, delayed, leased, dead; /* delayed: due or not; leases end by themselves */
-    uint64_t generation;                    /* of the catalog; 0: none */
+    uint64_t generation;                    /* generation of the catalog; 0: no catalog */
     uint32_t runs, tables;
     uint64_t cold, remembered; /* alive slots of runs: jobs, and finished ids */
 };
@@ -91,7 +93,7 @@ struct fsck_report {
 /* Options; zeroed: check only. */
 struct fsck_options {
     bool repair;
-    const char *salvage; /* the new directory; NULL: none. Excludes repair */
+    const char *salvage; /* the new directory, or NULL. Excludes repair */
     size_t lot_jobs;     /* jobs per run of the new directory. 0: default; reduced by tests */
     /* NULL, or receives the number of records examined and the total (0: unknown). */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
@@ -108,7 +110,7 @@ int fsck_run_with(const char *data_dir, const struct fsck_options *options,
                   struct fsck_report *report);
 void fsck_report_fini(struct fsck_report *report);
 
-/* Append the report: as text, one line per shard and one per finding, or as one JSON object. Also
+/* Appends the report: as text, one line per shard and one per finding, or as one JSON object. Also
  * after a failed run. */
 void fsck_emit_text(struct buffer *out, const struct fsck_report *report);
 void fsck_emit_json(struct buffer *out, const struct fsck_report *report);

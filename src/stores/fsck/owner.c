@@ -126,7 +126,8 @@ static void note_header(void *ctx, const char *name)
         headers->manifest->seed = about.seed;
 }
 
-/* The newest epoch is unknown, so every batch counts that continues another. */
+/* Rebuilds the manifest. The newest epoch is unknown, so every batch counts that continues
+ * another. */
 bool fsck_owner_rebuild(struct fsck_exam *exam)
 {
     const struct catalog *catalog = &exam->catalog;

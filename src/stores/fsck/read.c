@@ -102,7 +102,7 @@ static int on_list(void *ctx, const char *path, void (*each)(void *each_ctx, con
     return result;
 }
 
-/* Operations of the reader. None of them writes. */
+/* Operations of the reader, which never write. */
 static const struct fs_ops reading_ops = {
     .open = on_open,
     .close = on_close,

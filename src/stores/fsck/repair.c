@@ -9,8 +9,8 @@
 
 /*
  * Findings are repaired in a new catalog: new tables are written first, then the catalog, and then
- * files that it no longer names are removed. All changes take effect with the catalog, and none
- * before.
+ * files that it no longer names are removed. Before the catalog is written, nothing changes; all
+ * changes take effect with it.
  */
 
 static void say(const struct fsck_exam *exam, const char *format, ...)

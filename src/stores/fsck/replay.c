@@ -32,7 +32,7 @@ struct fsck_replay {
     bool is_unsure; /* the number of alive slots may be wrong */
     struct told_topics told;
     struct strays strays;
-    struct slice topic; /* of the current record */
+    struct slice topic; /* topic of the current record */
     struct record_place place;
 };
 

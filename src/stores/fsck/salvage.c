@@ -21,7 +21,8 @@
 enum {
     LOT_JOBS = 1 << 20,
     COLLECT_STEPS = 4096,
-    LOG_BYTES = 1 << 20 /* of a log whose file size is unknown; a server creates the next files */
+    /* file size of a log if the old one is unknown; a server creates the next files */
+    LOG_BYTES = 1 << 20
 };
 
 /* Place of the record of a salvaged job in the old directory. */
@@ -40,7 +41,7 @@ struct saving {
     struct depot *depot;
     struct wal *wal;
     struct fsck_topics kept; /* written jobs by topic */
-    struct saved_jobs jobs;  /* of the current run, like the next two */
+    struct saved_jobs jobs;  /* jobs of the current run, as are the next two */
     struct saved_items items;
     struct saved_changes changes;
 };

@@ -22,7 +22,8 @@ static inline void blob_prefetch(const struct blob *blob)
     __builtin_prefetch((const char *)blob + 64);
 }
 struct blob *blob_hold(struct blob *blob);
-void blob_release(struct blob *blob); /* NULL is allowed */
+/* Releases a hold. NULL is allowed. */
+void blob_release(struct blob *blob);
 
 size_t blob_bytes(const struct blob *blob);
 /* Fills in the job as it was pushed. Slices point into the blob; topic, id and content type are

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A notification for the next turn: a reply, or an event of a topic. */
+/* A notification for the next memory_handle_turn: a reply, or an event of a topic. */
 struct told {
     struct list list;
     struct queue_reply_to reply_to;
@@ -58,7 +58,7 @@ static void handle_on_died(void *ctx, struct slice topic)
     event_add(ctx, QUEUE_EVENT_DEAD, topic);
 }
 
-/* Queues a copy of the reply for the next turn. */
+/* Queues a copy of the reply for the next memory_handle_turn. */
 static void reply_add(struct memory_handle *handle, const struct queue_reply *reply,
                       struct queue_reply_to reply_to)
 {
@@ -276,7 +276,7 @@ static const struct queue_ops handle_ops = {
     .info = handle_info,
 };
 
-/* ---- the turn ---- */
+/* ---- delivering notifications ---- */
 
 static void told_free(struct told *told)
 {
@@ -299,7 +299,7 @@ void memory_handle_turn(struct memory_handle *handle)
 {
     struct list replies, events;
     memory_advance(handle->memory, memory_now(handle->memory));
-    /* Calls made by the callbacks are answered in the next turn. */
+    /* Calls made by the callbacks are answered by the next memory_handle_turn. */
     list_take_all(&replies, &handle->replies);
     list_take_all(&events, &handle->events);
     list_init(&handle->replies);

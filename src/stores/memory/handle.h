@@ -13,7 +13,8 @@ struct memory_handle;
 
 /* Creates a handle. It replaces the hooks in the options. Returns NULL if out of memory. */
 struct memory_handle *memory_handle_new(const struct memory_options *options);
-void memory_handle_free(struct memory_handle *handle); /* drops pending replies */
+/* Frees the handle and drops pending replies. */
+void memory_handle_free(struct memory_handle *handle);
 
 struct queue *memory_handle_queue(struct memory_handle *handle);
 struct memory *memory_handle_memory(struct memory_handle *handle);

@@ -104,8 +104,8 @@ void memory_free(struct memory *memory)
     free(memory);
 }
 
-/* Returns whether the clocks differ by more than the noise of two clocks truncated to
- * milliseconds. */
+/* Returns whether the difference of the clocks has changed by more than the noise of two clocks
+ * that are truncated to milliseconds. */
 static bool is_step(const struct memory *memory, const struct engine_now *now)
 {
     enum { SKEW_NOISE_MS = 2 };

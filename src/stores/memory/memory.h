@@ -22,7 +22,8 @@ struct clock;
 
 struct memory_options {
     uint64_t body_bytes_max;
-    /* Approximate limit of all blobs and entries; pushes beyond it are QUEUE_NO_SPACE. 0: none. */
+    /* Approximate limit of the size of all blobs and entries; pushes beyond it are QUEUE_NO_SPACE.
+     * 0: no limit. */
     uint64_t bytes_max;
     uint32_t topics_max;
     struct clock *clock; /* outlives the queue */
@@ -34,7 +35,8 @@ struct memory_options {
     void *ctx;
 };
 
-struct memory *memory_new(const struct memory_options *options); /* NULL: out of memory */
+/* Creates a queue. Returns NULL if out of memory. */
+struct memory *memory_new(const struct memory_options *options);
 /* Frees the queue. Jobs that were handed out may outlive it. */
 void memory_free(struct memory *memory);
 
@@ -53,7 +55,7 @@ bool memory_waits_for_wall(const struct memory *memory, struct engine_now now);
 
 /* ---- calls; `now` is the value last given to memory_advance ---- */
 
-/* Each function fills in *result except its topic and id. The push must have an id. */
+/* Executes one item and fills in *result except its topic and id. The push must have an id. */
 void memory_push(struct memory *memory, const struct queue_push *push, struct engine_now now,
                  struct queue_result *result);
 void memory_change(struct memory *memory, const struct queue_change *change, struct engine_now now,
@@ -69,21 +71,22 @@ void memory_answer_lease(struct memory *memory, const struct engine_lease *lease
  * to the job in the queue. Any thread may read and free it. */
 struct memory_job {
     struct queue_job shown;    /* without its lease until memory_job_lease */
-    struct engine_lease lease; /* of a taken job */
+    struct engine_lease lease; /* lease of a taken job */
     struct blob *blob;
     char *text; /* history and error */
     struct mac_key lease_key;
     bool is_taken; /* has a lease, because it was taken and not only read */
     char lease_text[LEASE_TEXT_BYTES + 1];
 };
-void memory_job_free(struct memory_job *job); /* NULL is allowed */
+/* Frees a job. NULL is allowed. */
+void memory_job_free(struct memory_job *job);
 /* Copies a job that another queue shows into one block, with its text and lease. Returns NULL if
  * out of memory. */
 struct memory_job *memory_job_copy(const struct queue_job *from);
 /* Writes the text of the lease of a taken job. */
 void memory_job_lease(struct memory_job *job);
 
-/* Atomically acks the taken job and pushes another with the same topic and id in its place; if the
+/* Acks the taken job and pushes another with the same topic and id in its place, atomically; if the
  * push fails, does nothing. The topic must not remember ids, else QUEUE_BAD_OPTION. */
 void memory_again(struct memory *memory, const struct memory_job *job,
                   const struct queue_push *push, struct engine_now now,
@@ -91,7 +94,7 @@ void memory_again(struct memory *memory, const struct memory_job *job,
 
 /* Takes up to take->max ready jobs under a lease, or the named one (NOT_FOUND, LEASED). The jobs
  * are allocated and owned by the caller. QUEUE_NO_MEMORY: no memory for the first job, which stays
- * ready. QUEUE_OK with no jobs: none of the topics has a job to hand out. */
+ * ready. QUEUE_OK with no jobs: the topics have no job to hand out. */
 enum queue_status memory_take(struct memory *memory, const struct queue_take *take,
                               struct engine_now now, struct memory_job **out, size_t *count);
 /* Works as memory_take and also acks each job; no answer is expected. */

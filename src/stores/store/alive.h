@@ -23,7 +23,7 @@ void alive_fini(struct alive *alive);
 bool alive_test(const struct alive *alive, uint32_t slot);
 /* Clears the bit. Returns whether it was set. */
 bool alive_clear(struct alive *alive, uint32_t slot);
-/* Returns the first set slot in [slot, end), or `end` if there is none. */
+/* Returns the first set slot in [slot, end), or `end` if no slot is set. */
 uint32_t alive_next(const struct alive *alive, uint32_t slot, uint32_t end);
 
 /* Returns the size of the stored form: the words, little-endian. */

@@ -32,7 +32,7 @@ struct catalog_run {
     uint32_t number, slots;
     uint32_t keys; /* number of the table that holds its keys */
     uint32_t alive_count;
-    uint64_t record_bytes; /* of the records of alive slots */
+    uint64_t record_bytes; /* total size of the records of alive slots */
     char *alive;           /* alive_bytes(slots) bytes as written by alive_save, owned */
 };
 
@@ -41,7 +41,7 @@ struct catalog_run {
 struct catalog_topic {
     struct slice name; /* owned */
     uint64_t stored[SECTIONS];
-    uint64_t dead_bytes; /* records of SECTION_DEAD */
+    uint64_t dead_bytes; /* total size of the records of SECTION_DEAD */
 };
 
 struct catalog {
@@ -51,7 +51,7 @@ struct catalog {
     uint32_t next_run; /* this and higher numbers were never committed */
     uint32_t next_keys;
     uint32_t log_first; /* the oldest log file that counts; 0: as the log itself records it */
-    uint64_t log_first_sequence; /* of the first batch in that file */
+    uint64_t log_first_sequence; /* sequence of the first batch in that file */
     int64_t inner_ms, wall_ms;   /* time of writing */
     struct catalog_run *runs;    /* ascending by number */
     uint32_t run_count;
@@ -61,13 +61,14 @@ struct catalog {
     uint32_t topic_count;
 };
 
-void catalog_fini(struct catalog *catalog); /* also accepts a zeroed catalog */
+/* Frees the contents. Also accepts a zeroed catalog. */
+void catalog_fini(struct catalog *catalog);
 
-/* Reads the newest intact catalog. Returns 0, -ENOENT if there is none (a directory without runs),
- * or -EBADMSG if it is damaged. *damaged is the number of newer, unreadable catalogs that were
- * skipped (a crash leaves none, because catalogs have another name until they are complete). A
- * catalog that cannot be read for a reason other than damage (memory, an I/O error, a newer format)
- * is never skipped. */
+/* Reads the newest intact catalog. Returns 0, -ENOENT if no catalog exists (a directory without
+ * runs), or -EBADMSG if it is damaged. *damaged is the number of newer, unreadable catalogs that
+ * were skipped (a crash does not leave any, because catalogs have another name until they are
+ * complete). A catalog that cannot be read for a reason other than damage (memory, an I/O error, a
+ * newer format) is never skipped. */
 int catalog_read(const struct fs *fs, const char *dir, struct catalog *out, uint32_t *damaged,
                  char *error, size_t error_bytes);
 /* Works as catalog_read, but treats catalogs of another identity as damaged. */
@@ -84,10 +85,12 @@ int catalog_write(const struct fs *fs, const char *dir, const struct catalog *ca
  * to the same bytes again. Returns false if out of memory. */
 bool catalog_encode(const struct catalog *catalog, struct buffer *out);
 int catalog_decode(struct slice bytes, struct catalog *out);
-int catalog_check(struct slice bytes); /* returns what catalog_decode would return */
+/* Returns what catalog_decode would return. */
+int catalog_check(struct slice bytes);
 void catalog_file_name(uint64_t generation, char out[32]);
 void catalog_copy_name(uint64_t generation, char out[32]);
-uint64_t catalog_file_generation(const char *name); /* of either copy; 0: not a catalog */
+/* Returns the generation in the name of either copy, or 0 if it is not the name of a catalog. */
+uint64_t catalog_file_generation(const char *name);
 /* Checks whether one copy of a catalog is intact and returns its identity. Accepts the name of
  * either copy. Returns 0, -ENOENT, -EBADMSG or another negative errno. */
 int catalog_look(const struct fs *fs, const char *dir, const char *name,

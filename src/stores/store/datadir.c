@@ -20,7 +20,7 @@ struct datadir {
     struct fs_dir *dir;
     struct fs fs;
     int lock_fd;     /* -1: opened read-only, and there is no LOCK */
-    int manifest_fd; /* of the MANIFEST last read or written; -1: none */
+    int manifest_fd; /* descriptor of the MANIFEST last read or written; -1: not open */
 };
 
 static void path_of(const struct datadir *datadir, const char *name, char out[PATH_MAX])
@@ -125,7 +125,7 @@ static int take_lock(struct datadir *datadir, bool existing, char *error, size_t
 
 /* ---- the manifest ---- */
 
-/* Reads the manifest. Returns -ENOENT without an error message if there is none. */
+/* Reads the manifest. Returns -ENOENT without an error message if it does not exist. */
 static int read_manifest(struct datadir *datadir, struct datadir_manifest *out, char *error,
                          size_t error_bytes)
 {

@@ -18,7 +18,7 @@ struct depot_orphans {
     struct file_numbers runs, keys;
     uint32_t highest_run, highest_keys;
     bool failed;
-    /* of the highest run that was never committed (see depot.h); NULL: none */
+    /* marker of the highest run that was never committed (see depot.h), or NULL */
     struct depot_run *marker;
 };
 
@@ -340,7 +340,7 @@ static int make_dir(struct depot *depot, char *error, size_t error_bytes)
 
 static uint64_t draw_seed(const struct depot_options *options)
 {
-    return options->seed ? options->seed : random_u64() | 1; /* 0 means none */
+    return options->seed ? options->seed : random_u64() | 1; /* 0 means "generate" */
 }
 
 static int refuse_identity(const struct depot *depot, char *error, size_t error_bytes)

@@ -50,10 +50,10 @@ struct depot;
 struct depot_options {
     const struct fs *fs;
     const char *dir;                      /* the shard's directory; DIR/run is created if missing */
-    uint64_t hash_seed;                   /* of job keys */
+    uint64_t hash_seed;                   /* seed of the hashes of job keys */
     uint64_t seed;                        /* for checksums of a new depot; 0: random */
     struct store_identity identity;       /* catalogs of another store or shard are rejected */
-    int (*pace)(void *ctx, size_t bytes); /* [helper] as in run.h; NULL: none */
+    int (*pace)(void *ctx, size_t bytes); /* [helper] as in run.h; may be NULL */
     void *ctx;
     /* Limits that tests reduce. 0: default. */
     uint64_t slack_bytes;      /* amount of garbage that is always accepted; default 256 MiB */
@@ -85,14 +85,14 @@ struct depot_run {
     struct run *run;
     struct alive alive;
     uint32_t number;
-    _Atomic bool is_victim; /* of the current checkpoint */
-    _Atomic bool is_new;    /* of the current checkpoint; must not be loaded from yet */
+    _Atomic bool is_victim; /* victim of the current checkpoint */
+    _Atomic bool is_new;    /* made by the current checkpoint; must not be loaded from yet */
     /* private below */
     struct depot *depot;
-    uint32_t keys;        /* number of the table that holds its keys; 0: none yet */
-    uint64_t alive_bytes; /* of the alive slots' records */
+    uint32_t keys;        /* number of the table that holds its keys; 0: no table yet */
+    uint64_t alive_bytes; /* total size of the records of alive slots */
     uint64_t file_bytes;
-    _Atomic uint64_t freed; /* bytes of the file that were punched */
+    _Atomic uint64_t freed; /* number of punched bytes of the file */
     /* A bit for each slot whose job is in memory; allocated with the first. Written by the
      * owner. */
     _Atomic uint64_t *_Atomic in_memory;
@@ -102,7 +102,7 @@ struct depot_run {
     uint32_t dead_written[SECTIONS], dead_committed[SECTIONS], punched[SECTIONS];
     _Atomic uint32_t holds;
     bool is_counted;    /* included in the depot's sums */
-    bool was_committed; /* a catalog named it */
+    bool was_committed; /* named by a catalog */
     bool is_gone;       /* the file is removed with the last hold */
     struct depot_run *next_gone;
 };
@@ -120,7 +120,8 @@ struct depot_view {
 /* Returns the owner's view, valid until the next call that changes it. */
 const struct depot_view *depot_view(const struct depot *depot);
 struct depot_view *depot_hold(struct depot *depot);
-void depot_let_go(struct depot_view *view); /* [any thread] */
+/* Releases a view. [any thread] */
+void depot_let_go(struct depot_view *view);
 /* Returns the run, or NULL if it is not in the view. */
 struct depot_run *depot_view_run(const struct depot_view *view, uint32_t number);
 
@@ -185,8 +186,8 @@ struct depot_hit {
     enum job_section section;
     size_t at; /* position of the record in `records` */
 };
-/* [helper] Finds an alive slot by key. Returns 1 and appends its record to `records`; 0 if there is
- * none; or a negative errno. */
+/* [helper] Finds an alive slot by key. Returns 1 and appends its record to `records`; 0 if not
+ * found; or a negative errno. */
 int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128 key,
                struct buffer *records, struct depot_hit *out);
 /* A key in a lookup of many, each at a fraction of the cost of depot_find. place: the expected
@@ -194,7 +195,7 @@ int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128
 struct depot_want {
     struct hash128 key;
     struct record_place place;
-    uint32_t id; /* the caller's */
+    uint32_t id; /* for the caller's use */
     bool is_met;
 };
 typedef void depot_met(void *ctx, const struct depot_want *want, const struct record *record);
@@ -214,12 +215,12 @@ struct depot_item {
     uint64_t section : 8;
     uint64_t failed : 1; /* after building: its record could not be read and stays where it is */
     uint64_t sequence;
-    struct record_place place; /* of its record, in the log or in a run */
+    struct record_place place; /* place of its record, in the log or in a run */
     uint32_t id;               /* the engine's; 0: from a victim */
     /* Current state of the job if the record is outdated, else NULL. The caller frees it, after
      * building or if the build never runs. */
     const void *changed;
-    uint64_t key_low; /* after building */
+    uint64_t key_low; /* set by building */
 };
 
 struct depot_build {
@@ -315,8 +316,8 @@ struct depot_keys_merge {
 bool depot_keys_wanted(struct depot *depot, struct depot_keys_merge *out);
 /* [helper] Merges at most `entries` entries. Returns 1 if there are more; call it again. */
 int depot_keys_merge(struct depot *depot, struct depot_keys_merge *merge, uint64_t entries);
-bool depot_keys_install(struct depot *depot,
-                        struct depot_keys_merge *merge); /* then steps 5 to 7 */
+/* Installs the merged table. Steps 5 to 7 follow. */
+bool depot_keys_install(struct depot *depot, struct depot_keys_merge *merge);
 void depot_keys_abandon(struct depot *depot, struct depot_keys_merge *merge);
 
 /* ---- figures ---- */

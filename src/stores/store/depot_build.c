@@ -321,8 +321,8 @@ static bool decode(struct slice bytes, struct record *out)
     return record_decode(bytes, out) && (out->kind == RECORD_JOB || out->kind == RECORD_DONE);
 }
 
-/* Re-encodes a record for storage if needed: with the item's changes, and without the slot that it
- * once replaced. */
+/* Updates a record for storage: encodes it again if the item has changes, or to remove the slot
+ * that it once replaced. */
 static int bring_up_to_date(struct work *work, const struct depot_item *item, struct record *record,
                             struct slice *bytes)
 {

@@ -41,14 +41,14 @@ struct depot {
     char dir[PATH_MAX]; /* DIR/run */
     struct catalog catalog;
     uint32_t next_run, next_keys;
-    struct depot_orphans *orphans; /* to be removed; NULL: none left */
+    struct depot_orphans *orphans; /* to be removed, or NULL */
     struct depot_view *spare;      /* memory for the view after the commit */
     struct depot_build *build;
     bool is_installed; /* the build's run is in the view */
     bool is_merging;
     struct depot_sums sums;
     _Atomic uint32_t held_back, views;
-    _Atomic bool is_tidy_due; /* since a commit */
+    _Atomic bool is_tidy_due; /* work for depot_tidy since a commit */
 
     pthread_mutex_t lock; /* protects the following fields and depot_run.dead_* */
     struct depot_view *view;
@@ -75,13 +75,16 @@ void depot_view_add_run(struct depot_view *view, struct depot_run *run);
 void depot_view_add_table(struct depot_view *view, struct depot_table *table);
 /* Replaces the owner's view and releases the previous one. */
 void depot_view_set(struct depot *depot, struct depot_view *view);
-void depot_view_free(struct depot_view *view); /* for a view that was never set; NULL is allowed */
-struct depot_view *depot_view_hold(struct depot *depot); /* [any thread] */
+/* Frees a view that was never set. NULL is allowed. */
+void depot_view_free(struct depot_view *view);
+/* Holds the owner's view. [any thread] */
+struct depot_view *depot_view_hold(struct depot *depot);
 
 /* Takes ownership of `run` or `keys`, and closes it if out of memory. */
 struct depot_run *depot_run_new(struct depot *depot, struct run *run, uint32_t number);
 struct depot_table *depot_table_new(struct depot *depot, struct keys *keys);
-uint64_t depot_run_freed(const struct run *run); /* bytes of its file that are holes */
+/* Returns the number of bytes of the run's file that are holes. */
+uint64_t depot_run_freed(const struct run *run);
 void depot_run_free(struct depot_run *run);
 void depot_table_free(struct depot_table *table);
 void depot_path(const struct depot *depot, const char *name, char out[PATH_MAX]);
@@ -89,12 +92,13 @@ void depot_unlink_run(struct depot *depot, uint32_t number);
 void depot_unlink_keys(struct depot *depot, uint32_t number);
 /* Creates an empty file under the run's name, to mark the number as used. */
 struct depot_run *depot_marker_new(struct depot *depot, uint32_t number);
-void depot_put_away(struct depot *depot); /* closes what left all views [helper] */
+/* Closes what left all views. [helper] */
+void depot_put_away(struct depot *depot);
 
 /* ---- depot_slots ---- */
 
-void depot_count_in(struct depot *depot,
-                    struct depot_run *run); /* adds to the sums, or subtracts from them */
+/* Adds a run to the sums, or subtracts it from them. */
+void depot_count_in(struct depot *depot, struct depot_run *run);
 void depot_count_out(struct depot *depot, struct depot_run *run);
 
 /* ---- depot_plan ---- */
@@ -120,7 +124,7 @@ size_t depot_plan_victims(struct depot_plan_run *runs, size_t count,
 
 struct depot_victim {
     struct depot_run *run;
-    uint32_t *moved; /* for depot_run.moved */
+    uint32_t *moved; /* becomes depot_run.moved */
     bool stays;      /* something in the run cannot be read */
 };
 

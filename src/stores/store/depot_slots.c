@@ -287,8 +287,9 @@ static int find_in(const struct depot_table *table, const struct depot_view *vie
     return result;
 }
 
-/* A job is alive in one slot, so the first hit ends the search. A table whose filter has not been
- * read yet must be searched itself, so tables with a matching filter come first. */
+/* Searches table by table. A job is alive in one slot, so the first hit ends the search. A table
+ * whose filter has not been read yet must be searched itself, so tables with a matching filter come
+ * first. */
 int depot_find(const struct depot_view *view, uint64_t hash_seed, struct hash128 key,
                struct buffer *records, struct depot_hit *out)
 {
@@ -346,7 +347,7 @@ struct many {
     size_t count;
     depot_met *met;
     void *ctx;
-    struct slot_hits hits; /* run, slot, want */
+    struct slot_hits hits; /* triples of run, slot and index in `wants` */
 };
 
 static bool add_hit(struct many *many, uint32_t run, uint32_t slot, size_t want)

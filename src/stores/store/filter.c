@@ -83,8 +83,8 @@ bool filter_maybe(const struct filter *filter, uint64_t hash)
     return all;
 }
 
-/* The blocks are in the order of the hashes: block i of a filter of half the size corresponds to
- * blocks 2 i and 2 i + 1. */
+/* Folds pairs of blocks. The blocks are in the order of the hashes: block i of a filter of half the
+ * size corresponds to blocks 2 i and 2 i + 1. */
 uint64_t filter_fold(struct filter *filter, uint64_t hashes)
 {
     uint64_t blocks = filter->blocks;

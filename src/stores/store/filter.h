@@ -28,7 +28,8 @@ struct filter {
 bool filter_init(struct filter *filter, uint64_t hashes);
 /* Initializes by size, for a filter that is read from a file. */
 bool filter_init_blocks(struct filter *filter, uint64_t blocks);
-void filter_fini(struct filter *filter); /* also accepts a zeroed filter */
+/* Frees the words. Also accepts a zeroed filter. */
+void filter_fini(struct filter *filter);
 void filter_put(struct filter *filter, uint64_t hash);
 bool filter_maybe(const struct filter *filter, uint64_t hash);
 /* Folds a filter that received fewer hashes than it was made for into its first blocks, by halves,

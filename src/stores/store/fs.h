@@ -35,7 +35,7 @@ struct fs_ops {
     int (*close)(void *ctx, int fd);
     ssize_t (*pread)(void *ctx, int fd, void *into, size_t len, int64_t offset);
     /* Works as pread, but returns -EAGAIN instead of waiting for the disk. May be the same as pread
-     * if the implementation cannot tell. */
+     * if the system does not support this. */
     ssize_t (*pread_cached)(void *ctx, int fd, void *into, size_t len, int64_t offset);
     ssize_t (*pwrite)(void *ctx, int fd, const void *from, size_t len, int64_t offset);
     int (*fdatasync)(void *ctx, int fd);
@@ -59,8 +59,9 @@ struct fs_ops {
     /* Returns whether the path, resolved from its start, leads to the file open as `fd`, or with fd
      * -1 to the held directory of that path. NULL: it always does. */
     bool (*leads)(void *ctx, const char *path, int fd);
-    /* Return the file's stamp after an own write (unknown if the file system's times are
-     * unreliable), and whether the file still has it. NULL, both: no other program has access. */
+    /* stamp returns the file's stamp after an own write, or an unknown one if the file system's
+     * times are unreliable. has_stamp returns whether the file still has it. NULL, both: no other
+     * program has access. */
     struct fs_stamp (*stamp)(void *ctx, int fd);
     bool (*has_stamp)(void *ctx, int fd, const struct fs_stamp *stamp);
     /* Returns the space on the file system of the file. NULL: unknown. */
@@ -74,7 +75,7 @@ extern const struct fs fs_posix;
 
 /* Calls fs->ops->leads if there is one. */
 bool fs_leads(const struct fs *fs, const char *path, int fd);
-/* Call fs->ops->stamp and has_stamp if they exist. */
+/* Calls fs->ops->stamp or has_stamp if it exists. */
 struct fs_stamp fs_stamp(const struct fs *fs, int fd);
 bool fs_has_stamp(const struct fs *fs, int fd, const struct fs_stamp *stamp);
 
@@ -88,7 +89,8 @@ bool fs_has_stamp(const struct fs *fs, int fd, const struct fs_stamp *stamp);
  * errno. */
 ssize_t fs_pread_some(const struct fs *fs, int fd, bool may_block, void *into, size_t len,
                       int64_t offset);
-/* Reads or writes all bytes. Return 0, or a negative errno: -EBADMSG if the file ends too early. */
+/* Reads or writes all bytes. Returns 0, or a negative errno: -EBADMSG if the file ends too
+ * early. */
 int fs_pread_whole(const struct fs *fs, int fd, bool may_block, void *into, size_t len,
                    int64_t offset);
 int fs_pwrite_whole(const struct fs *fs, int fd, const void *from, size_t len, int64_t offset);

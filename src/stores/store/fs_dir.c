@@ -13,7 +13,7 @@
 struct held {
     struct held *next;
     int fd;
-    char path[]; /* as requested */
+    char path[]; /* the path as given by callers */
 };
 
 struct fs_dir {

@@ -27,7 +27,8 @@ enum fs_dir_lock { FS_DIR_SHARED = 1, FS_DIR_ALONE };
 
 /* Opens an existing directory. */
 int fs_dir_open(const char *path, enum fs_dir_lock lock, struct fs_dir **out);
-void fs_dir_close(struct fs_dir *dir); /* releases the locks */
+/* Closes the directory and releases the locks. */
+void fs_dir_close(struct fs_dir *dir);
 /* Closes, once, the locks that a forked child has inherited; the parent keeps them. */
 void fs_dir_leave(struct fs_dir *dir);
 
@@ -46,8 +47,8 @@ int fs_dir_hold_parent(struct fs_dir *dir, const char *path, const char **name);
  * reason why this is unknown. */
 bool fs_dir_path_leads_to(const char *path, int fd);
 
-/* Change the owner of a new file to the directory's owner if root runs this and the owner is
- * another user. By descriptor, or by name in the directory `fd`. */
+/* Gives a new file to the directory's owner if root runs this and the owner is another user. By
+ * descriptor, or by name in the directory `fd`. */
 int fs_dir_give(const struct fs_dir *dir, int fd);
 int fs_dir_give_name(const struct fs_dir *dir, int fd, const char *name);
 

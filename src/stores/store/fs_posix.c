@@ -101,8 +101,8 @@ static ssize_t posix_pwrite(void *ctx, int fd, const void *from, size_t len, int
     return put < 0 ? -errno : put;
 }
 
-/* Never retried after an error, not even EINTR: after a failure the state of the pages is
- * unknown. */
+/* Syncs the data. Never retried after an error, not even EINTR: after a failure the state of the
+ * pages is unknown. */
 static int posix_fdatasync(void *ctx, int fd)
 {
     (void)ctx;

@@ -350,7 +350,7 @@ struct search {
     const struct keys *keys;
     uint64_t hash;
     bool may_block;
-    uint64_t block; /* number of the block in `bytes`; UINT64_MAX: none */
+    uint64_t block; /* number of the block in `bytes`; UINT64_MAX: empty */
     char bytes[KEYS_BLOCK_BYTES];
 };
 
@@ -367,7 +367,7 @@ static int load(struct search *search, uint64_t block)
     return result;
 }
 
-/* Returns the last block in 0..blocks - 1 whose first hash is below `hash`, or 0 if there is none.
+/* Returns the last block in 0..blocks - 1 whose first hash is below `hash`, or 0 if no block is.
  * The entries begin in that block or the next. */
 static uint64_t first_by_fences(const uint64_t *fences, uint64_t blocks, uint64_t hash)
 {
@@ -492,7 +492,7 @@ int keys_find(const struct keys *keys, uint64_t hash, bool may_block, struct key
 
 /* ---- writing a table and its filter ---- */
 
-enum { SYNC_BYTES = 2 << 20 }; /* as for runs */
+enum { SYNC_BYTES = 2 << 20 }; /* the same as for runs */
 
 struct keys_writer {
     struct keys_writing writing;

@@ -40,7 +40,8 @@ struct keys_writing {
 /* ---- writing [helper] ---- */
 struct keys_writer;
 int keys_writer_new(const struct keys_writing *writing, struct keys_writer **out);
-int keys_writer_add(struct keys_writer *writer, const struct keys_entry *entry); /* in order */
+/* Adds an entry. Entries must be added in order. */
+int keys_writer_add(struct keys_writer *writer, const struct keys_entry *entry);
 /* Works as run_writer_finish. */
 int keys_writer_finish(struct keys_writer *writer);
 void keys_writer_abandon(struct keys_writer *writer);

@@ -25,7 +25,7 @@ struct datadir_manifest {
     uint32_t format; /* values above DATADIR_FORMAT are rejected */
     uint32_t shards;
     uint64_t hash_seed;
-    char boot_id[37];       /* of the last start; empty: no start was completed */
+    char boot_id[37];       /* boot id of the last start; empty: no start was completed */
     int64_t boot_offset_ms; /* inner clock minus boot time at the last start */
     int64_t skew_ms;        /* wall clock minus inner clock, as last known; never too low */
     /* The store's name, in hex: generated once, and shared by every copy. */

@@ -325,7 +325,7 @@ struct looking {
     const struct run *run;
     void (*each)(void *ctx, uint64_t at);
     void *ctx;
-    int result; /* of the first failed read */
+    int result; /* result of the first failed read */
 };
 
 /* Compares the block's bytes [from, to) with those of `is`. */

@@ -26,8 +26,8 @@ struct run;
 struct run_slot {
     int64_t when_ms;
     uint64_t sequence;
-    uint64_t offset; /* of its record in the file */
-    uint32_t bytes;  /* of its record, without checksum */
+    uint64_t offset; /* position of its record in the file */
+    uint32_t bytes;  /* size of its record, without checksum */
     uint32_t topic;  /* number within the run */
 };
 
@@ -35,7 +35,7 @@ struct run_info {
     uint32_t number;
     uint32_t slots;
     uint64_t file_bytes;
-    uint64_t record_bytes; /* of all records including checksums, without padding */
+    uint64_t record_bytes; /* total size of all records including checksums, without padding */
     struct run_info_section {
         uint32_t first, count; /* slots */
         int64_t first_when_ms; /* 0 if the section is empty */
@@ -96,8 +96,8 @@ int run_slots(const struct run *run, uint32_t first, uint32_t count, bool may_bl
  * any other is damage; 0: as in the directory. A slot beyond the last is also damage. */
 int run_read(const struct run *run, uint32_t slot, uint32_t bytes, bool may_block,
              struct buffer *scratch, struct slice *out);
-/* Finds the first slot of [first, end) whose when is not below `when_ms`; `end` if there is none.
- * The slots must be in one section. */
+/* Finds the first slot of [first, end) whose when is not below `when_ms`, or returns `end`. The
+ * slots must be in one section. */
 int run_seek(const struct run *run, uint32_t first, uint32_t end, int64_t when_ms, uint32_t *out);
 
 /* [helper] Calls `each` with the position of the first modified byte in each range that is never
@@ -131,8 +131,10 @@ uint32_t run_after_damage(const struct run *run, uint32_t slot);
  * bytes; 0 if the file system does not support it. Must not run concurrently with another run_punch
  * of the same run. */
 int run_punch(const struct run *run, uint32_t first, uint32_t end, uint64_t *freed);
-int64_t run_disk_bytes(const struct run *run); /* space on disk now, without holes */
+/* Returns the space on disk now, without holes. */
+int64_t run_disk_bytes(const struct run *run);
 void run_file_name(uint32_t number, char out[32]);
-uint32_t run_file_number(const char *name); /* of "00000012.run"; 0: not a run */
+/* Returns the number of "00000012.run"; 0: not a run. */
+uint32_t run_file_number(const char *name);
 
 #endif

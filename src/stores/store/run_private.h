@@ -50,8 +50,8 @@ _Static_assert(RUN_ENTRIES_BYTES + 8 == RUN_BLOCK_ROOM, "a block of the director
 /* ---- topics ---- */
 
 struct run_topics {
-    struct buffer names; /* as stored */
-    uint32_t *at;        /* of each name in `names` */
+    struct buffer names; /* lengths and names, as stored */
+    uint32_t *at;        /* position of each name in `names` */
     uint32_t count, cap;
     uint32_t *table; /* numbers plus 1, by hash; 0: free */
     uint32_t table_cap;
@@ -60,7 +60,8 @@ struct run_topics {
 void run_topics_init(struct run_topics *topics);
 void run_topics_fini(struct run_topics *topics);
 struct slice run_topics_name(const struct run_topics *topics, uint32_t number);
-uint32_t run_topics_find(const struct run_topics *topics, struct slice name); /* UINT32_MAX: none */
+/* Returns the number of the topic, or UINT32_MAX if it is not found. */
+uint32_t run_topics_find(const struct run_topics *topics, struct slice name);
 /* Finds or adds a topic. Returns 0, -ENOMEM, or -EFBIG if there are too many. */
 int run_topics_add(struct run_topics *topics, struct slice name, uint32_t *number);
 /* Parses the stored topics; `bytes` are those of the stream. Returns 0, -ENOMEM or -EBADMSG. */

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-enum { READ_BLOCKS = 8 }; /* of the directory at a time, on the stack */
+enum { READ_BLOCKS = 8 }; /* number of blocks of the directory read at a time, on the stack */
 
 /* ---- the directory ---- */
 
@@ -95,8 +95,8 @@ int run_slots(const struct run *run, uint32_t first, uint32_t count, bool may_bl
     return 0;
 }
 
-/* Finds the first entry of the block, from `from` on, whose when is not below `when_ms`; entries_in
- * if there is none. */
+/* Finds the first entry of the block, from `from` on, whose when is not below `when_ms`; returns
+ * entries_in if all are below. */
 static int seek_in_block(const struct run *run, uint32_t block, uint32_t from, int64_t when_ms,
                          uint32_t *out)
 {

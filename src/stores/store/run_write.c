@@ -16,7 +16,7 @@
 enum {
     PORTION_BYTES = 512 << 10,
     SYNC_BYTES = 2 << 20, /* keeps the last sync short, and with it the wait of other syncs */
-    PIECE_BLOCKS = 64,    /* of the directory */
+    PIECE_BLOCKS = 64,    /* size of a piece of the directory */
     PIECE_BYTES = PIECE_BLOCKS * RUN_BLOCK_BYTES,
     PIECE_SLOTS = PIECE_BLOCKS * RUN_BLOCK_SLOTS
 };

@@ -64,8 +64,9 @@ struct wal_options {
     /* how much of the latest writes stays in RAM for wal_read; default 16 MiB */
     size_t recent_bytes_max;
     enum wal_sync sync;
-    int64_t sync_interval_ms; /* WAL_SYNC_INTERVAL: at least one sync per so many ms of commits */
-    struct clock *clock;      /* for the batch headers, read by the next two functions */
+    /* WAL_SYNC_INTERVAL: at least one sync per this time, in ms, while there are commits */
+    int64_t sync_interval_ms;
+    struct clock *clock; /* for the batch headers, read by the next two functions */
     int64_t (*inner_ms)(struct clock *clock);
     int64_t (*wall_ms)(struct clock *clock);
     int64_t (*elapsed_ms)(void);    /* the clock for sync_interval_ms; NULL: the inner clock */
@@ -88,9 +89,9 @@ struct wal_options {
 /* Results of an opening. */
 struct wal_found {
     uint64_t batches, records, bytes;
-    uint64_t torn_bytes;                 /* of a half-written tail that was ignored */
-    int64_t last_inner_ms, last_wall_ms; /* of the newest batch; 0: none */
-    uint64_t epoch;                      /* the new one */
+    uint64_t torn_bytes;                 /* size of a half-written tail that was ignored */
+    int64_t last_inner_ms, last_wall_ms; /* times of the newest batch; 0: no batch */
+    uint64_t epoch;                      /* the new epoch */
 };
 
 /* Opens or creates the log and replays it. Returns 0 or a negative errno. On failure `error` (of
@@ -246,6 +247,7 @@ struct wal_stats {
 void wal_stats(const struct wal *wal, struct wal_stats *out);
 /* Returns the space on the log's disk, or false if unknown. [helper, the one of wal_commit] */
 bool wal_room(struct wal *wal, struct fs_room *out);
-const char *wal_error(const struct wal *wal); /* why it is broken or stuck, else NULL */
+/* Returns why the log is broken or stuck, or NULL if it is not. */
+const char *wal_error(const struct wal *wal);
 
 #endif

@@ -276,7 +276,7 @@ static int open_one(const struct wal_disk *disk, uint32_t number, int flags, str
 /* ---- opening all files ---- */
 
 struct listing {
-    uint32_t first, newest, count; /* of the files from `first` on */
+    uint32_t first, newest, count; /* newest number and count of the files from `first` on */
 };
 
 static void note_file(void *ctx, const char *name)
@@ -366,8 +366,8 @@ static bool has_batch_of(const struct wal_disk *disk, int fd, int64_t size, uint
     return found;
 }
 
-/* Returns the number for which the file's batches were written, or 0 if there are none. Tries its
- * name first, then the numbers of all existing files, and of one that may be missing at either
+/* Returns the number for which the file's batches were written, or 0 if it has no batches. First
+ * tries its name, then the numbers of all existing files, and of one that may be missing at each
  * end. */
 static uint32_t guess_number(const struct wal_disk *disk, int fd, int64_t size, uint32_t name,
                              const struct log_numbers *numbers)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct old {
-    uint32_t below, newest; /* newest: of those below `below`; 0: none */
+    uint32_t below, newest; /* newest: of those below `below`; 0: not found */
 };
 
 static void note_old(void *ctx, const char *name)
@@ -101,7 +101,7 @@ struct opening {
     char *error;
     size_t error_bytes;
     struct wal_reader reader;
-    struct wal_manifest read; /* as stored on disk */
+    struct wal_manifest read; /* the manifest as stored on disk */
 };
 
 static int fail(struct opening *opening, int result, const char *what)

@@ -23,14 +23,14 @@
 #include <pthread.h>
 
 enum {
-    WAL_FORMAT = 1,          /* of files */
-    WAL_HEADER_BYTES = 4096, /* of a file; the first batch follows */
-    WAL_HEAD_BYTES = 72,     /* of a batch; the first record follows */
+    WAL_FORMAT = 1,          /* format of the files */
+    WAL_HEADER_BYTES = 4096, /* size of a file's header; the first batch follows */
+    WAL_HEAD_BYTES = 72,     /* size of a batch's head; the first record follows */
     WAL_CHECK_BYTES = 4,     /* after records that are read by place: a checksum of both */
     WAL_ALIGN = 8,           /* batches start at multiples of this */
     WAL_FILE_BYTES_MIN = 16384,
     WAL_SPARES_MAX = 3,
-    WAL_RESERVE_PERCENT = 25, /* of a file, for answers if there is no next file */
+    WAL_RESERVE_PERCENT = 25, /* share of a file, for answers if there is no next file */
     /* Size of a new log's first file. It is small because the start waits until it is
      * zero-filled. */
     WAL_FIRST_FILE_BYTES = 4 << 20,
@@ -62,7 +62,7 @@ struct wal_manifest {
     struct store_identity identity;
     uint32_t first;          /* the oldest file that counts */
     uint32_t newest;         /* the newest file created: no batch is in a newer one */
-    uint64_t first_sequence; /* of the first batch in `first` */
+    uint64_t first_sequence; /* sequence of the first batch in `first` */
     uint64_t epoch;          /* the newest ever used; 0: created but never opened */
     uint64_t epoch_sequence; /* from this batch on, only the newest epoch counts */
     uint64_t synced;         /* the newest batch known to be durable at the time of writing */
@@ -70,7 +70,7 @@ struct wal_manifest {
     bool has_runs;           /* files were dropped after a checkpoint: a catalog must exist */
 };
 
-/* Opens and reads the manifest. Returns -ENOENT if there is none, -EBADMSG if it is damaged. On
+/* Opens and reads the manifest. Returns -ENOENT if it does not exist, -EBADMSG if it is damaged. On
  * success `fd` stays open. *slots_bad (may be NULL): number of unreadable copies, of two. */
 int wal_manifest_open(struct wal_disk *disk, int flags, int *fd, struct wal_manifest *out,
                       int *slots_bad);
@@ -140,8 +140,8 @@ void wal_file_name(uint32_t number, char out[32]);
 /* Returns the number of "00000012.log"; 0: not a log file. */
 uint32_t wal_file_number(const char *name);
 
-/* Creates file `number` from zeros, or from the older file `spare` (0: none). It counts from the
- * moment it has its name. *is_fatal: syncing the directory failed, so the state of the names is
+/* Creates file `number` from zeros, or from the older file `spare` if it is not 0. It counts from
+ * the moment it has its name. *is_fatal: syncing the directory failed, so the state of the names is
  * unknown. */
 int wal_file_make(const struct wal_disk *disk, uint32_t number, uint32_t bytes, uint64_t epoch,
                   uint32_t spare, struct wal_file **out, bool *is_fatal);
@@ -156,8 +156,8 @@ struct wal_file_about {
     uint64_t seed, epoch;
 };
 bool wal_file_header_decode(const char *header, struct wal_file_about *out);
-/* Reads the header of a file in the log's directory. Returns 0, -EBADMSG if it has none, or the
- * errno of the read. */
+/* Reads the header of a file in the log's directory. Returns 0, -EBADMSG if it is not a header, or
+ * the errno of the read. */
 int wal_file_look(const struct wal_disk *disk, const char *name, struct wal_file_about *out);
 
 /* ---- wal_batch ---- */
@@ -195,13 +195,13 @@ struct wal_reader {
     const struct wal_disk *disk;
     const struct wal_manifest *manifest;
     struct wal_files *files;
-    uint32_t index; /* of the current file of the chain */
+    uint32_t index; /* index of the current file of the chain */
     uint32_t at;    /* start of the next batch in that file */
     uint64_t expected;
-    uint64_t epoch; /* of the last batch */
+    uint64_t epoch; /* epoch of the last batch */
     uint64_t torn_bytes;
     uint64_t synced;      /* the newest batch that any batch records as synced */
-    struct wal_head last; /* zeroed: none yet */
+    struct wal_head last; /* head of the last batch; zeroed: no batch yet */
     /* Buffered part of one file. */
     char *window;
     size_t window_cap;
@@ -253,7 +253,7 @@ struct wal_recent {
 struct wal_flight {
     bool is_under_way, wants_sync;
     struct wal_batch *batch;        /* NULL: sync only */
-    uint32_t sync_first, sync_last; /* files */
+    uint32_t sync_first, sync_last; /* first and last file to sync */
     uint64_t sequence;
     bool is_astray;
     int result;
@@ -263,12 +263,12 @@ struct wal_flight {
 struct wal_chore {
     int manifest_fd;
     struct wal_manifest manifest;
-    uint32_t first_needed; /* as of wal_wants_upkeep */
-    bool is_held;          /* as of wal_wants_upkeep */
+    uint32_t first_needed; /* value as of wal_wants_upkeep */
+    bool is_held;          /* value as of wal_wants_upkeep */
     /* Files older than the manifest's first, to be reused: as many as a checkpoint drops. */
     uint32_t spares[WAL_SPARES_MAX], spare_count;
-    uint32_t spares_wanted; /* as of wal_wants_upkeep */
-    uint64_t synced;        /* as of wal_wants_upkeep */
+    uint32_t spares_wanted; /* value as of wal_wants_upkeep */
+    uint64_t synced;        /* value as of wal_wants_upkeep */
     struct wal_file *made;
     uint32_t dropped_before;
     int result;
