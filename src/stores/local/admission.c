@@ -10,13 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES_MAX = 8 }; /* of a command: keys that are looked for on the loop, in memory */
+enum { TRIES_MAX = 8 }; /* per command: keys looked up on the loop, in memory */
 
-/* Keys that no cold job has, as long as the view is of this generation: a job becomes cold only by a
+/* Keys that no cold job has while the view is of this generation: a job becomes cold only by a
  * checkpoint, which changes the view. */
 struct absent {
     uint64_t generation;
-    bool is_all; /* no job of the command was in memory, nor found: none of its keys is anybody's */
+    bool is_all; /* no job of the command was in memory or found: none of its keys exists */
     size_t count;
     struct hash128 keys[];
 };
@@ -26,12 +26,12 @@ struct parked {
     struct list list;
     struct command *command;
     struct queue_reply_to reply_to;
-    struct absent *absent; /* may be NULL */
+    struct absent *absent; /* NULL: nothing known */
 };
 
 /* ---- parked: commands that wait for room in the log, or for a checkpoint ---- */
 
-/* Takes over the copy (NULL: there was no memory for it) and `absent`. */
+/* Parks a command. Takes ownership of the copy (NULL: out of memory) and `absent`. */
 static void command_park(struct shard *shard, struct list *where, struct command *copy,
                          struct queue_reply_to reply_to, struct absent *absent)
 {
@@ -47,7 +47,7 @@ static void command_park(struct shard *shard, struct list *where, struct command
     list_add_last(where, &parked->list);
 }
 
-/* What it adds to the log, about. */
+/* Returns about how many bytes the command adds to the log. */
 static size_t push_bytes(const struct command *command)
 {
     enum { BESIDE = 64 };
@@ -57,7 +57,8 @@ static size_t push_bytes(const struct command *command)
     return bytes;
 }
 
-/* OK, or why it is not carried out: as it is, or as things are. */
+/* Returns QUEUE_OK, or the reason for refusing the command: its own status or the state of the
+ * shard. */
 static enum queue_status command_refusal(const struct shard *shard, const struct command *command)
 {
     const bool looks_only =
@@ -73,11 +74,11 @@ static enum queue_status command_refusal(const struct shard *shard, const struct
 }
 
 /*
- * ---- lookup: commands that name a job which may be cold wait until the scout has looked ----
+ * ---- lookup: commands for jobs that may be cold wait until the scout has looked them up ----
  *
- * Before a command is carried out each key it names is looked for: in memory, then in the filters.
- * Where a filter says maybe the command waits; the scout looks on the disk; what it finds is
- * loaded, and then the command is carried out as if it had been there all along.
+ * Before a command is executed, each of its keys is looked up in memory, then in the filters. If a
+ * filter matches, the command waits while the scout looks on the disk. The jobs that it finds are
+ * loaded, and then the command is executed as if they had always been in memory.
  */
 
 static void command_resume(struct shard *shard, struct command *command,
@@ -85,7 +86,7 @@ static void command_resume(struct shard *shard, struct command *command,
 
 struct lookup_key {
     struct hash128 key;
-    int found; /* as depot_find */
+    int found; /* the result of depot_find */
     struct depot_hit hit;
 };
 
@@ -101,9 +102,9 @@ struct lookup {
     struct lookup_key keys[];
 };
 
-/* ---- which jobs a command names ---- */
+/* ---- the jobs of a command ---- */
 
-/* How many jobs a command names. */
+/* Returns the number of jobs that a command names. */
 static size_t command_names(const struct command *command)
 {
     switch (command->kind) {
@@ -113,11 +114,11 @@ static size_t command_names(const struct command *command)
         return command->count;
     case COMMAND_GET:
         return 1;
-    case COMMAND_TAKE: /* ready ones come to memory by themselves */
+    case COMMAND_TAKE: /* ready jobs are loaded without a request */
         return command->take.id.len ? 1 : 0;
     case COMMAND_TOPIC:
         return command->topic.verb == QUEUE_TOPIC_REDRIVE && command->topic.id.len ? 1 : 0;
-    case COMMAND_ANSWER: /* leased ones are always in memory */
+    case COMMAND_ANSWER: /* leased jobs are always in memory */
     case COMMAND_LIST:
     case COMMAND_TOPICS:
     case COMMAND_FORECAST:
@@ -126,7 +127,7 @@ static size_t command_names(const struct command *command)
     return 0;
 }
 
-/* False: nobody can have this one. */
+/* Gets the name of a job. Returns false if no job can have this name yet. */
 static bool command_name_at(const struct command *command, size_t i, struct slice *topic,
                             struct slice *id)
 {
@@ -152,7 +153,7 @@ static bool command_name_at(const struct command *command, size_t i, struct slic
     return true;
 }
 
-/* An earlier look has shown that no cold job has this key. */
+/* Returns whether an earlier lookup has shown that no cold job has this key. */
 static bool key_is_absent(const struct absent *absent, const struct shard *shard,
                           struct hash128 key)
 {
@@ -164,7 +165,8 @@ static bool key_is_absent(const struct absent *absent, const struct shard *shard
     return false;
 }
 
-/* The keys of the jobs that are not in memory; at most QUEUE_BATCH_MAX. */
+/* Writes the keys of the jobs that are not in memory, at most QUEUE_BATCH_MAX, and returns their
+ * number. */
 static size_t absent_keys(const struct shard *shard, const struct command *command,
                           struct hash128 *out, bool *knew)
 {
@@ -184,9 +186,9 @@ static size_t absent_keys(const struct shard *shard, const struct command *comma
     return count;
 }
 
-/* Those of them that must be looked for. Each key's filters are asked while the memory of the
- * next one's comes: for more at a time the processor has no room. Where filters err, as they do
- * for one key in some hundred, the tables say so at once if they are in memory. */
+/* Keeps the keys that must be looked up on the disk and returns their number. Checks the filters of
+ * a key while the memory of the next one is prefetched: the processor has no room for more. If a
+ * filter errs, as for one key in some hundred, tables in memory refute the match immediately. */
 static size_t unknown_keys(struct shard *shard, const struct absent *absent, struct hash128 *keys,
                            size_t count)
 {
@@ -208,7 +210,7 @@ static size_t unknown_keys(struct shard *shard, const struct absent *absent, str
     return unknown;
 }
 
-/* ---- the scout looks ---- */
+/* ---- on the scout ---- */
 
 static void lookup_on_scout(struct work *work)
 {
@@ -229,7 +231,8 @@ static void lookup_free(struct lookup *lookup)
     free(lookup);
 }
 
-/* Loads what was found. QUEUE_OK, or why the command cannot be carried out. */
+/* Loads the jobs that were found. Returns QUEUE_OK, or the reason why the command cannot be
+ * executed. */
 static enum queue_status lookup_load_found(struct lookup *lookup)
 {
     struct shard *shard = lookup->shard;
@@ -251,7 +254,7 @@ static enum queue_status lookup_load_found(struct lookup *lookup)
     return QUEUE_OK;
 }
 
-/* What this look has shown, for the next one. NULL: out of memory. */
+/* Returns what this lookup has shown, for the next one. NULL: out of memory. */
 static struct absent *lookup_absent(const struct lookup *lookup)
 {
     struct absent *absent = malloc(sizeof *absent + lookup->count * sizeof absent->keys[0]);
@@ -279,7 +282,7 @@ static void lookup_count(const struct lookup *lookup)
     }
 }
 
-/* The scout has looked: what it found comes to memory, and the command is carried out. */
+/* Continues after the lookup: loads the jobs that were found and executes the command. */
 static void lookup_on_back(struct work *work)
 {
     struct lookup *lookup = (struct lookup *)(void *)work;
@@ -318,8 +321,9 @@ static struct lookup *lookup_new(struct shard *shard, const struct command *comm
     return NULL;
 }
 
-/* True: the command (copied) waits and will be carried out later. False: carry it out now. `absent`
- * (may be NULL) is what an earlier look has shown; it stays the caller's. */
+/* Returns true if the command (copied) waits and is executed later, or false if it is to be
+ * executed now. `absent` (may be NULL) is the result of an earlier lookup and stays the
+ * caller's. */
 static bool lookup_wants(struct shard *shard, const struct command *command,
                          struct queue_reply_to reply_to, const struct absent *absent)
 {
@@ -361,21 +365,21 @@ static void command_resume(struct shard *shard, struct command *command,
 }
 
 /*
- * ---- large_push: a batch of pushes that takes more room than one batch of the log has ----
+ * ---- large_push: a batch of pushes that is larger than one batch of the log ----
  *
- * Small log files (--wal-file) have small batches, and a legal call may be larger than those. It is
- * carried out in pieces that fit, one after the other, and answered once, when the last piece is durable.
+ * Small log files (--wal-file) have small batches, and a valid call may be larger. It is executed
+ * in pieces that fit, one after the other, and answered once, when the last piece is durable.
  */
 
 struct large_push {
     struct shard *shard;
     struct queue_reply_to reply_to;
-    struct command *command; /* a copy, which the results' topics and ids point into */
-    size_t done;             /* items that have their result */
+    struct command *command; /* a copy, which contains the topics and ids of the results */
+    size_t done;             /* items with a result */
     struct queue_result results[];
 };
 
-/* Whether the command is such a batch. */
+/* Returns whether the command is such a batch. */
 static bool large_push_is(const struct shard *shard, const struct command *command)
 {
     size_t bytes = 0;
@@ -386,7 +390,7 @@ static bool large_push_is(const struct shard *shard, const struct command *comma
     return bytes > wal_room_max(shard->wal);
 }
 
-/* How many of the items that follow fit into one batch of the log; at least one. */
+/* Returns how many of the next items fit into one batch of the log; at least one. */
 static size_t large_push_items(const struct large_push *push)
 {
     size_t room = wal_room_max(push->shard->wal), bytes = 0, items = 0;
@@ -409,7 +413,8 @@ static void large_push_finish(struct large_push *push)
 
 static void large_push_send(struct large_push *push);
 
-/* A piece refused as a whole ends it: the items before it stand, the rest is refused alike. */
+/* Handles the result of a piece. If a piece is refused as a whole, the items before it keep their
+ * results and the rest is refused with the same status. */
 static void large_push_piece_done(void *owner, uint64_t items, const struct queue_reply *reply)
 {
     struct large_push *push = owner;
@@ -430,7 +435,7 @@ static void large_push_piece_done(void *owner, uint64_t items, const struct queu
         large_push_finish(push);
 }
 
-/* Submits the next piece, as a call of its own. */
+/* Submits the next piece as a separate call. */
 static void large_push_send(struct large_push *push)
 {
     struct command piece = {.kind = COMMAND_PUSH,
@@ -443,7 +448,7 @@ static void large_push_send(struct large_push *push)
         (struct queue_reply_to){.done = large_push_piece_done, .owner = push, .tag = piece.count});
 }
 
-/* Copies the command. Ends in one reply, with a result for each item. */
+/* Starts a large push. Copies the command. Ends in one reply with a result for each item. */
 static void large_push_start(struct shard *shard, const struct command *command,
                              struct queue_reply_to reply_to)
 {
@@ -462,7 +467,8 @@ static void large_push_start(struct shard *shard, const struct command *command,
 
 /* ---- submitting ---- */
 
-/* Pushes wait for a checkpoint that is behind, and hold up nobody else. */
+/* Returns whether a push must wait for a checkpoint that is behind. It does not delay other
+ * commands. */
 static bool push_is_held(struct shard *shard, const struct command *command)
 {
     return command->kind == COMMAND_PUSH &&
@@ -491,7 +497,7 @@ void shard_submit(struct shard *shard, const struct command *command,
         command_park(shard, &shard->parked, copy_command(command), reply_to, NULL);
 }
 
-/* False: it has to wait for room. */
+/* Executes a parked command. Returns false if it must wait for room. */
 static bool parked_admit(struct shard *shard, struct parked *first)
 {
     enum queue_status refused = command_refusal(shard, first->command);

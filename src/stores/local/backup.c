@@ -34,7 +34,7 @@ struct backups {
     char data_dir[PATH_MAX];
 };
 
-/* What a shard is to do, and says of itself. */
+/* A visit to a shard: the request and the shard's answer. */
 struct visit {
     struct letter letter;
     struct backup_call *call;
@@ -45,7 +45,7 @@ struct visit {
     bool has_failed; /* out of memory */
 };
 
-/* One call: from the reactor that asked to the first one, to all shards, and back. */
+/* A call: from the calling reactor to the first one, to all shards, and back. */
 struct backup_call {
     struct letter letter;
     struct backups *backups;
@@ -55,7 +55,7 @@ struct backup_call {
     enum queue_status status;
     struct buffer json;
     uint32_t visits_left;
-    local_backed_up *done; /* NULL: nobody waits */
+    local_backed_up *done; /* NULL: internal call, no answer needed */
     void *owner;
     uint64_t tag;
     struct visit visits[];
@@ -87,7 +87,7 @@ static void backup_call_free(struct backup_call *call)
     free(call);
 }
 
-/* On the reactor that asked. */
+/* Delivers the answer on the calling reactor. */
 static void backup_call_tell(struct letter *letter)
 {
     struct backup_call *call = (struct backup_call *)(void *)letter;
@@ -95,7 +95,7 @@ static void backup_call_tell(struct letter *letter)
     backup_call_free(call);
 }
 
-/* On the first reactor. */
+/* Finishes a call. On the first reactor. */
 static void backup_call_finish(struct backup_call *call, enum queue_status status)
 {
     if (!call->done) {
@@ -107,7 +107,7 @@ static void backup_call_finish(struct backup_call *call, enum queue_status statu
     reactor_post(call->asked_on, &call->letter);
 }
 
-/* ---- what a shard says ---- */
+/* ---- the answers of the shards ---- */
 
 static void write_visit(struct buffer *out, const struct visit *visit)
 {
@@ -149,7 +149,7 @@ static void write_answer(struct backup_call *call)
 
 /* ---- at the shards ---- */
 
-/* A shard says which files count, and how far, as of this moment. */
+/* Collects the shard's valid files and their lengths as of this moment. */
 static void visit_look(struct shard *shard, struct visit *visit)
 {
     uint32_t room = EXTENTS_FIRST;
@@ -170,7 +170,7 @@ static void visit_look(struct shard *shard, struct visit *visit)
     visit->has_failed = true;
 }
 
-/* A shard keeps its files, or does so no longer. */
+/* Starts or stops keeping the shard's files. */
 static void hold_back(struct shard *shard, bool on)
 {
     wal_hold_back(shard->wal, on);
@@ -178,7 +178,7 @@ static void hold_back(struct shard *shard, bool on)
         depot_hold_back(shard->depot, on);
 }
 
-/* On the shard's thread. */
+/* Visits a shard. On the shard's thread. */
 static void visit_shard(struct letter *letter)
 {
     struct visit *visit = (struct visit *)(void *)letter;
@@ -192,7 +192,7 @@ static void visit_shard(struct letter *letter)
     reactor_post(call->backups->home, &visit->letter);
 }
 
-/* From the first reactor to each shard. */
+/* Sends the call from the first reactor to each shard. */
 static void backup_call_visit_all(struct backup_call *call)
 {
     struct local *local = call->backups->local;
@@ -213,7 +213,7 @@ static struct hold *hold_find(struct backups *backups, uint64_t id)
     return NULL;
 }
 
-/* The deadline is that of the backup that ends first. */
+/* Sets the deadline to that of the backup that expires first. */
 static void holds_set_deadline(struct backups *backups)
 {
     int64_t first_ms = INT64_MAX;
@@ -223,7 +223,7 @@ static void holds_set_deadline(struct backups *backups)
     deadline_set(backups->deadline, first_ms);
 }
 
-/* A shard has been visited; the last one ends the call. */
+/* Handles the return from a shard; the last one ends the call. */
 static void visit_go_home(struct letter *letter)
 {
     struct visit *visit = (struct visit *)(void *)letter;
@@ -245,7 +245,7 @@ static void hold_begin(struct backup_call *call, struct hold *hold)
     log_event(LOG_INFO, "backup begun", LOG_NUMBER("hold_ms", hold_ms(call->backups)));
 }
 
-/* A call has come to the first reactor, which has the list. */
+/* Handles a call on the first reactor, which owns the list. */
 static void backup_call_arrive(struct letter *letter)
 {
     struct backup_call *call = (struct backup_call *)(void *)letter;
@@ -268,7 +268,7 @@ static void backup_call_arrive(struct letter *letter)
     backup_call_visit_all(call);
 }
 
-/* Gives up backups that went without a word for too long. */
+/* Ends backups that were not renewed in time. */
 static void holds_expire(void *ctx)
 {
     struct backups *backups = ctx;
@@ -278,7 +278,7 @@ static void holds_expire(void *ctx)
         if (!hold->id || hold->until_ms > now_ms)
             continue;
         struct backup_call *call = backup_call_new(backups, LOCAL_BACKUP_END);
-        if (!call) { /* no memory: once more after a while */
+        if (!call) { /* no memory: retry after a while */
             hold->until_ms = now_ms + 1000;
             continue;
         }
@@ -291,9 +291,9 @@ static void holds_expire(void *ctx)
     holds_set_deadline(backups);
 }
 
-/* ---- the rest ---- */
+/* ---- creation ---- */
 
-/* Ids are odd; what is none gives one that is not. */
+/* Parses an id. Ids are odd; an invalid one becomes NOT_AN_ID, which is even. */
 static uint64_t parse_id(struct slice text)
 {
     char digits[ID_BYTES + 1];
@@ -304,7 +304,7 @@ static uint64_t parse_id(struct slice text)
     if (strspn(digits, "0123456789abcdef") != ID_BYTES)
         return NOT_AN_ID;
     uint64_t id = strtoull(digits, NULL, 16);
-    return id & 1 ? id : NOT_AN_ID; /* a free place has 0 */
+    return id & 1 ? id : NOT_AN_ID; /* a free slot has 0 */
 }
 
 void local_backup(struct local *local, struct reactor *reactor, enum local_backup what,

@@ -1,4 +1,5 @@
-/* The validator of a shard, for tests: two parties count the slots of runs, and must agree after each step. */
+/* Validates a shard, for tests: the engine and the depot both count the slots of runs, and must
+ * agree after each step. */
 #include "local/checkpoint.h"
 
 #include <assert.h>
@@ -8,7 +9,8 @@ void shard_check(const struct shard *shard)
     uint64_t stored[SECTIONS], loaded[SECTIONS];
     struct depot_counted counted;
     enum checkpoint_phase phase = checkpoint_phase(shard->checkpoint);
-    /* Until all items were gone over, a job may be told to be in memory by its old slot or its new one. */
+    /* Until all items have been processed, the slot of a job in memory may be its old one or its
+     * new one. */
     bool is_told = phase != CHECKPOINT_INSTALLING && phase != CHECKPOINT_STOPPED;
     engine_stored_sum(shard->engine, stored, loaded);
     depot_count_slots(shard->depot, checkpoint_installed(shard->checkpoint), &counted);

@@ -1,7 +1,7 @@
 /*
- * One checkpoint after the other: collecting what still counts of the log's oldest files, building a
- * run of it, installing that, committing the catalog; and between them filters and tables of keys.
- * The order of the steps, and what a stop or a failure does at each, is in checkpoint_step.
+ * Checkpoints, one after the other: collect the live content of the log's oldest files, build a run
+ * from it, install the run, commit the catalog. Filters and tables of keys are processed in
+ * between. checkpoint_step has the order of the steps, and what a stop or a failure does at each.
  */
 #include "local/checkpoint.h"
 
@@ -17,30 +17,30 @@
 #include <time.h>
 
 enum {
-    FILES_MIN = 2, /* of the log, that could go */
+    FILES_MIN = 2, /* of the log, that could be freed */
     FILES_MAX = 2,
-    /* Files of the log ahead of the checkpoint: */
-    FILES_SLOW = 4,                /* the archivist does not pause any more, pushes slow down, */
-    FILES_BEHIND = 7,              /* and wait */
-    ALLOWED_BYTES_A_MS = 24 << 10, /* of pushes, for each file less than that */
+    /* Number of log files ahead of the checkpoint: */
+    FILES_SLOW = 4,                /* the archivist stops pausing, pushes slow down, */
+    FILES_BEHIND = 7,              /* and pushes wait */
+    ALLOWED_BYTES_A_MS = 24 << 10, /* of pushes, for each file below that */
     ALLOWED_MS = 5,
-    PACE_BYTES_A_MS = 64 << 10, /* what a checkpoint writes beside everything else */
+    PACE_BYTES_A_MS = 64 << 10, /* write rate of a checkpoint during normal work */
 
-    COLLECTS = 8192,          /* entries looked at in a turn */
-    COLD_MS = 10 * 60 * 1000, /* who is due later is not read soon */
+    COLLECTS = 8192,          /* entries processed per step */
+    COLD_MS = 10 * 60 * 1000, /* jobs due later are not read soon */
     INSTALLS = 2048,
-    INSTALLS_AHEAD = 16, /* whose memory is asked for */
-    EVICTS = 8192,       /* entries looked at in a turn */
-    DAMAGED_MAX = 512,   /* jobs whose record is damaged, and which stay where they are */
+    INSTALLS_AHEAD = 16, /* items to prefetch */
+    EVICTS = 8192,       /* entries processed per step */
+    DAMAGED_MAX = 512,   /* jobs with a damaged record, which stay in place */
 
-    /* The reserve: so many files of the log, before the first checkpoint a part of one, and never more than
-     * a part of the disk. */
+    /* The reserve: the size of this many log files, a fraction of one before the first checkpoint,
+     * and never more than a fraction of the disk. */
     RESERVE_FILES = 4,
     RESERVE_FIRST = 4,
     RESERVE_OF_DISK = 8,
-    MERGE_ENTRIES = 2000000, /* of tables; then a checkpoint may come in between */
+    MERGE_ENTRIES = 2000000, /* of tables; then a checkpoint may run in between */
     KEYS_EVERY_MS = 1000,
-    SPACE_EVERY_MS = 1000, /* also where runs written anew would not become smaller */
+    SPACE_EVERY_MS = 1000, /* also if rewritten runs would not become smaller */
     RETRY_MS = 1000,
     RETRY_MS_MAX = 5000
 };
@@ -48,10 +48,11 @@ enum {
 VECTOR_DECLARE(changed_list, struct engine_changed *)
 
 /*
- * Everything belongs to the shard's thread, but for two things: while `is_with_archivist` the
- * fields marked [archivist] are that thread's, handed over and back with the work; and the last two
- * are read there at any time. What is not marked the archivist may read meanwhile, and the shard
- * does not change before the work is back: `phase`, `before_file`, `is_without_space`.
+ * The state of checkpoints. Everything belongs to the shard's thread, with two exceptions: while
+ * `is_with_archivist` is set, the fields marked [archivist] belong to that thread and are handed
+ * over and back with the work; and the archivist reads the last two fields at any time. The
+ * archivist may also read unmarked fields that the shard does not change before the work is back:
+ * `phase`, `before_file`, `is_without_space`.
  */
 struct checkpoint {
     struct shard *shard;
@@ -59,51 +60,52 @@ struct checkpoint {
     enum checkpoint_phase phase;
     bool is_with_archivist;
 
-    /* The one under way. */
-    uint32_t before_file; /* of the log, that it makes unnecessary; 0: none */
+    /* The current checkpoint. */
+    uint32_t before_file; /* the log file up to which it makes files unnecessary; 0: no file */
     int64_t
-        now_ms; /* of the turn, by the process's clock: how long things take here is no matter of jobs */
+        now_ms; /* of the step, by the process's clock: durations here do not depend on the clock of
+                 * jobs */
     int64_t began_ms;
     struct engine_collect collect;
     struct depot_build build;    /* [archivist] */
-    struct changed_list changed; /* [archivist] what the items point at */
+    struct changed_list changed; /* [archivist] the changes that the items point at */
     struct wal_window window;    /* [archivist] of the log's files, for building */
     struct catalog catalog;      /* [archivist] */
-    int result;                  /* [archivist] of what it did last */
-    bool is_fatal;               /* [archivist] the store is no good any more */
-    uint32_t at;                 /* item, or entry */
+    int result;                  /* [archivist] of its last work */
+    bool is_fatal;               /* [archivist] the store is unusable */
+    uint32_t at;                 /* item or entry */
     uint64_t needs;              /* sequence that must be synced before the commit */
 
-    /* Between checkpoints. */
-    struct depot_view *filters; /* [archivist] held while their filters are read */
+    /* Work between checkpoints. */
+    struct depot_view *filters; /* [archivist] held while its filters are read */
     bool filters_failed;
-    bool has_begun;                /* the first look after the opening */
+    bool has_begun;                /* the first check after opening has been done */
     struct depot_keys_merge merge; /* [archivist] */
-    bool is_merging; /* tables; a checkpoint may be under way between two steps of it */
-    /* A checkpoint was made: tables are merged before the next one, else there would be ever more of
-     * them while checkpoints follow each other. */
+    bool is_merging;               /* tables; a checkpoint may run between two steps of the merge */
+    /* A checkpoint was made: tables are merged before the next one, so that their number does not
+     * grow while checkpoints follow each other. */
     bool is_keys_turn;
-    /* When to look at the tables of keys again: the look goes over all tables and all runs, and hardly
-     * anything but a checkpoint changes what it finds. */
+    /* When to check the tables of keys again: the check examines all tables and all runs, and
+     * hardly anything but a checkpoint changes its result. */
     int64_t keys_ms;
-    int64_t space_ms; /* when to look for what is dead in runs again */
+    int64_t space_ms; /* when to check again for dead data in runs */
 
     /* Failures. */
-    uint32_t failures; /* one after the other */
+    uint32_t failures; /* consecutive failures */
     int64_t retry_ms;
-    /* One failed for want of disk space: the reserve is spent, and until there is one again no push
-     * is taken, and no victim. */
+    /* A checkpoint failed for lack of disk space: the reserve is spent, and until it exists again,
+     * pushes are refused and runs are not rewritten. */
     bool is_without_space;
 
-    int64_t allowance, allowed_ms; /* bytes of pushes, as of then: checkpoint_throttle.c */
+    int64_t allowance, allowed_ms; /* bytes of pushes, and the time of that value */
     struct checkpoint_figures figures;
-    /* For the archivist: go as fast as you can; leave off, the shard stops. */
+    /* For the archivist: work at full speed; stop, because the shard stops. */
     atomic_bool is_hurried, is_cancelled;
 };
 
-/* ---- giving up ---- */
+/* ---- abandoning ---- */
 
-/* Frees what the items point at. On either thread, whichever has the items just now. */
+/* Frees the changes that the items point at. On the thread that has the items. */
 static void forget_changed(struct checkpoint *checkpoint)
 {
     for (size_t i = 0; i < checkpoint->changed.count; i++)
@@ -111,8 +113,8 @@ static void forget_changed(struct checkpoint *checkpoint)
     changed_list_fini(&checkpoint->changed);
 }
 
-/* Says in the log what failed, and notes when to try again. `error`: words, or NULL or empty for those
- * of the errno. */
+/* Logs the failure and sets the time of the next attempt. `error`: a text, or NULL or empty for the
+ * text of the errno. */
 static void checkpoint_failed(struct checkpoint *checkpoint, int failed, const char *during,
                               const char *error)
 {
@@ -132,7 +134,7 @@ static void checkpoint_failed(struct checkpoint *checkpoint, int failed, const c
         clock_inner_ms() + (wait_ms < RETRY_MS_MAX ? wait_ms : (int64_t)RETRY_MS_MAX);
 }
 
-/* Forgets what the checkpoint under way had. */
+/* Frees the data of the current checkpoint. */
 static void become_idle(struct checkpoint *checkpoint)
 {
     forget_changed(checkpoint);
@@ -143,7 +145,7 @@ static void become_idle(struct checkpoint *checkpoint)
     checkpoint->keys_ms = 0;
 }
 
-/* Gives up a checkpoint before anything of it counts: the run that was being written is thrown away. */
+/* Abandons a checkpoint before the commit: the unfinished run is deleted. */
 static void give_up(struct checkpoint *checkpoint, int failed, const char *during)
 {
     checkpoint_failed(checkpoint, failed, during, checkpoint->build.error);
@@ -152,15 +154,16 @@ static void give_up(struct checkpoint *checkpoint, int failed, const char *durin
 }
 
 /*
- * ---- how pushes and the archivist keep step ----
+ * ---- the speed of pushes and the archivist ----
  *
- * While the log is not far ahead of the checkpoint under way the archivist pauses, so that the log's
- * syncs find the disk free. From FILES_SLOW on pushes have an allowance of bytes that grows with
- * time, the less the further the log is ahead: so all of them become a little later, and hardly ever
- * one of them must wait for the whole checkpoint.
+ * While the log is not far ahead of the current checkpoint, the archivist pauses, so that the disk
+ * is free for the log's syncs. From FILES_SLOW on, pushes have an allowance of bytes that grows
+ * with time, more slowly the further the log is ahead. So all pushes become a little later, and
+ * hardly any must wait for the whole checkpoint.
  */
 
-/* The log's files that no checkpoint has made unnecessary; 0 where none is under way. */
+/* Returns the number of log files that no checkpoint has made unnecessary; 0 if no checkpoint is in
+ * progress. */
 static uint32_t files_ahead(const struct checkpoint *checkpoint)
 {
     uint32_t first = depot_catalog(checkpoint->shard->depot)->log_first;
@@ -168,7 +171,7 @@ static uint32_t files_ahead(const struct checkpoint *checkpoint)
     return goes_on ? wal_current_file(checkpoint->shard->wal) - (first ? first : 1) : 0;
 }
 
-/* Tells the archivist whether it may pause while it writes. */
+/* Sets whether the archivist may pause while it writes. */
 static void set_pace(struct checkpoint *checkpoint)
 {
     bool hurries = files_ahead(checkpoint) >= FILES_SLOW || checkpoint->is_without_space;
@@ -197,13 +200,13 @@ bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes)
 }
 
 /*
- * ---- what the archivist thread does: all that touches the disk ----
+ * ---- the work of the archivist thread: all disk access ----
  *
- * While the work is with it (is_with_archivist) the shard leaves alone what struct checkpoint says
- * belongs to it, so nothing here is locked.
+ * While the archivist has the work (is_with_archivist), the shard does not touch the fields that
+ * struct checkpoint assigns to the archivist, so no lock is needed.
  */
 
-/* ---- for the depot, while it writes ---- */
+/* ---- callbacks of the depot while it writes ---- */
 
 int checkpoint_pace(void *ctx, size_t bytes)
 {
@@ -220,28 +223,28 @@ int checkpoint_pace(void *ctx, size_t bytes)
     return 0;
 }
 
-/* For the build: reads a record of the log. [archivist] */
+/* Reads a record of the log, for the build. [archivist] */
 static int read_log(void *ctx, struct record_place place, struct buffer *scratch, struct slice *out)
 {
     struct checkpoint *checkpoint = ctx;
     return wal_read_next(checkpoint->shard->wal, place, &checkpoint->window, scratch, out);
 }
 
-/* For the build: puts on a job's record what changed since it was written. [archivist] */
+/* Applies to a job's record the changes since it was written, for the build. [archivist] */
 static void apply_changed(void *ctx, const void *changed, struct record *record)
 {
     (void)ctx;
     engine_changed_apply(changed, record);
 }
 
-/* ---- the pieces ---- */
+/* ---- the parts of the work ---- */
 
 static int build_run(struct checkpoint *checkpoint)
 {
     if (checkpoint->is_without_space)
         depot_spend_reserve(checkpoint->shard->depot);
     int result = depot_build(&checkpoint->build);
-    forget_changed(checkpoint); /* here, as there may be a million of them */
+    forget_changed(checkpoint); /* here, because there may be a million of them */
     return result;
 }
 
@@ -253,8 +256,8 @@ static int commit_catalog(struct checkpoint *checkpoint)
     return depot_commit(depot, &checkpoint->catalog, &checkpoint->is_fatal);
 }
 
-/* Makes the reserve, or a larger one. Before the first checkpoint it is enough that one can be written
- * after most jobs have ended. */
+/* Creates the reserve, or a larger one. Before the first checkpoint, a reserve is enough with which
+ * a checkpoint can be written after most jobs have ended. */
 static int make_reserve(struct checkpoint *checkpoint, bool is_first)
 {
     const struct local_options *local = checkpoint->shard->options.local;
@@ -266,8 +269,9 @@ static int make_reserve(struct checkpoint *checkpoint, bool is_first)
     return depot_make_reserve(checkpoint->shard->depot, bytes);
 }
 
-/* The first work of the archivist, and where filters could not be read: what crashed attempts left is
- * removed, filters are read. A disk that has no space for the reserve yet is looked at again later. */
+/* Does the archivist's first work, also repeated after filters could not be read: removes what
+ * crashed attempts left, and reads filters. If the disk has no space for the reserve, that is
+ * retried later. */
 static int begin_depot(struct checkpoint *checkpoint)
 {
     depot_tidy(checkpoint->shard->depot);
@@ -284,16 +288,16 @@ static int tidy_depot(struct checkpoint *checkpoint)
     return make_reserve(checkpoint, false);
 }
 
-/* How many entries of tables are merged before a checkpoint may come in. */
+/* Returns how many entries of tables are merged before a checkpoint may run. */
 static uint64_t merge_entries(const struct checkpoint *checkpoint)
 {
     uint64_t entries = checkpoint->shard->options.limits.merge_entries;
     return entries ? entries : MERGE_ENTRIES;
 }
 
-/* ---- there and back ---- */
+/* ---- handing over ---- */
 
-/* The piece of the phase, on the archivist's thread. */
+/* Does the work of the phase, on the archivist's thread. */
 static void archivist_perform(struct work *work)
 {
     struct checkpoint *checkpoint = list_entry(work, struct checkpoint, work);
@@ -316,7 +320,7 @@ static void archivist_performed(struct work *work)
     list_entry(work, struct checkpoint, work)->is_with_archivist = false;
 }
 
-/* Hands the checkpoint over for this phase; checkpoint_step goes on once it is back. */
+/* Hands the checkpoint over for this phase. checkpoint_step continues once it is back. */
 static void give_archivist(struct checkpoint *checkpoint, enum checkpoint_phase phase)
 {
     checkpoint->phase = phase;
@@ -327,7 +331,7 @@ static void give_archivist(struct checkpoint *checkpoint, enum checkpoint_phase 
     worker_give(checkpoint->shard->archivist, &checkpoint->work);
 }
 
-/* ---- collecting: which jobs must be written to the new run, a bounded number of entries a turn ---- */
+/* ---- collecting: the jobs to write to the new run, a bounded number of entries per step ---- */
 
 static bool reserve_item(struct depot_build *build)
 {
@@ -342,14 +346,14 @@ static bool reserve_item(struct depot_build *build)
     return true;
 }
 
-/* For the engine's collecting: this job must be written to the new run. False: out of memory. */
+/* Adds a job to the new run, for the engine's collecting. Returns false when out of memory. */
 static bool on_item(void *ctx, const struct engine_item *item)
 {
     struct checkpoint *checkpoint = ctx;
     struct depot_build *build = &checkpoint->build;
     if (!reserve_item(build) ||
         (item->changed && !changed_list_add(&checkpoint->changed, item->changed)))
-        return false; /* what changed stays the engine's */
+        return false; /* the engine keeps ownership of the change */
     build->items[build->count++] =
         (struct depot_item){.when_ms = (uint64_t)item->when_ms & 0xffffffffffffu,
                             .section = (uint64_t)item->section & 0xff,
@@ -360,7 +364,7 @@ static bool on_item(void *ctx, const struct engine_item *item)
     return true;
 }
 
-/* For the engine's collecting: is this run one that the checkpoint writes anew? */
+/* Returns whether the checkpoint rewrites this run, for the engine's collecting. */
 static bool is_victim(void *ctx, uint32_t number)
 {
     const struct checkpoint *checkpoint = ctx;
@@ -368,7 +372,7 @@ static bool is_victim(void *ctx, uint32_t number)
     return run && run->is_victim;
 }
 
-/* Plans a checkpoint: the phase is collecting from then on; or idle, where that failed. */
+/* Plans a checkpoint. The phase is then collecting, or idle if planning failed. */
 static void begin_checkpoint(struct checkpoint *checkpoint, uint32_t before_file,
                              struct engine_now now)
 {
@@ -390,7 +394,7 @@ static void begin_checkpoint(struct checkpoint *checkpoint, uint32_t before_file
     checkpoint->phase = CHECKPOINT_COLLECTING;
 }
 
-/* Returns how many jobs a step goes over in a turn. */
+/* Returns how many jobs are processed per step. */
 static uint32_t jobs_a_turn(const struct checkpoint *checkpoint, uint32_t usual)
 {
     uint32_t limit = checkpoint->shard->options.limits.checkpoint_jobs;
@@ -410,10 +414,10 @@ static bool step_collecting(struct checkpoint *checkpoint, struct engine_now now
     return false;
 }
 
-/* ---- installing: the jobs of the run that was written lie there from now on, and leave memory ---- */
+/* ---- installing: from now on, the jobs are in the new run, and may leave memory ---- */
 
-/* Jobs whose record cannot be read. One in a run stays there; but the log must stay where a record
- * of it cannot be read. */
+/* Handles jobs whose record is unreadable. Such a job in a run stays there, but if its record is in
+ * the log, the log must stay. */
 static int keep_damaged(struct checkpoint *checkpoint)
 {
     const struct shard *shard = checkpoint->shard;
@@ -430,7 +434,7 @@ static int keep_damaged(struct checkpoint *checkpoint)
     return 0;
 }
 
-/* The archivist has written the run: it goes into the depot's view. */
+/* Adds the run that the archivist has written to the depot's view. */
 static bool run_built(struct checkpoint *checkpoint)
 {
     struct depot_build *build = &checkpoint->build;
@@ -448,7 +452,7 @@ static bool run_built(struct checkpoint *checkpoint)
     return true;
 }
 
-/* The job of this slot lies there from now on, unless it ended or changed its place meanwhile. */
+/* Moves the job to this slot, unless it has ended or moved meanwhile. */
 static void install_item(struct checkpoint *checkpoint, uint32_t slot)
 {
     struct shard *shard = checkpoint->shard;
@@ -466,7 +470,7 @@ static void install_item(struct checkpoint *checkpoint, uint32_t slot)
     }
 }
 
-/* Tells the engine, some jobs a turn, where each lies now. */
+/* Reports the new places to the engine, some jobs per step. */
 static bool step_installing(struct checkpoint *checkpoint)
 {
     const struct depot_build *build = &checkpoint->build;
@@ -480,13 +484,13 @@ static bool step_installing(struct checkpoint *checkpoint)
     if (checkpoint->at < checkpoint->build.slots)
         return true;
     if (!depot_installed(checkpoint->shard->depot, &checkpoint->build))
-        return false; /* no memory: the next turn tries again */
+        return false; /* no memory: the next step tries again */
     checkpoint->at = 0;
     checkpoint->phase = CHECKPOINT_EVICTING;
     return true;
 }
 
-/* Jobs that lie in runs and that nobody will want soon leave memory. */
+/* Evicts from memory jobs that are stored in runs and not needed soon. */
 static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
 {
     struct shard *shard = checkpoint->shard;
@@ -502,12 +506,13 @@ static bool step_evicting(struct checkpoint *checkpoint, struct engine_now now)
 }
 
 /*
- * ---- committing: one moment of the shard becomes the new catalog, once the log is synced up to it ----
+ * ---- committing: one moment of the shard becomes the new catalog, once the log is synced up to it
+ * ----
  *
- * Until the catalog is written all of this counts for nothing, and the log's files stay.
+ * Until the catalog is written, nothing of this is valid, and the log's files stay.
  */
 
-/* The log has no room, nor the disk for its next file: that needs what the reserve holds. */
+/* Spends the reserve if neither the log has room nor the disk for its next file. */
 static void find_room(struct checkpoint *checkpoint)
 {
     struct shard *shard = checkpoint->shard;
@@ -519,7 +524,7 @@ static void find_room(struct checkpoint *checkpoint)
     depot_spend_reserve(shard->depot);
 }
 
-/* The log's old files hold the topics' records: they are written again first. */
+/* Waits until the topics' records, which are in the log's old files, have been written again. */
 static bool step_topics(struct checkpoint *checkpoint)
 {
     if (topics_is_busy(checkpoint->shard)) {
@@ -530,7 +535,7 @@ static bool step_topics(struct checkpoint *checkpoint)
     return true;
 }
 
-/* What the catalog says of each topic: how many of its jobs lie in runs. NULL: out of memory. */
+/* Returns the topics of the catalog, with the number of their jobs in runs. NULL: out of memory. */
 static struct catalog_topic *stored_topics(const struct shard *shard, uint32_t *count)
 {
     uint32_t at = 0;
@@ -543,7 +548,7 @@ static struct catalog_topic *stored_topics(const struct shard *shard, uint32_t *
     return topics;
 }
 
-/* One moment of the shard, which the catalog will tell. */
+/* Captures one moment of the shard for the catalog. */
 static bool step_snapshot(struct checkpoint *checkpoint, struct engine_now now)
 {
     struct shard *shard = checkpoint->shard;
@@ -570,7 +575,7 @@ static bool step_snapshot(struct checkpoint *checkpoint, struct engine_now now)
     return true;
 }
 
-/* The log is synced up to the snapshot before that is committed. */
+/* Syncs the log up to the snapshot before the commit. */
 static bool step_syncing(struct checkpoint *checkpoint)
 {
     struct shard *shard = checkpoint->shard;
@@ -582,7 +587,7 @@ static bool step_syncing(struct checkpoint *checkpoint)
     return false;
 }
 
-/* The archivist has written the catalog, or could not: then the snapshot is taken once more. */
+/* Handles the result of writing the catalog. After a failure, the snapshot is repeated. */
 static bool catalog_committed(struct checkpoint *checkpoint)
 {
     struct shard *shard = checkpoint->shard;
@@ -593,7 +598,7 @@ static bool catalog_committed(struct checkpoint *checkpoint)
         if (checkpoint->is_fatal)
             shard_fail(shard, "writing the catalog", checkpoint->result);
         catalog_fini(&checkpoint->catalog);
-        checkpoint->phase = CHECKPOINT_SNAPSHOT; /* what is true by then */
+        checkpoint->phase = CHECKPOINT_SNAPSHOT; /* of the state at that time */
         return false;
     }
     depot_committed(shard->depot, &checkpoint->catalog);
@@ -612,11 +617,11 @@ static void checkpoint_count(struct checkpoint *checkpoint)
     shared_histogram_add(&tally->checkpoint_ms, took_ms);
 }
 
-/* That was all of it. */
+/* Finishes the checkpoint. */
 static void depot_tidied(struct checkpoint *checkpoint)
 {
     checkpoint->failures = 0;
-    checkpoint->filters_failed = false; /* tried again */
+    checkpoint->filters_failed = false; /* try again */
     if (checkpoint->result == 0)
         checkpoint->is_without_space = false;
     else if (checkpoint->is_without_space)
@@ -634,9 +639,9 @@ static void depot_tidied(struct checkpoint *checkpoint)
     become_idle(checkpoint);
 }
 
-/* ---- between checkpoints: filters still to be read, tables of keys to be merged, the reserve ---- */
+/* ---- between checkpoints: unread filters, merging of tables of keys, the reserve ---- */
 
-/* Whether filters are being read from now on. */
+/* Starts reading filters. Returns whether there are any to read. */
 static bool load_filters(struct checkpoint *checkpoint)
 {
     struct depot_stats stats;
@@ -663,7 +668,7 @@ static void filters_read(struct checkpoint *checkpoint)
     checkpoint->phase = CHECKPOINT_IDLE;
 }
 
-/* Gives the archivist tables of keys to merge. False: none want to become one. */
+/* Gives the archivist tables of keys to merge. Returns false if there are none to merge. */
 static bool merge_keys(struct checkpoint *checkpoint)
 {
     checkpoint->keys_ms = checkpoint->now_ms + KEYS_EVERY_MS;
@@ -677,7 +682,7 @@ static bool merge_keys(struct checkpoint *checkpoint)
     return true;
 }
 
-/* What was merged is thrown away; the tables stay as they were. */
+/* Discards the merged data; the tables stay as they were. */
 static void abandon_merge(struct checkpoint *checkpoint)
 {
     if (checkpoint->is_merging)
@@ -685,12 +690,12 @@ static void abandon_merge(struct checkpoint *checkpoint)
     checkpoint->is_merging = false;
 }
 
-/* The archivist has merged tables of keys, or a part of them. */
+/* Handles the merging of tables of keys, or of a part of them. */
 static bool keys_merged(struct checkpoint *checkpoint)
 {
     struct depot *depot = checkpoint->shard->depot;
     int failed = checkpoint->result;
-    if (failed > 0) { /* to be gone on with */
+    if (failed > 0) { /* to be continued */
         become_idle(checkpoint);
         return true;
     }
@@ -710,8 +715,8 @@ static bool keys_merged(struct checkpoint *checkpoint)
     return true;
 }
 
-/* Decides what is done next: filters first; then, in turns, a checkpoint and a merge of tables of keys;
- * then the reserve. */
+/* Decides what to do next: filters first; then, alternately, a checkpoint and a merge of tables of
+ * keys; then the reserve. */
 static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
 {
     struct shard *shard = checkpoint->shard;
@@ -729,7 +734,7 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
         checkpoint->space_ms = checkpoint->now_ms + SPACE_EVERY_MS;
     bool is_keys_turn = checkpoint->is_keys_turn && !checkpoint->is_without_space;
     if (checkpoint->is_without_space)
-        abandon_merge(checkpoint); /* it keeps files that could go */
+        abandon_merge(checkpoint); /* it keeps files that could be freed */
     checkpoint->is_keys_turn = false;
     if (is_keys_turn && merge_keys(checkpoint))
         return false;
@@ -740,29 +745,31 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
     checkpoint->before_file = 0;
     checkpoint->began_ms = checkpoint->now_ms;
     if (checkpoint->is_without_space || depot_wants_tidying(shard->depot)) {
-        give_archivist(checkpoint, CHECKPOINT_TIDYING); /* is there room for the reserve? */
+        give_archivist(checkpoint, CHECKPOINT_TIDYING); /* check whether there is room for the
+                                                         * reserve */
     } else if (checkpoint->is_merging || checkpoint->now_ms >= checkpoint->keys_ms) {
         merge_keys(checkpoint);
     }
     return false;
 }
 
-/* ---- a stop ---- */
+/* ---- stopping ---- */
 
-/* The shard stops: nothing new is begun. */
+/* Returns whether the shard stops, so that no new work begins. */
 static bool is_over(const struct checkpoint *checkpoint)
 {
     return checkpoint->shard->stopping || checkpoint->shard->broken;
 }
 
-/* What has been installed stays installed until the depot is closed. */
+/* Leaves the checkpoint unfinished. What has been installed stays installed until the depot is
+ * closed. */
 static void leave_unfinished(struct checkpoint *checkpoint)
 {
     checkpoint->phase = checkpoint->build.depot ? CHECKPOINT_STOPPED : CHECKPOINT_IDLE;
 }
 
-/* A stop does not wait for more than what the archivist has in hand: nothing counts before the
- * commit, and the log has it all. */
+/* Stops the checkpoint. Waits only for the archivist's current work: nothing is valid before the
+ * commit, and the log has everything. */
 static void stop_checkpoint(struct checkpoint *checkpoint)
 {
     struct depot *depot = checkpoint->shard->depot;
@@ -847,7 +854,7 @@ bool checkpoint_step(struct checkpoint *checkpoint, struct engine_now now)
     return false;
 }
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
 struct checkpoint *checkpoint_new(struct shard *shard)
 {
@@ -871,7 +878,7 @@ void checkpoint_free(struct checkpoint *checkpoint)
     free(checkpoint);
 }
 
-/* ---- how it stands ---- */
+/* ---- state ---- */
 
 enum checkpoint_phase checkpoint_phase(const struct checkpoint *checkpoint)
 {

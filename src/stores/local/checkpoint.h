@@ -56,7 +56,8 @@ bool checkpoint_takes(struct checkpoint *checkpoint, size_t bytes);
 /* Returns whether pushes are refused: there was no disk space for a run, and there is no reserve
  * yet for the next attempt. */
 bool checkpoint_is_without_space(const struct checkpoint *checkpoint);
-/* Sets the pace for the depot; `ctx` is the shard. [helper] */
+/* Pauses the archivist after it has written `bytes`. Returns 0, or -ECANCELED if the shard stops.
+ * For the depot; `ctx` is the shard. [helper] */
 int checkpoint_pace(void *ctx, size_t bytes);
 
 struct checkpoint_figures {

@@ -1,7 +1,7 @@
 /*
- * A timer that never rings, on the wall clock, asked to be cancelled when that clock is set
- * (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET): the read then fails with ECANCELED and the loop has
- * had its turn, which is all that is wanted.
+ * A timer on the wall clock that never expires, and is cancelled when that clock is set
+ * (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET). The read then fails with ECANCELED, and the loop
+ * has been woken, which is the only purpose.
  */
 #include "local/shard_core.h"
 
@@ -16,8 +16,8 @@ struct clock_watch {
 
 static int clock_watch_arm(int fd)
 {
-    /* As far away as a 32-bit time_t in the kernel's older corners can say; should it ring, it is
-     * set again. */
+    /* The furthest time in a 32-bit time_t, which older parts of the kernel use. If the timer
+     * expires, it is set again. */
     struct itimerspec never = {.it_value.tv_sec = INT32_MAX};
     return timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &never, NULL);
 }

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { SLOTS_AT_ONCE = 512, SLOTS_A_TURN = 1 << 18 /* of the scout's time, before others */ };
+enum { SLOTS_AT_ONCE = 512, SLOTS_A_TURN = 1 << 18 /* of the scout, before other work */ };
 
-/* One job found, and later its record. */
+/* A job that was found, and later its record. */
 struct cold_job {
     int64_t due_ms; /* wall clock */
     uint64_t sequence;
@@ -17,7 +17,7 @@ struct cold_job {
     size_t at; /* of its record in `records` */
 };
 
-/* The last of them comes out first. */
+/* Orders the heap: the last job comes out first. */
 static inline bool comes_after(const struct cold_job *a, const struct cold_job *b)
 {
     return a->due_ms != b->due_ms ? a->due_ms > b->due_ms : a->sequence > b->sequence;
@@ -32,19 +32,19 @@ struct cold_list {
     int64_t skew_ms, now_ms; /* wall minus inner; wall */
     bool is_reading, more;
     int result;
-    uint32_t run_index, section, slot; /* where it has come to; slot 0: the section's beginning */
+    uint32_t run_index, section, slot; /* the current position; slot 0: the section's beginning */
     struct cold_jobs jobs;
     struct buffer records;
     struct run_slot slots[SLOTS_AT_ONCE];
 };
 
-/* ---- the first so many ---- */
+/* ---- the first jobs ---- */
 
-/* False: it comes after all there is room for. */
+/* Adds a job. Returns false if it comes after all jobs for which there is room. */
 static bool cold_list_add(struct cold_list *list, struct cold_job job)
 {
     if (list->jobs.count < list->walk->limit)
-        return cold_jobs_add(&list->jobs, job); /* there is room: cold_list_new */
+        return cold_jobs_add(&list->jobs, job); /* reserved in cold_list_new */
     list->more = true;
     if (!comes_after(&list->jobs.at[0], &job))
         return false;
@@ -53,9 +53,9 @@ static bool cold_list_add(struct cold_list *list, struct cold_job job)
     return true;
 }
 
-/* ---- which slots ---- */
+/* ---- the slots to read ---- */
 
-/* Whether a job comes behind the last one of the page before. */
+/* Returns whether a job comes after the last one of the previous page. */
 static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t sequence)
 {
     const struct queue_cursor *after = &walk->after;
@@ -66,24 +66,24 @@ static bool is_past_cursor(const struct walk *walk, int64_t due_ms, uint64_t seq
     return sequence != after->sequence ? sequence > after->sequence : walk->shard > after->shard;
 }
 
-/* Whether cold jobs of the section may be what the list asks for. */
+/* Returns whether cold jobs of the section may match the list's state. */
 static bool section_is_asked_for(const struct cold_list *list, enum job_section section)
 {
     enum job_state state = list->walk->state;
-    if (section == SECTION_LEASED || section == SECTION_REMEMBERED) /* in memory; no jobs */
+    if (section == SECTION_LEASED || section == SECTION_REMEMBERED) /* in memory; not jobs */
         return false;
     if (section == SECTION_DEAD)
         return !state || state == JOB_DEAD;
     return !state || state == JOB_DELAYED || state == JOB_READY;
 }
 
-/* What is to be added to `when` of a section's slots to have their due by the wall clock. */
+/* Returns the offset from `when` of a section's slots to their due by the wall clock. */
 static int64_t wall_offset_of(const struct cold_list *list, enum job_section section)
 {
     return job_section_is_wall(section) || section == SECTION_DEAD ? 0 : list->skew_ms;
 }
 
-/* The first due worth looking at. */
+/* Returns the first due that may match. */
 static int64_t due_from(const struct cold_list *list, enum job_section section)
 {
     int64_t from_ms = list->walk->has_cursor ? list->walk->after.due_ms : 0;
@@ -92,7 +92,7 @@ static int64_t due_from(const struct cold_list *list, enum job_section section)
     return from_ms;
 }
 
-/* Whether later slots of this section may be wanted too. */
+/* Examines a slot. Returns whether later slots of this section may also match. */
 static bool cold_list_look_at(struct cold_list *list, const struct depot_run *run,
                               enum job_section section, uint32_t slot, const struct run_slot *entry,
                               uint32_t topic)
@@ -110,7 +110,7 @@ static bool cold_list_look_at(struct cold_list *list, const struct depot_run *ru
 
 /* ---- on the scout ---- */
 
-/* Goes over the slots of a section of the topic. 0 or negative errno. */
+/* Reads the topic's slots of a section. Returns 0 or a negative errno. */
 static int cold_list_look_at_section(struct cold_list *list, const struct depot_run *run,
                                      uint32_t topic, uint32_t *budget)
 {
@@ -121,7 +121,7 @@ static int cold_list_look_at_section(struct cold_list *list, const struct depot_
         int64_t when_ms = due_from(list, which) - wall_offset_of(list, which);
         int failed =
             run_seek(run->run, section->first, end, when_ms > 0 ? when_ms : 0, &list->slot);
-        if (failed == -EBADMSG) /* perhaps where nothing is alive: all of it is looked at */
+        if (failed == -EBADMSG) /* possibly a block without live slots: read the whole section */
             list->slot = section->first;
         else if (failed)
             return failed;
@@ -142,7 +142,7 @@ static int cold_list_look_at_section(struct cold_list *list, const struct depot_
     return 0;
 }
 
-/* True: that was all. */
+/* Reads more slots. Returns true at the end. */
 static bool cold_list_look_on(struct cold_list *list)
 {
     uint32_t budget = SLOTS_A_TURN;
@@ -181,7 +181,7 @@ static bool keep_record(void *ctx, uint32_t slot, const struct run_slot *entry, 
     return true;
 }
 
-/* Reads the records of the jobs found. A damaged record takes no room in the page. */
+/* Reads the records of the jobs that were found. A damaged record takes no place in the page. */
 static void cold_list_read_found(struct cold_list *list)
 {
     for (size_t i = 0; i < list->jobs.count && list->result == 0; i++) {
@@ -205,7 +205,7 @@ static void cold_list_on_scout(struct work *work)
 {
     struct cold_list *list = (struct cold_list *)(void *)work;
     if (!cold_list_look_on(list))
-        return; /* once more, after others */
+        return; /* again, after other work */
     if (list->result == 0)
         cold_list_read_found(list);
     list->section = SECTIONS;
@@ -265,7 +265,7 @@ bool cold_list_is_reading(const struct cold_list *list)
     return list && list->is_reading;
 }
 
-/* ---- putting together ---- */
+/* ---- merging ---- */
 
 static bool is_among_found(const struct walk *walk, size_t count, uint64_t sequence)
 {
@@ -275,7 +275,7 @@ static bool is_among_found(const struct walk *walk, size_t count, uint64_t seque
     return false;
 }
 
-/* The view the engine would give, had it the job in memory. */
+/* Fills in the view that the engine would give if the job were in memory. */
 static void cold_job_view(const struct job *job, const struct cold_job *cold, struct hash128 key,
                           struct engine_now now, struct engine_view *out)
 {
@@ -286,7 +286,8 @@ static void cold_job_view(const struct job *job, const struct cold_job *cold, st
         .state = waits && cold->due_ms <= now.inner_ms + now.skew_ms ? JOB_READY : job->state,
         .priority = job->priority,
         .attempt = job->attempt,
-        /* By which it was found, though the wall clock was set since: a list goes by it. */
+        /* The due by which it was found, even if the wall clock was set since: the list is ordered
+         * by it. */
         .due_ms = job->state == JOB_DEAD ? cold->due_ms
                                          : job->due_ms + (job->due_is_wall ? 0 : now.skew_ms),
         .delivery = job->delivery,
@@ -302,7 +303,7 @@ static void cold_job_view(const struct job *job, const struct cold_job *cold, st
     out->error_bytes = (uint16_t)job->error.len;
 }
 
-/* As it stands now. False: it is gone, or not what is asked for any more. */
+/* Fills in the current view of the job. Returns false if it has ended, or no longer matches. */
 static bool cold_job_show(struct cold_list *list, const struct walk *walk, struct cold_job *cold,
                           struct engine_now now, struct engine_view *out)
 {
@@ -336,9 +337,9 @@ static int compare_due(const void *left, const void *right)
     return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
 }
 
-/* Where slots were left out, they come behind the last one that was found: so does whatever else is
- * behind it, on the next page. Slots whose job is in memory, and moved there, may be all that was
- * found: then the next page is this one. */
+/* Ends the page at the last slot that was found, if slots were left out after it. Everything after
+ * it is on the next page. If all slots that were found belong to jobs in memory that have moved,
+ * the page is empty: then the next page is returned instead (-EAGAIN). */
 static int end_where_found(const struct cold_list *list, struct walk *walk)
 {
     const struct cold_job *last = &list->jobs.at[0];

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 
 enum {
-    TAKE_BYTES_MAX = 16 << 20 /* of records in one reply, give or take a job */
+    TAKE_BYTES_MAX = 16 << 20 /* of records in one reply, approximately */
 };
 
-/* ---- push, answer, change: one result per item, when durable ---- */
+/* ---- push, answer, change: one result per item, sent when durable ---- */
 
-/* Copies text into the completion's own. `*used` starts at 0. */
+/* Copies text into the completion's memory. `*used` starts at 0. */
 static struct slice completion_text(struct completion *completion, size_t *used, struct slice text)
 {
     char *at = (char *)(completion_results(completion) + completion->reply.result_count) + *used;
@@ -139,7 +139,7 @@ static int run_change(struct shard *shard, const struct command *command,
     return 0;
 }
 
-/* Nothing changes: nobody waits for the disk. */
+/* Runs a find, which changes nothing and so need not wait for the disk. */
 static int run_find(struct shard *shard, const struct command *command,
                     struct queue_reply_to reply_to)
 {
@@ -164,7 +164,7 @@ static int run_find(struct shard *shard, const struct command *command,
 
 /* ---- take, get ---- */
 
-/* The jobs that were taken go out, or it is said why there are none. */
+/* Sends the jobs that were taken, or the reason why there are none. */
 static void reply_taken(struct shard *shard, struct engine_view *views, size_t count,
                         enum queue_status status, struct job_reply_options options,
                         struct queue_reply_to reply_to)
@@ -243,7 +243,7 @@ static void run_get(struct shard *shard, const struct command *command,
 
 /* ---- topics ---- */
 
-/* What all shards do alike the first one tells. */
+/* Reports an event of all shards, on the first shard only. */
 static void tell_topic(struct shard *shard, const struct queue_topic_call *call,
                        enum queue_status status)
 {
@@ -257,7 +257,8 @@ static void tell_topic(struct shard *shard, const struct queue_topic_call *call,
         shard_feed_topic(shard, JOB_EVENT_RESUMED, call->topic, 0);
 }
 
-/* One whose reply shows these topics; they live in it. NULL: out of memory. */
+/* Creates a completion whose reply contains copies of these topics. Returns NULL when out of
+ * memory. */
 static struct completion *completion_topics(struct shard *shard, const struct queue_topic *topics,
                                             size_t count, struct queue_reply_to reply_to)
 {
@@ -301,7 +302,7 @@ static bool knows_topic(struct shard *shard, struct slice name)
     return engine_topic_show(shard->engine, name, shard_now(shard), &topic);
 }
 
-/* Inner clock; 0: it has none. */
+/* Returns the end of the pause by the inner clock; 0: unlimited. */
 static int64_t pause_end_ms(struct shard *shard, const struct queue_topic_call *call)
 {
     struct engine_now now = shard_now(shard);
