@@ -1,7 +1,7 @@
 /*
  * tarry.h: a delay queue inside a process. A job goes in now and comes out when it is due.
  *
- * The queue has the terms and the rules of the tarry server. It keeps its jobs either in the memory of the process or
+ * The queue uses the terms and the rules of the tarry server. It keeps its jobs either in the memory of the process or
  * in a directory. Jobs in memory are lost when the process ends. Jobs in a directory survive a crash and a power cut,
  * as those of the server do. The manual is docs/library.md; the terms are defined in docs/glossary.md.
  *
@@ -10,8 +10,8 @@
  *     tarry_pop is at most once: a popped job is gone.
  *   - In memory, leases, jobs and pauses end only during a call or a wait, because there is no background thread. A
  *     directory has threads of the library, and can be opened by one program or server at a time.
- *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and up to a millisecond late for
- *     that reason alone.
+ *   - The unit is the millisecond. Delays are rounded up, so a job is never early, and may be up to a millisecond
+ *     late.
  *   - A job with at_ms follows the wall clock. A waiting thread notices when the wall clock is set; no other caller
  *     is woken for it.
  *   - A handle does not survive fork: in the child every call returns TARRY_FORKED. There tarry_close only releases
@@ -51,8 +51,7 @@ enum tarry_code {
     TARRY_OK = 0,
     TARRY_CREATED = 1,
     TARRY_REPLACED = 2,
-    TARRY_EXISTED =
-        3, /* TARRY_KEEP, or the id finished within the dedup window of the topic: unchanged */
+    TARRY_EXISTED = 3,   /* TARRY_KEEP, or a recently finished id (dedup window): unchanged */
     TARRY_CANCELLED = 4, /* the job will not be delivered */
     /* From here on: rejected, nothing was changed. */
     TARRY_NOT_FOUND = 5,
@@ -129,11 +128,10 @@ enum tarry_open_flags {
     TARRY_TEST_CLOCK = 1
 };
 
-/* When a change in a directory is confirmed. */
+/* Moments at which a change in a directory is confirmed. */
 enum tarry_sync {
-    TARRY_SYNC_ALWAYS = 1, /* when it is on the disk: it survives a power cut */
-    TARRY_SYNC_INTERVAL =
-        2, /* when it is written: it survives the process; synced every sync_interval_ms */
+    TARRY_SYNC_ALWAYS = 1,   /* when it is on the disk: it survives a power cut */
+    TARRY_SYNC_INTERVAL = 2, /* when it is written: it survives the process; synced at intervals */
     TARRY_SYNC_NEVER = 3 /* when it is written: after a power cut the loss depends on the system */
 };
 
@@ -206,7 +204,7 @@ struct tarry_push {
     uint32_t on_conflict; /* if the id exists; 0: the topic's, else TARRY_REPLACE */
     /* In the following fields 0 means the topic's value, else the default given here. */
     int64_t lease_ms;      /* 60 s */
-    int64_t ttl_ms;        /* how long the job may be ready before it expires; for ever */
+    int64_t ttl_ms;        /* time in the ready state before it expires; for ever */
     uint32_t max_attempts; /* 16 */
     uint32_t backoff;      /* exponential from 1 s to 10 min */
     int64_t backoff_first_ms,
@@ -253,8 +251,8 @@ enum tarry_change_flags {
 
 struct tarry_change {
     uint32_t size;
-    uint32_t
-        flags; /* TARRY_HAS_PRIORITY, TARRY_HAS_AT, TARRY_HAS_DELAY, TARRY_ONLY_DEAD, TARRY_REQUEST */
+    /* TARRY_HAS_PRIORITY, TARRY_HAS_AT, TARRY_HAS_DELAY, TARRY_ONLY_DEAD, TARRY_REQUEST */
+    uint32_t flags;
     const char *topic, *id;
     int64_t delay_ms, at_ms; /* reschedule; without their flags the due is unchanged */
     uint64_t delivery;
@@ -474,7 +472,7 @@ struct tarry_settings {
     int64_t backoff_first_ms, backoff_max_ms;
     int32_t priority;
     uint32_t on_conflict;
-    int64_t dedup_window_ms; /* how long finished ids are remembered */
+    int64_t dedup_window_ms; /* time for which finished ids are remembered */
     uint64_t max_jobs;       /* 0: no limit */
 };
 #define TARRY_SETTINGS_INIT                                                                        \

@@ -1,8 +1,7 @@
 /*
  * engine: the state machine of one shard. PURE: time is an argument, and records leave through the sink.
  *
- * The engine keeps the key, state, due and place (in the log or in a run) of the jobs in its memory, but not their
- * bodies or ids. Those are read at the place, which struct engine_view contains. Of cold jobs (engine/stored.h) it
+ * The engine keeps the key, state, due and place (in the log or in a run) of the jobs in its memory, but not their bodies or ids. These are read at the place in struct engine_view. Of cold jobs (engine/stored.h) it
  * keeps only their number. A job in memory takes about 88 bytes of RAM if it was pushed without options and not tried
  * yet; 112 more otherwise, and its error and its history after a failed attempt.
  *
@@ -52,7 +51,7 @@ struct engine_sink {
      * makes it obsolete was appended, and for all that are left when the engine is freed. NULL: the owner keeps
      * its records by other means. */
     void (*release)(void *ctx, struct record_place place);
-    /* Reports that the topic has ready jobs and had none before. */
+    /* Reports that the topic now has ready jobs and had no ready job before. */
     void (*ready)(void *ctx, struct slice topic);
     /* Reports that the pause of the topic ended because its time came. NULL: not needed. */
     void (*resumed)(void *ctx, struct slice topic);

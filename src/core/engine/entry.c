@@ -680,7 +680,7 @@ void entry_view(const struct engine *engine, uint32_t id, struct engine_now now,
     if (!extra)
         return;
     size_t bytes = extra->history_bytes + extra->error_bytes + consumer.len;
-    /* If there is no memory for the texts, the view has none. */
+    /* If there is no memory for the texts, the view omits them. */
     if (bytes && (out->text = malloc(bytes))) {
         out->history_bytes = extra->history_bytes;
         out->error_bytes = extra->error_bytes;

@@ -33,7 +33,7 @@ static bool stub_add_event(struct engine *engine, struct entry *entry, struct st
     return true;
 }
 
-/* Adds the stored events to the totals. Those before the record of the topic are included in its totals already. */
+/* Adds the stored events to the totals. Events before the record of the topic are included in its totals already. */
 static void stub_count_events(struct engine *engine, uint32_t at, struct topic *topic)
 {
     for (; at; at = engine->events[at].next) {

@@ -1,4 +1,4 @@
-/* state: the structures of an engine (entries, their index, topics) and what the files of this room do to them. */
+/* state: the structures of an engine (entries, their index, topics) and the functions that the files of this room share. */
 #ifndef TARRY_ENGINE_STATE_H
 #define TARRY_ENGINE_STATE_H
 
@@ -99,8 +99,7 @@ struct topic {
     struct ready_item *ready; /* binary heap, from 0 */
     uint32_t ready_count, ready_cap;
     uint32_t dead_first, dead_last;
-    uint32_t
-        changes; /* changes of state of all its jobs: shows a walk that its count is still valid */
+    uint32_t changes; /* of the states of its jobs: keeps the count of a walk valid */
     /* Live slots of runs, by section, and those of them with an entry. */
     uint64_t stored[SECTIONS], loaded[SECTIONS];
     uint64_t stored_dead_bytes, loaded_dead_bytes; /* of SECTION_DEAD */
@@ -182,7 +181,7 @@ bool engine_topic_is_empty(
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
 /* Returns whether the topic exceeds its share, because the limit was lowered. */
 bool engine_topic_is_beyond(const struct engine *engine, const struct topic *topic);
-/* Returns the counts of a topic, of its entries and cold jobs, as they are shown; sets *remembered too. */
+/* Returns the counts of a topic, of its entries and cold jobs, as they are shown; also sets *remembered. */
 struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *remembered);
 /* Finds a topic, including a removed one that has slots left. */
 struct topic *engine_topic_lookup(struct engine *engine, struct slice name);

@@ -333,8 +333,8 @@ static void topic_append(struct engine *engine, const struct topic *topic, bool 
     engine->sink.append(engine->sink.ctx, &record);
 }
 
-/* Changes of topics between two calls have records of their own. Removed topics that still have a slot are carried
- * too; from the catalog alone they would be created again. */
+/* Changes of topics between two calls have records of their own. Removed topics that still have a slot are also carried;
+ * otherwise the catalog would create them again. */
 bool engine_carry_topics(struct engine *engine, uint32_t *at, size_t max)
 {
     while (*at < engine->topic_top && max) {

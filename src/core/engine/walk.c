@@ -167,7 +167,7 @@ static bool has_died_since(const struct walk *walk, const struct engine *engine,
            !(entry->flags & ENTRY_DUE_IS_WALL) && due_ms > walk->began_ms && due_ms <= now.inner_ms;
 }
 
-/* Redrives jobs from the list of dead jobs, without a look at other entries. */
+/* Redrives jobs from the list of dead jobs, without examining other entries. */
 static bool redrive_step(struct walk *walk, struct engine *engine, struct topic *topic,
                          struct engine_now now, size_t changes)
 {

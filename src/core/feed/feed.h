@@ -100,7 +100,7 @@ struct feed_listener {
     uint64_t lost; /* not reported yet */
 };
 
-/* Starts to listen: events from now on are received; earlier ones of other desks may arrive too. False: out of
+/* Starts to listen: events from now on are received; earlier ones of other desks may also arrive. False: out of
  * memory. */
 bool feed_listen(struct feed_desk *desk, struct feed_listener *listener);
 void feed_unlisten(struct feed_listener *listener);

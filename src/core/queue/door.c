@@ -337,8 +337,7 @@ static __attribute__((noinline)) struct queue_reply_to begin_passage(const struc
 
 struct queue_door {
     uint64_t body_bytes_max;
-    const struct queue_ops
-        *drained; /* operations of the queue before it was drained; NULL: not draining */
+    const struct queue_ops *drained; /* the original operations; NULL: not draining */
     int64_t (*wall_ms)(void);
     struct ulid ulid;
     /* Room for a batch with generated ids. */

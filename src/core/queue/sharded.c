@@ -272,7 +272,7 @@ static void take_finish(struct taking *take)
                 jobs[reply.job_count++] = take->replies[i]->jobs[j];
         reply.jobs = jobs;
     } else {
-        reply.status = QUEUE_NO_MEMORY; /* the leases end by themselves */
+        reply.status = QUEUE_NO_MEMORY; /* the leases expire */
     }
     take->reply_to.done(take->reply_to.owner, take->reply_to.tag, &reply);
     free(jobs);
@@ -399,7 +399,7 @@ static void best_finish(struct best_take *take)
     if (reply.has_next)
         reply.next = take->next[best];
     if (!jobs)
-        reply.status = QUEUE_NO_MEMORY; /* the leases end by themselves */
+        reply.status = QUEUE_NO_MEMORY; /* the leases expire */
     for (size_t i = 0; jobs && i < take->reply_count; i++)
         for (size_t j = 0; j < take->replies[i]->job_count; j++)
             jobs[reply.job_count++] = take->replies[i]->jobs[j];
@@ -441,7 +441,7 @@ static void best_taken(void *owner, uint64_t part, const struct queue_reply *rep
     struct queue_reply *copy = reply->job_count ? copy_reply(reply) : NULL;
     best_note(take, part, reply);
     if (!copy && reply->job_count)
-        take->refusal = QUEUE_NO_MEMORY; /* the leases end by themselves */
+        take->refusal = QUEUE_NO_MEMORY; /* the leases expire */
     for (size_t i = 0; copy && i < copy->job_count; i++)
         take->bytes += copy->jobs[i].job.body.len + copy->jobs[i].job.meta.len;
     if (copy) {

@@ -32,8 +32,8 @@ struct sharded_options {
     uint32_t home; /* the part for calls that any part can answer, and the first for jobs */
 
     /* Whether the first part leads: pause, resume and settings are applied there first, and a delete is marked
-     * there from before its first step until after its last. So the state after a crash can be repaired: the state
-     * of the first part applies to all parts. */
+     * there from before its first step until after its last. So the first part shows what a crash left half done: its state
+     * applies to all parts. */
     bool leads;
 
     /* Lists and sums call the parts one after the other. If jobs move from a part to a later one meanwhile, none

@@ -17,9 +17,8 @@ struct sharded {
     struct sharded_options options;
     struct sharded_part parts[SHARDED_PARTS_MAX];
     uint32_t part_count;
-    size_t under_way; /* calls in progress that need this object */
-    uint32_t
-        take_from; /* the part a take tries first; advances, and moves to parts with new ready jobs */
+    size_t under_way;   /* calls in progress that need this object */
+    uint32_t take_from; /* first part of the next take; moves on, and to new ready jobs */
 };
 
 /* ---- one part ---- */

@@ -39,10 +39,9 @@ struct wheel_node {
 
 struct wheel {
     struct slab *nodes;
-    int64_t
-        now_ms; /* all due before it were returned; all due at it were returned or are in its slot */
-    int64_t
-        next_ms; /* when its first occupied slot needs work, also before now_ms; INT64_MAX: never */
+    int64_t now_ms; /* all due before were returned; those due now were, or are in its slot */
+    /* When its first occupied slot needs work, also before now_ms; INT64_MAX: never. */
+    int64_t next_ms;
     size_t count;
     uint64_t moves; /* entries moved down a level since wheel_init */
     uint64_t stops; /* times at which the wheel stopped since wheel_init; not at empty ticks */
