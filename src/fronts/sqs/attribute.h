@@ -18,16 +18,17 @@ void sqs_md5(struct slice bytes, char out[SQS_MD5_TEXT_BYTES]);
 bool sqs_attributes_check(struct json_value attributes, struct sqs_error *error);
 /* Does the same for the message system attributes, which SQS itself defines. */
 bool sqs_system_attributes_check(struct json_value attributes, struct sqs_error *error);
-/* Computes the digest of validated attributes. Returns false if there are none, or if memory runs
- * out. */
+/* Computes the digest of validated attributes. Returns false if the object is empty, or if memory
+ * runs out. */
 bool sqs_attributes_md5(struct json_value attributes, char out[SQS_MD5_TEXT_BYTES]);
 
 /* Adds the attributes to a job's metas. Returns false if they are too large. */
 bool sqs_attributes_keep(struct json_value attributes, struct buffer *meta);
-/* Appends a job's attributes to `out`, as the text of an object; appends nothing if it has none. */
+/* Appends a job's attributes to `out`, as the text of an object; appends nothing if the job has no
+ * attributes. */
 void sqs_attributes_restore(struct slice meta, struct buffer *out);
 /* Appends those of `attributes` that `names` selects (a JSON array; also "All", "*", ".*" and
- * "NAME.*"), as the text of an object; appends nothing if none match. */
+ * "NAME.*"), as the text of an object; appends nothing if no name matches. */
 void sqs_attributes_select(struct json_value attributes, struct json_value names,
                            struct buffer *out);
 /* Returns whether `names` selects this name. */

@@ -5,8 +5,7 @@
 
 #include "sqs/operation.h"
 
-struct sqs_handle { /* "LEASE~ID", or a lease without an id, which cannot delete a message after the
-                     * lease has ended */
+struct sqs_handle { /* "LEASE~ID", or only LEASE, which cannot delete after the lease has ended */
     struct slice lease, id;
 };
 

@@ -71,7 +71,7 @@ void sqs_move_write(const struct sqs_move *move, struct buffer *out)
     json_write_member_text(out, "reason", slice_of(move->reason));
 }
 
-/* ---- reading: texts contain no escapes, because topic names need none ---- */
+/* ---- reading: texts contain no escapes, as topic names never do ---- */
 
 static bool read_text(struct json_value object, const char *name, char *out, size_t bytes)
 {

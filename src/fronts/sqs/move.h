@@ -42,8 +42,7 @@ struct sqs_move {
     enum sqs_move_status status;
     char handle[SQS_MOVE_HANDLE_BYTES]; /* "move/0123456789abcdef/SOURCE" */
     char source[JOB_TOPIC_BYTES_MAX + 1];
-    char to[JOB_TOPIC_BYTES_MAX + 1]; /* empty: each message returns to the queue in which it
-                                       * died */
+    char to[JOB_TOPIC_BYTES_MAX + 1]; /* empty: return each message to its original queue */
     int64_t rate;                     /* messages per second; 0: no limit */
     int64_t started_ms;               /* wall clock of the queue */
     uint64_t total, moved;            /* total: messages ready at the start */

@@ -24,8 +24,8 @@ void sqs_move_log_write(const struct sqs_move *move, struct slice history,
 
 /* Returns the array of tasks in the log; JSON_NONE if the log is invalid. */
 struct json_value sqs_move_log_tasks(struct slice log);
-/* Reads the tasks; an invalid log has none. The task with the handle of `move` goes to `move`,
- * which is otherwise unchanged; other tasks go to `history`, each preceded by a comma. */
+/* Reads the tasks; an invalid log contains no tasks. The task with the handle of `move` goes to
+ * `move`, which is otherwise unchanged; other tasks go to `history`, each preceded by a comma. */
 void sqs_move_log_read_tasks(struct slice log, struct sqs_move *move, struct buffer *history);
 /* Reads the batch without messages that have no destination, and sets their number. Their texts are
  * stored in `text`, which this function initializes. Returns false if memory runs out. */

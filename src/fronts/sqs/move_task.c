@@ -500,7 +500,7 @@ static void task_rest(struct sqs_move_task *task, int64_t rest_ms)
     task->owner->rested(task->owner);
 }
 
-/* Takes as many messages as the rate allows by now; pauses if it allows none. */
+/* Takes as many messages as the rate allows by now; pauses if no message is allowed yet. */
 static void messages_take(struct sqs_move_task *task)
 {
     const struct sqs_move *move = &task->move;

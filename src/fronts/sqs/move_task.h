@@ -25,10 +25,7 @@
 #include "base/list.h"
 #include "queue/queue.h"
 
-enum {
-    SQS_MOVE_TASK_LEASE_MS = 6 * 1000
-}; /* lease of the task's job: another server takes over
-                                             * after this time */
+enum { SQS_MOVE_TASK_LEASE_MS = 6 * 1000 }; /* of the task's job */
 
 struct sqs_move_task;
 

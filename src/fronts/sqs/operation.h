@@ -14,7 +14,7 @@ enum sqs_names {
 struct sqs_operation {
     const char *name;
     enum sqs_names names;
-    uint8_t scopes; /* one enum access_scope: required for the queue */
+    uint8_t scopes; /* bits of enum access_scope; one of them is required for the queue */
     /* Handles the call and replies, immediately or later. `topic`: its current state; NULL: the
      * call names no queue, or a new one. If `act` is NULL the operation is unsupported, and `why`
      * is the reason. */

@@ -44,7 +44,7 @@ enum sqs_fault {
 };
 /* Returns the error code as used in batches and in the query protocol. */
 const char *sqs_fault_code(enum sqs_fault fault);
-/* Returns whether the sender is at fault, which replies report too: true for all but BUSY and
+/* Returns whether the sender is at fault, which replies also report: true for all but BUSY and
  * BROKEN. */
 bool sqs_fault_is_senders(enum sqs_fault fault);
 
@@ -86,7 +86,7 @@ bool sqs_request_find(void *front, uint64_t tag, struct sqs_request *out);
 /* Returns the time by the clock of the jobs, which may be a test clock. */
 int64_t sqs_request_now_ms(const struct sqs_request *request);
 struct queue_reply_to sqs_reply_to(const struct sqs_request *request, queue_done *done);
-/* Returns the reply target of an internal step, to which the caller's limits do not apply. */
+/* Returns the reply target of an internal step, to which no rules for the caller apply. */
 struct queue_reply_to sqs_own_reply_to(const struct sqs_request *request, queue_done *done);
 
 /* Reads the topic of a stored call and runs its operation. */

@@ -33,8 +33,8 @@ struct sending {
     size_t count, bytes; /* bytes: of all bodies, valid or not */
 };
 
-/* Adds the trace of the entry, or otherwise that of the call's HTTP header unless it is too
- * long. */
+/* Adds the trace of the entry, or otherwise that of the call's HTTP header if that is short enough
+ * to store. */
 static bool add_trace(const struct sqs_request *request, struct json_value entry,
                       struct buffer *meta, struct sqs_error *error)
 {

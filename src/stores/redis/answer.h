@@ -16,8 +16,7 @@ enum { REDIS_HEAD_BYTES = 19 }; /* at least */
 struct redis_head {
     int64_t now_ms, next_ms, adjust_ms; /* next_ms: INT64_MAX if no event is scheduled */
     bool is_held;                       /* the shard's clock stands still, for tests */
-    struct slice next_topic;            /* the topic of the next event; empty: the event ends a
-                                         * lease, or the topic is unknown */
+    struct slice next_topic;            /* of the next event; empty: a lease ends, or unknown */
     struct slice rest;
 };
 

@@ -8,11 +8,11 @@
  * drift moves it. A clock outside the range was set, is being slewed, or belongs to another
  * machine: a replica that was promoted.
  *
- *  - Ahead: nothing may happen early. Each call carries the latest time that the clock can show and is
- *    carried out as of that time (scripts/common/ending.lua). A clock that is ahead by more than
- *    REDIS_CLOCK_AHEAD_US is set back, because a newly started server would trust it.
- *  - Behind: a due time taken from this clock would come early once the clock is corrected. So calls
- *    are refused and the clock is set forward, but never beyond where it would be by its own rate.
+ * - Ahead: nothing may happen early. Each call carries the latest time that the clock can show and
+ *   is carried out as of that time (scripts/common/ending.lua). A clock that is ahead by more than
+ *   REDIS_CLOCK_AHEAD_US is set back, because a newly started server would trust it.
+ * - Behind: a due time taken from this clock would come early once the clock is corrected. So calls
+ *   are refused and the clock is set forward, but never beyond where it would be by its own rate.
  *
  * The server that corrects a clock does so to within one round trip, erring on the late side. The
  * other servers see that the adjustment changed and adopt it. So all servers use one clock, and
@@ -27,8 +27,7 @@
 enum {
     REDIS_CLOCK_AHEAD_US = 1000,   /* set back if ahead by more */
     REDIS_CLOCK_BEHIND_US = 1000,  /* refuse calls and set forward if behind by more */
-    REDIS_CLOCK_DRIFT_PART = 5000, /* two clocks may drift apart by 1/5000 of the elapsed time: 200
-                                    * ppm */
+    REDIS_CLOCK_DRIFT_PART = 5000, /* of the elapsed time: two clocks may drift 200 ppm */
     /* Another server's setting back is adopted up to this amount. A larger one is adopted only if
      * it just undid this server's own, so that two servers that disagree do not set the clock back
      * and forth. */
@@ -40,7 +39,7 @@ enum {
 /* The range of shard time minus inner time at `as_of_us`, as narrowed by all replies so far. */
 struct redis_clock {
     bool known;
-    bool is_held;    /* a test clock that stands still: the fields below are unused */
+    bool is_held;    /* a test clock that stands still: only held_ms is used */
     int64_t held_ms; /* the time that a held clock shows */
     int64_t offset_min_us, offset_max_us;
     int64_t as_of_us;   /* inner time */

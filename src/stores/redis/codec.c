@@ -380,8 +380,7 @@ static void read_status(struct unpacking *in, struct queue_result *out)
     out->cancel_requested = state & IS_REQUESTED;
     out->state = (enum job_state)(state & ~(unsigned)IS_REQUESTED);
     in->failed |= out->state > JOB_FINISHED;
-    out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* the only option that a script
-                                                                  * rejects */
+    out->detail = out->status == QUEUE_BAD_OPTION ? "at" : NULL; /* the only one scripts reject */
 }
 
 bool redis_unpack_all_made(struct slice rest, int64_t *now_ms)
@@ -518,7 +517,7 @@ static void read_try(struct unpacking *in, int64_t adjust_ms, struct job *out)
     out->first_due_ms = read_ms(in) - adjust_ms;
     out->lease_until_ms = read_wall_ms(in, adjust_ms);
     out->delivery = read_number(in, 6);
-    (void)read_ms(in); /* the lease time of the take, for an extend that names none */
+    (void)read_ms(in); /* the lease time of the take, for an extend without a time */
     struct unpacking texts = *in;
     if (state & HAS_HISTORY) {
         texts.rest = read_text(in, read_up_to(in, 2, TRY_TEXTS_BYTES_MAX));

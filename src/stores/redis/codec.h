@@ -53,7 +53,8 @@ bool redis_unpack_rank(struct slice *rest, int64_t adjust_ms, struct queue_rank 
  * is empty, `state` gives the job's state. */
 bool redis_unpack_job(struct slice record, struct slice attempt, enum job_state state,
                       int64_t adjust_ms, struct job *out);
-/* Unpacks the counters of a look: how often settings changed, and how many watched jobs died. */
+/* Unpacks the counters returned by the script look: how often settings changed, and how many
+ * watched jobs died. */
 bool redis_unpack_counters(struct slice *rest, uint64_t *changes, uint64_t *deaths);
 /* Unpacks everything but the name. */
 bool redis_unpack_topic(struct slice text, int64_t adjust_ms, struct queue_topic *out);

@@ -556,7 +556,7 @@ static int write_later(struct redis_connection *connection, struct buffer *sent,
     return uv_write(&socket->writing, &socket->stream, &rest, 1, on_written);
 }
 
-/* Encrypts pending commands, with TLS; none before the handshake has completed. */
+/* Encrypts pending commands, with TLS, once the handshake has completed. */
 static bool seal_out(struct redis_connection *connection)
 {
     struct buffer *out = &connection->out;

@@ -166,7 +166,7 @@ static int write_number_right(struct fsck *fsck, const char *key, bool is_there,
     return result;
 }
 
-/* Finds whether the first core of any layout exists, even with unreadable content. */
+/* Finds whether the first core of any layout exists, even if it does not contain the number. */
 static int find_mute_core(struct fsck *fsck, bool *is_there)
 {
     int result = 0;

@@ -291,8 +291,7 @@ static int step_ask(struct stepping *stepping, redisReply **out)
     for (size_t i = 0; i < stepping->more_count; i++)
         words[count++] = stepping->more[i];
     int result = fsck_ask(stepping->fsck, stepping->slot, words, count, out);
-    for (int i = 0; result == -ENOEXEC && i < LOADS_MAX; i++) { /* a new master does not have the
-                                                                 * script */
+    for (int i = 0; result == -ENOEXEC && i < LOADS_MAX; i++) { /* a new master lacks the script */
         result = step_load(stepping);
         if (result == 0)
             result = fsck_ask(stepping->fsck, stepping->slot, words, count, out);
@@ -459,7 +458,7 @@ struct key_batch {
     size_t count;
 };
 
-/* Returns the shard whose tag begins the key; if there is none, the number of shards. */
+/* Returns the shard whose tag begins the key; if no shard matches, the number of shards. */
 static uint32_t shard_of(const struct fsck *fsck, struct slice key, struct slice *rest)
 {
     const struct redis_fsck_report *report = fsck->report;

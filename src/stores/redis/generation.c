@@ -16,7 +16,7 @@ void redis_generation_write(const struct redis_generation *generation,
         (void)snprintf(out, REDIS_GENERATION_BYTES, "%u", (unsigned)generation->shards);
 }
 
-/* Reads digits off the front. Returns false if there are none, or too many. */
+/* Reads digits off the front. Returns false if there are no digits, or too many. */
 static bool parse_number(struct slice *text, uint32_t *out)
 {
     size_t len = 0;

@@ -29,10 +29,8 @@ struct redis_inspection {
     uint32_t replicas;                  /* connected */
     struct redis_generation generation; /* the current shards */
     struct redis_generation written;    /* the generation stored in the key outside all shards */
-    struct redis_generation next;       /* the generation that jobs move to; shards 0: they do not
-                                         * move */
-    char name[REDIS_NAME_BYTES]; /* the queue's name; empty: Redis had no room for it, hello returns
-                                  * it later */
+    struct redis_generation next;       /* the generation that jobs move to; shards 0: they stay */
+    char name[REDIS_NAME_BYTES]; /* the queue's; empty: no room in Redis, hello returns it later */
     uint32_t min_replicas;       /* min-replicas-to-write */
     uint64_t maxmemory_bytes;    /* 0: no limit, or unknown */
     char version[32];            /* the oldest version found */

@@ -6,13 +6,13 @@
  * topic and id; the keys of a shard share a hash tag, so a cluster keeps them on one node.
  *
  * Life cycle
- *  1. redis_open: blocking, before the reactors run: parses the URL, connects to every master, reads
- *     the effective durability, fixes the number of shards.
- *  2. redis_attach on a reactor: returns the handle that fronts use. Connections are made by the
- *     event loop; calls made earlier wait for them.
- *  3. redis_stop: new calls are answered QUEUE_STOPPING. Calls in progress finish or, after
- *     `patience_ms` and at most REDIS_STOP_MS, are answered QUEUE_UNAVAILABLE; then `stopped` runs.
- *  4. redis_free after the reactor has stopped.
+ * 1. redis_open: blocking, before the reactors run: parses the URL, connects to every master, reads
+ *    the effective durability, fixes the number of shards.
+ * 2. redis_attach on a reactor: returns the handle that fronts use. Connections are made by the
+ *    event loop; calls made earlier wait for them.
+ * 3. redis_stop: new calls are answered QUEUE_STOPPING. Calls in progress finish or, after
+ *    `patience_ms` and at most REDIS_STOP_MS, are answered QUEUE_UNAVAILABLE; then `stopped` runs.
+ * 4. redis_free after the reactor has stopped.
  *
  * One reactor per struct redis. Everything except redis_open runs on its thread.
  */
@@ -29,8 +29,7 @@ enum {
     REDIS_SHARDS_MAX = 64,
     REDIS_URL_BYTES_MAX = 1024,
     REDIS_NAME_BYTES = 33, /* a queue's random name, with its NUL */
-    REDIS_STOP_MS = 3000   /* service managers kill a server that stops slowly, so the timeout does
-                          * not extend this */
+    REDIS_STOP_MS = 3000   /* regardless of the timeout: slow servers are killed */
 };
 
 /* From weak to strong, as far as it can be determined; with several masters, the weakest counts. */
@@ -104,8 +103,7 @@ const struct buckets *redis_script_us(const struct redis *redis, uint32_t script
 /* One shard of the current generation, out of redis_shards. On the reactor's thread; the pointers
  * are valid until the next loop iteration. */
 struct redis_shard_view {
-    const char *host; /* its master's host, as last found; empty: not found yet. A path if port is
-                       * 0 */
+    const char *host; /* of its master; empty: not found yet. A path if port is 0 */
     uint16_t port;
     bool is_up;
     bool is_full; /* its master has no room for more */

@@ -19,8 +19,7 @@ struct redis_set {
     struct redis_shard *shards[REDIS_SHARDS_MAX];
     struct queue *parts[REDIS_SHARDS_MAX]; /* the same shards, as queues */
     enum redis_move_state states[REDIS_SHARDS_MAX];
-    struct redis_generation target; /* the next generation as the first shard reports it; its shards
-                                     * 0: none */
+    struct redis_generation target; /* as the first shard reports it; its shards 0: no target */
     bool is_heard;                  /* the first shard has reported the target */
     struct redis_master masters[REDIS_SHARDS_MAX];
     bool is_known[REDIS_SHARDS_MAX];
@@ -31,8 +30,7 @@ struct redis_set {
 struct redis {
     struct redis_options options;
     struct redis_url url;
-    struct redis_inspection inspection; /* kept current: combines the last report of each shard's
-                                         * master */
+    struct redis_inspection inspection; /* kept current from the reports of the masters */
     char server[9], name[REDIS_NAME_BYTES];
     struct reactor *reactor;
     struct feed *feed; /* NULL: events are not reported */
@@ -45,8 +43,7 @@ struct redis {
     struct deadline *deadline;
     int64_t look_ms; /* the next regular check */
     struct redis_figures figures;
-    struct redis_tally *tallies[REDIS_SHARDS_MAX]; /* indexed by the shard's place in its
-                                                    * generation */
+    struct redis_tally *tallies[REDIS_SHARDS_MAX]; /* by the shard's place */
     struct buckets script_us[REDIS_SCRIPTS_SERVED + 1];
     struct {
         struct clock clock;     /* used if options.test_clock_ms is set */

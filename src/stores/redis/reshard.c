@@ -30,7 +30,7 @@ struct reshard {
     size_t left; /* replies that this step waits for */
     int result;
     int64_t began_ms, step_ms, counted_ms; /* inner time */
-    struct queue_reply *before;            /* the topics at the last copy; NULL: none yet */
+    struct queue_reply *before;            /* the topics at the last copy; NULL: no copy yet */
     struct queue_reply *topics;            /* the topics being copied */
     size_t topic;                          /* index of the next topic */
     size_t changed, rounds;

@@ -1,7 +1,7 @@
 /*
- * script: the scripts (scripts/README.md), embedded in the program. Those that servers call are
- * functions of one library that Redis keeps and loads once; those of a check are separate scripts,
- * called by hash. Any thread may use them after redis_scripts_init.
+ * script: the scripts (scripts/README.md), embedded in the program. The scripts that servers call
+ * are functions of one library that Redis keeps and loads once; those of a check are separate
+ * scripts, called by hash. Any thread may use them after redis_scripts_init.
  */
 #ifndef TARRY_REDIS_SCRIPT_H
 #define TARRY_REDIS_SCRIPT_H

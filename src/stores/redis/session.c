@@ -350,8 +350,7 @@ static void session_moved(struct redis_session *session, const char *error)
     if (known)
         redis_topology_moved(session->options.topology, session->asker.slot, &there);
     if (known && !session->was_moved)
-        session->pause_ms = SESSION_PAUSE_FIRST_MS; /* but no hurry if two servers redirect to each
-                                                     * other */
+        session->pause_ms = SESSION_PAUSE_FIRST_MS; /* not if redirected in circles */
     session->was_moved = true;
     session_lost(session, error, !known);
 }
@@ -585,8 +584,8 @@ static void call_reply(struct redis_session *session, struct redis_call *call,
         call->kept = redis_connection_take_reply(session->connection);
 }
 
-/* Returns whether the reply has to wait for replicas. A turn that only asked for jobs, and got
- * none, contains nothing that a failover could undo. */
+/* Returns whether the reply has to wait for replicas. A turn that only asked for jobs, without
+ * success, contains nothing that a failover could undo. */
 static bool needs_replicas(const struct redis_call *call)
 {
     const redisReply *kept = call->kept;

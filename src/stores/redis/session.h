@@ -42,8 +42,7 @@ enum { REDIS_SESSION_SLOTS = 4 };
 struct redis_session;
 
 enum redis_call_end {
-    REDIS_CALL_OK = 1,      /* `reply` is the array that the script returned; its head has been
-                             * checked */
+    REDIS_CALL_OK = 1,      /* `reply` is the script's array; its head has been checked */
     REDIS_CALL_NO_SPACE,    /* Redis rejects writes that need space: maxmemory, or a full disk */
     REDIS_CALL_UNAVAILABLE, /* unreachable for too long, or rejected permanently (logged) */
     REDIS_CALL_STOPPING
@@ -80,10 +79,8 @@ struct redis_session_options {
     struct redis_topology *topology;
     const struct redis_url *url;
     char tag[REDIS_TAG_BYTES];
-    char server[9]; /* 8 hex digits, random at startup; name this server in tickets and
-                     * notifications */
-    char *name;     /* the queue's name (REDIS_NAME_BYTES) as hello returns it; NULL: not the first
-                 * shard */
+    char server[9]; /* 8 random hex digits that name this server in tickets and messages */
+    char *name;     /* the queue's (REDIS_NAME_BYTES), from hello; NULL: not the first shard */
     uint32_t shards, generation; /* number of shards, and their generation */
     uint32_t wait_replicas;
     enum redis_durability require_durability; /* the session takes no calls with less */
@@ -118,9 +115,8 @@ void redis_session_submit(struct redis_session *session, struct redis_call *call
  * timeout, but ends as REDIS_CALL_UNAVAILABLE. This includes calls submitted later. */
 void redis_session_stop(struct redis_session *session, int64_t until_ms);
 
-/* Checks whether the master has room and how it acts when it has none, and reports this to
- * `learned`. Also checks whether the master still has the same data, and greets again if it does
- * not. */
+/* Checks whether the master has room and how it acts without room, and reports this to `learned`.
+ * Also checks whether the master still has the same data, and greets again if it does not. */
 void redis_session_look(struct redis_session *session);
 bool redis_session_is_up(const struct redis_session *session);
 /* Return the number of calls that have not ended, and how many of these are with Redis. */

@@ -73,7 +73,7 @@ static void name_run(const struct redis_session *session, char out[SESSION_RUN_I
         memcpy(out, session->found_run_id, SESSION_RUN_ID_BYTES);
 }
 
-/* Chooses the name for a queue that has none; the shards of a later generation keep that of the
+/* Chooses the name for a queue without a name; the shards of a later generation keep that of the
  * previous one. */
 static void offer_name(const struct redis_session *session, char out[REDIS_NAME_BYTES])
 {
@@ -379,8 +379,8 @@ static bool may_fail(enum session_expects what)
            what == SESSION_EXPECTS_CONFIG;
 }
 
-/* Converts an error to a result. What would require another greeting leads to a retry after a
- * pause, because the greeting itself failed. */
+/* Converts an error to a result. An error that would require another greeting leads to a retry
+ * after a pause, because the greeting itself failed. */
 static struct session_greeting error_reply(const char *error)
 {
     enum redis_verdict verdict = redis_error_judge(error);

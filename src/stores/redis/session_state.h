@@ -121,8 +121,7 @@ struct redis_session {
     char mark[SESSION_MARK_BYTES]; /* of the shard's messages, as returned by the last hello */
 
     bool was_up;
-    bool said_gone;                    /* the loss of the queue was logged since the session was
-                                        * up */
+    bool said_gone;                    /* the loss of the queue was logged */
     bool was_moved;                    /* redirected by MOVED since it was up */
     char said[SESSION_WHY_BYTES];      /* the last warning logged */
     char said_call[SESSION_WHY_BYTES]; /* the last warning logged about a call, and when */

@@ -25,8 +25,7 @@ enum { AGAIN_PAUSE_US = 300, OTHER_LATER_US = 3000, NOBODY_LATER_US = 4500 };
 enum {
     PACK_IDLE_MS = 50,    /* without a batch: then there is time */
     PACK_JOBS = 100,      /* per call: other calls wait about a millisecond for it */
-    UNPACKED_MAX = 200000 /* jobs pushed without an idle moment: above this, packing no longer waits
-                           * for one */
+    UNPACKED_MAX = 200000 /* jobs: above this, packing does not wait for an idle moment */
 };
 
 /* A maintenance call, made by the shard itself. */
@@ -282,7 +281,7 @@ static void note_told(struct redis_shard *shard)
         shard->told_in_vain = !redis_turn_takes(shard, redis_next_topic(event));
 }
 
-/* Sends the replies that are ready. Those added by callbacks wait for the next round. */
+/* Sends the replies that are ready. Replies added by callbacks wait for the next round. */
 static void replies_run(struct redis_shard *shard)
 {
     struct list round;

@@ -85,14 +85,14 @@ int64_t redis_shard_turn(struct redis_shard *shard, int64_t now_us, bool looks);
  * jobs: "prepare", "announce", "seal", "leave"; or records that this server has learned of it:
  * "adopt" (scripts/reshard.lua). The numbers of a prepared shard begin above `least`. `done` (may
  * be NULL) runs once, not inside this call, with QUEUE_OK or the reason for the failure; `target`
- * is then the shard's target generation, its shards 0: none. */
+ * is then the shard's target generation, its shards 0: no target. */
 void redis_shard_go_on(struct redis_shard *shard, const char *verb,
                        const struct redis_generation *target, uint64_t least,
                        void (*done)(void *ctx, enum queue_status status,
                                     const struct redis_generation *target),
                        void *ctx);
 
-/* Returns the last job or delivery number that the shard is known to have assigned. */
+/* Returns the last job or delivery number known to be assigned by the shard. */
 uint64_t redis_shard_number(const struct redis_shard *shard);
 
 /* Replies to a call with this status at the end of the turn. */
@@ -107,7 +107,7 @@ bool redis_shard_is_done(const struct redis_shard *shard);
 bool redis_shard_is_quiet(const struct redis_shard *shard, int64_t now_us);
 
 /* For a shard with a held clock, in tests. The first two return its time, 0 if not known yet, and
- * the time of its next event, INT64_MAX: none. The third moves the clock, or with -1 queries the
+ * the time of its next event, INT64_MAX: never. The third moves the clock, or with -1 queries the
  * next event, of which the shard only keeps a lower bound; `done` runs once, not inside the
  * call. */
 int64_t redis_shard_held_ms(const struct redis_shard *shard);

@@ -30,7 +30,7 @@ struct redis_batch_answer {
 struct redis_batch_kind {
     enum redis_script script;
     size_t args, item_args; /* script arguments of the batch, and of each item */
-    bool is_take;           /* limited by the jobs returned, not by the items */
+    bool is_take;           /* figures count the jobs returned, not the items */
     /* Append the arguments before those of the items; and, unless NULL, those after them. */
     void (*begin)(struct redis_batch *batch, struct slice topic);
     void (*finish)(struct redis_batch *batch);

@@ -25,8 +25,7 @@
 
 enum {
     REDIS_BATCH_BUCKETS = 64,
-    REDIS_WAITING_BYTES_MAX = 256 << 20 /* in unanswered batches; above this, no more are
-                                         * accepted */
+    REDIS_WAITING_BYTES_MAX = 256 << 20 /* in unanswered batches; then new calls are refused */
 };
 
 /* ---- a watched topic ---- */
@@ -37,7 +36,7 @@ struct redis_watch {
     struct list ready; /* in shard->ready: to be notified */
     uint64_t count;    /* watch calls without an unwatch */
     uint64_t look;     /* the last look that requested it */
-    bool seen;         /* a look has returned it */
+    bool seen;         /* returned by the script look */
     bool told;         /* notified since it was last seen without ready jobs */
     bool found;        /* found by the look that is returning */
     char topic[];
@@ -75,7 +74,7 @@ void redis_next_set(struct redis_next *next, int64_t ms, struct slice topic);
 struct redis_move {
     enum redis_move_state state;
     struct redis_generation target;
-    uint64_t number;  /* the last number assigned, as a look or a step reported */
+    uint64_t number;  /* the last number assigned, as last reported */
     int64_t next_ms;  /* inner: when the next page may be requested */
     int64_t began_us; /* inner: when the current page was requested */
     bool is_under_way;
@@ -123,11 +122,10 @@ struct redis_shard {
     bool up, known;                /* known: a reply has come since it is up */
     int64_t busy_ms;               /* inner: the last turn with a batch */
     size_t record_bytes;           /* of jobs taken recently, approximate */
-    uint64_t unpacked;             /* far jobs pushed through here and not packed yet,
-                                    * approximate */
-    int64_t answers_wait_since_us; /* boot: since when only answers wait for a turn; 0: none wait */
-    bool lets_due, due_under_way;  /* the next turn makes jobs due; a turn that does so is with
-                                    * Redis */
+    uint64_t unpacked;             /* far jobs pushed here and not packed yet, about */
+    int64_t answers_wait_since_us; /* boot: since when only answers wait for a turn; 0: not
+                                    * waiting */
+    bool lets_due, due_under_way;  /* the next turn does so; a turn with Redis does so */
     bool looking, packing, probing;
     struct redis_move move;
     bool may_pack; /* recently pushed jobs may include far ones */

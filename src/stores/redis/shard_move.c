@@ -11,8 +11,7 @@
 enum {
     PAGE_JOBS = 100,         /* a few milliseconds of Redis' time in total */
     PAGE_BYTES = 512 * 1024, /* of records; a single job may be larger */
-    REST_MAX_MS = 100,       /* maximum pause between two pages; otherwise as long as the last one
-                              * took */
+    REST_MAX_MS = 100,       /* longest pause between pages; else as long as the last one took */
     IDLE_MS = 200,           /* pause if another server moves jobs, or only leased jobs are left */
     JOB_ELEMENTS = 4,        /* id, record, try, history */
     FIRST_JOB = 2            /* after the head and the topic */
@@ -232,8 +231,8 @@ static void on_arrived(struct redis_call *call, enum redis_call_end end,
     arrival_ended(shard, end == REDIS_CALL_OK);
 }
 
-/* Returns how far the clock of `into` is ahead of that of `from`. With two masters this is known to
- * within two round trips: the maximum is used, because nothing may come early. */
+/* Returns how far the clock of `into` is ahead of that of `from`. With two masters the difference
+ * has an uncertainty of two round trips: the maximum is used, because nothing may come early. */
 static int64_t shift_ms(const struct redis_shard *from, const struct redis_shard *into)
 {
     const struct redis_clock *old = redis_session_clock(from->session);

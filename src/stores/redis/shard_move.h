@@ -9,7 +9,7 @@
 
 #include "redis/shard_core.h"
 
-/* Takes in what a look reports about the move. */
+/* Takes in the state of the move from the reply of the script look. */
 void redis_move_hear(struct redis_shard *shard, struct slice rest);
 /* Runs in each turn. Returns the inner time at which it needs to run next. */
 int64_t redis_move_turn(struct redis_shard *shard, int64_t now_ms, bool looks);

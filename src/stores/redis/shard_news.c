@@ -162,7 +162,7 @@ static void event_hear(struct redis_shard *shard, enum queue_event kind, uint64_
 {
     struct redis_heard *heard = heard_of(shard, kind);
     if (heard->known && number <= heard->number)
-        return; /* a look came first */
+        return; /* a reply of the script look came first */
     bool missed = !heard->known || number > heard->number + 1;
     *heard = (struct redis_heard){.known = true, .number = number};
     if (missed)
@@ -184,7 +184,7 @@ static void event_count_hear(struct redis_shard *shard, enum queue_event kind, u
     redis_news_event(shard, kind, (struct slice){0});
 }
 
-/* Takes in the counters of a look; `before`: what was known when it was sent. */
+/* Takes in the counters returned by the script look; `before`: what was known when it was sent. */
 static void events_counted(struct redis_shard *shard, uint64_t changes, uint64_t deaths,
                            const struct redis_events_heard *before)
 {
@@ -255,8 +255,7 @@ struct look {
     struct redis_call call;
     struct redis_shard *shard;
     uint64_t number;
-    bool all;                        /* a regular look, which finds changes whose message was
-                                      * lost */
+    bool all;                        /* regular: finds changes whose message was lost */
     struct redis_events_heard heard; /* as known before it was sent */
 };
 

@@ -115,7 +115,8 @@ void redis_submit_take(struct redis_shard *shard, const struct command *command,
 
 /* ---- completion ---- */
 
-/* Replies with the jobs. `drained`: the last of its topics had no more, so none of them has. */
+/* Replies with the jobs. `drained`: the last of its topics had no more, which is then true of
+ * all. */
 static void reply_jobs(struct taking *taking, const struct queue_job *jobs, size_t count,
                        bool drained)
 {
@@ -223,8 +224,8 @@ static bool read_taken(struct redis_batch *batch, const struct redis_batch_answe
     return true;
 }
 
-/* Requests jobs again for a take that got none because the call was limited in bytes. Returns false
- * if it was not, or if memory runs out. */
+/* Requests jobs again for a take left empty because the call was limited in bytes. Returns false if
+ * it was not, or if memory runs out. */
 static bool taking_ask_again(struct taking *taking, const struct taken *taken)
 {
     return taken->bytes >= TAKE_BYTES_MAX / 2 && taking_ask(taking);

@@ -8,8 +8,7 @@
 
 enum {
     DUE_JOBS = 500,           /* made due by one turn at most */
-    TURN_BYTES_MAX = 16 << 20 /* approximate limit of the jobs taken: Redis does nothing else
-                               * meanwhile */
+    TURN_BYTES_MAX = 16 << 20 /* of jobs taken, about: they block Redis meanwhile */
 };
 
 /* Flags in a reply. */

@@ -10,7 +10,7 @@
 
 #include "redis/shard_batch.h"
 
-/* Makes the next turn process due jobs, even if no take wants them. */
+/* Makes the next turn process due jobs, even without a take. */
 void redis_turn_let_due(struct redis_shard *shard);
 /* Returns whether a turn that processes due jobs is in progress or about to be sent. */
 bool redis_turn_lets_due(const struct redis_shard *shard);

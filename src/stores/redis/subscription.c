@@ -29,8 +29,7 @@ static void on_array(struct redis_subscription *subscription, const redisReply *
         if (options->subscribed)
             options->subscribed(options->ctx);
     } else if (is_kind(array, "unsubscribe")) {
-        start_again(subscription, REDIS_SUBSCRIPTION_PAUSE_MS); /* another server serves the slot
-                                                                 * now */
+        start_again(subscription, REDIS_SUBSCRIPTION_PAUSE_MS); /* the slot has moved */
     }
 }
 

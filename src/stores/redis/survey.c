@@ -78,7 +78,7 @@ static int ask_sentinel(const struct redis_url *url, const struct redis_endpoint
     return result;
 }
 
-/* Asks the sentinels in turn until one returns the master; if none does, the error is that of the
+/* Asks the sentinels in turn until one returns the master; if all fail, the error is that of the
  * last one. */
 static int find_by_sentinel(const struct redis_url *url, struct redis_survey *survey,
                             const struct redis_report *report)

@@ -30,7 +30,7 @@ struct redis_map {
 
 void redis_map_fini(struct redis_map *map);
 
-/* Returns the node that serves the slot, or NULL if none is known. Valid until the map changes. */
+/* Returns the node that serves the slot, or NULL if unknown. Valid until the map changes. */
 const struct redis_endpoint *redis_map_find(const struct redis_map *map, uint16_t slot);
 /* Sets the slot's master. If memory runs out or there are too many nodes, the slot's master becomes
  * unknown. */

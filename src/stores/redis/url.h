@@ -56,7 +56,7 @@ struct redis_url {
     enum redis_kind kind;
     struct redis_endpoint hosts[REDIS_HOSTS_MAX];
     uint32_t host_count;
-    char user[REDIS_SECRET_BYTES], password[REDIS_SECRET_BYTES]; /* empty: none */
+    char user[REDIS_SECRET_BYTES], password[REDIS_SECRET_BYTES]; /* empty: not used */
     char sentinel_user[REDIS_SECRET_BYTES], sentinel_password[REDIS_SECRET_BYTES];
     char master[REDIS_MASTER_BYTES]; /* sentinel */
     uint32_t db;
