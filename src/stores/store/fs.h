@@ -89,8 +89,7 @@ bool fs_has_stamp(const struct fs *fs, int fd, const struct fs_stamp *stamp);
  * errno. */
 ssize_t fs_pread_some(const struct fs *fs, int fd, bool may_block, void *into, size_t len,
                       int64_t offset);
-/* Reads or writes all bytes. Returns 0, or a negative errno: -EBADMSG if the file ends too
- * early. */
+/* Reads or writes all bytes. Returns 0, or a negative errno: -EBADMSG if the file ends before. */
 int fs_pread_whole(const struct fs *fs, int fd, bool may_block, void *into, size_t len,
                    int64_t offset);
 int fs_pwrite_whole(const struct fs *fs, int fd, const void *from, size_t len, int64_t offset);

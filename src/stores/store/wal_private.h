@@ -156,8 +156,8 @@ struct wal_file_about {
     uint64_t seed, epoch;
 };
 bool wal_file_header_decode(const char *header, struct wal_file_about *out);
-/* Reads the header of a file in the log's directory. Returns 0, -EBADMSG if it is not a header, or
- * the errno of the read. */
+/* Reads the header of a file in the log's directory. Returns 0, -EBADMSG if it has no valid header,
+ * or the errno of the read. */
 int wal_file_look(const struct wal_disk *disk, const char *name, struct wal_file_about *out);
 
 /* ---- wal_batch ---- */
@@ -226,7 +226,7 @@ void wal_reader_fini(struct wal_reader *reader);
  * or the errno of the read. */
 int wal_reader_next(struct wal_reader *reader, struct wal_view *view);
 /* Finds, for salvage, the next intact batch of the chain after the end or damage. Returns 1 as if
- * it were the next one, 0 if there is none, or -ENOMEM. */
+ * it were the next one, 0 if no batch follows, or -ENOMEM. */
 int wal_reader_resume(struct wal_reader *reader, struct wal_view *view);
 /* Reads an intact batch that starts at the position, regardless of the chain. Returns 1, 0 or a
  * negative errno. For scans. */
