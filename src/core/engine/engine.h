@@ -1,9 +1,10 @@
 /*
  * engine: the state machine of one shard. PURE: time is an argument, and records leave through the sink.
  *
- * The engine keeps the key, state, due and place (in the log or in a run) of the jobs in its memory, but not their bodies or ids. These are read at the place in struct engine_view. Of cold jobs (engine/stored.h) it
- * keeps only their number. A job in memory takes about 88 bytes of RAM if it was pushed without options and not tried
- * yet; 112 more otherwise, and its error and its history after a failed attempt.
+ * The engine keeps the key, state, due and place (in the log or in a run) of the jobs in its memory, but not their
+ * bodies or ids. These are read at the place in struct engine_view. Of cold jobs (engine/stored.h) it keeps only
+ * their number. A job in memory takes about 88 bytes of RAM if it was pushed without options and not tried yet; 112
+ * more otherwise, and its error and its history after a failed attempt.
  *
  * Rules
  *   - Each change first appends its record and then takes effect; engine_replay can rebuild the same state from the

@@ -1,10 +1,10 @@
 /*
  * forecast: how many waiting jobs in the memory of the engine fall due in which minute. PURE.
  *
- * The counts are updated when jobs enter and leave the wheel, in pages of 64 minutes: about one for each topic and
- * hour in which jobs are due. Memory is bounded for any number of jobs and topics. Jobs of a topic that are due far
- * ahead, or that find no free page, are counted in pages shared by all topics; if no shared page is free, a job is in
- * no page. The forecast of one topic is then shared out in proportion, and marked as estimated.
+ * The counts are updated when delayed jobs are linked and unlinked, in pages of 64 minutes: about one for each topic
+ * and hour in which jobs are due. Memory is bounded for any number of jobs and topics. Jobs of a topic that are due
+ * far ahead, or that find no free page, are counted in pages shared by all topics; if no shared page is free, a job
+ * is in no page. The forecast of one topic is then shared out in proportion, and marked as estimated.
  */
 #ifndef TARRY_ENGINE_FORECAST_H
 #define TARRY_ENGINE_FORECAST_H

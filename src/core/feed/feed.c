@@ -232,8 +232,7 @@ static void desk_receive(struct feed_desk *desk, struct page *page)
         desk->waiting[desk->waiting_count++] = page;
         desk->waiting_bytes += page->events.len;
     } else {
-        desk->waiting_lost +=
-            page->lost + 1; /* at least one; the number of events in a page is not counted */
+        desk->waiting_lost += page->lost + 1; /* at least one; a page has no count */
     }
     if (!desk->is_posted)
         posts = desk->is_posted = true;

@@ -115,7 +115,8 @@ struct queue_push {
 enum queue_verb { QUEUE_ACK = 1, QUEUE_NACK, QUEUE_EXTEND, QUEUE_RETURN, QUEUE_AGAIN };
 
 /* The answer of a consumer. RETURN: the job was not worked on, because the delivery did not reach its consumer or
- * the consumer returned it; the job is ready again and the attempt does not count. AGAIN: acks and pushes again in one step (result CREATED), or does nothing; only in stores on this machine. */
+ * the consumer returned it; the job is ready again and the attempt does not count. AGAIN: acks and pushes again in
+ * one step (result CREATED), or does nothing; only in stores on this machine. */
 struct queue_answer {
     enum queue_verb verb;
     struct slice lease;
