@@ -36,7 +36,7 @@ static void hex_of(const unsigned char *bytes, size_t len, char *out)
     }
 }
 
-/* The digest is fetched by name once; OpenSSL would otherwise do so for each digest. */
+/* MD5, fetched by name only once; OpenSSL would otherwise do so for each digest. */
 static pthread_once_t md5_once = PTHREAD_ONCE_INIT;
 static EVP_MD *md5_fetched;
 

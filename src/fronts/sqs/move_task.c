@@ -112,7 +112,7 @@ static void task_end(struct sqs_move_task *task)
     owner->ended(owner);
 }
 
-/* If the job was neither returned nor acked, its lease ends on its own. */
+/* Ends the task here. If its job was neither returned nor acked, the lease ends on its own. */
 static void on_let_go(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)tag;
@@ -648,9 +648,10 @@ static void on_copy_seen(void *owner, uint64_t tag, const struct queue_reply *re
     }
 }
 
-/* While the message's lease is in force, the previous server may still ack it, so nothing is
- * decided yet. A job with a lower delivery number is another job of the same id. One with an equal
- * or higher number may be another as well: comparing it with the copy decides. */
+/* Decides whether the source still has the message. While the message's lease is in force, the
+ * previous server may still ack it, so nothing is decided yet. A job with a lower delivery number
+ * is another job of the same id. One with an equal or higher number may be another as well:
+ * comparing it with the copy decides. */
 static void on_source_seen(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     struct sqs_move_task *task = owner;

@@ -231,7 +231,7 @@ static struct json_value tasks_of(const struct queue_reply *reply)
     return is_log ? sqs_move_log_tasks(reply->jobs[0].job.body) : (struct json_value){0};
 }
 
-/* A task that no server has taken yet is not in the log. */
+/* Writes the tasks, including one that no server has taken yet, which is not in the log. */
 static void write_tasks(const struct sqs_request *request, const struct queue_reply *reply,
                         int64_t most, struct buffer *out)
 {

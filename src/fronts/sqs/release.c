@@ -150,8 +150,8 @@ static bool late_delete_begin(const struct sqs_request *request, const struct sq
     return has_jobs;
 }
 
-/* With an old handle, a delete succeeds even if nothing is left to delete, but the visibility
- * cannot be changed. */
+/* Handles the results. With an old handle, a delete succeeds even if nothing is left to delete, but
+ * the visibility cannot be changed. */
 static void on_answered(void *front, uint64_t tag, const struct queue_reply *reply)
 {
     struct queue_answer answers[SQS_BATCH_MAX];

@@ -165,7 +165,7 @@ static bool claims(const struct http_request *request)
         .refuse = sqs_refuse, .claims = claims                                                     \
     }
 
-/* SDKs post to the endpoint, and some to the QueueUrl. */
+/* The routes: SDKs post to the endpoint, and some to the QueueUrl. */
 static const struct http_route routes[] = {CALL("/"), CALL("/{topic}/{id}"), CALL("/{id}"), {0}};
 
 /* Asserts that all administrative operations are recorded in the audit log. */

@@ -18,10 +18,10 @@ enum { REDIS_PUSH_ARGS = 3, REDIS_ANSWER_ARGS = 2, REDIS_CHANGE_ARGS = 2, REDIS_
 /* The number of reply elements for a taken job. */
 enum { REDIS_TAKE_ELEMENTS = 3 };
 
-/* `id_is_made`: the id was generated for this push, so the script need not check whether a job has
- * it. */
+/* Packs a push. `id_is_made`: the id was generated for this push, so the script need not check
+ * whether a job has it. */
 void redis_pack_push(struct buffer *args, const struct queue_push *push, bool id_is_made);
-/* `delivery`: the lease's delivery number, below 2^48. */
+/* Packs an answer. `delivery`: the lease's delivery number, below 2^48. */
 void redis_pack_answer(struct buffer *args, const struct queue_answer *answer, uint64_t delivery);
 /* Appends the arguments that precede the answers and takes of a turn. At most `due_max` jobs may
  * become due. */
@@ -31,7 +31,7 @@ void redis_pack_take(struct buffer *args, struct slice topic, uint32_t max, uint
                      int64_t lease_ms, enum job_way way, struct slice consumer);
 /* Appends a take that selects jobs (pick.lua): its terms and the consumer, as one argument. */
 void redis_pack_pick(struct buffer *args, const struct queue_take *take, uint32_t bytes_max);
-/* `delivery` is set if the change has a lease. */
+/* Packs a change. Its `delivery` must be set if it has a lease. */
 void redis_pack_change(struct buffer *args, const struct queue_change *change);
 void redis_pack_settings(struct buffer *args, const struct topic_settings *settings);
 
@@ -40,8 +40,8 @@ bool redis_unpack_all_made(struct slice rest, int64_t *now_ms);
 /* Fills in the result of such a push. */
 void redis_result_of_made(const struct queue_when *when, int64_t now_ms, int64_t adjust_ms,
                           struct queue_result *out);
-/* Each takes the next result off the front of `rest`: the first reads those of push and change, the
- * second those of answer. */
+/* Takes the next result off the front of `rest`: the first function for push and change, the second
+ * for answer. */
 bool redis_unpack_result(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
 bool redis_unpack_answered(struct slice *rest, int64_t adjust_ms, struct queue_result *out);
 bool redis_unpack_u8(struct slice *rest, uint8_t *out);

@@ -361,7 +361,8 @@ static void connection_release(struct redis_connection *connection)
     free(connection);
 }
 
-/* Bracket each callback. callback_leave returns false if the owner freed the connection in it. */
+/* Begins a callback; callback_leave ends it and returns false if the owner freed the connection in
+ * it. */
 static void callback_enter(struct redis_connection *connection)
 {
     assert(!connection->in_callback);

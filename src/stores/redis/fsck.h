@@ -71,8 +71,8 @@ struct redis_fsck_options {
 int redis_fsck_run(const struct redis_fsck_options *options, struct redis_fsck_report *report);
 void redis_fsck_report_fini(struct redis_fsck_report *report);
 
-/* Append the report: as text, one line per shard and per finding; or as one JSON object. Also valid
- * after a failed run. */
+/* Appends the report: as text, one line per shard and per finding; or as one JSON object. Also
+ * valid after a failed run. */
 void redis_fsck_emit_text(struct buffer *out, const struct redis_fsck_report *report);
 void redis_fsck_emit_json(struct buffer *out, const struct redis_fsck_report *report);
 

@@ -36,7 +36,7 @@ void fsck_close(struct fsck *fsck)
     fsck->survey = NULL;
 }
 
-/* Once a master was reached, a failure may be a failover. */
+/* Returns the result to act on: once a master was reached, an unreachable one may be a failover. */
 static int may_pass(const struct fsck *fsck, int result)
 {
     return result == -EHOSTUNREACH && fsck->was_reached ? ASK_TOPOLOGY : result;

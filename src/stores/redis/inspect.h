@@ -52,7 +52,7 @@ int redis_inspect_write_generation(const struct redis_url *url,
                                    const struct redis_generation *generation, char *error,
                                    size_t error_bytes);
 
-/* Add one more master; and, after the last, write the sentence. */
+/* Adds one more master; redis_inspection_say writes the sentence after the last one. */
 void redis_inspection_add(struct redis_inspection *sum, const struct redis_master *master);
 void redis_inspection_say(struct redis_inspection *sum, uint32_t wait_replicas);
 

@@ -1,8 +1,9 @@
 /*
- * lease: the text form of the token that a consumer holds. Pure.  30 hex digits: the shard, the
- * delivery number, and a check of both under the shard's key, which is stored in Redis. The number
- * rises with every delivery of the shard, so a token identifies one delivery forever, on all
- * servers. A client cannot forge a token from the tokens that it holds.
+ * lease: the text form of the token that a consumer holds. Pure.
+ *
+ * 30 hex digits: the shard, the delivery number, and a check of both under the shard's key, which
+ * is stored in Redis. The number rises with every delivery of the shard, so a token identifies one
+ * delivery forever, on all servers. A client cannot forge a token from the tokens that it holds.
  */
 #ifndef TARRY_REDIS_LEASE_H
 #define TARRY_REDIS_LEASE_H

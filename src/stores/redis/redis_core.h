@@ -64,8 +64,8 @@ struct redis {
     void *after_turn_ctx;
 };
 
-/* In test_clock.c: these take the reports of the shards. The last one runs at the end of a turn
- * while a settle is in progress and checks whether all shards have settled. */
+/* Functions of test_clock.c, which take the reports of the shards. The last one runs at the end of
+ * a turn while a settle is in progress and checks whether all shards have settled. */
 void redis_test_clock_init(struct redis *redis);
 void redis_test_clock_held(void *ctx, int64_t at_ms);
 void redis_test_clock_active(void *ctx);

@@ -119,7 +119,8 @@ void redis_session_stop(struct redis_session *session, int64_t until_ms);
  * Also checks whether the master still has the same data, and greets again if it does not. */
 void redis_session_look(struct redis_session *session);
 bool redis_session_is_up(const struct redis_session *session);
-/* Return the number of calls that have not ended, and how many of these are with Redis. */
+/* Returns the number of calls that have not ended; the second function, how many of these are with
+ * Redis. */
 size_t redis_session_calls(const struct redis_session *session);
 size_t redis_session_under_way(const struct redis_session *session);
 /* Returns the key under which the shard's leases are checked, the same for all servers. NULL:

@@ -116,7 +116,7 @@ static void on_probed(struct redis_call *call, enum redis_call_end end,
     upkeep_free(upkeep);
 }
 
-/* After a push found no room, probes for room with an empty push: clients may not send any, because
+/* Probes for room with an empty push, after a push found no room: clients may not send any, because
  * a server without room is not ready. */
 static void probe(struct redis_shard *shard)
 {

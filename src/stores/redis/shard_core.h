@@ -123,8 +123,7 @@ struct redis_shard {
     int64_t busy_ms;               /* inner: the last turn with a batch */
     size_t record_bytes;           /* of jobs taken recently, approximate */
     uint64_t unpacked;             /* far jobs pushed here and not packed yet, about */
-    int64_t answers_wait_since_us; /* boot: since when only answers wait for a turn; 0: not
-                                    * waiting */
+    int64_t answers_wait_since_us; /* boot: since when only answers wait; 0: not waiting */
     bool lets_due, due_under_way;  /* the next turn does so; a turn with Redis does so */
     bool looking, packing, probing;
     struct redis_move move;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CRC16 with polynomial 0x1021, four bits at a time: keys are short and slots are rarely
+/* Table for CRC16 with polynomial 0x1021, four bits at a time: keys are short and slots are rarely
  * computed. */
 static const uint16_t crc_of_nibble[16] = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,
                                            0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
