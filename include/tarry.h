@@ -207,8 +207,7 @@ struct tarry_push {
     int64_t ttl_ms;        /* time in the ready state before it expires; for ever */
     uint32_t max_attempts; /* 16 */
     uint32_t backoff;      /* exponential from 1 s to 10 min */
-    int64_t backoff_first_ms,
-        backoff_max_ms; /* 0 without a `backoff`; fixed: only the first is used */
+    int64_t backoff_first_ms, backoff_max_ms; /* 0 without a `backoff`; fixed: only the first */
     /* For a job moved from another queue. */
     const char *error;    /* up to 256 bytes */
     uint32_t error_bytes; /* 0: NUL-terminated */

@@ -175,8 +175,8 @@ void engine_topic_set_pause(struct engine *engine, struct topic *topic, bool pau
 /* Ends the pauses whose time has come. */
 void engine_end_pauses(struct engine *engine, struct engine_now now);
 void engine_topic_count_done(struct topic *topic, enum record_reason reason);
-bool engine_topic_is_empty(
-    const struct topic *topic); /* no jobs, no remembered ids, no cold jobs */
+/* Returns whether the topic has no jobs, no remembered ids and no cold jobs. */
+bool engine_topic_is_empty(const struct topic *topic);
 /* Returns whether the topic has reached its share of max_jobs: no new job is accepted. */
 bool engine_topic_is_full(const struct engine *engine, const struct topic *topic);
 /* Returns whether the topic exceeds its share, because the limit was lowered. */

@@ -284,8 +284,7 @@ struct queue_counts engine_topic_counts(const struct topic *topic, uint64_t *rem
     count_as_ready(&retrying, &counts.ready, &due);
     counts.delayed += delayed;
     counts.retrying += retrying;
-    counts.leased +=
-        topic_cold(topic, SECTION_LEASED); /* only until they are loaded, at the start */
+    counts.leased += topic_cold(topic, SECTION_LEASED); /* until all are loaded, at the start */
     counts.dead += topic_cold(topic, SECTION_DEAD);
     counts.dead_bytes += topic->stored_dead_bytes - topic->loaded_dead_bytes;
     *remembered = topic->remembered + topic_cold(topic, SECTION_REMEMBERED);
