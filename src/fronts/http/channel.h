@@ -2,11 +2,9 @@
  * channel: TLS on a connection: decrypts what is received and encrypts what is sent.
  *
  * An idle channel holds no buffer. Ciphertext is read into a buffer of the front and decrypted into
- * the
- * buffer that plain connections read into. Answers are encrypted at the end of a loop iteration
- * into a
- * buffer lent by the front. The session is created when the first bytes arrive, so a silent client
- * costs no session. Runs on the reactor thread.
+ * the buffer that plain connections read into. Answers are encrypted at the end of a loop iteration
+ * into a buffer lent by the front. The session is created when the first bytes arrive, so a silent
+ * client costs no session. Runs on the reactor thread.
  */
 #ifndef TARRY_HTTP_CHANNEL_H
 #define TARRY_HTTP_CHANNEL_H

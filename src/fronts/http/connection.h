@@ -1,17 +1,14 @@
 /*
  * connection: a socket, its exchanges in order, and what happens next on it. Bytes of an incomplete
  * request are its input (input.h), bytes to be sent its output (output.h), and its timeout is that
- * of
- * its phase (phase.h).
+ * of its phase (phase.h).
  *
  * A connection is not changed in the middle of an event. It is put on the front's dirty list; at
- * the end
- * of the loop iteration its output is written and its next step is decided.
+ * the end of the loop iteration its output is written and its next step is decided.
  *
  * In:  all connections read into one buffer of the front, where requests are parsed. A connection
  *      stores only the rest of an incomplete request. So a connection that waits for an answer
- *      holds
- *      no input buffer.
+ *      holds no input buffer.
  * Out: the answers of a loop iteration are collected per connection and written at its end with one
  *      call. The rest that the socket does not take is written later.
  */

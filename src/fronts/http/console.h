@@ -1,9 +1,7 @@
 /*
  * console: the files of console/, embedded by cmake/console.cmake, plain and compressed with gzip.
- * They
- * never change while the server runs, contain no secret, and are readable by everyone: the page
- * gets
- * its data from the API with the user's token.
+ * They never change while the server runs, contain no secret, and are readable by everyone: the
+ * page gets its data from the API with the user's token.
  */
 #ifndef TARRY_HTTP_CONSOLE_H
 #define TARRY_HTTP_CONSOLE_H

@@ -1,9 +1,7 @@
 /*
  * consumers: which consumer takes from which topic, by the name given with a take (`consumer`), as
- * seen
- * by this server only. GET /v1/topics/{topic}/consumers joins this with the current leases,
- * regardless
- * of the server that granted them.
+ * seen by this server only. GET /v1/topics/{topic}/consumers joins this with the current leases,
+ * regardless of the server that granted them.
  *
  * One per server, shared by its fronts. Thread-safe by a lock of its own. A consumer is removed
  * HTTP_CONSUMERS_FORGOTTEN_MS after its last take, which is longer than any take waits. Above

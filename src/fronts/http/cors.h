@@ -1,12 +1,10 @@
 /*
  * cors: pages of other sites that may use the API, and the header fields for their browsers (the
- * Fetch
- * standard, "CORS protocol"). Without configured origins no page may, and no field is sent.
+ * Fetch standard, "CORS protocol"). Without configured origins no page may, and no field is sent.
  *
  * A browser lets a page read an answer, or send more than a plain form, only if the server names
- * the
- * origin of the page. Credentials of the browser (cookies, certificates) are never allowed: a page
- * sends its token in Authorization.
+ * the origin of the page. Credentials of the browser (cookies, certificates) are never allowed: a
+ * page sends its token in Authorization.
  *
  * Pure.
  */

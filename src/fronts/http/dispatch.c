@@ -7,8 +7,7 @@
  *   long     lists and pages over all topics: begin when all earlier answers of the connection have
  *            been sent. A front runs only a few at the same time; other connections are queued
  *   heavy    with a body above a certain size, or a list: not in a loop iteration that has lasted
- *            long,
- *            after another such request
+ *            long, after another such request
  *   take     not after a waiting take, since its jobs could not be delivered
  *   stream   when all earlier answers of the connection have been sent; it is the last one
  *

@@ -1,7 +1,6 @@
 /*
  * dispatch: reads a request from the received bytes, finds its handler, and calls it or holds the
- * request
- * back until there is room for it.
+ * request back until there is room for it.
  */
 #ifndef TARRY_HTTP_DISPATCH_H
 #define TARRY_HTTP_DISPATCH_H

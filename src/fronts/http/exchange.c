@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* ---- found again by a tag ---- */
+/* ---- lookup by tag ---- */
 
 struct http_exchange *http_exchange_add(struct http_connection *connection)
 {
@@ -515,8 +515,8 @@ static void write_answer(struct http_exchange *exchange, uint16_t status, const 
     finish_answer(exchange);
 }
 
-/* Returns whether the budget has no memory for the answer. Only an answer to a GET is checked, since
- * the answer to a change must not be dropped. */
+/* Returns whether the budget has no memory for the answer. Only an answer to a GET is checked,
+ * since the answer to a change must not be dropped. */
 static bool answer_is_too_much(const struct http_exchange *exchange)
 {
     return exchange->front->body.len > BUDGET_SMALL_BYTES && exchange->route &&

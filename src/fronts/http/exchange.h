@@ -1,12 +1,10 @@
 /*
  * exchange: one request, from its head to its answer. The queue refers to it by a tag, since its
- * client
- * may be gone when the queue replies. Answers are sent in the order of the requests.
+ * client may be gone when the queue replies. Answers are sent in the order of the requests.
  *
  * A handler reads the call, which is valid only during the handler, and calls the queue with
  * http_reply_to. The queue's reply finds the exchange (NULL: the client is gone) and answers it
- * once.
- * Runs on the reactor thread.
+ * once. Runs on the reactor thread.
  */
 #ifndef TARRY_HTTP_EXCHANGE_H
 #define TARRY_HTTP_EXCHANGE_H
@@ -77,7 +75,7 @@ struct http_call {
     struct http_query *query;
 };
 
-/* ---- found again by a tag ---- */
+/* ---- lookup by tag ---- */
 
 /* Adds an exchange at the end of its connection. Returns NULL if out of memory. */
 struct http_exchange *http_exchange_add(struct http_connection *connection);
@@ -154,11 +152,9 @@ void http_long_line_leave(struct http_connection *connection);
 
 /*
  * Whatever ends a connection, jobs whose answer was not sent return to the queue without counting
- * an
- * attempt, since no client has seen them. Their leases are recorded with the connection, or with
- * the
- * exchange until its turn to be sent, together with the offset in the stream at which the answer
- * ends.
+ * an attempt, since no client has seen them. Their leases are recorded with the connection, or with
+ * the exchange until its turn to be sent, together with the offset in the stream at which the
+ * answer ends.
  */
 /* Records the leases right before the answer ends. Returns false if out of memory. */
 bool http_lease_note(struct http_exchange *exchange, const struct queue_job *jobs, size_t count);

@@ -1,7 +1,6 @@
 /*
  * fault: an error in a request, at any level of this room: the problem, the exceeded limit if there
- * is
- * one, and a sentence for the user. problem.h defines its format. Pure.
+ * is one, and a sentence for the user. problem.h defines its format. Pure.
  */
 #ifndef TARRY_HTTP_FAULT_H
 #define TARRY_HTTP_FAULT_H

@@ -2,10 +2,8 @@
  * front: HTTP/1.1 for a queue; the public interface of this room.
  *
  * There is one front per reactor. All fronts of a server serve the same listeners and share one
- * struct
- * http_shared. A front belongs to its reactor's thread; http_shared_set_ready may be called from
- * any
- * thread.
+ * struct http_shared. A front belongs to its reactor's thread; http_shared_set_ready may be called
+ * from any thread.
  *
  * Life
  *   1. http_shared_new, before the reactors run.
@@ -15,9 +13,8 @@
  *   3. To stop: http_shared_set_ready(.., false), http_front_drain, then waiters_drain on each
  *      reactor's thread. `drained` is called on that thread after the last connection is closed.
  *   4. http_front_free after the reactor has stopped, before its queue and waiters are freed. It
- *   closes
- *      the remaining connections, running the loop until they are closed, and cancels waiting
- *      takes.
+ *      closes the remaining connections, running the loop until they are closed, and cancels
+ *      waiting takes.
  *   5. http_shared_free last.
  *
  * The front is the timer of the waiters: it calls waiters_expire at waiters_next_ms.
@@ -88,8 +85,8 @@ extern const struct metric http_topic_metrics[], http_store_metrics[], http_metr
 struct access;
 void http_shared_set_access(struct http_shared *shared, struct access *access);
 
-/* Sets the tracer that creates spans of pushes and takes, or NULL. Call it before the reactors
- * run; `tracer` must outlive the fronts. */
+/* Sets the tracer that creates spans of pushes and takes, or NULL. Call it before the reactors run;
+ * `tracer` must outlive the fronts. */
 struct tracer;
 void http_shared_set_tracer(struct http_shared *shared, struct tracer *tracer);
 
@@ -143,12 +140,9 @@ void http_shared_set_hooks(struct http_shared *shared, const struct http_hooks *
 
 /*
  * Functions of the server that let clients back up a running store: its files stay in place while
- * they
- * are copied. `done` is called as in http_hooks.test, and inside the call only if out of memory;
- * `json`
- * describes the backup. QUEUE_NOT_FOUND: the backup does not exist, or no longer. QUEUE_CONFLICT:
- * too many
- * backups. Without these hooks the server offers no backup.
+ * they are copied. `done` is called as in http_hooks.test, and inside the call only if out of
+ * memory; `json` describes the backup. QUEUE_NOT_FOUND: the backup does not exist, or no longer.
+ * QUEUE_CONFLICT: too many backups. Without these hooks the server offers no backup.
  */
 enum http_backup { HTTP_BACKUP_BEGIN = 1, HTTP_BACKUP_RENEW, HTTP_BACKUP_END };
 struct http_backup_hooks {
@@ -230,11 +224,10 @@ void http_front_change(struct http_front *front, const struct http_options *opti
 /*
  * Drains the front: answers requests in progress, received requests and those about to arrive.
  * Connections in the accept queue are accepted, and recently used ones may send one more request
- * within
- * HTTP_POLITE_MS. The last answer of a connection has `Connection: close`. A client may complete a
- * partly sent request as long as the caller of this function waits. Waiting takes are answered when
- * the
- * caller calls waiters_drain. Calls `drained` once at the end, never inside the call.
+ * within HTTP_POLITE_MS. The last answer of a connection has `Connection: close`. A client may
+ * complete a partly sent request as long as the caller of this function waits. Waiting takes are
+ * answered when the caller calls waiters_drain. Calls `drained` once at the end, never inside the
+ * call.
  */
 void http_front_drain(struct http_front *front, void (*drained)(void *ctx), void *ctx);
 void http_front_free(struct http_front *front);

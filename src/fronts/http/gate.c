@@ -219,7 +219,7 @@ bool http_gate_ask(struct http_connection *connection, const struct http_route *
            refuse_topic(front, caller, route->scope, (struct slice){0}, fault);
 }
 
-/* ---- calls that take their time ---- */
+/* ---- calls that stay open ---- */
 
 void http_gate_keep(struct http_exchange *exchange, struct access_caller *caller)
 {

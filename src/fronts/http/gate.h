@@ -1,15 +1,11 @@
 /*
  * gate: authentication and authorization of a request, by the row of its route (route.h). Checked
- * when
- * the head of a request has arrived, before its body is read.
+ * when the head of a request has arrived, before its body is read.
  *
  * A connection remembers its last caller with the Authorization line, so a repeated line needs no
- * new
- * lookup. When the set of callers changes, each caller is authenticated again with the next
- * request, and
- * waiting takes are checked within a second: if the caller is no longer valid its take is answered
- * with
- * 401. Jobs that arrive for such a take are returned.
+ * new lookup. When the set of callers changes, each caller is authenticated again with the next
+ * request, and waiting takes are checked within a second: if the caller is no longer valid, its
+ * take is answered with 401. Jobs that arrive for such a take are returned.
  *
  * Without access rules (http_shared_set_access) every caller has all rights. Runs on the reactor
  * thread.
@@ -47,11 +43,9 @@ enum http_denial { HTTP_DENIED_SCOPE, HTTP_DENIED_TOPIC, HTTP_DENIALS };
 
 /*
  * Returns whether the front's request may be carried out. `is_whole`: its body has arrived too.
- * `route`
- * NULL: no route matches, which only authorized callers may learn. `topic` is the one in the path.
- * On true, the connection's gate holds the caller until its next request. On false, *fault gives
- * the
- * reason, and *is_known whether the caller was authenticated.
+ * `route` NULL: no route matches, which only authorized callers may learn. `topic` is the one in
+ * the path. On true, the connection's gate holds the caller until its next request. On false,
+ * *fault gives the reason, and *is_known whether the caller was authenticated.
  */
 bool http_gate_ask(struct http_connection *connection, const struct http_route *route,
                    struct slice topic, bool is_whole, struct http_fault *fault, bool *is_known);
@@ -60,7 +54,7 @@ bool http_gate_ask(struct http_connection *connection, const struct http_route *
 bool http_gate_allows(struct http_front *front, const struct access_caller *caller,
                       const struct http_route *route, struct slice topic, struct http_fault *fault);
 
-/* ---- calls that take their time ---- */
+/* ---- calls that stay open ---- */
 
 /* Keeps the caller of the exchange after the handler. */
 void http_gate_keep(struct http_exchange *exchange, struct access_caller *caller);

@@ -2,21 +2,15 @@
  * host: checks the names by which a server may be called and the pages that may call it.
  *
  * A browser runs programs of strangers on the machine of the server. Two checks protect against
- * them.
- * First, the name in `Host` must be one of the server's own. Otherwise a foreign name that DNS maps
- * to
- * this machine (rebinding) would give a foreign page the same origin as the server, so that it
- * could
- * read all answers. Second, a call that changes or takes something is refused if the browser
- * reports
- * that a page of another site makes it (`Origin`, `Sec-Fetch-Site`). Clients other than browsers
- * send
- * neither field, and HTTP/1.0 sends no name.
+ * them. First, the name in `Host` must be one of the server's own. Otherwise a foreign name that
+ * DNS maps to this machine (rebinding) would give a foreign page the same origin as the server, so
+ * that it could read all answers. Second, a call that changes or takes something is refused if the
+ * browser reports that a page of another site makes it (`Origin`, `Sec-Fetch-Site`). Clients other
+ * than browsers send neither field, and HTTP/1.0 sends no name.
  *
  * The server's own names, each with any port: localhost; loopback addresses, and any address on a
  * listener that is not limited to loopback (an address cannot be owned by a stranger); the
- * configured
- * names.
+ * configured names.
  *
  * Not thread-safe.
  */

@@ -1,7 +1,6 @@
 /*
  * input: bytes of an incomplete request on a connection. A request that is parsed immediately is
- * not
- * copied here: it stays in the buffer that all connections of a front read into.
+ * not copied here: it stays in the buffer that all connections of a front read into.
  *
  * The bytes are counted in the budget of requests. Runs on the reactor thread.
  */

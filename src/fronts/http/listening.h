@@ -2,8 +2,7 @@
  * listening: the listeners of a front: accepting connections, and the end of it.
  *
  * Fronts that share a descriptor distribute its connections evenly. While no connection can be
- * accepted,
- * new ones wait in the kernel. Runs on the reactor thread.
+ * accepted, new ones wait in the kernel. Runs on the reactor thread.
  */
 #ifndef TARRY_HTTP_LISTENING_H
 #define TARRY_HTTP_LISTENING_H

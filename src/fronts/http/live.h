@@ -3,10 +3,8 @@
  * once.
  *
  * Each front serves its own listeners when a sample arrives (sampler.h). The text for all callers
- * that
- * may see all topics is written once. Large amounts are written over several loop iterations. Runs
- * on
- * the reactor thread.
+ * that may see all topics is written once. Large amounts are written over several loop iterations.
+ * Runs on the reactor thread.
  */
 #ifndef TARRY_HTTP_LIVE_H
 #define TARRY_HTTP_LIVE_H

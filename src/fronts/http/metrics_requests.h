@@ -1,7 +1,6 @@
 /*
  * metrics_requests: the metrics of requests and connections. Sums up the counters of all fronts,
- * then
- * writes them in short steps.
+ * then writes them in short steps.
  *
  * Each page has one, zeroed at first. It belongs to one thread, while the fronts continue to count.
  */

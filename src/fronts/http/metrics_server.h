@@ -1,7 +1,6 @@
 /*
  * metrics_server: the metrics of the server as a whole: its store, its build, its memory use and
- * its
- * audit.
+ * its audit.
  *
  * Written in one call on any reactor's thread.
  */

@@ -1,11 +1,9 @@
 /*
  * metrics_topics: the metrics of topics. The topics with the most jobs have samples of their own,
- * up to a
- * limit; the others are summed up.
+ * up to a limit; the others are summed up.
  *
  * Each page has one, zeroed except for `shown_max`. Topics are added in any order, then it is
- * ended, then
- * written in short steps. Not thread-safe.
+ * ended, then written in short steps. Not thread-safe.
  */
 #ifndef TARRY_HTTP_METRICS_TOPICS_H
 #define TARRY_HTTP_METRICS_TOPICS_H

@@ -1,12 +1,10 @@
 /*
  * output: bytes of answers to be sent on a connection. The output of a loop iteration is written at
- * its
- * end with one call. The rest that the socket does not take is written later; until then nothing else is
- * written.
+ * its end with one call. The rest that the socket does not take is written later; until then
+ * nothing else is written.
  *
  * The bytes are counted in the budget of requests. Leases in answers that were never sent go back
- * to the
- * queue. Runs on the reactor thread.
+ * to the queue. Runs on the reactor thread.
  */
 #ifndef TARRY_HTTP_OUTPUT_H
 #define TARRY_HTTP_OUTPUT_H

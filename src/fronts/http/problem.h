@@ -2,8 +2,7 @@
  * problem: formats faults and refusals of the queue as application/problem+json (RFC 9457).
  *
  * problem.c has one row per problem: its stable code, HTTP status and title. Refusals of the queue
- * keep
- * the codes of the queue. Pure.
+ * keep the codes of the queue. Pure.
  */
 #ifndef TARRY_HTTP_PROBLEM_H
 #define TARRY_HTTP_PROBLEM_H

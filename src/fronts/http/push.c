@@ -387,8 +387,8 @@ static void add_item_of(struct http_batch *batch, struct json_value value, bool 
 }
 
 /* Parses one line. Returns false if the whole body is refused. A line that is not JSON is set aside
- * like any invalid item. But in a body declared as a single JSON value (`is_json`) it means that the
- * body is malformed. */
+ * like any invalid item. But in a body declared as a single JSON value (`is_json`) it means that
+ * the body is malformed. */
 static bool parse_line(struct slice line, bool is_json, struct http_batch *batch,
                        struct http_fault *fault)
 {

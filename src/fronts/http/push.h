@@ -1,7 +1,6 @@
 /*
  * push: the content of a push: its options, its callback, and many jobs in one body, as JSON lines
- * or a
- * JSON array. Pure except for the hooks.
+ * or a JSON array. Pure except for the hooks.
  *
  * An invalid item is set aside with its fault and does not affect the others.
  */

@@ -1,13 +1,11 @@
 /*
  * query: the options of a call, from its query string, from Tarry-* headers, or from members of a
- * JSON
- * object. Pure.
+ * JSON object. Pure.
  *
  * One table (query.c): an option `lease_for` is the query parameter `lease_for`, the header
  * `Tarry-Lease-For` and the member "lease_for". Each option may be given once over all places,
- * except
- * `topic` and `lease`, which may be repeated. In a query '+' means '+', as in times; %20 is a
- * blank.
+ * except `topic` and `lease`, which may be repeated. In a query '+' means '+', as in times; %20 is
+ * a blank.
  *
  * Errors: an option that the call does not have (the message names the nearest one that it has), an
  * invalid value, a repeated option, and two options that exclude each other.

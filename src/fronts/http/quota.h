@@ -1,12 +1,10 @@
 /*
  * quota: applies the limits of access/quota.h to connections, requests and takes. Limits of pushes
- * are
- * checked at the door of the queue (access/call.h).
+ * are checked at the door of the queue (access/call.h).
  *
  * A connection counts for its address until a caller with a name has authenticated, then for that
  * caller. A request is charged once, when it begins. A request above a limit is answered with 429
- * and
- * Retry-After. Without a quota (http_shared_set_quota) nothing is counted. Runs on the reactor
+ * and Retry-After. Without a quota (http_shared_set_quota) nothing is counted. Runs on the reactor
  * thread.
  */
 #ifndef TARRY_HTTP_QUOTA_H

@@ -2,14 +2,10 @@
  * request: one HTTP/1 request, as slices of the received bytes.
  *
  * Two layers read a request and must agree. First, `http_message_read` splits the bytes into head
- * and
- * body. It is strict (RFC 9112 without its concessions): lines end with CR LF and contain neither
- * alone,
- * lines are not folded, there is one length and one host. The same functions find and check the
- * lines of
- * heads, chunks and trailers. Second, llhttp parses the whole head; it reads no body, see decision
- * 31.
- * Limits are checked before memory is used.
+ * and body. It is strict (RFC 9112 without its concessions): lines end with CR LF and contain
+ * neither alone, lines are not folded, there is one length and one host. The same functions find
+ * and check the lines of heads, chunks and trailers. Second, llhttp parses the whole head; it reads
+ * no body, see decision 31. Limits are checked before memory is used.
  *
  * Pure. Slices point into the given bytes and are valid as long as those.
  */

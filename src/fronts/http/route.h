@@ -2,8 +2,7 @@
  * route: a call of the API: its method and path, its options, and its handler.
  *
  * The file of each noun ends with the table of its calls; routes.c joins the tables. A table ends
- * with a
- * row without a pattern.
+ * with a row without a pattern.
  */
 #ifndef TARRY_HTTP_ROUTE_H
 #define TARRY_HTTP_ROUTE_H

@@ -1,19 +1,15 @@
 /*
  * sampler: samples of the server's state, at most one per second: its topics with their rates, and
- * a
- * history of the last ten minutes.
+ * a history of the last ten minutes.
  *
  * One for all fronts of a server, on one reactor. A sample is made
  *   - once a second, while a client listens on any front (http_sampler_listen);
  *   - when a front requests a fresh one (http_sampler_want);
  *   - every 5 s while there is activity, for the history: at the end of a loop iteration that
- *   happens
- *     anyway, and once more after a sample with changes. So an idle server is not woken up. If the
- *     store
- *     is Redis, only while a client listens, since sampling sends requests to Redis.
+ *     happens anyway, and once more after a sample with changes. So an idle server is not woken up.
+ *     If the store is Redis, only while a client listens, since sampling sends requests to Redis.
  * Topics are read page by page, so that no loop iteration takes long. A slow sample is followed by
- * a pause
- * that keeps the sampler below a tenth of the time.
+ * a pause that keeps the sampler below a tenth of the time.
  *
  * A finished sample is read-only, shared by all fronts and reference-counted. It is sent to each
  * front that needs one as a letter.
@@ -94,7 +90,7 @@ struct http_sampler *http_sampler_new(struct http_shared *shared, struct reactor
 /* Frees the sampler after the fronts, before its reactor; NULL is allowed. */
 void http_sampler_free(struct http_sampler *sampler);
 
-/* ---- of a front, on its thread ---- */
+/* ---- called by a front, on its thread ---- */
 
 /* Adds a listener; http_sampler_leave removes it. */
 void http_sampler_listen(struct http_sampler *sampler);

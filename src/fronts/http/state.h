@@ -1,11 +1,9 @@
 /*
  * state: what a front shares with the whole room: its structure, the time of the loop iteration,
- * memory
- * lent to answers, and the budget for what clients make all fronts hold together.
+ * memory lent to answers, and the budget for what clients make all fronts hold together.
  *
  * The structures belong to the reactor's thread; the atomic members of http_shared and
- * http_counters may
- * be read by any thread.
+ * http_counters may be read by any thread.
  */
 #ifndef TARRY_HTTP_STATE_H
 #define TARRY_HTTP_STATE_H

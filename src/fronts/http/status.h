@@ -1,13 +1,10 @@
 /*
  * status: the health of a server and its problems, evaluated from a sample and the figures of the
- * server.
- * Pure.
+ * server. Pure.
  *
  * One table (status.c) has a row for each kind of problem: its code, its limit, its severity, a
- * sentence
- * and the runbook that describes what to do. A server is healthy if no problem is critical;
- * warnings are
- * reported too.
+ * sentence and the runbook that describes what to do. A server is healthy if no problem is
+ * critical; warnings are reported too.
  */
 #ifndef TARRY_HTTP_STATUS_H
 #define TARRY_HTTP_STATUS_H

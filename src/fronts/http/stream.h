@@ -2,31 +2,24 @@
  * stream: an answer that stays open: server-sent events (text/event-stream) to one client.
  *
  * The exchange of the call is the last on its connection: later input of the client is not read,
- * and the
- * connection ends with the stream. Earlier requests on the connection are answered first
+ * and the connection ends with the stream. Earlier requests on the connection are answered first
  * (HTTP_ANSWER_STREAM in route.h).
  *
  * Sending never blocks and never fails: events are collected per stream and written at the end of
- * the
- * loop iteration. Events that the client does not read are buffered up to HTTP_STREAM_BYTES_MAX.
- * Then
- * the oldest are dropped, and the client receives `event: gap` with `data: {"lost":N}` next. A
- * stream
- * without events gets a comment every 15 s, so that no proxy closes it.
+ * the loop iteration. Events that the client does not read are buffered up to
+ * HTTP_STREAM_BYTES_MAX. Then the oldest are dropped, and the client receives `event: gap` with
+ * `data: {"lost":N}` next. A stream without events gets a comment every 15 s, so that no proxy
+ * closes it.
  *
  * It ends when the client closes its side, when the front drains (the client receives `retry:
- * 1000`),
- * within a second after its caller is no longer valid, or when its owner ends it. Each end is
- * reported to
- * the owner by `on_end`, once; the stream is invalid then.
+ * 1000`), within a second after its caller is no longer valid, or when its owner ends it. Each end
+ * is reported to the owner by `on_end`, once; the stream is invalid then.
  *
  * Each caller has a limit of streams per front, and some streams are reserved for callers that may
- * see
- * all topics, so that readers of one topic do not lock an operator out of the console.
+ * see all topics, so that readers of one topic do not lock an operator out of the console.
  *
  * Memory: HTTP_STREAM_BYTES_MAX of the budget for each open stream. Runs on the reactor thread;
- * `on_end`
- * may be called within http_front_free, when the reactor has stopped.
+ * `on_end` may be called within http_front_free, when the reactor has stopped.
  */
 #ifndef TARRY_HTTP_STREAM_H
 #define TARRY_HTTP_STREAM_H
@@ -58,7 +51,7 @@ void http_stream_end(struct http_stream *stream);
 /* Returns the caller of the stream, for what it may see. Valid as long as the stream. */
 const struct access_caller *http_stream_caller(const struct http_stream *stream);
 
-/* ---- for the room ---- */
+/* ---- for this room ---- */
 
 /* Writes the collected events as one chunk, before the connection writes. */
 void http_stream_flush(struct http_stream *stream);

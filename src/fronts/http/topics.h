@@ -1,15 +1,11 @@
 /*
  * topics: listing, reading, pausing, resuming and deleting topics; sending a sample to a target;
- * replacing
- * settings, or changing them by a merge patch. This header declares the conversion of settings
- * between
- * JSON and the queue, which is pure except for the hooks.
+ * replacing settings, or changing them by a merge patch. This header declares the conversion of
+ * settings between JSON and the queue, which is pure except for the hooks.
  *
  * The members `deliver` and `dead_letter` are the topic's extension: one compact JSON object with
- * its
- * members in this order, each only if given. The hooks (front.h) check their content; here they are
- * only
- * extracted from JSON, stored and shown.
+ * its members in this order, each only if given. The hooks (front.h) check their content; here they
+ * are only extracted from JSON, stored and shown.
  */
 #ifndef TARRY_HTTP_TOPICS_H
 #define TARRY_HTTP_TOPICS_H

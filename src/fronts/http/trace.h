@@ -1,7 +1,6 @@
 /*
  * trace: the trace of a request, by its headers traceparent and tracestate, and the spans of its
- * work, if
- * the server creates spans.
+ * work, if the server creates spans.
  */
 #ifndef TARRY_HTTP_TRACE_H
 #define TARRY_HTTP_TRACE_H

@@ -61,7 +61,7 @@ static void batch_free(struct amqp_in_batch *batch)
     free(batch);
 }
 
-/* ---- is the connection good? ---- */
+/* ---- stability of the connection ---- */
 
 static void log_connected(const struct amqp_in_consumer *consumer)
 {
@@ -85,7 +85,7 @@ static void connection_prove(struct amqp_in_consumer *consumer)
     consumer->has_logged_loss = false;
 }
 
-/* ---- what can never be taken ---- */
+/* ---- rejected messages ---- */
 
 /* Logs a rejected message. Limits the lines per second and counts the omitted ones. */
 static void log_rejected(struct amqp_in_consumer *consumer, enum amqp_in_refusal refusal,
@@ -120,7 +120,7 @@ static bool message_reject(struct amqp_in_consumer *consumer, uint64_t tag,
     return status == AMQP_STATUS_OK;
 }
 
-/* ---- out ---- */
+/* ---- batches to the queue ---- */
 
 /* Passes the open batch on. */
 static void batch_flush(struct amqp_in_consumer *consumer)
@@ -171,7 +171,7 @@ static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_
     return false;
 }
 
-/* ---- back ---- */
+/* ---- batches from the queue ---- */
 
 /* Records whether the queue refuses jobs, and logs changes only. */
 static void set_refused(struct amqp_in_consumer *consumer, bool is_refused, const char *why)

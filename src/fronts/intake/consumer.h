@@ -3,15 +3,13 @@
  * acknowledges each message after it is stored.
  *
  * A message that can never be accepted is rejected without requeue, so the dead-letter exchange of
- * the
- * queue gets it. A message that cannot be accepted now stays here, unacknowledged, and is offered
- * again
- * every second. The prefetch limits what the broker sends, so consumption pauses meanwhile.
- * Reconnects forever: after 100 ms, doubling up to 5 s until a connection has proven stable.
+ * the queue gets it. A message that cannot be accepted now stays here, unacknowledged, and is
+ * offered again every second. The prefetch limits what the broker sends, so consumption pauses
+ * meanwhile. Reconnects forever: after 100 ms, doubling up to 5 s until a connection has proven
+ * stable.
  *
  * librabbitmq reads nothing after a message that it cannot decode. Such a message is rejected like
- * any
- * other that can never be accepted, and the connection is reopened immediately.
+ * any other that can never be accepted, and the connection is reopened immediately.
  */
 #ifndef TARRY_AMQP_CONSUMER_H
 #define TARRY_AMQP_CONSUMER_H

@@ -1,7 +1,6 @@
 /*
  * in: turns messages from RabbitMQ into jobs, which push delivery publishes to RabbitMQ when they
- * are due.
- * Implements `tarry serve --amqp-in`.
+ * are due. Implements `tarry serve --amqp-in`.
  *
  * Replaces the delayed-message plugin, and queues with TTL and a dead-letter exchange. A message is
  * acknowledged when its push has been answered, that is when it is as durable as the queue

@@ -34,7 +34,7 @@ const char *amqp_in_refusal_name(enum amqp_in_refusal refusal)
     return names[refusal];
 }
 
-/* ---- when it is due ---- */
+/* ---- due time ---- */
 
 /* The limit of numbers that a double represents exactly; longer delays do not exist. */
 #define NUMBER_MAX (1LL << 53)
@@ -171,7 +171,7 @@ static void delay_negate(amqp_table_t *headers)
         delay->value.value.i64 = -ms;
 }
 
-/* ---- where it goes ---- */
+/* ---- destination ---- */
 
 static struct slice slice_from(amqp_bytes_t bytes)
 {

@@ -1,20 +1,18 @@
 /*
  * job: converts a RabbitMQ message into a job: its due time, its destination and all its
- * properties, so
- * that they are published again unchanged. Pure except for the clock that it is given.
+ * properties, so that they are published again unchanged. Pure except for the clock that it is
+ * given.
  *
  * Headers that are read:
  *   x-delay          milliseconds, as any number or a numeric string; negative: immediately
  *   x-deliver-at     alternative: milliseconds since 1970, RFC 3339, or an AMQP timestamp
  *   x-exchange       destination exchange; default: the exchange of the source URL, else the
- *                    exchange
- *                    that the message came through without a trailing ".delayed", else the default
- *                    exchange
+ *                    exchange that the message came through without a trailing ".delayed", else
+ *                    the default exchange
  *   x-routing-key    routing key; default: the key of the message
  *   traceparent      and tracestate: the trace context of the message, which the job carries
  * Changed properties: x-delay is negated, as by the delayed-message plugin. user_id, which only
- * that
- * user may publish, and x-delivery-count, which a queue adds, are removed.
+ * that user may publish, and x-delivery-count, which a queue adds, are removed.
  */
 #ifndef TARRY_AMQP_JOB_H
 #define TARRY_AMQP_JOB_H
