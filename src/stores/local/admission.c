@@ -16,7 +16,7 @@ enum { TRIES_MAX = 8 }; /* per command: keys looked up on the loop, in memory */
  * checkpoint, which changes the view. */
 struct absent {
     uint64_t generation;
-    bool is_all; /* no job of the command was in memory or found: none of its keys exists */
+    bool is_all; /* the command's jobs were neither in memory nor found: its keys do not exist */
     size_t count;
     struct hash128 keys[];
 };

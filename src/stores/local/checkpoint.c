@@ -668,7 +668,7 @@ static void filters_read(struct checkpoint *checkpoint)
     checkpoint->phase = CHECKPOINT_IDLE;
 }
 
-/* Gives the archivist tables of keys to merge. Returns false if there are none to merge. */
+/* Gives the archivist tables of keys to merge. Returns false if no merge is needed. */
 static bool merge_keys(struct checkpoint *checkpoint)
 {
     checkpoint->keys_ms = checkpoint->now_ms + KEYS_EVERY_MS;
@@ -761,7 +761,7 @@ static bool is_over(const struct checkpoint *checkpoint)
     return checkpoint->shard->stopping || checkpoint->shard->broken;
 }
 
-/* Leaves the checkpoint unfinished. What has been installed stays installed until the depot is
+/* Leaves the checkpoint unfinished. Its installed parts stay installed until the depot is
  * closed. */
 static void leave_unfinished(struct checkpoint *checkpoint)
 {

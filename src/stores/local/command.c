@@ -164,7 +164,7 @@ static int run_find(struct shard *shard, const struct command *command,
 
 /* ---- take, get ---- */
 
-/* Sends the jobs that were taken, or the reason why there are none. */
+/* Sends the jobs that were taken, or the reason for an empty reply. */
 static void reply_taken(struct shard *shard, struct engine_view *views, size_t count,
                         enum queue_status status, struct job_reply_options options,
                         struct queue_reply_to reply_to)

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 enum {
-    SAMPLE_SLOTS = 170,  /* a block of a directory */
-    SAMPLES_MAX = 2048,  /* of one call, give or take one for each section of a run */
-    SAMPLES_A_TURN = 256 /* about a millisecond of the scout's time, before others */
+    SAMPLE_SLOTS = 170,  /* one block of a directory */
+    SAMPLES_MAX = 2048,  /* per call, plus at most one for each section of a run */
+    SAMPLES_A_TURN = 256 /* about a millisecond of the scout's time, before other work */
 };
 
-/* One under way that looks at cold jobs. */
+/* A forecast in progress that reads cold jobs. */
 struct forecast {
     struct work work;
     struct shard *shard;
@@ -21,10 +21,10 @@ struct forecast {
     size_t topic_bytes;
     struct depot_view *view;
     bool *counts;     /* by run */
-    uint32_t stretch; /* slots that a sample stands for */
+    uint32_t stretch; /* slots that a sample represents */
     bool is_through;
-    uint32_t run, section, slot; /* where it has come to; slot 0: the section's beginning */
-    /* Of the cold jobs, in WHOLE parts of a job: what is due now is not in it. */
+    uint32_t run, section, slot; /* the current position; slot 0: the section's beginning */
+    /* The cold jobs, in units of 1/WHOLE of a job, without those due now. */
     struct timeline cold;
     struct run_slot slots[SAMPLE_SLOTS];
 };
@@ -78,13 +78,13 @@ static const struct depot_run *forecast_run(const struct forecast *forecast)
     return forecast->view->runs[forecast->run];
 }
 
-/* What is to be added to `when` of the section's slots to have their due by the wall clock. */
+/* Returns the offset from `when` of the section's slots to their due by the wall clock. */
 static int64_t wall_offset(const struct forecast *forecast)
 {
     return job_section_is_wall((enum job_section)forecast->section) ? 0 : forecast->skew_ms;
 }
 
-/* One slot, which stands for so many parts of a job. */
+/* Adds a slot that represents so many parts of a job. */
 static void forecast_add(struct forecast *forecast, const struct run_slot *slot, uint64_t parts)
 {
     int64_t due_ms = slot->when_ms + wall_offset(forecast);
@@ -92,7 +92,7 @@ static void forecast_add(struct forecast *forecast, const struct run_slot *slot,
         timeline_add(&forecast->cold, due_ms, parts);
 }
 
-/* Looks at the stretch [first, end) by a sample from its middle. `topic`: of the run; UINT32_MAX: all. */
+/* Samples the stretch [first, end) in its middle. `topic`: of the run; UINT32_MAX: all. */
 static void forecast_sample(struct forecast *forecast, uint32_t first, uint32_t end, uint32_t topic)
 {
     const struct depot_run *run = forecast_run(forecast);
@@ -100,7 +100,7 @@ static void forecast_sample(struct forecast *forecast, uint32_t first, uint32_t 
     uint32_t from = first + (end - first - slots) / 2;
     uint64_t cold = depot_cold_count(run, first, end);
     if (!cold || depot_slots(run, from, slots, forecast->slots) < 0)
-        return; /* what cannot be read is missing, and shared out as the rest is */
+        return; /* the jobs of an unreadable block are distributed like the rest */
     for (uint32_t i = 0; i < slots; i++)
         cold_slots += depot_is_cold(run, from + i);
     for (uint32_t i = 0; i < slots; i++) {
@@ -111,7 +111,8 @@ static void forecast_sample(struct forecast *forecast, uint32_t first, uint32_t 
     }
 }
 
-/* The section from where it has come to. False: that was its share of this turn. */
+/* Samples the section from the current position. Returns false if the share of this run on the
+ * scout is used up. */
 static bool forecast_look_at_section(struct forecast *forecast, uint32_t topic, uint32_t *samples)
 {
     const struct run_info_section *section =
@@ -144,7 +145,7 @@ static void forecast_on_scout(struct work *work)
             continue;
         for (; forecast->section <= last_section; forecast->section++, forecast->slot = 0)
             if (!forecast_look_at_section(forecast, number, &samples))
-                return; /* once more, after others */
+                return; /* again, after other work */
     }
     forecast->is_through = true;
 }
@@ -175,7 +176,7 @@ static void forecast_on_back(struct work *work)
     forecast_free(forecast);
 }
 
-/* Chooses the runs, and how many slots a sample stands for, so that there are not too many samples. */
+/* Chooses the runs and the number of slots per sample, so that there are not too many samples. */
 static void forecast_plan(struct forecast *forecast)
 {
     const struct depot_view *view = forecast->view;

@@ -1,6 +1,7 @@
 /*
- * Replies with jobs: a view knows where each job's record lies; what is in RAM or in the page cache
- * is read at once, the rest by the librarian, so that the loop never waits for the disk.
+ * A reply with jobs. A view has the place of each job's record. Records in memory or in the page
+ * cache are read immediately, the others by the librarian, so that the loop never waits for the
+ * disk.
  */
 #include "local/job_reply.h"
 
@@ -18,8 +19,8 @@ struct job_reply {
     struct shard *shard;
     struct engine_view *views;
     size_t count;
-    struct depot_view *view; /* for those that lie in runs; NULL: none do */
-    size_t *offsets;         /* of each record in `bytes`; or a mark */
+    struct depot_view *view; /* for records in runs; NULL: no records in runs */
+    size_t *offsets;         /* of each record in `bytes`, or a mark */
     struct buffer bytes;
     struct buffer scratch;
     struct job_reply_options options;
@@ -81,8 +82,8 @@ static int job_reply_read_one(struct job_reply *job_reply, size_t i, bool may_bl
     return 0;
 }
 
-/* What is in RAM or the page cache. Returns whether anything is left for the librarian: it looks on
- * the disk only, so everything has to be asked for here first. */
+/* Reads the records in memory and the page cache. Returns whether records are left for the
+ * librarian, which reads only from the disk, so every record must be tried here first. */
 static bool job_reply_read_cached(struct job_reply *job_reply)
 {
     bool pending = false;
@@ -98,7 +99,7 @@ static void job_reply_read_pending(struct job_reply *job_reply)
             job_reply_read_one(job_reply, i, true);
 }
 
-/* False: the record cannot be read or is not what the engine believes. */
+/* Fills in a job. Returns false if the record cannot be read or is not a job. */
 static bool job_reply_fill(struct job_reply *job_reply, size_t i, struct queue_job *out,
                            char *lease_text)
 {
@@ -169,7 +170,7 @@ static void job_reply_on_back(struct work *work)
     job_reply_free(job_reply);
 }
 
-/* At the end of the turn, through a completion of its own. */
+/* Reads and sends the jobs at the end of the step, called through a separate completion. */
 static void job_reply_on_turn_end(void *owner, uint64_t tag, const struct queue_reply *nothing)
 {
     struct job_reply *job_reply = owner;
@@ -186,7 +187,7 @@ static void job_reply_on_turn_end(void *owner, uint64_t tag, const struct queue_
     job_reply_free(job_reply);
 }
 
-/* Whether any of them lies in a run: then those files are held. */
+/* Returns whether any record is in a run, whose files must then be held. */
 static bool any_in_run(const struct engine_view *views, size_t count)
 {
     for (size_t i = 0; i < count; i++)

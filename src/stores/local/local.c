@@ -21,12 +21,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- from any reactor to any shard: by a call where the shard is at home, else by letter ---- */
+/* ---- from any reactor to any shard: by a call if the shard is on the same reactor, else by letter
+ * ---- */
 
-/* A command on its way to a shard elsewhere, and its reply on the way back. */
+/* A command on its way to a shard on another reactor, and its reply on the way back. */
 struct forwarded_call {
     struct letter letter;
-    struct handle *handle; /* who asked */
+    struct handle *handle; /* the caller's */
     uint32_t shard;
     struct command *command;
     struct queue_reply_to reply_to;
@@ -61,15 +62,15 @@ static void forwarded_call_there(struct letter *letter)
     call->command = NULL;
 }
 
-/* A reply without a shard: at the end of this turn. */
+/* Replies without a shard's work, at the end of this iteration. */
 static void route_refuse(struct handle *handle, enum queue_status status,
                          struct queue_reply_to reply_to)
 {
     completion_status_soon(handle->local->shards[handle->index], status, reply_to);
 }
 
-/* Of a part: its shard is called, or sent a letter; the reply comes on the handle's thread, never inside the
- * call. */
+/* Submits a command to the part's shard, by a call or a letter. The reply comes on the handle's
+ * thread, never inside the call. */
 static void route_submit(struct queue *queue, const struct command *command,
                          struct queue_reply_to reply_to)
 {
@@ -97,7 +98,7 @@ static void route_submit(struct queue *queue, const struct command *command,
     reactor_post(local->handles[shard]->reactor, &call->letter);
 }
 
-/* ---- watches, and who hears of ready jobs ---- */
+/* ---- watches and the notification of ready jobs ---- */
 
 struct topic_letter {
     struct letter letter;
@@ -109,7 +110,8 @@ struct topic_letter {
     char topic[];
 };
 
-/* A letter about a topic: who listens, and what is told. NULL: out of memory, and any_letter is posted in its place. */
+/* Creates a letter about a topic: a watch, or a notification. Returns NULL when out of memory;
+ * any_letter is then posted instead. */
 static struct topic_letter *topic_letter_new(struct local *local, uint32_t shard, uint32_t reactor,
                                              struct slice topic)
 {
@@ -144,7 +146,7 @@ static void watch_there(struct letter *letter)
     free(watch);
 }
 
-/* Turns a shard's word of a topic to this handle on or off. */
+/* Turns a shard's notifications about a topic to this handle on or off. */
 static void route_watch(struct handle *handle, uint32_t shard, struct slice topic, bool on)
 {
     if (shard == handle->index) {
@@ -175,7 +177,7 @@ static void ready_there(struct letter *letter)
     free(tell);
 }
 
-/* On a shard's thread: tells the handles whose bits are set. */
+/* Notifies the handles whose bits are set. On a shard's thread. */
 static void route_ready(struct local *local, uint32_t shard, struct slice topic, uint64_t reactors)
 {
     for (uint32_t reactor = 0; reactors; reactor++, reactors >>= 1) {
@@ -199,8 +201,9 @@ static void route_ready(struct local *local, uint32_t shard, struct slice topic,
 
 /* ---- events ---- */
 
-/* Who listens is known on the listener's own thread alone, where it was set before the loop began;
- * a handle that has no listener says so once, the first time it is told. */
+/* Delivers an event. Only the listener's own thread can read whether there is a listener, which is
+ * set before the loop begins. A handle without a listener sets its bit in `deaf` at the first
+ * event. */
 static void event_here(struct local *local, uint32_t reactor, uint32_t shard,
                        enum queue_event event, struct slice topic)
 {
@@ -220,11 +223,12 @@ static void event_there(struct letter *letter)
     free(tell);
 }
 
-/* On a shard's thread: tells whoever listens to what happens to topics. */
+/* Sends an event of a topic to all listeners. On a shard's thread. */
 static void route_event(struct local *local, uint32_t shard, enum queue_event event,
                         struct slice topic)
 {
-    /* Before all are there nobody can have looked at the topics, which is how a listener begins. */
+    /* A listener begins by reading the topics, which is not possible before all shards are
+     * attached. */
     bool all_there = atomic_load(&local->attached) == local->shard_count;
     uint64_t deaf = atomic_load(&local->deaf);
     for (uint32_t reactor = 0; reactor < local->shard_count; reactor++) {
@@ -260,7 +264,7 @@ static void any_there(struct letter *letter)
         ready_here(handle->local, handle->index, part->shard, none);
 }
 
-/* ---- a shard, here or elsewhere, as a queue of its own ---- */
+/* ---- one shard, on this or another reactor, as a queue ---- */
 
 static void part_watch(struct queue *queue, struct slice topic, bool on)
 {
@@ -308,7 +312,8 @@ static void part_info(struct queue *queue, struct queue_info *out)
 static const struct queue_ops part_ops = {
     .submit = route_submit, .watch = part_watch, .info = part_info};
 
-/* ---- handles: with one shard that is the queue; with several a sharded queue makes one of them ---- */
+/* ---- handles: with one shard, its part is the queue; with several, a sharded queue combines them
+ * ---- */
 
 static uint32_t handle_shard_of_job(void *ctx, struct slice topic, struct slice id)
 {
@@ -390,12 +395,13 @@ static struct handle *handle_new(struct local *local, uint32_t index, struct rea
 }
 
 /*
- * ---- settle: what a crash left half done over several shards is settled before any call comes ----
+ * ---- settle: completes changes over several shards that a crash interrupted, before any call
+ * comes ----
  *
- * The first shard leads (queue/sharded.h): settings and pause are there first, and a delete is marked
- * there until its end. So what it says of a topic holds in all of them. Where it says nothing of a
- * topic that has settings or is paused elsewhere, as directories of older versions may, the first
- * shard that does is followed.
+ * The first shard leads (queue/sharded.h): settings and pauses are stored there first, and a delete
+ * is marked there until its end. So its state of a topic applies to all shards. If it has no state
+ * of a topic that has settings or is paused elsewhere, as in directories of older versions, the
+ * first shard with such a state is used.
  */
 
 static bool settle_find_topic(struct local *local, uint32_t shard, struct slice name,
@@ -410,8 +416,8 @@ static bool topic_says_something(const struct queue_topic *topic)
     return topic->paused || !topic_settings_equal(&topic->settings, &(struct topic_settings){0});
 }
 
-/* Makes one shard agree. A shard whose log has no room, or that has no memory, is left as it is: the
- * next start tries again. */
+/* Makes one shard agree. A shard without memory or room in its log is left as it is: the next start
+ * tries again. */
 static void settle_shard(struct local *local, uint32_t index, const struct queue_topic *lead)
 {
     struct shard *shard = local->shards[index];
@@ -428,7 +434,7 @@ static void settle_shard(struct local *local, uint32_t index, const struct queue
     if (status == QUEUE_OK && !has_settings)
         status = engine_topic_put(shard->engine, lead->name, &lead->settings);
     if (status == QUEUE_OK || status == QUEUE_CREATED)
-        /* Both are shown by an inner clock that is the wall's. */
+        /* Both times are shown with an inner clock equal to the wall clock. */
         status = lead->paused ? engine_topic_pause(shard->engine, lead->name, lead->paused_until_ms)
                               : engine_topic_resume(shard->engine, lead->name);
     bool failed = status != QUEUE_OK;
@@ -446,7 +452,7 @@ static void delete_settled(void *owner, uint64_t tag, const struct queue_reply *
     log_event(LOG_INFO, "half deleted topic settled", LOG_NUMBER("jobs", reply->affected));
 }
 
-/* Makes all shards agree with what the leading one says of a topic. */
+/* Makes all shards agree with the leading shard's state of a topic. */
 static void settle_topic(struct local *local, const struct queue_topic *lead)
 {
     struct queue *queue = local->handles[0]->queue;
@@ -460,8 +466,8 @@ static void settle_topic(struct local *local, const struct queue_topic *lead)
         settle_shard(local, i, lead);
 }
 
-/* Once all shards have recovered, before any of their loops runs. What was changed is written with the
- * first turn; deletes go on from then. */
+/* Settles all topics, after all shards have recovered and before any of their loops runs. The
+ * changes are written in the first step; deletes continue from there. */
 static void settle_topics(struct local *local)
 {
     struct queue_topic topic, leading;
@@ -476,8 +482,9 @@ static void settle_topics(struct local *local)
 
 /* ---- the clock ---- */
 
-/* The inner clock goes on where it was: by boot time within the same boot, else by the wall clock,
- * which may have been set while the inner one went on: the two are as far apart as they were. */
+/* Starts the inner clock where it left off: by boot time within the same boot, else by the wall
+ * clock, which may have been set while the inner clock was running: the difference between the two
+ * is kept. */
 static void start_clock(struct clock *clock, const struct datadir_manifest *manifest)
 {
     char boot_id[37];
@@ -493,7 +500,7 @@ static bool is_test_directory(const struct local *local)
     return local->manifest.test_start_ms != 0;
 }
 
-/* Marks a directory in which no server has begun yet, or sees that it is of the right kind. */
+/* Marks a directory that no server has used yet, or checks that it is of the right kind. */
 static int claim_clock(struct local *local, char *error, size_t error_bytes)
 {
     struct datadir_manifest *manifest = &local->manifest;
@@ -535,7 +542,7 @@ static void start_test_clock(struct clock *clock, const struct datadir_manifest 
     clock_hold(clock, manifest->test_inner_ms, manifest->test_inner_ms + manifest->skew_ms);
 }
 
-/* The same of a test clock. */
+/* Stores the state of a test clock. */
 static int remember_test_clock(struct local *local)
 {
     local->manifest.is_opened = true;
@@ -546,7 +553,7 @@ static int remember_test_clock(struct local *local)
     return datadir_write(local->datadir, &local->manifest);
 }
 
-/* Writes down how the inner clock stands, so that the next start goes on from there. */
+/* Stores the state of the inner clock, so that the next start continues from there. */
 static int remember_clock(struct local *local)
 {
     if (is_test_directory(local))
@@ -556,14 +563,14 @@ static int remember_clock(struct local *local)
     /* In this order: a millisecond that passes in between makes the next start late, not early. */
     int64_t inner_ms = clock_inner_ms_of(local->options.clock);
     local->manifest.boot_offset_ms = inner_ms - clock_boot_us() / 1000;
-    /* For the same reason one more: both clocks are cut to milliseconds. */
+    /* Add one for the same reason: both clocks are truncated to milliseconds. */
     local->manifest.skew_ms = clock_skew_ms_of(local->options.clock) + 1;
     return datadir_write(local->datadir, &local->manifest);
 }
 
 /* ---- open ---- */
 
-/* As people write it, for /v1/info. */
+/* Formats the interval for /v1/info. */
 static void name_sync_interval(struct local *local)
 {
     struct buffer text;
@@ -574,7 +581,8 @@ static void name_sync_interval(struct local *local)
     buffer_fini(&text);
 }
 
-/* What was durable once must be there. Marks of another store vouch for nothing here. */
+/* Reads the marks, which detect the loss of data that was once durable. Marks of another store are
+ * ignored. */
 static int read_marks(struct local *local, char *error, size_t error_bytes)
 {
     struct marks *marks = &local->marks;
@@ -657,7 +665,8 @@ static void on_shard_event(void *ctx, enum queue_event event, struct slice topic
     route_event(handle->local, handle->index, event, topic);
 }
 
-/* On a helper thread. What could not be written now is at the next step or start. */
+/* Stores the clock after a step. On a helper thread. If this fails, the next step or start stores
+ * it. */
 static void on_clock_stepped(void *ctx)
 {
     struct handle *handle = ctx;
@@ -686,7 +695,8 @@ static void on_shard_active(void *ctx)
     test_clock_active(handle->local->test_clock);
 }
 
-/* Drawn when the directory was made, and kept by every copy of it: leases outlive a restart. */
+/* Returns the key of leases. It was drawn when the directory was created and is equal in every copy
+ * of it, so leases outlive a restart. */
 static struct mac_key lease_key_of(const struct datadir_manifest *manifest)
 {
     return (struct mac_key){.low = manifest->hash_seed,
@@ -738,7 +748,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
         shard_open(&options, reactor, &local->shards[index], &recovered, error, error_bytes);
     if (!failed)
         mark_keeper_open(local->keeper, index, recovered.epoch, recovered.sequence);
-    /* The last one: any of them may have raised the clock. */
+    /* The last shard to attach stores the clock, because any shard may have raised it. */
     bool is_last = !failed && atomic_fetch_add(&local->attached, 1) + 1 == local->shard_count;
     if (is_last)
         settle_topics(local);
@@ -750,7 +760,7 @@ int local_attach(struct local *local, uint32_t index, struct reactor *reactor, s
         snprintf(error, error_bytes, "cannot write '%s/MARKS': %s", local->options.data_dir,
                  strerror(-failed));
     if (failed)
-        return failed; /* local_free gives back what there is */
+        return failed; /* local_free releases what was created */
     const struct queue_counts *counts = &recovered.counts;
     log_event(LOG_INFO, "shard recovered", LOG_NUMBER("shard", index),
               LOG_NUMBER("jobs", counts->delayed + counts->retrying + counts->ready +

@@ -12,22 +12,22 @@
 enum { PAUSE_MS = 5 * 1000 };
 
 struct mark_keeper {
-    struct letter letter; /* first: to the reactor at home */
+    struct letter letter; /* first: to the home reactor */
     struct work work;
     const struct datadir *datadir;
     struct reactor *home;
     struct deadline *deadline;
     int64_t pause_ms;
-    struct worker *helper; /* NULL: it has not begun */
-    struct marks marks;    /* as written last; the helper's while it writes */
+    struct worker *helper; /* NULL: not begun */
+    struct marks marks;    /* as last written; the helper's while it writes */
     struct marks_file file;
-    int error; /* of the last writing */
+    int error; /* of the last write */
     bool is_writing;
-    atomic_bool is_awake; /* marks will be written after the next pause */
+    atomic_bool is_awake; /* marks will be written after the current pause */
     atomic_uint_fast64_t synced[DATADIR_SHARDS_MAX];
 };
 
-/* Writes what has been noted, if that is more than is written. Blocking. */
+/* Writes the noted batches if they differ from the written ones. Blocking. */
 static int marks_renew(struct mark_keeper *keeper)
 {
     struct marks next = keeper->marks;
@@ -51,13 +51,14 @@ static void marks_perform(struct work *work)
     keeper->error = marks_renew(keeper);
 }
 
-/* What could not be written now is with the next ones: they only help to find damage. */
+/* Finishes a write. If it failed, the next write includes its content: marks only help to find
+ * damage. */
 static void marks_done(struct work *work)
 {
     struct mark_keeper *keeper = list_entry(work, struct mark_keeper, work);
 
     keeper->is_writing = false;
-    if (keeper->error && keeper->error != -ESTALE) /* a restore over it has marks of its own */
+    if (keeper->error && keeper->error != -ESTALE) /* a restored backup has its own marks */
         log_event(LOG_WARN, "marks not written", LOG_TEXT("error", strerror(-keeper->error)));
 }
 
@@ -79,7 +80,7 @@ static void keeper_write(void *ctx)
         keeper_sleep(keeper);
         return;
     }
-    atomic_store(&keeper->is_awake, false); /* what is noted from here on wakes it again */
+    atomic_store(&keeper->is_awake, false); /* later notes wake it again */
     keeper->is_writing = true;
     worker_give(keeper->helper, &keeper->work);
 }
@@ -91,7 +92,7 @@ void mark_keeper_note(struct mark_keeper *keeper, uint32_t shard, uint64_t synce
         reactor_post(keeper->home, &keeper->letter);
 }
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
 struct mark_keeper *mark_keeper_new(const struct datadir *datadir, const struct marks *before,
                                     int64_t pause_ms)
@@ -131,7 +132,7 @@ int mark_keeper_begin(struct mark_keeper *keeper, struct worker *helper)
 
     if (result < 0)
         return result;
-    keeper->marks.shard[0].synced = UINT64_MAX; /* so that they are written, whatever they were */
+    keeper->marks.shard[0].synced = UINT64_MAX; /* so that they are written in any case */
     result = marks_renew(keeper);
     if (result < 0)
         return result;

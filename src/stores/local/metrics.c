@@ -1,4 +1,4 @@
-/* What a Prometheus page tells of the embedded store. */
+/* The metrics of the embedded store. */
 #include "base/clock.h"
 #include "local/local.h"
 
@@ -82,9 +82,9 @@ static void emit_numbers(const struct local *local, struct metric_page *page, in
     }
 }
 
-/* ---- of all shards ---- */
+/* ---- over all shards ---- */
 
-/* Sums; but the disk is one for all. */
+/* Returns the sums over all shards, except for the disk, which they share. */
 static struct shard_figures all_figures(const struct local *local)
 {
     struct shard_figures sum = {0};
@@ -128,7 +128,7 @@ static void emit_sums(const struct local *local, struct metric_page *page)
     metric_write_time(page, &local_metrics[RECOVERY], sum.recovery_ms, 1000);
 }
 
-/* All shards together. */
+/* Writes the checkpoint durations of all shards together. */
 static void emit_checkpoints(const struct local *local, struct metric_page *page)
 {
     static _Thread_local struct shard_times times;

@@ -1,8 +1,9 @@
 /*
- * The scout reads slices of runs, what it read comes to memory some hundreds a turn, and the slices read
- * last stay a while. Which slice is next: what comes up first, and in turn with it the topics to refill.
- * A slice is read when its first job comes up within three quarters of the horizon, and then holds what
- * comes up within all of it: so jobs that trickle in come some at a time.
+ * The scout reads slices of runs, the shard loads some hundreds of their jobs per step, and the
+ * latest slices are kept for a while. The next slice is the one that falls due first, alternating
+ * with topics to refill. A slice is read when its first job falls due within three quarters of the
+ * horizon, and then contains the jobs that fall due within all of it: so jobs that trickle in are
+ * read several at a time.
  */
 #include "local/preload.h"
 
@@ -18,22 +19,22 @@
 enum {
     HORIZON_MS = 10000,
     TOPIC_QUOTA = 100000,
-    GRAINS = 512,        /* of a horizon: how exactly is told what is due of what was passed by */
-    READY_SLACK = 16384, /* what slices under way may bring beyond a quota */
+    GRAINS = 512,        /* per horizon: the precision of the due times of skipped jobs */
+    READY_SLACK = 16384, /* jobs that slices in progress may add beyond a quota */
     RETRY_MS = 1000,
-    TRIES = 3, /* of a directory that cannot be read */
+    TRIES = 3, /* for a directory that cannot be read */
     LOGGED = 16,
 
     SLICE_JOBS_MAX = 4096,
     SLICE_LOOKED_MAX = 16384,  /* slots of the directory */
-    SLICE_BYTES_MAX = 1 << 20, /* of records; the last may go beyond */
-    SLICE_BYTES_KEPT = 2 << 20 /* what is kept for the next slice */,
+    SLICE_BYTES_MAX = 1 << 20, /* of records; the last may exceed it */
+    SLICE_BYTES_KEPT = 2 << 20 /* memory kept for the next slice */,
     LOAD_AT_ONCE = 512,
     RECENT_SLICES = 64,
     RECENT_BYTES_MAX = 32 << 20
 };
 
-/* The cursor that comes up first; up_ms INT64_MAX: none does. */
+/* The cursor that falls due first; up_ms INT64_MAX: no cursor. */
 struct preload_first {
     bool is_known; /* false: a cursor has moved since */
     int64_t skew_ms, up_ms;
@@ -48,24 +49,24 @@ struct preload {
     struct preload_first first;
 
     struct preload_slice *reading;               /* on the scout */
-    struct preload_slice *queue[2];              /* read, not all loaded; the oldest first */
-    struct preload_slice *recent[RECENT_SLICES]; /* a ring; also those of `queue` */
+    struct preload_slice *queue[2];              /* read, not completely loaded; the oldest first */
+    struct preload_slice *recent[RECENT_SLICES]; /* a ring; includes those of `queue` */
     uint32_t recent_first, recent_count;
     size_t recent_bytes;
     struct preload_slice *spare;
     bool refilled_last;
-    bool is_stale;    /* the view could not be followed for want of memory */
-    int64_t retry_ms; /* after an error; 0: none */
+    bool is_stale;    /* memory ran out while following the view */
+    int64_t retry_ms; /* after an error; 0: no error */
 
     uint32_t bad_run, bad_slot, tries; /* a directory that could not be read */
-    uint32_t passed_run, passed_slot;  /* behind the last slot passed by for that */
+    uint32_t passed_run, passed_slot;  /* after the last slot skipped for that */
     uint64_t unreadable;
-    struct record_place unreadable_last[LOGGED]; /* logged already */
+    struct record_place unreadable_last[LOGGED]; /* already logged */
 };
 
-/* ---- the slices read last: a consumer that takes what was just loaded finds the bodies here ---- */
+/* ---- the latest slices: a consumer that takes freshly loaded jobs finds the bodies here ---- */
 
-/* What it takes in RAM. */
+/* Returns its size in memory. */
 static size_t slice_bytes(const struct preload_slice *slice)
 {
     return sizeof *slice + slice->bytes.cap + slice->items.cap * sizeof *slice->items.at;
@@ -86,7 +87,7 @@ static struct preload_slice *recent_at(const struct preload *preload, uint32_t a
     return preload->recent[(preload->recent_first + at) % RECENT_SLICES];
 }
 
-/* Keeps one to read with, maybe with its memory. */
+/* Keeps a slice for reuse, possibly with its memory. */
 static void spare_give(struct preload *preload, struct preload_slice *slice)
 {
     if (preload->spare)
@@ -95,7 +96,7 @@ static void spare_give(struct preload *preload, struct preload_slice *slice)
         preload->spare = slice;
 }
 
-/* False: the oldest is not loaded yet. */
+/* Drops the oldest slice. Returns false if it is not loaded yet. */
 static bool recent_let_oldest_go(struct preload *preload)
 {
     struct preload_slice *oldest = recent_at(preload, 0);
@@ -108,7 +109,7 @@ static bool recent_let_oldest_go(struct preload *preload)
     return true;
 }
 
-/* Frees what only the reading of a slice needed, and memory that its items and bytes do not fill. */
+/* Frees the data that only reading needed, and unused memory of items and bytes. */
 static void slice_trim(struct preload_slice *slice)
 {
     preload_passes_fini(&slice->passes);
@@ -129,7 +130,7 @@ static void slice_trim(struct preload_slice *slice)
     }
 }
 
-/* Keeps a slice that was read among the recent ones, the oldest of which go. */
+/* Adds a slice to the recent ones, and drops the oldest of them. */
 static void recent_add(struct preload *preload, struct preload_slice *slice)
 {
     slice_trim(slice);
@@ -188,11 +189,11 @@ static void recent_fini(struct preload *preload)
 /*
  * ---- reading a slice, on the scout's thread ----
  *
- * What is wanted of it is decided by the directory alone; what is passed by is written down, for the
- * shard's thread to note.
+ * The directory alone decides which records are read. Skipped slots are recorded, for the shard's
+ * thread to note.
  */
 
-/* Writes down that the slot is passed by. */
+/* Records that the slot is skipped. */
 static int slice_pass_by(struct preload_slice *slice, uint32_t slot, const struct run_slot *entry)
 {
     struct preload_pass pass = {.when_ms = entry->when_ms, .slot = slot, .topic = entry->topic};
@@ -202,14 +203,14 @@ static int slice_pass_by(struct preload_slice *slice, uint32_t slot, const struc
     return -ENOMEM;
 }
 
-/* Jobs of this topic are passed by. */
+/* Returns whether jobs of this topic are skipped. */
 static bool topic_is_held(const struct preload_slice *slice, uint32_t topic)
 {
     return preload_section_waits(slice->section) && topic < slice->run->topic_count &&
            atomic_load_explicit(&slice->run->topics[topic]->is_held, memory_order_relaxed);
 }
 
-/* For run_scan: 1: the record is wanted, 0: not, -EAGAIN: enough for this slice. */
+/* Decides for run_scan. Returns 1 to read the record, 0 not to, -EAGAIN if this slice is full. */
 static int slice_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
 {
     struct preload_slice *slice = ctx;
@@ -232,7 +233,7 @@ static int slice_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
     return 1;
 }
 
-/* For run_scan: a record that was wanted, or 0 bytes where it is damaged. */
+/* Stores a record for run_scan; 0 bytes if it is damaged. */
 static bool slice_keep(void *ctx, uint32_t slot, const struct run_slot *entry, struct slice record)
 {
     struct preload_slice *slice = ctx;
@@ -255,14 +256,14 @@ static bool slice_keep(void *ctx, uint32_t slot, const struct run_slot *entry, s
     return slice->bytes.len < SLICE_BYTES_MAX;
 }
 
-/* What was passed by before a scan ended early is passed again by the next. */
+/* Drops the skips after the end of a scan that ended early: the next scan repeats them. */
 static void slice_trim_passes(struct preload_slice *slice)
 {
     while (slice->passes.count && slice->passes.at[slice->passes.count - 1].slot >= slice->next)
         slice->passes.count--;
 }
 
-/* Reads the slice; what came of it is in `error` and `next`. [scout] */
+/* Reads the slice. The result is in `error` and `next`. [scout] */
 static void slice_read(struct preload_slice *slice)
 {
     struct run_scan scan = {.first = slice->first,
@@ -286,9 +287,9 @@ static void slice_on_scout(struct work *work)
     slice_read((struct preload_slice *)(void *)work);
 }
 
-/* ---- a slice's life ---- */
+/* ---- creation and release of slices ---- */
 
-/* The run has just left the view, or there is no memory. */
+/* Gives up a slice whose run has just left the view, or for which there is no memory. */
 static void slice_give_up(struct preload_slice *slice)
 {
     if (slice->view)
@@ -297,7 +298,7 @@ static void slice_give_up(struct preload_slice *slice)
     spare_give(slice->preload, slice);
 }
 
-/* NULL: out of memory, or the run has just left the view. */
+/* Creates a slice. Returns NULL when out of memory, or if the run has just left the view. */
 static struct preload_slice *slice_new(struct preload *preload, struct preload_run *run,
                                        enum job_section section)
 {
@@ -338,7 +339,7 @@ static bool is_refilling(const struct preload_slice *slice, const struct preload
     return slice && slice->refill == place && slice->section == section;
 }
 
-/* All of the slice is loaded, or nobody wants it: its run may go. */
+/* Ends a slice that is loaded completely or no longer needed: its run may be released. */
 static void slice_end(struct preload_slice *slice)
 {
     struct preload *preload = slice->preload;
@@ -355,9 +356,9 @@ static void slice_end(struct preload_slice *slice)
     preload_run_let_go(&preload->topics, run, goes_on ? NULL : refilled, slice->section);
 }
 
-/* ---- which slice is next ---- */
+/* ---- choosing the next slice ---- */
 
-/* When (inner clock) a cursor's next slot comes up. */
+/* Returns when (inner clock) a cursor's next slot falls due. */
 static int64_t cursor_up_ms(const struct preload *preload, const struct preload_run *run,
                             enum job_section section)
 {
@@ -368,7 +369,7 @@ static int64_t cursor_up_ms(const struct preload *preload, const struct preload_
                                         : cursor->when_ms;
 }
 
-/* Goes over all cursors. */
+/* Finds the first cursor of all. */
 static struct preload_first first_look(const struct preload *preload)
 {
     struct preload_first first = {
@@ -385,7 +386,8 @@ static struct preload_first first_look(const struct preload *preload)
     return first;
 }
 
-/* Every step of the shard asks for it, and there may be hundreds of runs. */
+/* Returns the first cursor. Cached, because every shard step needs it, and there may be hundreds of
+ * runs. */
 static const struct preload_first *first_up(struct preload *preload)
 {
     if (!preload->first.is_known || preload->first.skew_ms != preload->shard->skew_ms)
@@ -393,20 +395,20 @@ static const struct preload_first *first_up(struct preload *preload)
     return &preload->first;
 }
 
-/* How long before its jobs are due a slice is read. */
+/* Returns how long before its jobs are due a slice is read. */
 static int64_t lead_ms(const struct preload *preload)
 {
     return preload->horizon_ms - preload->horizon_ms / 4;
 }
 
-/* When (inner clock) a slice is read next by its time. */
+/* Returns when (inner clock) the next slice is to be read by time. */
 static int64_t next_slice_ms(struct preload *preload)
 {
     int64_t up_ms = first_up(preload)->up_ms;
     return up_ms == INT64_MAX ? up_ms : up_ms - lead_ms(preload);
 }
 
-/* A slice of what comes up first. NULL: nothing does. */
+/* Creates a slice at the first cursor. Returns NULL if nothing falls due soon. */
 static struct preload_slice *next_by_time(struct preload *preload, struct engine_now now)
 {
     const struct preload_first *first = first_up(preload);
@@ -427,7 +429,7 @@ static struct preload_slice *next_by_time(struct preload *preload, struct engine
     return slice;
 }
 
-/* A slice of a held topic that has room again. NULL: there is none. */
+/* Creates a slice of a held topic that has room again. Returns NULL if there is no such topic. */
 static struct preload_slice *next_to_refill(struct preload *preload, struct engine_now now)
 {
     enum job_section section;
@@ -450,9 +452,9 @@ static struct preload_slice *next_to_refill(struct preload *preload, struct engi
     return slice;
 }
 
-/* ---- what cannot be read ---- */
+/* ---- unreadable slots ---- */
 
-/* Logged once, though it may be met again. */
+/* Returns whether the slot has been logged, and remembers it: it may be met again. */
 static bool slot_is_logged(struct preload *preload, uint32_t run, uint32_t slot)
 {
     for (unsigned i = 0; i < LOGGED; i++)
@@ -463,7 +465,7 @@ static bool slot_is_logged(struct preload *preload, uint32_t run, uint32_t slot)
     return false;
 }
 
-/* Counts and logs a slot that is passed by for good. */
+/* Counts and logs a slot that is skipped permanently. */
 static void slot_cannot_be_read(struct preload *preload, uint32_t run, uint32_t slot,
                                 const char *why)
 {
@@ -475,7 +477,7 @@ static void slot_cannot_be_read(struct preload *preload, uint32_t run, uint32_t 
               LOG_NUMBER("slot", slot), LOG_TEXT("error", why));
 }
 
-/* Whether it may go better next time: not where the same place failed some times already. */
+/* Returns whether a retry may succeed: not if the same place has failed several times. */
 static bool is_worth_a_try(struct preload *preload, const struct preload_slice *slice)
 {
     if (preload->bad_run != slice->number || preload->bad_slot != slice->next)
@@ -485,12 +487,12 @@ static bool is_worth_a_try(struct preload *preload, const struct preload_slice *
     return slice->error != -EBADMSG && ++preload->tries < TRIES;
 }
 
-/* A directory that cannot be read is passed by slot after slot, where trying again does not help.
- */
+/* Handles a read error. If retrying does not help, an unreadable directory is skipped slot by
+ * slot. */
 static void slice_took_error(struct preload *preload, struct preload_slice *slice,
                              struct engine_now now)
 {
-    /* Of a block only the first one is logged, and tried again. */
+    /* Only the first slot of a block is logged and retried. */
     bool goes_on = preload->passed_run == slice->number && preload->passed_slot == slice->next;
     if (slice->error == -ENOMEM || (!goes_on && is_worth_a_try(preload, slice))) {
         preload->retry_ms = now.inner_ms + RETRY_MS;
@@ -499,7 +501,7 @@ static void slice_took_error(struct preload *preload, struct preload_slice *slic
     if (slice->next >= slice->end)
         return;
     if (goes_on)
-        preload->unreadable += !slice->refill; /* those were met before, when passed by */
+        preload->unreadable += !slice->refill; /* those were counted before, when skipped */
     else
         slot_cannot_be_read(preload, slice->number, slice->next, strerror(-slice->error));
     slice->next++;
@@ -507,21 +509,22 @@ static void slice_took_error(struct preload *preload, struct preload_slice *slic
     preload->passed_slot = slice->next;
 }
 
-/* ---- what was read ---- */
+/* ---- after reading ---- */
 
-/* Gives up a slice from which nothing is to be loaded. */
+/* Drops a slice that has nothing to load. */
 static void slice_drop(struct preload *preload, struct preload_slice *slice)
 {
     slice_end(slice);
     spare_give(preload, slice);
 }
 
-/* The scout has read it: cursors move, what it passed by is noted, and it waits to be loaded. */
+/* Processes a slice that the scout has read: moves cursors, notes the skipped slots, and queues it
+ * for loading. */
 static void slice_took_in(struct preload *preload, struct preload_slice *slice,
                           struct engine_now now)
 {
     if (preload_slice_counts(slice) && !preload_run_make_places(slice)) {
-        /* Nothing of the slice has been counted yet: it is read once more. */
+        /* Nothing of the slice has been counted yet: read it again. */
         preload->retry_ms = now.inner_ms + RETRY_MS;
         slice_drop(preload, slice);
         return;
@@ -547,7 +550,7 @@ static void slice_on_back(struct work *work)
     slice_took_in(preload, slice, shard_now(preload->shard));
 }
 
-/* Gives the scout something to do where there is anything. */
+/* Gives the scout the next slice, if there is one. */
 static void read_next(struct preload *preload, struct engine_now now)
 {
     struct preload_slice *slice = NULL;
@@ -567,9 +570,9 @@ static void read_next(struct preload *preload, struct engine_now now)
     worker_give(preload->shard->scout, &slice->work);
 }
 
-/* ---- what was read comes to memory ---- */
+/* ---- loading ---- */
 
-/* The oldest slice is done with. */
+/* Ends the oldest slice. */
 static void queue_shift(struct preload *preload)
 {
     slice_end(preload->queue[0]);
@@ -583,7 +586,7 @@ static struct preload_topic *item_topic(struct preload_slice *slice,
     return slice->run->topics[item->topic];
 }
 
-/* Lets go what is not loaded yet. */
+/* Drops everything that is not loaded yet. */
 static void load_none(struct preload *preload)
 {
     while (preload->queue[0]) {
@@ -594,7 +597,7 @@ static void load_none(struct preload *preload)
     }
 }
 
-/* 0, also where it cannot be loaded ever; -ENOMEM. */
+/* Loads a job. Returns 0, also if it can never be loaded, or -ENOMEM. */
 static int slice_load_one(struct preload_slice *slice, const struct preload_item *item,
                           struct engine_now now)
 {
@@ -611,7 +614,7 @@ static int slice_load_one(struct preload_slice *slice, const struct preload_item
     return 0;
 }
 
-/* Loads some of what was read. Returns whether more is there that can be loaded now. */
+/* Loads some of the jobs that were read. Returns whether more can be loaded now. */
 static bool load_some(struct preload *preload, struct engine_now now)
 {
     int left = LOAD_AT_ONCE;
@@ -648,7 +651,7 @@ static int slice_load_all(struct preload_slice *slice, struct engine_now now)
     return 0;
 }
 
-/* Loads all of a section, blocking. 0 or negative errno. */
+/* Loads a whole section, blocking. Returns 0 or a negative errno. */
 static int load_section(struct preload *preload, struct preload_run *run, enum job_section section)
 {
     struct preload_cursor *cursor = &run->cursors[section];
@@ -670,7 +673,7 @@ static int load_section(struct preload *preload, struct preload_run *run, enum j
     return failed;
 }
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
 struct preload *preload_new(struct shard *shard)
 {
@@ -694,7 +697,7 @@ void preload_free(struct preload *preload)
     if (!preload)
         return;
     load_none(preload);
-    if (preload->reading) { /* its thread has ended; its letter never comes */
+    if (preload->reading) { /* its thread has ended; its letter will not arrive */
         slice_end(preload->reading);
         slice_free(preload->reading);
     }
@@ -719,9 +722,9 @@ int preload_begin(struct preload *preload, char *error, size_t error_bytes)
     return failed;
 }
 
-/* ---- turns ---- */
+/* ---- steps ---- */
 
-/* Cursors for runs that are new, none for those that went. */
+/* Creates cursors for new runs and releases those of runs that left the view. */
 static void follow_view(struct preload *preload, struct engine_now now)
 {
     const struct depot_view *view = depot_view(preload->shard->depot);
@@ -784,8 +787,8 @@ uint64_t preload_unreadable(const struct preload *preload)
 
 /* ---- eviction ---- */
 
-/* What was passed must not be evicted, as it would not be met again: also where the wall clock has
- * gone back since. */
+/* Returns the time up to which a cursor has passed. Such jobs must not be evicted, since they would
+ * not be met again, even if the wall clock has gone back since. */
 static int64_t cursor_passed_ms(const struct preload *preload, const struct preload_run *run,
                                 enum job_section section)
 {

@@ -1,14 +1,14 @@
 /*
- * What of each topic has come to memory, and what was passed by; and the runs with their cursors.
+ * The loaded and skipped jobs of each topic, and the runs with their cursors.
  *
- * A topic with as many loaded jobs as it may have is held: what comes up of it is passed by. It is
- * refilled from there when half of them are gone, and held no longer once nothing is place_range_left there.
- * Topics that share the memory for waiting jobs share it evenly.
+ * A topic with its maximum of loaded jobs is held: further jobs of it are skipped. It is refilled
+ * with them when half of the loaded jobs are gone, and no longer held once no skipped jobs are
+ * left. Topics share the memory for waiting jobs evenly.
  *
- * The count of a range is what was met alive when it was passed. Of these some die unseen (a cancel
- * brings the job to memory by its key, and ends it), and some were in memory all along. So it is an
- * upper bound, and right again once the range was read to its end; the engine shows no more as ready
- * than there are cold jobs.
+ * The count of a range is the number of live jobs at the time of skipping. Some of these die unseen
+ * (a cancel loads the job by its key and ends it), and some were in memory all the time. So the
+ * count is an upper bound, and exact again once the range has been read to its end. The engine
+ * never shows more jobs as ready than there are cold jobs.
  */
 #include "local/preload_topic.h"
 
@@ -34,7 +34,8 @@ static struct preload_topic *topic_new(struct slice name)
     return topic;
 }
 
-/* The topic of that name, made where there was none; one more run has it. NULL: out of memory. */
+/* Returns the topic of that name for another run, and creates it if necessary. NULL: out of
+ * memory. */
 static struct preload_topic *topic_get(struct preload_topics *topics, struct slice name)
 {
     struct preload_topic *topic = topic_table_find(&topics->table, name);
@@ -48,7 +49,7 @@ static struct preload_topic *topic_get(struct preload_topics *topics, struct sli
     return topic;
 }
 
-/* One run fewer has it. */
+/* Releases a run's reference to the topic. */
 static void topic_put(struct preload_topics *topics, struct preload_topic *topic)
 {
     if (--topic->run_count)
@@ -67,7 +68,7 @@ static void topic_put(struct preload_topics *topics, struct preload_topic *topic
 
 /* ---- the quota ---- */
 
-/* How many jobs of a topic that wait may be in memory. */
+/* Returns how many waiting jobs of a topic may be in memory. */
 static uint64_t topic_quota(const struct preload_topics *topics)
 {
     uint64_t share = WAITING_MAX / (topics->in_use ? topics->in_use : 1);
@@ -76,13 +77,13 @@ static uint64_t topic_quota(const struct preload_topics *topics)
     return share < topics->quota ? share : topics->quota;
 }
 
-/* Jobs of it that wait in memory, or are about to. */
+/* Returns its waiting jobs in memory and those about to be loaded. */
 static uint64_t topic_loaded(struct preload_topics *topics, struct preload_topic *topic)
 {
     return engine_loaded_of(topics->shard->engine, topic->entry.key) + topic->reading;
 }
 
-/* From now on it counts among those that share the memory. */
+/* Counts the topic among those that share the memory. */
 static void topic_use(struct preload_topics *topics, struct preload_topic *topic)
 {
     if (!topic->is_in_use)
@@ -90,7 +91,7 @@ static void topic_use(struct preload_topics *topics, struct preload_topic *topic
     topic->is_in_use = true;
 }
 
-/* What comes up of it is passed by from now on. */
+/* Holds the topic: its further jobs are skipped. */
 static void topic_hold(struct preload_topics *topics, struct preload_topic *topic)
 {
     if (topic->is_held)
@@ -101,7 +102,7 @@ static void topic_hold(struct preload_topics *topics, struct preload_topic *topi
     topic_use(topics, topic);
 }
 
-/* Looks for topics that have nothing in memory any more: a few a call. */
+/* Searches for topics that no longer have jobs in memory: a few per call. */
 static void look_for_unused(struct preload_topics *topics)
 {
     for (int left = USE_AT_ONCE; left; left--) {
@@ -116,7 +117,7 @@ static void look_for_unused(struct preload_topics *topics)
     }
 }
 
-/* Whether a held topic is to be refilled; it is held no longer where nothing of it is left. */
+/* Returns whether a held topic is to be refilled. Releases it if it has no skipped jobs left. */
 static bool topic_wants_refill(struct preload_topics *topics, struct preload_topic *topic,
                                uint64_t quota)
 {
@@ -132,16 +133,16 @@ static bool topic_wants_refill(struct preload_topics *topics, struct preload_top
     return false;
 }
 
-/* The engine is to be told at the end of the turn. */
+/* Marks the topic to be reported to the engine at the end of the step. */
 static void topic_changed(struct preload_topics *topics, struct preload_topic *topic)
 {
     if (list_is_empty(&topic->changed))
         list_add_last(&topics->changed, &topic->changed);
 }
 
-/* ---- places: what of a topic was passed by in a run ---- */
+/* ---- places: the skipped jobs of a topic in a run ---- */
 
-/* The place of the run's topic, made where there was none. NULL: out of memory. */
+/* Returns the place of the run's topic, and creates it if necessary. NULL: out of memory. */
 static struct preload_place *place_get(struct preload_run *run, uint32_t topic)
 {
     if (!run->places)
@@ -160,21 +161,21 @@ static struct preload_place *place_get(struct preload_run *run, uint32_t topic)
     return run->places[topic] = place;
 }
 
-/* When a slot comes up by the inner clock. */
+/* Returns when a slot falls due by the inner clock. */
 static int64_t inner_ms_of(const struct preload_topics *topics, enum job_section section,
                            int64_t when_ms)
 {
     return job_section_is_wall(section) ? when_ms - topics->shard->skew_ms : when_ms;
 }
 
-/* The end of the grain of time it is in. */
+/* Returns the end of the grain of time that contains `when_ms`. */
 static int64_t grain_of(const struct preload_topics *topics, int64_t when_ms)
 {
     int64_t over = when_ms % topics->grain_ms;
     return over ? when_ms - over + topics->grain_ms : when_ms;
 }
 
-/* The first at or after when_ms. */
+/* Returns the index of the first one at or after when_ms. */
 static size_t dues_find(const struct preload_dues *dues, int64_t when_ms)
 {
     size_t low = 0, high = dues->count;
@@ -188,7 +189,8 @@ static size_t dues_find(const struct preload_dues *dues, int64_t when_ms)
     return low;
 }
 
-/* False: out of memory; then it counts as due, a little early. */
+/* Adds a skipped job that is not due yet. Returns false when out of memory; the job then counts as
+ * due, a little early. */
 static bool place_add_due(struct preload_place *place, int64_t when_ms)
 {
     if (!place->dues)
@@ -222,7 +224,7 @@ static bool place_is_noted(const struct preload_place *place)
     return false;
 }
 
-/* A range was closed. */
+/* Updates the place after a range was closed. */
 static void place_range_left(struct preload_topics *topics, struct preload_place *place)
 {
     if (!place_is_noted(place)) {
@@ -234,7 +236,7 @@ static void place_range_left(struct preload_topics *topics, struct preload_place
     topic_changed(topics, place->topic);
 }
 
-/* The slot is passed by: its job stays on the disk for now. */
+/* Notes that the slot is skipped: its job stays on the disk for now. */
 static void place_note(struct preload_topics *topics, struct preload_place *place,
                        enum job_section section, uint32_t slot, int64_t when_ms,
                        struct engine_now now)
@@ -263,8 +265,8 @@ static void place_note(struct preload_topics *topics, struct preload_place *plac
     topic_changed(topics, topic);
 }
 
-/* After a step of the wall clock it may be another grain than the one it was noted in: then one
- * counts as due a little longer, and another a little shorter. */
+/* Removes a waiting job. After a step of the wall clock, its grain may differ from the one in which
+ * it was noted: then one job counts as due a little longer, and another a little shorter. */
 static void place_unwait(struct preload_place *place, int64_t grain_ms)
 {
     if (!place->dues)
@@ -277,7 +279,7 @@ static void place_unwait(struct preload_place *place, int64_t grain_ms)
     place->topic->waiting--;
 }
 
-/* A slot noted before has been read. */
+/* Removes the note of a slot that has been read. */
 static void place_unnote(struct preload_topics *topics, struct preload_place *place,
                          enum job_section section, int64_t when_ms)
 {
@@ -290,7 +292,7 @@ static void place_unnote(struct preload_topics *topics, struct preload_place *pl
     topic_changed(topics, place->topic);
 }
 
-/* Where all of the section has been read and loaded nothing is noted of it. */
+/* Closes the range of a section that has been completely read and loaded. */
 static void place_settle(struct preload_topics *topics, struct preload_place *place,
                          enum job_section section)
 {
@@ -306,7 +308,7 @@ static void place_settle(struct preload_topics *topics, struct preload_place *pl
     place_range_left(topics, place);
 }
 
-/* Nothing is noted of the place any more; what was due of it is counted as due until it is met again. */
+/* Removes all notes of the place. Its due jobs still count as due until they are met again. */
 static void place_clear(struct preload_topics *topics, struct preload_place *place)
 {
     uint64_t noted = 0;
@@ -329,8 +331,8 @@ static void place_clear(struct preload_topics *topics, struct preload_place *pla
 
 /* ---- refilling ---- */
 
-/* Which of its sections to read from first, counted from PRELOAD_WAITING_FIRST; where nothing is noted
- * PRELOAD_WAITING_SECTIONS. *when_ms: inner clock. */
+/* Returns the section to read first, counted from PRELOAD_WAITING_FIRST, or
+ * PRELOAD_WAITING_SECTIONS if nothing is noted. Sets *when_ms (inner clock). */
 static unsigned place_first_section(const struct preload_topics *topics,
                                     const struct preload_place *place, int64_t *when_ms)
 {
@@ -338,7 +340,7 @@ static unsigned place_first_section(const struct preload_topics *topics,
     for (unsigned i = 0; i < PRELOAD_WAITING_SECTIONS; i++) {
         if (!place->ranges[i].is_open ||
             place->ranges[i].from >= place->run->cursors[i + PRELOAD_WAITING_FIRST].next)
-            continue; /* what is left of it is on its way */
+            continue; /* the rest is being read */
         int64_t up_ms = inner_ms_of(topics, i + PRELOAD_WAITING_FIRST, place->ranges[i].when_ms);
         if (first == PRELOAD_WAITING_SECTIONS || up_ms < *when_ms) {
             first = i;
@@ -348,7 +350,7 @@ static unsigned place_first_section(const struct preload_topics *topics,
     return first;
 }
 
-/* What of the topic was passed by comes up first. */
+/* Returns the place of the topic whose skipped jobs fall due first. */
 static struct preload_place *topic_first_place(const struct preload_topics *topics,
                                                const struct preload_topic *topic,
                                                enum job_section *section)
@@ -367,8 +369,8 @@ static struct preload_place *topic_first_place(const struct preload_topics *topi
     return first;
 }
 
-/* Goes over those held: which may be refilled, which need not be held any more. NULL: nothing to refill;
- * else the topic whose turn it is. */
+/* Checks the held topics: releases those that need not be held any longer, and returns the next one
+ * to refill. NULL: nothing to refill. */
 static struct preload_topic *topic_to_refill(struct preload_topics *topics)
 {
     uint64_t quota = topic_quota(topics);
@@ -380,7 +382,7 @@ static struct preload_topic *topic_to_refill(struct preload_topics *topics)
         if (topic_wants_refill(topics, topic, quota) && !found)
             found = topic;
     }
-    if (found) { /* the others' turn comes before it has another */
+    if (found) { /* behind the others */
         list_remove(&found->list);
         list_add_last(&topics->held, &found->list);
     }
@@ -398,9 +400,10 @@ struct preload_place *preload_topics_refill(struct preload_topics *topics,
     return topic_first_place(topics, topic, section);
 }
 
-/* ---- what is due of what was passed by ---- */
+/* ---- due skipped jobs ---- */
 
-/* What has come up by now is due. Returns when the next is; INT64_MAX: nothing waits. */
+/* Counts the jobs that have fallen due by now. Returns when the next one is due; INT64_MAX: no job
+ * waits. */
 static int64_t place_come_due(struct preload_topics *topics, struct preload_place *place,
                               int64_t now_ms)
 {
@@ -418,7 +421,7 @@ static int64_t place_come_due(struct preload_topics *topics, struct preload_plac
     return dues->count ? dues->at[0].when_ms : INT64_MAX;
 }
 
-/* What was passed by and has come up is due now. */
+/* Counts the skipped jobs of all held topics that have fallen due. */
 static void topics_come_due(struct preload_topics *topics, int64_t now_ms)
 {
     int64_t next_ms = INT64_MAX;
@@ -449,7 +452,7 @@ void preload_topics_tell(struct preload_topics *topics, struct engine_now now)
     }
 }
 
-/* All of the topic is looked at once more, at the given time. */
+/* Schedules all slots of the topic to be processed again at the given time. */
 static void restart_at(struct preload_topics *topics, struct preload_topic *topic, int64_t at_ms)
 {
     topic->wants_restart = true;
@@ -472,8 +475,8 @@ void preload_topics_caught_up(struct preload_topics *topics, struct engine_now n
     }
 }
 
-/* Asks what the engine counted by itself since it was told: jobs that came to memory by their key, or
- * were evicted. Before anything is loaded. */
+/* Reads what the engine has counted by itself since the last report: jobs loaded by their key, or
+ * evicted. Before anything is loaded. */
 static void ask_engine(struct preload_topics *topics)
 {
     for (struct list *at = topics->held.next; at != &topics->held; at = at->next) {
@@ -532,7 +535,7 @@ static void run_free(struct preload_topics *topics, struct preload_run *run)
     free(run);
 }
 
-/* A run that a checkpoint wrote: its jobs may be in memory. */
+/* Adds a run written by a checkpoint: its jobs may be in memory. */
 static void run_join(struct preload_topics *topics, struct preload_run *run)
 {
     if (!topics->has_begun)
@@ -541,8 +544,8 @@ static void run_join(struct preload_topics *topics, struct preload_run *run)
         run->topics[i]->is_in_new_run = topics->has_new_runs = true;
 }
 
-/* What is leased in a run that a checkpoint wrote is in memory already, and the dead stay where
- * they are. */
+/* Creates a run. The leased jobs of a run written by a checkpoint are already in memory, and dead
+ * jobs stay on the disk. */
 static struct preload_run *run_new(struct preload_topics *topics, const struct depot_run *depot_run)
 {
     size_t bytes = run_info(depot_run->run)->topics * sizeof(struct preload_topic *);
@@ -564,7 +567,7 @@ static struct preload_run *run_new(struct preload_topics *topics, const struct d
     return NULL;
 }
 
-/* A run that left the view stays while slices of it are under way. */
+/* Frees a run that has left the view, unless slices of it are in progress. */
 static void run_free_where_gone(struct preload_topics *topics, struct preload_run *run)
 {
     if (run->is_gone && !run->holds)
@@ -590,7 +593,8 @@ static struct preload_run *run_find(const struct preload_topics *topics, uint32_
     return NULL;
 }
 
-/* A victim's jobs are loaded from the run that takes its place, once that can be read. */
+/* Returns whether cursors of the run are needed. A victim's jobs are loaded from the run that
+ * replaces it, once that can be read. */
 static bool run_counts(const struct depot_view *view, const struct depot_run *depot_run)
 {
     if (depot_run->is_new)
@@ -603,7 +607,7 @@ static bool run_counts(const struct depot_view *view, const struct depot_run *de
     return false;
 }
 
-/* Runs that are not among those kept have left the view. */
+/* Releases the runs that have left the view, which are not among `kept`. */
 static void let_other_runs_go(struct preload_topics *topics, struct preload_run **kept,
                               uint32_t count)
 {
@@ -656,9 +660,9 @@ void preload_topics_fini(struct preload_topics *topics)
     topic_table_fini(&topics->table);
 }
 
-/* ---- looking once more: the cursors of a run begin anew ---- */
+/* ---- restarting: the cursors of a run begin at the start again ---- */
 
-/* The cursors of what waits begin anew. */
+/* Restarts the cursors of waiting jobs. */
 static void restart_run(struct preload_topics *topics, struct preload_run *run)
 {
     const struct depot_run *depot_run =
@@ -672,7 +676,7 @@ static void restart_run(struct preload_topics *topics, struct preload_run *run)
     run_clear_places(topics, run);
 }
 
-/* Whether any of its topics is to be looked at once more. */
+/* Returns whether any of its topics is restarting. */
 static bool run_wants_restart(const struct preload_run *run)
 {
     for (uint32_t i = 0; i < run->topic_count; i++)
@@ -688,8 +692,8 @@ static void restart_runs(struct preload_topics *topics)
             restart_run(topics, topics->runs[i]);
 }
 
-/* What is shown as ready is more than what the engine goes by, the ready ones in memory: looking
- * once too often does no harm. */
+/* Uses the number shown as ready, which is larger than the number of ready jobs in memory that the
+ * engine uses: an unnecessary restart does no harm. */
 void preload_topics_over(struct preload_topics *topics, uint64_t max, struct engine_now now)
 {
     struct queue_topic shown;
@@ -706,7 +710,7 @@ static bool place_has_wall(const struct preload_place *place)
            place->ranges[SECTION_RETRYING_WALL - PRELOAD_WAITING_FIRST].is_open;
 }
 
-/* Whether any of it that was passed by is due by the wall clock. */
+/* Returns whether any of its skipped jobs is due by the wall clock. */
 static bool topic_has_wall(const struct preload_topic *topic)
 {
     for (struct list *at = topic->places.next; at != &topic->places; at = at->next)
@@ -715,7 +719,7 @@ static bool topic_has_wall(const struct preload_topic *topic)
     return false;
 }
 
-/* The wall clock was set: what waits by it is counted once more. */
+/* Recounts the jobs that wait by the wall clock after it was set. */
 static void restart_waits_by_wall(struct preload_topics *topics, struct engine_now now)
 {
     for (struct list *at = topics->held.next; at != &topics->held; at = at->next) {
@@ -726,7 +730,8 @@ static void restart_waits_by_wall(struct preload_topics *topics, struct engine_n
     }
 }
 
-/* All that is in memory of it lies in what is going to be noted, where it is held. */
+/* Recounts a restarted topic. If it is held, all its jobs in memory are among those that will be
+ * noted. */
 static void topic_restarted(struct preload_topics *topics, struct preload_topic *topic)
 {
     topic->noted_not_cold = 0;
@@ -736,7 +741,7 @@ static void topic_restarted(struct preload_topics *topics, struct preload_topic 
         topic->noted_not_cold = engine_loaded_of(topics->shard->engine, topic->entry.key);
 }
 
-/* Returns whether cursors began anew. */
+/* Restarts topics whose time has come. Returns whether cursors restarted. */
 static bool restart_topics(struct preload_topics *topics, struct engine_now now)
 {
     if (now.inner_ms < topics->restart_ms)
@@ -767,9 +772,9 @@ bool preload_topics_turn(struct preload_topics *topics, struct engine_now now)
     return restarted;
 }
 
-/* ---- what a slice that was read means for cursors and notes ---- */
+/* ---- updating cursors and notes from a slice ---- */
 
-/* All before the end of the slice has been looked at. */
+/* Moves the cursor to the end of the slice. */
 static void cursor_advance(struct preload_slice *slice)
 {
     struct preload_cursor *cursor = &slice->run->cursors[slice->section];
@@ -803,7 +808,7 @@ static void note_passes(struct preload_topics *topics, struct preload_slice *sli
     }
 }
 
-/* What was read of a topic's range is not passed by any more. */
+/* Moves the start of a topic's range past the slots that were read. */
 static void range_advance(struct preload_slice *slice)
 {
     struct preload_place *place = slice->refill;
@@ -816,7 +821,8 @@ static void range_advance(struct preload_slice *slice)
     place->ranges[at].from = alive_next(&slice->depot_run->alive, slice->next, cursor->next);
 }
 
-/* Topics that have enough now are held before the next slice is read. */
+/* Counts the jobs that were read. Topics that have enough are held before the next slice is
+ * read. */
 static void count_items(struct preload_topics *topics, struct preload_slice *slice)
 {
     uint64_t quota;
@@ -837,7 +843,7 @@ static void count_items(struct preload_topics *topics, struct preload_slice *sli
     }
 }
 
-/* Jobs that were due in runs that have gone are met again. */
+/* Counts jobs that were due in runs that are gone, and are now met again. */
 static void meet_again(struct preload_topics *topics, struct preload_slice *slice)
 {
     for (uint32_t i = 0; topics->has_due_of_gone_runs && i < slice->items.count; i++) {
@@ -869,7 +875,7 @@ void preload_topics_count_loaded(struct preload_topics *topics, struct preload_s
     struct preload_topic *topic = slice->run->topics[item->topic];
     topic->reading--;
     if (topic->cold_ready)
-        topic_changed(topics, topic); /* the engine has counted, too */
+        topic_changed(topics, topic); /* the engine has also counted it */
     if (!slice->refill || !preload_slice_counts(slice))
         return;
     place_unnote(topics, slice->refill, slice->section, item->when_ms);

@@ -13,21 +13,22 @@
 
 enum {
     LOT_MAX = 1 << 18,
-    FILTERS_FROM = 256 /* where many are looked for by key: with filters one table is asked each */
+    FILTERS_FROM = 256 /* number of lookups by key from which filters are worthwhile: with filters,
+                        * each needs one table */
 };
 
 /*
- * ---- jobs that the log tells of but does not hold: they lie in runs ----
+ * ---- jobs that the log mentions but does not contain: they are in runs ----
  *
- * After the replay they are looked up, many at once, and the engine is told. The log names the slot of
- * most. The others became cold while what it tells of them was written already, or their run was never
- * committed: these are looked for by key.
+ * After the replay they are looked up, many at a time, and passed to the engine. The log has the
+ * slot of most of them. The others became cold after the log record was written, or their run was
+ * never committed: these are looked up by key.
  */
 
-/* Some of them, to be found at once. */
+/* A set of lookups for one pass. */
 VECTOR_DECLARE(lot, struct depot_want)
 
-/* One that cannot be read says maybe. */
+/* Loads the filters. A filter that cannot be read matches everything. */
 static void recovery_load_filters(struct shard *shard)
 {
     struct depot_view *view = depot_hold(shard->depot);
@@ -42,9 +43,9 @@ static bool place_is_known(const struct shard *shard, struct record_place place)
     return place.bytes && depot_is_alive(shard->depot, place);
 }
 
-/* ---- many at once ---- */
+/* ---- many at a time ---- */
 
-/* Looks up the whole lot; `met` is told of each that was found. */
+/* Looks up the whole lot and calls `met` for each job that was found. */
 static void lot_find(struct shard *shard, struct lot *lot, depot_met *met)
 {
     (void)depot_find_many(depot_view(shard->depot), shard->options.hash_seed, lot->at, lot->count,
@@ -52,7 +53,7 @@ static void lot_find(struct shard *shard, struct lot *lot, depot_met *met)
     lot->count = 0;
 }
 
-/* Adds a lookup to the lot; out of memory it is left out. */
+/* Adds a lookup to the lot. When out of memory, it is left out. */
 static void lot_want(struct shard *shard, struct lot *lot, struct depot_want one, depot_met *met)
 {
     if (!place_is_known(shard, one.place) && ++shard->looked_up == FILTERS_FROM)
@@ -68,7 +69,7 @@ static void fill_stub(void *ctx, const struct depot_want *want, const struct rec
     (void)engine_stub_fill(shard->engine, want->id, record, want->place);
 }
 
-/* Stubs get the jobs that belong to them. */
+/* Fills the engine's stubs with their jobs. */
 static void fill_many(struct shard *shard, struct lot *lot)
 {
     struct depot_want one = {0};
@@ -79,7 +80,7 @@ static void fill_many(struct shard *shard, struct lot *lot)
     lot_find(shard, lot, fill_stub);
 }
 
-/* It may have been met already: a key comes as often as its job ended. */
+/* Releases a slot, unless it was released before: a key occurs as often as its job ended. */
 static void release_slot(struct shard *shard, const struct record *record,
                          struct record_place place)
 {
@@ -94,7 +95,7 @@ static void release_met(void *ctx, const struct depot_want *want, const struct r
     release_slot(ctx, record, want->place);
 }
 
-/* Slots of jobs that ended are released. */
+/* Releases the slots of jobs that ended. */
 static void release_many(struct shard *shard, struct lot *lot)
 {
     struct depot_want one = {0};
@@ -103,9 +104,9 @@ static void release_many(struct shard *shard, struct lot *lot)
     lot_find(shard, lot, release_met);
 }
 
-/* ---- one by one: what is left ---- */
+/* ---- the rest, one at a time ---- */
 
-/* 1 found, 0 not. */
+/* Finds a stored job. Returns 1 if found, 0 if not, or a negative errno. */
 static int find_stored(struct shard *shard, struct hash128 key, struct record_place *place,
                        struct buffer *bytes, struct record *record)
 {
@@ -127,7 +128,7 @@ static int find_stored(struct shard *shard, struct hash128 key, struct record_pl
     return record_decode(at, record) ? 1 : -EBADMSG;
 }
 
-/* There must be one, and what is left says why it could not be read. */
+/* Fills the remaining stubs. Each must have a job; the error explains why it could not be read. */
 static int fill_rest(struct shard *shard, struct buffer *bytes)
 {
     struct hash128 key;
@@ -143,7 +144,7 @@ static int fill_rest(struct shard *shard, struct buffer *bytes)
     return 0;
 }
 
-/* Of most there is none, which filters know. */
+/* Releases the remaining slots. Most keys have no slot, as the filters show. */
 static int release_rest(struct shard *shard, struct buffer *bytes)
 {
     struct hash128 key;
@@ -159,7 +160,7 @@ static int release_rest(struct shard *shard, struct buffer *bytes)
     return 0;
 }
 
-/* 0 or negative errno: one cannot be read, or there is none. */
+/* Looks up all jobs. Returns 0 or a negative errno if one cannot be read or is missing. */
 static int look_up_all(struct shard *shard)
 {
     struct buffer bytes;
@@ -240,7 +241,8 @@ static int open_log(struct shard *shard, struct wal_found *found, char *error, s
     return wal_open(&options, on_replay, shard, &shard->wal, found, error, error_bytes);
 }
 
-/* ---- recovery: the catalog's figures, the log over them, then what the log could not tell ---- */
+/* ---- recovery: the figures of the catalog, the log after them, then what the log does not contain
+ * ---- */
 
 static int out_of_memory(char *error, size_t error_bytes)
 {
@@ -248,7 +250,7 @@ static int out_of_memory(char *error, size_t error_bytes)
     return -ENOMEM;
 }
 
-/* What all shards do alike the first one tells. */
+/* Reports an event of all shards, on the first shard only. */
 static void sink_resumed(void *ctx, struct slice topic)
 {
     struct shard *shard = ctx;
@@ -305,7 +307,7 @@ int shard_recover(struct shard *shard, struct shard_recovered *recovered, char *
     if (failed)
         return failed;
     depot_remove_orphans(shard->depot);
-    /* After a reboot the wall clock may stand before the last moment we know of: time does not go
+    /* After a reboot, the wall clock may be before the last stored moment: time does not go
      * back. */
     clock_raise(shard->clock, found.last_inner_ms);
     clock_raise(shard->clock, depot_catalog(shard->depot)->inner_ms);
