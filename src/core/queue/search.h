@@ -30,10 +30,9 @@ struct search_order {
 };
 
 struct search_result {
-    enum queue_status
-        status;    /* QUEUE_OK, QUEUE_NOT_FOUND (no such topic), or the reason for an early end */
-    uint64_t seen; /* jobs examined */
-    struct slice cursor; /* empty: at the end; valid during the call */
+    enum queue_status status; /* QUEUE_OK, QUEUE_NOT_FOUND (no such topic), or why it ended early */
+    uint64_t seen;            /* jobs examined */
+    struct slice cursor;      /* empty: at the end; valid during the call */
 };
 
 /* The callbacks of a search. `owner` and `tag` are passed to all of them; none is called inside search_start. */

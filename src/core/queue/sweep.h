@@ -33,11 +33,10 @@ struct sweep_order {
 };
 
 struct sweep_result {
-    enum queue_status
-        status;    /* QUEUE_OK, QUEUE_NOT_FOUND (no such topic), or the reason for an early end */
-    uint64_t jobs; /* redriven, cancelled or counted; also after an early end */
-    uint64_t seen; /* dead jobs examined */
-    bool is_complete; /* false: the sweep reached its maximum or was stopped */
+    enum queue_status status; /* QUEUE_OK, QUEUE_NOT_FOUND (no such topic), or why it ended early */
+    uint64_t jobs;            /* redriven, cancelled or counted; also after an early end */
+    uint64_t seen;            /* dead jobs examined */
+    bool is_complete;         /* false: the sweep reached its maximum or was stopped */
 };
 
 /* Receives the result. `owner` and `tag` are those of the call. Called once, never inside the call. */
