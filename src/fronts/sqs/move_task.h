@@ -25,7 +25,7 @@
 #include "base/list.h"
 #include "queue/queue.h"
 
-enum { SQS_MOVE_TASK_LEASE_MS = 6 * 1000 }; /* of the task's job */
+enum { SQS_MOVE_TASK_LEASE_MS = 6 * 1000 }; /* of the task's job; then another server continues */
 
 struct sqs_move_task;
 

@@ -133,7 +133,7 @@ static void on_alarm(void *ctx)
         deadline_set(mover->alarm, next_ms);
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 static void run_stopped(struct turn_end_call *call)
 {

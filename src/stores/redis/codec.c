@@ -18,7 +18,7 @@ enum {
     FLAGS = HAS_POLICY | HAS_CONTENT_TYPE | HAS_META | DUE_IS_WALL
 };
 
-/* Flags next to the state of a try; IS_REQUESTED: next to the state in the reply to an extend. */
+/* Flags next to the state of a try; IS_REQUESTED: next to the state in a result. */
 enum { HAS_HOLDER = 16, HAS_HISTORY = 128, IS_REQUESTED = 128 };
 enum { HOLDER_IS_REQUESTED = 1 };
 

@@ -603,7 +603,7 @@ static void on_turn_end(struct turn_end_call *call)
         tell_down(connection);
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 static void on_greeting_over(void *ctx)
 {

@@ -31,7 +31,8 @@ struct redis_connection_events {
 };
 
 /* Resolves the host, connects and, if `tls` is on, performs the handshake. `tls` must outlive the
- * connection. `connect_ms`: the time limit for each of the two. Returns NULL if memory runs out. */
+ * connection. `connect_ms`: the time limit to connect, and again for the handshake. Returns NULL if
+ * memory runs out. */
 struct redis_connection *redis_connection_new(struct reactor *reactor,
                                               const struct redis_endpoint *endpoint,
                                               const struct redis_tls *tls, int64_t connect_ms,

@@ -449,7 +449,7 @@ int fsck_part(struct fsck *fsck, uint32_t shard, enum redis_script script, const
 /* ---- the names of all keys ----
  *
  * Each name is passed to its shard, which determines what it should be. This finds leaves without
- * an index entry, topics without an entry, and keys of other programs. */
+ * an index entry, topics that no server reads, and keys of other programs. */
 
 enum { SCANS_MAX = 5, PAGE = 500, CURSOR_BYTES = 24 };
 

@@ -537,8 +537,8 @@ static int read_target(struct shards_question *question, const struct redis_gene
     return 0;
 }
 
-/* Finds the generation that this one's jobs move to, its shards 0: they stay; and whether all have
- * moved. */
+/* Finds the generation that this one's jobs move to, its shards 0: no such generation; and whether
+ * all have moved. */
 static int find_next(struct shards_question *question, const struct redis_generation *generation,
                      struct redis_generation *next, bool *is_closed)
 {

@@ -29,7 +29,7 @@ enum {
     REDIS_SHARDS_MAX = 64,
     REDIS_URL_BYTES_MAX = 1024,
     REDIS_NAME_BYTES = 33, /* a queue's random name, with its NUL */
-    REDIS_STOP_MS = 3000   /* regardless of the timeout: slow servers are killed */
+    REDIS_STOP_MS = 3000   /* whatever the timeout: service managers kill slow servers */
 };
 
 /* From weak to strong, as far as it can be determined; with several masters, the weakest counts. */
