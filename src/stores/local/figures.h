@@ -22,7 +22,8 @@ struct shard_figures {
     uint64_t cold_jobs; /* in runs, whether also in memory or not */
     uint64_t runs, keys_merges;
     uint64_t checkpoints, checkpoints_failed;
-    /* The last one: its duration, and when it finished (inner clock); 0: none since the start. */
+    /* The last one: its duration, and when it finished (inner clock); 0: no checkpoint since the
+     * start. */
     int64_t checkpoint_took_ms, checkpoint_at_ms;
     /* Jobs looked up in runs by a helper thread: found, and absent although a filter matched.
      * filter_misses counts matches that the tables in memory refuted immediately. */

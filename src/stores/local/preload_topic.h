@@ -132,7 +132,7 @@ void preload_topics_caught_up(struct preload_topics *topics, struct engine_now n
  * is not known, so all slots of these topics are processed again after the eviction. */
 void preload_topics_over(struct preload_topics *topics, uint64_t max, struct engine_now now);
 /* Returns the place of a held topic that is to be read now, and the maximum number of jobs; NULL:
- * none to read. */
+ * nothing to read. */
 struct preload_place *preload_topics_refill(struct preload_topics *topics,
                                             enum job_section *section, uint64_t *jobs_max);
 /* Reserves memory for the notes of a slice that was read. Returns false when out of memory. */

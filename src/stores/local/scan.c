@@ -10,15 +10,16 @@
 #include <stdlib.h>
 
 enum {
-    LIST_BYTES_MAX = 512 << 10, /* of a page, which is read and written in one turn */
-    WALK_STEPS = 16384,         /* jobs looked at in a turn, about a millisecond */
+    LIST_BYTES_MAX = 512 << 10, /* of a page, which is read and written in one step */
+    WALK_STEPS = 16384,         /* jobs processed per step, about a millisecond */
     WALK_CHANGES = 512,
     SLICE_JOBS = 1024,
     SLICE_BYTES = 4 << 20,
-    SLICE_SLOTS = 1 << 19 /* looked at before others have their turn with the scout */
+    SLICE_SLOTS = 1 << 19 /* examined before other work of the scout */
 };
 
-/* ---- the cold jobs of a topic, slice by slice, run by run, also those of runs made meanwhile ---- */
+/* ---- the cold jobs of a topic, slice by slice and run by run, including runs created meanwhile
+ * ---- */
 
 struct cold_found {
     uint32_t slot, bytes;
@@ -31,7 +32,7 @@ struct cold_scan {
     char topic[JOB_TOPIC_BYTES_MAX];
     size_t topic_bytes;
     unsigned sections;
-    /* Where it has come to: a run, a section of it, a slot. */
+    /* The current position: a run, a section of it, a slot. */
     uint32_t run, section, slot;
     bool is_reading, is_through; /* with this run */
     bool met_damage;
@@ -43,7 +44,7 @@ struct cold_scan {
     struct buffer records;
 };
 
-/* Jobs of these sections (a bit each). NULL: out of memory. */
+/* Creates a scan of jobs in these sections (a bit each). Returns NULL when out of memory. */
 static struct cold_scan *cold_scan_new(struct shard *shard, struct slice topic, unsigned sections)
 {
     struct cold_scan *cold = calloc(1, sizeof *cold);
@@ -72,7 +73,8 @@ static bool cold_scan_is_reading(const struct cold_scan *cold)
     return cold && cold->is_reading;
 }
 
-/* For run_scan: is the job of this slot the topic's, and alive? -EAGAIN: others have their turn. */
+/* Returns for run_scan whether the slot's job belongs to the topic and is live. -EAGAIN: let other
+ * work run. */
 static int cold_scan_wants(void *ctx, uint32_t slot, const struct run_slot *entry)
 {
     struct cold_scan *cold = ctx;
@@ -143,7 +145,7 @@ static void cold_scan_on_back(struct work *work)
     cold->view = NULL;
 }
 
-/* The next run after the one that is done with; false: there is none. */
+/* Moves to the next run. Returns false at the end. */
 static bool cold_scan_next_run(struct cold_scan *cold)
 {
     const struct depot_view *view = depot_view(cold->shard->depot);
@@ -156,13 +158,13 @@ static bool cold_scan_next_run(struct cold_scan *cold)
     return false;
 }
 
-/* A run that went meanwhile has handed its jobs to a newer one. */
+/* Returns whether the run is still in the view. If not, its jobs have moved to a newer run. */
 static bool cold_scan_is_in_view(const struct cold_scan *cold)
 {
     return depot_view_run(depot_view(cold->shard->depot), cold->run) != NULL;
 }
 
-/* Has the scout read on. 0, or -ENOENT: that was all. */
+/* Schedules the next read on the scout. Returns 0, or -ENOENT at the end. */
 static int cold_scan_read_slice(struct cold_scan *cold)
 {
     if ((cold->is_through || !cold_scan_is_in_view(cold)) && !cold_scan_next_run(cold))
@@ -182,8 +184,8 @@ static int cold_scan_read_slice(struct cold_scan *cold)
     return 0;
 }
 
-/* 1: a record and where it lies, good until the next call; 0: none just now (a slice is being read);
- * -ENOENT: the end; other negative errno: that failed. */
+/* Returns 1 with a record and its place, valid until the next call; 0 if no record is available now
+ * (a slice is being read); -ENOENT at the end; another negative errno on failure. */
 static int cold_scan_next(struct cold_scan *cold, struct slice *record, struct record_place *place)
 {
     if (cold->is_reading)
@@ -192,7 +194,7 @@ static int cold_scan_next(struct cold_scan *cold, struct slice *record, struct r
         return cold->result;
     while (cold->given < cold->count) {
         const struct cold_found *found = &cold->found[cold->given++];
-        if (!found->bytes) { /* damaged: it stays where it is */
+        if (!found->bytes) { /* damaged: it stays in place */
             cold->met_damage = true;
             log_event(LOG_ERROR, "job cannot be read",
                       LOG_NUMBER("shard", cold->shard->options.index), LOG_NUMBER("run", cold->run),
@@ -209,14 +211,14 @@ static int cold_scan_next(struct cold_scan *cold, struct slice *record, struct r
 
 /* ---- scans ---- */
 
-/* One under way. */
+/* A scan in progress. */
 struct scan {
     struct list list;
     struct walk walk;
     bool with_body;              /* list */
-    bool is_memory_done;         /* the engine's part */
+    bool is_memory_done;         /* the part in the engine */
     struct cold_list *cold_list; /* list */
-    struct cold_scan *cold_scan; /* the others, once memory is done */
+    struct cold_scan *cold_scan; /* other kinds, after the part in memory */
     struct queue_reply_to reply_to;
 };
 
@@ -231,7 +233,8 @@ static void scan_free(struct shard *shard, struct scan *scan)
     free(scan);
 }
 
-/* Each shard tells of its own jobs; that the topic is gone the first one tells. */
+/* Reports the change. Each shard reports its own jobs; the first one reports the deletion of the
+ * topic. */
 static void tell_change(struct shard *shard, const struct walk *walk, bool is_finished)
 {
     enum job_event_kind kind = walk->kind == WALK_REDRIVE ? JOB_EVENT_REDRIVEN : JOB_EVENT_PURGED;
@@ -241,7 +244,7 @@ static void tell_change(struct shard *shard, const struct walk *walk, bool is_fi
         shard_feed_topic(shard, kind, slice_make(walk->topic, walk->topic_bytes), walk->affected);
 }
 
-/* It ends with this status. What it has changed until then is reported, once that is durable. */
+/* Ends the scan with this status. Its changes so far are reported once they are durable. */
 static void scan_refuse(struct shard *shard, struct scan *scan, enum queue_status status)
 {
     const struct walk *walk = &scan->walk;
@@ -258,9 +261,9 @@ static void scan_refuse(struct shard *shard, struct scan *scan, enum queue_statu
     scan_free(shard, scan);
 }
 
-/* ---- beginning ---- */
+/* ---- starting ---- */
 
-/* The scan goes on step by step, beginning with this turn. */
+/* Starts a scan, which runs step by step from this iteration on. */
 static void scan_begin(struct shard *shard, const struct walk *walk, bool with_body,
                        struct queue_reply_to reply_to)
 {
@@ -279,12 +282,12 @@ static void scan_begin(struct shard *shard, const struct walk *walk, bool with_b
     }
     list_add_last(&shard->scans, &scan->list);
     if (walk->kind == WALK_LIST) {
-        shard->listings++; /* until it ends no job becomes cold: none is missed */
+        shard->listings++; /* no job becomes cold until it ends, so that the list misses no job */
         if (depot_view(shard->depot)->run_count &&
             !(scan->cold_list = cold_list_new(shard, &scan->walk)))
             scan_refuse(shard, scan, QUEUE_NO_MEMORY);
     }
-    reactor_turn_again(shard->reactor); /* this one's walks may have had theirs */
+    reactor_turn_again(shard->reactor); /* the scans of this iteration may already have run */
 }
 
 static struct walk scan_walk(enum walk_kind kind, struct slice topic, enum job_state state)
@@ -294,7 +297,7 @@ static struct walk scan_walk(enum walk_kind kind, struct slice topic, enum job_s
     return walk;
 }
 
-/* Answers with the first ready job alone. False: none is at hand. */
+/* Answers with the first ready job only. Returns false if there is no such job in memory. */
 static bool list_first(struct shard *shard, const struct queue_list *list,
                        struct queue_reply_to reply_to)
 {
@@ -328,7 +331,7 @@ static void list_begin(struct shard *shard, const struct queue_list *list,
         scan_begin(shard, &walk, list->with_body, reply_to);
 }
 
-/* Purge, delete, and redrive of all. */
+/* Starts a purge, a delete, or a redrive of all jobs. */
 static void change_begin(struct shard *shard, const struct queue_topic_call *call,
                          struct queue_reply_to reply_to)
 {
@@ -350,7 +353,7 @@ void scan_start(struct shard *shard, const struct command *command, struct queue
 
 /* ---- cold jobs ---- */
 
-/* A bit for each section that may hold what is to be changed. */
+/* Returns the sections (a bit each) that may contain jobs to change. */
 static unsigned walk_sections(const struct walk *walk)
 {
     const unsigned waiting = 1u << SECTION_DELAYED | 1u << SECTION_DELAYED_WALL |
@@ -366,14 +369,15 @@ static unsigned walk_sections(const struct walk *walk)
     return walk->state ? waiting : waiting | 1u << SECTION_DEAD;
 }
 
-/* Returns how many jobs a scan changes in a turn. */
+/* Returns how many jobs a scan changes per step. */
 static uint32_t changes_a_turn(const struct shard *shard)
 {
     uint32_t limit = shard->options.limits.scan_changes;
     return limit ? limit : WALK_CHANGES;
 }
 
-/* 1: through; 0: waits for the scout; -EAGAIN: had its share of this turn; else what failed. */
+/* Changes cold jobs. Returns 1 when finished, 0 while it waits for the scout, -EAGAIN if its share
+ * of this step is used up, or another negative errno. */
 static int change_cold(struct shard *shard, struct scan *scan)
 {
     struct walk *walk = &scan->walk;
@@ -400,9 +404,9 @@ static int change_cold(struct shard *shard, struct scan *scan)
     return -EAGAIN;
 }
 
-/* ---- the end ---- */
+/* ---- finishing ---- */
 
-/* As many as fit into one reply; the cursor then says where to go on. */
+/* Replies with as many jobs as fit into one reply, and a cursor from which to continue. */
 static void list_finish(struct shard *shard, struct scan *scan)
 {
     struct walk *walk = &scan->walk;
@@ -426,7 +430,7 @@ static void list_finish(struct shard *shard, struct scan *scan)
                     cursor, scan->reply_to);
 }
 
-/* False: it begins again. */
+/* Finishes a change. Returns false if it starts again. */
 static bool change_finish(struct shard *shard, struct scan *scan)
 {
     struct walk *walk = &scan->walk;
@@ -435,8 +439,9 @@ static bool change_finish(struct shard *shard, struct scan *scan)
     if (walk->kind == WALK_DELETE) {
         status = engine_topic_remove(shard->engine, topic);
         if (status == QUEUE_CONFLICT && scan->cold_scan && scan->cold_scan->met_damage) {
-            status = QUEUE_UNAVAILABLE;        /* nor would it be empty the next time */
-        } else if (status == QUEUE_CONFLICT) { /* pushed to meanwhile: once more over all */
+            status = QUEUE_UNAVAILABLE;        /* it would not be empty the next time either */
+        } else if (status == QUEUE_CONFLICT) { /* jobs were pushed meanwhile: process the whole
+                                                * topic again */
             walk->at = 0;
             walk->until_sequence = UINT64_MAX;
             scan->is_memory_done = false;
@@ -464,7 +469,7 @@ static enum queue_status status_of_error(int failed)
     return failed == -ENOMEM ? QUEUE_NO_MEMORY : QUEUE_UNAVAILABLE;
 }
 
-/* From walk->after on. -ENOENT: the topic has gone meanwhile. */
+/* Restarts the list from walk->after. Returns -ENOENT if the topic has been deleted meanwhile. */
 static int list_again(struct shard *shard, struct scan *scan)
 {
     struct walk *walk = &scan->walk;
@@ -483,7 +488,7 @@ static int list_again(struct shard *shard, struct scan *scan)
     return 0;
 }
 
-/* Whether there is more to do now. It may end. */
+/* Executes a step of a list, which may end. Returns whether more can be done now. */
 static bool list_step(struct shard *shard, struct scan *scan)
 {
     struct engine_now now = shard_now(shard);
@@ -505,7 +510,8 @@ static bool list_step(struct shard *shard, struct scan *scan)
     return false;
 }
 
-/* Whether there is more to do now. Memory first, then what is cold. It may end. */
+/* Executes a step of a change, which may end: first in memory, then cold jobs. Returns whether more
+ * can be done now. */
 static bool change_step(struct shard *shard, struct scan *scan)
 {
     if (!scan->is_memory_done) {
@@ -514,7 +520,8 @@ static bool change_step(struct shard *shard, struct scan *scan)
         return true;
     }
     bool has_cold = depot_view(shard->depot)->run_count > 0;
-    if (has_cold && shard->stopping) { /* there may be any number: no stop waits for all of them */
+    if (has_cold &&
+        shard->stopping) { /* possibly very many: a stop does not wait for all of them */
         scan_refuse(shard, scan, QUEUE_STOPPING);
         return false;
     }
@@ -530,8 +537,9 @@ static bool change_step(struct shard *shard, struct scan *scan)
     return false;
 }
 
-/* What a walk leaves behind must be writable even on a full disk: purging is how space comes back.
- * -EAGAIN: not yet. Else 0, and *status as of shard_ask_room. */
+/* Requests room for the records of a step. They must be writable even on a full disk, because
+ * purging frees space. Returns -EAGAIN if there is no room yet, else 0 with *status as from
+ * shard_ask_room. */
 static int scan_ask_room(struct shard *shard, const struct scan *scan, enum queue_status *status)
 {
     *status = QUEUE_OK;

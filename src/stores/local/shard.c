@@ -1,5 +1,5 @@
 /*
- * The turn of a shard, which drives all its parts; how it is opened and stopped. The commands come in
+ * The step of a shard, which drives all its parts, and its opening and stopping. Commands arrive
  * through shard_submit.
  */
 #include "base/clock.h"
@@ -18,14 +18,14 @@
 #include <string.h>
 
 enum {
-    ADVANCE_AT_ONCE = 512, /* timers a turn */
+    ADVANCE_AT_ONCE = 512, /* timers per step */
     UPKEEP_RETRY_MS = 1000,
-    HOLDS_MAX = 4 /* turns a commit waits for more to come */
+    HOLDS_MAX = 4 /* steps that a commit waits for further commands */
 };
 
 /* ---- the log ---- */
 
-/* Looks whether the path of the directory leads here, where there is reason to doubt. */
+/* Checks whether the path of the directory still leads to it, if there is a reason for doubt. */
 static void look_for_path(struct shard *shard, int64_t now_ms)
 {
     bool seen = atomic_load_explicit(&shard->astray_seen, memory_order_relaxed);
@@ -44,8 +44,8 @@ static void look_for_path(struct shard *shard, int64_t now_ms)
               LOG_NUMBER("shard", shard->options.index), LOG_TEXT("path", shard->options.dir));
 }
 
-/* A commit begins once a look at the sockets brought nothing new: what waits there already may as
- * well come along. */
+/* Returns whether to delay the commit. A commit begins once polling the sockets has brought no new
+ * commands, so that waiting commands join the same batch. */
 static bool hold_commit(struct shard *shard)
 {
     bool brought = shard->submitted != shard->submitted_before;
@@ -80,11 +80,11 @@ static void upkeep_done(struct work *work)
     }
 }
 
-/* Gives the librarian the log's upkeep, where there is any. */
+/* Gives the log's upkeep to the librarian, if any is needed. */
 static void upkeep_start(struct shard *shard, int64_t now_ms)
 {
-    /* What little space there is goes to the run that lets old files go, but for the room in the
-     * log that takes. */
+    /* The little space that is left belongs to the run that frees old files, except for the room in
+     * the log that it needs. */
     bool yields = checkpoint_is_without_space(shard->checkpoint) &&
                   checkpoint_is_busy(shard->checkpoint) &&
                   !(topics_is_busy(shard) && shard->topics_want_room);
@@ -107,7 +107,7 @@ static void step_done(struct work *work)
     list_entry(work, struct shard, step_work)->telling_step = false;
 }
 
-/* Has a step of the wall clock written down. */
+/* Stores a step of the wall clock on the librarian's thread. */
 static void step_tell(struct shard *shard)
 {
     if (!shard->stepped || shard->telling_step)
@@ -117,22 +117,22 @@ static void step_tell(struct shard *shard)
     worker_give(shard->librarian, &shard->step_work);
 }
 
-/* ---- the turn ---- */
+/* ---- the step ---- */
 
-/* Returns whether more is due now than one turn may do. */
+/* Runs due timers. Returns whether more is due now than one step may process. */
 static bool advance_engine(struct shard *shard, struct engine_now now)
 {
     bool stepped = now.skew_ms != shard->engine_skew_ms;
     if (shard->broken || (engine_next_ms(shard->engine) > now.inner_ms && !stepped))
         return false;
     if (wal_has_room(shard->wal, (size_t)ADVANCE_AT_ONCE * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER))
-        return false; /* the commit under way makes room; on a full disk upkeep's next try does */
+        return false; /* the current commit makes room; on a full disk, the next upkeep attempt does */
     shard->engine_skew_ms = now.skew_ms;
     engine_advance(shard->engine, now, ADVANCE_AT_ONCE);
     return engine_next_ms(shard->engine) <= now.inner_ms;
 }
 
-/* Nothing is under way, and nobody waits: a stop may end. */
+/* Returns whether no work is in progress and no call waits, so that a stop may end. */
 static bool shard_is_quiet(const struct shard *shard)
 {
     return !shard->lookups && !checkpoint_is_busy(shard->checkpoint) &&
@@ -144,7 +144,7 @@ static bool shard_is_quiet(const struct shard *shard)
            (shard->broken || wal_open_is_empty(shard->wal));
 }
 
-/* Logs when pushes are refused for want of disk, and when they are accepted again. */
+/* Logs when pushes are refused for lack of disk space, and when they are accepted again. */
 static void tell_accepting(struct shard *shard, bool accepting, bool is_full)
 {
     const char *error = wal_error(shard->wal);
@@ -161,7 +161,7 @@ static void tell_accepting(struct shard *shard, bool accepting, bool is_full)
                   LOG_TEXT("error", error ? error : strerror(is_full ? ENOSPC : EIO)));
 }
 
-/* For shard_figures, which any thread may call. */
+/* Publishes figures for shard_figures, which any thread may call. */
 static void publish_figures(struct shard *shard)
 {
     struct wal_stats stats;
@@ -180,8 +180,8 @@ static void publish_figures(struct shard *shard)
     tell_accepting(shard, !stats.stuck && !is_full, is_full);
 }
 
-/* Totals that no other record tells, such as how many jobs were nacked, are exact after a clean
- * stop: the topics' records are the last ones written. */
+/* Writes the topics' records last before a stop, so that totals without other records, such as the
+ * number of nacks, are exact after a clean stop. */
 static void keep_totals(struct shard *shard)
 {
     shard->totals_kept = true;
@@ -202,7 +202,7 @@ static void stop_if_quiet(struct shard *shard)
     }
 }
 
-/* Nothing more happens before the clock moves. */
+/* Returns whether nothing more happens before the clock moves. */
 static bool shard_is_settled(struct shard *shard, struct engine_now now)
 {
     return engine_next_ms(shard->engine) > now.inner_ms &&
@@ -233,7 +233,7 @@ void shard_settle(struct shard *shard, bool keeps, shard_settled *settled, void 
     reactor_turn_again(shard->reactor);
 }
 
-/* Tells that there was something to do, each turn once. */
+/* Reports activity, once per step. */
 static void active_tell(struct shard *shard)
 {
     if (!shard->options.active || shard->activity == shard->activity_told)
@@ -242,7 +242,7 @@ static void active_tell(struct shard *shard)
     shard->options.active(shard->options.ctx);
 }
 
-/* When the shard wants its next turn, by the process's clock. */
+/* Returns when the shard needs its next step, by the process's clock. */
 static int64_t next_turn_ms(struct shard *shard, struct engine_now now, bool busy)
 {
     int64_t process_ms = shard_process_ms(shard, now);
@@ -250,7 +250,7 @@ static int64_t next_turn_ms(struct shard *shard, struct engine_now now, bool bus
     int64_t load_ms = shard->broken ? INT64_MAX : preload_next_ms(shard->preload);
     int64_t at_ms = INT64_MAX;
     if (next_ms <= now.inner_ms &&
-        !busy) { /* waits for room: a commit's end or the retry wakes us */
+        !busy) { /* waits for room: the end of a commit or the retry wakes it */
         next_ms = INT64_MAX;
         at_ms = shard->committing ? INT64_MAX : process_ms + UPKEEP_RETRY_MS;
     }
@@ -268,12 +268,12 @@ static int64_t next_turn_ms(struct shard *shard, struct engine_now now, bool bus
     return at_ms;
 }
 
-/* For the reactor, at the end of each of its turns; `ctx` is the shard. */
+/* Executes a shard step at the end of a reactor iteration; `ctx` is the shard. */
 static bool shard_turn(void *ctx)
 {
     struct shard *shard = ctx;
     struct engine_now now = shard_now(shard);
-    if (!shard->has_turned) /* all shards are recovered: consumers can come from about now on */
+    if (!shard->has_turned) /* all shards have recovered: consumers can connect from about now on */
         engine_keep_leases(shard->engine, now.inner_ms + shard->options.local->lease_grace_ms);
     shard->has_turned = true;
     look_for_path(shard, shard_process_ms(shard, now));
@@ -301,7 +301,7 @@ static bool shard_turn(void *ctx)
            (more && !shard->committing);
 }
 
-/* ---- stop, and what others see ---- */
+/* ---- stop, and figures for other threads ---- */
 
 struct worker *shard_helper(const struct shard *shard)
 {
@@ -360,7 +360,7 @@ void shard_times(const struct shard *shard, struct shard_times *sum)
 
 /* ---- open and close ---- */
 
-/* The turn that follows is all that is wanted. */
+/* Does nothing: the step that follows is the purpose of the deadline. */
 static void on_deadline(void *ctx)
 {
     (void)ctx;

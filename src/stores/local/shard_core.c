@@ -9,13 +9,14 @@
 #include <string.h>
 
 enum {
-    SMALL_BYTES = 768, /* of a completion: one result with a topic and an id of ordinary length */
+    SMALL_BYTES = 768, /* of a completion: one result with a topic and an id of usual length */
     ASTRAY_LOOK_MS = 500,
-    ROUNDS_MAX = 8,       /* of replies in one turn: what they ask for may be answered at once */
-    TOPICS_AT_ONCE = 256, /* records of topics in one turn */
-    SKEW_NOISE_MS = 2,    /* both clocks are cut to milliseconds */
+    ROUNDS_MAX = 8,       /* of replies per step: callbacks may submit calls that can be answered
+                           * immediately */
+    TOPICS_AT_ONCE = 256, /* records of topics per step */
+    SKEW_NOISE_MS = 2,    /* both clocks are truncated to milliseconds */
     SKEW_WORTH_TELLING_MS = 100,
-    ROOM_EVERY_US = 1000 * 1000 /* the disk's free space is looked at */
+    ROOM_EVERY_US = 1000 * 1000 /* interval between checks of the free disk space */
 };
 
 /* ---- time ---- */
@@ -30,7 +31,7 @@ struct engine_now shard_now(struct shard *shard)
         if (is_told && (step_ms > SKEW_WORTH_TELLING_MS || step_ms < -SKEW_WORTH_TELLING_MS)) {
             log_event(LOG_WARN, "wall clock stepped", LOG_NUMBER("shard", shard->options.index),
                       LOG_NUMBER("step_ms", step_ms));
-            if (shard->options.index == 0) /* all shards see it */
+            if (shard->options.index == 0) /* all shards notice it */
                 clock_note_step(step_ms);
         }
         shard->skew_ms += step_ms;
@@ -40,7 +41,7 @@ struct engine_now shard_now(struct shard *shard)
     return now;
 }
 
-/* ---- replies: each waits for its batch to be durable, or for the end of the turn ---- */
+/* ---- replies: each waits for its batch to be durable, or for the end of the step ---- */
 
 static void spare_give(struct shard *shard, struct completion *completion)
 {
@@ -121,7 +122,8 @@ void completion_status_soon(struct shard *shard, enum queue_status status,
                             struct queue_reply_to reply_to)
 {
     struct completion *completion = completion_new(shard, 0, 0, reply_to);
-    assert(completion); /* without memory even for a refusal there is no honest way on */
+    assert(
+        completion); /* without memory even for a refusal, the server cannot continue correctly */
     completion->reply.status = status;
     completion_soon(shard, completion);
 }
@@ -134,8 +136,7 @@ static void completion_run(struct shard *shard, struct completion *completion)
     completion_free(shard, completion);
 }
 
-/* Those who wait for no more than sequence `until` get this status instead of what they would have had.
- * UINT64_MAX: everybody. */
+/* Fails the completions that need at most sequence `until` with this status. UINT64_MAX: all. */
 static void completions_fail(struct shard *shard, uint64_t until, enum queue_status status)
 {
     while (!list_is_empty(&shard->waiting)) {
@@ -147,7 +148,7 @@ static void completions_fail(struct shard *shard, uint64_t until, enum queue_sta
     }
 }
 
-/* Calls back what is ready to go. Returns whether anybody was called. */
+/* Sends the replies that are ready. Returns whether there were any. */
 static bool completions_run(struct shard *shard)
 {
     bool any = false;
@@ -158,7 +159,7 @@ static bool completions_run(struct shard *shard)
         completion_run(shard, first);
         any = true;
     }
-    /* Those added by the callbacks wait for the next round. */
+    /* Completions added by the callbacks wait for the next round. */
     struct list round;
     list_take_all(&round, &shard->soon);
     while (!list_is_empty(&round)) {
@@ -168,17 +169,17 @@ static bool completions_run(struct shard *shard)
     return any;
 }
 
-/* ---- events of topics: kept during a turn, told at its end, each topic once ---- */
+/* ---- events of topics: gathered during a step, reported at its end, once per topic ---- */
 
 struct topic_event {
     struct list list;
-    enum queue_event event; /* 0: it has ready jobs */
-    uint64_t reactors;      /* of ready jobs: who wants to know */
+    enum queue_event event; /* 0: the topic has ready jobs */
+    uint64_t reactors;      /* of ready jobs: the reactors to notify */
     size_t topic_bytes;
     char topic[];
 };
 
-/* Once for each topic and event. False: out of memory. */
+/* Adds an event, once for each topic and event. Returns false when out of memory. */
 static bool event_add(struct list *all, enum queue_event event, struct slice topic,
                       uint64_t reactors)
 {
@@ -205,7 +206,8 @@ void shard_event(struct shard *shard, enum queue_event event, struct slice topic
         shard->events_any |= 1u << event;
 }
 
-/* A wake-up must not be lost: without memory for it all topics are told of. */
+/* Adds a notification of ready jobs. It must not be lost: without memory for it, all topics are
+ * reported. */
 static void ready_add(struct shard *shard, struct slice topic, uint64_t reactors)
 {
     if (!event_add(&shard->ready_topics, 0, topic, reactors))
@@ -232,7 +234,7 @@ static struct topic_event *event_take_first(struct list *all)
     return first;
 }
 
-/* Returns whether there was anything to tell. */
+/* Reports the gathered events. Returns whether there were any. */
 static bool events_run(struct shard *shard)
 {
     struct shard_options *options = &shard->options;
@@ -301,10 +303,10 @@ int shard_ask_room(struct shard *shard, size_t bytes, enum wal_need need, enum q
     case 0:
         *status = QUEUE_OK;
         return 0;
-    case -EAGAIN: /* the commit or the next file under way will make room */
+    case -EAGAIN: /* the current commit or the next file will make room */
         return -EAGAIN;
     case -EMSGSIZE:
-        *status = QUEUE_BODY_TOO_BIG; /* even an empty batch cannot take it */
+        *status = QUEUE_BODY_TOO_BIG; /* too large even for an empty batch */
         return 0;
     case -ENOSPC:
         *status = QUEUE_NO_SPACE;
@@ -358,7 +360,7 @@ static void commit_count(struct shard *shard)
     counter_set(&tally->log_syncs, stats.syncs);
 }
 
-/* The committer is back: what it wrote and synced is durable, or the log is broken. */
+/* Handles the end of a commit: the batch is durable, or the log is broken. */
 static void commit_done(struct work *work)
 {
     struct shard *shard = list_entry(work, struct shard, commit_work);
@@ -402,7 +404,7 @@ bool topics_step(struct shard *shard)
         int failed = wal_has_room(shard->wal, ENGINE_TOPIC_BYTES_MAX, WAL_FOR_ANSWER);
         shard->topics_want_room = failed != 0;
         if (failed) {
-            if (failed != -EAGAIN && shard->stopping) /* they are where they were */
+            if (failed != -EAGAIN && shard->stopping) /* the old records remain valid */
                 shard->writing_topics = false;
             return false;
         }
@@ -414,7 +416,7 @@ bool topics_step(struct shard *shard)
     return true;
 }
 
-/* ---- a cold job comes to memory ---- */
+/* ---- loading a cold job ---- */
 
 struct hash128 shard_record_key(const struct shard *shard, const struct record *record)
 {
@@ -423,7 +425,8 @@ struct hash128 shard_record_key(const struct shard *shard, const struct record *
     return engine_key(shard->engine, record->job.topic, record->job.id);
 }
 
-/* Clears the slot of a victim whose job has ended in the new run, so that no helper finds it again. */
+/* Clears the slot of a victim whose job has ended in the new run, so that helpers no longer find
+ * it. */
 static void release_ended(struct shard *shard, struct record_place place)
 {
     enum job_section section;
@@ -445,7 +448,7 @@ int shard_load(struct shard *shard, struct slice bytes, struct record_place plac
     bool is_in_memory = engine_knows(shard->engine, shard_record_key(shard, &record));
     if (!counts)
         return is_in_memory ? 0 : -ENOENT;
-    /* The time of a remembered id ran out while it was cold, which no record tells. */
+    /* A remembered id expired while it was cold, for which there is no record. */
     if (!is_in_memory && record.kind == RECORD_DONE &&
         record.done.remember_until_ms <= now.inner_ms) {
         engine_release_stored(shard->engine, record.done.topic, counted);
@@ -454,7 +457,7 @@ int shard_load(struct shard *shard, struct slice bytes, struct record_place plac
     return engine_load(shard->engine, &record, counted, now) == ENGINE_NO_MEMORY ? -ENOMEM : 0;
 }
 
-/* ---- what the engine tells ---- */
+/* ---- the engine's sink ---- */
 
 static struct record_place sink_append(void *ctx, const struct record *record)
 {
@@ -503,7 +506,7 @@ struct engine_sink shard_engine_sink(struct shard *shard)
                                 .ctx = shard};
 }
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
 void shard_core_init(struct shard *shard)
 {

@@ -7,31 +7,31 @@
 
 enum {
     EVENTS_WAITING_MAX = 4096,
-    STEP_EVENTS = 256,       /* told in one turn */
-    STEP_BYTES_MAX = 1 << 20 /* of records read for it; but for the first */
+    STEP_EVENTS = 256,       /* reported per step */
+    STEP_BYTES_MAX = 1 << 20 /* of records read for them; the first one may be larger */
 };
 
-/* An event that waits for its id, or for those before it. One block of memory with its texts. */
+/* An event that waits for its id, or for earlier events. One block of memory with its texts. */
 struct item {
     struct list list;
     struct job_event event;
     struct hash128 key;
-    struct record_place place; /* bytes 0: the id is known */
+    struct record_place place; /* bytes 0: the id is known or not needed */
     char id[JOB_ID_BYTES_MAX];
-    char texts[]; /* topic, id where it was known, error */
+    char texts[]; /* topic, id if it was known, error */
 };
 
 struct shard_feed {
     struct work work;
     struct shard *shard;
     struct list waiting,
-        reading; /* items; the latter are with the librarian, or about to be told */
+        reading; /* items; the latter are with the librarian, or about to be reported */
     bool is_reading;
     struct depot_view *view; /* while the librarian reads */
     struct buffer scratch;
 };
 
-/* ---- what is wanted ---- */
+/* ---- the kinds that subscribers need ---- */
 
 void shard_feed_look_again(struct shard *shard)
 {
@@ -39,7 +39,7 @@ void shard_feed_look_again(struct shard *shard)
     engine_tell(shard->engine, shard->told_kinds);
 }
 
-/* ---- what waits ---- */
+/* ---- waiting events ---- */
 
 static void text_move(struct slice *text, char **at)
 {
@@ -97,7 +97,7 @@ void shard_feed_event(void *ctx, const struct job_event *event, struct hash128 k
         wait_in_line(feed, event, key, place);
 }
 
-/* One whose id is known, or that has none. */
+/* Reports an event whose id is known, or that has no id. */
 static void tell(struct shard *shard, const struct job_event *event)
 {
     struct shard_feed *feed = shard->feed;
@@ -109,7 +109,7 @@ static void tell(struct shard *shard, const struct job_event *event)
         feed_tell(shard->options.desk, event);
 }
 
-/* On the clock that dues are shown on. */
+/* Returns the time by the clock of displayed due times. */
 static int64_t shown_now_ms(struct shard *shard)
 {
     struct engine_now now = shard_now(shard);
@@ -140,7 +140,8 @@ void shard_feed_topic(struct shard *shard, enum job_event_kind kind, struct slic
 
 /* ---- reading ids ---- */
 
-/* The id in the job's record, into the item. -EAGAIN: only the librarian can tell. Either thread. */
+/* Reads the id from the job's record into the item. Returns -EAGAIN if only the librarian can read
+ * it. Either thread. */
 static int item_read(struct shard_feed *feed, struct item *item, bool may_block)
 {
     const struct shard *shard = feed->shard;
@@ -159,7 +160,7 @@ static int item_read(struct shard_feed *feed, struct item *item, bool may_block)
     item->place.bytes = 0;
     if (failed || !record_decode(bytes, &record) || record.kind != RECORD_JOB ||
         record.job.id.len > sizeof item->id)
-        return 0; /* told without */
+        return 0; /* reported without an id */
     struct hash128 key = hash_pair(record.job.topic, record.job.id, shard->options.hash_seed);
     if (key.low == item->key.low && key.high == item->key.high) {
         memcpy(item->id, record.job.id.at, record.job.id.len);
@@ -208,7 +209,7 @@ static void on_back(struct work *work)
     items_tell(feed);
 }
 
-/* The next piece of those that wait; whether the librarian has to read for some of them. */
+/* Gathers the next waiting events. Returns whether the librarian must read for some of them. */
 static bool items_gather(struct shard_feed *feed)
 {
     size_t bytes = 0;
@@ -233,19 +234,19 @@ bool shard_feed_step(struct shard *shard)
         return false;
     feed->view = depot_hold(shard->depot);
     if (!feed->view)
-        return false; /* no memory: the next turn may have some */
+        return false; /* no memory: the next step may have some */
     if (items_gather(feed)) {
         feed->is_reading = true;
         shard->readings++;
         worker_give(shard->librarian, &feed->work);
-        return false; /* its letter brings the next turn */
+        return false; /* its letter triggers the next step */
     }
     view_let_go(feed);
     items_tell(feed);
     return shard->feed_waiting > 0;
 }
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
 struct shard_feed *shard_feed_new(struct shard *shard)
 {

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A question to a shard and its answer back. */
+/* A request to a shard, and its answer. */
 struct settle_letter {
     struct letter letter;
     struct test_clock *test_clock;
@@ -17,13 +17,13 @@ struct settle_letter {
 
 struct test_clock {
     struct local *local;
-    local_settled *settled; /* NULL: nobody asks */
+    local_settled *settled; /* NULL: no call in progress */
     void *settled_ctx;
     bool keeps;
     uint32_t left; /* shards that have not answered */
     void (*active)(void *ctx);
     void *active_ctx;
-    struct settle_letter letters[]; /* one for each shard */
+    struct settle_letter letters[]; /* one per shard */
 };
 
 struct test_clock *test_clock_new(struct local *local)
@@ -54,7 +54,7 @@ int64_t local_test_clock_start_ms(const struct local *local)
     return local->manifest.test_start_ms;
 }
 
-/* On reactor 0 again. */
+/* Collects an answer on reactor 0. The last one ends the call. */
 static void settle_letter_back(struct letter *letter)
 {
     struct test_clock *test_clock = ((struct settle_letter *)(void *)letter)->test_clock;
