@@ -402,7 +402,7 @@ void http_front_free(struct http_front *front)
         buffer_fini(&front->spares[i]);
     for (uint32_t id = 1; id <= front->exchanges.top; id++) {
         struct http_exchange *left = slab_at(&front->exchanges, id);
-        buffer_fini(&left->reply); /* set if the queue has not answered; else zeroed */
+        buffer_fini(&left->reply); /* an exchange that the queue has not answered, or zeroed */
         buffer_fini(&left->note);
         if (left->change)
             http_change_end(left, "unknown");

@@ -42,7 +42,7 @@ bool http_host_names_check(struct slice names, struct slice *bad);
  * valid Host. */
 bool http_hosts_have(const struct http_hosts *hosts, struct slice host, bool *is_malformed);
 
-/* Checks a request that http_hosts_admit does not admit by its short path. */
+/* Checks a request in full; http_hosts_admit has a short path for the Host accepted last. */
 bool http_hosts_judge(struct http_hosts *hosts, const struct http_request *request,
                       struct http_fault *fault);
 

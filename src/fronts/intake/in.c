@@ -11,12 +11,10 @@
 #include <stdlib.h>
 
 enum {
-    CUT_MS = 3000, /* a thread that is still running after this time is blocked in a call */
+    CUT_MS = 3000, /* after it, a thread that is blocked in a call is interrupted */
     TOPIC_AGAIN_MS = 1000,
-    TOPIC_LOOK_MS =
-        1000, /* interval of topic checks after messages came: the topic may have been deleted */
-    REMEMBER_MS =
-        60000 /* how long ids of finished jobs are kept: a lost connection can cause a redelivery */
+    TOPIC_LOOK_MS = 1000, /* after messages: the topic may have been deleted */
+    REMEMBER_MS = 60000   /* ids of finished jobs, for redeliveries */
 };
 
 enum phase { NEW = 1, MAKING_TOPIC, CONSUMING, STOPPING, STOPPED };
@@ -36,7 +34,7 @@ struct amqp_in {
     bool has_thread, has_logged_topic, will_look;
 };
 
-/* A message to the reactor and back. */
+/* A batch on its way to the reactor and back. */
 struct trip {
     struct letter letter;
     struct amqp_in *in;
