@@ -175,14 +175,14 @@ static void json_for_programs_holds_nothing_that_a_terminal_obeys(void **state)
     free(written);
 }
 
-static void shows_times_where_the_user_lives(void **state)
+static void shows_times_in_the_zone_of_the_user(void **state)
 {
     char out[SHOW_CELL_BYTES];
     (void)state;
     setenv("TZ", "UTC-2", 1);
     tzset();
     json_t *time = json_string("2026-11-20T09:00:00.120Z");
-    assert_string_equal(show_time(time, out), "2026-11-20 11:00:00.120");
+    assert_string_equal(show_time(time, out), "2026-11-20 11:00:00.120+02:00");
     json_decref(time);
     setenv("TZ", "UTC", 1);
     tzset();
@@ -261,7 +261,7 @@ int main(void)
         cmocka_unit_test(guesses_what_a_body_is),
         cmocka_unit_test(shows_no_control_bytes),
         cmocka_unit_test(json_for_programs_holds_nothing_that_a_terminal_obeys),
-        cmocka_unit_test(shows_times_where_the_user_lives),
+        cmocka_unit_test(shows_times_in_the_zone_of_the_user),
         cmocka_unit_test(cuts_long_bodies_between_characters),
         cmocka_unit_test(settings_become_json),
         cmocka_unit_test(nulls_are_dropped_at_any_depth),
