@@ -50,15 +50,15 @@ static void get_load(struct http_call *call)
                             "'topic' may be given once: name one, or none for all of them");
         return;
     }
-    if (query->topic_count && !job_topic_is_valid(query->topics[0])) {
-        http_answer_refusal(call->exchange, QUEUE_BAD_TOPIC, NULL, 0);
-        return;
-    }
     if (query->topic_count)
         forecast.topic = query->topics[0];
     if (!http_gate_allows(call->front, call->caller, call->exchange->route, forecast.topic,
                           &fault)) {
         http_answer_fault(call->exchange, &fault);
+        return;
+    }
+    if (query->topic_count && !job_topic_is_valid(query->topics[0])) {
+        http_answer_refusal(call->exchange, QUEUE_BAD_TOPIC, NULL, 0);
         return;
     }
     queue_forecast(call->front->queue, &forecast, http_reply_to(call, on_load));
