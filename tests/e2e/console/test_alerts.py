@@ -38,7 +38,7 @@ class Traffic(threading.Thread):
         client = self.server.client()
         while not self.over.wait(0.05):
             with contextlib.suppress(Refused):  # while a test has the store full, or away
-                client.push_batch([{"topic": "busy", "body": "x", "delay": delay} for delay in (0, 0, 20, "1h")])
+                client.push_batch([{"topic": "busy", "body": "x", "delay": delay} for delay in (0, 0, "20ms", "1h")])
                 first, *rest = [job["lease"] for job in client.take("busy", max=10, wait="100ms")] or [None]
                 if first:
                     client.nack(first, error="no")

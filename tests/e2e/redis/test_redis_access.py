@@ -88,7 +88,7 @@ def life_of_everything(server, topic):
 def test_the_acl_rule_of_the_documents_is_enough_and_nothing_it_asks_for_is_denied(start_server, tmp_path, sees):
     file = secret_file(tmp_path / "password", "PASSWORD")
     with RedisServer(aof="always") as server:
-        server.call(*acl_rule("tarry fsck", *(["the durability"] if sees else [])))
+        server.call(*acl_rule("tarry fsck", *(["reading the durability"] if sees else [])))
         server.config("requirepass", "others")
         started = start_server("--store", f"redis://tarry:@127.0.0.1:{server.port}", "--redis-password-file", file)
         assert info(started)["durability_class"] == ("always" if sees else "unknown")
@@ -125,7 +125,7 @@ def test_each_permission_of_the_rule_is_needed(tmp_path):
         for permission in permissions(acl_rule()):
             server.call("FLUSHALL")
             server.call("FUNCTION", "FLUSH")
-            server.call(*acl_rule("the durability"), taken_away(permission))
+            server.call(*acl_rule("reading the durability"), taken_away(permission))
             server.call("ACL", "LOG", "RESET")
             flags = ["--store", f"redis://tarry:PASSWORD@127.0.0.1:{server.port}", "--shards", "1", "--store-timeout", "1s"]
             started = Server(tmp_path / permission.replace("|", "-"), flags).launch()
@@ -215,7 +215,7 @@ def test_the_acl_rule_of_the_documents_will_do_on_a_cluster(start_server, tmp_pa
 
 def test_the_acl_rule_of_the_documents_is_narrow():
     with RedisServer() as server:
-        server.call(*acl_rule("a cluster", "tarry fsck", "a database", "--wait-replicas", "the durability"))
+        server.call(*acl_rule("a cluster", "tarry fsck", "a database", "--wait-replicas", "reading the durability"))
         client = server.client(username="tarry", password="PASSWORD")
         server.client().set("foreign", "x")
         for words in (("GET", "foreign"), ("SET", "foreign", "y"), ("FLUSHALL",), ("CONFIG", "SET", "appendonly", "no"), ("KEYS", "*"), ("SHUTDOWN",),

@@ -163,13 +163,16 @@ class Connection:
             return True
 
 
+DURATIONS = {"delay", "ttl", "wait", "lease_for", "for", "dedup_window"}
+
+
 def query(options):
-    """`?a=1&b=2`; None is left out, a list gives the name several times."""
+    """`?a=1&b=2`; leaves out None, gives the name of a list several times, and writes a duration that is a number in milliseconds."""
     pairs = []
     for name, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else [value]:
             if one is not None:
-                pairs.append((name, str(one)))
+                pairs.append((name, f"{one}ms" if name in DURATIONS and isinstance(one, int) else str(one)))
     return "?" + urllib.parse.urlencode(pairs, quote_via=urllib.parse.quote) if pairs else ""
 
 
