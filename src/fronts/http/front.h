@@ -127,8 +127,8 @@ struct http_hooks {
     bool (*other_topic)(void *ctx, struct slice extension, char *other);
     bool (*check_callback)(void *ctx, struct slice url, char *error);
     /* Writes the endpoints of a topic with this extension, as JSON objects separated by commas.
-     * Shared endpoints are included only if the caller `sees_all` of them. NULL: shows none. Any
-     * thread. */
+     * Shared endpoints are included only if the caller `sees_all` of them. NULL: shows no
+     * endpoints. Any thread. */
     void (*write_endpoints)(void *ctx, struct slice extension, bool sees_all, struct buffer *out);
     /* Sends a sample to the topic's target. Calls `done` once on the calling reactor's thread,
      * never inside the call; `json` is an object that explains the outcome. */

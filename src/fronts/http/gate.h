@@ -42,7 +42,7 @@ static inline struct slice http_gate_known_line(const struct http_gate *gate)
 enum http_denial { HTTP_DENIED_SCOPE, HTTP_DENIED_TOPIC, HTTP_DENIALS };
 
 /*
- * Returns whether the front's request may be carried out. `is_whole`: its body has arrived too.
+ * Returns whether the front's request may be carried out. `is_whole`: its body has also arrived.
  * `route` NULL: no route matches, which only authorized callers may learn. `topic` is the one in
  * the path. On true, the connection's gate holds the caller until its next request. On false,
  * *fault gives the reason, and *is_known whether the caller was authenticated.

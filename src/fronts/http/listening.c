@@ -84,7 +84,7 @@ static int accepts_due(struct http_listener *listener)
     return 0;
 }
 
-/* Accepts at most that many connections. Returns false if none is waiting. */
+/* Accepts at most that many connections. Returns false if no more are waiting. */
 static bool let_in(struct http_listener *listener, int most)
 {
     struct http_front *front = listener->front;

@@ -155,8 +155,8 @@ const char *http_option_says(const char *name)
     return option ? option->says : NULL;
 }
 
-/* Refuses an unknown option. `beside` lists other members of the JSON object that are not options;
- * NULL: none. */
+/* Refuses an unknown option. `beside` lists other members of the JSON object that are not options,
+ * or is NULL. */
 static bool refuse_unknown_option(uint64_t allowed, const char *const *beside, struct slice name,
                                   struct http_fault *fault)
 {
@@ -497,7 +497,7 @@ static bool decode_text(struct slice text, bool plus_is_space, struct buffer *sc
 }
 
 /* Decodes a value of the query. '+' is a blank for options with blanks, as in forms, and itself in
- * a time, which has none. Elsewhere '+' is ambiguous and refused. */
+ * a time. Elsewhere '+' is ambiguous and refused. */
 static bool decode_value(const struct option *option, struct slice text, struct buffer *scratch,
                          struct slice *out, struct http_fault *fault)
 {

@@ -64,7 +64,7 @@ enum http_option_id {
     OPTION_RESTORE,
     OPTION_COUNT
 };
-/* For calls of another API: unknown names are left to their handlers. */
+/* Marks calls of another API: unknown names are left to their handlers. */
 enum { OPTION_FOREIGN = 63 };
 _Static_assert((int)OPTION_COUNT < (int)OPTION_FOREIGN, "sets of options have 64 bits");
 
@@ -98,7 +98,7 @@ enum { HTTP_CALLBACK_BYTES_MAX = 1024 }; /* as the limit of a meta value */
 
 #define HTTP_IDLE_MS_MAX (10LL * 60 * 1000) /* maximum wait of a call that moves the test clock */
 
-/* How a list shows bodies. */
+/* Format of bodies in a list. */
 enum http_bodies {
     HTTP_BODIES_NONE = 1,
     HTTP_BODIES_SHOWN, /* as a get shows them */

@@ -62,7 +62,7 @@ struct http_request {
 bool http_request_parse(struct slice head, struct http_request *out, struct http_fault *fault);
 
 /* Returns the Authorization line of a parsed request, to be compared with the bytes of the next
- * one. Empty if there is none, or if blanks follow it. */
+ * one. Empty if it is missing, or if blanks follow it. */
 struct slice http_request_authorization_line(const struct http_request *request);
 
 /* Returns the value of the first field of that name, or an empty slice. */

@@ -48,7 +48,7 @@ enum http_answer_kind {
     HTTP_ANSWER_STREAM /* stays open, see stream.h */
 };
 
-/* Who may make a call: callers with a scope (access/rights.h), or one of these. */
+/* Callers that may make a call: those with a scope (access/rights.h), or one of these. */
 enum {
     HTTP_FOR_CALLERS = 64,   /* any caller, whatever its rights */
     HTTP_FOR_EVERYBODY = 128 /* everyone, without authentication */

@@ -109,7 +109,7 @@ const struct http_sample_topic *http_sample_find(const struct http_sample *sampl
                                                  struct slice name);
 void http_figures_add(struct http_figures *sum, const struct http_figures *more);
 
-/* How late jobs were handed out in the last minute. Empty name: over all topics. -1: unknown, or no
+/* Lateness of jobs handed out in the last minute. Empty name: over all topics. -1: unknown, or no
  * job was handed out. */
 struct http_lateness {
     int64_t p50_ms, p99_ms;

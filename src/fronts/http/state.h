@@ -36,7 +36,7 @@ enum {
     HTTP_FRONTS_MAX = 256
 };
 
-/* What the front waits for on a connection; it determines the timeout. */
+/* The event that the front waits for on a connection; it determines the timeout. */
 enum http_phase {
     HTTP_PHASE_NONE = 0, /* the queue, without a timeout */
     HTTP_PHASE_GREET,    /* a proxy header or a handshake before requests */
@@ -198,7 +198,7 @@ void http_front_wake_by(struct http_front *front, int64_t at_ms);
 
 /* ---- memory ---- */
 
-/* Gives memory to a buffer that has none, from the spares if possible, or takes it back. */
+/* Gives memory to an empty buffer, from the spares if possible, or takes it back. */
 void http_front_lend(struct http_front *front, struct buffer *buffer);
 void http_front_give_back(struct http_front *front, struct buffer *buffer);
 

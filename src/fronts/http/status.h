@@ -4,7 +4,7 @@
  *
  * One table (status.c) has a row for each kind of problem: its code, its limit, its severity, a
  * sentence and the runbook that describes what to do. A server is healthy if no problem is
- * critical; warnings are reported too.
+ * critical; warnings are also reported.
  */
 #ifndef TARRY_HTTP_STATUS_H
 #define TARRY_HTTP_STATUS_H

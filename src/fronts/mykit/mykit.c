@@ -390,8 +390,8 @@ static void on_deleted(void *owner, uint64_t tag, const struct queue_reply *repl
         answer_status(exchange, status, NULL);
 }
 
-/* Deletes the jobs found. For a leased job the deletion is requested: it takes effect when the
- * lease ends, in any way but an ack. */
+/* Cancels the jobs found. For a leased job the cancel is requested: an ack still completes it; any
+ * other end of its lease cancels it. */
 static void act_delete(struct http_exchange *exchange, const struct id_call *call)
 {
     struct queue_change changes[TOPICS_MAX];
