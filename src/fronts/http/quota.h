@@ -22,9 +22,8 @@ struct http_front;
 /* The quota state of a connection. Zeroed at first. */
 struct http_quota {
     struct quota_account *address; /* account of the address; a reference */
-    struct quota_account
-        *caller;     /* account of the caller, a reference; NULL: no named caller yet */
-    bool is_counted; /* counted among the connections of the address or the caller */
+    struct quota_account *caller;  /* the same of the named caller, or NULL */
+    bool is_counted;               /* counted among the connections of the address or the caller */
     bool is_refused; /* the caller has too many connections, so each request is refused */
     bool is_local;   /* the peer is on this machine */
 };

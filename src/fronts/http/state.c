@@ -20,8 +20,9 @@ int64_t http_front_now_ms(struct http_front *front)
     return front->now_ms;
 }
 
-/* Also called by takes: the waiters learn that a take has to wait only when the queue has answered,
- * possibly after the end of this iteration. Waking up early is harmless. */
+/* Sets the wake-up earlier. Takes also call this: the waiters learn that a take has to wait only
+ * when the queue has answered, possibly after the end of this iteration. Waking up early is
+ * harmless. */
 void http_front_wake_by(struct http_front *front, int64_t at_ms)
 {
     if (at_ms >= front->expiry_ms)
