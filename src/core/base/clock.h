@@ -96,7 +96,7 @@ void clock_steps(struct clock_steps *out);
  * does not provide one. */
 void clock_boot_id(char id[37]);
 
-/* For tests: replaces both clocks by values that move only by these calls. clock_fake_end restores
+/* Replaces both clocks by values that move only by these calls, for tests. clock_fake_end restores
  * the real clocks. */
 void clock_fake_start(int64_t inner_ms, int64_t wall_ms);
 void clock_fake_advance(int64_t elapsed_ms);

@@ -14,8 +14,7 @@ enum { PEAK_SLOT_US = 10 * 1000 * 1000, PEAK_SLOTS = 7 };
 
 struct peak {
     _Atomic uint64_t greatest;
-    _Atomic uint64_t slots[PEAK_SLOTS]; /* upper 32 bits: the number of the ten seconds; lower 32
-                                         * bits: the value */
+    _Atomic uint64_t slots[PEAK_SLOTS]; /* number of its ten seconds; 32 bits of value */
 };
 
 static inline uint64_t peak_slot_number(int64_t now_us)

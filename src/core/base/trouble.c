@@ -20,7 +20,7 @@ static const char *const names[TROUBLES] = {
     [TROUBLE_TRACES] = "traces",
 };
 
-/* By the inner clock; 0: the party's last attempt succeeded. */
+/* Start of the failures by the inner clock; 0: the last attempt of the party succeeded. */
 static _Atomic int64_t since_ms[TROUBLES][TROUBLE_PARTIES];
 
 void trouble_note(enum trouble trouble, uint32_t party, bool has_failed)

@@ -47,10 +47,9 @@ struct job {
     int64_t first_due_ms;   /* due before any retry: ttl counts from here */
     int64_t lease_until_ms; /* inner clock; 0 unless leased */
     int64_t taken_ms;       /* inner clock; 0 unless leased, or if not recorded */
-    struct slice
-        consumer; /* the name that the consumer gives itself; empty unless leased, or if not given */
-    bool cancel_requested; /* leased: cancelled when the lease ends, unless acked before */
-    uint64_t sequence;     /* push order within the shard */
+    struct slice consumer;  /* name given by the consumer; empty unless leased, or if not given */
+    bool cancel_requested;  /* leased: cancelled when the lease ends, unless acked before */
+    uint64_t sequence;      /* push order within the shard */
     uint64_t delivery;    /* number of the last delivery, rising within the shard; 0: no delivery */
     struct policy policy; /* the job's own; unset fields use the topic's values */
 };
@@ -60,9 +59,9 @@ enum job_state job_state_parse(struct slice name); /* 0 if unknown */
 
 /* Returns whether a topic name is valid: [A-Za-z0-9._+/;$()-]{1,200}, no leading dot. */
 bool job_topic_is_valid(struct slice topic);
-/* Returns whether the topic is one of tarry's own, which hold one-time internal work: `tarry.dead`,
- * ... Nothing is pushed to it on behalf of a caller. All names that begin with "tarry." are
- * reserved. */
+/* Returns whether the topic is one of tarry's own, which hold work that must happen once over all
+ * servers: `tarry.dead`, ... Nothing is pushed to it on behalf of a caller. All names that begin
+ * with "tarry." are reserved. */
 bool job_topic_is_own(struct slice topic);
 /* Returns whether an id is valid: 1 to 128 bytes of printable ASCII, 0x21 to 0x7e. */
 bool job_id_is_valid(struct slice id);

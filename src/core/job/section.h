@@ -16,7 +16,7 @@ enum job_section {
     SECTION_RETRYING,      /* like DELAYED, with attempt > 0 */
     SECTION_RETRYING_WALL, /* like DELAYED_WALL, with attempt > 0 */
     SECTION_REMEMBERED,    /* a DONE record: remember_until, inner clock */
-    /* Due on the wall clock at the time when the run was written; never comes due. */
+    /* Due by the wall clock, as of the writing of the run; never falls due by itself. */
     SECTION_DEAD,
     SECTIONS
 };

@@ -4,7 +4,7 @@
  *
  * Life cycle:
  *   1. listeners_open, once, before threads start: binds each address, so that an address in use is
- *      detected before anything slow begins. A unix socket or an inherited socket accepts connections
+ *      detected before anything slow begins. A unix or an inherited socket accepts connections
  *      from then on; they wait in the backlog. An IP address accepts them from step 2 on.
  *   2. listener_descriptor, for each thread that accepts: a separate socket on the same IP address
  *      (the system distributes connections over them), else a copy of the one descriptor.
@@ -38,7 +38,7 @@ enum listener_kind {
     LISTENER_INHERITED /* of either kind; replaced by its real kind once open */
 };
 
-/* Whether clients must authenticate at a listener. */
+/* The authentication that a listener requires of clients. */
 enum listener_token {
     LISTENER_TOKEN_AUTO = 0, /* if a way to authenticate is configured */
     LISTENER_TOKEN_REQUIRED, /* "require-token" */

@@ -40,8 +40,8 @@ struct reactor {
 
 /* ---- mailbox ---- */
 
-/* Only the sender that finds the mailbox empty wakes the reactor, which then receives all later
- * letters as well. */
+/* Adds a letter. Only the sender that finds the mailbox empty wakes the reactor, which then
+ * receives all later letters as well. */
 void reactor_post(struct reactor *reactor, struct letter *letter)
 {
     struct letter *head = atomic_load_explicit(&reactor->mailbox, memory_order_relaxed);

@@ -61,7 +61,7 @@ struct checkpoint {
     bool is_with_archivist;
 
     /* The current checkpoint. */
-    uint32_t before_file; /* the log file up to which it makes files unnecessary; 0: no file */
+    uint32_t before_file; /* log files before this one become unnecessary; 0: no files */
     int64_t
         now_ms; /* of the step, by the process's clock: durations here do not depend on the clock of
                  * jobs */
@@ -745,8 +745,7 @@ static bool step_idle(struct checkpoint *checkpoint, struct engine_now now)
     checkpoint->before_file = 0;
     checkpoint->began_ms = checkpoint->now_ms;
     if (checkpoint->is_without_space || depot_wants_tidying(shard->depot)) {
-        give_archivist(checkpoint, CHECKPOINT_TIDYING); /* check whether there is room for the
-                                                         * reserve */
+        give_archivist(checkpoint, CHECKPOINT_TIDYING); /* is there room for the reserve? */
     } else if (checkpoint->is_merging || checkpoint->now_ms >= checkpoint->keys_ms) {
         merge_keys(checkpoint);
     }

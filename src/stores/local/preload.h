@@ -29,7 +29,7 @@ uint64_t preload_unreadable(const struct preload *preload);
  * step. */
 int64_t preload_keep_until_ms(const struct preload *preload, struct engine_now now);
 /* Returns how many ready jobs of a topic stay in memory. If a topic has more, some are about to be
- * evicted, and all its slots are processed again more than a second later. */
+ * evicted, and all its slots are processed again a second later. */
 uint64_t preload_ready_max(struct preload *preload);
 /* Returns the record of a recently loaded slot from memory, valid until the next step. False: not
  * available. */

@@ -440,8 +440,7 @@ static bool change_finish(struct shard *shard, struct scan *scan)
         status = engine_topic_remove(shard->engine, topic);
         if (status == QUEUE_CONFLICT && scan->cold_scan && scan->cold_scan->met_damage) {
             status = QUEUE_UNAVAILABLE;        /* it would not be empty the next time either */
-        } else if (status == QUEUE_CONFLICT) { /* jobs were pushed meanwhile: process the whole
-                                                * topic again */
+        } else if (status == QUEUE_CONFLICT) { /* pushed to meanwhile: start again */
             walk->at = 0;
             walk->until_sequence = UINT64_MAX;
             scan->is_memory_done = false;

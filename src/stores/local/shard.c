@@ -126,7 +126,7 @@ static bool advance_engine(struct shard *shard, struct engine_now now)
     if (shard->broken || (engine_next_ms(shard->engine) > now.inner_ms && !stepped))
         return false;
     if (wal_has_room(shard->wal, (size_t)ADVANCE_AT_ONCE * ENGINE_STATE_BYTES_MAX, WAL_FOR_ANSWER))
-        return false; /* the current commit makes room; on a full disk, the next upkeep attempt does */
+        return false; /* a commit makes room, or on a full disk the next upkeep */
     shard->engine_skew_ms = now.skew_ms;
     engine_advance(shard->engine, now, ADVANCE_AT_ONCE);
     return engine_next_ms(shard->engine) <= now.inner_ms;

@@ -74,8 +74,9 @@ struct shard {
     struct list scans;      /* local/scan.h */
     size_t listings;        /* lists among them: no job becomes cold until they end */
     size_t readings;        /* replies and scans whose records a helper is reading */
-    struct completion *spare; /* small blocks for reuse, linked through list.next; */
-    uint32_t spares;          /* the last COMPLETION_RESERVE are for when memory is short */
+    struct completion *spare; /* small blocks for reuse, linked through list.next */
+    uint32_t spares;          /* of `spare`; the last COMPLETION_RESERVE are for when memory is
+                               * short */
     struct watch_table *watches;
     /* When memory was short: reactors that watch all topics, those notified about any topic, and
      * events (one bit each) reported for any topic. */
@@ -93,10 +94,10 @@ struct shard {
     uint32_t submitted, submitted_before, holds;
     int commit_error, upkeep_error;
     int64_t upkeep_retry_ms;
-    bool writing_topics;   /* the topics' records are being written again, */
-    uint32_t topics_at;    /* the next topic, */
-    bool topics_want_room; /* and whether the log has no room for it */
-    bool totals_kept;      /* the last records before a stop have been begun */
+    bool writing_topics;   /* the topics' records are being written again */
+    uint32_t topics_at;    /* the next topic to write */
+    bool topics_want_room; /* the log has no room for it */
+    bool totals_kept;      /* the last records before a stop have been started */
 
     atomic_bool astray; /* the path of the log or the runs leads elsewhere */
     int64_t astray_look_ms;
