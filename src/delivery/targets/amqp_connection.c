@@ -20,7 +20,7 @@
 
 enum { CONNECT_MS = 5000, TLS_MS = 4000, HANDSHAKE_S = 5, CALL_S = 10, FRAME_BYTES_MAX = 131072 };
 
-/* ---- where it is ---- */
+/* ---- address ---- */
 
 const char *const target_amqp_schemes[] = {"amqp", "amqps", NULL};
 
@@ -47,7 +47,7 @@ bool target_amqp_place_parse(struct slice text, struct target_amqp_place *out, s
     return true;
 }
 
-/* ---- the way there ---- */
+/* ---- connecting ---- */
 
 static socklen_t address_bytes(const struct sockaddr_storage *address)
 {
@@ -55,7 +55,7 @@ static socklen_t address_bytes(const struct sockaddr_storage *address)
                                           : sizeof(struct sockaddr_in);
 }
 
-/* 0 once connected, else an errno. */
+/* Waits until the socket is connected. Returns 0 or an errno. */
 static int wait_connected(int fd, int wake_fd, const atomic_bool *is_cut)
 {
     uint64_t woken;
@@ -73,8 +73,8 @@ static int wait_connected(int fd, int wake_fd, const atomic_bool *is_cut)
     return ETIMEDOUT;
 }
 
-/* Connects to one address and gives the socket to librabbitmq, which would block in connect()
- * beyond the reach of a cut. */
+/* Connects to one address and passes the socket to librabbitmq. librabbitmq itself would block in
+ * connect(), which a cut could not interrupt. */
 static int open_tcp(amqp_connection_state_t state, const struct sockaddr_storage *address,
                     int wake_fd, const atomic_bool *is_cut, char *error)
 {
@@ -96,7 +96,7 @@ static int open_tcp(amqp_connection_state_t state, const struct sockaddr_storage
     return fd;
 }
 
-/* The library is given an address, so it cannot ask for the peer's name in the handshake. */
+/* Sets the peer's name for the handshake, because the library only receives an address. */
 static void name_peer(const SSL *ssl, int where, int value)
 {
     (void)value;
@@ -105,11 +105,11 @@ static void name_peer(const SSL *ssl, int where, int value)
     if (!(where & SSL_CB_HANDSHAKE_START))
         return;
     bool is_address = inet_pton(AF_INET, host, address) == 1 || strchr(host, ':');
-    /* Addresses are not named: RFC 6066 section 3 */
+    /* Do not set addresses: RFC 6066 section 3 */
     SSL_set_tlsext_host_name((SSL *)(uintptr_t)ssl, is_address ? NULL : host);
 }
 
-/* Tells OpenSSL whose certificate the peer must show, and which authorities may have signed it. */
+/* Configures OpenSSL with the expected certificate name and the trusted CAs. */
 static bool prepare_tls(amqp_socket_t *socket, struct guard *guard,
                         const struct target_amqp_place *place)
 {
@@ -119,7 +119,7 @@ static bool prepare_tls(amqp_socket_t *socket, struct guard *guard,
     unsigned char address[sizeof(struct in6_addr)];
     bool is_address =
         inet_pton(AF_INET, place->at.host, address) == 1 || strchr(place->at.host, ':');
-    /* The chain and the name are OpenSSL's to check: the name is the URL's, not the address's. */
+    /* OpenSSL checks the chain and the name: the name in the URL, not the address. */
     amqp_ssl_socket_set_verify_peer(socket, 1);
     amqp_ssl_socket_set_verify_hostname(socket, 0);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
@@ -133,7 +133,8 @@ static bool prepare_tls(amqp_socket_t *socket, struct guard *guard,
                       : X509_VERIFY_PARAM_set1_host(checks, place->at.host, 0);
 }
 
-/* Lets librabbitmq connect to one address by TLS; its time is bounded, a cut does not end it. */
+/* Makes librabbitmq connect to one address with TLS. The time is limited, but a cut does not
+ * interrupt it. */
 static int open_tls(amqp_connection_state_t state, const struct sockaddr_storage *address,
                     struct guard *guard, const struct target_amqp_place *place, char *error)
 {
@@ -158,9 +159,9 @@ static int open_tls(amqp_connection_state_t state, const struct sockaddr_storage
     return -1;
 }
 
-/* Gives `state` a connected socket; returns its descriptor, which belongs to `state`. -1: `error` says
- * why. Blocks for at most 5 s an address; over TCP *is_cut and something to read on `wake_fd` end it.
- */
+/* Gives `state` a connected socket and returns its descriptor, which belongs to `state`; -1 with
+ * `error` on failure. Blocks for at most 5 s per address. Without TLS, *is_cut and data on
+ * `wake_fd` interrupt it. */
 static int open_socket(amqp_connection_state_t state, struct guard *guard,
                        const struct target_amqp_place *place, int wake_fd,
                        const atomic_bool *is_cut, char *error)
@@ -179,7 +180,7 @@ static int open_socket(amqp_connection_state_t state, struct guard *guard,
     return -1;
 }
 
-/* ---- words ---- */
+/* ---- texts ---- */
 
 void target_amqp_connection_say(char *error, unsigned code, amqp_bytes_t text)
 {
@@ -234,7 +235,7 @@ void target_amqp_connection_fini(struct target_amqp_connection *connection)
 
 /* ---- opening ---- */
 
-/* From here on a cut ends what blocks. */
+/* Publishes the descriptor, so that a cut can interrupt blocking calls. */
 static bool show_fd(struct target_amqp_connection *connection, int fd)
 {
     pthread_mutex_lock(&connection->mutex);
@@ -244,12 +245,13 @@ static bool show_fd(struct target_amqp_connection *connection, int fd)
     return ok;
 }
 
-/* Says who we are and opens the virtual host; the credential is wiped at once. */
+/* Logs in and opens the virtual host; the credential is wiped immediately. */
 static bool log_in(struct target_amqp_connection *connection, char *error)
 {
     struct guard_credential credential;
     const struct timeval handshake = {.tv_sec = HANDSHAKE_S}, call = {.tv_sec = CALL_S};
-    /* What the library does not say by itself: these are told to us only if we understand them. */
+    /* Capabilities that the library does not announce: RabbitMQ sends these methods only to clients
+     * that announce them. */
     static const amqp_field_value_t yes = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value.boolean = 1};
     amqp_table_entry_t capabilities[] = {
         {amqp_cstring_bytes("connection.blocked"), yes},
@@ -345,14 +347,14 @@ void target_amqp_connection_close_unread(struct target_amqp_connection *connecti
     bool is_open = amqp_send_method(connection->state, 0, AMQP_CONNECTION_CLOSE_METHOD,
                                     (void *)(uintptr_t)&close) == AMQP_STATUS_OK &&
                    shutdown(fd, SHUT_WR) == 0;
-    /* The peer ends the connection once it has carried out everything before the close. */
+    /* The peer ends the connection after it has processed everything before the close. */
     while (is_open && (left_ms = until_ms - clock_boot_ms()) > 0)
         if (poll(&polled, 1, (int)left_ms) > 0)
             is_open = recv(fd, ignored, sizeof ignored, 0) > 0;
     target_amqp_connection_close(connection, false);
 }
 
-/* ---- at work ---- */
+/* ---- operation ---- */
 
 static void wait_for(struct target_amqp_connection *connection, int fd, int64_t wait_ms)
 {

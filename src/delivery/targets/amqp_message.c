@@ -59,10 +59,10 @@ static amqp_table_entry_t text_header(struct slice name, struct slice value)
         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = bytes_of(value)}};
 }
 
-/* ---- properties it came with ---- */
+/* ---- original properties ---- */
 
-/* The parts in their order, decoded. False: there are none, or they are malformed; then *found
- * tells. */
+/* Joins and decodes the parts in order. Returns false if there are none or they are malformed;
+ * *found distinguishes the two. */
 static bool join_parts(struct slice meta, struct buffer *out, bool *found)
 {
     struct slice name, value;
@@ -82,11 +82,11 @@ static bool join_parts(struct slice meta, struct buffer *out, bool *found)
     return ok;
 }
 
-/* The properties a message had when it came from RabbitMQ, decoded into the pool. */
+/* Decodes the original properties of a message from RabbitMQ into the pool. */
 static bool restore(struct slice encoded, amqp_pool_t *pool, amqp_basic_properties_t *out)
 {
     void *decoded = NULL;
-    /* The pool keeps it: what is decoded points into it. */
+    /* The pool keeps the bytes, because the decoded properties point into them. */
     amqp_bytes_t kept;
     amqp_pool_alloc_bytes(pool, encoded.len, &kept);
     if (!kept.bytes || encoded.len == 0)
@@ -98,9 +98,9 @@ static bool restore(struct slice encoded, amqp_pool_t *pool, amqp_basic_properti
     return true;
 }
 
-/* ---- properties of a job of ours ---- */
+/* ---- properties of pushed jobs ---- */
 
-/* The properties of a job that was pushed: its meta become headers. */
+/* Builds the properties of a pushed job; its meta become headers. */
 static bool describe(const struct target_amqp_message *message, amqp_pool_t *pool,
                      amqp_basic_properties_t *out)
 {
@@ -125,7 +125,7 @@ static bool describe(const struct target_amqp_message *message, amqp_pool_t *poo
     return true;
 }
 
-/* Those of the same name that it came with give way. */
+/* Returns true for tarry's headers, which replace original ones of the same name. */
 static bool is_own(amqp_bytes_t key)
 {
     static const char *const own[OWN_HEADERS] = {TARGET_AMQP_HEADER_TOPIC, TARGET_AMQP_HEADER_ID,
@@ -137,7 +137,7 @@ static bool is_own(amqp_bytes_t key)
     return false;
 }
 
-/* Puts tarry's headers behind those that are there; a returned message is known by them. */
+/* Appends tarry's headers, which identify a returned message. */
 static bool add_own_headers(const struct target_amqp_message *message, amqp_pool_t *pool,
                             amqp_basic_properties_t *out)
 {
@@ -164,7 +164,7 @@ static bool add_own_headers(const struct target_amqp_message *message, amqp_pool
     return true;
 }
 
-/* A message that came with the context of a trace goes with the one that its job carries by now. */
+/* Replaces the trace context of the original message with the current one of the job. */
 static void renew_trace(struct slice meta, amqp_basic_properties_t *out)
 {
     struct slice parent = trace_meta_parent(meta);

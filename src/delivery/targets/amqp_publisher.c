@@ -11,32 +11,32 @@
 
 enum {
     CHANNELS = 16,
-    UNCONFIRMED_MAX = 8192, /* of a channel; a power of two */
+    UNCONFIRMED_MAX = 8192, /* per channel; a power of two */
     RING_MASK = UNCONFIRMED_MAX - 1,
     POOL_BYTES = 4096,
-    TURN_MESSAGES = 256, /* published before it looks at what came back */
+    TURN_MESSAGES = 256, /* messages published before incoming frames are read */
     LOOK_MS = TARGET_AMQP_HEARTBEAT_S * 1000 / 2,
     IDLE_MS = 60000
 };
 
 /*
- * A channel with publisher confirms, and the messages that wait for theirs.
+ * A channel with publisher confirms, and the messages that wait for their confirm.
  *
- * One for each exchange, so that an exchange which is missing troubles only its own messages. Where
- * a channel is closed by the broker because of one of several messages under way, those are
- * published again one at a time (they may then arrive twice): the one to blame closes it again, by
- * itself, and only that one fails.
+ * There is one for each exchange, so that a missing exchange affects only its own messages. If the
+ * broker closes a channel because of one of several messages in flight, these are published again
+ * one at a time (they may then arrive twice). The message at fault then closes the channel again,
+ * and only that message fails.
  */
 struct amqp_channel {
     uint16_t number;
     bool is_used, is_open;
-    struct slice exchange; /* is_used: whose channel it is; points to exchange_text */
+    struct slice exchange; /* is_used: its exchange; points to exchange_text */
     char exchange_text[TARGET_AMQP_TEXT_BYTES_MAX];
-    struct target_amqp_message **ring; /* by delivery tag; NULL: settled */
-    uint64_t first, next;              /* delivery tags: the oldest that is not settled, the next */
-    struct list careful;               /* to be published one at a time */
-    uint64_t returned;                 /* where to look for the next returned one */
-    bool is_returning;                 /* the header of a returned message comes next */
+    struct target_amqp_message **ring; /* indexed by delivery tag; NULL: settled */
+    uint64_t first, next;              /* delivery tags: the oldest unsettled one, the next one */
+    struct list careful;               /* messages to be published one at a time */
+    uint64_t returned; /* position where the search for the next returned message starts */
+    bool is_returning; /* the header of a returned message follows */
     unsigned return_code;
     struct list *settled;
 };
@@ -44,21 +44,22 @@ struct amqp_channel {
 struct target_amqp_publisher {
     struct target_amqp_connection connection;
     struct amqp_channel channels[CHANNELS];
-    struct list own_settled;   /* gathered by the thread during a turn */
-    struct list taken;         /* out of the queue, not published yet */
-    bool is_blocked;           /* connection.blocked: RabbitMQ wants no messages now */
-    struct outbox_pause pause; /* no try to connect before its end */
-    int64_t used_ms;           /* when there was last something to send */
+    struct list own_settled;   /* collected by the thread during a loop iteration */
+    struct list taken;         /* taken from the queue, not published yet */
+    bool is_blocked;           /* connection.blocked: RabbitMQ accepts no messages now */
+    struct outbox_pause pause; /* pause before the next connection attempt */
+    int64_t used_ms;           /* time of the last message to send */
 
     struct target_amqp_publisher_events events;
     void *ctx;
 
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t mutex; /* over what follows */
+    pthread_mutex_t mutex; /* protects the following fields */
     struct list queue, settled;
-    bool is_stopping, is_idle;        /* is_idle: it sleeps, and has to be woken */
-    char trouble[TARGET_ERROR_BYTES]; /* why nothing is sent now; empty: nothing is wrong */
+    bool is_stopping, is_idle; /* is_idle: it sleeps and has to be woken */
+    /* reason why nothing is sent now; empty if there is no problem */
+    char trouble[TARGET_ERROR_BYTES];
 };
 
 /* ---- a channel ---- */
@@ -79,7 +80,7 @@ static bool channel_is_idle(const struct amqp_channel *channel)
     return channel->first == channel->next && list_is_empty(&channel->careful);
 }
 
-/* The channel for an exchange. */
+/* Returns the channel for an exchange. */
 static struct amqp_channel *channel_find(struct amqp_channel *channels, struct slice exchange)
 {
     struct amqp_channel *found = NULL;
@@ -89,7 +90,7 @@ static struct amqp_channel *channel_find(struct amqp_channel *channels, struct s
     for (size_t i = 0; !found && i < CHANNELS; i++)
         if (!channels[i].is_used || channel_is_idle(&channels[i]))
             found = &channels[i];
-    if (!found) /* more exchanges than channels at a time: they share */
+    if (!found) /* there are more exchanges than channels: they share one */
         return &channels[hash_64(exchange.at, exchange.len) % CHANNELS];
     assert(exchange.len <= TARGET_AMQP_TEXT_BYTES_MAX);
     if (exchange.len)
@@ -99,13 +100,13 @@ static struct amqp_channel *channel_find(struct amqp_channel *channels, struct s
     return found;
 }
 
-/* Room for one more? */
+/* Returns true if another message may be published. */
 static bool channel_has_room(const struct amqp_channel *channel)
 {
     return channel->next - channel->first < UNCONFIRMED_MAX;
 }
 
-/* What became of a message, for the reactor: it goes to `settled`. */
+/* Sets the result of a message for the reactor and moves it to `settled`. */
 static void settle_message(struct list *settled, struct target_amqp_message *message,
                            enum target_outcome outcome, bool is_ailing, unsigned code,
                            const char *error)
@@ -115,7 +116,7 @@ static void settle_message(struct list *settled, struct target_amqp_message *mes
     result->is_ailing = is_ailing;
     result->retry_after_ms = -1;
     result->code = code;
-    if (error != result->error) /* it may have stood there already */
+    if (error != result->error) /* it may be the same buffer */
         snprintf(result->error, sizeof result->error, "%s", error);
     list_add_last(settled, &message->list);
 }
@@ -129,8 +130,8 @@ static struct target_amqp_message *take_first(struct list *list)
 
 /* ---- opening and publishing ---- */
 
-/* Opens the channel on the broker and asks for confirms; the ring of messages under way is made
- * with the first. */
+/* Opens the channel on the broker and enables confirms; allocates the ring of messages in flight at
+ * the first call. */
 static bool open_channel(struct amqp_channel *channel, struct target_amqp_connection *connection,
                          char *error)
 {
@@ -141,7 +142,7 @@ static bool open_channel(struct amqp_channel *channel, struct target_amqp_connec
         snprintf(error, TARGET_ERROR_BYTES, "%s, out of memory", what);
         return false;
     }
-    target_amqp_connection_gather(connection, false); /* a call waits for its answer */
+    target_amqp_connection_gather(connection, false); /* the call waits for its answer */
     if (amqp_channel_open(connection->state, channel->number))
         amqp_confirm_select(connection->state, channel->number);
     amqp_rpc_reply_t reply = amqp_get_rpc_reply(connection->state);
@@ -156,7 +157,7 @@ static bool open_channel(struct amqp_channel *channel, struct target_amqp_connec
     return true;
 }
 
-/* Gives it to the connection. False: that is lost. */
+/* Writes a message to the connection. Returns false if the connection is lost. */
 static bool write_message(struct amqp_channel *channel, struct target_amqp_connection *connection,
                           struct target_amqp_message *message, char *error)
 {
@@ -183,8 +184,8 @@ static bool write_message(struct amqp_channel *channel, struct target_amqp_conne
     return status == AMQP_STATUS_OK;
 }
 
-/* The message is the channel's from now on. False: the connection is lost, `error` says why; the
- * message is among those that may have been sent. */
+/* Publishes a message, which then belongs to the channel. Returns false with `error` if the
+ * connection is lost; the message then counts as possibly sent. */
 static bool channel_publish(struct amqp_channel *channel, struct target_amqp_connection *connection,
                             struct target_amqp_message *message, char *error)
 {
@@ -199,7 +200,7 @@ static bool channel_publish(struct amqp_channel *channel, struct target_amqp_con
     return write_message(channel, connection, message, error);
 }
 
-/* Publishes the next one of those that go one at a time, where it is time for it. */
+/* Publishes the next of the messages that go one at a time, if it is its time. */
 static bool channel_go_on(struct amqp_channel *channel, struct target_amqp_connection *connection,
                           char *error)
 {
@@ -215,10 +216,10 @@ static bool channel_go_on(struct amqp_channel *channel, struct target_amqp_conne
     return true;
 }
 
-/* ---- what comes back ---- */
+/* ---- answers ---- */
 
-/* The broker has confirmed or refused one delivery tag: a message that came back before has failed
- * either way. */
+/* Settles the message of a delivery tag that the broker has confirmed or rejected. A message that
+ * was returned before has failed in both cases. */
 static void settle_one(struct amqp_channel *channel, uint64_t tag, bool is_acked)
 {
     struct target_amqp_message *message = channel->ring[tag & RING_MASK];
@@ -247,7 +248,8 @@ static void confirm(struct amqp_channel *channel, uint64_t tag, bool multiple, b
         channel->first++;
 }
 
-/* They come back in the order they were published, each before its confirm. */
+/* Marks a message as returned. Messages are returned in the order of publishing, each before its
+ * confirm. */
 static void mark_returned(struct amqp_channel *channel, const amqp_basic_properties_t *properties)
 {
     channel->is_returning = false;
@@ -271,7 +273,7 @@ static void mark_returned(struct amqp_channel *channel, const amqp_basic_propert
     }
 }
 
-/* What was under way, in its order, to `out`; those returned already are settled. */
+/* Moves the messages in flight to `out`, in order; settles those already returned. */
 static size_t take_unconfirmed(struct amqp_channel *channel, struct list *out)
 {
     size_t count = 0;
@@ -288,14 +290,15 @@ static size_t take_unconfirmed(struct amqp_channel *channel, struct list *out)
     return count;
 }
 
-/* No such exchange, or no permission: all of the channel's messages have the same trouble. */
+/* Returns true for errors that affect all messages of the channel: no such exchange, or no
+ * permission. */
 static bool is_everybodys(unsigned code)
 {
     return code == AMQP_NOT_FOUND || code == AMQP_ACCESS_REFUSED;
 }
 
-/* The broker closed the channel because of a message: the one to blame is told from the others by
- * publishing them again one at a time. */
+/* Handles a channel that the broker closed because of a message. To find the message at fault, the
+ * messages are published again one at a time. */
 static bool on_close(struct amqp_channel *channel, struct target_amqp_connection *connection,
                      const amqp_channel_close_t *close, char *error)
 {
@@ -323,7 +326,7 @@ static bool on_close(struct amqp_channel *channel, struct target_amqp_connection
     return status == AMQP_STATUS_OK;
 }
 
-/* A frame of this channel. False: the connection is of no more use. */
+/* Handles a frame of this channel. Returns false if the connection can no longer be used. */
 static bool channel_take_frame(struct amqp_channel *channel,
                                struct target_amqp_connection *connection, const amqp_frame_t *frame,
                                char *error)
@@ -355,8 +358,8 @@ static bool channel_take_frame(struct amqp_channel *channel,
     }
 }
 
-/* The connection is gone: what may have been sent is settled as failed, what waits to be sent
- * again too. */
+/* Handles a lost connection: messages that may have been sent fail, including those waiting to be
+ * sent again. */
 static void channel_lose(struct amqp_channel *channel, const char *error)
 {
     struct list lost;
@@ -415,7 +418,7 @@ static bool is_stopping(struct target_amqp_publisher *publisher)
     return stopping;
 }
 
-/* At most TURN_MESSAGES of the queue are the thread's from now on. */
+/* Moves at most TURN_MESSAGES from the queue to the thread. */
 static void take_some(struct target_amqp_publisher *publisher)
 {
     pthread_mutex_lock(&publisher->mutex);
@@ -428,7 +431,7 @@ static void take_some(struct target_amqp_publisher *publisher)
     pthread_mutex_unlock(&publisher->mutex);
 }
 
-/* What was taken and not published goes to the front of the queue again. */
+/* Returns unpublished messages to the front of the queue. */
 static void put_back(struct target_amqp_publisher *publisher)
 {
     struct list rest;
@@ -460,7 +463,7 @@ static void settle_queue(struct target_amqp_publisher *publisher, bool is_ailing
     pthread_mutex_unlock(&publisher->mutex);
 }
 
-/* Sleeps; a message that comes wakes it. */
+/* Sleeps until a message arrives or the time has passed. */
 static void publisher_rest(struct target_amqp_publisher *publisher, int64_t wait_ms,
                            bool also_if_queued)
 {
@@ -487,7 +490,7 @@ static void connection_lose(struct target_amqp_publisher *publisher, const char 
     outbox_pause_longer(&publisher->pause, clock_boot_us() / 1000);
 }
 
-/* Waits for something to send, for the time of the next try, then tries. */
+/* Waits for a message to send and for the end of the pause, then connects. */
 static void try_open(struct target_amqp_publisher *publisher)
 {
     char error[TARGET_ERROR_BYTES];
@@ -511,7 +514,7 @@ static void try_open(struct target_amqp_publisher *publisher)
     }
 }
 
-/* Publishes what was taken from the queue, in its order, as far as channels have room. */
+/* Publishes messages taken from the queue, in order, as long as channels have room. */
 static bool publish_taken(struct target_amqp_publisher *publisher, char *error)
 {
     while (!list_is_empty(&publisher->taken)) {
@@ -529,7 +532,8 @@ static bool publish_taken(struct target_amqp_publisher *publisher, char *error)
     return true;
 }
 
-/* One turn's messages go out together: the kernel gathers them into full packets. */
+/* Publishes the messages of one loop iteration together: the kernel collects them into full
+ * packets. */
 static bool publish_messages(struct target_amqp_publisher *publisher, char *error)
 {
     if (publisher->is_blocked)
@@ -544,7 +548,7 @@ static bool publish_messages(struct target_amqp_publisher *publisher, char *erro
     return ok;
 }
 
-/* A frame of channel 0: what concerns the connection as a whole. */
+/* Handles a frame of channel 0, which concerns the whole connection. */
 static bool take_connection_frame(struct target_amqp_publisher *publisher,
                                   const amqp_frame_t *frame, char *error)
 {
@@ -570,14 +574,14 @@ static bool take_connection_frame(struct target_amqp_publisher *publisher,
     return true;
 }
 
-/* Reads all frames that are there; whatever comes shows that the broker is well. */
+/* Reads all available frames; each one shows that the broker is alive. */
 static bool read_frames(struct target_amqp_publisher *publisher, char *error)
 {
     amqp_frame_t frame;
     int got;
     while ((got = target_amqp_connection_next(&publisher->connection, &frame, error)) == 1) {
         bool ok = true;
-        publisher->pause.failures = 0; /* it works */
+        publisher->pause.failures = 0; /* the connection works */
         if (frame.channel == 0)
             ok = take_connection_frame(publisher, &frame, error);
         else if (frame.channel <= CHANNELS)
@@ -590,7 +594,8 @@ static bool read_frames(struct target_amqp_publisher *publisher, char *error)
     return got == 0;
 }
 
-/* Something is left to do at once: what goes one at a time, or what there is room for again. */
+/* Returns true if more can be sent immediately: a message that goes alone, or one for which there
+ * is room again. */
 static bool may_go_on(struct target_amqp_publisher *publisher)
 {
     if (publisher->is_blocked)
@@ -604,7 +609,8 @@ static bool may_go_on(struct target_amqp_publisher *publisher)
                channel_find(publisher->channels, first_of(&publisher->taken)->exchange));
 }
 
-/* For a minute there was nothing to send: a connection wakes up for its heartbeats. */
+/* Returns true if there was nothing to send for a minute. Connections cost wake-ups for
+ * heartbeats. */
 static bool is_out_of_use(const struct target_amqp_publisher *publisher)
 {
     for (size_t i = 0; i < CHANNELS; i++)
@@ -624,7 +630,7 @@ static void close_idle(struct target_amqp_publisher *publisher)
     set_trouble(publisher, "");
 }
 
-/* One turn of a connection: is it still allowed, what goes out, what came back, may it sleep. */
+/* Runs one iteration of a connection: checks the policy, sends, reads, and sleeps if idle. */
 static void publisher_work(struct target_amqp_publisher *publisher)
 {
     char error[TARGET_ERROR_BYTES];
@@ -639,7 +645,7 @@ static void publisher_work(struct target_amqp_publisher *publisher)
                        publisher->is_blocked || !list_is_empty(&publisher->taken));
 }
 
-/* The thread: connected or trying to be, until it is stopped; then everything left is given up. */
+/* Runs the thread: connected or connecting until it is stopped, then aborts what is left. */
 static void publisher_run(void *ctx)
 {
     struct target_amqp_publisher *publisher = ctx;
@@ -710,7 +716,7 @@ void target_amqp_publisher_stop(struct target_amqp_publisher *publisher, bool at
         target_amqp_connection_wake(&publisher->connection);
 }
 
-/* False: there is no thread, and none could be started. */
+/* Starts the thread. Returns false if there is none and none could be started. */
 static bool publisher_start(struct target_amqp_publisher *publisher)
 {
     if (!publisher->has_thread)
@@ -726,7 +732,7 @@ void target_amqp_publisher_send(struct target_amqp_publisher *publisher, struct 
     bool is_idle = publisher->is_idle;
     move_all(messages, &publisher->queue);
     pthread_mutex_unlock(&publisher->mutex);
-    if (!has_thread) { /* so its lists are this thread's */
+    if (!has_thread) { /* so this thread may use its lists */
         settle_queue(publisher, false, "not sent, no thread could be started");
         hand_back(publisher);
     } else if (is_idle) {

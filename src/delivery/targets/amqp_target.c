@@ -1,10 +1,10 @@
 /*
- * amqp_target: RabbitMQ: one connection to one virtual host, on a thread of its own.
+ * amqp_target: RabbitMQ: one connection to one virtual host, on its own thread.
  *
- * A message is done when the broker has confirmed it. It is published as mandatory: one that no
- * queue was there for comes back and has failed. The publisher's thread gets copies of the messages
- * through its queue and hands them back settled; until then they are held, also where their time was
- * over before.
+ * A message is done when the broker has confirmed it. It is published as mandatory: if there is no
+ * queue for it, it is returned and has failed. The publisher's thread receives copies of the
+ * messages through its queue and returns them settled. Until then they are held, even after their
+ * timeout.
  */
 #include "base/clock.h"
 #include "targets/amqp_publisher.h"
@@ -19,12 +19,12 @@ enum { WAITING_BYTES_MAX = 64 << 20 };
 struct target_amqp {
     struct target target; /* first */
     struct outbox outbox;
-    struct letter letter; /* from the publisher: look what is settled */
+    struct letter letter; /* from the publisher: there are settled messages */
     atomic_bool is_letter_on_its_way;
-    atomic_bool has_ended; /* the publisher's thread is about to */
+    atomic_bool has_ended; /* the publisher's thread has ended or is about to */
     struct target_amqp_place place;
-    struct target_amqp_publisher *publisher; /* NULL: closed */
-    size_t bytes;                            /* of bodies kept */
+    struct target_amqp_publisher *publisher; /* NULL if closed */
+    size_t bytes;                            /* bytes of held bodies */
 };
 
 static struct slice or_default(const char *given, const char *otherwise)
@@ -54,7 +54,8 @@ static void on_free_message(void *ctx, struct outbox_message *message)
     free(message);
 }
 
-/* The publisher may have the message still: what it writes there is not looked at. */
+/* Settles a message that has timed out. The publisher may still have it; its result is then
+ * ignored. */
 static void on_overdue(void *ctx, struct outbox_message *message)
 {
     struct target_amqp *amqp = ctx;
@@ -69,7 +70,8 @@ static void on_overdue(void *ctx, struct outbox_message *message)
     outbox_lose(&amqp->outbox, message, error);
 }
 
-/* Reports what the publisher has settled, where its time was not over before, and lets go of it. */
+/* Reports the messages that the publisher has settled, unless they had timed out, and releases
+ * them. */
 static void take_settled(struct target_amqp *amqp)
 {
     struct list settled;
@@ -85,11 +87,12 @@ static void take_settled(struct target_amqp *amqp)
     }
 }
 
-/* The publisher posted this: something is settled, or its thread has ended. */
+/* Runs when the publisher has settled messages or its thread has ended. */
 static void run_letter(struct letter *letter)
 {
     struct target_amqp *amqp = list_entry(letter, struct target_amqp, letter);
-    /* From here on a further one may be sent: what comes now is seen by it, or already here. */
+    /* From here on another letter may be sent: it covers later events, and earlier ones are handled
+     * now. */
     atomic_store(&amqp->is_letter_on_its_way, false);
     bool has_ended = atomic_load(&amqp->has_ended);
     if (amqp->publisher)
@@ -98,7 +101,7 @@ static void run_letter(struct letter *letter)
         target_amqp_publisher_free(amqp->publisher);
         amqp->publisher = NULL;
     }
-    /* Now that the thread is gone no letter can be sent, but one may be on its way. */
+    /* The thread has ended, so no letter can be sent any more, but one may still be on its way. */
     if (has_ended && !atomic_load(&amqp->is_letter_on_its_way))
         outbox_gone(&amqp->outbox);
 }
@@ -112,13 +115,13 @@ static void post(struct target_amqp *amqp)
     }
 }
 
-/* The publisher's thread. */
+/* On the publisher's thread. */
 static void on_settled(void *ctx)
 {
     post(ctx);
 }
 
-/* The publisher's thread; nothing follows this. */
+/* On the publisher's thread; its last call. */
 static void on_ended(void *ctx)
 {
     struct target_amqp *amqp = ctx;
@@ -128,8 +131,8 @@ static void on_ended(void *ctx)
 
 /* ---- sending ---- */
 
-/* A copy of all that is published, with exchange and routing key filled in; *fault says why it can
- * never be sent. */
+/* Copies everything that is published, with exchange and routing key filled in. *fault is the
+ * reason if it can never be sent. */
 static struct target_amqp_message *copy_message(const struct target_message *message,
                                                 const char **fault)
 {
@@ -150,12 +153,12 @@ static struct target_amqp_message *copy_message(const struct target_message *mes
         copy = target_amqp_message_new(message->job, buffer_slice(&exchange), buffer_slice(&key));
     buffer_fini(&exchange);
     buffer_fini(&key);
-    /* Only its tag is needed to refuse it; where there is no memory even for that, its lease ends.
-     */
+    /* A rejected message only needs its tag. If there is no memory even for that, its lease
+     * ends. */
     return copy ? copy : target_amqp_message_new(&none, (struct slice){0}, (struct slice){0});
 }
 
-/* Adds a copy to `fresh`, for the publisher, or settles it at once. */
+/* Adds a copy to `fresh`, for the publisher, or settles it immediately. */
 static void add_message(struct target_amqp *amqp, const struct target_message *message,
                         struct list *fresh)
 {

@@ -9,21 +9,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Idle connections are closed by their age and by their target, not by their number. */
+/* Idle connections are closed by age and by target, not by number. */
 enum { CONNECTIONS_KEPT_MAX = 10000, ROUNDS_MAX = 4, READY_MAX = 64, PLACES_MIN = 64 };
 
 struct multi_socket {
-    uint32_t armed, wanted; /* EPOLLIN, EPOLLOUT; what is wanted is armed */
-    uint16_t port;          /* on our side, of a connection that has carried a request; 0: none */
+    uint32_t armed, wanted; /* EPOLLIN, EPOLLOUT; all wanted events are armed */
+    uint16_t port;          /* local port of a connection that has carried a request; 0 if none */
 };
 
 struct
-    multi_connection { /* one that has carried a request; the last one with these bits of a port */
-    uint64_t peer;     /* a hash of its address */
-    uint32_t serial;   /* 0: none */
-    int fd;            /* -1: closed */
-    uint16_t port;     /* on our side */
-    struct target_traffic last; /* closed: what had gone by it in the end */
+    /* the last connection with these low bits of its port that has carried a request */
+    multi_connection {
+    uint64_t peer;              /* hash of its address */
+    uint32_t serial;            /* 0 if the slot is empty */
+    int fd;                     /* -1 if closed */
+    uint16_t port;              /* local port */
+    struct target_traffic last; /* of a closed connection: its final traffic */
 };
 
 struct target_multi {
@@ -34,22 +35,22 @@ struct target_multi {
     void *ctx;
     uv_timer_t timer;
     struct turn_end_call call;
-    /* A set of its own: libcurl closes some sockets without telling, and the kernel takes those out
-     * of a set by itself, which the loop's own tables would not notice. */
+    /* An epoll set for libcurl's sockets. libcurl closes some sockets without notice, and the
+     * kernel removes those from the set automatically; the loop's own tables would not notice. */
     int epoll;
     uv_poll_t ready;
-    int handles;                  /* of the loop */
-    struct multi_socket *sockets; /* by descriptor */
+    int handles;                  /* handles registered in the loop */
+    struct multi_socket *sockets; /* indexed by descriptor */
     size_t socket_cap;
-    struct multi_connection *connections; /* by the low bits of their port */
+    struct multi_connection *connections; /* indexed by the low bits of their port */
     size_t connection_cap, connection_count;
-    uint32_t serial; /* the last one given */
-    bool is_due;     /* libcurl wants to be called at once */
+    uint32_t serial; /* the last serial number assigned */
+    bool is_due;     /* libcurl has to be called immediately */
 };
 
-/* ---- what libcurl is told, and what it tells ---- */
+/* ---- calls of libcurl and its results ---- */
 
-/* Hands over each transfer that libcurl has come to an end with. */
+/* Passes on each transfer that libcurl has completed. */
 static void take_ended(struct target_multi *multi)
 {
     CURLMsg *message;
@@ -89,7 +90,7 @@ static void on_turn_end(struct turn_end_call *call)
         reactor_once_at_turn_end(multi->reactor, call);
 }
 
-/* libcurl says when it wants to be called: at once means at the end of this turn. */
+/* Sets the timer that libcurl requests; a time of 0 means the end of this loop iteration. */
 static int on_time_wanted(CURLM *curl, long ms, void *ctx)
 {
     struct target_multi *multi = ctx;
@@ -107,7 +108,7 @@ static int on_time_wanted(CURLM *curl, long ms, void *ctx)
 
 /* ---- sockets ---- */
 
-/* The table of sockets has a place for this descriptor afterwards. False: out of memory. */
+/* Makes room for this descriptor in the table of sockets. Returns false when out of memory. */
 static bool make_room(struct target_multi *multi, size_t fd)
 {
     size_t cap = multi->socket_cap ? multi->socket_cap : 64;
@@ -135,7 +136,8 @@ static void socket_arm(struct target_multi *multi, curl_socket_t fd, uint32_t ev
     (void)epoll_ctl(multi->epoll, what, fd, &event);
 }
 
-/* What nobody wants any more stays armed until it happens: mostly it is wanted again before. */
+/* Reports events to libcurl. Events that are no longer wanted stay armed until they occur, because
+ * mostly they are wanted again before. */
 static void on_ready(struct target_multi *multi, int fd, uint32_t events)
 {
     uint32_t wanted = multi->sockets[fd].wanted;
@@ -159,7 +161,7 @@ static void on_sockets(uv_poll_t *poll, int status, int events)
         on_ready(multi, ready[i].data.fd, ready[i].events);
 }
 
-/* libcurl says what it waits for on a socket; what it does not want any more stays armed. */
+/* Records the events that libcurl wants on a socket; others stay armed. */
 static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, void *unused)
 {
     struct target_multi *multi = ctx;
@@ -176,7 +178,7 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *ctx, v
     return 0;
 }
 
-/* A socket to an address that the guard allows; -1: errno says why there is none. */
+/* Opens a socket to an address if the guard allows it. Returns -1 with errno otherwise. */
 static int open_socket(struct target_multi *multi, const struct curl_sockaddr *address)
 {
     if (guard_check_address(multi->guard, &address->addr) != GUARD_ALLOWED) {
@@ -190,12 +192,14 @@ static int open_socket(struct target_multi *multi, const struct curl_sockaddr *a
         errno = ENOMEM;
         return -1;
     }
-    if (fd >= 0) /* whatever had this number is closed, and so gone from the set */
+    /* the previous socket with this number is closed, and so not in the set any more */
+    if (fd >= 0)
         multi->sockets[fd] = (struct multi_socket){0};
     return fd;
 }
 
-/* The last look at an address, whatever led to it. libcurl forgets why there is no socket. */
+/* Opens a socket for libcurl: the last check of an address, whatever its source. The error is
+ * recorded, because libcurl does not keep it. */
 static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct target_opening *opening = ctx;
@@ -208,14 +212,14 @@ static curl_socket_t on_open(void *ctx, curlsocktype purpose, struct curl_sockad
     return fd < 0 ? CURL_SOCKET_BAD : fd;
 }
 
-/* ---- what the peer took ---- */
+/* ---- what the peer received ---- */
 
 static struct multi_connection *place_of(const struct target_multi *multi, uint16_t port)
 {
     return &multi->connections[port & (multi->connection_cap - 1)];
 }
 
-/* Four places for each connection, so that few meet in one. */
+/* Allocates four slots for each connection, so that collisions are rare. */
 static bool make_places(struct target_multi *multi)
 {
     size_t cap = multi->connection_cap ? multi->connection_cap * 2 : PLACES_MIN;
@@ -235,7 +239,8 @@ static bool make_places(struct target_multi *multi)
     return true;
 }
 
-/* libcurl calls it for each socket that it opened, whichever transfer used it last. */
+/* Closes a socket; libcurl calls it for each socket that it opened, whichever transfer used it
+ * last. */
 static int on_close(void *ctx, curl_socket_t fd)
 {
     struct target_multi *multi = ctx;
@@ -266,8 +271,9 @@ static uint16_t port_of(int fd)
     return ntohs(own.any.sa_family == AF_INET6 ? own.ipv6.sin6_port : own.ipv4.sin_port);
 }
 
-/* libcurl 7.88 does not tell by which socket a request will go, only between which addresses: one
- * that carried requests before is known by its port; a new one was opened for this transfer. */
+/* Finds the connection of a request. libcurl 7.88 does not report the socket, only the addresses. A
+ * connection that carried requests before is found by its port; a new one was opened for this
+ * transfer. */
 static struct multi_connection *find_connection(struct target_multi *multi,
                                                 const struct target_opening *opening,
                                                 const char *peer_text, uint16_t port)
@@ -305,11 +311,11 @@ void target_multi_mark(struct target_multi *multi, const struct target_opening *
     mark->serial = connection->serial;
 }
 
-/* What the peer sends acknowledges what has reached it. So where it had closed before the request
- * was sent (over TLS libcurl does not look), or something came later (the end of the connection, for
- * one), and nothing of the request is acknowledged, it had closed before the request was there. A
- * bare reset tells nothing: it may have come from a peer that had begun to
- * read. */
+/* Everything that the peer sends acknowledges what has reached it. There are two cases: the peer
+ * had closed before the request was sent (with TLS, libcurl does not check that), or something
+ * arrived later, such as the end of the connection. If nothing of the request is acknowledged in
+ * these cases, the peer had closed before the request arrived. A bare reset proves nothing: it may
+ * come from a peer that had begun to read. */
 bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark)
 {
     if (!mark->serial)
@@ -346,12 +352,12 @@ static void set_options(struct target_multi *multi)
     curl_multi_setopt(curl, CURLMOPT_TIMERFUNCTION, on_time_wanted);
     curl_multi_setopt(curl, CURLMOPT_TIMERDATA, multi);
     curl_multi_setopt(curl, CURLMOPT_MAXCONNECTS, (long)CONNECTIONS_KEPT_MAX);
-    /* HTTP/2 carries one request at a time: with several, libcurl 7.88 loses sight of answers that
-     * came while it read another's, and they wait for their time-out. */
+    /* One request at a time with HTTP/2: with several, libcurl 7.88 misses answers that arrive
+     * while it reads another one, and they wait for their timeout. */
     curl_multi_setopt(curl, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
 }
 
-/* NULL: nothing is left behind. */
+/* Allocates the handles. Returns NULL on failure, with everything freed. */
 static struct target_multi *allocate(struct reactor *reactor)
 {
     struct target_multi *multi = calloc(1, sizeof *multi);

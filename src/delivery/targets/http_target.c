@@ -1,10 +1,10 @@
 /*
- * http_target: an origin ("https://host:port") that takes each message as a POST.
+ * http_target: an origin ("https://host:port") that receives each message as a POST.
  *
- * A message is a transfer. It waits until the host's addresses are known, then libcurl has it until
- * its end or its time, then it is reported at the latest at the end of the turn, and its handle
- * waits for the next message. An endpoint that has had nothing to do for a while closes its
- * connections and gives its memory back.
+ * A message is a transfer. It waits until the host's addresses are known, then libcurl processes it
+ * until its end or its timeout. It is reported at the end of the loop iteration at the latest, and
+ * its handle is reused for the next message. An endpoint that is idle for a while closes its
+ * connections and frees its memory.
  */
 #include "base/clock.h"
 #include "base/hash.h"
@@ -23,53 +23,53 @@
 
 enum {
     IDLE_MS = 10 * 1000,
-    FRESH_MS = 1000,      /* addresses are asked for again then, while there is traffic */
-    KNOWN_MS = 15 * 1000, /* and not used after so long without an answer */
+    FRESH_MS = 1000,      /* age after which addresses are resolved again, while there is traffic */
+    KNOWN_MS = 15 * 1000, /* age after which addresses are no longer used without an answer */
     LINE_BYTES_MAX = 1024
 };
 
-/* It outlives the name where that goes first. */
+/* A question to the resolver. It outlives the name if that is freed first. */
 struct name_question {
     struct http_name *name;
 };
 
 /*
- * The addresses that the endpoint's host may be reached at, kept fresh, and in the form libcurl takes
- * them, so that it resolves nothing by itself. After a change of the policy nothing goes out before a
- * new answer.
+ * The addresses of the endpoint's host, kept fresh, in libcurl's format so that libcurl itself does
+ * not resolve names. After a change of the policy, nothing is sent before a new answer.
  */
 struct http_name {
     const struct target_env *env;
-    struct name_question *question; /* under way, or NULL */
+    struct name_question *question; /* in progress, or NULL */
     void (*answered)(void *ctx);
     void *ctx;
     char host[URL_HOST_BYTES_MAX + 1];
     uint16_t port;
-    int64_t asked_ms, known_ms;    /* of the last question; of the last answer with addresses */
-    uint64_t policy;               /* the generation of the guard when it was last looked at */
+    /* time of the last question, and of the last answer with addresses */
+    int64_t asked_ms, known_ms;
+    uint64_t policy;               /* the guard's generation at the last check */
     uint64_t generation;           /* of `line`; 0: there is none, and none is needed */
-    struct buffer line;            /* "host:port:address,address" NUL */
-    char error[GUARD_ERROR_BYTES]; /* why there are none */
-    bool is_temporary, is_unasked; /* ... nobody answered; nobody was even asked */
+    struct buffer line;            /* "host:port:address,address", NUL-terminated */
+    char error[GUARD_ERROR_BYTES]; /* reason why there are none */
+    bool is_temporary, is_unasked; /* ... the name server did not answer; it was not even asked */
 };
 
 struct http_endpoint {
     struct target target;
     const struct target_env *env;
-    struct target_multi *multi; /* NULL: idle */
+    struct target_multi *multi; /* NULL if idle */
     struct http_name name;
     struct webhook *webhook;
     struct target_place place;
-    bool wants_http1;    /* it has refused HTTP/2; asked again after it was idle */
-    struct list waiting; /* for addresses */
-    struct list running; /* libcurl's, in the order they began */
-    struct list decided; /* to be reported at the end of the turn */
+    bool wants_http1;    /* the host has rejected HTTP/2; tried again after it was idle */
+    struct list waiting; /* waiting for addresses */
+    struct list running; /* with libcurl, in order of their start */
+    struct list decided; /* to be reported at the end of the loop iteration */
     struct list spare;
-    uv_timer_t timer; /* the next end of a message's time, or of idleness */
-    int64_t timer_ms; /* when; INT64_MAX: not set */
-    int64_t sent_ms;  /* the last message */
+    uv_timer_t timer; /* for the next timeout of a message, or the end of idleness */
+    int64_t timer_ms; /* time of the timer; INT64_MAX if not set */
+    int64_t sent_ms;  /* time of the last message */
     struct turn_end_call reporting;
-    void (*closed)(void *ctx); /* not NULL: it is closing */
+    void (*closed)(void *ctx); /* set while it is closing */
     void *closed_ctx;
 };
 
@@ -105,8 +105,8 @@ static void append_address(struct buffer *out, const struct sockaddr_storage *ad
     }
 }
 
-/* Keeps "host:port:address,address": libcurl goes by it until it is given another line. A host that
- * is an address needs none, and libcurl before 8.13 reads no line about an IPv6 address. */
+/* Stores "host:port:address,address"; libcurl uses it until it receives another line. A host that
+ * is an address needs no line, and libcurl before 8.13 cannot parse one with an IPv6 address. */
 static void name_keep(struct http_name *name, const struct resolved *resolved)
 {
     struct guard_address ignored;
@@ -138,8 +138,7 @@ static void name_forget(struct http_name *name, const struct resolved *resolved)
     (void)snprintf(name->error, sizeof name->error, "%s", resolved->error);
 }
 
-/* The resolver has answered: the addresses, or why there are none, are the endpoint's from now on.
- */
+/* Stores the resolver's answer: the addresses, or the reason why there are none. */
 static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved)
 {
     struct name_question *question = owner;
@@ -158,7 +157,7 @@ static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved
     name->answered(name->ctx);
 }
 
-/* Asks where that is due, on behalf of `topic`. True: there are addresses; false: wait for
+/* Resolves the name for `topic` if it is due. Returns true if there are addresses; false: wait for
  * `answered`. */
 static bool name_look_up(struct http_name *name, struct slice topic, int64_t now_ms)
 {
@@ -224,7 +223,8 @@ static void free_spare(struct http_endpoint *endpoint)
 
 /* ---- reports ---- */
 
-/* Its handle waits for the next message before the owner hears of it: that may be at once. */
+/* Reports a transfer. Its handle is made available before, because the owner may send the next
+ * message immediately. */
 static void transfer_report(struct http_endpoint *endpoint, struct target_transfer *transfer)
 {
     uint64_t tag = transfer->tag;
@@ -253,8 +253,8 @@ static void transfer_give_up(struct http_endpoint *endpoint, struct target_trans
     transfer_report_later(endpoint, transfer);
 }
 
-/* libcurl has ended a transfer: it is judged and reported, and the endpoint learns whether it must
- * ask by HTTP/1.1. */
+/* Handles a transfer that libcurl has completed: sets its result, reports it, and records whether
+ * the endpoint requires HTTP/1.1. */
 static void on_ended(void *ctx, CURL *easy, CURLcode code)
 {
     struct http_endpoint *endpoint = ctx;
@@ -270,7 +270,7 @@ static void on_ended(void *ctx, CURL *easy, CURLcode code)
 
 /* ---- beginning ---- */
 
-/* The addresses are known: libcurl has the transfer from now on. */
+/* Passes the transfer to libcurl, when the addresses are known. */
 static void transfer_begin(struct http_endpoint *endpoint, struct target_transfer *transfer)
 {
     if (!endpoint->multi)
@@ -289,7 +289,7 @@ static void transfer_begin(struct http_endpoint *endpoint, struct target_transfe
     transfer_move(&endpoint->running, transfer);
 }
 
-/* The messages that waited for the addresses begin, or end where there are none. */
+/* Begins the messages that waited for the addresses, or ends them if there are none. */
 static void on_answered(void *ctx)
 {
     struct http_endpoint *endpoint = ctx;
@@ -307,7 +307,7 @@ static void on_answered(void *ctx)
 
 static const char *const schemes[] = {"http", "https", NULL};
 
-/* *path: path and query, as they stand there. */
+/* Parses a destination; *path is path and query, unchanged. */
 static bool parse_place(struct slice to, struct target_place *out, struct slice *path, char *error)
 {
     struct url url;
@@ -328,7 +328,7 @@ static struct target_transfer *transfer_of(struct http_endpoint *endpoint)
     return transfer;
 }
 
-/* Makes the request of a message, and begins it where the addresses of its host are known. */
+/* Builds the request of a message, and begins it if the addresses of its host are known. */
 static void send_one(struct http_endpoint *endpoint, const struct target_message *message,
                      int64_t now)
 {
@@ -374,8 +374,8 @@ static void transfer_stop(struct http_endpoint *endpoint, struct target_transfer
     transfer_report_later(endpoint, transfer);
 }
 
-/* It never left: it waited for its host's addresses, because the name server is silent or was busy
- * with other names. */
+/* Ends a message that was not sent because it waited for its host's addresses: the name server did
+ * not answer, or was busy with other names. */
 static void time_out_waiting(struct http_endpoint *endpoint, struct target_transfer *transfer)
 {
     int64_t asked_ms = resolver_asked_ms(endpoint->env->resolver, endpoint->name.host);
@@ -385,8 +385,8 @@ static void time_out_waiting(struct http_endpoint *endpoint, struct target_trans
                                : "the host was not looked up in time, too many other names were");
 }
 
-/* What began late, because it waited for the addresses, and did not even get a connection has not
- * failed either. */
+/* Ends a message in libcurl. If it began late because it waited for the addresses, and got no
+ * connection, it counts as unsent. */
 static void time_out_running(struct http_endpoint *endpoint, struct target_transfer *transfer)
 {
     int64_t waited_ms = transfer->began_ms - transfer->started_ms;
@@ -396,7 +396,7 @@ static void time_out_running(struct http_endpoint *endpoint, struct target_trans
     transfer_stop(endpoint, transfer, CURLE_OPERATION_TIMEDOUT);
 }
 
-/* Those of `list` whose time is over; returns the earliest end of the others. */
+/* Ends the transfers of `list` that have timed out; returns the earliest timeout of the others. */
 static int64_t transfers_expire(struct http_endpoint *endpoint, struct list *list, int64_t now)
 {
     int64_t next_ms = INT64_MAX;
@@ -423,8 +423,8 @@ static void go_idle(struct http_endpoint *endpoint)
     endpoint->wants_http1 = false;
 }
 
-/* Ends what is overdue; an endpoint without work for a while gives back its connections and memory.
- */
+/* Ends overdue transfers. An endpoint that is idle for a while closes its connections and frees
+ * memory. */
 static void on_time(uv_timer_t *timer)
 {
     struct http_endpoint *endpoint = timer->data;
@@ -451,7 +451,7 @@ static void on_timer_closed(uv_handle_t *handle)
     free(endpoint);
 }
 
-/* What is under way is taken back. */
+/* Aborts all transfers. */
 static void transfers_abandon(struct http_endpoint *endpoint)
 {
     static const char why[] = "given up, the server stops or the topic has changed";
@@ -466,7 +466,8 @@ static void transfers_abandon(struct http_endpoint *endpoint)
     }
 }
 
-/* Those there are now: what is decided while these are reported is for the next turn. */
+/* Reports the completed transfers. Those completed during the reports wait for the next loop
+ * iteration. */
 static void report_decided(struct http_endpoint *endpoint)
 {
     struct list now;
@@ -477,7 +478,8 @@ static void report_decided(struct http_endpoint *endpoint)
         transfer_report(endpoint, first_of(&now));
 }
 
-/* Reports what was decided in this turn; a closed endpoint goes once all is reported. */
+/* Reports the transfers completed in this loop iteration; a closed endpoint is freed after all are
+ * reported. */
 static void on_turn_end(struct turn_end_call *call)
 {
     struct http_endpoint *endpoint = list_entry(call, struct http_endpoint, reporting);

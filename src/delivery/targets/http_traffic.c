@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-enum { TCP_CLOSE_WAIT = 8 }; /* of netinet/tcp.h, which has an older struct tcp_info */
+enum { TCP_CLOSE_WAIT = 8 }; /* from netinet/tcp.h, which has an older struct tcp_info */
 
 bool target_traffic_read(int fd, struct target_traffic *out)
 {

@@ -20,18 +20,19 @@
 
 enum {
     CONNECT_MS = 5000,
-    IN_BYTES = 4096,   /* of libcurl, per handle */
-    OUT_BYTES = 16384, /* the least it accepts; used by bodies over 64 KiB and by TLS */
-    AGE_MAX_S = 30,    /* of an idle connection */
-    LIFE_MAX_S = 120,  /* of any: then its address is looked at again */
+    IN_BYTES = 4096, /* of libcurl, per handle */
+    /* the minimum that libcurl accepts; used for bodies over 64 KiB and by TLS */
+    OUT_BYTES = 16384,
+    AGE_MAX_S = 30,   /* maximum idle time of a connection */
+    LIFE_MAX_S = 120, /* maximum age of a connection, after which its address is checked again */
     TEXT_BYTES_KEPT = 2048,
     PATH_BYTES_MAX = 8192,
     HEADERS_BYTES_MAX = 32 * 1024,
-    EXPECT_BYTES = 64 * 1024, /* well below where libcurl would ask first */
+    EXPECT_BYTES = 64 * 1024, /* well below libcurl's own limit for Expect */
     DATE_BYTES_MAX = 64
 };
 
-/* ---- what an answer means ---- */
+/* ---- interpretation of answers ---- */
 
 static struct slice trim_blanks(struct slice text)
 {
@@ -44,7 +45,7 @@ static struct slice trim_blanks(struct slice text)
     return text;
 }
 
-/* "HTTP/1.1 204 No Content", "HTTP/2 204" */
+/* Parses "HTTP/1.1 204 No Content" or "HTTP/2 204". */
 static void take_status(struct target_answer *answer, struct slice line)
 {
     uint64_t status;
@@ -62,7 +63,7 @@ static int64_t within_a_day(int64_t ms)
     return ms < 0 ? 0 : ms > TARGET_RETRY_AFTER_MS_MAX ? TARGET_RETRY_AFTER_MS_MAX : ms;
 }
 
-/* RFC 9110 section 10.2.3: seconds or a date. What is neither is as if it were not there. */
+/* Parses Retry-After: seconds or a date (RFC 9110 section 10.2.3). Other values are ignored. */
 static void take_retry_after(struct target_answer *answer, struct slice value, int64_t wall_ms)
 {
     char date[DATE_BYTES_MAX];
@@ -103,7 +104,7 @@ bool target_answer_add_line(struct target_answer *answer, struct slice line, int
     } else if (answer->is_in_head) {
         if (answer->status)
             take_field(answer, line, wall_ms);
-    } else if (!answer->status) { /* or it is a trailer's */
+    } else if (!answer->status) { /* otherwise it belongs to a trailer */
         take_status(answer, line);
         answer->is_in_head = true;
     }
@@ -146,9 +147,9 @@ void target_answer_judge(const struct target_answer *answer, const struct target
         out->retry_after_ms = answer->retry_after_ms;
 }
 
-/* ---- which authorities are trusted ---- */
+/* ---- trusted CAs ---- */
 
-/* Has the directory names by hash, "5ad8a5d6.0"? */
+/* Returns true if the directory contains names by hash, such as "5ad8a5d6.0". */
 static bool is_hashed(const char *path)
 {
     DIR *dir = opendir(path);
@@ -174,9 +175,9 @@ static bool add_system_trust(SSL_CTX *tls)
     return SSL_CTX_load_verify_locations(tls, NULL, path) == 1;
 }
 
-/* The system's authorities are looked up one by one by their hash where it keeps them so; to read all of
- * them for each connection would cost more than all the rest of it. False: the policy's ca-file
- * cannot be read, or there is no memory. */
+/* Adds the trusted CAs. The system's CAs are looked up individually by hash if they are stored that
+ * way, because reading all of them for each connection would cost more than everything else.
+ * Returns false if the policy's ca-file cannot be read, or when out of memory. */
 static bool add_trust(SSL_CTX *tls, struct guard *guard)
 {
     char ca_file[GUARD_PATH_BYTES_MAX];
@@ -185,7 +186,7 @@ static bool add_trust(SSL_CTX *tls, struct guard *guard)
     return !guard_ca_file(guard, ca_file) || SSL_CTX_load_verify_locations(tls, ca_file, NULL) == 1;
 }
 
-/* ---- what libcurl hands us ---- */
+/* ---- callbacks of libcurl ---- */
 
 static size_t on_header(char *at, size_t size, size_t count, void *ctx)
 {
@@ -202,11 +203,11 @@ static size_t on_body(char *at, size_t size, size_t count, void *ctx)
     return target_answer_add_body(&transfer->answer, size * count) ? size * count : 0;
 }
 
-/* The request is about to be sent. Where a kept connection ends before its answer begins, libcurl
- * comes here once more by itself: a request that may have been taken is not sent a second time
- * within one attempt. By HTTP/2 a peer may also say that it has not looked at a request: it refuses
- * the stream, or wants HTTP/1.1 (RFC 9113 section 7). libcurl then comes here again too, and only then
- * where the connection was a new one. */
+/* Runs when the request is about to be sent. If a reused connection ends before the answer begins,
+ * libcurl comes here again on its own. A request that the peer may have received is not sent twice
+ * within one attempt. With HTTP/2, a peer can also state that it did not process a request: it
+ * rejects the stream, or requires HTTP/1.1 (RFC 9113 section 7). libcurl then comes here again too,
+ * and only in that case if the connection was new. */
 static int on_connected(void *ctx, char *peer, char *local, int peer_port, int local_port)
 {
     struct target_transfer *transfer = ctx;
@@ -229,7 +230,7 @@ static CURLcode on_tls(CURL *easy, void *tls, void *ctx)
 
 /* ---- life ---- */
 
-/* Switches off whatever libcurl would do beyond one request to this host: proxies, redirects,
+/* Disables everything that libcurl would do besides one request to this host: proxies, redirects,
  * netrc, other protocols. */
 static void set_guards(CURL *easy, struct guard *guard)
 {
@@ -244,7 +245,7 @@ static void set_guards(CURL *easy, struct guard *guard)
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
     curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    /* A session taken up again would not look at the certificate again. */
+    /* A resumed session would not verify the certificate again. */
     curl_easy_setopt(easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
     curl_easy_setopt(easy, CURLOPT_CAINFO, NULL);
     curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
@@ -339,9 +340,8 @@ void target_transfer_give_up(struct target_transfer *transfer, enum target_outco
 
 /* ---- the request ----
  *
- * URL, header lines, body, one after the other in a transfer's text. No line can be split by what a
- * job carries: bytes below a blank do not get in.
- */
+ * URL, header lines and body, one after the other in a transfer's text. Data of a job cannot split
+ * a line, because control bytes are not copied. */
 
 static bool refuse_request(struct target_transfer *transfer, enum target_outcome outcome,
                            const char *why)
@@ -377,7 +377,7 @@ static bool is_blank(struct slice value)
     return true;
 }
 
-/* libcurl takes "Name:" for the wish to leave a header out, and "Name;" for an empty one. */
+/* Appends a header value. For libcurl, "Name:" means to omit a header, and "Name;" an empty one. */
 static void append_value(struct buffer *text, struct slice value)
 {
     if (is_blank(value)) {
@@ -397,7 +397,7 @@ static void add_line(struct target_transfer *transfer, const char *name, struct 
     end_line(transfer);
 }
 
-/* The context of the job's trace as the standard has it, for a peer that knows nothing of tarry. */
+/* Adds the standard trace headers of the job, for peers that do not know tarry's. */
 static void add_trace(struct target_transfer *transfer, struct slice meta)
 {
     struct trace_context context;
@@ -411,7 +411,7 @@ static void add_trace(struct target_transfer *transfer, struct slice meta)
         add_line(transfer, "tracestate", state);
 }
 
-/* The job's meta, each as a header of its own; those that are tarry's stay here. */
+/* Adds the job's meta, each as a header; tarry's own are not sent. */
 static void add_meta(struct target_transfer *transfer, struct slice meta)
 {
     struct slice name, value;
@@ -433,7 +433,7 @@ static void add_lines(struct target_transfer *transfer, const struct job *job)
     end_line(transfer);
     timestamp_emit(begin_line(transfer, "Tarry-Due-At: "), job->due_ms);
     end_line(transfer);
-    if (job->body.len >= EXPECT_BYTES) { /* it would wait for the peer's leave */
+    if (job->body.len >= EXPECT_BYTES) { /* libcurl would wait for permission to send */
         buffer_append_byte(begin_line(transfer, "Expect"), ':');
         end_line(transfer);
     }
@@ -451,7 +451,7 @@ static void append_base64(struct buffer *out, const char *text, size_t len)
             (size_t)EVP_EncodeBlock((unsigned char *)at, (const unsigned char *)text, (int)len);
 }
 
-/* The policy file's, for this very origin. */
+/* Adds the policy file's credential for this origin. */
 static void add_authorization(struct target_transfer *transfer, struct slice origin)
 {
     struct guard_credential credential;
@@ -473,7 +473,7 @@ static void add_authorization(struct target_transfer *transfer, struct slice ori
 
 /* ---- the whole request ---- */
 
-/* The origin is the endpoint's own text; only path and query are filled in. */
+/* Writes the URL. The origin is the endpoint's text; only path and query are filled in. */
 static bool write_url(struct target_transfer *transfer, const struct target_message *message,
                       struct slice origin, struct slice path)
 {
@@ -488,7 +488,7 @@ static bool write_url(struct target_transfer *transfer, const struct target_mess
     return true;
 }
 
-/* The headers of Standard Webhooks; without the key that the topic names nothing is sent. */
+/* Adds the headers of Standard Webhooks; without the key that the topic names, nothing is sent. */
 static bool add_signature(struct target_transfer *transfer, const struct target_message *message,
                           struct webhook *webhook)
 {
@@ -508,7 +508,7 @@ static bool add_signature(struct target_transfer *transfer, const struct target_
     return true;
 }
 
-/* Writes URL, headers and body. False: `report` is filled in. */
+/* Writes URL, headers and body. Returns false with `report` set on failure. */
 static bool write_request(struct target_transfer *transfer, const struct target_message *message,
                           struct webhook *webhook, struct slice origin, struct slice path)
 {
@@ -532,9 +532,9 @@ static bool write_request(struct target_transfer *transfer, const struct target_
     return true;
 }
 
-/* ---- before ---- */
+/* ---- before the transfer ---- */
 
-/* The whole text stands now, so its pieces have their places. */
+/* Sets the pointers to the headers, when the text is complete and no longer moves. */
 static void point_headers(struct target_transfer *transfer)
 {
     for (size_t i = 0; i < transfer->header_count; i++) {
@@ -597,9 +597,9 @@ bool target_transfer_pin(struct target_transfer *transfer, const char *line, uin
     return true;
 }
 
-/* ---- after ---- */
+/* ---- after the transfer ---- */
 
-/* Why no connection came about, by the socket's errno. */
+/* Describes from the socket's errno why there is no connection. */
 static const char *no_connection(const struct target_transfer *transfer)
 {
     long number = transfer->opening.error;
@@ -624,14 +624,14 @@ static const char *no_connection(const struct target_transfer *transfer)
     }
 }
 
-/* Why the peer's certificate does not do, by OpenSSL's verdict. */
+/* Describes from OpenSSL's result why the peer's certificate was rejected. */
 static const char *not_trusted(CURL *easy)
 {
     long verdict = 0;
     (void)curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
     switch (verdict) {
     case X509_V_OK:
-    case X509_V_ERR_UNSPECIFIED: /* libcurl compares names before it looks at this */
+    case X509_V_ERR_UNSPECIFIED: /* libcurl compares names before it checks this */
         return "certificate is of another host";
     case X509_V_ERR_CERT_HAS_EXPIRED:
         return "certificate has expired";
@@ -640,7 +640,8 @@ static const char *not_trusted(CURL *easy)
     }
 }
 
-/* libcurl's result in coarse words for people. NULL: libcurl failed, not the peer or the way to it. */
+/* Returns a short description of libcurl's result for users; NULL if libcurl itself failed, not the
+ * peer or the network. */
 static const char *reason_of(const struct target_transfer *transfer, CURLcode code)
 {
     switch (code) {
@@ -655,7 +656,7 @@ static const char *reason_of(const struct target_transfer *transfer, CURLcode co
     case CURLE_SSL_CACERT_BADFILE:
         return "the ca-file of the policy file cannot be read";
     case CURLE_GOT_NOTHING:
-    case CURLE_ABORTED_BY_CALLBACK: /* on_connected */
+    case CURLE_ABORTED_BY_CALLBACK: /* from on_connected */
         return "closed without an answer";
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:
@@ -707,8 +708,8 @@ static void give_up_late(struct target_transfer *transfer)
     buffer_fini(&text);
 }
 
-/* An error inside libcurl: the endpoint is not to blame, and no attempt was made unless something was
- * sent. */
+/* Ends a transfer after an error in libcurl: the endpoint is not at fault, and it only counts as an
+ * attempt if something was sent. */
 static void give_up_libcurl(struct target_transfer *transfer, CURLcode code)
 {
     char why[TARGET_ERROR_BYTES];
@@ -718,8 +719,8 @@ static void give_up_libcurl(struct target_transfer *transfer, CURLcode code)
                             why);
 }
 
-/* What the endpoint is not to blame for, as long as nothing was sent: once it was, libcurl is "out
- * of memory" where an answer is too much for it. */
+/* Returns true for errors that are not the endpoint's fault, as long as nothing was sent. After
+ * that, libcurl also reports "out of memory" if an answer is too large for it. */
 static bool is_our_fault(const struct target_transfer *transfer, CURLcode code)
 {
     int error = code == CURLE_COULDNT_CONNECT ? transfer->opening.error : 0;

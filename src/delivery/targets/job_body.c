@@ -4,7 +4,7 @@
 #include "job/json.h"
 #include "targets/target.h"
 
-enum { ESCAPED_BYTES = 6 /* of one byte, at most */, AROUND_BYTES = 16 * 1024 };
+enum { ESCAPED_BYTES = 6 /* per byte, at most */, AROUND_BYTES = 16 * 1024 };
 
 static void write_meta(struct buffer *out, const struct job *job)
 {

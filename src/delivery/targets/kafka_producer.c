@@ -19,10 +19,10 @@
 
 enum {
     EVENTS_A_TURN = 256,
-    REFUSED_MS = 5000 /* librdkafka tries a broker again within so long */
+    REFUSED_MS = 5000 /* time within which librdkafka retries a broker */
 };
 
-/* ---- where it is ---- */
+/* ---- address ---- */
 
 const char *const kafka_schemes[] = {"kafka", "kafkas", NULL};
 
@@ -49,11 +49,12 @@ bool kafka_place_parse(struct slice to, struct kafka_place *out, char *error)
     return good || error_text(error, TARGET_ERROR_BYTES, "out of memory");
 }
 
-/* ---- what errors mean ---- */
+/* ---- meaning of errors ---- */
 
 /*
- * What is not here failed, and the cluster is to blame. A topic that is not there and rights that
- * are missing are FAILED: somebody may yet create or grant them; the attempts are bounded.
+ * Meaning of errors. Errors not listed mean failed, and the cluster is at fault. Missing topics and
+ * rights are FAILED, because they may still be created or granted; the number of attempts is
+ * limited.
  */
 static const struct error_meaning {
     rd_kafka_resp_err_t error;
@@ -61,7 +62,7 @@ static const struct error_meaning {
     bool is_ailing;
     const char *words;
 } rows[] = {
-    /* of the message: it would never do */
+    /* errors of the message: it could never be accepted */
     {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, TARGET_REFUSED, false, "too large for the broker"},
     {RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, TARGET_REFUSED, false, "too large for the broker"},
     {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, TARGET_REFUSED, false, "too large for the broker"},
@@ -69,7 +70,7 @@ static const struct error_meaning {
     {RD_KAFKA_RESP_ERR_INVALID_RECORD, TARGET_REFUSED, false, "the broker refused the record"},
     {RD_KAFKA_RESP_ERR_POLICY_VIOLATION, TARGET_REFUSED, false, "against the broker's policy"},
     {RD_KAFKA_RESP_ERR__INVALID_ARG, TARGET_REFUSED, false, "the topic's name is not allowed"},
-    /* of the topic: somebody may mend it */
+    /* errors of the topic: they may be fixed */
     {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, TARGET_FAILED, false, "no such topic"},
     {RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC, TARGET_FAILED, false, "no such topic"},
     {RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION, TARGET_FAILED, false, "no such topic"},
@@ -80,7 +81,7 @@ static const struct error_meaning {
     {RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, TARGET_FAILED, true, "too few replicas in sync"},
     {RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, TARGET_FAILED, true,
      "too few replicas in sync"},
-    /* of the way there */
+    /* errors of the connection */
     {RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, TARGET_FAILED, true, "timed out"},
     {RD_KAFKA_RESP_ERR__TIMED_OUT, TARGET_FAILED, true, "timed out"},
     {RD_KAFKA_RESP_ERR__PURGE_QUEUE, TARGET_UNSENT, true, "no broker could be reached"},
@@ -142,17 +143,17 @@ void kafka_error_report(rd_kafka_resp_err_t error, rd_kafka_msg_status_t status,
         (void)snprintf(out->error, sizeof out->error, "kafka: %s", kafka_error_words(error));
 }
 
-/* ---- the way to the brokers ---- */
+/* ---- connections to the brokers ---- */
 
-/* The guard between librdkafka and the network: each name it looks up, of the URL or of the cluster's
- * own list, and each address it connects to is asked about first. The opaque of a producer:
- * librdkafka's threads have it. */
+/* The guard between librdkafka and the network: it checks each name that librdkafka looks up, from
+ * the URL or the cluster's own list, and each address it connects to. It is the opaque of a
+ * producer, used by librdkafka's threads. */
 struct kafka_way {
     struct guard *guard;
     pthread_mutex_t mutex;
-    char why[GUARD_ERROR_BYTES]; /* the last refusal in words; empty: none */
-    int64_t refused_ms;          /* when; inner clock */
-    uint64_t policy;             /* the guard's generation when it allowed what is open */
+    char why[GUARD_ERROR_BYTES]; /* description of the last refusal; empty if none */
+    int64_t refused_ms;          /* time of the refusal; inner clock */
+    uint64_t policy;             /* the guard's generation when it allowed the open connections */
     struct kafka_connection *connections;
 };
 
@@ -161,10 +162,10 @@ struct found_address {
     struct sockaddr_storage address;
 };
 
-struct kafka_connection { /* an open one, of librdkafka's threads */
+struct kafka_connection { /* an open connection of librdkafka's threads */
     struct kafka_connection *next;
     int fd;
-    char host[]; /* empty: not known */
+    char host[]; /* empty if unknown */
 };
 
 static void way_refuse(struct kafka_way *way, const char *why)
@@ -194,7 +195,7 @@ static void free_list(struct addrinfo *info)
     }
 }
 
-/* Resolved addresses as librdkafka wants them: a list that free_list frees. */
+/* Converts resolved addresses into a list for librdkafka, which free_list frees. */
 static struct addrinfo *make_list(const struct resolved *resolved, const struct addrinfo *hints)
 {
     struct addrinfo *list = NULL;
@@ -218,8 +219,7 @@ static struct addrinfo *make_list(const struct resolved *resolved, const struct 
     return list;
 }
 
-/* librdkafka looks up a name: the guard is asked, and refuses or answers. A NULL `node` frees a
- * list. */
+/* Looks up a name for librdkafka if the guard allows it. A NULL `node` frees a list. */
 static int on_resolve(const char *node, const char *service, const struct addrinfo *hints,
                       struct addrinfo **res, void *opaque)
 {
@@ -243,7 +243,8 @@ static int on_resolve(const char *node, const char *service, const struct addrin
 
 /* ---- connections ---- */
 
-/* Of a broker's name as librdkafka has it: "sasl_ssl://host:9092/1", "[::1]:9092/bootstrap". */
+/* Extracts the host from librdkafka's name of a broker: "sasl_ssl://host:9092/1",
+ * "[::1]:9092/bootstrap". */
 static struct slice host_of(const char *id)
 {
     const char *scheme = strstr(id, "://");
@@ -255,7 +256,7 @@ static struct slice host_of(const char *id)
     return slice_make(host, len);
 }
 
-/* Notes an open socket with its host, so that a change of the policy can end it. */
+/* Records an open socket with its host, so that a policy change can end it. */
 static bool add_connection(struct kafka_way *way, int fd, const char *id)
 {
     struct slice host = host_of(id ? id : "");
@@ -271,7 +272,7 @@ static bool add_connection(struct kafka_way *way, int fd, const char *id)
     return true;
 }
 
-/* The socket does not block. */
+/* Connects if the guard allows the address. The socket is non-blocking. */
 static int on_connect(int fd, const struct sockaddr *address, int len, const char *id, void *opaque)
 {
     struct kafka_way *way = opaque;
@@ -285,7 +286,8 @@ static int on_connect(int fd, const struct sockaddr *address, int len, const cha
     return connect(fd, address, (socklen_t)len) == 0 || errno == EINPROGRESS ? 0 : errno;
 }
 
-/* librdkafka closes a socket: it is taken off the list before its number may be used again. */
+/* Removes a socket from the list before librdkafka closes it, so before its number can be
+ * reused. */
 static int on_close(int fd, void *opaque)
 {
     struct kafka_way *way = opaque;
@@ -301,7 +303,8 @@ static int on_close(int fd, void *opaque)
     return close(fd);
 }
 
-/* Sockets are closed under the lock's eye, so that no descriptor here is another's already. */
+/* Checks open connections against a new policy. Sockets are closed under the lock, so every
+ * descriptor here still belongs to its connection. */
 static void way_judge(struct kafka_way *way)
 {
     uint64_t policy = guard_generation(way->guard);
@@ -350,20 +353,20 @@ static void way_guard(struct kafka_way *way, rd_kafka_conf_t *conf)
 /* ---- the producer ---- */
 
 struct kafka_producer {
-    struct letter letter; /* the first: comes home from the thread that ends it */
+    struct letter letter; /* first; returns from the thread that destroys the producer */
     struct kafka_way way;
     const struct target_env *env;
     struct kafka_producer_events events;
     void *ctx;
     rd_kafka_t *kafka;
     rd_kafka_queue_t *queue;
-    rd_kafka_topic_t *topic; /* the last one used */
+    rd_kafka_topic_t *topic; /* the last topic used */
     int64_t topic_timeout_ms;
-    int fd; /* an eventfd that rings when the queue has something */
+    int fd; /* an eventfd that is signalled when the queue has events */
     uv_poll_t poll;
     pthread_t thread;
     bool is_retired, has_thread;
-    bool are_down;                  /* all brokers, since the last delivery */
+    bool are_down;                  /* all brokers are down, since the last delivery */
     rd_kafka_resp_err_t last_error; /* of a connection */
 };
 
@@ -382,8 +385,8 @@ static bool set_option(rd_kafka_conf_t *conf, const char *name, const char *valu
     return false;
 }
 
-/* The broker says how long a message may be, so librdkafka does not. Topics that are not there are
- * reported after two seconds rather than thirty. */
+/* Sets the options. The broker limits the size of messages, so librdkafka does not. Missing topics
+ * are reported after two seconds instead of thirty. */
 static bool set_options(rd_kafka_conf_t *conf, char *error)
 {
     static const struct option options[] = {
@@ -408,7 +411,7 @@ static bool set_options(rd_kafka_conf_t *conf, char *error)
     return set_option(conf, "batch.size", batch, error);
 }
 
-/* The login and the authorities are the policy file's; the origin of the first broker names the
+/* Sets login and CAs from the policy file; the origin of the first broker selects the
  * credential. */
 static bool set_security(rd_kafka_conf_t *conf, const struct target_env *env,
                          const struct kafka_place *place, char *error)
@@ -453,7 +456,7 @@ static rd_kafka_conf_t *make_conf(struct kafka_producer *producer, const struct 
     return conf;
 }
 
-/* ---- what it tells ---- */
+/* ---- events ---- */
 
 void kafka_producer_tell_refusal(struct kafka_producer *producer,
                                  const struct outbox_message *message,
@@ -481,15 +484,16 @@ static void tell_delivered(struct kafka_producer *producer, rd_kafka_event_t *ev
     }
 }
 
-/* A producer keeps the login it was made with: one that is refused is of no use any more, whatever
- * it delivered before; the next one reads the policy file's. */
+/* Returns true for errors of the login. A producer keeps its initial login, so after such an error
+ * it is useless, whatever it delivered before. The next one reads the policy file again. */
 static bool is_of_the_login(rd_kafka_resp_err_t error)
 {
     return error == RD_KAFKA_RESP_ERR__AUTHENTICATION || error == RD_KAFKA_RESP_ERR__SSL ||
            error == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
-/* A handshake that fails is now and then told as any other loss of a connection. */
+/* Returns the error of an event. A failed handshake is sometimes reported as an ordinary loss of a
+ * connection. */
 static rd_kafka_resp_err_t error_of(rd_kafka_event_t *event)
 {
     rd_kafka_resp_err_t error = rd_kafka_event_error(event);
@@ -498,8 +502,8 @@ static rd_kafka_resp_err_t error_of(rd_kafka_event_t *event)
     return is_tls ? RD_KAFKA_RESP_ERR__SSL : error;
 }
 
-/* That all are down is told once, until one is up: what a broker that comes back has against the
- * login is told alone. */
+/* Reports a problem. That all brokers are down is reported once until one is up again. A login
+ * error of a broker that came back is reported separately. */
 static void tell_trouble(struct kafka_producer *producer, rd_kafka_event_t *event)
 {
     char why[GUARD_ERROR_BYTES];
@@ -529,7 +533,8 @@ static void take_event(struct kafka_producer *producer, rd_kafka_event_t *event)
     rd_kafka_event_destroy(event);
 }
 
-/* The descriptor rings when the queue was empty before: it is emptied here, or rung again. */
+/* Handles the events. The descriptor is signalled when the queue was empty before, so the queue is
+ * either emptied here or the descriptor is signalled again. */
 static void on_ring(uv_poll_t *poll, int status, int events)
 {
     struct kafka_producer *producer = poll->data;
@@ -546,12 +551,13 @@ static void on_ring(uv_poll_t *poll, int status, int events)
     }
     rings = 1;
     if (!producer->is_retired && write(producer->fd, &rings, sizeof rings) < 0)
-        return; /* it rings already */
+        return; /* it is already signalled */
 }
 
 /* ---- sending ---- */
 
-/* The time of a topic's messages is told with the topic, the first time it is named. */
+/* Selects a topic handle. The message timeout is a property of the topic, set when it is first
+ * used. */
 static bool find_topic(struct kafka_producer *producer, const char *name, int64_t timeout_ms)
 {
     char text[24];
@@ -602,7 +608,7 @@ void kafka_producer_purge(struct kafka_producer *producer)
 
 /* ---- life ---- */
 
-/* Starts librdkafka and watches the descriptor that it rings. */
+/* Starts librdkafka and watches the descriptor that it signals. */
 static bool producer_start(struct kafka_producer *producer, rd_kafka_conf_t *conf, char *error)
 {
     static const uint64_t ring = 1;
@@ -625,7 +631,7 @@ static bool producer_start(struct kafka_producer *producer, rd_kafka_conf_t *con
     producer->poll.data = producer;
     (void)uv_poll_start(&producer->poll, UV_READABLE, on_ring);
     rd_kafka_queue_io_event_enable(producer->queue, producer->fd, &ring, sizeof ring);
-    /* Something may have come before: a queue that is not empty does not ring. */
+    /* Events may have occurred before; a non-empty queue is not signalled again. */
     if (write(producer->fd, &ring, sizeof ring) < 0)
         assert(errno == EAGAIN);
     return true;
@@ -689,9 +695,9 @@ void kafka_producer_retire(struct kafka_producer *producer)
     (void)uv_poll_stop(&producer->poll);
     kafka_producer_purge(producer);
     producer->letter.run = come_home;
-    producer->has_thread = true; /* set before it runs: it comes home by itself */
+    producer->has_thread = true; /* set before it runs, because it is posted back on its own */
     if (thread_start(&producer->thread, "kafka-end", run_end, producer) == 0)
         return;
     producer->has_thread = false;
-    run_end(producer); /* no thread is left: the loop waits this once */
+    run_end(producer); /* no thread is available: the loop waits in this case */
 }

@@ -1,10 +1,10 @@
 /*
- * kafka_target: a Kafka cluster, by librdkafka.
+ * kafka_target: a Kafka cluster, through librdkafka.
  *
- * The producer is idempotent: what librdkafka itself sends again is stored once. A job that came
- * back FAILED is a new message; where its first one had arrived unheard, it is there twice. A
- * producer that cannot begin, broke for good or has nothing to do is given up; the next message
- * opens another.
+ * The producer is idempotent: messages that librdkafka itself sends again are stored once. A job
+ * that returned as FAILED is a new message; if the first one had arrived without a confirm, it is
+ * stored twice. A producer that cannot start, fails permanently or is idle is retired; the next
+ * message opens another.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,9 +18,9 @@
 #include <stdlib.h>
 
 enum {
-    GRACE_MS = 2000,     /* librdkafka looks once a second at what has timed out */
-    IDLE_MS = 60 * 1000, /* its threads wake up even if there is nothing to do */
-    GIVE_UP_MS = 1000,   /* for librdkafka to hand back what is under way */
+    GRACE_MS = 2000,     /* librdkafka checks for timeouts once a second */
+    IDLE_MS = 60 * 1000, /* its threads wake up even when idle */
+    GIVE_UP_MS = 1000,   /* time for librdkafka to return the messages in flight */
     TOPIC_BYTES_MAX = 249,
     KEY_BYTES_MAX = 1024,
     HEADERS_EXPECTED = 8
@@ -30,20 +30,21 @@ struct kafka {
     struct target target; /* first */
     struct outbox outbox;
     struct kafka_place place;
-    struct kafka_producer *producer; /* NULL: none */
-    size_t retired;                  /* producers on their way out */
-    int64_t idle_ms;                 /* since when nothing is under way */
-    int64_t give_up_ms; /* the producer goes then, whatever is under way; INT64_MAX: it stays */
+    struct kafka_producer *producer; /* NULL if none */
+    size_t retired;                  /* retired producers that are not gone yet */
+    int64_t idle_ms;                 /* time since nothing is in flight */
+    /* time at which the producer is retired even with messages in flight; INT64_MAX if not set */
+    int64_t give_up_ms;
     struct outbox_pause pause;
-    bool has_delivered;           /* this producer */
-    char why[TARGET_ERROR_BYTES]; /* the producer is given up */
+    bool has_delivered;           /* this producer has delivered a message */
+    char why[TARGET_ERROR_BYTES]; /* reason why the producer is given up */
 };
 
 /* ---- a job as a record ---- */
 
 struct kafka_record {
     char topic[TOPIC_BYTES_MAX + 1];
-    struct buffer key; /* empty: none */
+    struct buffer key; /* empty if none */
 };
 
 static bool topic_is_sound(struct slice topic)
@@ -57,7 +58,7 @@ static bool topic_is_sound(struct slice topic)
     return topic.len > 0 && !slice_is(topic, ".") && !slice_is(topic, "..");
 }
 
-/* The record's topic, or why the filled-in name is none. */
+/* Fills in the record's topic. Returns NULL, or the reason why the name is invalid. */
 static const char *fill_topic(struct kafka_record *out, const struct target_message *message)
 {
     const char *text = message->setting->topic;
@@ -76,7 +77,8 @@ static const char *fill_topic(struct kafka_record *out, const struct target_mess
     return fault;
 }
 
-/* NULL, or why the message can never be sent; kafka_record_fini it in either case. */
+/* Fills in a record. Returns NULL, or the reason why the message can never be sent; call
+ * kafka_record_fini in both cases. */
 static const char *kafka_record_fill(struct kafka_record *out, const struct target_message *message)
 {
     const char *key = message->setting->key;
@@ -110,9 +112,9 @@ static void add_meta(rd_kafka_headers_t *headers, const struct job *job)
 }
 
 /*
- * content-type, tarry-topic, tarry-id, tarry-attempt, tarry-due-at, then the job's meta by their
- * names; a meta called content-type goes as meta-content-type, and tarry's own are not for the
- * cluster. Never NULL.
+ * Builds the headers: content-type, tarry-topic, tarry-id, tarry-attempt, tarry-due-at, then the
+ * job's meta by name. A meta named content-type becomes meta-content-type; tarry's own are not
+ * sent. Never returns NULL.
  */
 static rd_kafka_headers_t *kafka_record_headers(const struct job *job)
 {
@@ -132,7 +134,7 @@ static rd_kafka_headers_t *kafka_record_headers(const struct job *job)
 
 /* ---- the producer's end ---- */
 
-/* What librdkafka has not handed back by now may have arrived. */
+/* Retires the producer. Messages that librdkafka has not returned by now may have arrived. */
 static void retire(struct kafka *kafka)
 {
     outbox_lose_sent(&kafka->outbox, kafka->why);
@@ -148,8 +150,8 @@ static bool is_giving_up(const struct kafka *kafka)
     return kafka->give_up_ms != INT64_MAX;
 }
 
-/* In the next moments the producer hands back everything, and is let go. The reason may come right
- * behind the news. */
+/* Gives up the producer: it returns all messages shortly and is then retired. The actual reason may
+ * follow immediately after the first report. */
 static void give_up(struct kafka *kafka, const char *why)
 {
     if (!kafka->producer)
@@ -163,14 +165,14 @@ static void give_up(struct kafka *kafka, const char *why)
     outbox_wake_at(&kafka->outbox, kafka->give_up_ms);
 }
 
-/* No broker can be reached: a producer that never delivered is given up, one that did finds its way
- * back. */
+/* Handles the loss of all brokers: a producer that never delivered is given up; one that did
+ * reconnects on its own. */
 static void on_trouble(void *ctx, bool is_fatal, const char *why)
 {
     struct kafka *kafka = ctx;
     log_event(is_fatal ? LOG_WARN : LOG_INFO, "broker is away",
               LOG_TEXT("broker", kafka->place.at.origin), LOG_TEXT("why", why));
-    /* One that has been of use knows what it had sent, and comes back by itself. */
+    /* It still knows which messages it had sent, and reconnects on its own. */
     if (!is_fatal && kafka->has_delivered)
         return;
     if (!is_giving_up(kafka))
@@ -184,7 +186,7 @@ static bool is_idle(const struct kafka *kafka)
            list_is_empty(&kafka->outbox.held);
 }
 
-/* A producer goes when its grace is over, or when it had nothing to do for a minute. */
+/* Retires a producer when its grace period has ended, or when it was idle for a minute. */
 static void on_woken(void *ctx, int64_t now_ms)
 {
     struct kafka *kafka = ctx;
@@ -198,8 +200,8 @@ static void on_woken(void *ctx, int64_t now_ms)
         outbox_wake_at(&kafka->outbox, kafka->idle_ms + IDLE_MS);
 }
 
-/* A producer that is given up goes as soon as it has handed back everything; a closed target with
- * the last one. */
+/* Retires a producer that was given up when it has returned all messages; ends a closed target
+ * after its last producer. */
 static void on_turned(void *ctx)
 {
     struct kafka *kafka = ctx;
@@ -248,7 +250,7 @@ static void on_free_message(void *ctx, struct outbox_message *message)
     free(message);
 }
 
-/* librdkafka hands a message back: it is reported unless its time was over before. */
+/* Handles a message that librdkafka returned: reports it unless it had timed out before. */
 static void on_delivered(void *ctx, struct outbox_message *message,
                          const struct target_report *report)
 {
@@ -268,7 +270,7 @@ static void on_delivered(void *ctx, struct outbox_message *message,
 
 /* ---- sending ---- */
 
-/* NULL: there is a producer to send by; else why not. */
+/* Returns NULL if there is a producer, otherwise the reason why not. */
 static const char *find_producer(struct kafka *kafka)
 {
     static const struct kafka_producer_events events = {
@@ -287,7 +289,7 @@ static const char *find_producer(struct kafka *kafka)
     return kafka->why;
 }
 
-/* Gives a message to librdkafka, which holds it until on_delivered. */
+/* Passes a message to librdkafka, which holds it until on_delivered. */
 static void produce(struct kafka *kafka, struct outbox_message *message, const struct job *job,
                     const struct kafka_record *record)
 {
@@ -312,7 +314,8 @@ static void add_message(struct kafka *kafka, const struct target_message *from)
 {
     struct kafka_record record;
     struct outbox_message *message = calloc(1, sizeof *message);
-    assert(message); /* some hundred bytes; without them nobody could be told of it either */
+    /* only a few hundred bytes; without them the failure could not be reported either */
+    assert(message);
     outbox_add(&kafka->outbox, message, from, GRACE_MS);
     const char *fault = kafka_record_fill(&record, from), *away = NULL;
     if (fault)

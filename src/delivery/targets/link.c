@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 enum {
-    CONNECT_MS = 10 * 1000, /* all addresses, TLS and login together */
-    PAUSE_MS = 100,         /* where the owner wants one */
+    CONNECT_MS = 10 * 1000, /* for all addresses, TLS and login together */
+    PAUSE_MS = 100,         /* if the owner requests one */
     WHY_BYTES = 200
 };
 
@@ -26,16 +26,16 @@ struct link {
     enum link_state state;
     bool is_freed;
     struct resolved found;
-    size_t next;       /* of found */
+    size_t next;       /* index in found */
     uint64_t policy;   /* the guard's generation when it allowed the connection */
-    uint64_t question; /* the last one to the resolver */
-    size_t asks;       /* questions without an answer */
+    uint64_t question; /* number of the last question to the resolver */
+    size_t asks;       /* unanswered questions */
     struct stream *stream;
     struct deadline *deadline;
-    int64_t until_ms;                /* up to LOGIN: give up then */
+    int64_t until_ms;                /* timeout in the states up to LOGIN */
     int64_t last_out_ms, last_in_ms; /* LOGIN, UP */
-    struct outbox_pause pause;       /* no try before its end */
-    struct turn_end_call turn_end;   /* what fails in a call is told after it; so is `gone` */
+    struct outbox_pause pause;       /* pause before the next attempt */
+    struct turn_end_call turn_end;   /* reports failures of a call after it, and `gone` */
     char why[WHY_BYTES];
 };
 
@@ -59,7 +59,7 @@ void link_fail(struct link *link, const char *what, const char *why)
     reactor_once_at_turn_end(link->env->reactor, &link->turn_end);
 }
 
-/* Tells the owner that the link is down, or frees it where the owner let go of it. */
+/* Reports to the owner that the link is down, or frees it if the owner released it. */
 static void on_turn_end(struct turn_end_call *call)
 {
     struct link *link = list_entry(call, struct link, turn_end);
@@ -105,7 +105,7 @@ int64_t link_out_ms(const struct link *link)
     return link->last_out_ms;
 }
 
-/* The policy file may have been read again since the connection was made. */
+/* Checks the connection again if the policy file was read since it was opened. */
 static bool is_allowed(struct link *link)
 {
     struct guard *guard = link->env->guard;
@@ -197,7 +197,7 @@ static bool connect_to(struct link *link, const struct sockaddr *address)
     return link->stream != NULL;
 }
 
-/* `reason`: what became of the one before. */
+/* Connects to the next address; `reason` is why the previous one failed. */
 static void try_next(struct link *link, const char *reason)
 {
     int64_t now_ms = clock_inner_ms();
@@ -219,8 +219,7 @@ static void try_next(struct link *link, const char *reason)
     link_fail(link, "no connection", reason);
 }
 
-/* The resolver has answered: addresses are tried in their order, unless nobody waits for them any
- * more. */
+/* Handles the resolver's answer: tries the addresses in order, unless they are no longer needed. */
 static void on_resolved(void *owner, uint64_t tag, const struct resolved *resolved)
 {
     struct link *link = owner;
@@ -263,7 +262,7 @@ void link_start(struct link *link)
     deadline_set(link->deadline, link->pause.until_ms);
 }
 
-/* One deadline serves all states; it means another thing in each. */
+/* Handles the deadline, whose meaning depends on the state. */
 static void on_deadline(void *ctx)
 {
     struct link *link = ctx;

@@ -21,7 +21,8 @@ static void message_move(struct outbox_message *message, struct list *to, enum o
 
 /* ---- reports ---- */
 
-/* A message is the kind's again before the owner hears of it: that may close the target. */
+/* Reports a message. It is returned to the kind before, because the owner may close the target in
+ * response. */
 static void report_message(struct outbox *outbox, struct outbox_message *message)
 {
     const struct target_report report = message->report;
@@ -35,7 +36,8 @@ static void report_message(struct outbox *outbox, struct outbox_message *message
     outbox->env->reported(outbox->env->owner, tag, &report);
 }
 
-/* Reports what is settled when it begins: who hears of it may send again, which may settle more. */
+/* Reports the messages that are settled at the beginning. In response, the owner may send more,
+ * which may be settled too. */
 static void report_settled(struct outbox *outbox)
 {
     struct outbox_message *last = list_entry(outbox->settled.prev, struct outbox_message, list);
@@ -60,7 +62,7 @@ static void outbox_end(struct outbox *outbox)
 static void on_turn_end(struct turn_end_call *call)
 {
     struct outbox *outbox = list_entry(call, struct outbox, turn_end);
-    /* Who acts on reports has had its call in this turn already. */
+    /* The code that acts on reports may have run in this iteration already. */
     reactor_turn_again(outbox->env->reactor);
     if (outbox->kind->turned)
         outbox->kind->turned(outbox->ctx);
@@ -84,8 +86,7 @@ void outbox_wake_at(struct outbox *outbox, int64_t at_ms)
     deadline_set(outbox->deadline, at_ms);
 }
 
-/* Asks the kind about each message of a list whose time is over; the others set the next deadline.
- */
+/* Asks the kind to settle each overdue message of a list; the others set the next deadline. */
 static void expire(struct outbox *outbox, struct list *list, int64_t now_ms)
 {
     for (struct list *at = list->next, *next; at != list; at = next) {
@@ -120,7 +121,7 @@ void outbox_pause_longer(struct outbox_pause *pause, int64_t now_ms)
     pause->until_ms = now_ms + (pause_ms < PAUSE_MS_MAX ? pause_ms : PAUSE_MS_MAX);
 }
 
-/* ---- a message's way ---- */
+/* ---- stages of a message ---- */
 
 void outbox_add(struct outbox *outbox, struct outbox_message *message,
                 const struct target_message *from, int64_t grace_ms)

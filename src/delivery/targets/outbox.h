@@ -3,11 +3,13 @@
  *
  * Brokers differ in their connections and confirms, but not in the guarantees of target.h. The
  * outbox provides these for all of them:
- *   - each message is reported exactly once, at the end of a loop iteration, never inside a call (rule 3)
+ *   - each message is reported exactly once, at the end of a loop iteration, never inside a call
+ *     (rule 3)
  *   - a lost message is UNSENT if nothing of it was sent, else FAILED (rule 4)
  *   - when a message times out, the kind is asked to settle it (rule 5)
  *   - a message that a library or thread still holds is kept after its report until it is returned
- *   - `closed` is called after the last report, and after the kind has reported that its peer is gone
+ *   - `closed` is called after the last report, and after the kind has reported that its peer is
+ *     gone
  *
  * A message goes from `waiting` to `sent` to `settled`; it may be settled from both. A kind embeds
  * struct outbox_message as the first member of its message, and struct outbox in its target; it

@@ -12,7 +12,8 @@ static bool place_refuse(char *error, const char *why)
     return error_text(error, TARGET_ERROR_BYTES, "%s", why);
 }
 
-/* Bytes that url_parse lets through, and no URL holds unescaped (RFC 3986, appendix A). */
+/* Returns true for bytes that url_parse accepts, but that must be escaped in a URL (RFC 3986,
+ * appendix A). */
 static bool has_unsafe_bytes(struct slice to)
 {
     for (size_t i = 0; i < to.len; i++)
@@ -21,7 +22,8 @@ static bool has_unsafe_bytes(struct slice to)
     return false;
 }
 
-/* Is a host bad because somebody wrote a template there? Words only: it is refused anyway. */
+/* Returns true if the host is invalid because it contains a template. Only for the error text: it
+ * is rejected anyway. */
 static bool has_template_in_host(struct slice to)
 {
     const char *slashes = to.len ? memmem(to.at, to.len, "://", 3) : NULL;
@@ -31,8 +33,8 @@ static bool has_template_in_host(struct slice to)
     return template_has_fields(slice_make(to.at + begin, end - begin));
 }
 
-/* What is wrong with a destination, with what would be right where more can be said than of any
- * URL. */
+/* Describes what is wrong with a destination and how to correct it, if more can be said than for
+ * any URL. */
 static const char *words_for(enum url_fault fault, struct slice to)
 {
     if (fault == URL_NO_SCHEME)
@@ -62,8 +64,8 @@ bool target_place_read(struct slice to, struct url *url, char *error)
     return true;
 }
 
-/* "host:port" of the origin is what url_emit_host makes of the host: without port and brackets it
- * is the host's one spelling. */
+/* Copies the host from the "host:port" of the origin, which url_emit_host has normalized, without
+ * port and brackets. */
 static void take_host(const struct url *url, struct target_place *out)
 {
     const char *host = out->origin + url->scheme.len + 3;

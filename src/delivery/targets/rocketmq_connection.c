@@ -8,7 +8,7 @@ enum {
     IDLE_MS = 30 * 1000,
     IN_BYTES_MAX = ROCKETMQ_HEADER_BYTES_MAX + ROCKETMQ_BODY_BYTES_MAX + 256 * 1024,
     IN_BYTES_KEPT = 16 * 1024,
-    OUT_BYTES_MAX = 272 * 1024 * 1024, /* of a request; the server bounds bodies */
+    OUT_BYTES_MAX = 272 * 1024 * 1024, /* of a request; the server limits bodies */
     OUT_BYTES_KEPT = 64 * 1024
 };
 
@@ -19,10 +19,10 @@ struct rocketmq_connection {
     void *ctx;
     struct link *link;
     struct buffer in;
-    struct buffer out; /* one request, whose first `taken` bytes have left; empty: none */
+    struct buffer out; /* one request, whose first `taken` bytes were sent; empty if none */
     size_t taken;
     bool is_needed;
-    int64_t unneeded_ms; /* since when */
+    int64_t unneeded_ms; /* time since it is not needed */
 };
 
 bool rocketmq_connection_is_up(const struct rocketmq_connection *connection)
@@ -40,9 +40,9 @@ int64_t rocketmq_connection_in_ms(const struct rocketmq_connection *connection)
     return link_in_ms(connection->link);
 }
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
-/* False: the link has no room for all of the rest. */
+/* Writes the rest of the request. Returns false if the link has no room for all of it. */
 static bool write_rest(struct rocketmq_connection *connection)
 {
     struct buffer *out = &connection->out;
@@ -54,7 +54,7 @@ static bool write_rest(struct rocketmq_connection *connection)
     return true;
 }
 
-/* Who signs is asked for each time: the policy file may have been read again. */
+/* Appends a request. Reads the credential each time, because the policy file may have changed. */
 static void emit_request(struct rocketmq_connection *connection, enum rocketmq_code code,
                          uint32_t opaque, const struct rocketmq_field *fields, size_t count,
                          struct slice body)
@@ -88,7 +88,7 @@ void rocketmq_connection_fail(struct rocketmq_connection *connection, const char
     link_fail(connection->link, "connection lost", why);
 }
 
-/* ---- what the link says ---- */
+/* ---- events of the link ---- */
 
 static void set_wake_up(struct rocketmq_connection *connection)
 {
@@ -106,7 +106,7 @@ static void on_link_up(void *ctx)
     connection->events.up(connection->ctx);
 }
 
-/* Cuts what came into answers; any of them may end the connection. */
+/* Splits received bytes into answers; each of them may end the connection. */
 static void on_link_bytes(void *ctx, const char *bytes, size_t len)
 {
     struct rocketmq_connection *connection = ctx;

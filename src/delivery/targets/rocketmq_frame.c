@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 enum {
-    VERSION = 407, /* of the protocol that we say we speak; from 4.9.4 on routes are JSON by it */
+    VERSION = 407, /* protocol version that is sent; from 4.9.4 on, it makes routes JSON */
     LENGTH_BYTES = 4,
     ANSWER_FLAG = 1,
     PERMISSION_WRITE = 2,
@@ -32,8 +32,8 @@ static uint32_t get_u32(const char *at)
 
 /* ---- requests ---- */
 
-/* What is signed are the values in the order of their names, the access key's among them, and the
- * body. Its name begins with a capital letter, the others do not: it comes first. */
+/* Signs a request: the values in the order of their names, including the access key, and the body.
+ * The name of the access key begins with a capital letter, unlike the others, so it comes first. */
 static bool sign(const struct rocketmq_field *fields, size_t count, struct slice body,
                  const struct rocketmq_login *login, unsigned char out[SIGNATURE_BYTES])
 {
@@ -169,7 +169,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Copies JSON in which keys may be bare numbers, and gives them their quotes. */
+/* Copies JSON in which keys may be bare numbers, and adds the quotes. */
 static void quote_keys(struct slice json, struct buffer *out)
 {
     bool in_string = false;
@@ -192,7 +192,7 @@ static void quote_keys(struct slice json, struct buffer *out)
     }
 }
 
-/* False: no string, or too long. */
+/* Copies a string. Returns false if it is not a string or too long. */
 static bool copy_string(struct json_value value, char *out, size_t bytes)
 {
     struct buffer scratch;
@@ -217,7 +217,7 @@ static struct rocketmq_master *find_master(struct rocketmq_master *masters, size
     return NULL;
 }
 
-/* A group of brokers; its master is number 0, and a group may be without one for now. */
+/* Reads a group of brokers. Its master has number 0; a group may temporarily have none. */
 static void read_broker(struct json_value item, struct rocketmq_master *masters, size_t *count)
 {
     struct rocketmq_master *master = &masters[*count];

@@ -2,7 +2,8 @@
  * rocketmq_frame: the remoting protocol of RocketMQ 4 and 5 in its JSON form: writes requests,
  * reads answers, and parses the route of a topic from a name server. Pure.
  *
- *   length (4 bytes, of everything after it), header length (3 bytes after a 0 for JSON), header, body
+ *   length (4 bytes, of everything after it), header length (3 bytes after a 0 for JSON), header,
+ *   body
  */
 #ifndef TARRY_TARGETS_ROCKETMQ_FRAME_H
 #define TARRY_TARGETS_ROCKETMQ_FRAME_H

@@ -7,8 +7,8 @@
 
 enum {
     FIELD_BYTES_MAX = 1024,
-    /* The longest frame that a broker takes unless it was told otherwise, less what stands around a
-     * body. A longer one would end the connection for all. */
+    /* The largest frame that a broker accepts by default, less the data around a body. A larger one
+     * would end the connection for all messages. */
     BODY_BYTES_MAX = 16 * 1024 * 1024 - 256 * 1024
 };
 
@@ -16,7 +16,7 @@ static const char standard_topic[] = "{topic}", standard_keys[] = "{id}";
 
 /* ---- topic ---- */
 
-/* Names a namespace, a retry topic or a dead-letter topic. */
+/* Returns true for the characters in names of namespaces, retry topics and dead-letter topics. */
 static bool is_sign(char c)
 {
     return c == '%' || c == '|';
@@ -62,7 +62,8 @@ static const char *fill_topic(const char *text, const struct job *job, char *out
 
 /* ---- properties ---- */
 
-/* Metas, ids and templates are UTF-8 without control bytes (job.h): none ends early. */
+/* Appends a property. Metas, IDs and templates are UTF-8 without control bytes (job.h), so none
+ * ends early. */
 static void emit_property(struct buffer *out, struct slice name, struct slice value)
 {
     buffer_append_slice(out, name);
@@ -76,7 +77,8 @@ static void emit_named(struct buffer *out, const char *name, struct slice value)
     emit_property(out, slice_of(name), value);
 }
 
-/* RocketMQ's own properties are in capital letters, metas are not: none is taken for another. */
+/* Appends the metas. RocketMQ's own properties are in capital letters and metas are not, so they
+ * cannot collide. */
 static void emit_meta(struct buffer *out, const struct job *job)
 {
     struct slice name, value;
@@ -105,7 +107,7 @@ static void emit_properties(struct rocketmq_message *message, const struct job *
     emit_meta(out, job);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole message ---- */
 
 static bool fill_field(const char *text, const struct job *job, struct buffer *out)
 {

@@ -11,7 +11,7 @@ enum { ANSWER_MS = 3000, TOPIC_BYTES = 256, WHY_BYTES = 200 };
 struct question {
     struct list list;
     void *asker;
-    uint32_t opaque; /* 0: it has not left */
+    uint32_t opaque; /* 0 if not sent yet */
     int64_t until_ms;
     char topic[TOPIC_BYTES];
 };
@@ -21,7 +21,7 @@ struct rocketmq_names {
     void *ctx;
     struct deadline *deadline;
     struct list questions;
-    size_t count, at, failures; /* failures: of servers, in a row */
+    size_t count, at, failures; /* failures: number of servers that failed in a row */
     size_t ends;                /* connections that are not gone yet */
     uint32_t opaque;
     struct rocketmq_connection *servers[URL_HOSTS_MAX];
@@ -38,9 +38,9 @@ static void question_end(struct question *question)
     free(question);
 }
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
-/* Sends what has not left yet; the first that gets no answer in time sets the deadline. */
+/* Sends the questions that were not sent yet; the earliest timeout sets the deadline. */
 static void send_questions(struct rocketmq_names *names)
 {
     int64_t now_ms = clock_inner_ms(), next_ms = INT64_MAX;
@@ -70,7 +70,7 @@ static void on_deadline(void *ctx)
     rocketmq_connection_fail(server_of(names), "no answer came");
 }
 
-/* ---- what the servers say ---- */
+/* ---- events of the servers ---- */
 
 static void on_ready(void *ctx)
 {
@@ -88,7 +88,7 @@ static void take_route(struct rocketmq_names *names, void *asker,
         names->events.failed(names->ctx, asker, "its answer cannot be read");
 }
 
-/* An answer that nobody waits for any more is passed over. */
+/* Handles an answer; ignores it if it is no longer expected. */
 static void on_answer(void *ctx, const struct rocketmq_answer *answer)
 {
     struct rocketmq_names *names = ctx;
@@ -126,7 +126,7 @@ static void fail_all(struct rocketmq_names *names, const char *why)
     }
 }
 
-/* The next one is asked, unless all have failed. */
+/* Asks the next server, unless all have failed. */
 static void on_down(void *ctx, const char *why)
 {
     struct rocketmq_names *names = ctx;
@@ -166,7 +166,7 @@ bool rocketmq_names_ask(struct rocketmq_names *names, const char *topic, void *a
     return true;
 }
 
-/* Its connections end by themselves; `gone` follows where there is one. */
+/* Frees everything but the connections, which end on their own; `gone` follows if there is one. */
 static void names_end(struct rocketmq_names *names)
 {
     while (!list_is_empty(&names->questions))
@@ -196,7 +196,7 @@ struct rocketmq_names *rocketmq_names_new(const struct target_env *env,
                 rocketmq_connection_new(env, &places[names->count], login, &server_events, names)))
         names->ends = ++names->count;
     if (!names->deadline || names->count < count) {
-        names_end(names); /* nobody hears of it */
+        names_end(names); /* without an event */
         return NULL;
     }
     names->events = *events;

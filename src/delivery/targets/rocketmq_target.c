@@ -1,10 +1,10 @@
 /*
- * rocketmq_target: RocketMQ 4 and 5 by the remoting protocol.
+ * rocketmq_target: RocketMQ 4 and 5 with the remoting protocol.
  *
- * A message waits until a name server has said which brokers take its topic, and until one of them
- * is connected and has room; then it goes into the next of their queues. The answer of its number
- * ends it. A topic that does not exist yet goes to the brokers that make topics by themselves, as
- * RocketMQ's own producer has it.
+ * A message waits until a name server has returned the brokers of its topic, and until one of them
+ * is connected and has room. Then it is sent to the next of their queues. The answer with its
+ * number ends it. A topic that does not exist yet is sent to the brokers that create topics
+ * automatically, as in RocketMQ's own producer.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -23,25 +23,26 @@ enum {
     TEXT_BYTES_MAX = 64 * 1024 * 1024, /* of one message; its own limit is lower */
     WAITING_BYTES_MAX = 64 * 1024 * 1024,
     TOPICS_MAX = 1000,
-    ROUTE_MS = 30 * 1000, /* then a name server is asked again */
-    ABSENT_MS = 2000,     /* so long a topic may be missing before its messages hear of it */
+    ROUTE_MS = 30 * 1000, /* age after which a route is queried again */
+    ABSENT_MS = 2000,     /* time that a topic may be missing before its messages fail */
     ASK_AGAIN_MS = 500,
-    NEW_TOPIC_QUEUES = 4, /* of one that a broker makes by itself */
+    NEW_TOPIC_QUEUES = 4, /* of a topic that a broker creates automatically */
     SAID_BYTES = 120
 };
 
-static const char maker_topic[] = "TBW102"; /* brokers that make topics by themselves have it */
+static const char maker_topic[] = "TBW102"; /* a topic that brokers with automatic creation have */
 static const char producer_group[] = "tarry";
 
 static const char *const rocketmq_schemes[] = {"rocketmq", "rocketmqs", NULL};
 
 struct broker {
-    struct list list; /* rocketmq.brokers */
+    struct list list; /* in rocketmq.brokers */
     struct rocketmq *rocketmq;
     struct rocketmq_connection *connection;
-    size_t routes, sent; /* how many routes name it, and messages wait for its answer */
-    bool is_full;        /* until it says `room` */
-    bool is_silent;      /* a message ran out of time, and nothing came since it left */
+    /* number of routes with this broker, and of messages waiting for its answer */
+    size_t routes, sent;
+    bool is_full;   /* true until the connection reports `room` */
+    bool is_silent; /* a message timed out, and nothing was received since it was sent */
     char address[ROCKETMQ_ADDRESS_BYTES];
 };
 
@@ -53,26 +54,26 @@ struct path { /* to one broker of a topic */
 
 struct topic {
     struct table_entry entry;
-    struct path *paths; /* NULL: no route */
+    struct path *paths; /* NULL if there is no route */
     size_t path_count, users;
-    uint32_t cursor;           /* over the queues */
-    bool has_been;             /* there was a route once */
-    bool is_stale;             /* its route may be wrong: ask soon */
-    bool is_new;               /* its route is that of brokers that would make it */
-    bool is_asked, asks_maker; /* a question is under way, and is about maker_topic */
+    uint32_t cursor;           /* position among the queues */
+    bool has_been;             /* there was a route before */
+    bool is_stale;             /* the route may be wrong: ask again soon */
+    bool is_new;               /* the route is that of brokers that would create the topic */
+    bool is_asked, asks_maker; /* a question is in progress; it is about maker_topic */
     int64_t asked_ms, next_ask_ms;
-    int64_t absent_ms; /* since when; 0: it is not */
+    int64_t absent_ms; /* time since it is missing; 0 if it is not */
     char name[ROCKETMQ_TOPIC_BYTES_MAX + 1];
 };
 TABLE_DECLARE(topics, struct topic, entry)
 
 struct sending {
     struct outbox_message message; /* first */
-    struct topic *topic;           /* NULL once it is settled */
-    struct broker *broker;         /* while it is sent */
+    struct topic *topic;           /* NULL after it is settled */
+    struct broker *broker;         /* set while it is sent */
     uint32_t opaque;
     int64_t sent_ms;
-    struct buffer text; /* properties, then the body; empty once it is sent */
+    struct buffer text; /* properties, then the body; empty after it is sent */
     size_t properties;
 };
 
@@ -86,10 +87,10 @@ struct rocketmq {
     size_t waiting_bytes;
     uint32_t opaque;
     bool is_tls;
-    char login[GUARD_ORIGIN_BYTES]; /* the first name server's origin */
+    char login[GUARD_ORIGIN_BYTES]; /* origin of the first name server */
 };
 
-/* ---- where it is ---- */
+/* ---- address ---- */
 
 struct rocketmq_place {
     struct target_place names[URL_HOSTS_MAX];
@@ -159,7 +160,7 @@ static void lose_sent_to(struct rocketmq *rocketmq, const struct broker *broker,
     }
 }
 
-/* What waits for topics that have no broker left to wait for. */
+/* Loses the messages whose topics have no broker left to wait for. */
 static void lose_waiting(struct rocketmq *rocketmq, const char *why)
 {
     struct list *waiting = &rocketmq->outbox.waiting;
@@ -171,7 +172,8 @@ static void lose_waiting(struct rocketmq *rocketmq, const char *why)
     }
 }
 
-/* Its topics may have moved: a name server is asked about each that is in use. */
+/* Handles a broker that is down. Its topics may have moved, so the name server is asked about each
+ * one in use. */
 static void on_broker_down(void *ctx, const char *why)
 {
     struct broker *broker = ctx;
@@ -209,7 +211,7 @@ static void on_names_gone(void *ctx)
     rocketmq_gone(ctx);
 }
 
-/* The number of a message comes back with its answer. */
+/* Finds a message by its number, which the answer repeats. */
 static struct sending *find_sent(const struct broker *broker, uint32_t opaque)
 {
     const struct list *sent = &broker->rocketmq->outbox.sent;
@@ -221,7 +223,8 @@ static struct sending *find_sent(const struct broker *broker, uint32_t opaque)
     return NULL;
 }
 
-/* Codes that are a message's own fault, or its topic's; all others are the broker's. */
+/* Converts an answer into a report. Some codes are errors of the message or its topic; all others
+ * are errors of the broker. */
 static void judge(const struct rocketmq_answer *answer, struct target_report *report)
 {
     char said[SAID_BYTES];
@@ -323,7 +326,7 @@ static void topic_free(struct rocketmq *rocketmq, struct topic *topic)
     free(topic);
 }
 
-/* Makes room for another topic. */
+/* Frees an unused topic to make room for another. */
 static void drop_unused_topic(struct rocketmq *rocketmq)
 {
     for (struct table_entry *at = table_first(&rocketmq->topics.table); at;
@@ -336,7 +339,7 @@ static void drop_unused_topic(struct rocketmq *rocketmq)
     }
 }
 
-/* NULL: too many are in use, or out of memory. */
+/* Returns NULL when out of memory or if too many topics are in use. */
 static struct topic *topic_find(struct rocketmq *rocketmq, const char *name)
 {
     struct topic *topic = topics_find(&rocketmq->topics, slice_of(name));
@@ -359,7 +362,7 @@ static void topic_ask(struct rocketmq *rocketmq, struct topic *topic, bool asks_
         rocketmq_names_ask(rocketmq->names, asks_maker ? maker_topic : topic->name, topic);
 }
 
-/* Asks about a topic in use whose route is missing or old, and connects to its brokers. */
+/* Queries the route of a topic in use if it is missing or old, and connects to its brokers. */
 static void topic_refresh(struct rocketmq *rocketmq, struct topic *topic)
 {
     int64_t now_ms = clock_inner_ms();
@@ -375,7 +378,7 @@ static void topic_refresh(struct rocketmq *rocketmq, struct topic *topic)
         outbox_wake_at(&rocketmq->outbox, topic->next_ask_ms);
 }
 
-/* The same for all that are in use. */
+/* Does the same for all topics in use. */
 static void rocketmq_refresh(struct rocketmq *rocketmq)
 {
     for (struct table_entry *at = table_first(&rocketmq->topics.table); at;
@@ -396,7 +399,8 @@ static void end_waiting(struct rocketmq *rocketmq, const struct topic *topic,
     }
 }
 
-/* Nobody takes it now. Brokers that start again say so a moment later, which is waited for. */
+/* Handles a topic that no broker has now. Brokers that restart register shortly after, so the
+ * messages wait for a while. */
 static void topic_absent(struct rocketmq *rocketmq, struct topic *topic)
 {
     int64_t now_ms = clock_inner_ms();
@@ -414,7 +418,7 @@ static void topic_absent(struct rocketmq *rocketmq, struct topic *topic)
                     "no such topic, and no broker makes topics by itself");
 }
 
-/* A route by the answer; brokers whose address cannot be read are left out. */
+/* Builds a route from an answer; leaves out brokers whose address cannot be parsed. */
 static struct path *paths_new(struct rocketmq *rocketmq, const struct rocketmq_master *masters,
                               size_t count, bool is_new, size_t *found)
 {
@@ -475,7 +479,7 @@ static void on_missing(void *ctx, void *asker)
     topic_absent(rocketmq, topic);
 }
 
-/* A route of before is as good as any. */
+/* Handles a failed query; a previous route remains in use. */
 static void on_names_failed(void *ctx, void *asker, const char *why)
 {
     struct rocketmq *rocketmq = ctx;
@@ -488,9 +492,9 @@ static void on_names_failed(void *ctx, void *asker, const char *why)
         end_waiting(rocketmq, topic, TARGET_UNSENT, true, text);
 }
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
-/* The next queue of a topic whose broker has room; NULL: none has. */
+/* Chooses the next queue of a topic whose broker has room; NULL if there is none. */
 static struct path *choose_path(struct topic *topic, uint32_t *queue)
 {
     uint64_t all = 0;
@@ -525,13 +529,13 @@ static enum rocketmq_sent send_message(struct sending *sending, const struct pat
         {"c", slice_of(maker_topic)},
         {"d", slice_of(queues)},
         {"e", slice_of(queue_text)},
-        {"f", slice_of("0")}, /* neither packed nor part of a transaction */
+        {"f", slice_of("0")}, /* neither compressed nor part of a transaction */
         {"g", slice_of(born)},
         {"h", slice_of("0")},
         {"i", slice_make(sending->text.at, sending->properties)},
-        {"j", slice_of("0")}, /* times it was consumed */
+        {"j", slice_of("0")}, /* number of times it was consumed */
         {"k", slice_of("false")},
-        {"m", slice_of("false")}, /* no batch */
+        {"m", slice_of("false")}, /* not a batch */
         {"n", slice_of(path->name)},
     };
     return rocketmq_connection_send(path->broker->connection, ROCKETMQ_SEND, opaque, fields,
@@ -540,7 +544,7 @@ static enum rocketmq_sent send_message(struct sending *sending, const struct pat
                                                sending->text.len - sending->properties));
 }
 
-/* The message's text takes no room any more. */
+/* Frees the message's text. */
 static void drop_text(struct rocketmq *rocketmq, struct sending *sending)
 {
     rocketmq->waiting_bytes -= sending->text.len;
@@ -579,7 +583,7 @@ static bool has_room(const struct rocketmq *rocketmq)
     return false;
 }
 
-/* Hands over what waits, as long as any broker has room. */
+/* Sends waiting messages as long as a broker has room. */
 static void pump(struct rocketmq *rocketmq)
 {
     struct list *waiting = &rocketmq->outbox.waiting;
@@ -595,7 +599,8 @@ static void pump(struct rocketmq *rocketmq)
     }
 }
 
-/* Why it cannot be taken; NULL: it waits. */
+/* Copies the text of a message. Returns the reason if it cannot be accepted, or NULL if it
+ * waits. */
 static const char *take_text(struct rocketmq *rocketmq, struct sending *sending,
                              const struct rocketmq_message *message, struct slice body)
 {
@@ -623,12 +628,13 @@ static void explain_message(struct buffer *out, const struct rocketmq_message *m
                          body.len);
 }
 
-/* A message waits, or is settled at once. */
+/* Adds a message as waiting, or settles it immediately. */
 static void add_message(struct rocketmq *rocketmq, const struct target_message *from)
 {
     struct rocketmq_message message;
     struct sending *sending = calloc(1, sizeof *sending);
-    assert(sending); /* some hundred bytes; without them nobody could be told of it either */
+    /* only a few hundred bytes; without them the failure could not be reported either */
+    assert(sending);
     buffer_init(&sending->text, TEXT_BYTES_MAX);
     outbox_add(&rocketmq->outbox, &sending->message, from, 0);
     const char *fault = rocketmq_message_fill(&message, from), *away = NULL;
@@ -683,7 +689,8 @@ static void on_free_message(void *ctx, struct outbox_message *message)
     free(message);
 }
 
-/* A broker from which nothing came since an overdue message left is taken for lost. */
+/* Settles an overdue message. If nothing was received from its broker since it was sent, the broker
+ * counts as lost. */
 static void on_overdue(void *ctx, struct outbox_message *message)
 {
     struct rocketmq *rocketmq = ctx;
@@ -711,7 +718,7 @@ static void on_woken(void *ctx, int64_t now_ms)
     rocketmq_refresh(rocketmq);
 }
 
-/* Brokers that no route names any more go; the others stay connected while there is work. */
+/* Closes brokers that are no longer in any route; the others stay connected while there is work. */
 static void on_turned(void *ctx)
 {
     struct rocketmq *rocketmq = ctx;

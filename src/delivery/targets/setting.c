@@ -13,7 +13,7 @@
 
 enum {
     SIGN_BYTES_MAX = GUARD_NAME_BYTES_MAX,
-    STATUS_MIN = 300, /* 2xx is done */
+    STATUS_MIN = 300, /* 2xx means done */
     STATUS_MAX = 599,
     RATE_MAX = 1000000,
     SECOND_MS = 1000
@@ -40,7 +40,7 @@ static bool refuse_value(const struct setting_reader *reader, const char *format
 
 /* ---- values ---- */
 
-/* A string as own memory; NULL: `reader->error` says why. */
+/* Copies a string into new memory. Returns NULL with `reader->error` on failure. */
 static char *read_string(const struct setting_reader *reader, size_t bytes_max)
 {
     struct buffer scratch;
@@ -75,7 +75,8 @@ static bool read_template(const struct setting_reader *reader, char **out, size_
     return template_check(slice_of(text), why) || refuse_value(reader, "%.200s", why);
 }
 
-/* Is this a destination at all? What the kinds want of theirs they check themselves. */
+/* Reads the destination and checks that it is one. The rules of each kind are checked by that
+ * kind. */
 static bool read_to(const struct setting_reader *reader)
 {
     char why[TARGET_ERROR_BYTES];
@@ -111,7 +112,7 @@ static bool read_max_in_flight(const struct setting_reader *reader)
     return true;
 }
 
-/* "100/s", "5/m", "1000/h" */
+/* Parses "100/s", "5/m", "1000/h". */
 static bool parse_rate(struct slice text, double *out)
 {
     static const struct {
@@ -148,7 +149,7 @@ static bool read_rate(const struct setting_reader *reader)
                         RATE_MAX);
 }
 
-/* "10s", or a number of milliseconds. */
+/* Reads "10s", or a number of milliseconds. */
 static bool read_timeout(const struct setting_reader *reader)
 {
     int64_t ms = 0;
@@ -212,7 +213,7 @@ static bool parse_codes(struct slice text, struct target_codes *out)
     return from >= STATUS_MIN && from <= to;
 }
 
-/* One entry of `dead_on`: a status or a range of them. */
+/* Reads one entry of `dead_on`: a status or a range. */
 static bool read_codes(const struct setting_reader *item, struct target_codes *out)
 {
     bool is_right = false;
@@ -265,7 +266,8 @@ TEMPLATE_MEMBER(destination)
 static const struct member {
     const char *name;
     bool (*read)(const struct setting_reader *reader);
-    /* Of `to`, by the beginning of its scheme, and another one that has it; NULL: any, none. */
+    /* Kinds that have the member, as the beginning of the scheme of `to`; NULL: all kinds, or no
+     * second kind. */
     const char *kind, *other_kind;
 } members[] = {
     {"to", read_to, NULL, NULL},
@@ -295,7 +297,7 @@ static size_t find_member(struct slice key)
     return i;
 }
 
-/* Names the member that is meant, where one is near. */
+/* Rejects an unknown member; names the most similar known one. */
 static bool refuse_member(struct slice raw, char *error)
 {
     const char *names[MEMBERS + 1] = {0};
@@ -316,7 +318,7 @@ static bool refuse_member(struct slice raw, char *error)
     return false;
 }
 
-/* Reads each member by its row; one given twice is refused. */
+/* Reads each member according to its row; rejects repeated ones. */
 static bool read_members(struct json_value object, struct target_setting *out, uint32_t *seen,
                          char *error)
 {
@@ -337,9 +339,9 @@ static bool read_members(struct json_value object, struct target_setting *out, u
     return true;
 }
 
-/* ---- as a whole ---- */
+/* ---- the whole object ---- */
 
-/* What is for http is for callbacks, too. */
+/* Returns true if the setting is of that kind. Members for http apply to callbacks too. */
 static bool suits(const struct target_setting *setting, const char *kind)
 {
     bool is_http = strcmp(kind, "http") == 0;
@@ -354,7 +356,7 @@ static bool member_suits(const struct member *member, const struct target_settin
            (member->other_kind && suits(setting, member->other_kind));
 }
 
-/* What only the whole object shows: somewhere to go, and members that suit the kind. */
+/* Checks the whole object: it has a destination, and its members suit the kind. */
 static bool check_whole(const struct target_setting *setting, uint32_t seen, char *error)
 {
     if (!setting->to && !setting->allows_callback) {

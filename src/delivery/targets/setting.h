@@ -7,8 +7,8 @@
  *    "timeout": "10s",
  *    "sign": "shop",                             keys of the policy file; "" or absent: "default"
  *                                                if there is such a key, else unsigned
- *    "body": "job",                              the whole job as JSON instead of its body; or "raw"
- *    "dead_on": [410, "400-404"],                http: statuses after which a job is dead; 410 always
+ *    "body": "job",                              the job as JSON instead of its body; or "raw"
+ *    "dead_on": [410, "400-404"],                http: statuses that make a job dead; 410 always
  *    "exchange": "orders", "routing_key": "{topic}.{meta.kind}",   amqp
  *    "topic": "{topic}", "key": "{id}",                            kafka
  *    "topic": "{topic}", "tags": "{meta.kind}", "keys": "{id}",    rocketmq

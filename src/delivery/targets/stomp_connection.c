@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-    BEAT_MS = 10 * 1000, /* what we offer and ask for */
+    BEAT_MS = 10 * 1000, /* offered and requested interval */
     IDLE_MS = 30 * 1000,
     IN_BYTES_MAX = STOMP_HEAD_BYTES_MAX + STOMP_BODY_BYTES_MAX + 64 * 1024,
     WHY_BYTES = 200
@@ -22,11 +22,11 @@ struct stomp_connection {
     struct link *link;
     bool is_logged_in, is_needed;
     struct buffer in;
-    int64_t send_every_ms, hear_ms; /* heart-beats; 0: none */
-    int64_t unneeded_ms;            /* since when */
+    int64_t send_every_ms, hear_ms; /* heart-beat intervals; 0 if none */
+    int64_t unneeded_ms;            /* time since it is not needed */
 };
 
-/* ---- where it is ---- */
+/* ---- address ---- */
 
 const char *const stomp_schemes[] = {"stomp", "stomps", NULL};
 
@@ -57,7 +57,8 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A heart-beat goes out well before it is due; a peer is given two of its own. */
+/* Returns the time of the next heart-beat, well before it is due. The peer counts as lost after two
+ * of its own intervals. */
 static int64_t next_beat_ms(const struct stomp_connection *connection)
 {
     return connection->send_every_ms
@@ -88,8 +89,8 @@ static void say_good_bye(struct stomp_connection *connection)
     stomp_connection_stop(connection, false);
 }
 
-/* While it is up: is the broker still heard of, is the connection still needed, is a heart-beat
- * due. */
+/* Checks, while it is up, that the broker is alive, that the connection is needed, and whether a
+ * heart-beat is due. */
 static void on_link_woken(void *ctx)
 {
     struct stomp_connection *connection = ctx;
@@ -107,7 +108,7 @@ static void on_link_woken(void *ctx)
     set_wake_up(connection);
 }
 
-/* Each side sends as seldom as both want; 0 means none. */
+/* Sets the heart-beat intervals: each side uses the longer of both values; 0 means none. */
 static void agree_on_beats(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     int64_t sends_ms = 0, wants_ms = 0;
@@ -121,7 +122,7 @@ static void agree_on_beats(struct stomp_connection *connection, const struct sto
         connection->hear_ms = sends_ms > BEAT_MS ? sends_ms : BEAT_MS;
 }
 
-/* The broker has let us in: CONNECTED. */
+/* Handles CONNECTED: the login was accepted. */
 static void be_connected(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     if (!slice_is(stomp_frame_header(frame, "version"), "1.2")) {
@@ -136,7 +137,8 @@ static void be_connected(struct stomp_connection *connection, const struct stomp
     connection->events.up(connection->ctx);
 }
 
-/* Before the login is through only CONNECTED is good news; afterwards frames are the owner's. */
+/* Handles a frame. During the login only CONNECTED is a success; later frames are passed to the
+ * owner. */
 static void take_frame(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     char text[WHY_BYTES / 2];
@@ -152,7 +154,7 @@ static void take_frame(struct stomp_connection *connection, const struct stomp_f
         link_fail(connection->link, "login refused", text);
 }
 
-/* Cuts what came into frames; any of them may end the connection or free it. */
+/* Splits received bytes into frames; each of them may end the connection or free it. */
 static void on_link_bytes(void *ctx, const char *bytes, size_t len)
 {
     struct stomp_connection *connection = ctx;
@@ -184,8 +186,8 @@ static void on_link_bytes(void *ctx, const char *bytes, size_t len)
 
 /* ---- connecting ---- */
 
-/* The CONNECT frame with the policy file's credential, which is wiped. False: it cannot be written
- * in a header. */
+/* Appends the CONNECT frame with the policy file's credential, which is wiped. Returns false if it
+ * cannot be written in a header. */
 static bool emit_connect(struct stomp_connection *connection, struct buffer *out)
 {
     struct guard_credential credential;

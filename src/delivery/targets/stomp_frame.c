@@ -2,12 +2,12 @@
 
 #include "base/text.h"
 
-/* ---- in ---- */
+/* ---- reading ---- */
 
-/* Where a line begins and what it holds, without its end (\n or \r\n). */
+/* The beginning and length of a line, without its end (\n or \r\n). */
 struct line {
     char *at;
-    size_t len, whole; /* whole: with its end */
+    size_t len, whole; /* whole: including its end */
 };
 
 /* Finds the end of a line, with or without a carriage return. */
@@ -24,7 +24,7 @@ static bool find_line(char *bytes, size_t len, struct line *out)
     return true;
 }
 
-/* The bytes of the head with its empty line; 0: it has not come to its end. */
+/* Returns the length of the head including its empty line; 0 if it is incomplete. */
 static size_t head_bytes(char *bytes, size_t len)
 {
     struct line line;
@@ -37,7 +37,7 @@ static size_t head_bytes(char *bytes, size_t len)
     return 0;
 }
 
-/* What stands behind a backslash, as the standard has it. False: nothing may. */
+/* Decodes the byte after a backslash as in the standard. Returns false if it is not allowed. */
 static bool unescape_byte(char code, char *out)
 {
     switch (code) {
@@ -58,7 +58,7 @@ static bool unescape_byte(char code, char *out)
     }
 }
 
-/* In place: what is unescaped is never longer. */
+/* Unescapes in place: the result is never longer. */
 static bool unescape(struct slice *text, char *at)
 {
     size_t from = 0, to = 0;
@@ -77,7 +77,7 @@ static bool is_escaped(const struct stomp_frame *frame)
     return !slice_is(frame->command, "CONNECTED") && !slice_is(frame->command, "CONNECT");
 }
 
-/* Is it "name:value" with a name, and are its escapes known? Looks only. */
+/* Checks that a line is "name:value" with a name and valid escapes. Changes nothing. */
 static bool line_is_sound(const struct stomp_frame *frame, const struct line *line)
 {
     const char *colon = memchr(line->at, ':', line->len);
@@ -102,7 +102,7 @@ static void take_header(struct stomp_frame *frame, const struct line *line)
     (void)unescape(&header->value, colon + 1);
 }
 
-/* The command, and what is wrong with the head, or NULL. Changes nothing. */
+/* Sets the command; returns what is wrong with the head, or NULL. Changes nothing. */
 static const char *look_at_head(char *bytes, size_t head, struct stomp_frame *frame)
 {
     struct line line;
@@ -120,7 +120,8 @@ static const char *look_at_head(char *bytes, size_t head, struct stomp_frame *fr
     return NULL;
 }
 
-/* Read from the head as it was sent: a length needs no escapes. False: it is no number. */
+/* Reads the length from the original head, because it needs no escapes. Returns false if it is not
+ * a number. */
 static bool find_content_length(char *bytes, size_t head, uint64_t *out, bool *is_given)
 {
     static const char name[] = "content-length:";
@@ -151,7 +152,7 @@ static enum stomp_read broken(const char **why, const char *what)
     return STOMP_BROKEN;
 }
 
-/* `left`: what there is behind the head. `body`: set where all of it is there. */
+/* Finds the body. `left` is the number of bytes after the head. `body` is set if it is complete. */
 static enum stomp_read find_body(char *at, size_t left, bool is_given, uint64_t length,
                                  struct slice *body, const char **why)
 {
@@ -224,7 +225,7 @@ bool stomp_frame_heart_beat(struct slice text, int64_t *sends_ms, int64_t *wants
     return true;
 }
 
-/* ---- out ---- */
+/* ---- writing ---- */
 
 void stomp_emit_command(struct buffer *out, const char *command)
 {

@@ -1,8 +1,9 @@
 /*
- * stomp_target: ActiveMQ, Artemis, RabbitMQ and whoever else speaks STOMP 1.2.
+ * stomp_target: ActiveMQ, Artemis, RabbitMQ and other brokers with STOMP 1.2.
  *
- * A message is made into its frame when it comes and waits for its turn on the connection; once its
- * first byte is handed over it may have arrived. A receipt ends it. Many are under way at a time.
+ * A message is converted into its frame when it is added, and waits until the connection accepts
+ * it. From its first sent byte on it may have arrived. A receipt ends it. Many messages can be in
+ * flight at a time.
  */
 #include "base/clock.h"
 #include "base/timestamp.h"
@@ -16,19 +17,19 @@
 #include <stdlib.h>
 
 enum {
-    FRAME_BYTES_MAX = 272 * 1024 * 1024, /* of one; the server bounds bodies */
+    FRAME_BYTES_MAX = 272 * 1024 * 1024, /* of one frame; the server limits bodies */
     WAITING_BYTES_MAX = 64 * 1024 * 1024,
-    AFTER_ERROR_MS = 1000, /* for receipts that are still to come behind an ERROR */
-    SAID_BYTES_MAX = 120,  /* of what a broker says */
+    AFTER_ERROR_MS = 1000, /* wait for receipts after an ERROR */
+    SAID_BYTES_MAX = 120,  /* of texts of the broker */
     DESTINATION_BYTES_MAX = 1024
 };
 
 static const char after_error[] = "the broker reported an error on the connection";
 
-struct stomp_message {             /* waiting: not, or partly, handed over */
+struct stomp_message {             /* waiting: not sent, or only partly */
     struct outbox_message message; /* first */
     uint64_t receipt;
-    struct buffer frame; /* empty once it is handed over */
+    struct buffer frame; /* empty after it is sent */
     size_t handed;
 };
 
@@ -37,9 +38,9 @@ struct stomp {
     struct outbox outbox;
     struct stomp_connection *connection;
     size_t waiting_bytes;
-    uint64_t receipts; /* the last one asked for */
-    bool is_cut;       /* a message ran out of time half handed over */
-    bool is_draining;  /* an ERROR came: nothing more is written on this connection */
+    uint64_t receipts; /* number of the last one requested */
+    bool is_cut;       /* a message timed out when it was partly sent */
+    bool is_draining;  /* an ERROR was received: nothing more is written on this connection */
     int64_t drained_ms;
 };
 
@@ -52,7 +53,7 @@ static struct stomp_message *first_of(const struct list *list)
 
 #define DESTINATION "/queue/{topic}"
 
-/* Is it one of STOMP's own headers, or one that tarry writes? */
+/* Returns true for STOMP's own headers and those that tarry writes. */
 static bool is_own_header(struct slice name)
 {
     static const char *const ours[] = {"destination", "receipt",      "persistent",
@@ -64,8 +65,8 @@ static bool is_own_header(struct slice name)
     return false;
 }
 
-/* A meta that would change what the frame says goes by another name; tarry's own are not for the
- * broker. */
+/* Appends the metas. A meta that would change the meaning of the frame gets another name; tarry's
+ * own are not sent. */
 static void emit_meta(struct buffer *out, const struct job *job)
 {
     struct slice name, value;
@@ -86,7 +87,7 @@ static void emit_number(struct buffer *out, const char *name, uint64_t number)
     stomp_emit_header(out, slice_of(name), slice_make(text, (size_t)len));
 }
 
-/* The SEND frame: STOMP's own headers, tarry's, the job's meta, the body. */
+/* Appends the SEND frame: STOMP's own headers, tarry's, the job's meta, the body. */
 static void emit_frame(struct buffer *out, const struct job *job, struct slice destination,
                        uint64_t receipt)
 {
@@ -108,7 +109,7 @@ static void emit_frame(struct buffer *out, const struct job *job, struct slice d
     stomp_emit_body(out, job->body);
 }
 
-/* What brokers read as more than a name: several destinations, patterns, options. */
+/* Counts characters with a special meaning for brokers: several destinations, patterns, options. */
 static size_t count_signs(struct slice text)
 {
     size_t count = 0;
@@ -143,7 +144,7 @@ static const char *emit_message(struct buffer *out, const struct target_message 
 
 /* ---- the end of a message ---- */
 
-/* The message's frame takes no room any more, whether it was handed over or not. */
+/* Frees the message's frame, whether it was sent or not. */
 static void drop_frame(struct stomp *stomp, struct stomp_message *sending)
 {
     stomp->waiting_bytes -= sending->frame.len;
@@ -179,9 +180,9 @@ static void on_turned(void *ctx)
                                                        !list_is_empty(&stomp->outbox.sent));
 }
 
-/* ---- out ---- */
+/* ---- sending ---- */
 
-/* False: the connection has no room left. */
+/* Writes the rest of a frame. Returns false if the connection has no room left. */
 static bool hand_over(struct stomp *stomp, struct stomp_message *sending)
 {
     size_t left = sending->frame.len - sending->handed;
@@ -196,7 +197,7 @@ static bool hand_over(struct stomp *stomp, struct stomp_message *sending)
     return true;
 }
 
-/* Hands frames over as long as the connection takes them; without a connection it asks for one. */
+/* Sends frames as long as the connection accepts them; requests a connection if there is none. */
 static void pump(struct stomp *stomp)
 {
     const struct list *waiting = &stomp->outbox.waiting;
@@ -207,11 +208,12 @@ static void pump(struct stomp *stomp)
         continue;
 }
 
-/* Makes the frame of a message, which then waits, or settles it at once. */
+/* Makes the frame of a message and adds it as waiting, or settles it immediately. */
 static void add_message(struct stomp *stomp, const struct target_message *message)
 {
     struct stomp_message *sending = calloc(1, sizeof *sending);
-    assert(sending); /* some hundred bytes; without them nobody could be told of it either */
+    /* only a few hundred bytes; without them the failure could not be reported either */
+    assert(sending);
     sending->receipt = ++stomp->receipts;
     buffer_init(&sending->frame, FRAME_BYTES_MAX);
     outbox_add(&stomp->outbox, &sending->message, message, 0);
@@ -234,9 +236,10 @@ static void stomp_send(struct target *target, const struct target_message *messa
     pump(stomp);
 }
 
-/* ---- time ---- */
+/* ---- timeouts ---- */
 
-/* The connection goes; what has not begun goes by the next one, at once or after a pause. */
+/* Closes the connection; messages that were not begun use the next one, immediately or after a
+ * pause. */
 static void begin_again(struct stomp *stomp, const char *why, bool pauses)
 {
     struct stomp_message *first = first_of(&stomp->outbox.waiting);
@@ -248,8 +251,8 @@ static void begin_again(struct stomp *stomp, const char *why, bool pauses)
     pump(stomp);
 }
 
-/* A message that is half handed over stays on its way, and the connection is of no use without it.
- */
+/* Settles an overdue message. If it was partly sent, the connection cannot be used without the
+ * rest. */
 static void on_overdue(void *ctx, struct outbox_message *message)
 {
     struct stomp *stomp = ctx;
@@ -270,7 +273,7 @@ static void on_woken(void *ctx, int64_t now_ms)
         outbox_wake_at(&stomp->outbox, stomp->drained_ms);
 }
 
-/* ---- what the broker says ---- */
+/* ---- frames of the broker ---- */
 
 static struct stomp_message *find_sent(struct stomp *stomp, struct slice receipt)
 {
@@ -285,7 +288,7 @@ static struct stomp_message *find_sent(struct stomp *stomp, struct slice receipt
     return NULL;
 }
 
-/* What the broker said, short, with '?' for what is not printable. */
+/* Copies a text of the broker, shortened, with '?' for unprintable bytes. */
 static void copy_printable(struct slice said, char out[SAID_BYTES_MAX + 1])
 {
     size_t len = said.len < SAID_BYTES_MAX ? said.len : SAID_BYTES_MAX;
@@ -294,7 +297,7 @@ static void copy_printable(struct slice said, char out[SAID_BYTES_MAX + 1])
     out[len] = 0;
 }
 
-/* Whom an ERROR is about: the one it names; where it names none, the only one there is. */
+/* Finds the message that an ERROR is about: the one it names, or the only one in flight. */
 static struct stomp_message *find_culprit(struct stomp *stomp, const struct stomp_frame *frame)
 {
     const struct list *sent = &stomp->outbox.sent;
@@ -304,8 +307,9 @@ static struct stomp_message *find_culprit(struct stomp *stomp, const struct stom
     return !list_is_empty(sent) && sent->next == sent->prev ? first_of(sent) : NULL;
 }
 
-/* One message's fault ends the connection of all, as the standard has it. Brokers that go on are
- * given a moment for the receipts of the others, so that few are sent twice. */
+/* Handles an ERROR. According to the standard, an error of one message ends the connection for all.
+ * Some brokers continue, so there is a short wait for the receipts of the others, so that few are
+ * sent twice. */
 static void take_error(struct stomp *stomp, const struct stomp_frame *frame)
 {
     char said[SAID_BYTES_MAX + 1], error[SAID_BYTES_MAX + 32];
@@ -323,7 +327,7 @@ static void take_error(struct stomp *stomp, const struct stomp_frame *frame)
     outbox_wake_at(&stomp->outbox, stomp->drained_ms);
 }
 
-/* A RECEIPT ends a message well, an ERROR ends the connection. */
+/* Handles a frame: a RECEIPT completes a message, an ERROR ends the connection. */
 static void on_frame(void *ctx, const struct stomp_frame *frame)
 {
     struct stomp *stomp = ctx;
@@ -342,7 +346,8 @@ static void on_up(void *ctx)
     pump(ctx);
 }
 
-/* An ERROR that named a message has told why; what had not begun goes by the next connection. */
+/* Handles the end of the connection. If an ERROR was received, the messages already have their
+ * reason, and those not begun use the next connection. */
 static void on_down(void *ctx, const char *why)
 {
     struct stomp *stomp = ctx;

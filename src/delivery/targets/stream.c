@@ -11,7 +11,7 @@
 
 enum {
     OUT_BYTES_MAX = 256 * 1024,
-    /* Of `out` as a buffer: TLS adds its own to what it is given. */
+    /* Limit of `out`, larger because TLS adds to the data. */
     OUT_CEILING = 2 * OUT_BYTES_MAX,
     KEEPALIVE_S = 15,
     WHY_BYTES = 160
@@ -19,14 +19,13 @@ enum {
 
 /* ---- TLS between buffers ----
  *
- * Who owns the socket carries the bytes. The peer's certificate is checked against the system's
- * authorities and its name or address.
- */
+ * The owner of the socket transfers the bytes. The peer's certificate is checked against the
+ * system's CAs and its name or address. */
 
 struct stream_tls {
     SSL_CTX *context;
     SSL *ssl;
-    BIO *in, *out; /* the ssl's */
+    BIO *in, *out; /* owned by the ssl */
     char why[WHY_BYTES];
 };
 
@@ -81,7 +80,7 @@ static void tls_free(struct stream_tls *tls)
     free(tls);
 }
 
-/* NULL: out of memory, or the file cannot be read. */
+/* Returns NULL when out of memory or if the file cannot be read. */
 static struct stream_tls *tls_new(const char *host, const char *ca_file)
 {
     struct stream_tls *tls = calloc(1, sizeof *tls);
@@ -94,7 +93,8 @@ static struct stream_tls *tls_new(const char *host, const char *ca_file)
     return NULL;
 }
 
-/* Memory takes all it is given; what does not fit shows as a broken conversation. */
+/* Passes received bytes to TLS. Memory BIOs accept everything; a failure shows later as a broken
+ * connection. */
 static void tls_take_in(struct stream_tls *tls, const char *at, size_t len)
 {
     (void)BIO_write(tls->in, at, (int)len);
@@ -112,7 +112,7 @@ static void tls_take_out(struct stream_tls *tls, struct buffer *out)
     }
 }
 
-/* Coarse: what a certificate is refused for, else the library's word for it. */
+/* Describes a failure briefly: the reason why a certificate was rejected, or the library's text. */
 static const char *tls_explain(struct stream_tls *tls, const char *what)
 {
     long verdict = SSL_get_verify_result(tls->ssl);
@@ -126,8 +126,8 @@ static const char *tls_explain(struct stream_tls *tls, const char *what)
     return tls->why;
 }
 
-/* True: done. False: more is needed from the peer, or *fault says what is wrong (valid as long as
- * `tls`). */
+/* Continues the handshake. Returns true when it is complete. Otherwise more data from the peer is
+ * needed, or *fault is the error (valid as long as `tls`). */
 static bool tls_shake_hands(struct stream_tls *tls, const char **fault)
 {
     ERR_clear_error();
@@ -138,7 +138,7 @@ static bool tls_shake_hands(struct stream_tls *tls, const char **fault)
     return error == SSL_ERROR_NONE;
 }
 
-/* Bytes read; 0: none now, or the end, or *fault is set. */
+/* Returns the number of bytes read; 0: none now, or the end, or *fault is set. */
 static ssize_t tls_read(struct stream_tls *tls, char *into, size_t len, const char **fault)
 {
     ERR_clear_error();
@@ -153,7 +153,7 @@ static ssize_t tls_read(struct stream_tls *tls, char *into, size_t len, const ch
     return 0;
 }
 
-/* All of it. False: the conversation is broken. */
+/* Writes all bytes. Returns false if the connection is broken. */
 static bool tls_write(struct stream_tls *tls, const char *at, size_t len)
 {
     ERR_clear_error();
@@ -169,12 +169,12 @@ struct stream {
     struct reactor *reactor;
     struct stream_events events;
     void *ctx;
-    struct stream_tls *tls; /* NULL: plain */
-    struct buffer out;      /* as it goes over the network */
-    struct buffer sending;  /* the loop's while is_writing */
+    struct stream_tls *tls; /* NULL if plain */
+    struct buffer out;      /* in network form */
+    struct buffer sending;  /* used by the loop while is_writing */
     struct turn_end_call turn_end;
     bool is_up, is_writing, wants_room, has_ended, is_freed;
-    bool cannot_write; /* reading will come to its end */
+    bool cannot_write; /* the end is detected by reading */
     char why[WHY_BYTES];
     char in[64 * 1024];
 };
@@ -189,11 +189,12 @@ static void stream_end(struct stream *stream, const char *why)
     reactor_once_at_turn_end(stream->reactor, &stream->turn_end);
 }
 
-/* ---- out ---- */
+/* ---- writing ---- */
 
 static void stream_flush(struct stream *stream);
 
-/* A peer that ends the conversation may have said why: what it sent can still be read. */
+/* Handles a write error. A peer that ends the connection may have sent the reason, which can still
+ * be read. */
 static void stream_fail_write(struct stream *stream, int error)
 {
     if (error == UV_EPIPE || error == UV_ECONNRESET)
@@ -202,7 +203,7 @@ static void stream_fail_write(struct stream *stream, int error)
         stream_end(stream, uv_strerror(error));
 }
 
-/* The loop has sent what uv_try_write left over. */
+/* Runs when the loop has sent what uv_try_write left. */
 static void on_written(uv_write_t *request, int status)
 {
     struct stream *stream = request->data;
@@ -221,7 +222,7 @@ static void on_written(uv_write_t *request, int status)
     }
 }
 
-/* What the socket takes at once goes at once, the rest when it can. */
+/* Sends as much as the socket accepts now, and the rest later. */
 static void stream_flush(struct stream *stream)
 {
     uv_stream_t *tcp = (uv_stream_t *)&stream->tcp;
@@ -246,13 +247,13 @@ static void stream_flush(struct stream *stream)
         stream_end(stream, uv_strerror(error));
 }
 
-/* Sends what was gathered in this turn; tells the owner of the end, or of room. */
+/* Sends the data collected in this loop iteration; reports the end or room to the owner. */
 static void on_turn_end(struct turn_end_call *call)
 {
     struct stream *stream = list_entry(call, struct stream, turn_end);
     stream_flush(stream);
     if (stream->has_ended) {
-        /* Who acts on it has had its call in this turn already. */
+        /* The code that acts on it may have run in this iteration already. */
         reactor_turn_again(stream->reactor);
         stream->events.down(stream->ctx, stream->why);
     } else if (stream->wants_room && !stream->is_writing) {
@@ -261,7 +262,7 @@ static void on_turn_end(struct turn_end_call *call)
     }
 }
 
-/* What TLS has to say goes out with the rest. */
+/* Adds the output of TLS to the data to send. */
 static void stream_drain_tls(struct stream *stream)
 {
     tls_take_out(stream->tls, &stream->out);
@@ -291,7 +292,7 @@ size_t stream_write(struct stream *stream, const char *at, size_t len)
     return taken;
 }
 
-/* ---- in ---- */
+/* ---- reading ---- */
 
 static void stream_come_up(struct stream *stream)
 {
@@ -299,7 +300,7 @@ static void stream_come_up(struct stream *stream)
     stream->events.up(stream->ctx);
 }
 
-/* Bytes from the network go through TLS; the owner may free the stream within its event. */
+/* Passes received bytes through TLS; the owner may free the stream in its event. */
 static void stream_take_tls(struct stream *stream, const char *bytes, size_t len)
 {
     char plain[16 * 1024];
@@ -344,7 +345,7 @@ static void on_read(uv_stream_t *tcp, ssize_t count, const uv_buf_t *bytes)
         stream->events.bytes(stream->ctx, bytes->base, (size_t)count);
 }
 
-/* The socket is connected: plain streams are up, TLS shakes hands first. */
+/* Handles the connected socket: a plain stream is up, TLS begins the handshake. */
 static void on_connected(uv_connect_t *request, int status)
 {
     struct stream *stream = request->data;

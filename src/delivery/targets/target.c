@@ -14,7 +14,7 @@ static const struct target_ops *const kinds[] = {
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* What stands before the first colon. */
+/* Returns the text before the first colon. */
 static struct slice scheme_of(struct slice to)
 {
     const char *colon = to.len ? memchr(to.at, ':', to.len) : NULL;
@@ -29,7 +29,7 @@ static bool equals_folded(struct slice text, const char *lower)
     return i == text.len && !lower[i];
 }
 
-/* Also one that this build is without. */
+/* Finds the kind, even if this build lacks it. */
 static const struct target_ops *find_kind(struct slice to)
 {
     struct slice scheme = scheme_of(to);
@@ -59,7 +59,7 @@ void target_emit_schemes(struct buffer *out)
 
 /* ---- endpoints ---- */
 
-/* "scheme://host:port,host:port/path", the path only where it is a virtual host. */
+/* Appends "scheme://host:port,host:port/path", with the path only if it is a virtual host. */
 static bool append_endpoint(const struct url *url, const struct target_ops *kind,
                             struct buffer *out)
 {

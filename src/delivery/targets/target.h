@@ -7,15 +7,15 @@
  * target_null.c is the shortest implementation and documents the rest.
  *
  * Rules
- *   1. All calls and all reports run on the thread of the reactor it was opened on. Blocking work is
- *      done on separate threads and returns through the reactor's mailbox.
+ *   1. All calls and all reports run on the thread of the reactor it was opened on. Blocking work
+ *      is done on separate threads and returns through the reactor's mailbox.
  *   2. The data that a message points to is valid during the call only.
  *   3. A report never occurs inside send. TARGET_DONE is reported only after the peer has accepted
  *      the message (2xx, publisher confirm, delivery report, receipt).
  *   4. A message that may have reached the peer without an answer is TARGET_FAILED. One that waited
- *      for a broker's connection and was certainly not sent may be TARGET_UNSENT. If each message is
- *      its own connection attempt (HTTP), an unreachable peer is FAILED and ailing, so that jobs for
- *      a vanished host end as dead letters. If its name server does not answer, it is UNSENT.
+ *      for a broker's connection and was certainly not sent may be TARGET_UNSENT. If each message
+ *      is its own connection attempt (HTTP), an unreachable peer is FAILED and ailing, so that jobs
+ *      for a vanished host end as dead letters. If its name server does not answer, it is UNSENT.
  *   5. Every message has a timeout: it is reported `timeout_ms` after send, whatever the peer does.
  *   6. A target connects when it first has something to send, and again after it lost its peer; it
  *      checks every address with the guard before it connects.

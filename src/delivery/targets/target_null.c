@@ -1,23 +1,23 @@
 /*
- * The null target, "null:": takes everything and keeps nothing. For trying out, for measuring
- * tarry itself, and to show what a target is.
+ * The null target, "null:": accepts all messages and discards them. It is for experiments, for
+ * benchmarks of tarry itself, and as an example of a target.
  *
- * It reaches nobody, so there is no host that the policy file would have to name; but as all
- * delivery it works only where there is a policy file.
+ * It has no peer, so the policy file need not allow a host; but like all delivery it requires a
+ * policy file.
  *
- * A real target would keep each message until its peer has answered or its time is over. This one
- * keeps the tags and reports them at the end of the turn, because a report never comes inside send
- * (rule 3).
+ * A real target would keep each message until its peer has answered or it times out. This one keeps
+ * the tags and reports them at the end of the loop iteration, because a report never occurs inside
+ * send (rule 3).
  */
 #include "targets/target.h"
 
 #include <stdlib.h>
 
 struct null_target {
-    struct target target; /* the first member: what the caller holds */
+    struct target target; /* the first member, to which the caller has the pointer */
     const struct target_env *env;
-    struct turn_end_call turn_end; /* reports, and the end of a close */
-    uint64_t *tags;                /* of messages that were not reported yet */
+    struct turn_end_call turn_end; /* for reports, and the end of a close */
+    uint64_t *tags;                /* tags of messages that were not reported yet */
     size_t count, cap;
     void (*closed)(void *ctx);
     void *closed_ctx;
@@ -41,7 +41,7 @@ static void report_tag(struct null_target *null, uint64_t tag, enum target_outco
     null->env->reported(null->env->owner, tag, &told);
 }
 
-/* Reports what there was when it began: who hears of it may send again from there. */
+/* Reports the tags collected so far; in response, the owner may send more. */
 static void report_all(struct null_target *null)
 {
     uint64_t *tags = null->tags;
@@ -53,7 +53,7 @@ static void report_all(struct null_target *null)
     free(tags);
 }
 
-/* The end of the turn in which something was sent or the target was closed. */
+/* Runs at the end of a loop iteration with messages or a close. */
 static void run_turn_end(struct turn_end_call *call)
 {
     struct null_target *null = list_entry(call, struct null_target, turn_end);
@@ -82,9 +82,9 @@ static struct target *open_null(const struct target_env *env, const struct targe
     return &null->target;
 }
 
-/* Nobody else bounds how much is handed over, so memory may run out: what has no room was not
- * sent, and is told so at once after this turn like the rest; without room for that, never. So room
- * comes first. */
+/* Makes room for tags. The number of messages is not limited elsewhere, so memory may run out. A
+ * message without room would be unsent, and without memory that could not be reported. So room is
+ * made first. */
 static void make_room(struct null_target *null, size_t count)
 {
     if (null->count + count <= null->cap)
@@ -92,7 +92,7 @@ static void make_room(struct null_target *null, size_t count)
     size_t cap = (null->count + count) * 2;
     uint64_t *tags = realloc(null->tags, cap * sizeof *tags);
     if (!tags)
-        abort(); /* eight bytes a message: nothing else works either */
+        abort(); /* eight bytes per message: everything else would fail too */
     null->tags = tags;
     null->cap = cap;
 }

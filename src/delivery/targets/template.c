@@ -10,13 +10,13 @@ enum piece_kind { PIECE_TEXT = 1, PIECE_TOPIC, PIECE_ID, PIECE_META, PIECE_FAULT
 
 struct piece {
     enum piece_kind kind;
-    struct slice text; /* TEXT: itself; META: the name; FAULT: what is wrong */
+    struct slice text; /* TEXT: the text; META: the name; FAULT: the invalid part */
 };
 
 #define META_PREFIX "meta."
 enum { META_NAME_BYTES_MAX = 64 };
 
-/* ---- taking a text apart ---- */
+/* ---- parsing ---- */
 
 static struct slice head_of(struct slice *rest, size_t len)
 {
@@ -35,7 +35,7 @@ static bool is_meta_name(struct slice name)
     return name.len >= 1 && name.len <= META_NAME_BYTES_MAX;
 }
 
-/* `rest` begins with "{" and has no second one. */
+/* Takes a field from `rest`, which begins with a single "{". */
 static struct piece take_field(struct slice *rest)
 {
     const char *end = memchr(rest->at, '}', rest->len);
@@ -56,7 +56,7 @@ static struct piece take_field(struct slice *rest)
     return (struct piece){PIECE_FAULT, whole};
 }
 
-/* The next piece of what is left, which is not empty. */
+/* Takes the next piece from the rest, which is not empty. */
 static struct piece take_piece(struct slice *rest)
 {
     size_t len = 0;
@@ -100,7 +100,7 @@ bool template_has_fields(struct slice text)
 
 /* ---- filling in ---- */
 
-/* Appends a piece as it stands or filled in; in a URL all that was filled in is percent-encoded. */
+/* Appends a piece, filled in if it is a field; in a URL, all values are percent-encoded. */
 static void append_piece(const struct piece *piece, const struct job *job,
                          enum template_escape escape, struct buffer *out)
 {
@@ -131,9 +131,9 @@ bool template_fill(struct slice text, const struct job *job, enum template_escap
     return false;
 }
 
-/* ---- ways up ---- */
+/* ---- parent directories ---- */
 
-/* The byte at *at, decoded; a value that was encoded before ("%252e") stays one. */
+/* Decodes the byte at *at; a doubly encoded value ("%252e") is decoded only once. */
 static char take_byte(struct slice url, size_t *at)
 {
     char c = url.at[(*at)++];
@@ -146,7 +146,7 @@ static char take_byte(struct slice url, size_t *at)
     return (char)(high << 4 | low);
 }
 
-/* Where the path, or the host before it, begins. "://" further on is part of it. */
+/* Returns the start of the path, or of the host before it. A later "://" is part of the path. */
 static size_t skip_scheme(struct slice url)
 {
     size_t at = 0;
@@ -161,7 +161,7 @@ bool template_leads_up(struct slice url)
     size_t dots = 0, others = 0;
     while (at < url.len && url.at[at] != '?' && url.at[at] != '#') {
         char c = take_byte(url, &at);
-        /* "..;x" is a ".." to servers of Java. */
+        /* Java servers treat "..;x" as "..". */
         if (c == '/' || c == '\\' || c == ';') {
             if (others == 0 && (dots == 1 || dots == 2))
                 return true;

@@ -14,7 +14,7 @@ enum { DIGEST_BYTES = 32, ID_DIGEST_BYTES = 16 };
 struct signer {
     struct signer *next;
     size_t count;
-    EVP_MAC_CTX *macs[GUARD_KEYS_MAX]; /* each has its key */
+    EVP_MAC_CTX *macs[GUARD_KEYS_MAX]; /* one per key */
     char name[GUARD_NAME_BYTES_MAX + 1];
 };
 
@@ -22,7 +22,7 @@ struct webhook {
     struct guard *guard;
     const char *(*store_name)(void *store);
     void *store;
-    uint64_t generation; /* of the guard when the signers were made */
+    uint64_t generation; /* the guard's generation when the signers were made */
     struct signer *signers;
     EVP_MD *sha256;
     EVP_MD_CTX *digest;
@@ -30,7 +30,8 @@ struct webhook {
 
 /* ---- one key ---- */
 
-/* HMAC-SHA256 with this key, ready to be copied from. NULL: out of memory. */
+/* Creates an HMAC-SHA256 with this key, as a template for copies. Returns NULL when out of
+ * memory. */
 static EVP_MAC_CTX *new_mac(const struct guard_key *key)
 {
     char digest[] = "SHA256";
@@ -52,7 +53,7 @@ static bool mac_add(EVP_MAC_CTX *mac, const void *bytes, size_t len)
     return len == 0 || EVP_MAC_update(mac, bytes, len) == 1;
 }
 
-/* Writes "v1,BASE64" and a zero byte; returns its length, 0 where there is no memory. */
+/* Writes "v1,BASE64", NUL-terminated; returns its length, or 0 when out of memory. */
 static size_t mac_sign(EVP_MAC_CTX *mac, struct slice id, int64_t timestamp_s, struct slice body,
                        char *out)
 {
@@ -96,7 +97,8 @@ static void drop_signers(struct webhook *webhook)
     }
 }
 
-/* All keys of a name: each signs, so that a key can be changed without a gap. */
+/* Creates a signer with all keys of a name. Each of them signs, so that a key can be rotated
+ * without a gap. */
 static struct signer *new_signer(struct slice name, const struct guard_key *keys, size_t count)
 {
     struct signer *signer = calloc(1, sizeof *signer);
@@ -112,7 +114,7 @@ static struct signer *new_signer(struct slice name, const struct guard_key *keys
     return signer;
 }
 
-/* *out NULL: there is no such key. False: out of memory. */
+/* Finds a signer; *out is NULL if there is no such key. Returns false when out of memory. */
 static bool find_signer(struct webhook *webhook, struct slice name, struct signer **out)
 {
     struct guard_key keys[GUARD_KEYS_MAX];
@@ -137,7 +139,8 @@ static bool find_signer(struct webhook *webhook, struct slice name, struct signe
 
 /* ---- a message ---- */
 
-/* The same id for all attempts of one push, another for the next push under the same job id. */
+/* Makes the ID, which is the same for all attempts of one push, and different for the next push of
+ * the same job ID. */
 static bool make_id(struct webhook *webhook, const struct job *job, char out[WEBHOOK_ID_BYTES])
 {
     static const char digits[] = "0123456789abcdef";
@@ -145,7 +148,7 @@ static bool make_id(struct webhook *webhook, const struct job *job, char out[WEB
     char number[32];
     const char *store = webhook->store_name ? webhook->store_name(webhook->store) : "";
     int len = snprintf(number, sizeof number, "%" PRIu64, job->sequence);
-    /* A zero byte ends a topic and an id, which hold none; names are of equal length. */
+    /* A NUL terminates topic and ID, which contain none; names have equal length. */
     if (EVP_DigestInit_ex2(webhook->digest, webhook->sha256, NULL) != 1 ||
         EVP_DigestUpdate(webhook->digest, store, strlen(store)) != 1 ||
         EVP_DigestUpdate(webhook->digest, job->topic.at, job->topic.len) != 1 ||
@@ -164,7 +167,7 @@ static bool make_id(struct webhook *webhook, const struct job *job, char out[WEB
     return true;
 }
 
-/* The signatures of all keys of a name, with a blank between. */
+/* Writes the signatures of all keys of a name, separated by blanks. */
 static bool sign_by_all(const struct signer *signer, const struct job *job,
                         struct webhook_headers *out)
 {

@@ -8,8 +8,8 @@
  *   SIGTERM, SIGINT   stops accepting connections; answers waiting takes with an empty result and
  *                     completes current requests; deliveries in progress end or are given back; the
  *                     store commits and syncs; then the process exits. Connections are closed after
- *                     --grace at the latest, less the time that the store needs. A second signal ends
- *                     the process immediately with status 1
+ *                     --grace at the latest, less the time that the store needs. A second signal
+ *                     ends the process immediately with status 1
  *   SIGHUP            reopens the log and the audit file; reads configuration, policy, tokens and
  *                     certificates again. Options that may change at run time are applied; the log
  *                     names the others as needing a restart

@@ -1,4 +1,4 @@
-/* In a build without Kafka: no destination is of its schemes. */
+/* Stub for a build without Kafka: destinations with its schemes are not supported. */
 #include "targets/target.h"
 
 static const char *const schemes[] = {"kafka", "kafkas", NULL};

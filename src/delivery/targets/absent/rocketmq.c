@@ -1,4 +1,4 @@
-/* In a build without RocketMQ: no destination is of its schemes. */
+/* Stub for a build without RocketMQ: destinations with its schemes are not supported. */
 #include "targets/target.h"
 
 static const char *const schemes[] = {"rocketmq", "rocketmqs", NULL};

@@ -1,4 +1,4 @@
-/* In a build without STOMP: no destination is of its schemes. */
+/* Stub for a build without STOMP: destinations with its schemes are not supported. */
 #include "targets/target.h"
 
 static const char *const schemes[] = {"stomp", "stomps", NULL};
