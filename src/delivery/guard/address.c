@@ -10,7 +10,7 @@ enum { NAME_BYTES_MAX = 253, LABEL_BYTES_MAX = 63, PARTS_MAX = 4 };
 
 /* ---- numbers ---- */
 
-/* "127", "0177", "0x7f"; at most `max`. */
+/* Parses "127", "0177", "0x7f"; at most `max`. */
 static bool parse_number(struct slice text, uint64_t max, uint64_t *out)
 {
     int base = 10;
@@ -40,7 +40,7 @@ static struct slice next_label(struct slice *rest)
     return label;
 }
 
-/* One to four parts; the last one fills all bytes that are left: 127.1 is 127.0.0.1. */
+/* Parses one to four parts; the last one fills the remaining bytes: 127.1 is 127.0.0.1. */
 static bool parse_v4(struct slice host, struct guard_address *out)
 {
     uint64_t address = 0, part = 0;
@@ -79,7 +79,7 @@ static bool is_name(struct slice host)
     return true;
 }
 
-/* Digits alone, or "0x" and no more than hexadecimal digits. */
+/* Returns true for only digits, or for "0x" and any number of hexadecimal digits. */
 static bool is_number(struct slice label)
 {
     bool is_hex = label.len > 1 && label.at[0] == '0' && (label.at[1] | 0x20) == 'x';
@@ -122,7 +122,7 @@ enum guard_spelling guard_address_parse(struct slice host, struct guard_address 
     return GUARD_SPELLS_ADDRESS;
 }
 
-/* ---- as a socket has it ---- */
+/* ---- socket addresses ---- */
 
 bool guard_address_of(const struct sockaddr *socket, struct guard_address *out)
 {

@@ -1,8 +1,9 @@
 /*
- * address: an IP address apart from how it was spelled. Pure.
+ * address: an IP address, independent of its spelling. Pure.
  *
- * Sixteen bytes for both families: an IPv4 address stands in its mapped form (::ffff:a.b.c.d), so
- * that 1.2.3.4 and ::ffff:1.2.3.4 are one and the same here, as they are to the kernel.
+ * It has sixteen bytes for both families: an IPv4 address is stored in its mapped form
+ * (::ffff:a.b.c.d). So 1.2.3.4 and ::ffff:1.2.3.4 are the same address here, as they are for the
+ * kernel.
  */
 #ifndef TARRY_GUARD_ADDRESS_H
 #define TARRY_GUARD_ADDRESS_H
@@ -20,19 +21,19 @@ struct guard_address {
 
 enum guard_spelling {
     GUARD_SPELLS_ADDRESS = 1,
-    GUARD_SPELLS_NAME,   /* what a name server may be asked for */
-    GUARD_SPELLS_NOTHING /* refused: neither */
+    GUARD_SPELLS_NAME,   /* can be looked up at a name server */
+    GUARD_SPELLS_NOTHING /* neither; rejected */
 };
 
 /*
- * What a host, as it stands in a URL without brackets, is. Addresses in every spelling that some
- * reader of addresses takes: dotted with decimal, octal and hexadecimal parts, with one to four
- * parts, a final dot, and all forms of RFC 4291. Whatever ends in a number is an address or
- * nothing, as no name does (WHATWG URL, section 3.5). A zone index is refused.
+ * Classifies a host as written in a URL, without brackets. Addresses are accepted in every spelling
+ * that any address parser accepts: dotted with decimal, octal and hexadecimal parts, with one to
+ * four parts, with a final dot, and all forms of RFC 4291. A host that ends in a number is an
+ * address or invalid, never a name (WHATWG URL, section 3.5). A zone index is rejected.
  */
 enum guard_spelling guard_address_parse(struct slice host, struct guard_address *out);
 
-/* IPv4 addresses are numbers in the host's byte order here. */
+/* Converts an IPv4 address in host byte order. */
 static inline struct guard_address guard_address_v4(uint32_t address)
 {
     return (struct guard_address){.bytes = {[10] = 0xff,
@@ -55,7 +56,7 @@ static inline bool guard_address_is_v4(const struct guard_address *address)
     return memcmp(address, &same, sizeof same) == 0;
 }
 
-/* False: a family other than IPv4 and IPv6. */
+/* Returns false for families other than IPv4 and IPv6. */
 bool guard_address_of(const struct sockaddr *socket, struct guard_address *out);
 void guard_address_emit(const struct guard_address *address, uint16_t port,
                         struct sockaddr_storage *out);

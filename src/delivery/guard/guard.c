@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 struct guard {
-    char *path; /* NULL: off */
+    char *path; /* NULL if off */
     pthread_rwlock_t lock;
-    struct policy *policy; /* NULL: off */
+    struct policy *policy; /* NULL if off */
     _Atomic uint64_t generation;
 };
 
@@ -90,7 +90,7 @@ uint64_t guard_generation(const struct guard *guard)
     return guard->generation;
 }
 
-/* What is found belongs to the policy: only under the lock. */
+/* Locks the policy. The returned rules may only be used under the lock. */
 static const struct policy *enter(struct guard *guard)
 {
     pthread_rwlock_rdlock(&guard->lock);
@@ -109,7 +109,7 @@ static bool matches_name(const struct policy_host *rule, const char *name, size_
     size_t rule_len = strlen(rule->name);
     if (rule->is_address)
         return false;
-    if (rule->name[0] != '.') /* "*.example.com" is kept as ".example.com" */
+    if (rule->name[0] != '.') /* "*.example.com" is stored as ".example.com" */
         return rule_len == len && memcmp(rule->name, name, len) == 0;
     return len > rule_len && memcmp(rule->name, name + len - rule_len, rule_len) == 0;
 }
@@ -154,8 +154,8 @@ static enum guard_verdict judge_address(const struct policy *policy,
                : GUARD_NETWORK_FORBIDDEN;
 }
 
-/* A name is allowed by an allow-host; an address must be named, and its network be allowed as
- * well. */
+/* Checks a host. A name is allowed by an allow-host; an address must be named, and its network must
+ * be allowed too. */
 static enum guard_verdict judge_host(const struct policy *policy, struct slice host)
 {
     struct guard_address address;

@@ -83,10 +83,10 @@ const struct guard_network_row guard_network_rows[] = {
 
 enum { ROWS = sizeof guard_network_rows / sizeof guard_network_rows[0] - 1 };
 
-static struct guard_network networks[ROWS]; /* the rows' own, read once */
+static struct guard_network networks[ROWS]; /* the networks of the rows, parsed once */
 static pthread_once_t networks_once = PTHREAD_ONCE_INIT;
 
-/* ---- text ---- */
+/* ---- parsing ---- */
 
 static bool is_clean(const struct guard_network *network)
 {
@@ -106,7 +106,7 @@ static bool network_refuse(char *error, struct slice text, const char *why)
     return false;
 }
 
-/* Strictly as it is written: who has 010.0.0.0/8 here does not mean 8.0.0.0/8. */
+/* Parses an address strictly as written: 010.0.0.0/8 is not accepted as 8.0.0.0/8. */
 static bool read_address(struct slice text, struct guard_address *out)
 {
     char plain[INET_ADDRSTRLEN];
@@ -163,13 +163,14 @@ static bool shares_bits(const struct guard_address *a, const struct guard_addres
 
 bool guard_network_covers(const struct guard_network *network, const struct guard_address *address)
 {
-    /* An IPv6 network that happens to hold the mapped addresses does not mean all of IPv4. */
+    /* A short IPv6 prefix that happens to contain the mapped addresses does not mean all of
+     * IPv4. */
     if (network->bits < GUARD_V4_BITS_BEFORE && guard_address_is_v4(address))
         return false;
     return shares_bits(&network->address, address, network->bits);
 }
 
-/* There is one for each: ::/0 and 0.0.0.0/0 are rows. */
+/* Finds the row of an address. There always is one, because ::/0 and 0.0.0.0/0 are rows. */
 static size_t find_row(const struct guard_address *address)
 {
     size_t best = ROWS;
@@ -202,11 +203,11 @@ static bool allows_v4(const struct open *open, uint32_t inner)
     return kind == PUBLIC || is_named(open, &address, kind == METADATA ? GUARD_ADDRESS_BITS : 0);
 }
 
-/* ---- addresses in addresses ---- */
+/* ---- embedded addresses ---- */
 
-/* RFC 6052, 2.2: it stands at the end, or behind a prefix of 64 bits in bytes 9 to 12, with zeros
- * around; nobody tells us which, so both have to do. Behind shorter prefixes the end is 0.0.0.0,
- * which never does. */
+/* Checks a translated address (RFC 6052, 2.2). The IPv4 address is at the end, or after a prefix of
+ * 64 bits in bytes 9 to 12 with zeros around it. The two cannot be distinguished, so both have to
+ * be allowed. After shorter prefixes the end is 0.0.0.0, which is never allowed. */
 static bool allows_translated(const struct open *open, const struct guard_address *address)
 {
     const unsigned char *at = address->bytes;
@@ -215,7 +216,7 @@ static bool allows_translated(const struct open *open, const struct guard_addres
            (!is_behind_64 || allows_v4(open, guard_address_v4_at(address, 9)));
 }
 
-/* Bytes 4 to 7: the server; 12 to 15: the client, every bit turned over. */
+/* Checks a Teredo address: bytes 4 to 7 are the server, 12 to 15 the client with inverted bits. */
 static bool allows_teredo(const struct open *open, const struct guard_address *address)
 {
     return allows_v4(open, guard_address_v4_at(address, 4)) &&
@@ -234,7 +235,7 @@ static bool allows_held(const struct open *open, const struct guard_address *add
     return allows_v4(open, guard_address_v4_at(address, 12));
 }
 
-/* RFC 5214: the interface id of a tunnel to an IPv4 address, under any prefix. */
+/* Returns true for the interface ID of a tunnel to an IPv4 address, with any prefix (RFC 5214). */
 static bool is_isatap(const struct guard_address *address)
 {
     const unsigned char *id = address->bytes + 8;

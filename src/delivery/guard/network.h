@@ -1,8 +1,9 @@
 /*
- * network: which addresses are public, which are not, and which hold another address. Pure.
+ * network: classifies addresses as public, not public, or containing another address. Pure.
  *
- * One table (network.c): a row each for the special-purpose registries of IANA and for what stands
- * in none of them. Of the rows an address lies in, the longest counts.
+ * There is one table (network.c): a row for each entry of IANA's special-purpose registries, and
+ * for networks that are in none of them. Of the rows that cover an address, the one with the
+ * longest prefix counts.
  */
 #ifndef TARRY_GUARD_NETWORK_H
 #define TARRY_GUARD_NETWORK_H
@@ -13,20 +14,20 @@ enum { GUARD_NETWORK_TEXT_BYTES = 64, GUARD_NETWORK_ERROR_BYTES = 192 };
 
 /* An allow-network of the policy file. */
 struct guard_network {
-    struct guard_address address; /* bits behind the prefix are 0 */
-    uint8_t bits;                 /* of 128; an IPv4 network has 96 more than it is written with */
+    struct guard_address address; /* bits after the prefix are 0 */
+    uint8_t bits;                 /* of 128; for an IPv4 network 96 more than in its text */
 };
 
 enum guard_network_kind {
     GUARD_NETWORK_PUBLIC = 1,
-    GUARD_NETWORK_CLOSED,   /* reached only where an allow-network covers it */
-    GUARD_NETWORK_METADATA, /* … and names exactly this address */
-    GUARD_NETWORK_HOLDS,    /* judged by the IPv4 address within */
-    GUARD_NETWORK_RELAYS    /* closed, and the IPv4 address within is judged, too */
+    GUARD_NETWORK_CLOSED,   /* reachable only if an allow-network covers it */
+    GUARD_NETWORK_METADATA, /* … and only if one names exactly this address */
+    GUARD_NETWORK_HOLDS,    /* decided by the IPv4 address it contains */
+    GUARD_NETWORK_RELAYS    /* closed, and the IPv4 address it contains is checked too */
 };
 
 struct guard_network_row {
-    const char *network; /* as it is written */
+    const char *network; /* in text form */
     enum guard_network_kind kind;
     const char *what, *source;
 };
@@ -34,12 +35,13 @@ struct guard_network_row {
 /* The rows, for tests and pages; the last one's `network` is NULL. */
 extern const struct guard_network_row guard_network_rows[];
 
-/* "10.0.0.0/8", "fd00::/8", a lone address. False: `error` says what would be right. */
+/* Parses "10.0.0.0/8", "fd00::/8" or a single address. Returns false with `error`, which names a
+ * valid form. */
 bool guard_network_parse(struct slice text, struct guard_network *out,
                          char error[GUARD_NETWORK_ERROR_BYTES]);
 bool guard_network_covers(const struct guard_network *network, const struct guard_address *address);
 
-/* May `address` be reached where `open` are named? */
+/* Returns true if `address` may be reached when the networks `open` are allowed. */
 bool guard_network_allows(const struct guard_network *open, size_t open_count,
                           const struct guard_address *address);
 

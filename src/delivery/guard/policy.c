@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- one line: its key, and a reader for each ---- */
+/* ---- a line: its key, and a reader for each key ---- */
 
 struct line {
     struct policy *policy;
-    char *value; /* trimmed, not empty */
+    char *value; /* trimmed and not empty */
     const char *where;
     char *error;
 };
@@ -43,8 +43,7 @@ static int line_refuse(const struct line *line, const char *format, ...)
 
 /* ---- words ---- */
 
-/* The words of `text`, which is cut up; returns how many there are, also where more than
- * `count_max` are not told. */
+/* Splits `text` into words. Returns their number, even if there are more than `count_max`. */
 static size_t split(char *text, char **words, size_t count_max)
 {
     size_t count = 0;
@@ -119,7 +118,7 @@ static int add_network(const struct line *line)
                : line_refuse(line, "out of memory");
 }
 
-/* ---- secrets: no error quotes any of the line ---- */
+/* ---- secrets: no error quotes any part of the line ---- */
 
 static bool decode_key(const char *text, struct guard_key *out)
 {
@@ -140,7 +139,7 @@ static bool decode_key(const char *text, struct guard_key *out)
     return is_right;
 }
 
-/* A name may have several keys, but none of them twice. */
+/* Checks the keys of a name: it may have several, but each only once. */
 static int check_other_keys(const struct line *line, const struct policy_key *added)
 {
     size_t count = 0;
@@ -177,7 +176,7 @@ static int add_key(const struct line *line)
     return check_other_keys(line, item);
 }
 
-/* Percent-escapes as in a URL, so that blanks and '#' can be written. */
+/* Decodes percent-escapes as in a URL, so that blanks and '#' can be written. */
 static int decode_secret(const struct line *line, const char *text, const char *what, char *out)
 {
     char bytes[POLICY_LINE_BYTES_MAX + 1];
@@ -199,7 +198,7 @@ static int decode_secret(const struct line *line, const char *text, const char *
     return 0;
 }
 
-/* What a scheme's peers listen on where no port is given; 0: it is not known here. */
+/* Returns the default port of a scheme; 0 if it is unknown. */
 static uint16_t default_port(const struct url *url)
 {
     static const struct {
@@ -235,7 +234,8 @@ bool guard_origin(const struct url *url, size_t host, char out[GUARD_ORIGIN_BYTE
     return !origin.failed;
 }
 
-/* An origin is written without user and path: one credential for all of a server. */
+/* Parses an origin, written without user and path, because a credential applies to the whole
+ * server. */
 static bool read_origin(const char *text, char out[GUARD_ORIGIN_BYTES])
 {
     struct url url;
@@ -248,7 +248,7 @@ static bool is_http(const char *origin)
     return strncmp(origin, "http://", 7) == 0 || strncmp(origin, "https://", 8) == 0;
 }
 
-/* What HTTP could not carry: RFC 6750 section 2.1, RFC 7617 section 2. */
+/* Rejects credentials that HTTP cannot transfer: RFC 6750 section 2.1, RFC 7617 section 2. */
 static int check_http_credential(const struct line *line, const struct guard_credential *credential)
 {
     if (!credential->is_token)
@@ -316,7 +316,7 @@ static int check_path(const struct line *line, const char *path)
     return 0;
 }
 
-/* Reads `command = NAME /path/of/program`; the program must be there and may be run. */
+/* Reads `command = NAME /path/of/program`; the program must exist and be executable. */
 static int add_command(const struct line *line)
 {
     char *words[2];
@@ -409,7 +409,7 @@ static int cannot_read(int code, char *error, const char *path, const char *why)
                         why);
 }
 
-/* Waits for nothing: what is no regular file, such as a pipe, is refused. */
+/* Opens the file without blocking; rejects anything but a regular file, such as a pipe. */
 static int open_file(const char *path, struct stat *info, char *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -428,7 +428,7 @@ static int open_file(const char *path, struct stat *info, char *error)
     return cannot_read(-EINVAL, error, path, why);
 }
 
-/* Up to `bytes_max`, which is more than the file had when it was opened. */
+/* Reads up to `bytes_max`, which is more than the size of the file when it was opened. */
 static ssize_t read_all(int fd, char *into, size_t bytes_max)
 {
     size_t len = 0;
@@ -443,7 +443,8 @@ static ssize_t read_all(int fd, char *into, size_t bytes_max)
     return -EFBIG;
 }
 
-/* Reads the text line by line; `where` of an error is FILE:LINE, of a long path its end. */
+/* Reads the text line by line. In errors, `where` is FILE:LINE, with only the end of a long
+ * path. */
 static int read_lines(struct policy *policy, const char *path, char *text, size_t len, char *error)
 {
     size_t path_len = strlen(path);
@@ -469,7 +470,8 @@ static int read_lines(struct policy *policy, const char *path, char *text, size_
     return 0;
 }
 
-/* Others who can read it know the secrets; others who can write it decide what is reached. */
+/* Checks the permissions: other users must not read a file with secrets, and must not write any,
+ * because they could choose what is reached. */
 static int check_mode(const struct policy *policy, const char *path, mode_t mode, char *error)
 {
     bool has_secrets = policy->keys || policy->credentials;
@@ -487,12 +489,12 @@ static int check_mode(const struct policy *policy, const char *path, mode_t mode
     return 0;
 }
 
-/* Reads the file that is open; its text is wiped, since it may hold secrets. */
+/* Reads the open file; wipes its text, which may contain secrets. */
 static int read_open(struct policy *policy, const char *path, int fd, const struct stat *info,
                      char *error)
 {
     size_t room = (size_t)info->st_size + 1;
-    char *text = malloc(room + 1); /* a zero byte behind the last line */
+    char *text = malloc(room + 1); /* plus a NUL after the last line */
     if (!text)
         return cannot_read(-ENOMEM, error, path, "out of memory");
     ssize_t len = read_all(fd, text, room);
@@ -522,9 +524,9 @@ int policy_read(const char *path, struct policy **out, char error[GUARD_ERROR_BY
     return code;
 }
 
-/* ---- its end ---- */
+/* ---- freeing ---- */
 
-/* All items begin with the next one. */
+/* Frees a list of items; each begins with the pointer to the next. */
 static void free_items(void *first, size_t item_bytes)
 {
     while (first) {

@@ -1,8 +1,8 @@
 /*
- * policy: the file behind --deliver, read. What it looks like stands in guard.h.
+ * policy: the parsed file of --deliver. Its format is documented in guard.h.
  *
- * Owner: the caller. Secrets stand each in an allocation of its own, which is wiped before it is
- * freed; no error text holds any part of a line that may hold one.
+ * Owned by the calling code. Each secret has its own allocation, which is wiped before it is freed.
+ * No error text contains any part of a line that may contain a secret.
  */
 #ifndef TARRY_GUARD_POLICY_H
 #define TARRY_GUARD_POLICY_H
@@ -14,7 +14,7 @@
 enum {
     POLICY_FILE_BYTES_MAX = 1 << 20,
     POLICY_LINE_BYTES_MAX = 4096,
-    POLICY_RULES_MAX = 10000, /* lines that say something */
+    POLICY_RULES_MAX = 10000, /* lines with a rule */
     POLICY_HOST_BYTES = 256
 };
 
@@ -22,7 +22,8 @@ struct policy_host {
     struct policy_host *next;
     bool is_address;
     struct guard_address address;
-    char name[POLICY_HOST_BYTES]; /* lower case, no final dot; "*", ".example.com" for a suffix */
+    /* lower case, no final dot; "*", or ".example.com" for a suffix */
+    char name[POLICY_HOST_BYTES];
 };
 
 struct policy_key {
@@ -45,7 +46,7 @@ struct policy_command {
 
 VECTOR_DECLARE(policy_networks, struct guard_network)
 
-/* Lists in the file's order. */
+/* The rules; lists are in the order of the file. */
 struct policy {
     size_t rule_count;
     struct policy_host *hosts;
@@ -53,14 +54,15 @@ struct policy {
     struct policy_key *keys;
     struct policy_credential *credentials;
     struct policy_command *commands;
-    char ca_file[GUARD_PATH_BYTES_MAX]; /* empty: none */
+    char ca_file[GUARD_PATH_BYTES_MAX]; /* empty if there is none */
 };
 
-/* 0 or negative errno with `error`. */
+/* Returns 0, or negative errno with `error`. */
 int policy_read(const char *path, struct policy **out, char error[GUARD_ERROR_BYTES]);
 void policy_free(struct policy *policy);
 
-/* One line, which is changed; `where` is FILE:LINE. 0 or negative errno with `error`. */
+/* Reads one line, which is modified; `where` is FILE:LINE. Returns 0, or negative errno with
+ * `error`. */
 int policy_read_line(struct policy *policy, char *line, const char *where,
                      char error[GUARD_ERROR_BYTES]);
 

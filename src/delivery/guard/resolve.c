@@ -13,21 +13,21 @@
 
 static const struct addrinfo resolve_hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 
-/* More than are answered: the forbidden ones are sorted out later. */
+/* More addresses than are returned, because forbidden ones are filtered out later. */
 enum { RESOLVE_FOUND_MAX = 32 };
 
-/* What the name server said. Judged when it is used, not when it is kept: the policy may have
- * changed in between. */
+/* The answer of the name server. It is checked when it is used, not when it is stored, because the
+ * policy may change in between. */
 struct resolve_found {
-    int code; /* of getaddrinfo */
+    int code; /* result of getaddrinfo */
     size_t count;
     struct guard_address addresses[RESOLVE_FOUND_MAX];
 };
 
-/* ---- in words ---- */
+/* ---- error texts ---- */
 
-/* Where only a pattern such as '*' covers a name, whoever may push could ask about the network
- * behind it: he is not told whether there is such a name there. The log tells. */
+/* Text that does not reveal whether a name exists. If only a pattern such as '*' covers a name, any
+ * user with the right to push could probe the network behind it. The log contains the reason. */
 static const char unreachable[] = "has no address that may be reached";
 
 static void explain_host(struct resolved *out, const char *host, const char *why)
@@ -35,7 +35,8 @@ static void explain_host(struct resolved *out, const char *host, const char *why
     (void)snprintf(out->error, sizeof out->error, "'%.100s' %s", host, why);
 }
 
-/* `is_told`: the host is named by the policy file, or is an address. */
+/* Describes a refusal. `is_told` is true if the policy file names the host, or if it is an
+ * address. */
 static void explain_verdict(struct resolved *out, const char *host, bool is_told)
 {
     switch (out->verdict) {
@@ -69,7 +70,7 @@ static void explain_failure(struct resolved *out, const char *host, int code, bo
                                    : "has no address, look for a slip in the name");
 }
 
-/* ---- what is found ---- */
+/* ---- results ---- */
 
 static bool is_there(const struct resolved *out, const struct guard_address *address, uint16_t port)
 {
@@ -95,8 +96,7 @@ static void add_allowed(struct guard *guard, const struct guard_address *address
     }
 }
 
-/* Sorts out of what was found the addresses that may be reached; where there is none, `out` says
- * why. */
+/* Selects the addresses that may be reached; if there are none, `out` contains the reason. */
 static void resolve_judge(struct guard *guard, const char *host, uint16_t port,
                           const struct resolve_found *found, struct resolved *out)
 {
@@ -116,7 +116,7 @@ static void resolve_judge(struct guard *guard, const char *host, uint16_t port,
     explain_verdict(out, host, is_told);
 }
 
-/* A line in the log where what was found may not be reached. */
+/* Logs a host whose addresses may not be reached. */
 static void resolve_log(struct guard *guard, const char *host, const struct resolve_found *found)
 {
     struct resolved judged;
@@ -136,7 +136,8 @@ static void resolve_keep(const struct addrinfo *answers, int code, struct resolv
             out->count++;
 }
 
-/* An address, or a host that is refused: nobody need be asked. False: a name server has to be. */
+/* Resolves an address or a refused host without a look-up. Returns false if a name server has to be
+ * asked. */
 static bool resolve_at_once(struct guard *guard, const char *host, uint16_t port,
                             struct resolved *out)
 {
@@ -167,32 +168,32 @@ void resolve_now(struct guard *guard, const char *host, uint16_t port, struct re
 /* ---- on a reactor ---- */
 
 /*
- * A resolver has the questions of a reactor, and the answers of the last seconds.
+ * A resolver contains the questions of a reactor, and recent answers.
  *
- * An entry is a name: what is known of it, or a question under way and those who wait for it. At
- * most ENTRIES_MAX; the one that was not asked for the longest makes room. A question under way
- * outlives its entry only when the resolver is freed.
+ * An entry is a name: its known addresses, or a look-up in progress with the questions that wait
+ * for it. There are at most ENTRIES_MAX; the one that was used least recently is replaced. A
+ * look-up in progress outlives its entry only when the resolver is freed.
  *
- * The loop's pool asks about few names at a time, and one whose name server is silent takes long.
- * So that others do not wait behind it, addresses that are no longer fresh are handed out while
- * they are asked for anew, and names wait for their turn here: of the groups that wait the one with
- * the fewest look-ups under way is next, and none may have all of them.
+ * The loop's pool handles few names at a time, and one whose name server does not answer takes
+ * long. So that others are not delayed, addresses that are no longer fresh are returned while they
+ * are looked up again, and names are scheduled here: the next one is from the waiting group with
+ * the fewest look-ups in progress, and no group may use all of them.
  */
 enum {
     ENTRIES_MAX = 1024,
     NAME_BYTES = 256,
-    LOOKUPS_MAX = 28,         /* at a time: the pool has room for 32, some are for others */
-    GROUP_LOOKUPS_MAX = 20,   /* of these, for one group */
-    GROUP_QUEUED_MAX = 256,   /* names of one group that wait for their turn */
-    FRESH_MS = 5000,          /* so long it is not asked again */
-    FAILED_MS = 2000,         /* the same for what has no address, or where nobody answered */
-    USABLE_MS = 5 * 60 * 1000 /* addresses do until then where they cannot be had anew */
+    LOOKUPS_MAX = 28, /* concurrent look-ups: the pool has room for 32, some are for other uses */
+    GROUP_LOOKUPS_MAX = 20,   /* of these, per group */
+    GROUP_QUEUED_MAX = 256,   /* waiting names per group */
+    FRESH_MS = 5000,          /* time without another look-up */
+    FAILED_MS = 2000,         /* the same for names without an address, or without an answer */
+    USABLE_MS = 5 * 60 * 1000 /* time that addresses may be used if they cannot be refreshed */
 };
 
-struct question { /* somebody's */
+struct question { /* a question of a requester */
     struct list list;
     uint16_t port;
-    char host[NAME_BYTES]; /* as it was asked: errors show it so */
+    char host[NAME_BYTES]; /* original spelling, for errors */
     void (*done)(void *owner, uint64_t tag, const struct resolved *resolved);
     void *owner;
     uint64_t tag;
@@ -201,23 +202,23 @@ struct question { /* somebody's */
 
 struct lookup {
     uv_getaddrinfo_t request;
-    struct list list;    /* the resolver's `lookups` */
-    struct entry *entry; /* NULL: nobody wants to know any more */
+    struct list list;    /* in the resolver's `lookups` */
+    struct entry *entry; /* NULL if the result is no longer needed */
     uint64_t group;
     int64_t begun_ms; /* inner clock */
 };
 
 struct entry {
-    struct list recent;         /* the resolver's, the one asked last at the end */
-    struct table_entry by_name; /* of the resolver's */
+    struct list recent;         /* in the resolver's list, most recently used last */
+    struct table_entry by_name; /* in the resolver's table */
     struct resolver *resolver;
     struct list waiting;         /* questions, while it is queued or looked up */
     struct list turn;            /* in the resolver's `queue` */
-    bool is_queued;              /* waits for its turn */
-    uint64_t group;              /* ... among those of this group */
-    bool was_silent;             /* nobody answered the last time */
-    struct lookup *lookup;       /* under way; or NULL */
-    int64_t fresh_ms, usable_ms; /* until then, on the inner clock */
+    bool is_queued;              /* waits to be looked up */
+    uint64_t group;              /* ... among the names of this group */
+    bool was_silent;             /* the last look-up had no answer */
+    struct lookup *lookup;       /* in progress; or NULL */
+    int64_t fresh_ms, usable_ms; /* end of these times, on the inner clock */
     struct resolve_found found;
     char name[NAME_BYTES]; /* lower case */
 };
@@ -230,15 +231,15 @@ struct resolver {
     struct turn_end_call telling;
     struct list answered; /* questions */
     struct list recent;
-    struct list queue;   /* entries, the one that waits longest first */
-    struct list lookups; /* under way */
-    bool *is_gone;       /* told while answers are told: `done` may free the resolver */
+    struct list queue;   /* entries, the longest waiting first */
+    struct list lookups; /* in progress */
+    bool *is_gone;       /* set while answers are delivered, because `done` may free the resolver */
     struct entries entries;
 };
 
 /* ---- answers ---- */
 
-/* Those there are now: what `done` asks for is for later. */
+/* Delivers the current answers; questions asked in `done` are answered later. */
 static void tell_answers(struct turn_end_call *call)
 {
     struct resolver *resolver = list_entry(call, struct resolver, telling);
@@ -312,7 +313,7 @@ static bool is_under_way(const struct entry *entry)
     return entry->lookup || entry->is_queued;
 }
 
-/* The one not asked for the longest; none where all are under way. */
+/* Drops the least recently used entry if necessary. Returns false if all are in progress. */
 static bool make_room(struct resolver *resolver)
 {
     if (resolver->entries.table.count < ENTRIES_MAX)
@@ -343,14 +344,14 @@ static struct entry *add_entry(struct resolver *resolver, const char *name)
     return entry;
 }
 
-/* ---- looking up ---- */
+/* ---- look-ups ---- */
 
 static bool is_usable(const struct entry *entry, int64_t now_ms)
 {
     return entry->found.count > 0 && now_ms < entry->usable_ms;
 }
 
-/* Nobody's answer is no reason to forget what was known. */
+/* Stores the answers. Without an answer of the name server, known addresses are kept. */
 static void learn_answers(struct entry *entry, const struct addrinfo *answers, int code)
 {
     int64_t now_ms = clock_inner_ms();
@@ -364,7 +365,7 @@ static void learn_answers(struct entry *entry, const struct addrinfo *answers, i
     answer_all(entry);
 }
 
-/* The loop's codes are its own. */
+/* Converts the loop's error codes. */
 static int own_code(int status)
 {
     return status == 0                                          ? 0
@@ -388,8 +389,7 @@ static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *ans
     uv_freeaddrinfo(answers);
 }
 
-/* Asks the loop's pool about the name; where that cannot be asked it is as if nobody had
- * answered. */
+/* Starts a look-up in the loop's pool; a failure is treated like a missing answer. */
 static void look_up(struct entry *entry)
 {
     struct resolver *resolver = entry->resolver;
@@ -419,8 +419,9 @@ static size_t count_lookups(const struct resolver *resolver, const uint64_t *gro
     return count;
 }
 
-/* Of the group with the fewest look-ups under way the one that waits longest; names that were silent
- * the last time come after those that were not. NULL: none may. */
+/* Returns the next name to look up: the longest waiting one of the group with the fewest look-ups
+ * in progress. Names without an answer last time come after the others. Returns NULL if none may be
+ * looked up. */
 static struct entry *next_in_turn(const struct resolver *resolver)
 {
     struct entry *next = NULL;
@@ -447,7 +448,7 @@ static void begin_lookups(struct resolver *resolver)
     }
 }
 
-/* False: too many of its group wait already. */
+/* Queues a name. Returns false if too many of its group are waiting. */
 static bool queue_up(struct entry *entry, uint64_t group)
 {
     struct resolver *resolver = entry->resolver;
@@ -463,9 +464,9 @@ static bool queue_up(struct entry *entry, uint64_t group)
     return true;
 }
 
-/* ---- asking ---- */
+/* ---- questions ---- */
 
-/* It waits among those of the group whose turn is nearer. */
+/* Moves a waiting name to the given group if that is scheduled earlier. */
 static void join_group(struct entry *entry, uint64_t group)
 {
     struct resolver *resolver = entry->resolver;
@@ -484,7 +485,8 @@ static void make_lower(const char *host, char name[NAME_BYTES])
     name[len] = 0;
 }
 
-/* Too much is under way: as if nobody had answered, but nobody was asked. */
+/* Answers a question without a look-up, because too many are in progress; like a missing answer,
+ * but marked. */
 static void answer_unasked(struct resolver *resolver, struct question *question)
 {
     struct resolve_found found = {.code = EAI_AGAIN};
@@ -497,7 +499,7 @@ static void answer_unasked(struct resolver *resolver, struct question *question)
     answer_question(resolver, question);
 }
 
-/* Answers from what is known, where that is fresh or usable, and asks anew where it is not
+/* Answers from known addresses if they are fresh or usable, and starts a look-up if they are not
  * fresh. */
 static void find_or_look_up(struct resolver *resolver, struct question *question, uint64_t group)
 {
@@ -563,7 +565,7 @@ void resolver_ask(struct resolver *resolver, const char *host, uint16_t port, ui
         answer_question(resolver, question);
         return;
     }
-    /* A name: it is short, or it would have been refused. */
+    /* It is a name and therefore short; otherwise it would have been rejected. */
     assert(strlen(host) < sizeof question->host);
     memcpy(question->host, host, strlen(host));
     find_or_look_up(resolver, question, group);
