@@ -61,7 +61,8 @@ static bool is_sign(char byte)
     return byte == '_' || byte == '-' || byte == '*' || byte == '/';
 }
 
-/* Letters, digits, _ - * /, the first one a letter; of a tenant maybe a digit. */
+/* Returns true for letters, digits, _ - * /, beginning with a letter, or for a tenant also with a
+ * digit. */
 static bool name_is_valid(struct slice name, size_t bytes_max, bool is_tenant)
 {
     if (name.len == 0 || name.len > bytes_max ||
@@ -73,7 +74,7 @@ static bool name_is_valid(struct slice name, size_t bytes_max, bool is_tenant)
     return true;
 }
 
-/* NAME, or TENANT@SYSTEM. */
+/* Checks a key: NAME or TENANT@SYSTEM. */
 static bool key_is_valid(struct slice key)
 {
     const char *sign = memchr(key.at, '@', key.len);
@@ -84,7 +85,7 @@ static bool key_is_valid(struct slice key)
            name_is_valid(slice_make(sign + 1, key.len - tenant - 1), SYSTEM_BYTES_MAX, false);
 }
 
-/* Printable ASCII but for ',' and '=', no blank at its end. */
+/* Checks a value: printable ASCII except ',' and '=', without a blank at its end. */
 static bool value_is_valid(struct slice value)
 {
     if (value.len == 0 || value.len > VALUE_BYTES_MAX || value.at[value.len - 1] == ' ')
@@ -108,7 +109,7 @@ static bool member_is_valid(struct slice member)
            value_is_valid(slice_make(member.at + key.len + 1, member.len - key.len - 1));
 }
 
-/* The text up to the next comma, without blanks around it; *rest begins behind that. */
+/* Cuts the text up to the next comma from *rest, without blanks around it. */
 static struct slice take_member(struct slice *rest)
 {
     const char *comma = memchr(rest->at, ',', rest->len);
@@ -122,7 +123,7 @@ static struct slice take_member(struct slice *rest)
     return member;
 }
 
-/* Has the list one of this key? *count is how many members it has. */
+/* Returns true if the list has a member with this key; *count is its number of members. */
 static bool list_has(struct slice list, struct slice key, size_t *count)
 {
     bool found = false;
@@ -131,7 +132,7 @@ static bool list_has(struct slice list, struct slice key, size_t *count)
     return found;
 }
 
-/* False: it is malformed, there is one of its key, or no room. */
+/* Adds a member. Returns false if it is malformed, its key exists already, or there is no room. */
 static bool add_member(struct slice member, struct buffer *out)
 {
     size_t count;

@@ -1,9 +1,9 @@
 /*
- * context: the context of a trace as W3C Trace Context has it (Recommendation, level 1): which trace,
- * which span of it is the parent, and whether it is sampled. Pure.
+ * context: a trace context as in W3C Trace Context (Recommendation, level 1): the trace, the parent
+ * span, and whether it is sampled. Pure.
  *
- * Reading is strict, and what is malformed is as if it were not there: nobody is refused for his
- * trace. A version that is not known is read as far as version 00 goes, and written as 00.
+ * Parsing is strict, and malformed contexts are ignored: no request fails because of its trace. An
+ * unknown version is parsed like version 00, and written as 00.
  */
 #ifndef TARRY_TRACE_CONTEXT_H
 #define TARRY_TRACE_CONTEXT_H
@@ -22,12 +22,12 @@ struct trace_context {
     bool is_sampled;
 };
 
-/* `traceparent`. False: malformed; *out is not written. */
+/* Parses a `traceparent`. Returns false if malformed; *out is then unchanged. */
 bool trace_parent_parse(struct slice text, struct trace_context *out);
 void trace_parent_emit(const struct trace_context *context, char out[TRACE_PARENT_BYTES]);
 
-/* `tracestate`: appends its members to `out`, without the blanks between them, behind those that are
- * there. False: malformed, or too many together, or too long; then `out` is as it was. */
+/* Appends the members of a `tracestate` to those in `out`, without the blanks between them. Returns
+ * false if it is malformed, has too many members or is too long; `out` is then unchanged. */
 bool trace_state_add(struct slice text, struct buffer *out);
 
 #endif

@@ -15,8 +15,8 @@ enum {
     CONNECT_MS = 5000,
     FIRST_AGAIN_MS = 1000,
     LAST_AGAIN_MS = 30 * 1000,
-    ANSWER_BYTES_MAX = 16 * 1024, /* that are looked at */
-    REQUEST_BYTES_MAX = 8 << 20   /* never met: a span takes some 3 KiB at most */
+    ANSWER_BYTES_MAX = 16 * 1024, /* part of an answer that is parsed */
+    REQUEST_BYTES_MAX = 8 << 20   /* never reached: a span has about 3 KiB at most */
 };
 
 struct trace_exporter {
@@ -26,23 +26,23 @@ struct trace_exporter {
     CURLM *multi;
     CURL *curl;
     struct curl_slist *headers;
-    struct buffer request, answer; /* the thread's */
-    bool is_down;                  /* the thread's: the last batch failed */
+    struct buffer request, answer; /* used by the thread */
+    bool is_down;                  /* used by the thread: the last batch failed */
 
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects all following fields */
     pthread_cond_t changed;
-    struct trace_span *first, **last; /* that wait, the oldest first */
+    struct trace_span *first, **last; /* waiting spans, oldest first */
     uint32_t waiting;
-    int64_t begun_us; /* when the first of them came */
-    int64_t wake_us;  /* INT64_MAX: never */
+    int64_t begun_us; /* time when the first of them arrived */
+    int64_t wake_us;  /* INT64_MAX if not set */
     bool is_ending;
-    int64_t end_us; /* then it gives up */
+    int64_t end_us; /* time at which it gives up */
     struct trace_exporter_counts counts;
 };
 
 /* ---- waiting ---- */
 
-/* Until something changes, or then. Locked. */
+/* Waits for a change or that time; the lock is held. */
 static void wait_until(struct trace_exporter *exporter, int64_t at_us)
 {
     if (at_us == INT64_MAX) {
@@ -53,7 +53,7 @@ static void wait_until(struct trace_exporter *exporter, int64_t at_us)
     pthread_cond_timedwait(&exporter->changed, &exporter->lock, &at);
 }
 
-/* When a batch is to leave. Locked. */
+/* Returns the time at which a batch is to be sent; the lock is held. */
 static int64_t batch_due_us(const struct trace_exporter *exporter)
 {
     if (!exporter->waiting)
@@ -75,7 +75,7 @@ static size_t on_answer(char *bytes, size_t size, size_t count, void *ctx)
 
 struct attempt {
     bool is_done, may_repeat;
-    int64_t again_ms; /* as the collector wishes; 0: it says nothing */
+    int64_t again_ms; /* requested by the collector; 0 if not */
     char error[160];
 };
 
@@ -95,7 +95,7 @@ static void judge(struct trace_exporter *exporter, CURLcode code, struct attempt
         snprintf(attempt->error, sizeof attempt->error, "http %ld", status);
 }
 
-/* Until when an attempt may last: less where the end is near. */
+/* Returns the time limit of an attempt, which is shorter during a stop. */
 static int64_t attempt_end_us(struct trace_exporter *exporter)
 {
     int64_t end_us = clock_awake_us() + EXPORTER_ATTEMPT_MS * 1000LL;
@@ -106,7 +106,7 @@ static int64_t attempt_end_us(struct trace_exporter *exporter)
     return end_us;
 }
 
-/* Turns the transfer until it is over. */
+/* Runs the transfer until it ends. */
 static CURLcode perform(struct trace_exporter *exporter)
 {
     int64_t begun_us = clock_awake_us();
@@ -143,7 +143,8 @@ static void try_once(struct trace_exporter *exporter, struct attempt *attempt)
 
 /* ---- a batch ---- */
 
-/* Each begins with half of its time at random, so that servers do not come together. */
+/* Returns the delay, of which up to a half is random, so that servers do not retry
+ * simultaneously. */
 static int64_t backoff_ms(uint32_t attempts)
 {
     int64_t ms = FIRST_AGAIN_MS << (attempts < 6 ? attempts : 6);
@@ -151,12 +152,12 @@ static int64_t backoff_ms(uint32_t attempts)
     return ms / 2 + (int64_t)(random_u64() % (uint64_t)(ms / 2 + 1));
 }
 
-/* Sleeps until the next attempt. False: there is none before `give_up_us`. */
+/* Sleeps until the next attempt. Returns false if that is after `give_up_us`. */
 static bool rest(struct trace_exporter *exporter, int64_t wait_ms, int64_t give_up_us)
 {
     int64_t at_us = clock_awake_us() + wait_ms * 1000;
     pthread_mutex_lock(&exporter->lock);
-    bool is_asked = !exporter->is_ending; /* who stops asks once more, at once */
+    bool is_asked = !exporter->is_ending; /* a stop makes one more attempt, immediately */
     while (is_asked && at_us <= give_up_us && clock_awake_us() < at_us && !exporter->is_ending)
         wait_until(exporter, at_us);
     bool goes_on = is_asked && at_us <= give_up_us;
@@ -164,7 +165,7 @@ static bool rest(struct trace_exporter *exporter, int64_t wait_ms, int64_t give_
     return goes_on;
 }
 
-/* Said once, and once more when it is well again. */
+/* Logs a failure once, and the recovery once. */
 static void note_outcome(struct trace_exporter *exporter, const struct attempt *attempt)
 {
     bool is_down = !attempt->is_done;
@@ -213,7 +214,7 @@ static void send_batch(struct trace_exporter *exporter, const struct trace_span 
     buffer_shrink(&exporter->request, 0);
 }
 
-/* The oldest ones, no more than a batch. Locked. */
+/* Takes the oldest spans, at most a batch; the lock is held. */
 static struct trace_span *take_batch(struct trace_exporter *exporter, uint32_t *spans)
 {
     struct trace_span *first = exporter->first, *at = first;
@@ -241,7 +242,8 @@ static void free_spans(struct trace_span *span)
 
 /* ---- the thread ---- */
 
-/* What is due now is done, unlocked meanwhile. False: there was nothing. Locked. */
+/* Does what is due now, unlocked meanwhile. Returns false if there was nothing; the lock is
+ * held. */
 static bool do_due(struct trace_exporter *exporter)
 {
     int64_t now_us = clock_awake_us();
@@ -280,7 +282,7 @@ static void run(void *ctx)
     pthread_mutex_unlock(&exporter->lock);
 }
 
-/* ---- for all threads ---- */
+/* ---- any thread ---- */
 
 void trace_exporter_add(struct trace_exporter *exporter, struct trace_span *span)
 {

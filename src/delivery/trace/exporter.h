@@ -1,14 +1,14 @@
 /*
- * exporter: sends spans to a collector by OTLP over HTTP, in batches, on a thread of its own.
+ * exporter: sends spans to a collector with OTLP over HTTP, in batches, on its own thread.
  *
- * Promises: whoever gives a span never waits for the collector; what waits is bounded, and what comes
- * beyond it is dropped and counted; where nothing waits nothing wakes up. A batch leaves once it is full
- * or its first span is EXPORTER_DELAY_MS old. One that the collector cannot take now (no connection,
- * 429, 502, 503, 504) is tried again, as its Retry-After says or later and later, for
- * EXPORTER_PATIENCE_MS; any other answer is final.
+ * Guarantees: adding a span never waits for the collector. The number of waiting spans is limited;
+ * further ones are dropped and counted. Without waiting spans there are no wake-ups. A batch is
+ * sent when it is full or its first span is EXPORTER_DELAY_MS old. If the collector is temporarily
+ * unavailable (no connection, 429, 502, 503, 504), the batch is retried for EXPORTER_PATIENCE_MS,
+ * with the delay of Retry-After or increasing delays. Any other answer is final.
  *
- * trace_exporter_add may be called on any thread. The collector's certificate is verified; redirects are not
- * followed, and no proxy of the environment is used.
+ * trace_exporter_add may be called on any thread. The collector's certificate is verified;
+ * redirects are not followed, and proxies from the environment are not used.
  */
 #ifndef TARRY_TRACE_EXPORTER_H
 #define TARRY_TRACE_EXPORTER_H
@@ -26,34 +26,35 @@ enum {
 
 struct trace_exporter;
 
-struct trace_exporter_options { /* texts outlive it */
-    const char *url;            /* whole, with its path */
-    const char *ca_file;        /* empty: the system's */
-    const char *const *headers; /* "Name: value", ended by NULL */
+struct trace_exporter_options { /* the texts outlive the exporter */
+    const char *url;            /* complete, with its path */
+    const char *ca_file;        /* empty: the system's CAs */
+    const char *const *headers; /* "Name: value", terminated by NULL */
     struct otlp_resource resource;
-    /* On the exporter's thread, by when trace_exporter_wake_by says. NULL: never. */
+    /* Called on the exporter's thread at the time set by trace_exporter_wake_by. NULL: never. */
     void (*woken)(void *ctx);
     void *ctx;
 };
 
 struct trace_exporter_counts {
     uint64_t sent, dropped,
-        failed;        /* spans; dropped: there was no room; failed: nobody took them */
-    uint64_t failures; /* requests without a good answer */
+        failed; /* spans; dropped: there was no room; failed: the collector did not accept them */
+    uint64_t failures; /* requests without a successful answer */
 };
 
-/* NULL: no memory or no thread. */
+/* Returns NULL without memory or a thread. */
 struct trace_exporter *trace_exporter_new(const struct trace_exporter_options *options);
-/* Takes the span over, whatever becomes of it. */
+/* Takes ownership of the span in every case. */
 void trace_exporter_add(struct trace_exporter *exporter, struct trace_span *span);
-/* A span that nobody could keep until its end. */
+/* Counts a span that could not be stored until its end. */
 void trace_exporter_count_dropped(struct trace_exporter *exporter);
-/* `woken` is called by then (clock_awake_us). */
+/* Calls `woken` at that time at the latest (clock_awake_us). */
 void trace_exporter_wake_by(struct trace_exporter *exporter, int64_t at_us);
 void trace_exporter_read(struct trace_exporter *exporter, struct trace_exporter_counts *out);
-/* Sends what waits, for `patience_ms` at most; does not wait for that. */
+/* Sends waiting spans for `patience_ms` at most; does not wait for this. */
 void trace_exporter_stop(struct trace_exporter *exporter, int64_t patience_ms);
-/* Waits for its end. Stopped before, or it ends at once. What comes later is kept until it is freed, and dropped. */
+/* Waits for its end; if it was not stopped before, it ends immediately. Later spans are kept until
+ * it is freed, and dropped. */
 void trace_exporter_wait(struct trace_exporter *exporter);
 void trace_exporter_free(struct trace_exporter *exporter);
 

@@ -8,7 +8,7 @@ void lease_table_init(struct lease_table *table)
     pthread_mutex_init(&table->lock, NULL);
 }
 
-/* Locked. Returns its span. */
+/* Removes an entry and returns its span; the lock is held. */
 static struct trace_span *remove_entry(struct lease_table *table, struct lease_entry *entry)
 {
     struct trace_span *span = entry->span;

@@ -1,5 +1,6 @@
 /*
- * lease_table: spans of jobs that are with consumers, found by their leases until they are answered. Bounded.
+ * lease_table: spans of jobs that are leased to consumers, found by lease until they are answered.
+ * Bounded.
  *
  * Any thread. Times are microseconds of the wall clock.
  */
@@ -14,7 +15,7 @@
 
 enum { LEASE_TABLE_MAX = 10000, LEASE_TEXT_BYTES_MAX = 64 };
 
-struct lease_entry { /* the table's own */
+struct lease_entry { /* private to the table */
     struct table_entry entry;
     struct trace_span *span;
     int64_t ends_us;
@@ -30,21 +31,22 @@ struct lease_table {
 };
 
 void lease_table_init(struct lease_table *table);
-/* Frees what is left in it. */
+/* Frees all remaining spans. */
 void lease_table_fini(struct lease_table *table);
 
-/* The lease ends then. False: there is no room, and the span stays the caller's. */
+/* Adds a span whose lease ends at that time. Returns false if there is no room; the calling code
+ * then keeps the span. */
 bool lease_table_add(struct lease_table *table, struct slice lease, int64_t ends_us,
                      struct trace_span *span);
-/* NULL: there is none of this lease. */
+/* Removes and returns the span of a lease, or NULL. */
 struct trace_span *lease_table_take(struct lease_table *table, struct slice lease);
-/* The lease ends later. */
+/* Extends the lease of a span. */
 void lease_table_extend(struct lease_table *table, struct slice lease, int64_t ends_us);
-/* Why it is about to be given back; the span keeps it in case that goes well. */
+/* Stores the reason for giving the lease back, before that has succeeded. */
 void lease_table_note_error(struct lease_table *table, struct slice lease, struct slice error);
 
-/* Those that have ended, linked by `next`, each with its end as end_us. *next_us is when the next one
- * ends; INT64_MAX: there is none. */
+/* Removes the spans whose leases have ended, linked by `next`, with end_us set. *next_us is the
+ * next end of a lease; INT64_MAX if there is none. */
 struct trace_span *lease_table_take_ended(struct lease_table *table, int64_t now_us,
                                           int64_t *next_us);
 

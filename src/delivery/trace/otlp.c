@@ -42,7 +42,7 @@ static void write_number(struct attributes *list, const char *key, uint64_t valu
     buffer_append_format(list->out, "\"intValue\":\"%llu\"}}", (unsigned long long)value);
 }
 
-/* The endpoint's host and port. */
+/* Writes the endpoint's host and port. */
 static void write_place(struct attributes *list, const char *place)
 {
     struct url url;
@@ -94,8 +94,9 @@ static void write_time(struct buffer *out, const char *key, int64_t us)
     buffer_append_format(out, "\"%s\":\"%lld000\"", key, (long long)us);
 }
 
-/* When a job that waits falls due is the one thing that happens meanwhile. Dues are whole milliseconds, and
- * a job's inner time may round to another one of the wall clock: so near to an end it is that end. */
+/* Writes the event of a waiting job: the time at which it is due. Due times are whole milliseconds,
+ * and converting a job's inner time to the wall clock may round differently. So a due time close to
+ * the start or the end is moved there. */
 static void write_events(struct buffer *out, const struct trace_span *span)
 {
     int64_t due_us = span->due_us;
@@ -122,7 +123,8 @@ static void write_status(struct buffer *out, const struct trace_span *span)
     buffer_append_byte(out, '}');
 }
 
-/* The operation, and the topic where there is one: of a push that was refused, whatever that is. */
+/* Writes the name: the operation, and the topic if there is one. The topic of a refused push may be
+ * any text. */
 static void write_name(struct buffer *out, const struct trace_span *span)
 {
     const char *operation = trace_operation_about(span->operation)->name;
@@ -164,7 +166,7 @@ static void write_span(struct buffer *out, const struct trace_span *span)
     buffer_append_byte(out, '}');
 }
 
-/* ---- all of them ---- */
+/* ---- the request ---- */
 
 void otlp_request_write(struct buffer *out, const struct otlp_resource *resource,
                         const struct trace_span *first)
@@ -194,7 +196,7 @@ uint64_t otlp_rejected(struct slice answer)
     if (!json_check(answer, &whole, NULL))
         return 0;
     struct json_value rejected = json_member(json_member(whole, "partialSuccess"), "rejectedSpans");
-    struct slice text = rejected.raw; /* a text as the mapping has it, or a number */
+    struct slice text = rejected.raw; /* a string according to the JSON mapping, or a number */
     if (rejected.kind == JSON_STRING)
         text = slice_make(text.at + 1, text.len - 2);
     return text_parse_u64(text, UINT64_MAX, &count) ? count : 0;

@@ -1,16 +1,16 @@
 /*
- * otlp: spans as a collector takes them: the request of OTLP 1 over HTTP, in JSON
- * (ExportTraceServiceRequest: ids in hex, numbers of 64 bits as texts), and what its answer says. Pure.
+ * otlp: the request of OTLP 1 over HTTP in JSON (ExportTraceServiceRequest: IDs in hex, 64-bit
+ * numbers as strings), and its answer. Pure.
  *
- * Attributes are named by OpenTelemetry's conventions for messaging where they have a name; what is
- * tarry's alone begins with "tarry.".
+ * Attributes have the names of OpenTelemetry's messaging conventions if there is one; tarry's own
+ * begin with "tarry.".
  */
 #ifndef TARRY_TRACE_OTLP_H
 #define TARRY_TRACE_OTLP_H
 
 #include "trace/span.h"
 
-struct otlp_resource { /* who sends them */
+struct otlp_resource { /* the sender */
     const char *service_name, *version, *instance;
 };
 
@@ -18,7 +18,7 @@ struct otlp_resource { /* who sends them */
 void otlp_request_write(struct buffer *out, const struct otlp_resource *resource,
                         const struct trace_span *first);
 
-/* How many spans a good answer says that it did not take. */
+/* Returns the number of spans that a successful answer reports as rejected. */
 uint64_t otlp_rejected(struct slice answer);
 
 #endif

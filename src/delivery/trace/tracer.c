@@ -15,20 +15,21 @@
 enum {
     URL_BYTES = 1100,
     INSTANCE_BYTES = 37,
-    SWEEP_MS_MIN = 1000 /* leases that ended are looked for no more often */
+    SWEEP_MS_MIN = 1000 /* minimum interval between searches for ended leases */
 };
 
 struct tracer {
     struct trace_exporter *exporter;
     struct lease_table leases;
-    uint64_t root_below; /* the low half of a new trace's id is sampled below it; 0: none is */
+    /* a new trace is sampled if the low half of its ID is below this; 0: none is */
+    uint64_t root_below;
     bool samples_all, store_is_shared;
     char url[URL_BYTES], instance[INSTANCE_BYTES];
 };
 
 /* ---- ids ---- */
 
-/* Of each thread its own, so that nobody waits. */
+/* Returns a random ID from a generator per thread, so that threads need not wait. */
 static uint64_t new_id(void)
 {
     static _Thread_local struct random random;
@@ -42,7 +43,7 @@ static uint64_t new_id(void)
 
 /* ---- pushes ---- */
 
-/* A trace begins here. False: it is not sampled. */
+/* Begins a new trace. Returns false if it is not sampled. */
 static bool begin_trace(const struct tracer *tracer, struct trace_context *out)
 {
     uint64_t low = new_id();
@@ -74,7 +75,7 @@ void tracer_end(struct tracer *tracer, struct trace_span *span, const char *outc
 
 /* ---- deliveries ---- */
 
-/* A span of a job, a child of what it carries, from now on. */
+/* Begins a span of a job now, as a child of the job's context. */
 static struct trace_span *begin_of_job(enum trace_operation operation, const struct job *job)
 {
     struct trace_context context;
@@ -89,7 +90,8 @@ static struct trace_span *begin_of_job(enum trace_operation operation, const str
     return span;
 }
 
-/* Since when the job waited: since its push, or since its last attempt ended. 0: not known. */
+/* Returns the time since when the job waited: its push, or the end of its last attempt; 0 if
+ * unknown. */
 static int64_t waits_since_us(const struct job *job)
 {
     struct job_attempt attempt;
@@ -164,7 +166,7 @@ void tracer_lease_ended(struct tracer *tracer, struct slice lease, const char *o
         tracer_end(tracer, span, outcome, is_error);
 }
 
-/* On the exporter's thread: leases that nobody answered here in time. */
+/* Ends the spans of leases that were not answered here in time; on the exporter's thread. */
 static void on_woken(void *ctx)
 {
     struct tracer *tracer = ctx;
@@ -207,7 +209,7 @@ bool tracer_check_endpoint(const char *endpoint, char *error)
     return true;
 }
 
-/* As the specification has it for a base URL. */
+/* Appends the path to a base URL as in the specification. */
 static void join_url(const char *endpoint, char out[URL_BYTES])
 {
     size_t len = strlen(endpoint);
@@ -216,7 +218,7 @@ static void join_url(const char *endpoint, char out[URL_BYTES])
     snprintf(out, URL_BYTES, "%.*s" TRACES_PATH, (int)len, endpoint);
 }
 
-/* A UUID of version 4 (RFC 9562), as the conventions want it. */
+/* Writes a UUID of version 4 (RFC 9562), as the conventions require. */
 static void make_instance(char out[INSTANCE_BYTES])
 {
     uint64_t high = random_u64(), low = random_u64();

@@ -1,5 +1,5 @@
-/* In a build without traces: --otlp takes no URL, so there is never a tracer, and what makes spans is never
- * called. */
+/* Stubs for a build without traces: --otlp is refused, so there is never a tracer, and the
+ * functions for spans are never called. */
 #include "base/feature.h"
 #include "trace/tracer.h"
 
