@@ -312,9 +312,9 @@ static void write_job(struct drain *drain, const struct moved_job *job)
     int64_t left_ms = job->kind == KIND_DELAYED ? job->due_ms - clock_boot_ms() : 0;
     buffer_append_text(out, "{\"on_conflict\":\"keep\",\"topic\":");
     json_write_string(out, slice_of(job->tube->name));
-    buffer_append_format(out, ",\"id\":\"%s-%" PRIu64 "\",\"delay\":%" PRId64, drain->server_id,
-                         job->number, left_ms > 0 ? left_ms : 0);
-    buffer_append_format(out, ",\"priority\":%u,\"lease_for\":%" PRIu64,
+    buffer_append_format(out, ",\"id\":\"%s-%" PRIu64 "\",\"delay\":\"%" PRId64 "ms\"",
+                         drain->server_id, job->number, left_ms > 0 ? left_ms : 0);
+    buffer_append_format(out, ",\"priority\":%u,\"lease_for\":\"%" PRIu64 "ms\"",
                          (unsigned)beanstalk_priority_pack(job->priority), lease_ms);
     buffer_append_format(
         out, ",\"max_attempts\":\"none\",\"backoff\":\"none\",\"attempt\":%" PRIu64, job->reserves);
