@@ -20,7 +20,7 @@
 
 enum { ALERT_EVERY_MS = 10 * 60 * 1000, ALERT_EVERY_MS_MIN = 1000, DEAD_LETTER_AGE_MS_MIN = 1000 };
 
-/* The rules. All zero: none. The struct owns the texts. */
+/* The rules; all zero if not set. The struct owns the texts. */
 struct dead_letter {
     uint64_t keep_count, keep_bytes; /* 0: no limit */
     int64_t keep_ms;                 /* counted from the end of the last attempt; 0: no limit */

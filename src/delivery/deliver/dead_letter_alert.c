@@ -5,7 +5,7 @@
  * for each job that dies meanwhile.
  *
  * A command runs independently of the passes. Before it starts, the note records a failure at the
- * current time, so that no other server starts it too. After it ends, the note records the actual
+ * current time, so that no other server also starts it. After it ends, the note records the actual
  * result.
  */
 #include "base/clock.h"

@@ -97,7 +97,7 @@ struct dead_letter_worker {
     struct dead_letter_pass pass;
     bool has_pass;
     void (*pass_ended)(struct dead_letter_worker *worker);
-    uint64_t take;      /* handle of the waiting take; 0 if none */
+    uint64_t take;      /* handle of the waiting take, or 0 */
     int64_t take_ms;    /* earliest time of the next take */
     uint32_t calls;     /* queue calls in progress */
     bool has_callbacks; /* the topic DEAD_LETTER_CALLBACKS_TOPIC exists, as far as known */

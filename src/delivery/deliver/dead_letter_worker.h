@@ -38,7 +38,7 @@ struct dead_letter_worker_options {
 
 /* Called before the reactor runs. Returns NULL when out of memory. */
 struct dead_letter_worker *dead_letter_worker_new(const struct dead_letter_worker_options *options);
-/* Sets the rules of a topic; NULL if it has none or was deleted. Call it for each topic at the
+/* Sets the rules of a topic; NULL if it has no rules or was deleted. Call it for each topic at the
  * start and after each change. The rules are not retained. */
 void dead_letter_worker_follow(struct dead_letter_worker *worker, struct slice topic,
                                const struct dead_letter *rules);

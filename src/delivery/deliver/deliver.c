@@ -32,7 +32,7 @@ static void follow_dead_letter(struct deliver *deliver, struct slice topic, stru
     dead_letter_fini(&rules);
 }
 
-/* Applies the topic's extension `text`; empty if there is none or the topic was deleted. */
+/* Applies the topic's extension `text`; empty if it has no extension or was deleted. */
 static void follow_topic(struct deliver *deliver, struct slice topic, struct slice text)
 {
     struct extension extension;

@@ -54,8 +54,8 @@ void deliver_stop(struct deliver *deliver, int64_t patience_ms, void (*stopped)(
 void deliver_free(struct deliver *deliver);
 
 /* For queues with a test clock, on the reactor's thread: returns the time on that clock at which
- * the first resting endpoint may be retried (inner clock; INT64_MAX: none rests); and notifies that
- * the clock was moved. */
+ * the first resting endpoint may be retried (inner clock; INT64_MAX: no endpoint rests); and
+ * notifies that the clock was moved. */
 int64_t deliver_next_ms(const struct deliver *deliver);
 void deliver_clock_moved(struct deliver *deliver);
 /* Notifies that the clock was reset to its start; all endpoints may be sent to again. */
@@ -92,7 +92,7 @@ struct deliver_endpoint {
     int64_t wait_until_ms; /* nothing is sent before this time; 0: no wait */
     uint64_t in_flight;
     uint64_t outcomes[TARGET_UNSENT + 1]; /* by enum target_outcome */
-    struct slice error; /* of the last unsuccessful message; empty if there was none */
+    struct slice error;                   /* of the last unsuccessful message, or empty */
     int64_t error_at_ms;
 };
 typedef void deliver_each_endpoint(void *ctx, const struct deliver_endpoint *endpoint);

@@ -62,7 +62,7 @@ struct dispatcher {
     struct rate rate;
     /* in dispatchers.kicked if it looks for work at the end of the loop iteration */
     struct list kicked;
-    uint64_t take;   /* handle of the waiting take; 0 if none */
+    uint64_t take;   /* handle of the waiting take, or 0 */
     int64_t wake_ms; /* time of the next look for work; INT64_MAX: on the next event */
     int64_t lag_ms;  /* typical difference between requested and remaining lease time on arrival */
     bool knows_lag;
@@ -108,14 +108,15 @@ struct dispatchers { /* the dispatchers of a server */
     struct dispatcher_tally others;
 };
 
-/* Returns false when out of memory; dispatchers_fini may be called in that case too. */
+/* Returns false when out of memory; dispatchers_fini may also be called then. */
 bool dispatchers_init(struct dispatchers *dispatchers, const struct dispatchers_env *env);
 /* Called after the reactor has stopped and the endpoints are closed. */
 void dispatchers_fini(struct dispatchers *dispatchers);
 
 /* Sets the topic's setting `deliver` to this JSON; if empty, the topic no longer delivers.
  * Deliveries in progress end with the old setting. `is_gone` is true if the topic has no extension
- * or was deleted. Returns the topic's dispatcher, or NULL if none is needed or memory is short. */
+ * or was deleted. Returns the topic's dispatcher, or NULL if it is not needed or when out of
+ * memory. */
 struct dispatcher *dispatchers_follow(struct dispatchers *dispatchers, struct slice topic,
                                       struct slice json, bool is_gone);
 /* Applies a new policy file. A dispatcher that the policy does not allow to deliver takes no jobs

@@ -81,7 +81,7 @@ static void on_target_closed(void *ctx)
 }
 
 /* Closes the target. Messages in flight are reported before the target is closed and still find
- * their endpoint: the calling code frees it only when none are left. */
+ * their endpoint: the calling code frees it only after the last one. */
 static void endpoint_close_target(struct endpoints *endpoints, struct endpoint *endpoint)
 {
     struct target *target = endpoint->target;
@@ -458,7 +458,7 @@ bool endpoints_close_all(struct endpoints *endpoints, void (*closed)(void *ctx),
     endpoints->is_closing = true;
     endpoints->closed = closed;
     endpoints->closed_ctx = ctx;
-    endpoints->closing++; /* so that none of them counts as the last one yet */
+    endpoints->closing++; /* so that the count cannot reach 0 yet */
     for (struct endpoint *at = endpoint_table_first(&endpoints->table); at; at = next) {
         next = endpoint_table_next(&endpoints->table, at);
         at->in_flight++; /* keeps it during the loop */

@@ -111,7 +111,7 @@ enum endpoint_verdict {
 };
 
 /* Initializes the endpoints; sets `reported` and `owner` of `env`. Returns false when out of
- * memory; endpoints_fini may be called in that case too. */
+ * memory; endpoints_fini may also be called then. */
 bool endpoints_init(struct endpoints *endpoints, const struct target_env *env);
 /* Called after the reactor has stopped; runs its loop until everything is closed. */
 void endpoints_fini(struct endpoints *endpoints);
@@ -138,7 +138,7 @@ static inline enum breaker_verdict endpoints_ask(const struct endpoints *endpoin
 }
 
 /* Returns the time when the first resting endpoint may be retried, on the queue's inner clock;
- * INT64_MAX: none rests. */
+ * INT64_MAX: no endpoint rests. */
 int64_t endpoints_next_ms(const struct endpoints *endpoints);
 /* Closes all breakers and ends all waits. */
 void endpoints_forgive(struct endpoints *endpoints);

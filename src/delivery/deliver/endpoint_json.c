@@ -8,7 +8,7 @@ enum { ENDPOINTS_SHOWN = 200 };
 
 struct endpoints_writing {
     struct buffer *out;
-    struct slice own; /* the endpoint of the topic's own target; empty if it has none */
+    struct slice own; /* the endpoint of the topic's own target, or empty */
     bool with_callbacks;
     bool met_own;
     uint32_t count;

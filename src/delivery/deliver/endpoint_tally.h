@@ -43,7 +43,7 @@ struct endpoint_tally {
     _Atomic uint64_t in_flight;
     _Atomic uint64_t state, since_ms; /* enum endpoint_state; inner clock */
     _Atomic uint64_t wait_until_ms; /* nothing is sent before this time; inner clock; 0: no wait */
-    /* Protected by the lock: error of the last unsuccessful message; empty if there was none. */
+    /* Protected by the lock: error of the last unsuccessful message, or empty. */
     char error[TARGET_ERROR_BYTES];
     int64_t error_at_ms; /* inner clock */
 };

@@ -155,7 +155,7 @@ static enum guard_verdict judge_address(const struct policy *policy,
 }
 
 /* Checks a host. A name is allowed by an allow-host; an address must be named, and its network must
- * be allowed too. */
+ * also be allowed. */
 static enum guard_verdict judge_host(const struct policy *policy, struct slice host)
 {
     struct guard_address address;

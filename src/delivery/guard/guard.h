@@ -63,7 +63,7 @@ bool guard_is_on(const struct guard *guard);
 uint64_t guard_generation(const struct guard *guard);
 
 /* Checks a host as in a URL, without brackets; case and a final dot are ignored. If it is an
- * address, in any spelling, its network is checked too. */
+ * address, in any spelling, its network is also checked. */
 enum guard_verdict guard_check_host(struct guard *guard, struct slice host);
 /* Returns true if a rule names exactly this host; false if only '*' or '*.example.com' covers
  * it. */
@@ -96,7 +96,7 @@ bool guard_origin(const struct url *url, size_t host, char out[GUARD_ORIGIN_BYTE
 /* Returns the port of that origin; 0 if unknown. */
 uint16_t guard_port(const struct url *url, size_t host);
 /* Finds the credential of an origin from guard_origin, or of the first host of a URL. Returns false
- * if there is none. The calling code has to wipe it. */
+ * if not found. The calling code has to wipe it. */
 bool guard_find_credential(struct guard *guard, const char *origin, struct guard_credential *out);
 /* Finds the program of a command. Returns false if there is no such name. */
 bool guard_find_command(struct guard *guard, struct slice name, char out[GUARD_PATH_BYTES_MAX]);

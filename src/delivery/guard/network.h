@@ -2,8 +2,8 @@
  * network: classifies addresses as public, not public, or containing another address. Pure.
  *
  * There is one table (network.c): a row for each entry of IANA's special-purpose registries, and
- * for networks that are in none of them. Of the rows that cover an address, the one with the
- * longest prefix counts.
+ * for networks that are not in these registries. Of the rows that cover an address, the one with
+ * the longest prefix counts.
  */
 #ifndef TARRY_GUARD_NETWORK_H
 #define TARRY_GUARD_NETWORK_H
@@ -23,7 +23,7 @@ enum guard_network_kind {
     GUARD_NETWORK_CLOSED,   /* reachable only if an allow-network covers it */
     GUARD_NETWORK_METADATA, /* … and only if one names exactly this address */
     GUARD_NETWORK_HOLDS,    /* decided by the IPv4 address it contains */
-    GUARD_NETWORK_RELAYS    /* closed, and the IPv4 address it contains is checked too */
+    GUARD_NETWORK_RELAYS    /* closed, and the IPv4 address it contains is also checked */
 };
 
 struct guard_network_row {

@@ -54,7 +54,7 @@ struct policy {
     struct policy_key *keys;
     struct policy_credential *credentials;
     struct policy_command *commands;
-    char ca_file[GUARD_PATH_BYTES_MAX]; /* empty if there is none */
+    char ca_file[GUARD_PATH_BYTES_MAX]; /* may be empty */
 };
 
 /* Returns 0, or negative errno with `error`. */

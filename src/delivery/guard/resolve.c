@@ -96,7 +96,7 @@ static void add_allowed(struct guard *guard, const struct guard_address *address
     }
 }
 
-/* Selects the addresses that may be reached; if there are none, `out` contains the reason. */
+/* Selects the addresses that may be reached; if the result is empty, `out` contains the reason. */
 static void resolve_judge(struct guard *guard, const char *host, uint16_t port,
                           const struct resolve_found *found, struct resolved *out)
 {
@@ -136,7 +136,7 @@ static void resolve_keep(const struct addrinfo *answers, int code, struct resolv
             out->count++;
 }
 
-/* Resolves an address or a refused host without a look-up. Returns false if a name server has to be
+/* Resolves an address or a refused host without a lookup. Returns false if a name server has to be
  * asked. */
 static bool resolve_at_once(struct guard *guard, const char *host, uint16_t port,
                             struct resolved *out)
@@ -170,22 +170,22 @@ void resolve_now(struct guard *guard, const char *host, uint16_t port, struct re
 /*
  * A resolver contains the questions of a reactor, and recent answers.
  *
- * An entry is a name: its known addresses, or a look-up in progress with the questions that wait
- * for it. There are at most ENTRIES_MAX; the one that was used least recently is replaced. A
- * look-up in progress outlives its entry only when the resolver is freed.
+ * An entry is a name: its known addresses, or a lookup in progress with the questions that wait for
+ * it. There are at most ENTRIES_MAX; the one that was used least recently is replaced. A lookup in
+ * progress outlives its entry only when the resolver is freed.
  *
  * The loop's pool handles few names at a time, and one whose name server does not answer takes
  * long. So that others are not delayed, addresses that are no longer fresh are returned while they
  * are looked up again, and names are scheduled here: the next one is from the waiting group with
- * the fewest look-ups in progress, and no group may use all of them.
+ * the fewest lookups in progress, and no group may use all of them.
  */
 enum {
     ENTRIES_MAX = 1024,
     NAME_BYTES = 256,
-    LOOKUPS_MAX = 28, /* concurrent look-ups: the pool has room for 32, some are for other uses */
+    LOOKUPS_MAX = 28, /* concurrent lookups: the pool has room for 32, some are for other uses */
     GROUP_LOOKUPS_MAX = 20,   /* of these, per group */
     GROUP_QUEUED_MAX = 256,   /* waiting names per group */
-    FRESH_MS = 5000,          /* time without another look-up */
+    FRESH_MS = 5000,          /* time without another lookup */
     FAILED_MS = 2000,         /* the same for names without an address, or without an answer */
     USABLE_MS = 5 * 60 * 1000 /* time that addresses may be used if they cannot be refreshed */
 };
@@ -216,7 +216,7 @@ struct entry {
     struct list turn;            /* in the resolver's `queue` */
     bool is_queued;              /* waits to be looked up */
     uint64_t group;              /* ... among the names of this group */
-    bool was_silent;             /* the last look-up had no answer */
+    bool was_silent;             /* the last lookup had no answer */
     struct lookup *lookup;       /* in progress; or NULL */
     int64_t fresh_ms, usable_ms; /* end of these times, on the inner clock */
     struct resolve_found found;
@@ -344,7 +344,7 @@ static struct entry *add_entry(struct resolver *resolver, const char *name)
     return entry;
 }
 
-/* ---- look-ups ---- */
+/* ---- lookups ---- */
 
 static bool is_usable(const struct entry *entry, int64_t now_ms)
 {
@@ -389,7 +389,7 @@ static void on_found(uv_getaddrinfo_t *request, int status, struct addrinfo *ans
     uv_freeaddrinfo(answers);
 }
 
-/* Starts a look-up in the loop's pool; a failure is treated like a missing answer. */
+/* Starts a lookup in the loop's pool; a failure is treated like a missing answer. */
 static void look_up(struct entry *entry)
 {
     struct resolver *resolver = entry->resolver;
@@ -419,8 +419,8 @@ static size_t count_lookups(const struct resolver *resolver, const uint64_t *gro
     return count;
 }
 
-/* Returns the next name to look up: the longest waiting one of the group with the fewest look-ups
- * in progress. Names without an answer last time come after the others. Returns NULL if none may be
+/* Returns the next name to look up: the longest waiting one of the group with the fewest lookups in
+ * progress. Names without an answer last time come after the others. Returns NULL if no name may be
  * looked up. */
 static struct entry *next_in_turn(const struct resolver *resolver)
 {
@@ -485,8 +485,8 @@ static void make_lower(const char *host, char name[NAME_BYTES])
     name[len] = 0;
 }
 
-/* Answers a question without a look-up, because too many are in progress; like a missing answer,
- * but marked. */
+/* Answers a question without a lookup, because too many are in progress; like a missing answer, but
+ * marked. */
 static void answer_unasked(struct resolver *resolver, struct question *question)
 {
     struct resolve_found found = {.code = EAI_AGAIN};
@@ -499,7 +499,7 @@ static void answer_unasked(struct resolver *resolver, struct question *question)
     answer_question(resolver, question);
 }
 
-/* Answers from known addresses if they are fresh or usable, and starts a look-up if they are not
+/* Answers from known addresses if they are fresh or usable, and starts a lookup if they are not
  * fresh. */
 static void find_or_look_up(struct resolver *resolver, struct question *question, uint64_t group)
 {

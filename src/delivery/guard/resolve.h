@@ -17,7 +17,7 @@ struct resolved {
     struct sockaddr_storage addresses[RESOLVE_ADDRESSES_MAX];
     enum guard_verdict verdict; /* of the host, or of the first refused address */
     bool is_temporary;          /* the name server did not answer: retry later */
-    bool is_unasked; /* the name server was not asked: too many look-ups are in progress */
+    bool is_unasked; /* the name server was not asked: too many lookups are in progress */
     char error[GUARD_ERROR_BYTES]; /* description without internal addresses; empty if count > 0 */
 };
 
@@ -30,9 +30,9 @@ void resolve_now(struct guard *guard, const char *host, uint16_t port, struct re
 struct resolver;
 struct resolver *resolver_new(struct reactor *reactor, struct guard *guard);
 /* Frees the resolver and discards answers: `done` is not called any more. `done` may call this
- * function. Look-ups in progress end with the loop. */
+ * function. Lookups in progress end with the loop. */
 void resolver_free(struct resolver *resolver);
-/* Looks up a host. `group` is a hash of the requester: one group cannot use all look-ups, and
+/* Looks up a host. `group` is a hash of the requester: one group cannot use all lookups, and
  * waiting names are scheduled group by group. */
 void resolver_ask(struct resolver *resolver, const char *host, uint16_t port, uint64_t group,
                   void (*done)(void *owner, uint64_t tag, const struct resolved *resolved),
@@ -40,8 +40,8 @@ void resolver_ask(struct resolver *resolver, const char *host, uint16_t port, ui
 /* Adds another group to a pending question about `host`, so that it may be scheduled by that
  * group. */
 void resolver_join(struct resolver *resolver, const char *host, uint64_t group);
-/* Returns how long the current look-up of `host` has lasted; 0 if there is none, or if it is still
- * waiting. */
+/* Returns how long the current lookup of `host` has lasted; 0 if the host is not being looked up or
+ * is still waiting. */
 int64_t resolver_asked_ms(struct resolver *resolver, const char *host);
 
 #endif

@@ -2,7 +2,7 @@
  * amqp_connection: a connection to a RabbitMQ broker, for a thread that may block.
  *
  * The address is one that the guard allowed; with TLS, the certificate must be valid for the name
- * in the URL. The credentials come from the policy file; if it has none, guest/guest is used.
+ * in the URL. The credentials come from the policy file, by default guest/guest.
  *
  * Threads: the owner's thread calls everything except target_amqp_connection_wake and _cut, which
  * any thread may call. Timeouts: connecting 5 s, the handshake 5 s, a call 10 s; a peer that is
@@ -25,7 +25,7 @@ enum { TARGET_AMQP_HEARTBEAT_S = 10 };
  * TLS. User and password are in the policy file. */
 struct target_amqp_place {
     struct target_place at;
-    char vhost[TARGET_NAME_BYTES]; /* "/" if the URL has none or an empty one */
+    char vhost[TARGET_NAME_BYTES]; /* "/" if it is missing or empty in the URL */
 };
 extern const char *const target_amqp_schemes[];
 /* Parses a URL. The part after "?" is returned in *query; if `query` is NULL, the URL must not have
@@ -73,8 +73,8 @@ void target_amqp_connection_close_unread(struct target_amqp_connection *connecti
 void target_amqp_connection_wait(struct target_amqp_connection *connection, int64_t wait_ms);
 /* Waits in the same way, but ignores data that can be read. */
 void target_amqp_connection_wait_woken(struct target_amqp_connection *connection, int64_t wait_ms);
-/* Reads the next available frame. Returns 1 with *frame; 0 if there is none now; -1 with `error` if
- * the connection is lost. Sends heartbeats when due. A frame is valid until
+/* Reads the next available frame. Returns 1 with *frame; 0 if no frame is available; -1 with
+ * `error` if the connection is lost. Sends heartbeats when due. A frame is valid until
  * target_amqp_connection_release. */
 int target_amqp_connection_next(struct target_amqp_connection *connection, amqp_frame_t *frame,
                                 char *error);

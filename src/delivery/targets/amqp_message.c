@@ -61,8 +61,8 @@ static amqp_table_entry_t text_header(struct slice name, struct slice value)
 
 /* ---- original properties ---- */
 
-/* Joins and decodes the parts in order. Returns false if there are none or they are malformed;
- * *found distinguishes the two. */
+/* Joins and decodes the parts in order. Returns false if they are missing or malformed; *found
+ * distinguishes the two. */
 static bool join_parts(struct slice meta, struct buffer *out, bool *found)
 {
     struct slice name, value;

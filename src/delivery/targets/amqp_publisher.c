@@ -716,7 +716,7 @@ void target_amqp_publisher_stop(struct target_amqp_publisher *publisher, bool at
         target_amqp_connection_wake(&publisher->connection);
 }
 
-/* Starts the thread. Returns false if there is none and none could be started. */
+/* Starts the thread. Returns false if it could not be started. */
 static bool publisher_start(struct target_amqp_publisher *publisher)
 {
     if (!publisher->has_thread)

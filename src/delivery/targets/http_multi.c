@@ -14,7 +14,7 @@ enum { CONNECTIONS_KEPT_MAX = 10000, ROUNDS_MAX = 4, READY_MAX = 64, PLACES_MIN 
 
 struct multi_socket {
     uint32_t armed, wanted; /* EPOLLIN, EPOLLOUT; all wanted events are armed */
-    uint16_t port;          /* local port of a connection that has carried a request; 0 if none */
+    uint16_t port;          /* local port of a connection that has carried a request, or 0 */
 };
 
 struct

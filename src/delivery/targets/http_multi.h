@@ -20,7 +20,7 @@ struct target_multi;
 struct target_opening { /* for an easy handle's socket */
     struct target_multi *multi;
     int error;  /* errno if no socket was opened; reset by the reader */
-    int fds[2]; /* the most recently opened descriptors; -1: none */
+    int fds[2]; /* the two most recently opened descriptors, or -1 */
 };
 
 /* The state of a connection just before a request was sent: the traffic of its peer up to that

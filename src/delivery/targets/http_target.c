@@ -47,9 +47,9 @@ struct http_name {
     /* time of the last question, and of the last answer with addresses */
     int64_t asked_ms, known_ms;
     uint64_t policy;               /* the guard's generation at the last check */
-    uint64_t generation;           /* of `line`; 0: there is none, and none is needed */
+    uint64_t generation;           /* of `line`; 0: no line is needed */
     struct buffer line;            /* "host:port:address,address", NUL-terminated */
-    char error[GUARD_ERROR_BYTES]; /* reason why there are none */
+    char error[GUARD_ERROR_BYTES]; /* reason for missing addresses */
     bool is_temporary, is_unasked; /* ... the name server did not answer; it was not even asked */
 };
 
@@ -138,7 +138,7 @@ static void name_forget(struct http_name *name, const struct resolved *resolved)
     (void)snprintf(name->error, sizeof name->error, "%s", resolved->error);
 }
 
-/* Stores the resolver's answer: the addresses, or the reason why there are none. */
+/* Stores the resolver's answer: the addresses, or the reason for their absence. */
 static void on_answer(void *owner, uint64_t tag, const struct resolved *resolved)
 {
     struct name_question *question = owner;
@@ -289,7 +289,7 @@ static void transfer_begin(struct http_endpoint *endpoint, struct target_transfe
     transfer_move(&endpoint->running, transfer);
 }
 
-/* Begins the messages that waited for the addresses, or ends them if there are none. */
+/* Begins the messages that waited for the addresses, or ends them without addresses. */
 static void on_answered(void *ctx)
 {
     struct http_endpoint *endpoint = ctx;
@@ -466,7 +466,7 @@ static void transfers_abandon(struct http_endpoint *endpoint)
     }
 }
 
-/* Reports the completed transfers. Those completed during the reports wait for the next loop
+/* Reports the completed transfers. Transfers completed during the reports wait for the next loop
  * iteration. */
 static void report_decided(struct http_endpoint *endpoint)
 {

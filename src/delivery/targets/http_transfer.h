@@ -24,7 +24,7 @@ enum {
 /* The received part of an answer. Only the status decides the result: once it is known, an answer
  * that never ends or breaks off is equivalent to a complete one. */
 struct target_answer {      /* zeroed if nothing was received yet */
-    uint32_t status;        /* final status; 0 if none yet */
+    uint32_t status;        /* final status; 0 if not received yet */
     int64_t retry_after_ms; /* if `has_retry_after` */
     bool has_retry_after;
     bool is_in_head; /* between the first line of the head and the blank line at its end */
@@ -57,7 +57,7 @@ struct target_transfer {
     /* The request: NUL-terminated texts, then the body. */
     struct buffer text;
     size_t body_at, body_bytes, header_count;
-    size_t secret; /* index of the header with a credential, plus one; 0: none */
+    size_t secret; /* index of the header with a credential, plus one; 0: no such header */
     uint32_t header_at[TARGET_HEADERS_MAX];
     struct curl_slist headers[TARGET_HEADERS_MAX];
 };

@@ -151,7 +151,7 @@ void kafka_error_report(rd_kafka_resp_err_t error, rd_kafka_msg_status_t status,
 struct kafka_way {
     struct guard *guard;
     pthread_mutex_t mutex;
-    char why[GUARD_ERROR_BYTES]; /* description of the last refusal; empty if none */
+    char why[GUARD_ERROR_BYTES]; /* description of the last refusal, or empty */
     int64_t refused_ms;          /* time of the refusal; inner clock */
     uint64_t policy;             /* the guard's generation when it allowed the open connections */
     struct kafka_connection *connections;

@@ -30,7 +30,7 @@ struct kafka {
     struct target target; /* first */
     struct outbox outbox;
     struct kafka_place place;
-    struct kafka_producer *producer; /* NULL if none */
+    struct kafka_producer *producer; /* may be NULL */
     size_t retired;                  /* retired producers that are not gone yet */
     int64_t idle_ms;                 /* time since nothing is in flight */
     /* time at which the producer is retired even with messages in flight; INT64_MAX if not set */
@@ -44,7 +44,7 @@ struct kafka {
 
 struct kafka_record {
     char topic[TOPIC_BYTES_MAX + 1];
-    struct buffer key; /* empty if none */
+    struct buffer key; /* may be empty */
 };
 
 static bool topic_is_sound(struct slice topic)

@@ -37,7 +37,7 @@ static void report_message(struct outbox *outbox, struct outbox_message *message
 }
 
 /* Reports the messages that are settled at the beginning. In response, the owner may send more,
- * which may be settled too. */
+ * which may also be settled. */
 static void report_settled(struct outbox *outbox)
 {
     struct outbox_message *last = list_entry(outbox->settled.prev, struct outbox_message, list);

@@ -28,8 +28,8 @@ bool target_place_read(struct slice to, struct url *url, char *error);
 /* Parses a destination of one kind; `schemes` are its plain scheme and its TLS scheme. */
 bool target_place_parse(struct slice to, const char *const *schemes, struct url *url,
                         struct target_place *out, char *error);
-/* Returns the path of a URL as a percent-decoded name, without the first '/'; empty if there is
- * none. Returns false if it is longer than TARGET_NAME_BYTES or contains a control byte. */
+/* Returns the path of a URL as a percent-decoded name, without the first '/'. It may be empty.
+ * Returns false if it is longer than TARGET_NAME_BYTES or contains a control byte. */
 bool target_place_name(const struct url *url, char out[TARGET_NAME_BYTES]);
 
 #endif

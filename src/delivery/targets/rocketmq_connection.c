@@ -19,7 +19,7 @@ struct rocketmq_connection {
     void *ctx;
     struct link *link;
     struct buffer in;
-    struct buffer out; /* one request, whose first `taken` bytes were sent; empty if none */
+    struct buffer out; /* a request, of which the first `taken` bytes were sent; may be empty */
     size_t taken;
     bool is_needed;
     int64_t unneeded_ms; /* time since it is not needed */

@@ -217,7 +217,7 @@ static struct rocketmq_master *find_master(struct rocketmq_master *masters, size
     return NULL;
 }
 
-/* Reads a group of brokers. Its master has number 0; a group may temporarily have none. */
+/* Reads a group of brokers. Its master has number 0; a group may temporarily lack a master. */
 static void read_broker(struct json_value item, struct rocketmq_master *masters, size_t *count)
 {
     struct rocketmq_master *master = &masters[*count];

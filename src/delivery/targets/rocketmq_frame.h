@@ -76,7 +76,7 @@ struct rocketmq_master { /* the master of a broker group, and its number of queu
 
 /* Parses a route into its masters with writable queues, at most ROCKETMQ_BROKERS_MAX. Returns false
  * if it is not a route; true without masters means that no broker accepts messages now. Name
- * servers before 4.9.4 omit the quotes of numeric keys; this form is accepted too. */
+ * servers before 4.9.4 omit the quotes of numeric keys; this form is also accepted. */
 bool rocketmq_route_parse(struct slice json, struct rocketmq_master out[ROCKETMQ_BROKERS_MAX],
                           size_t *count);
 

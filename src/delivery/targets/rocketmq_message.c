@@ -62,8 +62,8 @@ static const char *fill_topic(const char *text, const struct job *job, char *out
 
 /* ---- properties ---- */
 
-/* Appends a property. Metas, IDs and templates are UTF-8 without control bytes (job.h), so none
- * ends early. */
+/* Appends a property. Metas, IDs and templates are UTF-8 without control bytes (job.h), so values
+ * never end early. */
 static void emit_property(struct buffer *out, struct slice name, struct slice value)
 {
     buffer_append_slice(out, name);

@@ -494,7 +494,7 @@ static void on_names_failed(void *ctx, void *asker, const char *why)
 
 /* ---- sending ---- */
 
-/* Chooses the next queue of a topic whose broker has room; NULL if there is none. */
+/* Chooses the next queue of a topic whose broker has room, or returns NULL. */
 static struct path *choose_path(struct topic *topic, uint32_t *queue)
 {
     uint64_t all = 0;

@@ -341,7 +341,7 @@ static bool read_members(struct json_value object, struct target_setting *out, u
 
 /* ---- the whole object ---- */
 
-/* Returns true if the setting is of that kind. Members for http apply to callbacks too. */
+/* Returns true if the setting is of that kind. Members for http also apply to callbacks. */
 static bool suits(const struct target_setting *setting, const char *kind)
 {
     bool is_http = strcmp(kind, "http") == 0;

@@ -22,7 +22,7 @@ struct stomp_connection {
     struct link *link;
     bool is_logged_in, is_needed;
     struct buffer in;
-    int64_t send_every_ms, hear_ms; /* heart-beat intervals; 0 if none */
+    int64_t send_every_ms, hear_ms; /* heart-beat intervals; 0: no heart-beats */
     int64_t unneeded_ms;            /* time since it is not needed */
 };
 
@@ -108,7 +108,8 @@ static void on_link_woken(void *ctx)
     set_wake_up(connection);
 }
 
-/* Sets the heart-beat intervals: each side uses the longer of both values; 0 means none. */
+/* Sets the heart-beat intervals: each side uses the longer of both values; 0 means no
+ * heart-beats. */
 static void agree_on_beats(struct stomp_connection *connection, const struct stomp_frame *frame)
 {
     int64_t sends_ms = 0, wants_ms = 0;

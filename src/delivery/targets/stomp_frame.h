@@ -45,8 +45,8 @@ enum stomp_read {
 enum stomp_read stomp_frame_read(char *bytes, size_t len, struct stomp_frame *frame, size_t *used,
                                  const char **why);
 
-/* Returns the first header of that name, as the standard requires; `at` is NULL if there is
- * none. */
+/* Returns the first header of that name, as the standard requires; `at` is NULL if it is
+ * missing. */
 struct slice stomp_frame_header(const struct stomp_frame *frame, const char *name);
 
 /* Parses "4000,10000": the intervals in ms in which the peer can send and expects to receive.

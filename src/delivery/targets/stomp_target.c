@@ -197,7 +197,7 @@ static bool hand_over(struct stomp *stomp, struct stomp_message *sending)
     return true;
 }
 
-/* Sends frames as long as the connection accepts them; requests a connection if there is none. */
+/* Sends frames as long as the connection accepts them; requests a connection if necessary. */
 static void pump(struct stomp *stomp)
 {
     const struct list *waiting = &stomp->outbox.waiting;

@@ -138,7 +138,7 @@ static bool tls_shake_hands(struct stream_tls *tls, const char **fault)
     return error == SSL_ERROR_NONE;
 }
 
-/* Returns the number of bytes read; 0: none now, or the end, or *fault is set. */
+/* Returns the number of bytes read; 0: no data now, or the end, or *fault is set. */
 static ssize_t tls_read(struct stream_tls *tls, char *into, size_t len, const char **fault)
 {
     ERR_clear_error();

@@ -49,8 +49,8 @@ struct target_report {
     /* The endpoint is at fault (no connection, timeout, 5xx, 429), not the message: the breaker
      * counts it. */
     bool is_ailing;
-    int64_t retry_after_ms;         /* FAILED, UNSENT: delay requested by the peer; -1 if none */
-    uint32_t code;                  /* HTTP status, AMQP reply code; 0: none */
+    int64_t retry_after_ms;         /* FAILED, UNSENT: delay requested by the peer, or -1 */
+    uint32_t code;                  /* HTTP status, AMQP reply code, or 0 */
     char error[TARGET_ERROR_BYTES]; /* short, for users: "http 500", "timed out after 10s" */
 };
 
@@ -86,7 +86,7 @@ struct target_env {
     target_reported *reported;
     void *owner;
     /* Returns the random name of the job store, so that messages of different stores have different
-     * IDs. NULL if it has none. */
+     * IDs. NULL if the store has no name. */
     const char *(*store_name)(void *store);
     void *store;
     const char *version; /* of the server, for User-Agent and client properties */
@@ -115,7 +115,7 @@ struct target_ops {
     void (*close)(struct target *target, void (*closed)(void *ctx), void *ctx);
 };
 
-/* Returns the kind for a URL's scheme, or NULL if this build has none. */
+/* Returns the kind for a URL's scheme, or NULL if this build does not support it. */
 const struct target_ops *target_find(struct slice to);
 /* Appends "http, https, amqp, …" for error texts. */
 void target_emit_schemes(struct buffer *out);

@@ -148,7 +148,7 @@ static bool make_id(struct webhook *webhook, const struct job *job, char out[WEB
     char number[32];
     const char *store = webhook->store_name ? webhook->store_name(webhook->store) : "";
     int len = snprintf(number, sizeof number, "%" PRIu64, job->sequence);
-    /* A NUL terminates topic and ID, which contain none; names have equal length. */
+    /* A NUL terminates topic and ID, which do not contain it; names have equal length. */
     if (EVP_DigestInit_ex2(webhook->digest, webhook->sha256, NULL) != 1 ||
         EVP_DigestUpdate(webhook->digest, store, strlen(store)) != 1 ||
         EVP_DigestUpdate(webhook->digest, job->topic.at, job->topic.len) != 1 ||

@@ -19,7 +19,7 @@ struct trace_carry {
 };
 
 /* Sets the context from the two headers. Returns false if there is no valid traceparent; then both
- * are ignored. If `state` is empty or malformed, there is none. */
+ * are ignored. A malformed `state` is ignored. */
 bool trace_carry_set(struct trace_carry *carry, struct slice parent, struct slice state);
 static inline struct slice trace_carry_state(const struct trace_carry *carry)
 {
@@ -28,12 +28,12 @@ static inline struct slice trace_carry_state(const struct trace_carry *carry)
 
 /* Returns true if the meta has a traceparent or a tracestate, valid or not. */
 bool trace_meta_names(struct slice meta);
-/* Finds the context in a job's meta. Returns false, and sets nothing, if there is none or it is
+/* Finds the context in a job's meta. Returns false, and sets nothing, if it is missing or
  * malformed. `state` is the text as stored, or empty. */
 bool trace_meta_find(struct slice meta, struct trace_context *context, struct slice *state);
 /* Returns true if it is valid and its trace is sampled. */
 bool trace_meta_is_sampled(struct slice meta);
-/* Returns the text of the job's traceparent, valid or not; `at` is NULL if there is none. */
+/* Returns the text of the job's traceparent, valid or not; `at` is NULL if it is missing. */
 struct slice trace_meta_parent(struct slice meta);
 /* Returns the time of the push; 0 if it was not recorded. */
 int64_t trace_meta_pushed_us(struct slice meta);

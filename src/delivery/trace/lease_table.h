@@ -46,7 +46,7 @@ void lease_table_extend(struct lease_table *table, struct slice lease, int64_t e
 void lease_table_note_error(struct lease_table *table, struct slice lease, struct slice error);
 
 /* Removes the spans whose leases have ended, linked by `next`, with end_us set. *next_us is the
- * next end of a lease; INT64_MAX if there is none. */
+ * next end of a lease; INT64_MAX if the table is empty. */
 struct trace_span *lease_table_take_ended(struct lease_table *table, int64_t now_us,
                                           int64_t *next_us);
 

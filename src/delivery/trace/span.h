@@ -27,7 +27,7 @@ enum trace_kind { /* with the numbers of OTLP */
 
 struct trace_operation_about {
     const char *name;
-    const char *type; /* messaging.operation.type; NULL if the conventions have none */
+    const char *type; /* messaging.operation.type; NULL if the conventions do not define it */
     enum trace_kind kind;
 };
 
@@ -41,14 +41,14 @@ struct trace_span {
     int64_t start_us, end_us;
     int64_t due_us;      /* 0 if not set */
     uint64_t body_bytes; /* of a job */
-    uint32_t attempt;    /* 0 if none */
+    uint32_t attempt;    /* number of the attempt, or 0 */
     uint32_t jobs;       /* of a batch; 0 if it is not a batch */
-    uint32_t code;       /* HTTP status of an endpoint; 0 if none */
+    uint32_t code;       /* HTTP status of an endpoint, or 0 */
     bool is_error;
     const char *outcome; /* "acked"; a static string; NULL if not set */
-    char *state;         /* `tracestate`; NULL if none */
-    char *error;         /* NULL if none */
-    char *place;         /* destination: an origin; NULL if none */
+    char *state;         /* `tracestate`, or NULL */
+    char *error;         /* may be NULL */
+    char *place;         /* destination: an origin, or NULL */
     uint8_t topic_bytes, id_bytes;
     char topic[JOB_TOPIC_BYTES_MAX], id[JOB_ID_BYTES_MAX];
 };

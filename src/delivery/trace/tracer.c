@@ -21,7 +21,7 @@ enum {
 struct tracer {
     struct trace_exporter *exporter;
     struct lease_table leases;
-    /* a new trace is sampled if the low half of its ID is below this; 0: none is */
+    /* a new trace is sampled if the low half of its ID is below this; 0: never */
     uint64_t root_below;
     bool samples_all, store_is_shared;
     char url[URL_BYTES], instance[INSTANCE_BYTES];

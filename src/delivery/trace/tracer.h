@@ -3,9 +3,9 @@
  * this directory for code that handles jobs. In a build without traces, absent/traces.c replaces
  * it.
  *
- * Without a tracer (NULL) none of this is called, and jobs have no extra cost. With a tracer, the
- * cost per job is a check of its meta unless its trace is sampled. A received context decides
- * whether its trace is sampled. New traces are sampled by the ratio.
+ * Without a tracer (NULL) these functions are not called, and jobs have no extra cost. With a
+ * tracer, the cost per job is a check of its meta unless its trace is sampled. A received context
+ * decides whether its trace is sampled. New traces are sampled by the ratio.
  *
  * Spans of a job's trace:
  *   push      the request, a child of the caller's span
@@ -33,8 +33,8 @@ struct tracer_options {         /* the texts outlive the tracer */
     const char *service_name, *version;
     uint32_t share; /* share of new traces, out of TRACER_SHARE_ALL */
     bool
-        /* other servers receive answers too: a lease that ends here without an answer may have been
-         * answered there */
+        /* other servers also receive answers: a lease that ends here without an answer may have
+         * been answered there */
         store_is_shared;
 };
 
@@ -55,9 +55,9 @@ void tracer_close(struct tracer *tracer);
 /* ---- pushes ---- */
 
 /*
- * Begins a push with the client's context, or with none (NULL). Returns NULL if it is not sampled
- * or when out of memory. Otherwise span->self is the context for its jobs, and the calling code
- * sets its start. End it with tracer_end, or free it with trace_span_free.
+ * Begins a push with the client's context, which may be NULL. Returns NULL if it is not sampled or
+ * when out of memory. Otherwise span->self is the context for its jobs, and the calling code sets
+ * its start. End it with tracer_end, or free it with trace_span_free.
  */
 struct trace_span *tracer_push(struct tracer *tracer, const struct trace_context *parent,
                                struct slice state);

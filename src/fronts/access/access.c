@@ -35,7 +35,7 @@ struct credential {
     enum access_kind kind;
     struct signing_secrets *signing; /* NULL unless it is an access key */
     struct access_caller *caller;    /* NULL if revoked */
-    _Atomic int64_t shown_ms;        /* time of the last authentication with it; 0: none yet */
+    _Atomic int64_t shown_ms;        /* time of the last authentication with it; 0: not yet */
     unsigned char hash[TOKEN_HASH_BYTES];
     char name[TOKEN_NAME_BYTES_MAX];
 };

@@ -127,10 +127,10 @@ struct access_caller *access_anyone(void);
 uint64_t access_generation(const struct access *access);
 
 struct access_asked {
-    /* value of the header; `at` is NULL if there is none. A front that finds two such headers has
+    /* value of the header; `at` is NULL if it is missing. A front that finds two such headers has
      * to reject the request itself */
     struct slice authorization;
-    /* verified name in the client's certificate; empty if there is none */
+    /* verified name in the client's certificate; may be empty */
     struct slice certificate;
     bool needs_caller; /* rule of the listener: reject clients without credentials */
     int64_t now_ms;    /* wall clock */
@@ -162,8 +162,8 @@ const char *access_challenge(enum access_refusal refusal);
 
 /*
  * Authenticates a request. The header takes precedence over the certificate. Invalid credentials
- * are rejected even if none are required. Returns ACCESS_OK with a reference in *caller, which the
- * calling code has to release.
+ * are rejected even if credentials are optional. Returns ACCESS_OK with a reference in *caller,
+ * which the calling code has to release.
  */
 enum access_refusal access_admit(struct access *access, const struct access_asked *asked,
                                  struct access_caller **caller);
@@ -177,7 +177,7 @@ struct access_signed {
     const char *region, *service; /* required region and service */
     int64_t now_ms;               /* wall clock */
 };
-/* Returns true if there are access keys, including revoked ones. If there are none, signatures are
+/* Returns true if there are access keys, including revoked ones. Otherwise signatures are
  * ignored. */
 bool access_has_keys(struct access *access);
 /* Authenticates a signed request, like access_admit. If it is rejected, *why is a sentence for the
@@ -192,7 +192,7 @@ bool access_holds(struct access *access, const struct access_caller *caller, int
 
 /* Lists all tokens, certificates and access keys that are not revoked, in the order of the list.
  * `shown_ms` is the wall-clock time of the last authentication with it, on a new connection or
- * after a change; 0 if there was none since the start. `each` is called under a lock and has to be
+ * after a change; 0 if it was not used since the start. `each` is called under a lock and has to be
  * quick. Returns the number of entries. */
 size_t access_list(struct access *access,
                    void (*each)(void *ctx, const struct access_caller *caller, int64_t shown_ms),

@@ -4,7 +4,7 @@
  *
  * The token has no influence on how it is verified. Its algorithm must be the one of its key. Keys
  * come only from the issuer (jku, jwk and x5c are ignored). A token with critical extensions (crit)
- * is rejected. A token that contains a relevant member twice is rejected too.
+ * is rejected. A token that contains a relevant member twice is also rejected.
  */
 #ifndef TARRY_ACCESS_JWT_H
 #define TARRY_ACCESS_JWT_H

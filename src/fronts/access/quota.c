@@ -15,7 +15,7 @@ enum {
 
 struct topic_rate {
     _Atomic uint64_t key;  /* 0: free, which also ends a search */
-    _Atomic uint64_t rate; /* count << 2 | unit; 0: none */
+    _Atomic uint64_t rate; /* count << 2 | unit; 0: no rate */
     struct quota_bucket pushes;
 };
 

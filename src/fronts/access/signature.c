@@ -39,7 +39,7 @@ bool signature_is_claimed(struct slice header)
     return begins_with(header, VERSION);
 }
 
-/* Cuts the text before the next `sign` from *rest, or all of it if there is none. */
+/* Cuts the text before the next `sign` from *rest, or all of it without a `sign`. */
 static struct slice cut_at(struct slice *rest, char sign)
 {
     const char *end = rest->len ? memchr(rest->at, sign, rest->len) : NULL;
@@ -58,8 +58,8 @@ static struct slice without_blanks(struct slice text)
     return text;
 }
 
-/* Cuts the text after the last slash, and the slash, from `text`. Returns an empty slice if there
- * is no slash. */
+/* Cuts the text after the last slash, and the slash, from `text`. Returns an empty slice without a
+ * slash. */
 static struct slice cut_last(struct slice *text)
 {
     const char *slash = text->len ? memrchr(text->at, '/', text->len) : NULL;
@@ -125,7 +125,7 @@ static bool name_is(struct slice name, struct slice lower)
     return name.len == lower.len && strncasecmp(name.at, lower.at, lower.len) == 0;
 }
 
-/* Finds the first header of that name. Returns false if there is none. */
+/* Finds the first header of that name. Returns false if not found. */
 static bool find_header(const struct signature_request *request, const char *lower,
                         struct slice *value)
 {
@@ -240,7 +240,7 @@ static void append_value(struct buffer *out, struct slice value)
     }
 }
 
-/* Appends all headers of the name as one. Returns false if there is none. */
+/* Appends all headers of the name as one. Returns false if not found. */
 static bool append_header(struct buffer *out, const struct signature_request *request,
                           struct slice wanted)
 {

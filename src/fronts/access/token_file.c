@@ -206,7 +206,7 @@ static int replace_file(const char *path, struct slice text, const struct stat *
     return result == 0 ? sync_directory_of(path) : result;
 }
 
-/* Edits the file. `fd` is the locked file, or negative if there is none. */
+/* Edits the file. `fd` is the locked file, or negative if it does not exist. */
 static int edit_locked(const char *path, int fd, token_file_editor *edit, void *ctx, char *error)
 {
     struct token_file_mark mark;

@@ -70,7 +70,7 @@ struct backend_ops {
     const char *(*store_name)(struct backend *backend);
     /* On any reactor's thread. NULL if there are no metrics. */
     void (*emit_metrics)(struct backend *backend, struct metric_page *page);
-    const struct metric *metrics; /* rows of these metrics; NULL if none */
+    const struct metric *metrics; /* rows of these metrics; may be NULL */
     /* Writes an object for each shard, separated by commas, for GET /v1/server. On any reactor's
      * thread. */
     void (*write_shards)(struct backend *backend, struct buffer *out);

@@ -2,8 +2,8 @@
  * config: the configuration of the server. Pure, except for reading the configuration file.
  *
  * All options are in one table (config_options.c). An option `max-body` is the flag --max-body, the
- * environment variable TARRY_MAX_BODY and the key `max-body` of the file; the help text is
- * generated from the table too. Flags override the environment, which overrides the file, which
+ * environment variable TARRY_MAX_BODY and the key `max-body` of the file; the help text is also
+ * generated from the table. Flags override the environment, which overrides the file, which
  * overrides the defaults. An empty variable counts as not set.
  *
  * The file has one `key = value` per line. # begins a comment at the start of a line or after a
@@ -39,19 +39,19 @@ enum { CONFIG_DURABILITY_ANY = 1 };
 struct config {
     char data[OPTION_TEXT_BYTES];
     int64_t test_clock_ms;           /* start time; OPTION_CLOCK_NOW; 0: no test clock */
-    char config[OPTION_TEXT_BYTES];  /* path of the file; empty: none */
+    char config[OPTION_TEXT_BYTES];  /* path of the file, or empty */
     char log[OPTION_TEXT_BYTES];     /* empty: standard error */
     char audit[OPTION_TEXT_BYTES];   /* empty: the log only */
-    char deliver[OPTION_TEXT_BYTES]; /* path of the policy file; empty: none */
-    char tokens[OPTION_TEXT_BYTES];  /* path of the file of tokens, or "store"; empty: none */
-    char jwt_issuer[OPTION_TEXT_BYTES], jwt_audience[OPTION_TEXT_BYTES]; /* empty: none */
+    char deliver[OPTION_TEXT_BYTES]; /* path of the policy file, or empty */
+    char tokens[OPTION_TEXT_BYTES];  /* path of the file of tokens, or "store", or empty */
+    char jwt_issuer[OPTION_TEXT_BYTES], jwt_audience[OPTION_TEXT_BYTES]; /* may be empty */
     char jwt_keys[OPTION_TEXT_BYTES]; /* a file, or a URL if it has a scheme */
     char jwt_ca[OPTION_TEXT_BYTES];   /* empty: the system's CAs */
     char jwt_scope_claim[OPTION_TEXT_BYTES], jwt_topics_claim[OPTION_TEXT_BYTES];
-    char amqp_in[OPTION_TEXT_BYTES];   /* a queue of RabbitMQ; empty: none */
-    char mykit[OPTION_TEXT_BYTES];     /* address for calls of mykit-delay; empty: none */
+    char amqp_in[OPTION_TEXT_BYTES];   /* a queue of RabbitMQ, or empty */
+    char mykit[OPTION_TEXT_BYTES];     /* address for calls of mykit-delay, or empty */
     char sqs[OPTION_TEXT_BYTES];       /* "REGION/ACCOUNT"; empty: SQS is off */
-    char beanstalk[OPTION_TEXT_BYTES]; /* address for beanstalkd's protocol; empty: none */
+    char beanstalk[OPTION_TEXT_BYTES]; /* address for beanstalkd's protocol, or empty */
     int64_t beanstalk_job_bytes;
     char otlp[OPTION_TEXT_BYTES]; /* destination of spans; empty: tracing is off */
     char otlp_headers_file[OPTION_TEXT_BYTES],
@@ -61,7 +61,7 @@ struct config {
     struct option_listen listen;
     /* host names that clients may use; empty: the server's own */
     char allowed_host[OPTION_TEXT_BYTES];
-    /* origins of web pages that may use the API; empty: none */
+    /* origins of web pages that may use the API, or empty */
     char cors_origin[OPTION_TEXT_BYTES];
     struct option_sync sync;
     /* "embedded", or the URL of Redis or PostgreSQL; may contain a password */
@@ -141,7 +141,7 @@ void config_names(uint64_t rows, char *out, size_t out_bytes);
 
 /*
  * Reports all errors of the configuration, not only the first: calls `tell` for each. Returns their
- * number. If there are none, *out is the configuration.
+ * number. If it is 0, *out is the configuration.
  */
 uint32_t config_check(struct config *out, int arg_count, char *const *args,
                       config_environment *environment, void (*tell)(void *ctx, const char *fault),

@@ -180,7 +180,7 @@ const struct option *config_options(size_t *count)
     return options;
 }
 
-/* ---- look-ups ---- */
+/* ---- lookups ---- */
 
 const struct option *config_option_find(const char *name)
 {

@@ -1,5 +1,5 @@
 /*
- * config_options: the table of all options of the server, and look-ups in it. Pure.
+ * config_options: the table of all options of the server, and lookups in it. Pure.
  */
 #ifndef TARRY_SERVER_CONFIG_OPTIONS_H
 #define TARRY_SERVER_CONFIG_OPTIONS_H
@@ -17,7 +17,7 @@ void config_print_help(FILE *out);
 
 /* Returns NULL if there is no option of that name. */
 const struct option *config_option_find(const char *name);
-/* Returns the most similar option name, or NULL if none is similar. */
+/* Returns the most similar option name, or NULL. */
 const char *config_option_nearest(const char *name);
 /* Returns the row in the table, which is also the bit in config.given. */
 size_t config_option_row(const struct option *option);

@@ -10,7 +10,7 @@
 
 enum { DRAIN_REACTORS_MAX = 64 };
 
-/* The queues to change. Zeroed if there are none yet. */
+/* The queues to change. Zeroed at the beginning. */
 struct drain {
     struct drain_at {
         struct reactor *reactor;

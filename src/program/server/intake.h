@@ -34,7 +34,7 @@ struct intake_ops {
     void (*free)(void *self); /* accepts NULL */
     /* Appends lines of a Prometheus page; any thread. NULL if there are no metrics. */
     void (*emit_metrics)(void *self, struct metric_page *page);
-    const struct metric *metrics; /* rows of these metrics; NULL if none */
+    const struct metric *metrics; /* rows of these metrics; may be NULL */
 };
 
 extern const struct intake_ops intake_amqp;

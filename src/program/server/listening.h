@@ -12,7 +12,7 @@
 
 struct listening { /* zeroed: closed */
     struct listeners api;
-    struct listeners side; /* none or one, of the side front */
+    struct listeners side; /* of the side front, at most one */
 };
 
 /* Opens the listeners. Returns false with `error` (LISTENER_ERROR_BYTES) if one is not allowed or

@@ -21,7 +21,7 @@ enum option_kind {
     OPTION_COUNT,    /* uint32_t */
     OPTION_BYTES,    /* int64_t */
     OPTION_DURATION, /* int64_t, milliseconds */
-    OPTION_RATE,     /* struct access_rate; empty if there is none */
+    OPTION_RATE,     /* struct access_rate; may be empty */
     OPTION_SHARE,    /* uint32_t: a fraction in billionths */
     OPTION_SWITCH,   /* bool */
     /* int64_t: a switch with an optional time; 0: off, OPTION_CLOCK_NOW: on without a time */

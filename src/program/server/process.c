@@ -33,8 +33,8 @@ static void size_heap(void)
     (void)mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
 }
 
-/* Sets the size of libuv's thread pool. libuv uses half of the threads for name look-ups. The size
- * is large enough that a few unresponsive name servers do not delay other look-ups. A value in the
+/* Sets the size of libuv's thread pool. libuv uses half of the threads for name lookups. The size
+ * is large enough that a few unresponsive name servers do not delay other lookups. A value in the
  * environment takes precedence. */
 static void size_pool(void)
 {

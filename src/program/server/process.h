@@ -6,14 +6,14 @@
 
 #include "base/metric.h"
 
-/* Prepares files, memory, name look-ups and signals for a server. Call it before threads are
- * created and before secrets are read. Without `core_dumps`, only root can read the memory of the
- * process from then on, in a core dump, through /proc or with a debugger. Returns how many files
- * may be open. */
+/* Prepares files, memory, name lookups and signals for a server. Call it before threads are created
+ * and before secrets are read. Without `core_dumps`, only root can read the memory of the process
+ * from then on, in a core dump, through /proc or with a debugger. Returns how many files may be
+ * open. */
 uint64_t process_prepare(bool core_dumps);
 
 /* Exits with `code` after that many seconds, for the shutdown after all data is stored. Memory that
- * is not freed by then (a thread may still be in a name look-up) is left to the system. 0 seconds
+ * is not freed by then (a thread may still be in a name lookup) is left to the system. 0 seconds
  * cancels this. */
 void process_exit_by(unsigned seconds, int code);
 

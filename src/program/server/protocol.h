@@ -16,7 +16,7 @@ enum { PROTOCOL_ERROR_BYTES = 512 };
 struct protocol_ops {
     /* Registers the calls. Returns NULL with `error` (PROTOCOL_ERROR_BYTES) on failure. */
     void *(*open)(const struct config *config, struct http_shared *shared, char *error);
-    /* Start and stop background work; `stopped` is called once. NULL if there is none. */
+    /* Start and stop background work; `stopped` is called once. NULL if there is no such work. */
     bool (*attach)(void *self, struct reactor *reactor, struct queue *queue,
                    struct waiters *waiters);
     void (*start)(void *self);

@@ -2,7 +2,7 @@
  * stored_tokens: follows the tokens that all servers of a store share. They are read on a separate
  * thread once a second. The last tokens stay in force while the store is unavailable.
  *
- * Each kind of store that can hold tokens has a table of functions, which commands use too.
+ * Each kind of store that can hold tokens has a table of functions, which commands also use.
  *
  * Life: stored_tokens_open before the reactor runs, stored_tokens_look on its thread,
  * stored_tokens_close after it has ended.

@@ -152,7 +152,7 @@ static void on_timeout(void *ctx)
         keeper->current->is_late = true; /* reported if it would wait again */
 }
 
-/* Finds the next time for the clock. Returns false if there is none. */
+/* Finds the next time for the clock. Returns false if the clock is not to move. */
 static bool clock_aim(struct test_clock_keeper *keeper, int64_t *to_ms)
 {
     const struct clock_request *request = keeper->current;
@@ -418,8 +418,8 @@ static void own_begin(struct test_clock_keeper *keeper)
     request_begin(keeper, &keeper->own);
 }
 
-/* Begins the next waiting call. If there is none, and clients acted or the last automatic move had
- * an effect, begins another automatic move. */
+/* Begins the next waiting call. Without one, if clients acted or the last automatic move had an
+ * effect, begins another automatic move. */
 static void keeper_next(struct test_clock_keeper *keeper)
 {
     if (keeper->current || keeper->is_stopping)

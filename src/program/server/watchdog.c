@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Returns the number in an environment variable; 0 if there is none. */
+/* Returns the number in an environment variable, or 0. */
 static uint64_t variable_number(const char *name)
 {
     const char *text = getenv(name);

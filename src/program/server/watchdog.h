@@ -26,7 +26,7 @@ struct watchdog {
     uint32_t count, unanswered;
 };
 
-/* Returns the notification interval that systemd requires, in milliseconds; 0 if none. */
+/* Returns the notification interval that systemd requires, in milliseconds, or 0. */
 int64_t watchdog_interval_ms(void);
 
 /* Opens the watchdog, if systemd requires one. Returns false when out of memory. Zeroed memory is
