@@ -85,9 +85,8 @@ struct alert_runs { /* alert commands that run independently of the passes */
 struct dead_letter_worker {
     struct dead_letter_worker_options options;
     struct dead_letter_topics topics;
-    struct list
-        /* topics with their own tally; protected by `lock`, like everything that metrics read */
-        shown;
+    /* topics with their own tally; protected by `lock`, like everything that metrics read */
+    struct list shown;
     uint32_t shown_count;
     bool has_others;
     struct dead_letter_tally others;

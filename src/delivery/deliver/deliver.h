@@ -84,10 +84,8 @@ extern const struct metric deliver_metrics[], dead_letter_metrics[];
 struct deliver_endpoint {
     struct slice name; /* "https://example.com:443" */
     const char *kind;  /* the plain scheme: "http", "amqp" */
-    const char
-        /* state of its breaker: "closed", "open" (nothing is sent), "half_open" (a probe is
-         * sent) */
-        *state;
+    /* state of its breaker: "closed", "open" (nothing is sent), "half_open" (a probe is sent) */
+    const char *state;
     int64_t since_ms;      /* inner clock, like all times here */
     int64_t wait_until_ms; /* nothing is sent before this time; 0: no wait */
     uint64_t in_flight;

@@ -205,7 +205,7 @@ static void endpoint_show(const struct endpoints *endpoints, const struct endpoi
     endpoint_tally_show(endpoint->tally, &shown, endpoint->in_flight, now_ms);
 }
 
-/* A job whose body contains another job as a whole. */
+/* A copy of a job, whose body is the whole job as JSON. */
 struct endpoint_whole {
     struct job job;
     struct buffer body;

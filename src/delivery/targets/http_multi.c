@@ -17,9 +17,8 @@ struct multi_socket {
     uint16_t port;          /* local port of a connection that has carried a request, or 0 */
 };
 
-struct
-    /* the last connection with these low bits of its port that has carried a request */
-    multi_connection {
+/* The last connection with these low bits of its port that has carried a request. */
+struct multi_connection {
     uint64_t peer;              /* hash of its address */
     uint32_t serial;            /* 0 if the slot is empty */
     int fd;                     /* -1 if closed */

@@ -32,10 +32,9 @@ struct tracer_options {         /* the texts outlive the tracer */
     const char *ca_file;        /* empty: the system's CAs */
     const char *service_name, *version;
     uint32_t share; /* share of new traces, out of TRACER_SHARE_ALL */
-    bool
-        /* other servers also receive answers: a lease that ends here without an answer may have
-         * been answered there */
-        store_is_shared;
+    /* other servers also receive answers: a lease that ends here without an answer may have been
+     * answered there */
+    bool store_is_shared;
 };
 
 /* Checks that it is a base URL as in OTLP. Returns false with `error` (TRACER_ERROR_BYTES), which

@@ -37,8 +37,8 @@ struct jwt_keys {
     size_t count;
 };
 
-/* `place` names the text in errors. 0; or -EINVAL or -ENOMEM with `error` (ACCESS_ERROR_BYTES), also
- * where there is no key that serves. */
+/* Parses the keys. `place` names the text in errors. Returns 0, or -EINVAL or -ENOMEM with `error`
+ * (ACCESS_ERROR_BYTES); a text without a usable key is an error. */
 int jwt_keys_read(struct slice text, const char *place, struct jwt_keys *out, char *error);
 void jwt_keys_fini(struct jwt_keys *keys);
 bool jwt_keys_equal(const struct jwt_keys *a, const struct jwt_keys *b);

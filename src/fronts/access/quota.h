@@ -88,7 +88,7 @@ struct quota_options {
     uint64_t seed;     /* random, so that no client can predict which accounts share a slot */
 };
 
-struct quota *quota_new(const struct quota_options *options); /* Returns NULL when out of memory. */
+struct quota *quota_new(const struct quota_options *options); /* returns NULL when out of memory */
 void quota_free(struct quota *quota);
 const struct quota_options *quota_options(const struct quota *quota);
 
@@ -102,7 +102,7 @@ struct quota_account *quota_account_of_caller(struct quota *quota,
 void quota_account_keep(struct quota *quota, struct quota_account *account);
 void quota_account_release(struct quota *quota, struct quota_account *account);
 
-/* Increments the count unless it has reached `most` (0: no limit). Returns true if it did. */
+/* Increments the count. Returns false if it has reached `most` (0: no limit). */
 bool quota_count_up(_Atomic uint32_t *count, uint64_t most);
 static inline void quota_count_down(_Atomic uint32_t *count)
 {
