@@ -234,7 +234,7 @@ static struct alert_run *alert_run_new(struct dead_letter_worker *worker, const 
     return NULL;
 }
 
-/* If the note could not be stored, the alert is repeated: better twice than never. */
+/* Ignores a failure to store the note; the alert is then repeated: better twice than never. */
 static void on_end_noted(void *owner, uint64_t tag, const struct queue_reply *reply)
 {
     (void)tag;

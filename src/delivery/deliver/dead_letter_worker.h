@@ -36,7 +36,7 @@ struct dead_letter_worker_options {
     uint32_t topics_max; /* with their own metric labels */
 };
 
-/* Called before the reactor runs. Returns NULL when out of memory. */
+/* Creates a worker, before the reactor runs. Returns NULL when out of memory. */
 struct dead_letter_worker *dead_letter_worker_new(const struct dead_letter_worker_options *options);
 /* Sets the rules of a topic; NULL if it has no rules or was deleted. Call it for each topic at the
  * start and after each change. The rules are not retained. */
@@ -48,7 +48,7 @@ void dead_letter_worker_on_dead(struct dead_letter_worker *worker, struct slice 
  * call. */
 void dead_letter_worker_stop(struct dead_letter_worker *worker, void (*stopped)(void *ctx),
                              void *ctx);
-/* Called after the reactor has stopped. */
+/* Frees the worker, after the reactor has stopped. */
 void dead_letter_worker_free(struct dead_letter_worker *worker);
 
 void dead_letter_worker_emit_metrics(struct dead_letter_worker *worker, struct metric_page *page);

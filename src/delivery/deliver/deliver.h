@@ -38,7 +38,7 @@ struct deliver_options {
     struct tracer *tracer; /* NULL if tracing is off */
 };
 
-/* Called before the reactor runs. Returns NULL when out of memory. */
+/* Creates push delivery, before the reactor runs. Returns NULL when out of memory. */
 struct deliver *deliver_new(const struct deliver_options *options);
 /* Reads all topics, then follows their changes. On the reactor's thread. */
 void deliver_start(struct deliver *deliver);
@@ -50,12 +50,12 @@ void deliver_judge_all(struct deliver *deliver);
  * waiters_drain. */
 void deliver_stop(struct deliver *deliver, int64_t patience_ms, void (*stopped)(void *ctx),
                   void *ctx);
-/* Called after the reactor has stopped. */
+/* Frees it, after the reactor has stopped. */
 void deliver_free(struct deliver *deliver);
 
-/* For queues with a test clock, on the reactor's thread: returns the time on that clock at which
- * the first resting endpoint may be retried (inner clock; INT64_MAX: no endpoint rests); and
- * notifies that the clock was moved. */
+/* Returns the time on the queue's test clock at which the first resting endpoint may be retried
+ * (inner clock; INT64_MAX: no endpoint rests). deliver_clock_moved has to be called after the clock
+ * was moved. Both are called on the reactor's thread. */
 int64_t deliver_next_ms(const struct deliver *deliver);
 void deliver_clock_moved(struct deliver *deliver);
 /* Notifies that the clock was reset to its start; all endpoints may be sent to again. */

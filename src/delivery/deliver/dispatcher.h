@@ -110,7 +110,7 @@ struct dispatchers { /* the dispatchers of a server */
 
 /* Returns false when out of memory; dispatchers_fini may also be called then. */
 bool dispatchers_init(struct dispatchers *dispatchers, const struct dispatchers_env *env);
-/* Called after the reactor has stopped and the endpoints are closed. */
+/* Frees everything, after the reactor has stopped and the endpoints are closed. */
 void dispatchers_fini(struct dispatchers *dispatchers);
 
 /* Sets the topic's setting `deliver` to this JSON; if empty, the topic no longer delivers.

@@ -113,7 +113,7 @@ enum endpoint_verdict {
 /* Initializes the endpoints; sets `reported` and `owner` of `env`. Returns false when out of
  * memory; endpoints_fini may also be called then. */
 bool endpoints_init(struct endpoints *endpoints, const struct target_env *env);
-/* Called after the reactor has stopped; runs its loop until everything is closed. */
+/* Runs the loop of the stopped reactor until everything is closed, and frees it. */
 void endpoints_fini(struct endpoints *endpoints);
 
 /* Sends a request. `name` is the result of target_endpoint for message->to. The data that the

@@ -64,7 +64,7 @@ void endpoint_tallies_fini(struct endpoint_tallies *tallies);
  * Returns NULL when out of memory. */
 struct endpoint_tally *endpoint_tally_open(struct endpoint_tallies *tallies, struct slice name,
                                            const char *kind, int64_t now_ms);
-/* Called when its endpoint is closed. */
+/* Records that its endpoint is closed. */
 void endpoint_tally_close(struct endpoint_tallies *tallies, struct endpoint_tally *tally,
                           int64_t now_ms);
 void endpoint_tally_report(struct endpoint_tallies *tallies, struct endpoint_tally *tally,

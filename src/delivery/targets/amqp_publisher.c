@@ -200,7 +200,7 @@ static bool channel_publish(struct amqp_channel *channel, struct target_amqp_con
     return write_message(channel, connection, message, error);
 }
 
-/* Publishes the next of the messages that go one at a time, if it is its time. */
+/* Publishes the next of the messages that are sent one at a time, if no other is in flight. */
 static bool channel_go_on(struct amqp_channel *channel, struct target_amqp_connection *connection,
                           char *error)
 {

@@ -20,8 +20,8 @@ struct target_amqp_publisher_events { /* called on the publisher's thread */
 
 struct target_amqp_publisher;
 
-/* All of these are called on the reactor's thread. Returns NULL without memory or descriptors. The
- * arguments outlive the publisher. */
+/* Creates a publisher. Returns NULL without memory or descriptors. The arguments outlive the
+ * publisher. This and the following functions are called on the reactor's thread. */
 struct target_amqp_publisher *target_amqp_publisher_new(
     struct guard *guard, const struct target_amqp_place *place, const char *version,
     const struct target_amqp_publisher_events *events, void *ctx);

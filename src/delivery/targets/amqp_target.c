@@ -106,7 +106,7 @@ static void run_letter(struct letter *letter)
         outbox_gone(&amqp->outbox);
 }
 
-/* Any thread. */
+/* Posts the letter unless it is on its way. Any thread. */
 static void post(struct target_amqp *amqp)
 {
     if (!atomic_exchange(&amqp->is_letter_on_its_way, true)) {
@@ -115,13 +115,13 @@ static void post(struct target_amqp *amqp)
     }
 }
 
-/* On the publisher's thread. */
+/* Reports settled messages to the reactor; on the publisher's thread. */
 static void on_settled(void *ctx)
 {
     post(ctx);
 }
 
-/* On the publisher's thread; its last call. */
+/* Reports the end of the publisher's thread, as the last call on it. */
 static void on_ended(void *ctx)
 {
     struct target_amqp *amqp = ctx;

@@ -310,11 +310,11 @@ void target_multi_mark(struct target_multi *multi, const struct target_opening *
     mark->serial = connection->serial;
 }
 
-/* Everything that the peer sends acknowledges what has reached it. There are two cases: the peer
- * had closed before the request was sent (with TLS, libcurl does not check that), or something
- * arrived later, such as the end of the connection. If nothing of the request is acknowledged in
- * these cases, the peer had closed before the request arrived. A bare reset proves nothing: it may
- * come from a peer that had begun to read. */
+/* Decides from the acknowledged bytes. Everything that the peer sends acknowledges what has reached
+ * it. There are two cases: the peer had closed before the request was sent (with TLS, libcurl does
+ * not check that), or something arrived later, such as the end of the connection. If nothing of the
+ * request is acknowledged in these cases, the peer had closed before the request arrived. A bare
+ * reset proves nothing: it may come from a peer that had begun to read. */
 bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark)
 {
     if (!mark->serial)

@@ -46,12 +46,12 @@ void target_multi_free(struct target_multi *multi);
 /* Adds a transfer, which begins at the end of this loop iteration. `opening` records the sockets of
  * the handle and has to live as long. Returns false when out of memory. */
 bool target_multi_add(struct target_multi *multi, CURL *easy, struct target_opening *opening);
-/* Called in CURLOPT_PREREQFUNCTION: the next request will be sent from local `port` to the address
- * `peer`. */
+/* Records the state of the connection for the next request, which will be sent from local `port` to
+ * the address `peer`. Called in CURLOPT_PREREQFUNCTION. */
 void target_multi_mark(struct target_multi *multi, const struct target_opening *opening,
                        const char *peer, int port, struct target_mark *mark);
-/* Called after the marked connection was closed without an answer. Returns true if the peer
- * certainly received nothing of the request, so that it may be sent again; false if it may have. */
+/* Checks a marked connection that was closed without an answer. Returns true if the peer certainly
+ * received nothing of the request, so that it may be sent again; false if it may have. */
 bool target_multi_took_nothing(const struct target_multi *multi, const struct target_mark *mark);
 /* Removes a transfer before its end; closes its connection. */
 void target_multi_remove(struct target_multi *multi, CURL *easy);

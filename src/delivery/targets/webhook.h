@@ -55,7 +55,7 @@ void webhook_free(struct webhook *webhook);
 enum webhook_result webhook_sign(struct webhook *webhook, const struct target_setting *setting,
                                  const struct job *job, int64_t now_s, struct webhook_headers *out);
 
-/* The primitive of webhook_sign: signs `id` and `body` with one key, "v1,BASE64". */
+/* Signs `id` and `body` with one key: "v1,BASE64". The primitive of webhook_sign. */
 bool webhook_sign_with(const struct guard_key *key, struct slice id, int64_t timestamp_s,
                        struct slice body, char out[WEBHOOK_SIGNATURE_BYTES]);
 

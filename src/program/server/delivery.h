@@ -33,13 +33,13 @@ bool delivery_open(struct delivery *delivery, const char *path, struct backend *
 /* Checks a policy file. Returns false with `error`, which names the problem and the remedy. */
 bool delivery_check(const char *path, char error[DELIVERY_ERROR_BYTES]);
 void delivery_start(struct delivery *delivery);
-/* Any thread. */
+/* Appends the metrics of delivery. Any thread. */
 void delivery_emit_metrics(struct delivery *delivery, struct metric_page *page);
 /* Rows of these metrics; {0} in a build without push delivery. */
 extern const struct metric_table delivery_metrics, delivery_dead_metrics;
 /* Reads the policy file again and logs the result; after an error the old rules stay in force. */
 void delivery_reload(struct delivery *delivery);
-/* Like deliver_next_ms, deliver_clock_moved and deliver_clock_reset. */
+/* Call deliver_next_ms, deliver_clock_moved and deliver_clock_reset. */
 int64_t delivery_next_ms(const struct delivery *delivery);
 void delivery_clock_moved(struct delivery *delivery);
 void delivery_clock_reset(struct delivery *delivery);

@@ -19,7 +19,7 @@ struct drain {
     uint32_t count;
 };
 
-/* Called before the reactors run. */
+/* Adds a queue, before the reactors run. */
 void drain_add(struct drain *drain, struct reactor *reactor, struct queue *queue);
 /* Changes all queues; any reactor's thread. `done` is called once on the thread of `reactor`, never
  * inside the call; it may be NULL. Returns false when out of memory; then nothing is changed. */

@@ -45,7 +45,7 @@ struct limits {
 
 /* Creates the quota. Returns false when out of memory. */
 bool limits_open(struct limits *limits, const struct config *config);
-/* Called before the reactors run, after all other listeners for events of the queue. */
+/* Subscribes to events of the queue, before the reactors run and after all other listeners. */
 bool limits_attach(struct limits *limits, struct http_shared *http, struct queue *queue,
                    struct reactor *reactor);
 void limits_start(struct limits *limits);

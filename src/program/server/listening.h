@@ -22,7 +22,7 @@ bool listening_open(struct listening *listening, const struct config *config, ch
 void listening_require_tokens(struct listening *listening);
 /* Logs all addresses except the first. */
 void listening_log_others(const struct listening *listening);
-/* May be called again. */
+/* Closes all listeners; may be called again. */
 void listening_close(struct listening *listening);
 
 #endif

@@ -33,7 +33,7 @@ struct test_clock_keeper *test_clock_keeper_new(struct backend *backend, struct 
 const struct http_clock_hooks *test_clock_keeper_hooks(struct test_clock_keeper *keeper);
 /* Answers waiting calls and stops moving the clock. On reactor 0. */
 void test_clock_keeper_stop(struct test_clock_keeper *keeper);
-/* Called after the reactors have ended; accepts NULL. */
+/* Frees the keeper, after the reactors have ended; accepts NULL. */
 void test_clock_keeper_free(struct test_clock_keeper *keeper);
 
 #endif
