@@ -135,8 +135,10 @@ static void turn(struct world *world)
     world_in_product = memory_fault.counts = true;
     machine_turn(&world->machine);
     world_in_product = memory_fault.counts = false;
-    if (world->shard)
-        shard_check(world->shard);
+    if (world->unchecked)
+        world->unchecked--;
+    else if (world->shard)
+        world->unchecked = shard_check(world->shard) / 1000;
     machine_switch(before);
     tick(world);
 }

@@ -4,8 +4,9 @@
 
 #include <assert.h>
 
-void shard_check(const struct shard *shard)
+uint64_t shard_check(const struct shard *shard)
 {
+    uint64_t slots = 0;
     uint64_t stored[SECTIONS], loaded[SECTIONS];
     struct depot_counted counted;
     enum checkpoint_phase phase = checkpoint_phase(shard->checkpoint);
@@ -16,7 +17,9 @@ void shard_check(const struct shard *shard)
     depot_count_slots(shard->depot, checkpoint_installed(shard->checkpoint), &counted);
     for (int section = 0; section < SECTIONS; section++) {
         assert(stored[section] == counted.slots[section]);
+        slots += counted.slots[section];
         assert(!is_told || loaded[section] == counted.in_memory[section]);
     }
     depot_check(shard->depot);
+    return slots;
 }

@@ -332,7 +332,7 @@ def change_a_topic(server):
 
 WHAT_IS_TOLD = [("topic settings changed", "ok", None), ("topic settings changed", "ok", None), ("topic paused", "ok", None), ("topic resumed", "ok", None),
                 ("topic redriven", "ok", "1"), ("topic redriven", "ok", "0"), ("topic purged", "ok", "4"), ("topic settings changed", "bad_option", None),
-                ("topic purged", "not_found", None), ("topic deleted", "ok", "1")]
+                ("topic purged", "not_found", "0"), ("topic deleted", "ok", "1")]
 
 
 def test_what_operators_change_is_told_in_the_log(start_server):

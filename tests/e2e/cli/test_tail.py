@@ -69,7 +69,7 @@ def test_a_line_for_each_event(server):
         client.nack(client.take("mail")[0]["lease"], error="no\x1b[31m luck", final="true")
         lines = [tail.line() for _ in range(4)]
         assert [re.split(r"  +", line)[1:4] for line in lines] == [["pushed", "mail", "a"], ["delivered", "mail", "a"], ["nacked", "mail", "a"], ["dead", "mail", "a"]]
-        assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  ", line) for line in lines)
+        assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d)  ", line) for line in lines)
         assert "attempt 1, by take, due " in lines[1] and lines[3].endswith("attempt 1, error: no?[31m luck")
         assert tail.end(signal.SIGINT) == OK and tail.proc.stderr.read() == ""
 

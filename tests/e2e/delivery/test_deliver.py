@@ -511,10 +511,12 @@ def test_an_idle_topic_that_delivers_wakes_nobody(server, endpoint):
     settle(client, "orders", deliver={"to": endpoint.url})
     push(client, "orders", "1")
     eventually(lambda: totals(client, "orders")["acked"] == 1)
-    time.sleep(0.5)
-    before = server.switches()
-    time.sleep(1.5)
-    assert server.switches() - before <= 3
+
+    def is_idle():
+        before = server.switches()
+        time.sleep(1.5)
+        return server.switches() - before <= 3
+    eventually(is_idle)  # a new server still fills its next log file
 
 
 def test_the_demo_shows_what_it_says():

@@ -242,7 +242,7 @@ static void an_opening_reads_batches_larger_than_it_reads_at_once(void **state)
     assert_int_equal(wal_owner_commit(&scene->owner), 0);
     wal_owner_push(&scene->owner, 100);
     assert_int_equal(wal_owner_commit(&scene->owner), 0);
-    assert_int_equal(wal_open_sequence(scene->owner.wal), 3);
+    assert_int_equal(wal_open_sequence(scene->owner.wal), 4);
     die(scene, SIM_KEEP_ALL);
     open_well(scene);
     assert_int_equal(scene->owner.found.records, 1001);
