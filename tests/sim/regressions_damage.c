@@ -30,7 +30,8 @@ static void open_damaged(const struct sim_fs *whole, const char *path, int64_t a
     rig_end();
 }
 
-static void flip_bits_of(const struct sim_fs *whole, const char *section)
+/* The catalog exists twice: damage to one of them is repaired without a report. */
+static void flip_bits_of(const struct sim_fs *whole, const char *section, bool is_reported)
 {
     enum { PLACES = 40 };
 
@@ -43,7 +44,7 @@ static void flip_bits_of(const struct sim_fs *whole, const char *section)
             for (int64_t place = 0; place < PLACES; place++)
                 open_damaged(whole, entry->name, size * place / PLACES);
     }
-    assert_true(rig.reported > 0);
+    assert_int_equal(rig.reported > 0, is_reported);
 }
 
 /* In a job's body: that job and no other. */
@@ -78,9 +79,9 @@ void test_a_flipped_bit_is_told_and_one_in_a_job_harms_no_other(void **state)
     sim_fs_clone(&whole, &rig.disk, 2);
     sim_fs_crash(&whole, SIM_DROP_UNSYNCED);
     rig_end();
-    flip_bits_of(&whole, ".run");
-    flip_bits_of(&whole, ".keys");
-    flip_bits_of(&whole, "CATALOG-");
+    flip_bits_of(&whole, ".run", true);
+    flip_bits_of(&whole, ".keys", true);
+    flip_bits_of(&whole, "CATALOG-", false);
     flip_a_bit_of_a_body(&whole);
     sim_fs_fini(&whole);
 }

@@ -6,6 +6,7 @@ a server that is late, stuck, full, … as the page has it: its blocks of `sh` a
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -248,6 +249,22 @@ def clock(place, mind):
     reader.end()
 
 
+def background(place, mind):
+    file = place / "tarry.conf"
+    file.write_text("max-waiting = 10\n", encoding="utf-8")
+    server = mind(Server(place / "server", [*FLAGS, "--config", str(file)])).start()
+    file.write_text("max-waiting = nonsense\n", encoding="utf-8")
+    server.proc.send_signal(signal.SIGHUP)
+    eventually(lambda: not says_well(server), 30, 0.1)
+    reader = Reader("background", server)
+    reader.type(WARNINGS, r"background +.*configuration")
+    assert "configuration not read" in server.log()
+    file.write_text("max-waiting = 11\n", encoding="utf-8")
+    server.proc.send_signal(signal.SIGHUP)
+    eventually(lambda: says_well(server), 30, 0.1)
+    reader.end()
+
+
 def certificate(place, mind):
     authority = Authority(place)
     authority.sign("server", days=3)
@@ -289,7 +306,10 @@ def down(place, mind):
     reader.end()
 
 
-@pytest.mark.parametrize("condition", [late, stuck, dead, full, redis_away, clock, certificate, store, down], ids=lambda condition: condition.__name__)
+CONDITIONS = [late, stuck, dead, full, redis_away, clock, certificate, store, down, background]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS, ids=lambda condition: condition.__name__)
 @pytest.mark.plain("the pages show a server on loopback, without token")
 def test_what_a_page_tells_to_type_shows_what_it_says(condition, tmp_path):
     servers = []
@@ -311,4 +331,4 @@ def test_what_a_page_tells_to_type_shows_what_it_says(condition, tmp_path):
 
 
 def test_each_page_is_typed():
-    assert sorted(name.replace("-", "_") for name in NAMES) == sorted(one.__name__ for one in (late, stuck, dead, full, redis_away, clock, certificate, store, down))
+    assert sorted(name.replace("-", "_") for name in NAMES) == sorted(one.__name__ for one in CONDITIONS)

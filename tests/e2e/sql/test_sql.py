@@ -294,14 +294,13 @@ def test_a_lease_whose_place_another_job_has_by_now_ends_nothing(pair, postgres)
     place = _places(postgres, "place")
     eventually(lambda: client.get("place", "first")["state"] != "leased", 30)
     client.cancel("place", "first")
-    for i in range(50):  # until one lies there
+    for i in range(500):  # until one lies there: those before it fill what is free elsewhere
         postgres.do("VACUUM tarry.job")
         client.push("place", f"next-{i}")
         taken = client.take("place")[0]["lease"]
-        if _places(postgres, "place") == place:
+        if place[0] in _places(postgres, "place"):
             break
-        client.ack(taken)
-    assert _places(postgres, "place") == place
+    assert place[0] in _places(postgres, "place")
     assert [each["result"] for each in client.ack(lease, lease)] == ["lease_ended"] * 2
     assert client.get("place", f"next-{i}")["state"] == "leased"
     assert client.ack(taken)[0]["result"] == "ok"

@@ -73,7 +73,7 @@ def test_a_page_with_large_bodies_is_cut_and_the_next_goes_on(start_server):
         for i in range(12):
             client.push("t", f"j{i}", b"x" * (1 << 20), delay="1h")
         page = client.list("t", limit=1000, body="true")
-        assert 6 <= len(page["jobs"]) < 12 and page["cursor"]
+        assert 1 <= len(page["jobs"]) < 12 and page["cursor"]
         seen, cursor = [], None
         while True:
             page = client.list("t", limit=1000, body="true", cursor=cursor)

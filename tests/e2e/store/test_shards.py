@@ -75,7 +75,7 @@ def test_all_at_once(server):
         while time.monotonic() < end:
             at += 1
             if at % 10 == 0:
-                client.push_batch([{"topic": "busy", "id": f"{number}-{at}-{i}", "body": "x", "delay": chance.randrange(50)} for i in range(20)])
+                client.push_batch([{"topic": "busy", "id": f"{number}-{at}-{i}", "body": "x", "delay": f"{chance.randrange(50)}ms"} for i in range(20)])
             else:
                 client.push("busy", f"{number}-{at}", delay=chance.choice((None, 5, 40)), on_conflict="keep")
 
