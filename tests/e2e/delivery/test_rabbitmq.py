@@ -211,7 +211,7 @@ def test_a_broker_that_is_killed_loses_nothing_that_was_taken_over(broker, start
     server = start_delivering(*FLAGS, "--amqp-in", f"{broker.url}?queue=killed-in")
     client = server.client()
     settle(client, broker, "sink")
-    client.push_batch([{"topic": "sink", "id": f"job-{n}", "delay": n * 10, "body": f"job-{n}"} for n in range(400)])
+    client.push_batch([{"topic": "sink", "id": f"job-{n}", "delay": f"{n * 10}ms", "body": f"job-{n}"} for n in range(400)])
     published = publish_until_cut(broker, 400)
     time.sleep(1.0)
     broker.kill()

@@ -113,7 +113,7 @@ def test_nothing_is_found_while_servers_are_at_work_also_by_a_repair(queue, star
         for round_ in range(10**9):
             if over.wait(0.01):
                 return
-            client.push_batch([{"topic": "busy", "id": f"{number}-{round_}-{n}", "delay": n * 3, "priority": n % 4} for n in range(50)])
+            client.push_batch([{"topic": "busy", "id": f"{number}-{round_}-{n}", "delay": f"{n * 3}ms", "priority": n % 4} for n in range(50)])
             jobs = client.take("busy", max=40)
             if jobs:
                 client.nack(jobs[0]["lease"], delay="20ms")
