@@ -53,7 +53,7 @@ class Peer:
 
 def push(server, count, delay_ms=lambda at: 0):
     for first in range(0, count, 1000):
-        call(server, "POST", "/v1/jobs", [{"topic": "callbacks", "body": "x" * 200, "delay": delay_ms(first + at)} for at in range(1000)])
+        call(server, "POST", "/v1/jobs", [{"topic": "callbacks", "body": "x" * 200, "delay": f"{delay_ms(first + at)}ms"} for at in range(1000)])
 
 
 def wait_for(server, count):
