@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from beanstalk import PROGRAM, Beanstalkd, Connection
+from client import segment
 from migration import NOTHING, OK, REFUSED, UNREACHABLE, USAGE, Gate, begin, ms_of, tarry
 from server import free_port
 
@@ -41,7 +42,7 @@ def put_many(connection, tube, count, delay, priority=0):
 def jobs_of(server, topic):
     """{number over there: the job}, with bodies. Empty if there is no topic yet: an import may be killed before its first push."""
     client, cursor, found = server.client(), None, {}
-    if client.call("GET", f"/v1/topics/{topic}").status == 404:
+    if client.call("GET", f"/v1/topics/{segment(topic)}").status == 404:
         return found
     while True:
         page = client.list(topic, limit=1000, body="base64", cursor=cursor)
