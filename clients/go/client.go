@@ -126,7 +126,7 @@ func (c *Client) Cancel(ctx context.Context, topic, id string) (bool, error) {
 }
 
 // RequestCancel gives Cancelled; or Requested where a consumer holds the job, who is told, and it is cancelled unless he acks it; or "" where
-// there is no such job (any more).
+// the job does not exist.
 func (c *Client) RequestCancel(ctx context.Context, topic, id string) (string, error) {
 	return c.cancel(ctx, &request{method: "DELETE", path: jobPath(topic, id), query: url.Values{"request": {"true"}}})
 }

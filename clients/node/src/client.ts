@@ -156,7 +156,7 @@ export class Client {
     return (await this.#cancel(topic, id, { ...options, onDoubt: () => (mayBeDone = true) })) !== null || mayBeDone;
   }
 
-  /** "requested": a consumer holds the job; it is told, and the job is cancelled unless it acks it. Null: there is no such job (any more). */
+  /** "requested": a consumer holds the job. The server notifies it, and cancels the job unless it acks. Null: the job does not exist. */
   requestCancel(topic: string, id: string, options: CallOptions = {}): Promise<"cancelled" | "requested" | null> {
     return this.#cancel(topic, id, { ...options, query: [["request", "true"]] });
   }
