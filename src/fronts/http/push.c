@@ -264,6 +264,31 @@ static bool read_item_body(struct item *item)
     return true;
 }
 
+/* Checks the nesting of a body: a taken job would show a deeper one as text. `above` is the number
+ * of enclosing levels. */
+static enum json_finding check_levels(struct slice text, int above, struct json_value *value,
+                                      size_t *error_at)
+{
+    return json_check_levels(text, JSON_DEPTH_MAX + above, value, error_at);
+}
+
+static bool refuse_depth(struct http_fault *fault)
+{
+    return http_fault_set(
+        fault, PROBLEM_BAD_ITEM, JSON_DEPTH_MAX,
+        "a JSON body is nested deeper than %d levels, make it flatter or push it as "
+        "text or bytes",
+        JSON_DEPTH_MAX);
+}
+
+/* Checks the nesting of a JSON body, whichever member or call it came in. */
+static bool check_body_levels(const struct queue_push *push, struct http_fault *fault)
+{
+    struct json_value ignored;
+    return !job_type_is_json(push->content_type) ||
+           check_levels(push->body, 0, &ignored, NULL) != JSON_TOO_DEEP || refuse_depth(fault);
+}
+
 /* Parses an item. `topic` is that of the call, or empty if the item names its own. `meta` may
  * contain pairs of the call. */
 static bool parse_item(struct json_value value, struct slice topic, struct queue_push *out,
@@ -287,6 +312,8 @@ static bool parse_item(struct json_value value, struct slice topic, struct queue
     if (!out->topic.len && !(item.seen & MEMBER_TOPIC))
         return http_fault_set(fault, PROBLEM_OPTION_MISSING, 0, "'topic' is missing, name one");
     if (!check_item_fields(&item.fields, fault) || !read_item_body(&item) || !keep_item_meta(&item))
+        return false;
+    if (item.seen & MEMBER_BODY_BASE64 && !check_body_levels(out, fault))
         return false;
     http_fields_push(&item.fields, out);
     return true;
@@ -350,23 +377,6 @@ static void add_item(struct http_batch *batch, struct json_value value)
     } else {
         set_aside(batch, &fault);
     }
-}
-
-/* Checks the nesting of a body: a taken job would show a deeper one as text. `above` is the number
- * of enclosing levels. */
-static enum json_finding check_levels(struct slice text, int above, struct json_value *value,
-                                      size_t *error_at)
-{
-    return json_check_levels(text, JSON_DEPTH_MAX + above, value, error_at);
-}
-
-static bool refuse_depth(struct http_fault *fault)
-{
-    return http_fault_set(
-        fault, PROBLEM_BAD_ITEM, JSON_DEPTH_MAX,
-        "a JSON body is nested deeper than %d levels, make it flatter or push it as "
-        "text or bytes",
-        JSON_DEPTH_MAX);
 }
 
 static bool refuse_json(struct http_fault *fault, size_t at)
@@ -640,11 +650,7 @@ static bool read_push(struct http_call *call, struct queue_push *push, struct ht
             return false;
         push->meta = buffer_slice(&call->front->meta);
     }
-    if (!read_envelope(call, push, fault))
-        return false;
-    struct json_value ignored;
-    return !job_type_is_json(push->content_type) ||
-           check_levels(push->body, 0, &ignored, NULL) != JSON_TOO_DEEP || refuse_depth(fault);
+    return read_envelope(call, push, fault) && check_body_levels(push, fault);
 }
 
 /* Handles PUT or POST of one job, whose options are in the query, in headers or in an envelope. */

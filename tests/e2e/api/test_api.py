@@ -533,3 +533,10 @@ def test_a_push_and_what_it_shows_have_one_limit_of_levels(client):
     assert (answer.status, answer.json()["limit"]) == (400, 64)
     assert client.call("PUT", "/v1/topics/t/jobs/c", levels(65), {"Content-Type": "text/plain"}).status == 201
     assert client.call("PUT", "/v1/topics/t/jobs/d", levels(65)[:-1], headers).status == 201  # no JSON: a text, whatever it is called
+
+
+@pytest.mark.parametrize("depth, result", [(64, "created"), (65, "bad_item"), (100_000, "bad_item")])
+def test_a_json_body_in_base64_has_the_same_limit_of_levels(depth, result, client):
+    item = {"topic": "t", "id": "x", "content_type": "application/json", "body_base64": base64.b64encode(levels(depth)).decode()}
+    first, second = client.call("POST", "/v1/jobs", json.dumps([item, {"topic": "t", "id": "y", "body": 1}]).encode(), {"Content-Type": "application/json"}).json()["results"]
+    assert (first["result"], first.get("limit"), second["result"]) == (result, None if result == "created" else 64, "created")

@@ -372,6 +372,15 @@ def test_dead_jobs_go_round_again(tarry):
     assert tarry("list", "t", "--state", "ready").count("ready") == 3
 
 
+def test_a_redrive_rejects_a_new_body_that_is_nested_too_deep(tarry):
+    tarry("push", "t", "a", "--body", "[1]", "--max-attempts", "1")
+    tarry("nack", take_one(tarry, "t")["lease"], "--error", "no")
+    refused = tarry.server.cli("redrive", "t", "a", "--body", "[" * 65 + "]" * 65)
+    assert refused.returncode == REFUSED and b"nested deeper than 64 levels" in refused.stderr
+    assert "dead" in tarry("list", "t")
+    assert "redriven a" in tarry("redrive", "t", "a", "--body", "[" * 64 + "]" * 64)
+
+
 def test_purge_by_state_and_whole(tarry):
     tarry("push", "t", "later", "--delay", "1h", "--body", "x")
     tarry("push", "t", "now", "--body", "x")
