@@ -2,6 +2,7 @@
 
 #include "base/hex.h"
 #include "base/json_scan.h"
+#include "base/text.h"
 #include "base/timestamp.h"
 
 static void write_escape(struct buffer *out, unsigned char byte)
@@ -51,6 +52,28 @@ void json_write_string(struct buffer *out, struct slice text)
         buffer_append(out, plain, (size_t)(at - plain));
         if (at < end)
             at = write_special(out, at, end);
+    }
+    buffer_append_byte(out, '"');
+}
+
+void json_write_shown(struct buffer *out, struct slice text)
+{
+    const char *at = text.at, *end = text.at + text.len;
+    uint32_t character;
+
+    buffer_append_byte(out, '"');
+    while (at < end) {
+        unsigned char byte = (unsigned char)*at;
+        size_t unshown = text_unshown_bytes(slice_make(at, (size_t)(end - at)), &character);
+        bool is_whole = byte < 0x80 || json_utf8_len(at, end) == unshown;
+        if (unshown && byte >= 0x7f && is_whole) {
+            buffer_append_format(out, "\\u%04x", character);
+            at += unshown;
+        } else if (json_plain_end(at, at + 1) > at) {
+            buffer_append_byte(out, *at++);
+        } else {
+            at = write_special(out, at, end);
+        }
     }
     buffer_append_byte(out, '"');
 }

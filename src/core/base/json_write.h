@@ -13,6 +13,10 @@
  * escaping. */
 void json_write_string(struct buffer *out, struct slice text);
 
+/* Appends a quoted string in the same way, for output that may reach a terminal: characters that a
+ * terminal interprets (text_unshown_bytes) are escaped. */
+void json_write_shown(struct buffer *out, struct slice text);
+
 /* Appends "key": with the quotes and the colon. `key` must need no escaping. */
 void json_write_key(struct buffer *out, const char *key);
 

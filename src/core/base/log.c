@@ -175,7 +175,7 @@ static void append_plain_text(struct buffer *line, const char *text)
 static void append_text(struct buffer *line, const char *text)
 {
     if (logger.json)
-        json_write_string(line, cut(text));
+        json_write_shown(line, cut(text));
     else
         append_plain_text(line, text);
 }

@@ -8,6 +8,7 @@
 #include "cli/patience.h"
 #include "cli/private_file.h"
 #include "cli/progress.h"
+#include "cli/show.h"
 #include "cli/topic.h"
 
 #include <errno.h>
@@ -224,14 +225,16 @@ static int export_file_resume(struct export_file *file, struct export_state *sta
     return CLI_OK;
 }
 
-/* Writes and clears the lines. */
+/* Writes and clears the lines. Standard output may be a terminal. */
 static int export_file_write(struct export_file *file, struct buffer *lines)
 {
     if (lines->failed)
         return cli_error("out of memory");
     if (lines->len == 0)
         return CLI_OK;
-    if (fwrite(lines->at, 1, lines->len, file->out) != lines->len || fflush(file->out) != 0)
+    bool is_written = file->path ? fwrite(lines->at, 1, lines->len, file->out) == lines->len
+                                 : show_json_text(buffer_slice(lines), file->out);
+    if (!is_written || fflush(file->out) != 0)
         return cannot_write(file, errno);
     buffer_clear(lines);
     return CLI_OK;

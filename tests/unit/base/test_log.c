@@ -115,6 +115,43 @@ static void writes_json_that_is_json(void **state)
     assert_true(json_check(slice_of(text), &line, NULL));
 }
 
+static void json_escapes_what_a_terminal_interprets(void **state)
+{
+    static const struct {
+        const char *text, *written, *sentence;
+    } rows[] = {
+        {"a\x7f", "\"a\\u007f\"", "DEL"},
+        {"\xc2\x9b"
+         "31m",
+         "\"\\u009b31m\"", "a C1 control"},
+        {"a\xe2\x80\xae"
+         "b",
+         "\"a\\u202eb\"", "an override of direction"},
+        {"a\xe2\x80\xa8"
+         "b",
+         "\"a\\u2028b\"", "a line separator"},
+        {"caf\xc3\xa9", "\"caf\xc3\xa9\"", "letters stay"},
+        {"\xf0\x9f\x98\x80", "\"\xf0\x9f\x98\x80\"", "characters of four bytes stay"},
+        {"\xc2"
+         "A",
+         "\"\xef\xbf\xbd"
+         "A\"",
+         "half a character"},
+    };
+    struct json_value line;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        char expected[100];
+        start(LOG_INFO, true);
+        log_event(LOG_INFO, "seen", LOG_TEXT("text", rows[i].text));
+        const char *text = written(path);
+        snprintf(expected, sizeof expected, ",\"text\":%s}\n", rows[i].written);
+        CASE_HOLDS(rows[i].sentence, strstr(text, expected) != NULL);
+        CASE_HOLDS(rows[i].sentence, json_check(slice_of(text), &line, NULL));
+    }
+}
+
 static void cuts_long_text_between_characters(void **state)
 {
     char text[400];
@@ -277,6 +314,7 @@ int main(void)
         cmocka_unit_test(writes_an_event_without_fields),
         cmocka_unit_test(quotes_only_what_needs_it),
         cmocka_unit_test(writes_json_that_is_json),
+        cmocka_unit_test(json_escapes_what_a_terminal_interprets),
         cmocka_unit_test(cuts_long_text_between_characters),
         cmocka_unit_test(leaves_out_what_is_below_its_level),
         cmocka_unit_test(goes_on_in_a_new_file_after_rotation),
