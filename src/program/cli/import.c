@@ -29,10 +29,15 @@
 
 enum { IMPORT_UNDER_WAY = 4, IMPORT_ITEMS_MAX = 1000 };
 
+/* What became of a line. A line that was stored by an attempt and exists at the next one counts by
+ * the first. */
+enum import_outcome { IMPORT_CREATED = 1, IMPORT_REPLACED, IMPORT_EXISTED, IMPORT_OUTCOMES };
+
 struct import_item {
     uint64_t line;    /* line number, from 1 */
     size_t at, bytes; /* in the batch's body, without the line end */
     bool has_choice;  /* the leading on_conflict was inserted here */
+    enum import_outcome outcome; /* 0: not stored yet */
 };
 
 struct import_batch {
@@ -41,12 +46,13 @@ struct import_batch {
     struct import_item items[IMPORT_ITEMS_MAX];
     size_t count;
     bool under_way;
+    bool is_sent; /* and its answer has not arrived */
     struct patience patience;
     int64_t again_ms; /* time of the next attempt; 0: sent to the server */
 };
 
 struct import_counts {
-    uint64_t created, replaced, existed, refused;
+    uint64_t stored[IMPORT_OUTCOMES], refused;
 };
 
 struct import_batches {
@@ -65,7 +71,8 @@ struct import_batches {
 enum {
     SEND_BYTES = 2 << 20, /* a batch is sent when it reaches this size */
     CHOICE_BYTES_MAX = 64,
-    STEP_MS = 50
+    STEP_MS = 50,
+    LAST_ANSWERS_MS = 10 * 1000 /* wait for answers in transit after a failure */
 };
 
 static int64_t now_ms(void)
@@ -128,18 +135,35 @@ static struct slice line_of(const struct import_batches *batches, struct import_
     return slice_make(at + ours, item->bytes - ours);
 }
 
-/* Counts the result of one line; writes the line to the rejects if it was rejected. */
-static void count_result(struct import_batches *batches, struct import_batch *batch, size_t i,
-                         const json_t *result)
+/* Notes which lines are stored, with what is known from earlier attempts. */
+static void note_outcomes(struct import_batch *batch, const json_t *results)
+{
+    static const char *const codes[IMPORT_OUTCOMES] = {[IMPORT_CREATED] = "created",
+                                                       [IMPORT_REPLACED] = "replaced",
+                                                       [IMPORT_EXISTED] = "existed"};
+    for (size_t i = 0; i < batch->count; i++) {
+        const json_t *result = json_array_get(results, i);
+        const char *code = json_string_value(json_object_get(result, "result"));
+        struct import_item *item = &batch->items[i];
+        for (int outcome = 1; code && !item->outcome && outcome < IMPORT_OUTCOMES; outcome++)
+            if (strcmp(code, codes[outcome]) == 0)
+                item->outcome = (enum import_outcome)outcome;
+    }
+}
+
+/* Counts the lines of a batch that are stored. */
+static void count_stored(struct import_batches *batches, const struct import_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        batches->counts.stored[batch->items[i].outcome] += batch->items[i].outcome != 0;
+}
+
+/* Counts a line that was rejected and writes it to the rejects. */
+static void count_rejected(struct import_batches *batches, struct import_batch *batch, size_t i,
+                           const json_t *result)
 {
     const char *code = json_string_value(json_object_get(result, "result"));
-    if (code && strcmp(code, "created") == 0)
-        batches->counts.created++;
-    else if (code && strcmp(code, "replaced") == 0)
-        batches->counts.replaced++;
-    else if (code && strcmp(code, "existed") == 0)
-        batches->counts.existed++;
-    else
+    if (!batch->items[i].outcome)
         import_refuse(batches, line_of(batches, batch, &batch->items[i]), batch->items[i].line,
                       code ? code : "no result",
                       json_string_value(json_object_get(result, "detail")));
@@ -185,14 +209,16 @@ static void take_results(struct import_batches *batches, struct import_batch *ba
                                         batch->client.shown));
         return;
     }
+    note_outcomes(batch, results);
     if (fault) {
         if (!try_again(batches, batch))
             batches_fail(batches, cli_error("the server has taken no more for some time, %s",
                                             json_string_value(json_object_get(fault, "result"))));
         return;
     }
+    count_stored(batches, batch);
     for (size_t i = 0; i < batch->count; i++)
-        count_result(batches, batch, i, json_array_get(results, i));
+        count_rejected(batches, batch, i, json_array_get(results, i));
     batch->under_way = false;
 }
 
@@ -200,6 +226,7 @@ static void take_results(struct import_batches *batches, struct import_batch *ba
 static void end_transfer(struct import_batches *batches, struct import_batch *batch, CURLcode code)
 {
     curl_multi_remove_handle(batches->multi, batch->client.curl);
+    batch->is_sent = false;
     bool is_passing = patience_is_passing(&batch->client, code);
     if (is_passing && (batches->exit_code != CLI_OK || try_again(batches, batch)))
         return;
@@ -229,11 +256,14 @@ static void send_batch(struct import_batches *batches, struct import_batch *batc
     }
     curl_easy_setopt(batch->client.curl, CURLOPT_PRIVATE, batch);
     curl_multi_add_handle(batches->multi, batch->client.curl);
+    batch->is_sent = true;
 }
 
 static void send_again(struct import_batches *batches)
 {
     int64_t now = now_ms();
+    if (batches->exit_code != CLI_OK)
+        return;
     for (size_t i = 0; i < IMPORT_UNDER_WAY; i++) {
         struct import_batch *batch = &batches->batches[i];
         if (!batch->under_way || !batch->again_ms)
@@ -268,6 +298,14 @@ static struct import_batch *find_free(struct import_batches *batches)
         if (!batches->batches[i].under_way)
             return &batches->batches[i];
     return NULL;
+}
+
+static bool is_any_sent(const struct import_batches *batches)
+{
+    for (size_t i = 0; i < IMPORT_UNDER_WAY; i++)
+        if (batches->batches[i].is_sent)
+            return true;
+    return false;
 }
 
 static bool is_any_under_way(const struct import_batches *batches)
@@ -333,13 +371,20 @@ static void import_batches_wait(struct import_batches *batches, int fd)
     batches_step(batches, fd);
 }
 
-/* Waits until all added jobs are stored, rejected, or have failed. */
+/* Waits until all added jobs are stored, rejected, or have failed. After a failure, still counts
+ * what the server has stored. */
 static void import_batches_drain(struct import_batches *batches)
 {
     if (batches->exit_code == CLI_OK)
         batches_flush(batches);
     while (batches->exit_code == CLI_OK && is_any_under_way(batches))
         batches_step(batches, -1);
+    int64_t until_ms = now_ms() + LAST_ANSWERS_MS;
+    while (is_any_sent(batches) && now_ms() < until_ms)
+        batches_step(batches, -1);
+    for (size_t i = 0; i < IMPORT_UNDER_WAY; i++)
+        if (batches->batches[i].under_way)
+            count_stored(batches, &batches->batches[i]);
 }
 
 /* Returns the number of leading lines that are complete, given the number of lines read. */
@@ -536,7 +581,8 @@ static void show_progress(const struct import *import)
 {
     const struct import_counts *counts = &import->batches.counts;
     if (import->lines >= import->skip)
-        progress_show(counts->created + counts->replaced + counts->existed,
+        progress_show(counts->stored[IMPORT_CREATED] + counts->stored[IMPORT_REPLACED] +
+                          counts->stored[IMPORT_EXISTED],
                       import->skip ? 0 : import->jobs_total,
                       import->bytes_total ? (double)import->bytes / (double)import->bytes_total
                                           : -1);
@@ -651,8 +697,9 @@ static void say_where_to_go_on(const struct import *import)
 
 static void say_counts(const struct import_counts *counts, bool has_json)
 {
-    unsigned long long created = counts->created, replaced = counts->replaced,
-                       existed = counts->existed, refused = counts->refused,
+    unsigned long long created = counts->stored[IMPORT_CREATED],
+                       replaced = counts->stored[IMPORT_REPLACED],
+                       existed = counts->stored[IMPORT_EXISTED], refused = counts->refused,
                        sum = created + replaced + existed;
     fprintf(stderr,
             "imported %llu job%s: %llu created, %llu replaced, %llu existed; %llu refused\n", sum,

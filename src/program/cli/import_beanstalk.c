@@ -53,6 +53,7 @@ struct moved_job {
     size_t at, bytes; /* its body within `bodies` */
     bool is_there;    /* the body was still available */
     bool is_in;       /* stored in the server */
+    bool is_created;  /* stored by this import */
 };
 
 struct drain {
@@ -357,6 +358,15 @@ static bool is_any_passing(const json_t *results)
     return false;
 }
 
+/* Notes which jobs are created: a later attempt returns that they exist. */
+static void note_created(struct moved_job *jobs, size_t count, const json_t *results)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].is_there)
+            jobs[i].is_created |= strcmp(code_of(json_array_get(results, at++)), "created") == 0;
+}
+
 /* Pushes once, with delays relative to now. Returns an exit code; errors are printed unless
  * *again is set. */
 static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, bool *again)
@@ -380,6 +390,8 @@ static int push_once(struct drain *drain, struct moved_job *jobs, size_t count, 
         return *again ? CLI_OK : client_finish(client, code);
     }
     int exit_code = client_finish(client, code);
+    if (exit_code == CLI_OK)
+        note_created(jobs, count, json_object_get(client->json, "results"));
     if (exit_code != CLI_OK && client->status >= 400)
         drain->is_in_doubt = was_in_doubt; /* this attempt was rejected as a whole */
     if (exit_code == CLI_OK && is_any_passing(json_object_get(client->json, "results")))
@@ -399,10 +411,9 @@ static int count_results(struct drain *drain, struct moved_job *jobs, size_t cou
             continue;
         const json_t *result = json_array_get(results, at++);
         const char *code = code_of(result);
-        bool is_created = strcmp(code, "created") == 0;
-        jobs[i].is_in = is_created || strcmp(code, "existed") == 0;
-        drain->created += is_created;
-        drain->existed += jobs[i].is_in && !is_created;
+        jobs[i].is_in = jobs[i].is_created || strcmp(code, "existed") == 0;
+        drain->created += jobs[i].is_created;
+        drain->existed += jobs[i].is_in && !jobs[i].is_created;
         if (!jobs[i].is_in)
             job_refuse(drain, &jobs[i], code, json_string_value(json_object_get(result, "detail")));
     }

@@ -1,11 +1,12 @@
 """Lines that do not get in, and the calls of the API that export and import are made of."""
 
 import base64
+import json
 
 import pytest
 from client import Refused
 from migration import NOTHING, REFUSED, UNREACHABLE, USAGE, assert_sums_add_up, export, fill, lines_of, load, push_many, source, target, tarry  # noqa: F401, F811: fixtures
-from server import free_port
+from server import eventually, free_port, meanwhile
 
 
 def test_refused_lines_are_named_and_kept(target, tmp_path):
@@ -29,6 +30,31 @@ def test_a_body_the_target_does_not_take_is_refused_alone(source, start_server):
     assert "1 created" in err and "refused: body_too_big" in err
 
 
+@pytest.mark.parametrize("on_conflict", ["keep", "replace"])
+def test_an_import_that_gives_up_counts_what_the_server_accepted(target, on_conflict):
+    """The server accepts four jobs of the batch, and refuses the others until the waiting time ends."""
+    target.client().call("PUT", "/v1/topics/t?max_jobs=4")
+    lines = b"".join(b'{"topic":"t","id":"%d","delay":"1h","body":"x"}\n' % number for number in range(10))
+    out, err = tarry(target, "import", "--json", "--patience", "500ms", "--on-conflict", on_conflict, stdin=lines, code=REFUSED)
+    assert json.loads(out) == {"created": 4, "replaced": 0, "existed": 0, "refused": 0}, err
+    assert target.client().topic("t")["counts"]["delayed"] == 4
+    assert "go on with it by --skip 0" in err
+
+
+def test_an_import_counts_a_job_as_created_though_it_was_sent_twice(target):
+    """The batch is sent again as a whole once the topic has room."""
+    target.client().call("PUT", "/v1/topics/t?max_jobs=4")
+    lines = b"".join(b'{"topic":"t","id":"%d","delay":"1h","body":"x"}\n' % number for number in range(10))
+
+    def make_room(_ended):
+        eventually(lambda: target.client().topic("t")["counts"]["delayed"] == 4)
+        target.client().call("PUT", "/v1/topics/t")
+
+    with meanwhile(make_room):
+        out, _ = tarry(target, "import", "--json", stdin=lines)
+    assert json.loads(out) == {"created": 10, "replaced": 0, "existed": 0, "refused": 0}
+
+
 def test_batch_items_of_ones_own_can_be_imported(target):
     load(target, b'{"topic":"t","id":"a","delay":"1h"}\r\n{"topic":"t","delay":"1h","on_conflict":"replace"}')
     assert target.client().topic("t")["counts"]["delayed"] == 2
@@ -39,6 +65,15 @@ def test_only_named_topics_are_exported(source, target):
     dump = export(source, "--topic", "bare", "--topic", "paused")
     assert {line["topic"] for line in lines_of(dump) if "topic" in line} == {"bare", "paused"}
     assert "there is no topic 'nobody'" in tarry(source, "export", "--topic", "nobody", code=NOTHING)[1]
+
+
+def test_an_export_to_standard_output_has_no_character_that_a_terminal_interprets(source, target):
+    hostile = "\u202eb\u2028c\u200fd\u009be\x7f"
+    source.client().push("t", "a", json.dumps({"text": hostile}, ensure_ascii=False).encode(), delay="1h", content_type="application/json")
+    dump = export(source)
+    assert not any(character in dump.decode() for character in hostile if character not in "bcde")
+    load(target, dump)
+    assert target.client().get("t", "a")["body"] == {"text": hostile}
 
 
 def test_an_empty_server_exports_and_imports(source, target):
