@@ -18,10 +18,15 @@ static const char *const names[TROUBLES] = {
     [TROUBLE_AUDIT_FILE] = "audit_file",
     [TROUBLE_INTAKE] = "intake",
     [TROUBLE_TRACES] = "traces",
+    [TROUBLE_DATABASE_UPKEEP] = "database_upkeep",
+    [TROUBLE_DATABASE_CALLS] = "database_calls",
+    [TROUBLE_DATABASE_ROWS] = "database_rows",
 };
 
 /* Start of the failures by the inner clock; 0: the last attempt of the party succeeded. */
 static _Atomic int64_t since_ms[TROUBLES][TROUBLE_PARTIES];
+/* Last failure of a single call by the inner clock; 0: none. */
+static _Atomic int64_t call_ms[TROUBLES][TROUBLE_PARTIES];
 
 void trouble_note(enum trouble trouble, uint32_t party, bool has_failed)
 {
@@ -33,14 +38,38 @@ void trouble_note(enum trouble trouble, uint32_t party, bool has_failed)
         atomic_store_explicit(&since_ms[trouble][party], 0, memory_order_relaxed);
 }
 
+/* Returns whether the last failure of a single call is too old to count. */
+static bool is_outlived(enum trouble trouble, uint32_t party, int64_t now_ms)
+{
+    int64_t last_ms = atomic_load_explicit(&call_ms[trouble][party], memory_order_relaxed);
+    return last_ms && now_ms - last_ms > TROUBLE_HOLD_MS;
+}
+
+void trouble_note_call(enum trouble trouble, uint32_t party)
+{
+    int64_t now_ms = clock_inner_ms();
+    assert(trouble > 0 && trouble < TROUBLES && party < TROUBLE_PARTIES);
+    if (is_outlived(trouble, party, now_ms))
+        trouble_note(trouble, party, false);
+    atomic_store_explicit(&call_ms[trouble][party], now_ms, memory_order_relaxed);
+    trouble_note(trouble, party, true);
+}
+
+int64_t trouble_party_lasts_ms(enum trouble trouble, uint32_t party)
+{
+    int64_t now_ms = clock_inner_ms();
+    assert(trouble > 0 && trouble < TROUBLES && party < TROUBLE_PARTIES);
+    int64_t at_ms = atomic_load_explicit(&since_ms[trouble][party], memory_order_relaxed);
+    if (!at_ms || is_outlived(trouble, party, now_ms))
+        return 0;
+    return now_ms - at_ms + 1; /* a failure within this millisecond counts */
+}
+
 int64_t trouble_lasts_ms(enum trouble trouble)
 {
-    int64_t now_ms = clock_inner_ms(), longest_ms = 0;
-    assert(trouble > 0 && trouble < TROUBLES);
+    int64_t longest_ms = 0;
     for (uint32_t party = 0; party < TROUBLE_PARTIES; party++) {
-        int64_t at_ms = atomic_load_explicit(&since_ms[trouble][party], memory_order_relaxed);
-        /* A failure within this millisecond counts. */
-        int64_t lasts_ms = at_ms ? now_ms - at_ms + 1 : 0;
+        int64_t lasts_ms = trouble_party_lasts_ms(trouble, party);
         if (lasts_ms > longest_ms)
             longest_ms = lasts_ms;
     }

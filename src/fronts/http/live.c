@@ -83,7 +83,9 @@ static void read_status(struct http_status_input *input, const struct http_live 
         input->lateness = http_sample_lateness(shared, (struct slice){0});
     clock_steps(&input->steps);
     for (int trouble = 1; trouble < TROUBLES; trouble++)
-        input->troubles_ms[trouble] = trouble_lasts_ms((enum trouble)trouble);
+        for (uint32_t party = 0; party < TROUBLE_PARTIES; party++)
+            input->troubles_ms[trouble][party] =
+                trouble_party_lasts_ms((enum trouble)trouble, party);
 }
 
 static void read_snapshot(struct http_snapshot_input *input, const struct http_live *live,

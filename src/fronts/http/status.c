@@ -35,21 +35,27 @@ enum problem_row {
     ROW_MERGE,
     ROW_LOAD,
     ROW_TOKENS,
+    ROW_TOKENS_IN_STORE,
     ROW_ISSUER_KEYS,
     ROW_CERTIFICATE_FILES,
     ROW_CONFIGURATION,
     ROW_POLICY,
     ROW_AUDIT_FILE,
+    ROW_AUDIT_FILE_KEPT,
     ROW_LOG_FILE,
     ROW_INTAKE,
+    ROW_INTAKE_PAUSED,
     ROW_TRACES,
+    ROW_DATABASE_UPKEEP,
+    ROW_DATABASE_CALLS,
+    ROW_DATABASE_ROWS,
     ROW_CLOCK,
     ROWS
 };
 _Static_assert((int)ROWS <= (int)HTTP_STATUS_ROWS_MAX, "a status has room for all rows");
 
-/* A row of the table, which is ordered by severity. {topic}, {value} and {limit} in the sentence
- * are replaced. */
+/* A row of the table, which is ordered by severity. {topic}, {shard}, {operation}, {value} and
+ * {limit} in the sentence are replaced. */
 struct http_problem_row {
     const char *code, *runbook;
     enum http_severity severity;
@@ -83,7 +89,8 @@ static const struct http_problem_row rows[ROWS] = {
                                   "the certificate ends in {value}"},
     [ROW_CHECKPOINTS_STOPPED] =
         {"checkpoint", "background", HTTP_CRITICAL, KIND_TIME, 10 * MINUTE_MS,
-         "checkpoints have failed for {value}: the log grows until the disk is full"},
+         "checkpoints of shard {shard} have failed for {value}: the log grows until the disk is "
+         "full"},
     [ROW_LATE] = {"late", "late", HTTP_WARNING, KIND_TIME, SECOND_MS,
                   "one job in a hundred is handed out {value} late or later"},
     [ROW_SLOW] = {"late", "late", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
@@ -99,13 +106,19 @@ static const struct http_problem_row rows[ROWS] = {
     [ROW_CERTIFICATE_ENDS] = {"certificate", "certificate", HTTP_WARNING, KIND_TIME, 7 * DAY_MS,
                               "the certificate ends in {value}"},
     [ROW_CHECKPOINTS] = {"checkpoint", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
-                         "checkpoints have failed for {value}: the log grows"},
+                         "checkpoints of shard {shard} have failed for {value}: the log grows"},
     [ROW_MERGE] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
-                   "tables of keys have not been merged for {value}: lookups become slower"},
+                   "tables of keys of shard {shard} have not been merged for {value}: lookups "
+                   "become slower"},
     [ROW_LOAD] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
-                  "jobs that are due soon have not been loaded for {value}: memory is short"},
+                  "jobs of shard {shard} that are due soon have not been loaded for {value}: "
+                  "memory is short"},
     [ROW_TOKENS] = {"background", "background", HTTP_WARNING, KIND_TIME, 0,
                     "the tokens have been unreadable for {value}: the previous ones stay in force"},
+    [ROW_TOKENS_IN_STORE] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+         "the tokens in the store have been unreadable for {value}: the previous ones stay in "
+         "force"},
     [ROW_ISSUER_KEYS] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
                          "the keys of the issuer have been unreadable for {value}: the previous "
                          "ones stay in force"},
@@ -121,13 +134,29 @@ static const struct http_problem_row rows[ROWS] = {
     [ROW_AUDIT_FILE] =
         {"background", "background", HTTP_WARNING, KIND_TIME, 0,
          "the audit file has not been written for {value}: audit events are only in the log"},
+    [ROW_AUDIT_FILE_KEPT] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+         "the audit file has not been reopened for {value}: events go to the previous file"},
     [ROW_LOG_FILE] =
         {"background", "background", HTTP_WARNING, KIND_TIME, 0,
          "the log file has not been reopened for {value}: lines go to the previous file"},
     [ROW_INTAKE] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
                     "the intake of messages has had no connection to its broker for {value}"},
+    [ROW_INTAKE_PAUSED] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+                           "the queue has accepted no message of the intake for {value}"},
     [ROW_TRACES] = {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
                     "spans have not been exported for {value}: they are dropped"},
+    [ROW_DATABASE_UPKEEP] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 10 * SECOND_MS,
+         "the database has refused the server's {operation} for {value}: the log has its "
+         "messages"},
+    [ROW_DATABASE_CALLS] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+         "the database refuses calls, the first one {value} ago: the log has its messages"},
+    [ROW_DATABASE_ROWS] =
+        {"background", "background", HTTP_WARNING, KIND_TIME, 0,
+         "rows in the database break the rules of a push, the first one was read {value} ago: the "
+         "log has their ids"},
     [ROW_CLOCK] = {"clock", "clock", HTTP_WARNING, KIND_TIME, 0, "the clock was set by {value}"},
 };
 
@@ -141,10 +170,11 @@ const char *http_status_code(uint32_t row)
 
 /* ---- evaluation ---- */
 
-/* Adds a problem. Of topics, keeps those with the largest values, largest first. */
-static void found(struct http_status *status, enum problem_row row,
-                  const struct http_sample_topic *topic, int64_t value)
+/* Adds a problem. Of topics and parties, keeps those with the largest values, largest first. */
+static void found_of(struct http_status *status, enum problem_row row,
+                     struct http_status_problem problem)
 {
+    int64_t value = problem.value;
     struct http_status_problem *list = status->problems[row];
     uint32_t count = status->counts[row], at = count;
     bool is_full = count == HTTP_STATUS_TOPICS_MAX;
@@ -160,7 +190,14 @@ static void found(struct http_status *status, enum problem_row row,
     }
     for (; at > 0 && list[at - 1].value < value; at--)
         list[at] = list[at - 1];
-    list[at] = (struct http_status_problem){.row = &rows[row], .topic = topic, .value = value};
+    problem.row = &rows[row];
+    list[at] = problem;
+}
+
+static void found(struct http_status *status, enum problem_row row,
+                  const struct http_sample_topic *topic, int64_t value)
+{
+    found_of(status, row, (struct http_status_problem){.topic = topic, .value = value});
 }
 
 /* Evaluates a topic whose jobs may be handed out by the wait of its oldest ready job: either its
@@ -221,30 +258,41 @@ static void judge_certificate(struct http_status *status, const struct http_stat
         found(status, ROW_CERTIFICATE_ENDS, NULL, left_ms);
 }
 
-/* Evaluates background work that fails repeatedly. */
-static void judge_background(struct http_status *status, const int64_t lasts_ms[TROUBLES])
+/* Evaluates background work that fails repeatedly, of each party. */
+static void judge_background(struct http_status *status,
+                             const int64_t lasts_ms[TROUBLES][TROUBLE_PARTIES])
 {
-    static const enum problem_row of[TROUBLES] = {
-        [TROUBLE_CHECKPOINT] = ROW_CHECKPOINTS,
-        [TROUBLE_MERGE] = ROW_MERGE,
-        [TROUBLE_LOAD] = ROW_LOAD,
-        [TROUBLE_CONFIGURATION] = ROW_CONFIGURATION,
-        [TROUBLE_POLICY] = ROW_POLICY,
-        [TROUBLE_CERTIFICATE] = ROW_CERTIFICATE_FILES,
-        [TROUBLE_TOKENS] = ROW_TOKENS,
-        [TROUBLE_ISSUER_KEYS] = ROW_ISSUER_KEYS,
-        [TROUBLE_LOG_FILE] = ROW_LOG_FILE,
-        [TROUBLE_AUDIT_FILE] = ROW_AUDIT_FILE,
-        [TROUBLE_INTAKE] = ROW_INTAKE,
-        [TROUBLE_TRACES] = ROW_TRACES,
+    static const struct {
+        enum problem_row row, second; /* second: of party 1, if its sentence differs */
+    } of[TROUBLES] = {
+        [TROUBLE_CHECKPOINT] = {.row = ROW_CHECKPOINTS},
+        [TROUBLE_MERGE] = {.row = ROW_MERGE},
+        [TROUBLE_LOAD] = {.row = ROW_LOAD},
+        [TROUBLE_CONFIGURATION] = {.row = ROW_CONFIGURATION},
+        [TROUBLE_POLICY] = {.row = ROW_POLICY},
+        [TROUBLE_CERTIFICATE] = {.row = ROW_CERTIFICATE_FILES},
+        [TROUBLE_TOKENS] = {.row = ROW_TOKENS, .second = ROW_TOKENS_IN_STORE},
+        [TROUBLE_ISSUER_KEYS] = {.row = ROW_ISSUER_KEYS},
+        [TROUBLE_LOG_FILE] = {.row = ROW_LOG_FILE},
+        [TROUBLE_AUDIT_FILE] = {.row = ROW_AUDIT_FILE, .second = ROW_AUDIT_FILE_KEPT},
+        [TROUBLE_INTAKE] = {.row = ROW_INTAKE, .second = ROW_INTAKE_PAUSED},
+        [TROUBLE_TRACES] = {.row = ROW_TRACES},
+        [TROUBLE_DATABASE_UPKEEP] = {.row = ROW_DATABASE_UPKEEP},
+        [TROUBLE_DATABASE_CALLS] = {.row = ROW_DATABASE_CALLS},
+        [TROUBLE_DATABASE_ROWS] = {.row = ROW_DATABASE_ROWS},
     };
-    for (int trouble = 1; trouble < TROUBLES; trouble++) {
-        enum problem_row row = of[trouble];
-        if (row == ROW_CHECKPOINTS && lasts_ms[trouble] > rows[ROW_CHECKPOINTS_STOPPED].limit)
-            row = ROW_CHECKPOINTS_STOPPED;
-        if (lasts_ms[trouble] > rows[row].limit)
-            found(status, row, NULL, lasts_ms[trouble]);
-    }
+    for (int trouble = 1; trouble < TROUBLES; trouble++)
+        for (uint32_t party = 0; party < TROUBLE_PARTIES; party++) {
+            int64_t value = lasts_ms[trouble][party];
+            enum problem_row row = of[trouble].row;
+            if (party == 1 && of[trouble].second)
+                row = of[trouble].second;
+            if (row == ROW_CHECKPOINTS && value > rows[ROW_CHECKPOINTS_STOPPED].limit)
+                row = ROW_CHECKPOINTS_STOPPED;
+            if (value > rows[row].limit)
+                found_of(status, row,
+                         (struct http_status_problem){.party = party, .value = value});
+        }
 }
 
 /* Evaluates the machine and the server as a whole, for callers that may see all topics. */
@@ -312,20 +360,46 @@ static void say_value(struct buffer *out, const struct http_status_problem *prob
         buffer_append_format(out, "%lld job%s", (long long)value, value == 1 ? "" : "s");
 }
 
+/* Appends what the server does in the database, by the kind of the call (sql/call.h). */
+static void say_operation(struct buffer *out, const struct http_status_problem *problem)
+{
+    static const char *const operations[] = {
+        "upkeep",       "upkeep", "ends of leases",    "checks for waiting jobs", "reading of events",
+        "ends of ttls", "upkeep", "adoption of leases"};
+    uint32_t count = (uint32_t)(sizeof operations / sizeof operations[0]);
+    buffer_append_text(out, operations[problem->party < count ? problem->party : 0]);
+}
+
+static void say_shard(struct buffer *out, const struct http_status_problem *problem)
+{
+    buffer_append_format(out, "%02u", problem->party);
+}
+
+static void say_topic(struct buffer *out, const struct http_status_problem *problem)
+{
+    buffer_append_slice(out, problem->topic->name);
+}
+
 /* Appends the sentence of the row with its values. */
 static void say_problem(struct buffer *out, const struct http_status_problem *problem)
 {
-    static const char topic[] = "{topic}", value[] = "{value}";
+    static const struct {
+        const char *word;
+        void (*say)(struct buffer *out, const struct http_status_problem *problem);
+    } words[] = {{"{topic}", say_topic},
+                 {"{value}", say_value},
+                 {"{shard}", say_shard},
+                 {"{operation}", say_operation}};
     for (const char *at = problem->row->sentence; *at;) {
-        if (strncmp(at, topic, sizeof topic - 1) == 0) {
-            buffer_append_slice(out, problem->topic->name);
-            at += sizeof topic - 1;
-        } else if (strncmp(at, value, sizeof value - 1) == 0) {
-            say_value(out, problem);
-            at += sizeof value - 1;
-        } else {
+        size_t i = 0, count = sizeof words / sizeof words[0];
+        while (i < count && strncmp(at, words[i].word, strlen(words[i].word)) != 0)
+            i++;
+        if (i == count) {
             buffer_append_byte(out, *at++);
+            continue;
         }
+        words[i].say(out, problem);
+        at += strlen(words[i].word);
     }
 }
 

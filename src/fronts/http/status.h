@@ -27,12 +27,13 @@ struct http_status_input {
     bool is_memory_spent;
     int64_t certificate_ends_s; /* in Unix time, or 0 */
     struct clock_steps steps;
-    int64_t troubles_ms[TROUBLES]; /* duration of each ongoing trouble; 0: ended */
+    /* duration of each ongoing trouble of each party; 0: ended */
+    int64_t troubles_ms[TROUBLES][TROUBLE_PARTIES];
 };
 
 enum {
-    HTTP_STATUS_ROWS_MAX = 36,
-    HTTP_STATUS_TOPICS_MAX = 10, /* topics listed per row; further ones are counted */
+    HTTP_STATUS_ROWS_MAX = 40,
+    HTTP_STATUS_TOPICS_MAX = 10, /* topics or parties listed per row; further ones are counted */
     HTTP_SENTENCE_BYTES = 400
 };
 
@@ -42,6 +43,7 @@ struct http_status_problem {
     const struct http_problem_row *row;
     const struct http_sample_topic
         *topic; /* topic in the sample; NULL: a problem without a topic */
+    uint32_t party; /* of a problem of background work */
     int64_t value;
 };
 
@@ -49,7 +51,7 @@ struct http_status {
     struct http_status_problem problems[HTTP_STATUS_ROWS_MAX][HTTP_STATUS_TOPICS_MAX]; /* by row */
     uint32_t counts[HTTP_STATUS_ROWS_MAX];
     uint32_t criticals, warnings; /* problems listed */
-    uint32_t left_out;            /* topics with a problem that are not listed */
+    uint32_t left_out;            /* topics and parties with a problem that are not listed */
     uint64_t topics, jobs;        /* visible to the caller */
 };
 

@@ -176,6 +176,7 @@ static bool message_take(struct amqp_in_consumer *consumer, const amqp_envelope_
 /* Records whether the queue refuses jobs, and logs changes only. */
 static void set_refused(struct amqp_in_consumer *consumer, bool is_refused, const char *why)
 {
+    trouble_note(TROUBLE_INTAKE, 1, is_refused);
     if (atomic_exchange(&consumer->counts->is_refused, is_refused) == is_refused)
         return;
     if (is_refused)

@@ -69,7 +69,7 @@ static void on_free(struct backend *backend)
     sql_free(backend->self);
 }
 
-enum { TURNS, CALLS, REPEATED, RECONNECTS, SETTLED, FLUSHED, UP };
+enum { TURNS, CALLS, REPEATED, RECONNECTS, SETTLED, FLUSHED, REFUSED, UP };
 
 #define ON_SQL .when = "with `--store postgres://…` or `mysql://…`"
 
@@ -109,6 +109,13 @@ static const struct metric sql_metrics[] = {
                  .meaning = "PostgreSQL's disk is slow, and takes overtake the commits that wait "
                             "for it.",
                  ON_SQL},
+    [REFUSED] = {.name = "tarry_sql_refused_total",
+                 .type = PROMETHEUS_COUNTER,
+                 .help = "Calls that the database refused, the server's own included.",
+                 .meaning = "A trigger, a constraint or a lock of an application rejects what "
+                            "tarry writes: the log has the database's message, and `/v1/status` "
+                            "names the problem for a minute.",
+                 ON_SQL},
     [UP] = {.name = "tarry_sql_up",
             .type = PROMETHEUS_GAUGE,
             .help = "Whether the database is reached.",
@@ -126,6 +133,7 @@ static void on_emit_metrics(struct backend *backend, struct metric_page *page)
     metric_write(page, &sql_metrics[RECONNECTS], figures.reconnects);
     metric_write(page, &sql_metrics[SETTLED], figures.settled);
     metric_write(page, &sql_metrics[FLUSHED], figures.flushed);
+    metric_write(page, &sql_metrics[REFUSED], figures.refused);
     metric_write(page, &sql_metrics[UP], figures.is_up);
 }
 

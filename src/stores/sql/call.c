@@ -1,6 +1,7 @@
 #include "sql/call.h"
 
 #include "queue/copy.h"
+#include "sql/admit.h"
 
 #include <stdlib.h>
 
@@ -151,6 +152,7 @@ void sql_call_all_created(struct sql_call *call, int64_t now_ms)
 
 void sql_call_reply(struct sql_call *call)
 {
+    sql_admit_jobs(call);
     struct queue_reply reply = {
         .status = call->status,
         .results = call->items,

@@ -1,6 +1,7 @@
 #include "sql/housekeeping.h"
 
 #include "base/clock.h"
+#include "base/trouble.h"
 
 enum {
     ENDS_MAX = 500,
@@ -168,7 +169,7 @@ static void upkeep_is_done(struct sql_housekeeping *keeping, const struct sql_ca
 {
     struct sql_hints *hints = keeping->hints;
     sql_audience_known(&hints->audience, call->listens, call->others, call->is_heard);
-    keeping->adopt_wanted = call->silent > 0;
+    keeping->adopt_wanted = call->silent > 0 || keeping->adopt_failed;
     if (call->next_expire_ms < hints->expire_ms)
         hints->expire_ms = call->next_expire_ms;
     if (!call->mark || call->mark != keeping->mark) { /* jobs may have started to wait */
@@ -184,6 +185,8 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
 {
     struct sql_hints *hints = keeping->hints;
     int64_t again_ms = database_ms(keeping) + SQL_RETRY_MS_MAX;
+    if (call->kind != SQL_CALL_COMMAND)
+        trouble_note(TROUBLE_DATABASE_UPKEEP, (uint32_t)call->kind, !is_good);
     switch (call->kind) {
     case SQL_CALL_END:
         keeping->end_under_way = false;
@@ -210,8 +213,10 @@ static void call_is_done(struct sql_housekeeping *keeping, const struct sql_call
     case SQL_CALL_GOODBYE:
         keeping->has_left = true;
         break;
-    case SQL_CALL_COMMAND:
     case SQL_CALL_ADOPT:
+        keeping->adopt_failed = !is_good;
+        break;
+    case SQL_CALL_COMMAND:
         break;
     }
 }

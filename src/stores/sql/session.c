@@ -298,6 +298,7 @@ void sql_session_figures(const struct sql_session *session, struct sql_session_f
                                         .reconnects = session->reconnects,
                                         .settled = figures->settled,
                                         .flushed = figures->flushed,
+                                        .refused = figures->refused,
                                         .waiting = session->calls.commands,
                                         .is_up = session->turn.phase != SQL_PHASE_DOWN,
                                         .is_full = figures->is_full};

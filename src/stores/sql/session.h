@@ -29,7 +29,7 @@ struct sql_session_options {
 };
 
 struct sql_session_figures {
-    uint64_t turns, calls, repeated, reconnects, settled, flushed;
+    uint64_t turns, calls, repeated, reconnects, settled, flushed, refused;
     int64_t waiting; /* calls without a reply */
     bool is_up, is_full;
 };

@@ -152,6 +152,7 @@ void sql_figures(const struct sql *sql, struct sql_figures *out)
                                 .reconnects = figures.reconnects,
                                 .settled = figures.settled,
                                 .flushed = figures.flushed,
+                                .refused = figures.refused,
                                 .waiting = figures.waiting,
                                 .is_up = figures.is_up};
 }

@@ -44,6 +44,7 @@ struct sql_figures {
     uint64_t reconnects;
     uint64_t settled; /* commits whose outcome had to be determined after a lost connection */
     uint64_t flushed; /* transactions that were made durable while others continued */
+    uint64_t refused; /* calls that the database refused */
     int64_t waiting;  /* calls without a reply */
     bool is_up;
 };

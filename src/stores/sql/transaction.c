@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/trouble.h"
 
 #include <stdio.h>
 
@@ -214,6 +215,9 @@ static void give_up(struct sql_transaction *turn, struct sql_call *call)
     log_event(LOG_WARN, "the database refused a call",
               LOG_TEXT("store", turn->context->link->dialect->name),
               LOG_TEXT("state", turn->fault.state), LOG_TEXT("message", turn->fault.message));
+    turn->figures.refused++;
+    if (call->kind == SQL_CALL_COMMAND && status == QUEUE_UNAVAILABLE)
+        trouble_note_call(TROUBLE_DATABASE_CALLS, 0);
     sql_housekeeping_failed(turn->housekeeping, call);
     sql_call_queue_refuse(turn->queue, call, status);
 }

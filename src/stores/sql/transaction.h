@@ -33,7 +33,7 @@ enum sql_phase {
 };
 
 struct sql_transaction_figures {
-    uint64_t turns, repeated, settled, flushed;
+    uint64_t turns, repeated, settled, flushed, refused;
     bool is_full; /* the last transaction found the database's disk full */
 };
 

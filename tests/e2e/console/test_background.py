@@ -35,7 +35,7 @@ def test_failing_checkpoints_are_a_problem_of_the_status(start_server):
         client.push("t", str(number), body=b"x" * 60_000, delay="1h")
     problem = eventually(lambda: problems_of(client).get("checkpoint"), 60, 0.5)
     assert (problem["severity"], problem["runbook"]) == ("warning", "background")
-    assert problem["value"] > 10_000 and problem["sentence"].startswith("checkpoints have failed for ")
+    assert problem["value"] > 10_000 and problem["sentence"].startswith("checkpoints of shard 00 have failed for ")
     assert failing_seconds(client, "checkpoint") > 10
 
 

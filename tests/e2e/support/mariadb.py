@@ -101,6 +101,13 @@ class MariadbServer:
             cursor.execute("SHOW SLAVE STATUS")
             return cursor.fetchone()["Gtid_IO_Pos"]
 
+    def refuse_inserts(self, ident):
+        """As a trigger of an application does."""
+        self.do(f"CREATE TRIGGER tarry.shop BEFORE INSERT ON tarry.job FOR EACH ROW IF NEW.id = '{ident}' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not in this shop'; END IF")
+
+    def accept_inserts(self):
+        self.do("DROP TRIGGER tarry.shop")
+
     def kill(self):
         self.process.send_signal(signal.SIGCONT)
         self.process.kill()

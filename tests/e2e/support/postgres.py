@@ -110,6 +110,14 @@ class PostgresServer:
         cursor.execute(text, values)
         return cursor.fetchone()[0]
 
+    def refuse_inserts(self, ident):
+        """As a trigger of an application does."""
+        self.do(f"""CREATE FUNCTION public.shop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = '{ident}' THEN RAISE EXCEPTION 'not in this shop'; END IF; RETURN NEW; END $$;
+            CREATE TRIGGER shop BEFORE INSERT ON tarry.job FOR EACH ROW EXECUTE FUNCTION public.shop()""")
+
+    def accept_inserts(self):
+        self.do("DROP FUNCTION public.shop() CASCADE")
+
     def cut(self, connection):
         self.do("SELECT pg_terminate_backend(%s)", connection.get_backend_pid())
 

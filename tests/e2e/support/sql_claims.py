@@ -8,7 +8,7 @@ import time
 
 from redis_serving import info, metric, works
 from server import eventually, meanwhile
-from sql_serving import drain, due_s, push_until, transaction
+from sql_serving import drain, due_s, push_until, tarry, transaction
 
 HOUR_MS = 3600 * 1000
 
@@ -240,3 +240,43 @@ def test_random_transactions_leave_exactly_what_was_committed(pair, database):
     assert sorted(got) == expected
     counts = client.topic("random")["counts"]
     assert not any(counts[state] for state in ("delayed", "retrying", "ready", "leased", "dead"))
+
+
+# ---- what an application does to the tables ----
+
+def problem_of(server, word):
+    return next((problem for problem in server.client().call("GET", "/v1/status").json()["problems"] if word in problem["sentence"]), None)
+
+
+def test_a_call_that_a_trigger_refuses_is_a_problem_of_the_status(pair, database):
+    server = pair[0]
+    client = server.client()
+    database.refuse_inserts("refused-by-trigger")
+    try:
+        assert metric(server, "tarry_sql_refused_total") == 0 and not problem_of(server, "refuses calls")
+        answer = client.call("PUT", "/v1/topics/trigger/jobs/refused-by-trigger", b"x")
+        assert answer.status == 503
+        problem = eventually(lambda: problem_of(server, "refuses calls"))
+        assert (problem["code"], problem["severity"], problem["runbook"]) == ("background", "warning", "background")
+        assert metric(server, "tarry_sql_refused_total") >= 1
+        assert metric(server, 'tarry_background_failing_seconds{work="database_calls"}') > 0
+        client.push("trigger", "accepted", b"x")
+    finally:
+        database.accept_inserts()
+
+
+def test_a_row_that_breaks_the_rules_is_not_delivered_and_is_a_problem_of_the_status(pair, database):
+    server = pair[0]
+    client = server.client()
+    for ident in ("good", "bad"):
+        client.push("past", ident, b"x", content_type="text/plain")
+    database.do("UPDATE tarry.job SET content_type = 'a\r\nSet-Cookie: b' WHERE id = 'bad'")
+    assert [job["id"] for job in client.take("past", max=5, wait="10s")] == ["good"]
+    problem = eventually(lambda: problem_of(server, "break the rules"))
+    assert (problem["code"], problem["severity"]) == ("background", "warning")
+    assert client.call("GET", "/v1/topics/past/jobs/bad").status == 404
+    assert [job["id"] for job in client.call("GET", "/v1/topics/past/jobs").json()["jobs"]] == ["good"]
+    found = tarry("fsck", "--store", database.url)
+    assert found.returncode == 1 and "rows break the rules of a push" in found.stdout
+    database.do("UPDATE tarry.job SET content_type = 'text/plain' WHERE id = 'bad'")
+    assert client.get("past", "bad")["state"] == "leased"

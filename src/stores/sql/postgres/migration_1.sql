@@ -1284,6 +1284,14 @@ BEGIN
     IF p_mend THEN INSERT INTO tarry.tokens (version, text) VALUES (gen_random_uuid()::text, ''); END IF;
     RETURN NEXT; mended := false;
   END IF;
+  FOR w IN SELECT t.name, count(*) AS n FROM tarry.job j JOIN tarry.topic t ON t.topic = j.topic AND t.name IS NOT NULL
+      WHERE j.id ~ '[^!-~]' OR octet_length(j.body) > 16777216 OR octet_length(j.content_type) > 128
+        OR encode(j.content_type, 'hex') ~ '^(..)*([01].|7f|[89a-f].)' OR octet_length(j.meta) > 4096
+        OR octet_length(j.error) > 256 OR j.priority NOT BETWEEN 0 AND 65535 OR j.due NOT BETWEEN 0 AND 253402300799999
+        OR j.first_due NOT BETWEEN 0 AND 253402300799999 GROUP BY 1 ORDER BY 1 LOOP
+    finding := format('topic %s: rows break the rules of a push, so their jobs are not delivered: correct or delete them', quote_literal(w.name));
+    jobs := w.n; RETURN NEXT;
+  END LOOP;
   FOR w IN SELECT count(*) AS n FROM tarry.job j WHERE NOT EXISTS (SELECT FROM tarry.topic t WHERE t.topic = j.topic) HAVING count(*) > 0 LOOP
     finding := 'jobs of topics that are not there'; jobs := w.n; RETURN NEXT;
   END LOOP;
