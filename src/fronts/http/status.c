@@ -290,8 +290,7 @@ static void judge_background(struct http_status *status,
             if (row == ROW_CHECKPOINTS && value > rows[ROW_CHECKPOINTS_STOPPED].limit)
                 row = ROW_CHECKPOINTS_STOPPED;
             if (value > rows[row].limit)
-                found_of(status, row,
-                         (struct http_status_problem){.party = party, .value = value});
+                found_of(status, row, (struct http_status_problem){.party = party, .value = value});
         }
 }
 
@@ -363,9 +362,14 @@ static void say_value(struct buffer *out, const struct http_status_problem *prob
 /* Appends what the server does in the database, by the kind of the call (sql/call.h). */
 static void say_operation(struct buffer *out, const struct http_status_problem *problem)
 {
-    static const char *const operations[] = {
-        "upkeep",       "upkeep", "ends of leases",    "checks for waiting jobs", "reading of events",
-        "ends of ttls", "upkeep", "adoption of leases"};
+    static const char *const operations[] = {"upkeep",
+                                             "upkeep",
+                                             "ends of leases",
+                                             "checks for waiting jobs",
+                                             "reading of events",
+                                             "ends of ttls",
+                                             "upkeep",
+                                             "adoption of leases"};
     uint32_t count = (uint32_t)(sizeof operations / sizeof operations[0]);
     buffer_append_text(out, operations[problem->party < count ? problem->party : 0]);
 }

@@ -42,7 +42,7 @@ struct http_problem_row; /* row of the table in status.c */
 struct http_status_problem {
     const struct http_problem_row *row;
     const struct http_sample_topic
-        *topic; /* topic in the sample; NULL: a problem without a topic */
+        *topic;     /* topic in the sample; NULL: a problem without a topic */
     uint32_t party; /* of a problem of background work */
     int64_t value;
 };

@@ -34,9 +34,9 @@ enum { IMPORT_UNDER_WAY = 4, IMPORT_ITEMS_MAX = 1000 };
 enum import_outcome { IMPORT_CREATED = 1, IMPORT_REPLACED, IMPORT_EXISTED, IMPORT_OUTCOMES };
 
 struct import_item {
-    uint64_t line;    /* line number, from 1 */
-    size_t at, bytes; /* in the batch's body, without the line end */
-    bool has_choice;  /* the leading on_conflict was inserted here */
+    uint64_t line;               /* line number, from 1 */
+    size_t at, bytes;            /* in the batch's body, without the line end */
+    bool has_choice;             /* the leading on_conflict was inserted here */
     enum import_outcome outcome; /* 0: not stored yet */
 };
 
@@ -138,9 +138,8 @@ static struct slice line_of(const struct import_batches *batches, struct import_
 /* Notes which lines are stored, with what is known from earlier attempts. */
 static void note_outcomes(struct import_batch *batch, const json_t *results)
 {
-    static const char *const codes[IMPORT_OUTCOMES] = {[IMPORT_CREATED] = "created",
-                                                       [IMPORT_REPLACED] = "replaced",
-                                                       [IMPORT_EXISTED] = "existed"};
+    static const char *const codes[IMPORT_OUTCOMES] = {
+        [IMPORT_CREATED] = "created", [IMPORT_REPLACED] = "replaced", [IMPORT_EXISTED] = "existed"};
     for (size_t i = 0; i < batch->count; i++) {
         const json_t *result = json_array_get(results, i);
         const char *code = json_string_value(json_object_get(result, "result"));

@@ -44,9 +44,11 @@ static const char *const checks[] = {
     "GROUP BY t.name ORDER BY t.name",
 
     "SELECT CONCAT('topic ', QUOTE(t.name), ': rows break the rules of a push, so their jobs are "
-    "not delivered: correct or delete them'), COUNT(*), NULL FROM tarry.job j JOIN tarry.topic t ON "
+    "not delivered: correct or delete them'), COUNT(*), NULL FROM tarry.job j JOIN tarry.topic t "
+    "ON "
     "t.topic = j.topic AND t.name IS NOT NULL WHERE j.id RLIKE '[^!-~]' OR j.body_bytes > 16777216 "
-    "OR HEX(j.content_type) RLIKE '^(..)*([01].|7F|[89A-F].)' OR LENGTH(j.meta) > 4096 OR LENGTH(j.error) > 256 OR "
+    "OR HEX(j.content_type) RLIKE '^(..)*([01].|7F|[89A-F].)' OR LENGTH(j.meta) > 4096 OR "
+    "LENGTH(j.error) > 256 OR "
     "j.priority NOT BETWEEN 0 AND 65535 OR j.due NOT BETWEEN 0 AND 253402300799999 OR j.first_due "
     "NOT BETWEEN 0 AND 253402300799999 GROUP BY t.name ORDER BY t.name",
 
