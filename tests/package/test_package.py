@@ -388,32 +388,3 @@ def test_the_archive_is_a_service_as_its_note_says(machine, builder):
     assert machine("tail -n 1 /usr/local/etc/tarry/tarry.conf").stdout == "# mine\n"
     assert pending(machine, "orders") == 3
     machine("systemctl disable --now tarry; cd /usr/local && rm -r bin/tarry lib/systemd lib/sysusers.d lib/tmpfiles.d etc/tarry share/doc/tarry; systemctl daemon-reload; rm -r /var/lib/tarry; userdel tarry")
-
-
-@pytest.fixture(scope="module")
-def first_package(directory, packages):
-    """As the first one was: a user that systemd makes at each start, no maintainer's scripts."""
-    tree = directory / "first"
-    run("dpkg-deb", "-R", packages[0], tree)
-    for script in ("preinst", "postinst", "prerm", "postrm", "md5sums"):
-        (tree / "DEBIAN" / script).unlink()
-    (tree / "usr/lib/sysusers.d/tarry.conf").unlink()
-    unit = tree / "usr/lib/systemd/system/tarry.service"
-    unit.write_text(unit.read_text(encoding="utf-8").replace("User=tarry\nGroup=tarry\n", "DynamicUser=yes\n"), encoding="utf-8")
-    control = tree / "DEBIAN/control"
-    control.write_text(control.read_text(encoding="utf-8").replace(f"Version: {VERSION}-1", f"Version: {VERSION}"), encoding="utf-8")
-    return run("dpkg-deb", "--root-owner-group", "--build", tree, directory / "first.deb") and directory / "first.deb"
-
-
-def test_the_directory_of_a_user_that_systemd_made_becomes_the_fixed_users(machine, first_package):
-    shutil.copy(first_package, machine.root / "root/tarry-first.deb")
-    machine("apt-get install -q -y --no-install-recommends /root/tarry-first.deb; systemctl daemon-reload; systemctl enable --now tarry")
-    assert machine("readlink /var/lib/tarry").stdout.strip() == "private/tarry"
-    assert machine("grep -c ^tarry: /etc/passwd", check=False).stdout.strip() == "0" and "tarry" in machine("getent passwd tarry").stdout
-    push(machine, "orders")
-    machine("apt-get install -q -y --no-install-recommends /root/tarry-2.deb")
-    assert show(machine, "ActiveState") == "active"
-    assert pending(machine, "orders") == JOBS
-    assert machine("stat -c '%U %a %F' /var/lib/tarry").stdout.strip() == "tarry 700 directory"
-    assert machine("find /var/lib/tarry ! -user tarry; ls /var/lib/private").stdout == ""
-    assert machine("grep -c ^tarry: /etc/passwd").stdout.strip() == "1"

@@ -200,8 +200,7 @@ def results(answer, jobs):
 
 
 class Topic:
-    def __init__(self, packed, is_before=False):
-        packed = packed[:1] + bytes(6) + packed[1:] if is_before else packed  # servers of before knew no end of a pause
+    def __init__(self, packed):
         self.paused, self.paused_until, *numbers, size, rest = unpack(">BI6" + "I6" * 17 + "B", packed)
         for name, number in zip(COUNTS + TOTALS, numbers):
             setattr(self, name, number)
@@ -212,7 +211,6 @@ class Topic:
 class Shard:
     """One server's view of one shard. `check`: look for broken invariants after every call that changes something."""
 
-    is_before = False
 
     def __init__(self, client, tag="{tarry:0}", server="0000000a", check=True):
         self.client, self.tag, self.server, self.check = client, tag, server, check
@@ -367,7 +365,7 @@ class Shard:
         answer = self.topic_call(verb, name, packed, makes, topics_max, ticket, extension, pause_ms, pause_until)
         status, rest = unpack(">B", answer.rest)
         assert not rest
-        return status, Topic(answer.more[0], self.is_before) if answer.more and answer.more[0] else None
+        return status, Topic(answer.more[0]) if answer.more and answer.more[0] else None
 
     def topic_call(self, verb, name, packed=b"", makes=0, topics_max=1000, ticket=None, extension=b"", pause_ms=0, pause_until=0):
         return self.change_call("topic", verb, name, topics_max, makes, packed, extension, pause_ms, pause_until, ticket=ticket)
@@ -380,7 +378,7 @@ class Shard:
         answer = self.call("topics", after, limit)
         more, rest = unpack(">B", answer.rest)
         assert not rest
-        return bool(more), {answer.more[at]: Topic(answer.more[at + 1], self.is_before) for at in range(0, len(answer.more), 2)}
+        return bool(more), {answer.more[at]: Topic(answer.more[at + 1]) for at in range(0, len(answer.more), 2)}
 
     def purge(self, name, state=0, verb="purge", up_to=0, most=1000, ticket=None):
         """One step: (status, more, affected, sequence up to which)"""

@@ -95,7 +95,7 @@ class _Keys:
     def judge(self):
         if self.core is None:
             return self.blame("there is no core")
-        if self.core.layout not in (state.LAYOUT, state.LIMITED, state.TIMED_LAYOUT, state.HELD) or not 0 < self.core.sequence + 1 < 2**47:
+        if self.core.layout != state.LAYOUT or not 0 < self.core.sequence + 1 < 2**47:
             self.blame(f"core of layout {self.core.layout}, sequence {self.core.sequence}")
         if set(self.events) != {name for name, kinds in self.topics.items() if kinds.get("topic")}:
             self.blame(f"topics with an event {sorted(self.events)}, topics that exist {sorted(self.topics)}")
@@ -108,8 +108,8 @@ class _Keys:
         timed = {name for name, kinds in self.topics.items() if kinds.get("topic") and kinds["topic"].flags & state.TIMED}
         if set(self.pauses) != timed or any(not self.topics[name]["topic"].flags & state.PAUSED for name in timed):
             self.blame(f"pauses with an end {sorted(self.pauses)}, topics that are paused so {sorted(timed)}")
-        if self.pauses and self.core.layout < state.TIMED_LAYOUT:
-            self.blame(f"pauses with an end in a core of layout {self.core.layout}")
+        if self.pauses and not self.core.core_flags & state.PAUSES:
+            self.blame(f"pauses with an end in a core with flags {self.core.core_flags}")
         self.judge_next()
         return None
 

@@ -3,11 +3,12 @@
 import dataclasses
 
 NONE = 2**48 - 1
-LAYOUT, LIMITED, TIMED_LAYOUT, HELD = 2, 3, 4, 5  # LIMITED: a topic has limits; TIMED: one is or was paused for a time; HELD: its clock stands
+LAYOUT = 1
+PAUSES, HELD = 1, 2  # flags of a core: a topic is or was paused for a time; the clock stands still
 PAUSED, SPECIAL, HISTORIC, EXTENDED, PACKED, EXPIRING, REMEMBERING, UNPACKED, LARGE, TRIED, TIMED = (1 << bit for bit in range(11))
 FIGURES = ("delayed", "retrying", "ready", "leased", "dead", "dead_bytes", "pushed", "acked", "cancelled", "expired", "replaced",
            "delivered", "nacked", "lease_ended", "died", "redriven")
-CORE_NUMBERS = (("layout", 1), ("sealed", 1), ("shards", 4), ("generation", 4), ("changes", 6), ("deaths", 6), ("sequence", 6), ("leaf", 6),
+CORE_NUMBERS = (("layout", 1), ("core_flags", 1), ("sealed", 1), ("shards", 4), ("generation", 4), ("changes", 6), ("deaths", 6), ("sequence", 6), ("leaf", 6),
                 ("adjust", -6), ("next", 6), ("rest", 6))
 CORE_TEXTS = ("next_topic", "run", "lease_key")
 TOPIC_NUMBERS = (("flags", 2), *((figure, -6) for figure in FIGURES), ("next", 6), ("listed", 6))

@@ -280,7 +280,7 @@ def test_a_topic_that_does_not_exist_is_forgotten(shard):
 
 def test_a_newer_version_is_left_alone(shard):
     fill(shard)
-    state.core_change(shard.client, shard.tag, layout=6)
+    state.core_change(shard.client, shard.tag, layout=state.LAYOUT + 1)
     with pytest.raises(Exception, match="newer tarry"):
         Check(shard, "repair")
     state.core_change(shard.client, shard.tag, layout=state.LAYOUT)
@@ -694,8 +694,8 @@ VALUES = {
     "settings too long": (lambda shard: shard.client.append(f"{shard.tag}:topic:t", b"x" * 30), "the settings cannot be read"),
     "a core that is empty": (cut("core", 0), "the shard has no core"),
     "a core cut short": (cut("core", 40), "the shard has no core"),
-    "a core without its end": (cut("core", 70), "the end of the core cannot be read"),
-    "a core whose topic is longer than it": (patch("core", 66, b"\xff"), "the shard has no core"),
+    "a core without its end": (cut("core", 71), "the end of the core cannot be read"),
+    "a core whose topic is longer than it": (patch("core", 67, b"\xff"), "the shard has no core"),
     "a ticket that nobody would drop": (lambda shard: shard.client.delete(shard.tag + ":servers"), "nobody would drop the ticket"),
 }
 

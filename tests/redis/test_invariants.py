@@ -12,7 +12,7 @@ DAMAGES = {
     "a count too high": ("SETRANGE", "topic:t", 2, bytes(5) + b"\x63"),
     "a sum too low": ("SETRANGE", "topic:t", 2 + 6 * 6, bytes(5) + b"\1"),
     "a topic that looks too late": ("SETRANGE", "topic:t", 2 + 16 * 6, b"\x7f"),
-    "a shard that looks too late": ("SETRANGE", "core", 40, b"\x7f" + bytes(5) + b"\x7f"),
+    "a shard that looks too late": ("SETRANGE", "core", 41, b"\x7f" + bytes(5) + b"\x7f"),
     "flags forgotten": ("SETRANGE", "topic:t", 0, bytes(2)),
     "a topic cut short": ("SET", "topic:t", b"short"),
     "a ready job dropped": ("ZREMRANGEBYRANK", "ready:t:100", 0, 0),

@@ -1,15 +1,10 @@
-"""A topic's max_jobs: the share of one shard of eight, rounded up; and a layout that says there is a limit."""
+"""A topic's max_jobs: the share of one shard of eight, rounded up."""
 
-import state
-from abi import CREATED, OK, REPLACED, TOPIC_FULL, TOPIC_PUT, job, settings
+from abi import CREATED, REPLACED, TOPIC_FULL, TOPIC_PUT, job, settings
 
 
 def statuses(answers):
     return [answer[0] for answer in answers]
-
-
-def layout(shard):
-    return state.core_read(shard.client.get(f"{shard.tag}:core"))["layout"]
 
 
 def test_a_batch_is_let_in_up_to_the_limit(shard):
@@ -32,16 +27,6 @@ def test_delayed_and_leased_ones_count_and_purged_ones_do_not(shard):
     assert statuses(shard.push("t", job("c"), job("d"))) == [CREATED, TOPIC_FULL]
     shard.topic(TOPIC_PUT, "t", settings(), 1)
     assert statuses(shard.push("t", job("d"))) == [CREATED]
-
-
-def test_the_first_limit_makes_the_layout_another_one_for_good(shard):
-    assert layout(shard) == state.LAYOUT
-    assert shard.topic(TOPIC_PUT, "t", settings(), 1)[0] == CREATED
-    assert layout(shard) == state.LAYOUT
-    assert shard.topic(TOPIC_PUT, "t", settings(rate=(5, 1)), 1)[0] == OK
-    assert layout(shard) == state.LIMITED
-    shard.topic(TOPIC_PUT, "t", settings(), 1)
-    assert layout(shard) == state.LIMITED
 
 
 def test_dead_ones_count(shard):

@@ -9,8 +9,8 @@ def pauses(shard):
     return dict(shard.client.zrange(shard.tag + ":pauses", 0, -1, withscores=True))
 
 
-def layout(shard):
-    return shard.client.getrange(shard.core, 0, 0)[0]
+def core_flags(shard):
+    return state.core_of(shard.client, shard.tag).core_flags
 
 
 def pause(shard, name, ms, **more):
@@ -84,16 +84,14 @@ def test_until_a_moment_of_the_wall_clock(shard):
     assert status == OK and topic.paused_until == now + 5000 + 3_600_000
 
 
-def test_servers_that_know_no_end_are_kept_out_from_the_first_one_on(shard):
+def test_the_first_pause_with_an_end_is_noted_in_the_core_for_good(shard):
     shard.push("t", job("a"))
     shard.topic(TOPIC_PAUSE, "t")
-    assert layout(shard) == state.LAYOUT
+    assert core_flags(shard) == 0
     pause(shard, "t", 1000)
-    assert layout(shard) == state.TIMED_LAYOUT
-    shard.topic(TOPIC_PUT, "t", bytes(40) + (5).to_bytes(6, "big") + bytes(4) + b"\1")
-    assert layout(shard) == state.TIMED_LAYOUT
+    assert core_flags(shard) == state.PAUSES
     shard.topic(TOPIC_RESUME, "t")
-    assert layout(shard) == state.TIMED_LAYOUT
+    assert core_flags(shard) == state.PAUSES
 
 
 def test_many_end_at_once_in_steps(shard):

@@ -159,11 +159,11 @@ def test_the_bytes_of_a_take_end_it_and_the_first_job_always_comes(shard):
 
 
 def test_retrying_jobs_keep_what_they_went_through(shard):
-    shard.push("t", job("a"), job("b", delay=30))
+    shard.push("t", job("a"), job("b", delay=2000))
     [lease] = shard.take("t", 1)
     shard.turn([(NACK, lease.delivery, 20, b"first")])
     assert shard.stats("t").retrying == 1
-    shard.jump(50)
+    shard.jump(2100)
     turn = shard.turn(takes=[("t", 5)])
     assert [(found.id, found.attempt, found.error) for found in turn.jobs[0]] == [(b"a", 2, b"first"), (b"b", 1, b"")]
     assert [attempt[4] for attempt in turn.jobs[0][0].history] == [b"first"]

@@ -50,7 +50,6 @@ static const struct meaning {
     {"NOSCRIPT", NULL, REDIS_VERDICT_GREET},
     {"ERR", "Function not found", REDIS_VERDICT_GREET},
     {"CLOCK", NULL, REDIS_VERDICT_CLOCK}, /* it went back (detected by the script) */
-    {"OLDER", NULL, REDIS_VERDICT_GREET}, /* the shard has layout 1 (detected by the script) */
     {"GONE", NULL, REDIS_VERDICT_GONE},   /* the core is missing (detected by the script) */
     {"MOVED", NULL, REDIS_VERDICT_MOVED},
     {"ASK", NULL, REDIS_VERDICT_AGAIN},            /* the slot is moving */

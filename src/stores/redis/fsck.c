@@ -39,34 +39,12 @@ static int ask_number(struct fsck *fsck, const char *key, uint32_t *number, bool
     return 0;
 }
 
-/* Refuses layout 1, which outdated servers have left and no server has finished converting. */
-static int refuse_before(struct fsck *fsck, const char *core)
-{
-    return REDIS_REPORT(&fsck->error, -EINVAL,
-                        "'%s' is of layout %d, as older versions kept it, start a server of this "
-                        "version, which converts it, and check again",
-                        core, REDIS_LAYOUT_BEFORE);
-}
-
 static int refuse_newer(struct fsck *fsck, const char *core, const struct redis_core_state *found)
 {
     return REDIS_REPORT(&fsck->error, -EINVAL,
                         "'%s' is of layout %u and this version reads up to %d, use the version "
                         "that wrote it, or a newer one",
                         core, (unsigned)found->layout, REDIS_LAYOUT);
-}
-
-/* Handles a core that is not a string: layout 1 has hashes; any other type requires an operator. */
-static int judge_type(struct fsck *fsck, const char *core)
-{
-    const struct slice words[] = {slice_of("TYPE"), slice_of(core)};
-    redisReply *reply;
-    int result = fsck_ask(fsck, redis_slot_of(words[1]), words, 2, &reply);
-    if (result != 0)
-        return result;
-    bool is_hash = slice_is(slice_make(reply->str, reply->len), "hash");
-    freeReplyObject(reply);
-    return is_hash ? refuse_before(fsck, core) : 0;
 }
 
 /* Checks whether the core that exists with this number of shards confirms the number. */
@@ -79,14 +57,12 @@ static int ask_witness(struct fsck *fsck, uint32_t shard, uint32_t shards, uint3
     snprintf(core, sizeof core, "%s:core", tag);
     int result = ask_text(fsck, core, &reply);
     if (result == -EBADMSG)
-        return judge_type(fsck, core);
+        return 0; /* a key of another type, which the check of the keys reports */
     if (result != 0)
         return result;
     bool is_core = reply->type == REDIS_REPLY_STRING &&
                    redis_core_state_read(slice_make(reply->str, reply->len), &found);
     freeReplyObject(reply);
-    if (is_core && found.layout == REDIS_LAYOUT_BEFORE)
-        return refuse_before(fsck, core);
     if (is_core && found.layout > REDIS_LAYOUT)
         return refuse_newer(fsck, core, &found);
     *witnesses += is_core && found.shards == shards;

@@ -299,7 +299,7 @@ static int ask_number(struct shards_question *question, const char *const *words
 /* ---- a core ---- */
 
 struct core_seen {
-    bool is_there, is_hash;
+    bool is_there;
     struct redis_core_state core;
 };
 
@@ -326,15 +326,11 @@ static int ask_core(struct shards_question *question, const char *core, struct c
     int result = ask_owner(question, (const char *const[]){"GET", core, NULL}, &reply);
     if (result != 0)
         return result;
-    seen->is_hash = is_of_another_type(reply);
-    seen->is_there = seen->is_hash || reply->type == REDIS_REPLY_STRING;
+    seen->is_there = is_of_another_type(reply) || reply->type == REDIS_REPLY_STRING;
     if (reply->type == REDIS_REPLY_STRING)
         (void)redis_core_state_read(slice_make(reply->str, reply->len), &seen->core);
     freeReplyObject(reply);
-    if (!seen->is_hash)
-        return 0;
-    seen->core.layout = REDIS_LAYOUT_BEFORE;
-    return ASK_NUMBER(question, &seen->core.shards, "HGET", core, "shards");
+    return 0;
 }
 
 /* Finds the number in a core. The name of shard 0 depends on the number of shards, but there are
@@ -451,36 +447,6 @@ static int refuse_layout(const struct shards_question *question, const char *cor
                         core, question->place, (unsigned)seen->core.layout, (unsigned)REDIS_LAYOUT);
 }
 
-/* Counts the servers of older versions that listen to a shard's notifications; current servers use
- * another channel. The empty message has no meaning to any server. */
-static int ask_listeners(struct shards_question *question, uint32_t shard, uint32_t shards,
-                         uint32_t *count)
-{
-    char tag[REDIS_TAG_BYTES], channel[KEY_BYTES];
-    redisReply *reply;
-    redis_slot_tag(question->url->prefix, shard, shards, tag);
-    snprintf(channel, sizeof channel, "%s:news", tag);
-    question->purpose = "ask whether servers of an older version are at work";
-    int result = ask_owner(question, (const char *const[]){"SPUBLISH", channel, "", NULL}, &reply);
-    if (result != 0)
-        return result;
-    if (reply->type == REDIS_REPLY_INTEGER && reply->integer > *count)
-        *count = (uint32_t)reply->integer;
-    freeReplyObject(reply);
-    return 0;
-}
-
-/* Refuses to start while servers of older versions are running. They do not support this layout,
- * and their calls would suddenly fail: the operator has to stop them. */
-static int refuse_others(const struct shards_question *question, uint32_t count)
-{
-    return REDIS_REPORT(question->report, -EINVAL,
-                        "%u server%s of an older version %s at work on '%s' at '%s', stop %s, then "
-                        "start this one, which converts the jobs (docs/redis.md, Upgrades)",
-                        (unsigned)count, count == 1 ? "" : "s", count == 1 ? "is" : "are",
-                        question->url->prefix, question->place, count == 1 ? "it" : "them");
-}
-
 /* Refuses to mix jobs of a test clock with real ones. */
 static int refuse_clock(const struct shards_question *question, bool is_held)
 {
@@ -499,7 +465,6 @@ static int check_layouts(const struct redis_url *url, const struct redis_survey 
 {
     struct shards_question question = {
         .url = url, .map = map, .report = report, .purpose = "read the layout of the jobs"};
-    uint32_t at_work = 0;
     int result = 0;
     for (uint32_t i = 0; result == 0 && i < generation->shards; i++) {
         char core[KEY_BYTES];
@@ -508,13 +473,10 @@ static int check_layouts(const struct redis_url *url, const struct redis_survey 
         result = ask_core(&question, core, &seen);
         if (result == 0 && seen.core.layout > REDIS_LAYOUT)
             result = refuse_layout(&question, core, &seen);
-        if (result == 0 && seen.core.layout &&
-            (seen.core.layout == REDIS_LAYOUT_HELD) != (options->test_clock_ms != 0))
-            result = refuse_clock(&question, seen.core.layout == REDIS_LAYOUT_HELD);
-        if (result == 0 && seen.is_hash)
-            result = ask_listeners(&question, i, generation->shards, &at_work);
+        if (result == 0 && seen.core.layout && seen.core.is_held != (options->test_clock_ms != 0))
+            result = refuse_clock(&question, seen.core.is_held);
     }
-    return result == 0 && at_work ? refuse_others(&question, at_work) : result;
+    return result;
 }
 
 /* ---- the next generation, if any ---- */
@@ -574,31 +536,23 @@ static int follow_generations(const struct redis_url *url, const struct redis_su
     }
 }
 
-/* Reads the queue's random name, and creates it if it does not exist. Empty if Redis has no room,
- * or if a server of an older version left the name in the core: then hello returns it. */
+/* Reads the queue's random name, and creates it if it does not exist. Empty if Redis has no room:
+ * then hello creates and returns it. */
 static int fix_name(const struct redis_url *url, const struct redis_survey *map,
                     const struct redis_generation *generation, char out[REDIS_NAME_BYTES],
                     const struct redis_report *report)
 {
     struct shards_question question = {
         .url = url, .map = map, .report = report, .purpose = "read the name of the queue"};
-    char tag[REDIS_TAG_BYTES], core[KEY_BYTES], name[KEY_BYTES], drawn[REDIS_NAME_BYTES];
-    struct core_seen seen;
+    char tag[REDIS_TAG_BYTES], name[KEY_BYTES], drawn[REDIS_NAME_BYTES];
     redisReply *reply = NULL;
-    core_name_of(&question, generation, 0, core);
     redis_slot_tag_of(url->prefix, generation->number, 0, generation->shards, tag);
     snprintf(name, sizeof name, "%s:name", tag);
     redis_name_draw(drawn);
-    int result = ask_core(&question, core, &seen);
     /* Rejected if Redis is full: then hello, which is always allowed, creates it. */
-    if (result == 0 && !seen.is_hash &&
-        ask_owner(&question, (const char *const[]){"SET", name, drawn, "NX", NULL}, &reply) == 0)
+    if (ask_owner(&question, (const char *const[]){"SET", name, drawn, "NX", NULL}, &reply) == 0)
         freeReplyObject(reply);
-    if (result == 0)
-        result =
-            seen.is_hash
-                ? ask_owner(&question, (const char *const[]){"HGET", core, "name", NULL}, &reply)
-                : ask_owner(&question, (const char *const[]){"GET", name, NULL}, &reply);
+    int result = ask_owner(&question, (const char *const[]){"GET", name, NULL}, &reply);
     if (result != 0)
         return result;
     redis_name_read(reply->type == REDIS_REPLY_STRING ? slice_make(reply->str, reply->len)

@@ -40,7 +40,6 @@ static const struct source {
     [REDIS_LEAVE] = SOURCE(leave),
     [REDIS_ARRIVE] = SOURCE(arrive),
     [REDIS_DROP] = SOURCE(drop),
-    [REDIS_CONVERT] = SOURCE(convert),
     [REDIS_FIND] = SOURCE(find),
     [REDIS_PICK] = SOURCE(pick),
     [REDIS_CHECK] = SOURCE(check),

@@ -28,7 +28,6 @@ enum redis_script {
     REDIS_LEAVE,
     REDIS_ARRIVE,
     REDIS_DROP,
-    REDIS_CONVERT,
     REDIS_FIND,
     REDIS_PICK,
     REDIS_SCRIPTS_SERVED = REDIS_PICK, /* last function of the library */

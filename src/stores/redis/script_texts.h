@@ -40,7 +40,6 @@ REDIS_LUA(reshard);
 REDIS_LUA(leave);
 REDIS_LUA(arrive);
 REDIS_LUA(drop);
-REDIS_LUA(convert);
 REDIS_LUA(find);
 REDIS_LUA(pick);
 REDIS_LUA(check);

@@ -5,7 +5,6 @@
  *  AUTH, SELECT, CLIENT SETNAME, SET shards, FUNCTION LIST, INFO, CONFIG GET, ROLE in one pipeline
  *  FUNCTION LOAD if it is missing, hello     in a second pipeline
  *  adjust, hello                             while the clocks differ
- *  convert, …, hello                         if older servers left the shard
  */
 #include "redis/session_state.h"
 
@@ -201,68 +200,6 @@ static struct session_greeting set_clock(struct redis_session *session, int64_t 
     return goes_on;
 }
 
-/* ---- a shard of layout 1 (convert.lua) ---- */
-
-enum { CONVERT_TOPICS = 100, CONVERT_SAY_MS = 1000 };
-enum { CONVERT_DONE, CONVERT_MORE, CONVERT_AT_WORK };
-
-/* Sends the next step. A new connection starts from the beginning, because a cursor is invalid in
- * another server. */
-static void convert(struct redis_session *session, const char *cursor)
-{
-    struct buffer *out = session_command(session, SESSION_EXPECTS_CONVERT, NULL);
-    char drawn[LEASE_KEY_BYTES];
-    random_bytes(drawn, sizeof drawn);
-    session_script(session, out, REDIS_CONVERT, 4);
-    redis_command_text(out, cursor);
-    redis_command_number(out, CONVERT_TOPICS);
-    redis_command_number(out, session->options.shards);
-    redis_command_arg(out, slice_make(drawn, sizeof drawn));
-}
-
-static void say_converting(struct redis_session *session, const char *what)
-{
-    session->convert_said_ms = clock_inner_ms();
-    log_event(LOG_INFO, what, LOG_TEXT("shard", session->options.tag),
-              LOG_NUMBER("topics", session->converted));
-}
-
-static bool is_of_before(enum session_expects what, const redisReply *reply)
-{
-    static const char older[] = "OLDER ";
-    return what == SESSION_EXPECTS_HELLO && strncmp(reply->str, older, sizeof older - 1) == 0;
-}
-
-static struct session_greeting convert_begin(struct redis_session *session)
-{
-    session->converted = 0;
-    session->convert_said_ms = -CONVERT_SAY_MS;
-    convert(session, "0");
-    return goes_on;
-}
-
-static struct session_greeting convert_reply(struct redis_session *session, const redisReply *reply)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER ||
-        reply->element[1]->type != REDIS_REPLY_STRING ||
-        reply->element[2]->type != REDIS_REPLY_INTEGER)
-        return greeting_ends(REDIS_VERDICT_REFUSED, "its convert makes no sense");
-    session->converted += (uint64_t)reply->element[2]->integer;
-    if (reply->element[0]->integer == CONVERT_AT_WORK)
-        return greeting_ends(REDIS_VERDICT_REFUSED, "servers of an older version are at work on "
-                                                    "it, stop them, see Upgrades in docs/redis.md");
-    if (reply->element[0]->integer == CONVERT_MORE) {
-        if (clock_inner_ms() >= session->convert_said_ms + CONVERT_SAY_MS)
-            say_converting(session, "a shard of before is being converted");
-        convert(session, reply->element[1]->str);
-        return goes_on;
-    }
-    say_converting(session, "a shard of before was converted");
-    say_hello(session);
-    return goes_on;
-}
-
 static const char other_shards[] = "its queue has another number of shards, restart this server";
 
 /* Handles the reply to SET shards. Nil: the key was missing and is set now. An error: the key is on
@@ -395,8 +332,6 @@ struct session_greeting session_greeting_reply(struct redis_session *session,
 {
     if (what == SESSION_EXPECTS_ROOM)
         return room_reply(session, reply);
-    if (reply->type == REDIS_REPLY_ERROR && is_of_before(what, reply))
-        return convert_begin(session);
     if (reply->type == REDIS_REPLY_ERROR && !may_fail(what) && !is_there_already(what, reply))
         return error_reply(reply->str);
     switch (what) {
@@ -417,8 +352,6 @@ struct session_greeting session_greeting_reply(struct redis_session *session,
         return role_reply(session, reply);
     case SESSION_EXPECTS_HELLO:
         return hello_reply(session, reply);
-    case SESSION_EXPECTS_CONVERT:
-        return convert_reply(session, reply);
     default:
         break;
     }

@@ -62,7 +62,6 @@ enum session_expects {
     SESSION_EXPECTS_ROLE,
     SESSION_EXPECTS_LOAD,
     SESSION_EXPECTS_HELLO,
-    SESSION_EXPECTS_CONVERT,
     SESSION_EXPECTS_ADJUST
 };
 
@@ -111,8 +110,6 @@ struct redis_session {
     uint32_t unsure;   /* hellos in this greeting that took too long to set the clock by */
     bool is_behind;    /* the clock is behind: a script refused a call because of it */
     int64_t said_clock_ms;
-    uint64_t converted;      /* topics converted, of a shard in layout 1 */
-    int64_t convert_said_ms; /* when the conversion was last logged */
     char run_id[SESSION_RUN_ID_BYTES], found_run_id[SESSION_RUN_ID_BYTES];
     char greeted_history[SESSION_RUN_ID_BYTES]; /* of the master's data, when hello was sent */
 

@@ -1,9 +1,11 @@
 #include "redis/state.h"
 
 enum {
-    CORE_SEALED_AT = 1,
-    CORE_SHARDS_AT = 2,
-    CORE_BYTES_MIN = 69,
+    CORE_FLAGS_AT = 1,
+    CORE_SEALED_AT = 2,
+    CORE_SHARDS_AT = 3,
+    CORE_BYTES_MIN = 70,
+    FLAG_HELD = 2,
     FLAG_PAUSED = 1,
     FLAG_TIMED = 4, /* in the first byte */
     FIGURES_AT = 2,
@@ -26,11 +28,12 @@ bool redis_core_state_read(struct slice value, struct redis_core_state *out)
         return false;
     const unsigned char *at = (const void *)value.at;
     *out = (struct redis_core_state){.layout = at[0]};
-    if (out->layout >= REDIS_LAYOUT_PACKED && out->layout <= REDIS_LAYOUT)
-        out->sealed = at[CORE_SEALED_AT];
+    if (out->layout > REDIS_LAYOUT)
+        return true;
+    out->is_held = at[CORE_FLAGS_AT] & FLAG_HELD;
+    out->sealed = at[CORE_SEALED_AT];
     at += CORE_SHARDS_AT;
-    if (out->layout <= REDIS_LAYOUT)
-        out->shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    out->shards = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
     return true;
 }
 

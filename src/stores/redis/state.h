@@ -36,14 +36,12 @@ struct redis_topic_state {
     struct slice settings; /* as stored; empty: all default */
 };
 
-/* Layout 1 is a shard of outdated servers that is being converted (convert.lua); until the first
- * step of the conversion its core is a hash. */
-/* PACKED and the newest layout, in which some topic has limits, are read in the same way. */
-/* HELD: the shard's clock stands still, for tests. */
-enum { REDIS_LAYOUT_BEFORE = 1, REDIS_LAYOUT_PACKED = 2, REDIS_LAYOUT_HELD = 5, REDIS_LAYOUT = 5 };
+/* The newest layout that this version knows. */
+enum { REDIS_LAYOUT = 1 };
 
 struct redis_core_state {
     uint32_t layout;
+    bool is_held;    /* the shard's clock stands still, for tests */
     uint32_t shards; /* 0: unknown, because the layout is newer */
     uint32_t sealed; /* its progress towards another generation (enum redis_move_state) */
 };

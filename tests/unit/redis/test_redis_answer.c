@@ -38,8 +38,6 @@ static void errors_mean_what_the_table_says(void **state)
         {"scripts flushed", "NOSCRIPT No matching script. Please use EVAL.", REDIS_VERDICT_GREET},
         {"functions flushed", "ERR Function not found", REDIS_VERDICT_GREET},
         {"clock set back", "CLOCK it went back", REDIS_VERDICT_CLOCK},
-        {"servers of before left it", "OLDER the jobs lie as versions of before kept them",
-         REDIS_VERDICT_GREET},
         {"the layout is newer", "VERSION the jobs were stored by a newer tarry",
          REDIS_VERDICT_REFUSED},
         {"all was flushed", "GONE the core of this shard is not there, Redis lost its data",

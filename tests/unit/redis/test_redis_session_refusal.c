@@ -148,7 +148,7 @@ static void a_queue_of_other_shards_is_refused(void **state)
     struct redis_server *server = redis_server_new(NULL);
     struct rig rig = {.patience_ms = 300};
     (void)state;
-    char core[85] = {[0] = 2, [5] = 8, [68] = 16}; /* layout, shards, length of the lease key */
+    char core[86] = {[0] = 1, [6] = 8, [69] = 16}; /* layout, shards, length of the lease key */
     redisReply *reply = redis_server_ask(server, "SET {tarry:0}:core %b", core, sizeof core);
     freeReplyObject(reply);
     char url[64];

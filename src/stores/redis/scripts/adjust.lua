@@ -6,7 +6,7 @@ begin(KEYS, ticket)
 
 local kept = answered_before(ticket)
 if kept then return repeated(kept) end
-if core_layout == LAYOUT.HELD then
+if core_flags >= LAYOUT.HELD then
     if not expected and new then
         LAYOUT.hold(new)
         tell('c' .. server_of(ticket) .. text_of(new))

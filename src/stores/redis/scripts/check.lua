@@ -7,13 +7,13 @@ local function make_core(shards)
     if not find('', '', 'the shard has no core: it was lost, or no server has reached it yet', 'made anew, with numbers above any given out') then return end
     local number = number_beyond(0)
     core_make({shards = shards, generation = 0, changes = 0, deaths = 0, run = '', lease_key = ''}, number, number, 0)
-    core_layout = LAYOUT.TIMED -- what of it is there nobody knows: servers of before stay away
+    LAYOUT.note_pauses() -- there may be some
 end
 
 local function check_core()
     local text, shards = call('GET', CORE), tonumber(ARGV[6])
     step.looked = 1
-    if text and #text >= CORE_BYTES_MIN and not LAYOUT.is_ours(text) then refuse_core(text) end
+    if text and #text >= CORE_BYTES_MIN and LAYOUT.is_newer(text) then refuse_core(text) end
     if not text or not core_open(text) then
         make_core(shards)
         return ''

@@ -7,7 +7,7 @@ local DAY_MS, TICKETS_LOOKED_AT = 86400000, 64
 local text = reach(KEYS)
 local is_new = not text
 if is_new then
-    if is_of_before() then refuse_core() end
+    if call('EXISTS', CORE) == 1 then refuse_core() end -- of another type
     local number = call('EXISTS', TOPICS) == 1 and number_beyond(0) or 0
     core_make({shards = shards, generation = 0, changes = 0, deaths = 0, run = run, lease_key = drawn}, number, number, 0)
     if held then LAYOUT.hold(held) end

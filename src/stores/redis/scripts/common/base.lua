@@ -28,21 +28,19 @@ local ticket_slot -- server and slot of the call's ticket; nil: it has none
 
 -- ---- the shard's core: one packed string (README.md), read by each call and written by those that changed it ----
 
--- CONVERTING: a shard of layout 1 that is on its way to layout 2 (convert.lua). LIMITED: the same as 2, but some topic has limits.
--- TIMED: the same as 3, but some topic is, or was, paused for a time, or some lease knew its holder, or was asked to be cancelled.
--- HELD: the same as 4, but the shard's clock stands where `adjust` says, for tests, and wall clock there is no other (adjust.lua).
-local LAYOUT = {CONVERTING = 1, PLAIN = 2, LIMITED = 3, TIMED = 4, HELD = 5}
+-- The number of this layout, and the flags of a core. PAUSES: a topic is, or was, paused for a time. HELD: for tests, the shard's clock
+-- stands still at `adjust`, which is also its wall clock (adjust.lua).
+local LAYOUT = {NUMBER = 1, PAUSES = 1, HELD = 2}
 
-function LAYOUT.is_ours(text)
-    local layout = byte(text)
-    return layout ~= nil and layout >= LAYOUT.PLAIN and layout <= LAYOUT.HELD
+function LAYOUT.is_newer(text)
+    return (byte(text) or 0) > LAYOUT.NUMBER
 end
 
-local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
-local CORE_BYTES_MIN = 69 -- with no topic's name, whose length stands two bytes before
+local CORE_FORM, CORE_SELDOM, CORE_TAIL = '>BBBc20I6I6i6I6I6c14Bc0', '>I4I4I6I6', '>Bc0Bc0'
+local CORE_BYTES_MIN = 70 -- with no topic's name, whose length stands two bytes before
 
 local sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic
-local core_layout
+local core_flags
 local core_tail -- false: it cannot be read
 local next_before -- as this call found it
 local core_is_changed
@@ -50,21 +48,21 @@ local core_is_changed
 -- From its text; false where it cannot be read.
 local function core_open(text)
     core_tail, core_is_changed = false, false
-    if not text or not LAYOUT.is_ours(text) or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
-        core_layout = LAYOUT.PLAIN
+    if not text or byte(text) ~= LAYOUT.NUMBER or #text < CORE_BYTES_MIN + (byte(text, CORE_BYTES_MIN - 2) or 0) then
+        core_flags = 0
         adjust, next_ms, rest_ms, next_topic, next_before, sequence, leaf_number = 0, NONE, NONE, '', NONE, 0, 0
         return false
     end
-    local at
-    core_layout, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
+    local _, at
+    _, core_flags, sealed, core_seldom, sequence, leaf_number, adjust, next_ms, rest_ms, mover, next_topic, at = unpack_from(CORE_FORM, text)
     core_tail, next_before = sub(text, at), next_ms
-    if core_layout == LAYOUT.HELD then wall, adjust = adjust, 0 end
+    if core_flags >= LAYOUT.HELD then wall, adjust = adjust, 0 end
     return true
 end
 
 local function core_text()
-    local kept = core_layout == LAYOUT.HELD and clock or adjust
-    return pack(CORE_FORM, core_layout, sealed, core_seldom, sequence, leaf_number, kept, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
+    local kept = core_flags >= LAYOUT.HELD and clock or adjust
+    return pack(CORE_FORM, LAYOUT.NUMBER, core_flags, sealed, core_seldom, sequence, leaf_number, kept, next_ms, rest_ms, mover, #next_topic, next_topic) .. core_tail
 end
 
 -- What is seldom asked for: {shards, generation, changes, deaths, run, lease_key}.
@@ -83,7 +81,7 @@ end
 
 -- A new one. `more` as above; the next event is unknown, so the first that looks for what is due finds it.
 local function core_make(more, first_sequence, first_leaf, ms)
-    core_layout, sealed, sequence, leaf_number, adjust = LAYOUT.PLAIN, 0, first_sequence, first_leaf, ms
+    core_flags, sealed, sequence, leaf_number, adjust = 0, 0, first_sequence, first_leaf, ms
     next_ms, rest_ms, mover, next_topic, next_before = 0, 0, '--------\0\0\0\0\0\0', '', 0
     core_more_set(more)
 end
@@ -97,13 +95,13 @@ end
 
 -- From now on the shard's clock stands there.
 function LAYOUT.hold(ms)
-    core_layout, core_is_changed = LAYOUT.HELD, true
+    core_flags, core_is_changed = LAYOUT.HELD + core_flags % LAYOUT.HELD, true
     clock, now, wall, adjust = ms, ms, ms, 0
 end
 
--- What servers of before would not understand is about to be written: from now on they are told to be replaced.
-function LAYOUT.need_timed()
-    if core_layout < LAYOUT.TIMED then core_layout, core_is_changed = LAYOUT.TIMED, true end
+-- Raises PAUSES, for good.
+function LAYOUT.note_pauses()
+    if core_flags % LAYOUT.HELD == 0 then core_flags, core_is_changed = core_flags + LAYOUT.PAUSES, true end
 end
 
 -- ---- what happens, told to whoever listens (README.md, "Events") ----
@@ -181,21 +179,12 @@ local function reach(keys, ticket, name)
     return found[1]
 end
 
--- Whether servers of before left the shard: its core was a hash, and its topics.
-local function is_of_before()
-    local name = call('ZRANGE', TOPICS, '0', '0')[1]
-    return type(redis.pcall('GET', CORE)) == 'table' or name and type(redis.pcall('GET', keys_of(name).__index.key)) == 'table'
-end
-
 -- Why the core could not be opened. Nothing was changed yet.
 local function refuse_core(text)
-    if text and byte(text) == LAYOUT.CONVERTING or not text and is_of_before() then
-        error({err = 'OLDER the jobs lie as versions of before kept them, start a server, which converts them'})
-    end
-    if text and (text == '' or LAYOUT.is_ours(text)) then
+    if text and LAYOUT.is_newer(text) then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end
+    if text or call('EXISTS', CORE) == 1 then
         error({err = 'BROKEN the core of this shard cannot be read, run tarry fsck --repair with the same --store'})
     end
-    if text then error({err = 'VERSION the jobs were stored by a newer tarry, use that one'}) end
     error({err = 'GONE the core of this shard is not there, Redis lost its data'})
 end
 

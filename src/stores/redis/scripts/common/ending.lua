@@ -61,7 +61,7 @@ end
 
 -- What every answer begins with.
 local function head(rest)
-    local first = pack('>I6I6i6Bc0', clock, next_ms, core_layout == LAYOUT.HELD and -2 ^ 47 or adjust, #next_topic, next_topic)
+    local first = pack('>I6I6i6Bc0', clock, next_ms, core_flags >= LAYOUT.HELD and -2 ^ 47 or adjust, #next_topic, next_topic)
     return rest and first .. rest or first
 end
 

@@ -36,7 +36,6 @@ local function try_of(j)
     local state, holder = j.state, ''
     if state == LEASED_STATE and (j.consumer ~= '' or j.requested) then
         state, holder = state + holding.FLAG, pack(holding.FORM, j.requested and REQUESTED or 0, #j.consumer, j.consumer)
-        LAYOUT.need_timed()
     end
     return pack(TRY, state, j.priority, j.attempt, j.due, j.first, j.lease_until, j.delivery, j.lease) .. holder .. j.error
 end

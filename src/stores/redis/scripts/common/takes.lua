@@ -265,7 +265,6 @@ local function take(topic, max_jobs, max_bytes, ms, out, by, consumer)
         if is_plain(t) then take_ready('100') else take_by_priority() end
     end
     if #held > 0 then write_leases() end
-    if taken > 0 and consumer ~= '' then LAYOUT.need_timed() end
     if taken > 0 and t.f[AT.ready] == 0 and t.f[AT.delayed] == 0 and t.f[AT.retrying] == 0 then lower(t, TRIED) end
     return taken
 end

@@ -42,14 +42,14 @@ function topic_rules.pause_has_end(t)
     return has(t, TIMED)
 end
 
--- Of the topic, whether it was paused or not. `until_ms`: nil: for ever. Servers that know no end must not work here from then on.
+-- Of the topic, whether it was paused or not. `until_ms`: nil: for ever.
 function topic_rules.pause(t, until_ms)
     raise(t, PAUSED)
     if until_ms then
         call('ZADD', T .. ':pauses', text_of(until_ms), t.name)
         raise(t, TIMED)
         soonest = min(soonest, until_ms)
-        LAYOUT.need_timed()
+        LAYOUT.note_pauses()
     elseif has(t, TIMED) then
         call('ZREM', T .. ':pauses', t.name)
         lower(t, TIMED)
@@ -69,7 +69,7 @@ end
 
 -- When the first one ends.
 function topic_rules.first_pause_end()
-    if core_layout < LAYOUT.TIMED then return NONE end
+    if core_flags % LAYOUT.HELD == 0 then return NONE end
     local first = call('ZRANGE', T .. ':pauses', '0', '0', 'WITHSCORES')
     return tonumber(first[2] or NONE)
 end
@@ -142,10 +142,8 @@ function topic_rules.settings_are_whole(packed)
     return #packed == SETTINGS_BYTES or #packed == LIMITED_BYTES
 end
 
--- Servers that know no limits must not work here once a topic has some.
 function topic_rules.settings_put(t, packed)
     t.packed, t.is_changed = packed, true
-    if #packed == LIMITED_BYTES and core_layout == LAYOUT.PLAIN then core_layout, core_is_changed = LAYOUT.LIMITED, true end
 end
 
 -- Nobody changes what it returns.
