@@ -29,7 +29,10 @@ static inline bool store_identity_equals(const struct store_identity *one,
 static inline void store_identity_encode(const struct store_identity *identity,
                                          char out[STORE_IDENTITY_BYTES])
 {
-    strncpy(out, identity->store, STORE_NAME_BYTES);
+    const size_t length = strnlen(identity->store, STORE_NAME_BYTES);
+
+    memcpy(out, identity->store, length);
+    memset(out + length, 0, STORE_NAME_BYTES - length);
     for (int i = 0; i < 4; i++)
         out[STORE_NAME_BYTES + i] = (char)(identity->shard >> (8 * i));
 }
