@@ -303,6 +303,24 @@ static int check_manifest(struct fsck_exam *exam)
                                  exam->catalog.log_first_sequence, exam->error, sizeof exam->error);
 }
 
+/* Opens the files of this log that are in the directories of other shards. */
+static int open_astray(struct fsck_exam *exam)
+{
+    char dir[sizeof exam->disk.dir];
+    int result = 0;
+
+    for (uint32_t i = 0; result == 0 && i < exam->shards; i++) {
+        if (i == exam->shard)
+            continue;
+        /* the directory's path ends with "shard-NN/wal" */
+        snprintf(dir, sizeof dir, "%.*sshard-%02" PRIu32 "/wal",
+                 (int)(strlen(exam->disk.dir) - sizeof "shard-00/wal" + 1), exam->disk.dir, i);
+        result = wal_files_open_astray(&exam->disk, dir, exam->manifest.first, &exam->files);
+    }
+    exam->reading.error = 0; /* a missing directory is reported by its own examination */
+    return result;
+}
+
 /* Opens, for salvage, every file with intact batches, regardless of other problems. Returns 1 if
  * there are files, else 0, or -ENOMEM. */
 static int open_rest(struct fsck_exam *exam)
@@ -320,7 +338,8 @@ static int open_rest(struct fsck_exam *exam)
         exam->manifest.first_sequence = catalog->log_first_sequence;
     }
     wal_files_fini(&exam->disk, &exam->files);
-    if (wal_files_open_any(&exam->disk, exam->manifest.first, &exam->files) < 0)
+    if (wal_files_open_any(&exam->disk, exam->manifest.first, &exam->files) < 0 ||
+        open_astray(exam) < 0)
         return -ENOMEM;
     return exam->files.count > 0;
 }

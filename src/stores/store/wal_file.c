@@ -456,6 +456,52 @@ int wal_files_open_any(const struct wal_disk *disk, uint32_t first, struct wal_f
     return result;
 }
 
+/* Opens a file in the directory of another log, if it belongs to this one. */
+static int open_astray(const struct wal_disk *disk, const struct wal_disk *place, uint32_t name,
+                       uint32_t first, struct wal_files *files)
+{
+    char text[32], header[WAL_HEADER_BYTES];
+    struct wal_file_about about;
+    struct wal_file *file;
+    int64_t size;
+    int fd;
+
+    wal_file_name(name, text);
+    fd = open_named(place, text, O_RDONLY, header, &size);
+    if (fd < 0)
+        return fd == -ENOMEM ? fd : 0;
+    if (!wal_file_header_decode(header, &about) || about.seed != disk->seed ||
+        !store_identity_equals(&about.identity, &disk->identity) || about.number < first ||
+        size <= WAL_HEADER_BYTES) {
+        disk->fs->ops->close(disk->fs->ctx, fd);
+        return 0;
+    }
+    if (size < about.bytes)
+        about.bytes = (uint32_t)size;
+    file = file_new(about.number, about.bytes, fd, size);
+    if (file)
+        return add_sorted(disk, files, file);
+    disk->fs->ops->close(disk->fs->ctx, fd);
+    return -ENOMEM;
+}
+
+int wal_files_open_astray(const struct wal_disk *disk, const char *dir, uint32_t first,
+                          struct wal_files *files)
+{
+    struct wal_disk place = *disk;
+    struct names names = {0};
+    int result = 0;
+
+    snprintf(place.dir, sizeof place.dir, "%s", dir);
+    (void)disk->fs->ops->list(disk->fs->ctx, dir, note_number, &names);
+    if (names.has_failed)
+        result = -ENOMEM;
+    for (size_t i = 0; result == 0 && i < names.numbers.count; i++)
+        result = open_astray(disk, &place, names.numbers.at[i], first, files);
+    log_numbers_fini(&names.numbers);
+    return result;
+}
+
 /* ---- creating ---- */
 
 /* Returns whether the disk is known to have less space than `bytes`. */

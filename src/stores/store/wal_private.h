@@ -134,6 +134,10 @@ int wal_files_open(const struct wal_disk *disk, uint32_t first, uint32_t newest,
  * gaps. Returns 0 or -ENOMEM.
  */
 int wal_files_open_any(const struct wal_disk *disk, uint32_t first, struct wal_files *files);
+/* Adds, for salvage, the files of this log that are in the log's directory `dir` of another shard.
+ * Only files with an intact header are recognised. Returns 0 or -ENOMEM. */
+int wal_files_open_astray(const struct wal_disk *disk, const char *dir, uint32_t first,
+                          struct wal_files *files);
 /* Finds a file in a table that may have gaps. */
 struct wal_file *wal_files_search(const struct wal_files *files, uint32_t number);
 void wal_file_name(uint32_t number, char out[32]);

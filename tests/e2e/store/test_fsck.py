@@ -444,3 +444,23 @@ def test_a_damaged_log_file_costs_only_what_was_in_it(halves, tmp_path, how):
     saved = json.loads(fsck(data, "--json", "--salvage", str(tmp_path / "saved")).stdout)["saved"]
     assert findings(tmp_path / "saved") == []
     assert saved["jobs"] == 1200 if how in ("longer", "zeroed") else saved["jobs"] > 600
+
+
+@pytest.mark.parametrize("how", ["in a shard", "between shards", "all of both shards", "with another number"])
+def test_log_files_that_were_swapped_with_each_other_are_saved(halves, tmp_path, how):
+    data = tmp_path / "data"
+    shutil.copytree(halves[0], data)
+    logs = {}
+    for shard in (0, 1):
+        first = json.loads(fsck(data, "--json").stdout)["shards"][shard]["first_file"]
+        logs[shard] = [log for log in sorted((data / f"shard-{shard:02}" / "wal").glob("*.log")) if log.stat().st_size and int(log.stem) >= first]
+    assert len(logs[0]) > 1 and len(logs[1]) > 1
+    pairs = {"in a shard": [(logs[0][0], logs[0][-1])], "between shards": [(logs[0][0], logs[1][0])],
+             "all of both shards": list(zip(logs[0], logs[1])), "with another number": [(logs[0][0], logs[1][-1])]}[how]
+    for one, other in pairs:
+        one.rename(data / "x")
+        other.rename(one)
+        (data / "x").rename(other)
+    assert {found["cure"] for found in findings(data)} >= {"restore"}
+    saved = json.loads(fsck(data, "--json", "--salvage", str(tmp_path / "saved")).stdout)["saved"]
+    assert findings(tmp_path / "saved") == [] and saved["jobs"] == 1200
