@@ -11,7 +11,7 @@ target_link_options(tarry_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR
 if(TARRY_SANITIZE)
     target_link_options(tarry_shared PRIVATE -Wl,-z,undefs) # what the sanitizer defines is the program's
 endif()
-set_target_properties(tarry_shared PROPERTIES OUTPUT_NAME tarry SOVERSION 0 VERSION ${PROJECT_VERSION}
+set_target_properties(tarry_shared PROPERTIES OUTPUT_NAME tarry SOVERSION 1 VERSION ${PROJECT_VERSION}
                       LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/library/lib/tarry.map)
 
 set(LIBRARY_ARCHIVES)

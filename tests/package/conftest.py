@@ -78,7 +78,7 @@ def packages(builder):
 
 @pytest.fixture(scope="session")
 def libraries(builder, packages):
-    """The .deb of the library and of its development files, of both releases: libtarry-dev 1 and 2, libtarry0 1 and 2."""
+    """The .deb of the library and of its development files, of both releases: libtarry-dev 1 and 2, libtarry1 1 and 2."""
     return sorted((builder.tree / "build-package").glob("libtarry*.deb"))
 
 

@@ -44,7 +44,7 @@ def small(directory, packages, libraries):
     for path in libraries:
         shutil.copy(path, root / "root" / f"{path.name.split('_')[0]}-{path.name.split('-')[-1].split('_')[0]}.deb")
     for number in (1, 2):
-        assert (root / f"root/libtarry0-{number}.deb").exists() and (root / f"root/libtarry-dev-{number}.deb").exists()
+        assert (root / f"root/libtarry1-{number}.deb").exists() and (root / f"root/libtarry-dev-{number}.deb").exists()
     (root / "dev/null").unlink(missing_ok=True)
     run("mknod", "-m", "666", root / "dev/null", "c", "1", "3")
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
@@ -63,9 +63,9 @@ def test_lintian_finds_neither_errors_nor_warnings(builder, libraries):
 
 def test_the_library_wants_what_it_is_linked_with_and_nothing_else(libraries):
     by_name = {path.name.split("_")[0]: path for path in libraries[::2]}
-    names = re.findall(r"([a-z0-9.+-]+) \(", run("dpkg-deb", "-f", by_name["libtarry0"], "Depends").stdout)
+    names = re.findall(r"([a-z0-9.+-]+) \(", run("dpkg-deb", "-f", by_name["libtarry1"], "Depends").stdout)
     assert "libc6" in names and set(names) <= {"libc6", "libuv1", "libxxhash0"}
-    assert run("dpkg-deb", "-f", by_name["libtarry-dev"], "Depends").stdout == f"libtarry0 (= {VERSION}-1), libuv1-dev, libxxhash-dev\n"
+    assert run("dpkg-deb", "-f", by_name["libtarry-dev"], "Depends").stdout == f"libtarry1 (= {VERSION}-1), libuv1-dev, libxxhash-dev\n"
 
 
 def test_memcheck_finds_nothing_in_what_is_shipped(libraries, tmp_path):
@@ -78,7 +78,7 @@ def test_memcheck_finds_nothing_in_what_is_shipped(libraries, tmp_path):
 
 
 def test_an_ordinary_user_builds_with_pkg_config_and_with_cmake(small):
-    small("apt-get install -q -y --no-install-recommends /root/libtarry0-1.deb /root/libtarry-dev-1.deb")
+    small("apt-get install -q -y --no-install-recommends /root/libtarry1-1.deb /root/libtarry-dev-1.deb")
     small("cd /home/hello && cc -Wall -Werror hello.c $(pkg-config --cflags --libs tarry) -o hello && ./hello | grep -x hello", user=65534)
     small("cd /home/hello && cc hello.c -o hello_a -l:libtarry.a $(pkg-config --libs-only-l --static tarry | sed 's/-ltarry//') && ./hello_a | grep -x hello", user=65534)
     small("cd /home/hello && cmake -S . -B out >/dev/null && cmake --build out >/dev/null && out/hello_tarry | grep -x hello && out/hello_static | grep -x hello",
@@ -93,13 +93,13 @@ def test_pages_are_found_by_man(small):
 
 
 def test_a_program_runs_on_after_an_upgrade(small):
-    small("apt-get install -q -y --no-install-recommends /root/libtarry0-2.deb /root/libtarry-dev-2.deb")
-    assert small("dpkg-query -W -f '${Version}' libtarry0").stdout == f"{VERSION}-2"
+    small("apt-get install -q -y --no-install-recommends /root/libtarry1-2.deb /root/libtarry-dev-2.deb")
+    assert small("dpkg-query -W -f '${Version}' libtarry1").stdout == f"{VERSION}-2"
     small("/home/hello/hello | grep -x hello", user=65534)
 
 
 def test_nothing_is_left_after_a_purge(small):
-    small("apt-get purge -q -y libtarry0 libtarry-dev")
+    small("apt-get purge -q -y libtarry1 libtarry-dev")
     assert small("find / -xdev \\( -name '*libtarry*' -o -name tarry.h -o -name 'tarry*.3.gz' -o -name tarry.pc \\) -not -path '/root/*' -not -path '/home/*' "
                  "-not -path '/var/cache/*'").stdout == ""
-    assert "libtarry.so.0" in small("/home/hello/hello", check=False, user=65534).stderr
+    assert "libtarry.so.1" in small("/home/hello/hello", check=False, user=65534).stderr

@@ -147,7 +147,7 @@ def test_the_rpm_has_the_program_with_what_it_needs(builder, packages, tmp_path)
     run("rpm", "--root", root, "-e", "--nodeps", "--noscripts", "tarry")
     assert not (root / "usr/bin/tarry").exists()
 
-    assert "libtarry.so.0" in run("rpm", "-qp", "--provides", made["libtarry"]).stdout
+    assert "libtarry.so.1" in run("rpm", "-qp", "--provides", made["libtarry"]).stdout
     assert f"libtarry = {VERSION}-1" in run("rpm", "-qp", "--requires", made["libtarry-devel"]).stdout
     run("rpm", "--root", root, "-i", "--nodeps", "--noscripts", "--ignorearch", made["libtarry"], made["libtarry-devel"])
     [library] = root.rglob("libtarry.so")

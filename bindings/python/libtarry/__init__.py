@@ -5,7 +5,7 @@ from .job import Attempt, Job, Pushed
 from .queue import Queue, open
 from .topic import Settings, Topic
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 __all__ = [
     "Attempt",
     "Closed",

@@ -6,7 +6,7 @@ from .job import Job, Pushed, new_id
 from .signature import BadSignature, verify
 from .worker import Worker
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 __all__ = [
     "BadSignature",
     "Client",
